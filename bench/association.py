@@ -5,7 +5,7 @@ import time
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from bias_core.metrics.association import association_test
+from bias_core.measures.association import association_test
 
 N_TARGETS, N_ATTRIBUTES, D, N_PERMUTATIONS, REPEATS = 320, 640, 768, 1000, 9
 

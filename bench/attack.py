@@ -28,8 +28,8 @@ from PIL import Image, PngImagePlugin
 
 from bias_core.services import Services
 from bias_core.settings import Settings
-from tests.annotation.raters import CHOICES, new_id, open_task, to_join
 from tests.attack.page import PREFIX, PageVisitor
+from tests.labels.raters import CHOICES, new_id, open_task, to_join
 
 ROOT = Path(__file__).parent.parent
 MODEL = "calibration-renderer"  # draws for the other visitor

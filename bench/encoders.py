@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel
 
-from bias_core.adapters.readers.encoders import OpenClipEncoder, TransformersEncoder
+from bias_core.models.encoders import OpenClipEncoder, TransformersEncoder
 from bias_core.settings import ASSETS
 
 ARCHITECTURE, BATCH, SIDE = "ViT-B-32", 16, 512

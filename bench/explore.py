@@ -4,13 +4,13 @@ import tempfile
 import time
 from pathlib import Path
 
+from bias_core.explore.options import explore_settings
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.explore.options import explore_settings
-from bias_core.studies.kit.attributes import load_attribute_sets, suggest_set
-from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.running.run import complete, run_study
+from bias_core.study.attributes import load_attribute_sets, suggest_set
+from bias_core.study.design import find_design
+from bias_core.study.run import complete, run_study
+from bias_core.study.types import StudySettings
 
 
 def seconds(settings: StudySettings, services: Services) -> float:

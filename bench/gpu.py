@@ -162,8 +162,8 @@ def only_free(gb):
 def placements(shared, family, gb):
     """One picture with so much memory free; None is all of it, and what the others are compared with."""
     from bench.pipelines import FAMILIES, SIDE, seconds
-    from bias_core.adapters import pipeline_loader
-    from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
+    from bias_core.models import pipeline_loader
+    from bias_core.models.diffusers_t2i import DiffusersTextToImage
     from bias_core.types import ImageRow, ModelInfo
 
     (_, side, guidance), folder, place = FAMILIES[family], shared.saved(family), pipeline_loader.put_on_device

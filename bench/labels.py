@@ -15,9 +15,8 @@ from pathlib import Path
 import numpy as np
 from sqlalchemy import select
 
-from bias_core.annotation.label_store import LabelStore
-from bias_core.annotation.schema import answers
-from tests.annotation.raters import WebRater, open_task
+from bias_core.labels.label_store import LabelStore, answers
+from tests.labels.raters import WebRater, open_task
 
 N_RATERS, N_ANSWERS, N_ITEMS = 200, 50, 800
 LIMIT_MS = 500

@@ -5,8 +5,8 @@ import time
 
 import numpy as np
 
-from bias_core.metrics.alignment import alignment_estimates, text_direction, variance_share
-from bias_core.metrics.stereotype import prevalence_estimate, stereotype_estimate
+from bias_core.measures.alignment import alignment_estimates, text_direction, variance_share
+from bias_core.measures.stereotype import prevalence_estimate, stereotype_estimate
 
 N_IMAGES, D = 100_000, 768
 

@@ -4,7 +4,9 @@ import time
 
 import numpy as np
 
-from bias_core.metrics.object_bias import distribution_bias, distribution_bias_estimate, extract_objects
+from bias_core.measures.diversity import distribution_bias
+from bias_core.measures.object_distribution import distribution_bias_estimate
+from bias_core.measures.objects import extract_objects
 
 N_WORDS, N_IMAGES, REPEATS = 5000, 1000, 20
 CAPTIONS = [

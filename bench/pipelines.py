@@ -36,8 +36,8 @@ from transformers import (
     T5EncoderModel,
 )
 
-from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
-from bias_core.adapters.family_facts import facts_of, without_guidance
+from bias_core.models.diffusers_t2i import DiffusersTextToImage
+from bias_core.models.family_facts import facts_of, without_guidance
 from bias_core.settings import ASSETS
 from bias_core.types import Attribute, ImageRow, ModelInfo
 

@@ -4,8 +4,8 @@ import time
 
 import numpy as np
 
-from bias_core.metrics.alignment import alignment_estimates, variance_share_estimates
-from bias_core.metrics.clustering import spectral_clusters
+from bias_core.measures.alignment import alignment_estimates, variance_share_estimates
+from bias_core.measures.clustering import spectral_clusters
 
 
 def main():

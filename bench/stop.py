@@ -5,8 +5,8 @@ import time
 import numpy as np
 import torch
 
-from bias_core.adapters.readers.encoders import TransformersEncoder
-from bias_core.search.stop import optimise_prompts
+from bias_core.models.encoders import TransformersEncoder
+from bias_core.papers.oasis.prompt_search import optimise_prompts
 from bias_core.settings import ASSETS
 from bias_core.world.captions import vocabulary
 

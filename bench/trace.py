@@ -14,8 +14,8 @@ from diffusers import (
 )
 from transformers import AutoTokenizer, CLIPTextModelWithProjection
 
-from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
-from bias_core.metrics.propagation import stereotype_propagation_index
+from bias_core.measures.propagation import stereotype_propagation_index
+from bias_core.models.diffusers_t2i import DiffusersTextToImage
 from bias_core.settings import ASSETS
 from bias_core.types import Attribute, ImageRow, ModelInfo
 

@@ -4,22 +4,26 @@ Importing this package loads no model library: torch, diffusers, transformers an
 imported by the adapters on first use, and what stands below when it is first asked for.
 """
 
+import sys
 from importlib import import_module
 from typing import Any
 
+from bias_core.old_names import OldNames
+
 __version__ = "0.1.0"
+sys.meta_path.append(OldNames())
 
 _DOOR = {
-    "Arm": "studies.kit.types",
+    "Arm": "study.types",
     "Attribute": "types",
-    "Exploration": "studies.explore.report",
+    "Exploration": "explore.report",
     "Services": "services",
-    "StudySettings": "studies.kit.types",
-    "complete": "studies.running.run",
-    "explore": "studies.explore.study",
-    "find_design": "studies.kit.designs",
-    "run_study": "studies.running.run",
-    "write_report": "studies.running.hand_on",
+    "StudySettings": "study.types",
+    "complete": "study.run",
+    "explore": "explore.study",
+    "find_design": "study.design",
+    "run_study": "study.run",
+    "write_report": "study.history",
 }
 __all__ = sorted(_DOOR)
 

@@ -84,7 +84,7 @@ class _Quoting(Repr):
         self.maxstring = self.maxother = 100
         self.maxlevel = 2
 
-    def repr_int(self, x: int, level: int) -> str:  # noqa: ARG002
+    def repr_int(self, x: int, level: int) -> str:
         """Python writes no number of many thousand digits."""
         return f"{x}" if abs(x) < 10**_MOST_DIGITS else f"a number of more than {_MOST_DIGITS} digits"
 

@@ -133,6 +133,12 @@ def check_texts(name: str, value: object, depth: int = 0, *, longest: int = MAX_
             check_texts(name, part, depth + 1, longest=longest)
 
 
+def check_each(values: Mapping[str, object]) -> None:
+    """Refuse values as :func:`check_texts` does; each is called by its key."""
+    for name, value in values.items():
+        check_texts(name, value)
+
+
 def as_text(value: Any) -> str:
     """A form's value as text; nothing is ""."""
     return "" if value is None else str(value).strip()

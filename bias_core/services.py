@@ -13,23 +13,28 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import SecretStr
 
-from bias_core.adapters.diffusers_t2i import DiffusersTextToImage
-from bias_core.adapters.family_facts import own_defaults
-from bias_core.adapters.model_sources import ModelSources, check_version, fetch_pipeline
-from bias_core.adapters.readers import encoders, generators
-from bias_core.adapters.readers.person_finder import CalibrationPersonFinder, TorchvisionPersonFinder
-from bias_core.adapters.weights import cpu_threads
-from bias_core.adapters.zero_gpu import ZeroGpuReader, ZeroGpuTextToImage, gpu_seconds_left, on_zero_gpu, prepare
-from bias_core.engine.local import Engine, EngineProgress, LocalEngine, RateStore
-from bias_core.engine.ray import RayEngine
-from bias_core.engine.requests import RequestsEngine
-from bias_core.engine.run_line import RunLine
-from bias_core.engine.turns import ReadersTurn
 from bias_core.errors import ModelUnavailable
-from bias_core.models.catalogue import Catalogue, Role, ToolInfo, load_catalogue
-from bias_core.models.fit import ON_CPU, ModelFit, cached_commit, download_gb, free_disk, is_cached, model_fit
-from bias_core.models.hosted import hosted_fit, hosted_name
-from bias_core.models.machine import this_machine
+from bias_core.models import encoders, language_models as generators
+from bias_core.models.catalogue import Catalogue, Role, ToolInfo, hosted_fit, hosted_name, load_catalogue
+from bias_core.models.diffusers_t2i import DiffusersTextToImage
+from bias_core.models.encoders import CalibrationPersonFinder, TorchvisionPersonFinder
+from bias_core.models.family_facts import own_defaults
+from bias_core.models.fit import (
+    ON_CPU,
+    ModelFit,
+    cached_commit,
+    download_gb,
+    free_disk,
+    is_cached,
+    model_fit,
+    this_machine,
+)
+from bias_core.models.local import Engine, EngineProgress, LocalEngine, RateStore, RequestsEngine
+from bias_core.models.model_sources import ModelSources, check_version, fetch_pipeline
+from bias_core.models.ray import RayEngine
+from bias_core.models.run_line import ReadersTurn, RunLine
+from bias_core.models.weights import cpu_threads
+from bias_core.models.zero_gpu import ZeroGpuReader, ZeroGpuTextToImage, gpu_seconds_left, on_zero_gpu, prepare
 from bias_core.protocols import (
     Captioner,
     Hosted,
@@ -41,11 +46,10 @@ from bias_core.protocols import (
     VisualQuestionAnswerer,
 )
 from bias_core.settings import Settings
-from bias_core.store.file_hashes import FileHashes
+from bias_core.store.files import FileHashes
 from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore, make_room
-from bias_core.store.readings import AnswerCache, EmbeddingCache
-from bias_core.store.sqlite_file import Repairs
+from bias_core.store.readings import AnswerCache, EmbeddingCache, Repairs
 from bias_core.store.uploads import UploadStore
 from bias_core.types import IMPORTED, ImageRow, KnownPicture, ModelInfo, ReaderErrors, ReaderFacts
 from bias_core.waiting import BuiltOnce, FairLock, StopSignal, never
@@ -53,9 +57,11 @@ from bias_core.world.drawn_rates import true_rate
 from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddings, known_pictures
 
 if TYPE_CHECKING:
-    from bias_core.adapters.remote_t2i import RemoteTextToImage
-    from bias_core.annotation.label_copy import LabelCopy
-    from bias_core.annotation.label_store import LabelStore
+    import pandas as pd
+
+    from bias_core.labels.label_copy import LabelCopy
+    from bias_core.labels.label_store import LabelStore
+    from bias_core.models.hosted_images import RemoteTextToImage
 
 
 class Services:
@@ -104,19 +110,28 @@ class Services:
         """People's answers; the database opens with the first of them."""
         from sqlalchemy import URL
 
-        from bias_core.annotation.label_store import LabelStore
+        from bias_core.labels.label_store import LabelStore
 
         data, most = self.settings.data_dir, int(self.settings.label_pictures_gb * 1e9)
         url = self.settings.labels_url or URL.create("sqlite", database=str(data.absolute() / "labels.sqlite"))
         open_store = partial(LabelStore, url, pictures=data / "label_pictures", most_picture_bytes=most)
         return self._built.get("labels", "", open_store)
 
+    def run_answers(self, run_id: str) -> "pd.DataFrame | None":
+        """People's answers about a run, as a frame; None if no labelling task was made for it."""
+        manifest = self.manifests.find(run_id) if run_id.isalnum() else None
+        if manifest is None or not manifest.label_tasks:
+            return None  # the store is not opened for nothing
+        from bias_core.labels.collected import run_answers
+
+        return run_answers(self.labels, run_id, manifest.label_tasks)
+
     def label_copy(self) -> "LabelCopy | None":
         """The copying of answers to a hub's dataset, running from now on; None where none is wanted."""
         settings = self.settings
         if not settings.labels_repo:
             return None
-        from bias_core.annotation.label_copy import LabelCopy
+        from bias_core.labels.label_copy import LabelCopy
 
         start = partial(LabelCopy, self.labels, settings.data_dir / "label_copy", repo=settings.labels_repo)
         return self._built.get("label_copy", "", partial(start, minutes=settings.labels_repo_minutes))
@@ -328,13 +343,13 @@ class Services:
 
     def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
         """Words of ``prompt`` that the calibration world does not know; empty for other models."""
-        from bias_core.adapters.calibration_renderer import unknown_words
+        from bias_core.models.calibration_renderer import unknown_words
 
         return unknown_words(prompt, self.model_info(model)) if self.pictures_world(model) else ()
 
     def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
         """Share of pictures whose recorded truth is as ``sentence`` says; None where that cannot be told."""
-        from bias_core.adapters.calibration_renderer import shown_share
+        from bias_core.models.calibration_renderer import shown_share
 
         return shown_share(sentence, truths)
 
@@ -382,8 +397,8 @@ class Services:
         if role == "judge":
             return self._local_judge(info, name, where)
         if info.library == "endpoint":
-            from bias_core.adapters.endpoint import Endpoint
-            from bias_core.adapters.readers.endpoint_lm import EndpointLanguageModel
+            from bias_core.models.hosted_images import Endpoint
+            from bias_core.models.language_models import EndpointLanguageModel
 
             url, model, key = self.settings.llm_url, self.settings.llm_model, self.settings.llm_key.get_secret_value()
             return EndpointLanguageModel(info.name, Endpoint(url=url, model=model, key=key))
@@ -402,11 +417,11 @@ class Services:
 
     def _local_judge(self, info: ToolInfo, name: str, where: dict[str, Any]) -> Judge:
         """A server's model, a classifier, or a vision-language model."""
-        from bias_core.adapters.readers import judges
+        from bias_core.models import language_models as judges
 
         settings = self.settings
         if info.library == "endpoint":
-            from bias_core.adapters.endpoint import Endpoint
+            from bias_core.models.hosted_images import Endpoint
 
             url, model, key = settings.judge_url, settings.judge_model, settings.judge_key.get_secret_value()
             server = Endpoint(url=url, model=model, key=key, settings="BIAS_JUDGE", named_by="BIAS_JUDGE_MODEL")
@@ -425,7 +440,7 @@ class Services:
 
     def _hosted_model(self, name: str) -> "RemoteTextToImage":
         """A hosted model, asked with the token of whoever these services are for; built anew for each of them."""
-        from bias_core.adapters.remote_t2i import hosted_model
+        from bias_core.models.hosted_images import hosted_model
 
         if name not in self._hosted:
             token = self._token.get_secret_value()
@@ -434,7 +449,7 @@ class Services:
 
     def _build_model(self, info: ModelInfo, version: str) -> TextToImage:
         if info.family == "renderer":
-            from bias_core.adapters.calibration_renderer import CalibrationRenderer
+            from bias_core.models.calibration_renderer import CalibrationRenderer
 
             return CalibrationRenderer()
         name, info = info.id, self._sources.pinned(info)

@@ -23,21 +23,21 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from PIL import Image
 
 from bias_core.app.build import TABS
+from bias_core.explore.options import explore_settings
 from bias_core.labels.demonstration import FILE as DEMONSTRATION
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
 from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
-from bias_core.studies.explore.options import explore_settings
-from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import Results, StudyFigure, StudySettings
-from bias_core.studies.reports.saved import FOLDER, INDEX, Example, list_examples, pictures_of, to_text
-from bias_core.studies.running.run import complete, run_study
-from bias_core.world.balanced import balanced_scene
+from bias_core.study.design import find_design
+from bias_core.study.run import complete, run_study
+from bias_core.study.saved import FOLDER, INDEX, Example, list_examples, pictures_of, to_text
+from bias_core.study.types import Results, StudyFigure, StudySettings
 from bias_core.world.render import render
+from bias_core.world.scene import balanced_scene
 
 if TYPE_CHECKING:
-    from bias_core.studies.kit.types import StudyReport
+    from bias_core.study.types import StudyReport
 
 LIMIT_BYTES = 3_000_000
 _SIDE = 64  # pixels of a small copy

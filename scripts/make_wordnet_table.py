@@ -140,7 +140,7 @@ def write(path, rows):
 def check(forms):
     """Compare our noun lemmas of some plurals with those that the ``wn`` program finds."""
     sys.path.insert(0, str(ROOT))
-    from bias_core.metrics.wordnet import lexicon
+    from bias_core.measures.wordnet import lexicon
 
     for form in forms:
         said = subprocess.run(["wn", form, "-synsn"], capture_output=True, text=True, check=False).stdout

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.adapters import tiny_parts as parts
-from tests.adapters.tiny_parts import diffusers, torch, transformers
+from tests.models import tiny_parts as parts
+from tests.models.tiny_parts import diffusers, torch, transformers
 from tests.shared import shared_data, shelf, titles_for_plots
 
 __all__ = ["shared_data", "shelf"]
@@ -25,14 +25,15 @@ os.fsync = lambda _file: None
 STRICT_SKIPS = bool(os.environ.get("CI") or os.environ.get("BIAS_STRICT_SKIPS"))
 
 SLOW = (
-    "tests/adapters/", "tests/attack/", "tests/frozen/", "tests/calibration/test_calibrate.py",
+    "tests/models/", "tests/attack/", "tests/frozen/", "tests/calibration/test_calibrate.py",
     "tests/calibration/test_shipped.py", "tests/calibration/test_training.py",
-    "tests/engine/test_ray.py", "tests/studies/test_a_new_study.py", "tests/studies/test_arms.py",
-    "tests/studies/test_examples.py",
-    "tests/studies/test_hosted_studies.py", "tests/studies/test_judging.py", "tests/studies/test_kept_runs.py",
-    "tests/studies/test_label_use.py", "tests/studies/test_languages.py",
-    "tests/studies/test_every_study.py", "tests/studies/test_papers_over_arms.py", "tests/studies/test_readers.py",
-    "tests/studies/test_suggest.py", "tests/validation/", "tests/test_cli.py", "tests/test_damaged_folders.py",
+    "tests/models/test_ray.py", "tests/study/test_a_new_study.py", "tests/study/test_arms.py",
+    "tests/study/test_examples.py",
+    "tests/study/test_hosted_studies.py", "tests/study/test_judging.py", "tests/study/test_kept_runs.py",
+    "tests/study/test_label_use.py", "tests/study/test_without_beyond.py", "tests/beyond/test_languages.py",
+    "tests/beyond/test_validity.py",
+    "tests/study/test_every_study.py", "tests/study/test_papers_over_arms.py", "tests/study/test_readers.py",
+    "tests/study/test_suggest.py", "tests/validation/", "tests/test_cli.py", "tests/test_damaged_folders.py",
     "tests/test_space.py", "tests/ui/test_label_login.py", "tests/ui/test_readme.py",
     *(f"tests/browser/test_{name}.py" for name in ("label", "links", "runs", "studies")),
 )  # fmt: skip
@@ -68,7 +69,7 @@ def pytest_xdist_make_scheduler(config, log):
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid):
             file = super()._split_scope(nodeid)
-            name = file.removeprefix("tests/adapters/test_").removesuffix(".py")
+            name = file.removeprefix("tests/models/test_").removesuffix(".py")
             return "all families" if name in WITH_ALL_FAMILIES else file
 
     return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
@@ -243,7 +244,7 @@ def assets(tmp_path_factory: pytest.TempPathFactory, tiny_sd3: Path, tiny_clip: 
 
 def _save_held_out(clip: Path, n: int = 300) -> None:
     """Held-out embeddings of a reader that takes nine in ten people for what they are."""
-    from bias_core.adapters.readers.encoders import TransformersEncoder
+    from bias_core.models.encoders import TransformersEncoder
     from bias_core.world.reader_errors import held_out_scenes
 
     encoder = TransformersEncoder("tiny", str(clip), device="cpu", offline=True)

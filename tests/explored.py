@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from bias_core.studies.explore.options import explore_settings
-from bias_core.studies.explore.report import Exploration
-from bias_core.studies.kit.designs import find_design
-from bias_core.studies.running.export import to_export
-from bias_core.studies.running.run import complete, plan_study, run_study
+from bias_core.explore.options import explore_settings
+from bias_core.explore.report import Exploration
+from bias_core.study.design import find_design
+from bias_core.study.export import to_export
+from bias_core.study.plan import plan_study
+from bias_core.study.run import complete, run_study
 
 __all__ = [
     "Explored", "explore", "explore_settings", "explored", "measured", "own_pictures", "pictures_of", "plan_explore",

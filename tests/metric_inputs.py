@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pandas as pd
 
-from bias_core.metrics.cards import METRICS
-from bias_core.metrics.object_bias import DIMENSIONS
+from bias_core.measures.cards import METRICS
+from bias_core.measures.object_bias import DIMENSIONS
 
 D = 7
 SIZES = (3, 5, 2, 11, 13, 17)  # primes, all different: equal sizes hide a transpose

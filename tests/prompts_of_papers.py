@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from bias_core.prompts import append_word, fill_template, fix_articles, replace_word
-from bias_core.studies.kit.designs import read_study, read_table
+from bias_core.study.design import read_study, read_table
 
 
 def association_prompts() -> Iterator[str]:

@@ -46,7 +46,7 @@ def command_line(data: Path, assets: Path) -> Any:
     """Calls a command in this process, on this data folder: ``.environment`` is what it is called with."""
     from typer.testing import CliRunner
 
-    from bias_core.cli import app
+    from bias_core.app.cli import app
 
     def run(*arguments: str) -> Any:
         return CliRunner().invoke(app, list(arguments), env=run.environment)
@@ -99,7 +99,7 @@ def fake_services(shelf: Path, shared_data: Path) -> Iterator[FakeServices]:
     services.close()
 
 
-_DRAWING = ("bias_core.ui.templates", "bias_core.studies.reports.report_page", "bias_core.studies.explore.view")
+_DRAWING = ("bias_core.ui.templates", "bias_core.study.documents", "bias_core.explore.view")
 
 
 @contextmanager
@@ -116,6 +116,6 @@ def titles_for_plots() -> Iterator[None]:
         for name in _DRAWING:
             if module := sys.modules.get(name):
                 patch.setattr(module, "figure_svg", titled)
-        if module := sys.modules.get("bias_core.studies.running.export"):
+        if module := sys.modules.get("bias_core.study.export"):
             patch.setattr(module, "_figure_files", files)
         yield

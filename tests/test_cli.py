@@ -11,7 +11,6 @@ import sys
 import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -19,17 +18,17 @@ import pytest
 import yaml
 from PIL import Image
 
-from bias_core.annotation.rating import give_answer, join, next_item
-from bias_core.engine.local import LocalEngine, Rate, RateStore
 from bias_core.errors import Interrupted
+from bias_core.explore.options import explore_settings
+from bias_core.labels.rating import give_answer, join, next_item
+from bias_core.models.local import LocalEngine, Rate, RateStore
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.explore.options import explore_settings
-from bias_core.studies.kit.designs import design_files, find_design
-from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.reports.documents import to_dict
-from bias_core.studies.running.export import to_command
-from bias_core.studies.running.run import plan_study
+from bias_core.study.design import design_files, find_design
+from bias_core.study.documents import to_dict
+from bias_core.study.export import to_command
+from bias_core.study.plan import plan_study, settle
+from bias_core.study.types import StudySettings
 from bias_core.types import Attribute
 from tests.explored import explore
 from tests.shared import command_line
@@ -230,7 +229,7 @@ def test_control_c_between_two_steps_of_a_command_is_said_too(command, monkeypat
     def interrupted(*_args, **_options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bias_core.studies.running.run.plan_study", interrupted)
+    monkeypatch.setattr("bias_core.study.run.lay_out", interrupted)
     result = command("study", "run", "t2iat-occupations", "--plan", "--model", "calibration-renderer")
     assert result.exit_code == 130
     assert "what is finished is kept" in result.output
@@ -381,13 +380,14 @@ def test_impossible_settings_are_refused_before_anything_is_drawn(command, data)
 
 
 def test_models_without_conditions_come_once_beside_others(services):
-    from bias_core.cli.study import _settings
+    from bias_core.app.cli.study import _one_each
 
-    chosen = _settings(StudySettings(), ["some/model", "calibration-renderer"], ["fair", "extreme"], services)
-    assert [(s.model, s.condition) for s in chosen] == [
+    usual = settle(find_design("t2iat-tests"), StudySettings())
+    chosen = _one_each(usual, ["some/model", "calibration-renderer"], ["fair", "extreme"], services)
+    assert [(one.settings.model, one.settings.condition) for one in chosen] == [
         ("some/model", ""),
         ("calibration-renderer", "fair"),
         ("calibration-renderer", "extreme"),
     ]
-    alone = _settings(replace(StudySettings(), scale=0.5), ["some/model"], ["published"], services)
+    alone = [one.settings for one in _one_each(usual.with_settings(scale=0.5), ["some/model"], ["published"], services)]
     assert [(s.model, s.condition, s.scale) for s in alone] == [("some/model", "published", 0.5)]

@@ -7,12 +7,12 @@ import pytest
 from rich.table import Table
 from typer.testing import CliRunner
 
-from bias_core.cli import app, common
-from bias_core.cli.common import console
-from bias_core.cli.reports import show_study_report
-from bias_core.metrics.propagation import spi_band
-from bias_core.studies.kit.designs import find_design, list_designs
-from bias_core.studies.kit.types import Results, StudyReport, StudySettings, StudyTable, columns
+from bias_core.app.cli import app, common
+from bias_core.app.cli.common import console
+from bias_core.app.cli.reports import show_study_report
+from bias_core.measures.propagation import spi_band
+from bias_core.study.design import find_design, list_designs
+from bias_core.study.types import Results, StudyReport, StudySettings, StudyTable, columns
 
 
 @pytest.fixture

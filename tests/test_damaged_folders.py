@@ -7,10 +7,10 @@ from itertools import cycle
 import pytest
 
 from bias_core.errors import BiasCoreError
+from bias_core.explore.options import explore_settings
 from bias_core.settings import ASSETS
-from bias_core.studies.explore.options import explore_settings
-from tests.adapters.tiny_parts import change_weights, safetensors, torch
 from tests.explored import plan_explore
+from tests.models.tiny_parts import change_weights, safetensors, torch
 from tests.shared import command_line
 
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from bias_core.errors import InvalidInput, quoted
+from bias_core.explore.options import explore_settings
 from bias_core.given_values import check_arguments, check_settings, check_texts, check_value
-from bias_core.stats.arrays import (
+from bias_core.measures.arrays import (
     all_equal,
     finite_vector,
     probability,
@@ -18,9 +19,8 @@ from bias_core.stats.arrays import (
     unit_rows,
     unit_vector,
 )
-from bias_core.studies.explore.options import explore_settings
-from bias_core.studies.kit.setting_fields import settings_of
-from bias_core.studies.kit.types import Arm, StudySettings
+from bias_core.study.setting_fields import settings_of
+from bias_core.study.types import Arm, StudySettings
 from tests.every import every
 
 WRONG = {

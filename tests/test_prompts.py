@@ -4,7 +4,8 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.prompts import append_word, article, fill_template, fix_articles, guided_prompt, replace_word
-from bias_core.wordings import (
+from bias_core.world.grammar import parse
+from bias_core.world.wordings import (
     FORMS,
     concepts,
     language_choices,
@@ -14,7 +15,6 @@ from bias_core.wordings import (
     wordings_by_prompt,
     wordings_of,
 )
-from bias_core.world.grammar import parse
 from tests.every import every
 
 
@@ -123,6 +123,7 @@ def test_no_prompt_means_two_things_and_all_english_ones_are_known_to_the_world(
                 worded.add(choice)
                 assert not parse(english.prompt).unknown_words
                 assert not parse(other.english).unknown_words
+                assert parse(other.prompt).unknown_words  # which is how the renderer tells it from English
                 seen.setdefault(other.prompt, set()).add(other.english)
     assert len(seen) == len(wordings_by_prompt()) > 700
     assert {prompt: meanings for prompt, meanings in seen.items() if len(meanings) > 1} == {}

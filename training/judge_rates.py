@@ -12,8 +12,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from bias_core.errors import InvalidInput
-from bias_core.stats.effects import corrected_by_errors, wilson_interval
-from bias_core.store.file_hashes import FileHashes
+from bias_core.measures.effects import corrected_by_errors
+from bias_core.measures.intervals import wilson_interval
+from bias_core.store.files import FileHashes
 from bias_core.world.drawn_rates import DrawnRate, DrawnRates, read_rates
 from training.diffusion import Folders, assemble
 from training.drawing import JUDGED, STEPS, Drawing, measured

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import yaml
 
 from bias_core.world.captions import name_attributes, random_request, with_article
-from bias_core.world.grammar import Request, parse
-from bias_core.world.lexicon import association_stimuli, book, valence_words
+from bias_core.world.grammar import Request, association_stimuli, book, parse, valence_words
 from bias_core.world.planted import STUDIES, published_rates, rates, sample_scene
 
 if TYPE_CHECKING:

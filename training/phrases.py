@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from scipy.special import expit, logit
 
-from bias_core.world.lexicon import valence_words
+from bias_core.world.grammar import valence_words
 from training.embedding import Embedding, read_leaning, read_tokens
 from training.wanted import GENDER, Axis
 

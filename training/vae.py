@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from diffusers import AutoencoderKL
 from transformers import VisionTextDualEncoderModel
 
-from bias_core.world.balanced import balanced_scene
 from bias_core.world.render import render
+from bias_core.world.scene import balanced_scene
 from training.clip import READ_AT
 from training.loop import record, to_tensor, train
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bias_core.world.captions import noun_phrases, with_article
-from bias_core.world.grammar import parse
-from bias_core.world.lexicon import book
+from bias_core.world.grammar import book, parse
 from bias_core.world.planted import planted_index, rates
 from bias_core.world.truth import SENTENCES, prompts_of
 

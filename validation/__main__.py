@@ -6,15 +6,15 @@ from typing import Annotated
 
 import typer
 
-from bias_core.calibration.shipped import SHIPPED, load_others, load_shipped
-from bias_core.cli.common import console, open_services, run_with_bar, user_errors
+from bias_core.app.cli.common import console, open_services, run_with_bar, user_errors
 from bias_core.errors import InvalidInput
 from bias_core.store.files import write_atomically
-from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.rows import RowMaker
-from bias_core.studies.kit.types import StudyReport, StudySettings
-from bias_core.studies.running.run import run_study, with_options
-from bias_core.studies.running.size import check_size
+from bias_core.study.design import find_design
+from bias_core.study.plan import check_size, settle
+from bias_core.study.rows import RowMaker
+from bias_core.study.run import run_study
+from bias_core.study.types import StudyReport, StudySettings
+from bias_core.ui.calibration.shipped import SHIPPED, load_others, load_shipped
 from validation import validity_studies
 from validation.summary import ON_STEPS, STUDIES, report_files, shipped_files
 
@@ -57,8 +57,8 @@ def report(
         names = [name for name in studies if name in (study or STUDIES)]
         for name in names:  # all of them before the first is drawn
             design = find_design(name)
-            design_settings = with_options(design, settings)
-            check_size(design, design_settings, services.settings, RowMaker.build(design_settings, services))
+            asked = settle(design, settings)
+            check_size(asked, services.settings, RowMaker.build(asked.settings, services))
         reports = {saved.report.design.name: saved.report for saved in load_shipped(shipped)} if study else {}
         for name in names:
             made = run_with_bar(run_study, find_design(name), settings, services)

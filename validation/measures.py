@@ -9,22 +9,29 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bias_core.metrics.alignment import alignment_estimates, text_direction, variance_share
-from bias_core.metrics.association import mean_association
-from bias_core.metrics.association_null import association_beyond_even_mix
-from bias_core.metrics.cards import METRICS
-from bias_core.metrics.composite_association import CompositeAssociation, composite_association, internal_bias
-from bias_core.metrics.lean_difference import relative_lean_difference_estimate
-from bias_core.metrics.lean_ratio import log_amplification_estimate
-from bias_core.metrics.paired_prevalence import PairedTest, prevalence_difference_test, stereotype_difference_test
-from bias_core.metrics.paired_variety import variety_difference_tests
-from bias_core.metrics.relative_lean import relative_lean_estimate, text_relative_lean
-from bias_core.metrics.stereotype import prevalence_estimate, signed_difference_estimate, stereotype_estimate
-from bias_core.studies.arms.statistics import two_shares
-from bias_core.studies.association.tests import SIDES, TestOptions, chosen_tests, edits_of, run_test, words_of
-from bias_core.studies.kit.program import Measuring, Program, StudyData
-from bias_core.studies.kit.setting_fields import setting, settings_class
-from bias_core.studies.kit.types import Design, Shot, StudySettings
+from bias_core.measures.alignment import alignment_estimates, text_direction, variance_share
+from bias_core.measures.association import association_beyond_even_mix, mean_association
+from bias_core.measures.cards import METRICS
+from bias_core.measures.composite_association import CompositeAssociation, composite_association, internal_bias
+from bias_core.measures.paired_prevalence import (
+    PairedTest,
+    prevalence_difference_test,
+    stereotype_difference_test,
+    variety_difference_tests,
+)
+from bias_core.measures.relative_association import (
+    log_amplification_estimate,
+    relative_lean_difference_estimate,
+    relative_lean_estimate,
+    text_relative_lean,
+)
+from bias_core.measures.stereotype import prevalence_estimate, signed_difference_estimate, stereotype_estimate
+from bias_core.papers.t2iat.tests import SIDES, TestOptions, chosen_tests, edits_of, run_test, words_of
+from bias_core.study.arm_statistics import two_shares
+from bias_core.study.data import StudyData
+from bias_core.study.setting_fields import setting, settings_class
+from bias_core.study.study import Measuring, Study
+from bias_core.study.types import Design, Shot, StudySettings
 from bias_core.types import Estimate
 from bias_core.world.truth import planted_lines
 from validation.repetitions import (
@@ -58,26 +65,6 @@ class MeasureOptions(RepetitionOptions):
     attribute_images: int = setting(
         16, "Pictures of each attribute", "Guided to each word of the association", ge=2, le=1000
     )
-
-
-def measure_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Per repetition, condition and concept: pictures of it, plain and guided, and of the two attributes.
-
-    Under the own null the plain pictures come from the prompts in words of A and of B, to be mixed.
-    """
-    n, n_attribute = design.images_per_prompt, settings.options.attribute_images
-
-    def of_cell(group: str, _chance: Random) -> Iterator[Shot]:
-        for concept in design.data["concepts"]:
-            prompts = [("neutral", concept["neutral"], n)]
-            if group == OWN_NULL:
-                prompts = [(kind, concept[kind[-1]], n) for kind in WORDED]
-            prompts += [(side, concept[side], n_attribute) for side in ("a", "b")]
-            prompts += [(f"attribute_{k}", p, n_attribute) for k, p in design.data["attribute_pictures"].items()]
-            for kind, prompt, count in prompts:
-                yield Shot(prompt=prompt, n=count, group="", facts={"concept": concept["name"], "set": kind})
-
-    return repeated(settings, of_cell, also=(OWN_NULL,))
 
 
 def measures_of(sets: Sets, seed: int) -> dict[str, Estimate]:
@@ -180,30 +167,6 @@ class Concept:
 
 _OTHER = {f"{name}a": f"{name}b" for name in ("", "attribute_", "text_", "neutral_", "prompt_")}
 _OTHER |= {b: a for a, b in _OTHER.items()}
-
-
-def measure_repeatedly(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """The measures of every repetition, against what is planted or all its pictures together."""
-    rows = yield from data.embed(data.frame)
-    concepts = [_concept(design, data, concept) for concept in design.data["concepts"]]
-    pools = [_Pool(concept=concept, frame=data.frame, rows=rows, conditions=ladder(settings)) for concept in concepts]
-
-    def work(repetition: int) -> Iterator[dict[str, Any]]:
-        for pool in pools:
-            yield from pool.measured(repetition)
-            yield from pool.differences(repetition)
-            yield from pool.under_own_nulls(repetition)
-
-    lines = yield from in_each_repetition(data, work)
-    nowhere = [f"{METRICS[key].name} of {pool.concept.name}" for pool in pools for key in pool.nowhere()]
-    notes = [TEXTS.note("planted picture measures"), TEXTS.note("own nulls")]
-    not_known = any(np.isnan(concept.shares[condition]) for concept in concepts for condition in ladder(settings))
-    notes += [TEXTS.note("true rates not known", model=settings.model, n=ENOUGH_FOR_TRUTH)] if not_known else []
-    notes += [TEXTS.note("no own null", names="; ".join(nowhere))] if nowhere else []
-    table = pd.DataFrame(lines)
-    means = table.groupby(["measure", "variant", "unit", "condition"])["value"].transform("mean")
-    table["target"] = table["target"].where(table["measure"] != "variance_share_difference", means)
-    return results_of(table, settings, notes=notes)
 
 
 def _concept(design: Design, data: StudyData, concept: Mapping[str, str]) -> Concept:
@@ -331,45 +294,101 @@ class RepeatedTestOptions(RepetitionOptions, TestOptions):
     n_stimuli: int = setting(9, "Stimuli", "Of each concept, drawn anew in every repetition", ge=2, le=100)
 
 
-def test_repetitions(design: Design, settings: StudySettings) -> list[Shot]:
-    """Per repetition and condition: the neutral prompts of each test and their edits, on words drawn by chance.
+class ValidityMeasures(Study):
+    """The study of the kind ``validity_measures``."""
 
-    The test and the interval count the chance of new prompts. So every cell draws its words from those of the concept,
-    with replacement: a word that comes twice is two prompts, each with pictures of its own.
-    """
-    whole = replace(settings, scale=1.0)  # the scale thins the repetitions out, not the test
+    kind = "validity_measures"
+    options = MeasureOptions
 
-    def of_cell(_group: str, chance: Random) -> Iterator[Shot]:
-        for test in chosen_tests(design, settings):
-            for side in SIDES:
-                words = chance.choices(words_of(design, test[side]), k=settings.options.n_stimuli)
-                for place, word in enumerate(words):
-                    facts = {"test": test["key"], "side": side, "word": word, "stimulus": f"{place} {word}"}
-                    for kind, prompt, n in edits_of(design, whole, test, side, word):
-                        yield Shot(prompt=prompt, n=n, group="", facts={**facts, "set": kind})
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Per repetition, condition and concept: pictures of it, plain and guided, and of the two attributes.
 
-    return repeated(settings, of_cell)
+        Under the own null the plain pictures come from the prompts in words of A and of B, to be mixed.
+        """
+        n, n_attribute = self.design.images_per_prompt, settings.options.attribute_images
+
+        def of_cell(group: str, _chance: Random) -> Iterator[Shot]:
+            for concept in self.design.data["concepts"]:
+                prompts = [("neutral", concept["neutral"], n)]
+                if group == OWN_NULL:
+                    prompts = [(kind, concept[kind[-1]], n) for kind in WORDED]
+                prompts += [(side, concept[side], n_attribute) for side in ("a", "b")]
+                prompts += [
+                    (f"attribute_{k}", p, n_attribute) for k, p in self.design.data["attribute_pictures"].items()
+                ]
+                for kind, prompt, count in prompts:
+                    yield Shot(prompt=prompt, n=count, group="", facts={"concept": concept["name"], "set": kind})
+
+        return repeated(settings, of_cell, also=(OWN_NULL,))
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """The measures of every repetition, against what is planted or all its pictures together."""
+        rows = yield from data.embed(data.frame)
+        concepts = [_concept(self.design, data, concept) for concept in self.design.data["concepts"]]
+        pools = [
+            _Pool(concept=concept, frame=data.frame, rows=rows, conditions=ladder(settings)) for concept in concepts
+        ]
+
+        def work(repetition: int) -> Iterator[dict[str, Any]]:
+            for pool in pools:
+                yield from pool.measured(repetition)
+                yield from pool.differences(repetition)
+                yield from pool.under_own_nulls(repetition)
+
+        lines = yield from in_each_repetition(data, work)
+        nowhere = [f"{METRICS[key].name} of {pool.concept.name}" for pool in pools for key in pool.nowhere()]
+        notes = [TEXTS.note("planted picture measures"), TEXTS.note("own nulls")]
+        not_known = any(np.isnan(concept.shares[condition]) for concept in concepts for condition in ladder(settings))
+        notes += [TEXTS.note("true rates not known", model=settings.model, n=ENOUGH_FOR_TRUTH)] if not_known else []
+        notes += [TEXTS.note("no own null", names="; ".join(nowhere))] if nowhere else []
+        table = pd.DataFrame(lines)
+        means = table.groupby(["measure", "variant", "unit", "condition"])["value"].transform("mean")
+        table["target"] = table["target"].where(table["measure"] != "variance_share_difference", means)
+        return results_of(table, settings, notes=notes)
 
 
-def measure_tests(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
-    """S, its interval and its p-value in every repetition, beside S of all repetitions' pictures."""
-    rows = yield from data.embed(data.frame)
-    cells = dict(list(data.frame.groupby(["test", "group"], sort=False)))
-    together = {key: run_test(part.assign(stimulus=part["word"]), rows, settings).score for key, part in cells.items()}
+class ValidityAssociations(Study):
+    """The study of the kind ``validity_associations``."""
 
-    def work(repetition: int) -> Iterator[dict[str, Any]]:
-        for (test, condition), part in cells.items():
-            result = run_test(part[part["repetition"] == repetition], rows, settings)
-            where: dict[str, Any] = {"unit": str(test), "condition": str(condition), "repetition": repetition}
-            where |= {"planted": "gender, light", "excluded": result.p_value < 1 - settings.confidence}
-            target = together[test, condition]
-            yield measured("differential_association", result.confidence_interval, target=target, **where)
+    kind = "validity_associations"
+    options = RepeatedTestOptions
 
-    lines = yield from in_each_repetition(data, work)
-    return results_of(pd.DataFrame(lines), settings, notes=(TEXTS.note("tests together"), TEXTS.note("new prompts")))
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Per repetition and condition: the neutral prompts of each test and their edits, on words drawn by chance.
 
+        The test and the interval count the chance of new prompts. So every cell draws its words from those of the
+        concept, with replacement: a word that comes twice is two prompts, each with pictures of its own.
+        """
+        whole = replace(settings, scale=1.0)  # the scale thins the repetitions out, not the test
 
-PROGRAMS = {
-    "validity_measures": Program(shots=measure_shots, measure=measure_repeatedly, options=MeasureOptions),
-    "validity_associations": Program(shots=test_repetitions, measure=measure_tests, options=RepeatedTestOptions),
-}
+        def of_cell(_group: str, chance: Random) -> Iterator[Shot]:
+            for test in chosen_tests(self.design, settings):
+                for side in SIDES:
+                    words = chance.choices(words_of(self.design, test[side]), k=settings.options.n_stimuli)
+                    for place, word in enumerate(words):
+                        facts = {"test": test["key"], "side": side, "word": word, "stimulus": f"{place} {word}"}
+                        for kind, prompt, n in edits_of(self.design, whole, test, side, word):
+                            yield Shot(prompt=prompt, n=n, group="", facts={**facts, "set": kind})
+
+        return repeated(settings, of_cell)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """S, its interval and its p-value in every repetition, beside S of all repetitions' pictures."""
+        rows = yield from data.embed(data.frame)
+        cells = dict(list(data.frame.groupby(["test", "group"], sort=False)))
+        together = {
+            key: run_test(part.assign(stimulus=part["word"]), rows, settings).score for key, part in cells.items()
+        }
+
+        def work(repetition: int) -> Iterator[dict[str, Any]]:
+            for (test, condition), part in cells.items():
+                result = run_test(part[part["repetition"] == repetition], rows, settings)
+                where: dict[str, Any] = {"unit": str(test), "condition": str(condition), "repetition": repetition}
+                where |= {"planted": "gender, light", "excluded": result.p_value < 1 - settings.confidence}
+                target = together[test, condition]
+                yield measured("differential_association", result.confidence_interval, target=target, **where)
+
+        lines = yield from in_each_repetition(data, work)
+        return results_of(
+            pd.DataFrame(lines), settings, notes=(TEXTS.note("tests together"), TEXTS.note("new prompts"))
+        )

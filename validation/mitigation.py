@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bias_core.metrics.mitigation import asked_kept_estimate, remaining_gap_estimate
-from bias_core.metrics.stereotype import prevalence_estimate
+from bias_core.measures.mitigation import asked_kept_estimate, remaining_gap_estimate
+from bias_core.measures.stereotype import prevalence_estimate
 from bias_core.prompts import fill_template, guided_prompt
-from bias_core.studies.kit.program import Measuring, Program, StudyData
-from bias_core.studies.kit.setting_fields import setting, settings_class
-from bias_core.studies.kit.types import Design, Shot, StudySettings
+from bias_core.study.data import StudyData
+from bias_core.study.setting_fields import setting, settings_class
+from bias_core.study.study import Measuring, Study
+from bias_core.study.types import Shot, StudySettings
 from bias_core.types import Estimate
 from bias_core.world.truth import planted_lines
 from validation.repetitions import LADDER, RepetitionOptions, in_each_repetition, planted_shares, repeated
@@ -36,60 +37,6 @@ class MitigationOptions(RepetitionOptions):
     asked_images: int = setting(12, "Pictures of each word", "Whose prompt asks for it", ge=2, le=1000)
 
 
-def mitigation_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Per repetition and condition: the baseline, what the mitigation draws, and pictures of prompts with words."""
-    options, n = settings.options, design.images_per_prompt
-    masculine, feminine = (fill_template(options.template, name) for name in (options.masculine, options.feminine))
-
-    def of_cell(group: str, chance: Random) -> Iterator[Shot]:
-        sets = [
-            ("baseline", masculine, options.baseline_images, "published"),
-            ("left", masculine, n, group),
-            ("over", feminine, n, group),
-        ]
-        for word in WORDS:
-            n_lost = sum(chance.random() < LOST[group] for _ in range(options.asked_images))
-            prompt = guided_prompt(options.template, options.masculine, word)
-            sets += [(word, prompt, options.asked_images - n_lost, "fair"), (word, masculine, n_lost, "fair")]
-        for kind, prompt, count, condition in sets:
-            if count:
-                yield Shot(prompt=prompt, n=count, group=group, condition=condition, facts={"set": kind})
-
-    return repeated(settings, of_cell)
-
-
-def measure_mitigation(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
-    """The bias that is left, and how often prompts are followed, in every repetition."""
-    frame, options = data.frame.reset_index(drop=True), settings.options
-    rows = yield from data.embed(frame)
-    prompts = [guided_prompt(options.template, options.masculine, word) for word in WORDS]
-    sentences = data.texts(["a photo of a man", "a photo of a woman", *prompts])
-    to_man, to_woman, to_male, to_female = (rows @ sentences.T).T
-    as_asked = np.where(frame["set"] == WORDS[0], 1, -1) * (to_male - to_female) > 0
-    frame = frame.assign(to_man=to_man, to_woman=to_woman, as_asked=as_asked)
-    lines = tuple(planted_lines())
-    planted = {
-        kind: planted_shares(lines, fill_template(options.template, name))
-        for kind, name in (("left", options.masculine), ("over", options.feminine))
-    }
-
-    def work(repetition: int) -> Iterator[dict[str, Any]]:
-        for condition, part in frame[frame["repetition"] == repetition].groupby("group", sort=False):
-            where: dict[str, Any] = {"condition": str(condition), "repetition": repetition}
-            by_set = {str(kind): pictures for kind, pictures in part.groupby("set", sort=False)}
-            baseline = _share(by_set["baseline"])
-            for kind, variant, sign in (("left", "what is left", 1), ("over", "what is overcorrected", -1)):
-                gap = _turned(remaining_gap_estimate(_share(by_set[kind]), baseline, GOAL), sign)
-                target = sign * (planted[kind][str(condition)] - GOAL)
-                yield measured("remaining_gap", gap, target=target, variant=variant, planted="gender", **where)
-            fidelity = asked_kept_estimate(*(by_set[word]["as_asked"].to_numpy(float) for word in WORDS))
-            lost = 1 - LOST[str(condition)] / 2
-            yield measured("asked_kept", fidelity, target=lost, planted="words that are lost", **where)
-
-    measurements = yield from in_each_repetition(data, work)
-    return results_of(pd.DataFrame(measurements), settings)
-
-
 def _turned(gap: Estimate, sign: int) -> Estimate:
     """With the sign under which it rises as more is planted."""
     low, high = sorted((sign * gap.low, sign * gap.high))
@@ -100,6 +47,60 @@ def _share(pictures: pd.DataFrame) -> Estimate:
     return prevalence_estimate(pictures["to_man"].to_numpy(float), pictures["to_woman"].to_numpy(float))
 
 
-PROGRAMS = {
-    "validity_mitigation": Program(shots=mitigation_shots, measure=measure_mitigation, options=MitigationOptions)
-}
+class ValidityMitigation(Study):
+    """The study of the kind ``validity_mitigation``."""
+
+    kind = "validity_mitigation"
+    options = MitigationOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Per repetition and condition: the baseline, what the mitigation draws, and pictures of prompts with words."""
+        options, n = settings.options, self.design.images_per_prompt
+        masculine, feminine = (fill_template(options.template, name) for name in (options.masculine, options.feminine))
+
+        def of_cell(group: str, chance: Random) -> Iterator[Shot]:
+            sets = [
+                ("baseline", masculine, options.baseline_images, "published"),
+                ("left", masculine, n, group),
+                ("over", feminine, n, group),
+            ]
+            for word in WORDS:
+                n_lost = sum(chance.random() < LOST[group] for _ in range(options.asked_images))
+                prompt = guided_prompt(options.template, options.masculine, word)
+                sets += [(word, prompt, options.asked_images - n_lost, "fair"), (word, masculine, n_lost, "fair")]
+            for kind, prompt, count, condition in sets:
+                if count:
+                    yield Shot(prompt=prompt, n=count, group=group, condition=condition, facts={"set": kind})
+
+        return repeated(settings, of_cell)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """The bias that is left, and how often prompts are followed, in every repetition."""
+        frame, options = data.frame.reset_index(drop=True), settings.options
+        rows = yield from data.embed(frame)
+        prompts = [guided_prompt(options.template, options.masculine, word) for word in WORDS]
+        sentences = data.texts(["a photo of a man", "a photo of a woman", *prompts])
+        to_man, to_woman, to_male, to_female = (rows @ sentences.T).T
+        as_asked = np.where(frame["set"] == WORDS[0], 1, -1) * (to_male - to_female) > 0
+        frame = frame.assign(to_man=to_man, to_woman=to_woman, as_asked=as_asked)
+        lines = tuple(planted_lines())
+        planted = {
+            kind: planted_shares(lines, fill_template(options.template, name))
+            for kind, name in (("left", options.masculine), ("over", options.feminine))
+        }
+
+        def work(repetition: int) -> Iterator[dict[str, Any]]:
+            for condition, part in frame[frame["repetition"] == repetition].groupby("group", sort=False):
+                where: dict[str, Any] = {"condition": str(condition), "repetition": repetition}
+                by_set = {str(kind): pictures for kind, pictures in part.groupby("set", sort=False)}
+                baseline = _share(by_set["baseline"])
+                for kind, variant, sign in (("left", "what is left", 1), ("over", "what is overcorrected", -1)):
+                    gap = _turned(remaining_gap_estimate(_share(by_set[kind]), baseline, GOAL), sign)
+                    target = sign * (planted[kind][str(condition)] - GOAL)
+                    yield measured("remaining_gap", gap, target=target, variant=variant, planted="gender", **where)
+                fidelity = asked_kept_estimate(*(by_set[word]["as_asked"].to_numpy(float) for word in WORDS))
+                lost = 1 - LOST[str(condition)] / 2
+                yield measured("asked_kept", fidelity, target=lost, planted="words that are lost", **where)
+
+        measurements = yield from in_each_repetition(data, work)
+        return results_of(pd.DataFrame(measurements), settings)

@@ -8,19 +8,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bias_core.metrics.hallucination_parts import added_objects, missing_objects
-from bias_core.metrics.hill_numbers import variety_change
-from bias_core.metrics.object_bias import extract_objects
-from bias_core.metrics.object_odds import ObjectComparison, ObjectOdds, object_odds
-from bias_core.metrics.object_shift import object_shift
+from bias_core.measures.object_bias import added_objects, missing_objects
+from bias_core.measures.object_comparison import ObjectComparison, ObjectOdds, object_odds, object_shift, variety_change
+from bias_core.measures.objects import extract_objects
+from bias_core.papers.tbyb import captions
 from bias_core.prompts import fill_template
-from bias_core.studies.kit.program import Measuring, Program, StudyData, encoder_of, nothing_ahead
-from bias_core.studies.kit.readers import Reader
-from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.setting_fields import setting, settings_class
-from bias_core.studies.kit.types import Design, Shot, StudySettings
-from bias_core.studies.objects import captions
-from bias_core.types import Estimate
+from bias_core.study.data import StudyData
+from bias_core.study.readers import Reader
+from bias_core.study.services import StudyServices
+from bias_core.study.setting_fields import setting, settings_class
+from bias_core.study.study import Measuring, Study, encoders_and_judge
+from bias_core.study.types import Design, Shot, StudySettings
+from bias_core.types import Estimate, StoredImage
 from validation.record import recorder
 from validation.repetitions import ARM, RepetitionOptions, in_each_repetition, ladder, repeated
 from validation.verdicts import TEXTS, measured, results_of
@@ -51,59 +50,10 @@ class RepeatedObjectOptions(RepetitionOptions, captions.CaptioningOptions):
     )
 
 
-def object_repetitions(design: Design, settings: StudySettings) -> list[Shot]:
-    """Per repetition and condition: scenes with a trigger word, and occupations that all lean to men."""
-    prompts = [fill_template(settings.options.template, str(name)) for name in settings.options.occupations]
-    first, *_, last = ladder(settings)
-    scenes = [p for prompts in design.data["task_oriented"]["triggers"].values() for p in prompts]
-    n = 2 * max(1, settings.options.trigger_images // 2)
-
-    def of_cell(group: str, _chance: Random) -> Iterator[Shot]:
-        """An object is planted in none, in half and in all of the scenes; there is no published rate of it."""
-        if group != HALF:
-            for prompt in prompts:
-                yield Shot(prompt=prompt, n=design.images_per_prompt, group="", facts={"planted": GENDER})
-        for prompt in scenes:
-            shot = Shot(prompt=prompt, n=n, group="", facts={"planted": OBJECT})
-            if group in (first, last):
-                yield shot
-            elif group == HALF:
-                yield from (replace(shot, n=n // 2, condition=condition) for condition in (first, last))
-
-    return repeated(settings, of_cell, also=(HALF,))
-
-
-def reading_readers(settings: StudySettings) -> tuple[Reader, ...]:
-    """The encoder, and the captioner where one is asked for."""
-    return encoder_of(settings) if settings.options.captioner == RECORD else captions.captioning_readers(settings)
-
-
 def reader_ready(settings: StudySettings, services: StudyServices) -> None:
     """Load the captioner where one is asked for."""
     if settings.options.captioner != RECORD:
         captions.captioner_ready(settings, services)
-
-
-def measure_objects(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
-    """B_D and its companions, H_J and M_G in every repetition; B_D only where it is defined."""
-    exact = settings.options.captioner == RECORD
-    reading = yield from captions.read_pictures(settings, data, recorder(data.services) if exact else None)
-    first, *_, last = ladder(settings)
-    cells = [(OBJECT, one) for one in (first, HALF, last)] + [(GENDER, one) for one in ladder(settings)]
-    parts = data.frame.groupby(["planted", "group", "repetition"]).indices
-
-    def work(repetition: int) -> Iterator[dict[str, Any]]:
-        for planted, condition in cells:
-            here = data.frame.index[parts[planted, condition, repetition]]
-            where: dict[str, Any] = {"condition": condition, "repetition": repetition, "planted": planted}
-            for key, estimate in captions.score(reading.loc[here], settings).estimates.items():
-                where |= {"target": np.nan, "variant": _VARIANTS.get(key, "")}
-                yield measured(captions.MEASURES[key].metric, estimate, **where)
-
-    table = pd.DataFrame((yield from in_each_repetition(data, work)))
-    table["target"] = table.groupby(["planted", "condition", "measure", "variant"])["value"].transform("mean")
-    captions_by = TEXTS.note("exact captions" if exact else "captioner", name=settings.options.captioner)
-    return results_of(table, settings, notes=(captions_by, TEXTS.note("means of repetitions"), TEXTS.note("half")))
 
 
 BASE, COMPARED = "base", "compared"
@@ -168,45 +118,6 @@ def _scenes(design: Design, n: int) -> list[str]:
     return [str(prompt) for together in zip(*triggers, strict=False) for prompt in together][:n]
 
 
-def base_readers(_settings: StudySettings) -> tuple[Reader, ...]:
-    """Nobody: what was drawn is on record."""
-    return ()
-
-
-def measure_bases(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
-    """Log-odds, shift, variety, and added and missing objects of every repetition against its base."""
-    captions = yield from data.say("looking up what was drawn", data.frame, recorder(data.services))
-    objects_of = {caption: tuple(extract_objects(caption)) for caption in dict.fromkeys(captions)}
-    frame = data.frame.assign(objects=pd.Series([objects_of[caption] for caption in captions], dtype=object))
-    names = dict(zip(ladder(settings), range(3), strict=True))
-    named: list[bool] = []  # what is planted, where as much as possible is
-    others: list[bool] = []  # what is not, wherever something is
-
-    def work(repetition: int) -> Iterator[dict[str, Any]]:
-        here = frame[frame["repetition"] == repetition]
-        for (planted, group), part in here.groupby(["planted", "group"], sort=False):
-            base, compared = (part[part[ARM] == arm].reset_index(drop=True) for arm in (BASE, COMPARED))
-            condition = STEPS[str(planted)][names[str(group)]]
-            where: dict[str, Any] = {"planted": planted, "condition": condition}
-            where |= {"repetition": repetition, "target": np.nan}
-            odds = object_odds(compared["objects"].tolist(), base["objects"].tolist())
-            if step := names[str(group)]:
-                others.append(_names_another(odds, str(planted)))
-                planted_one = _planted(odds, str(planted))
-                named.extend([planted_one is not None and planted_one.differs] * (step == 2))
-            yield from _odds_and_shift(odds, base, compared, where)
-            chance = Random(f"{settings.seed} {condition} {repetition}")
-            intervals = _with_intervals(base, compared, where, chance)
-            yield from (measured(key, one, **where) for key, one in intervals.items())
-
-    table = pd.DataFrame((yield from in_each_repetition(data, work)))
-    table["target"] = table.groupby(["planted", "condition", "measure", "variant"])["value"].transform("mean")
-    table.loc[table["condition"] == STEPS[OBJECT][0], "target"] = 0.0
-    shares = {"named": 100 * float(np.mean(named)), "others": 100 * float(np.mean(others))}
-    notes = [TEXTS.note("exact captions"), TEXTS.note("against a base"), TEXTS.note("objects named", **shares)]
-    return results_of(table, settings, notes=notes)
-
-
 def _names_another(odds: ObjectComparison, planted: str) -> bool:
     """Whether an object is named that nobody planted: of genders, either word for people is planted."""
     expected = {PLANTED_WORDS[planted], *(["woman"] if planted == GENDER else [])}
@@ -259,15 +170,114 @@ def _of_other_scenes(pictures: pd.DataFrame, share: float, chance: Random) -> li
     return [objects[(i + n) % len(objects)] if chance.random() < share else one for i, one in enumerate(objects)]
 
 
-PROGRAMS = {
-    "validity_objects": Program(
-        shots=object_repetitions,
-        measure=measure_objects,
-        ready=reader_ready,
-        readers=reading_readers,
-        options=RepeatedObjectOptions,
-    ),
-    "validity_bases": Program(
-        shots=base_shots, measure=measure_bases, options=BaseOptions, readers=base_readers, ahead=nothing_ahead
-    ),
-}
+class ValidityObjects(Study):
+    """The study of the kind ``validity_objects``."""
+
+    kind = "validity_objects"
+    options = RepeatedObjectOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Per repetition and condition: scenes with a trigger word, and occupations that all lean to men."""
+        prompts = [fill_template(settings.options.template, str(name)) for name in settings.options.occupations]
+        first, *_, last = ladder(settings)
+        scenes = [p for prompts in self.design.data["task_oriented"]["triggers"].values() for p in prompts]
+        n = 2 * max(1, settings.options.trigger_images // 2)
+
+        def of_cell(group: str, _chance: Random) -> Iterator[Shot]:
+            """An object is planted in none, in half and in all of the scenes; there is no published rate of it."""
+            if group != HALF:
+                for prompt in prompts:
+                    yield Shot(prompt=prompt, n=self.design.images_per_prompt, group="", facts={"planted": GENDER})
+            for prompt in scenes:
+                shot = Shot(prompt=prompt, n=n, group="", facts={"planted": OBJECT})
+                if group in (first, last):
+                    yield shot
+                elif group == HALF:
+                    yield from (replace(shot, n=n // 2, condition=condition) for condition in (first, last))
+
+        return repeated(settings, of_cell, also=(HALF,))
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """B_D and its companions, H_J and M_G in every repetition; B_D only where it is defined."""
+        exact = settings.options.captioner == RECORD
+        reading = yield from captions.read_pictures(settings, data, recorder(data.services) if exact else None)
+        first, *_, last = ladder(settings)
+        cells = [(OBJECT, one) for one in (first, HALF, last)] + [(GENDER, one) for one in ladder(settings)]
+        parts = data.frame.groupby(["planted", "group", "repetition"]).indices
+
+        def work(repetition: int) -> Iterator[dict[str, Any]]:
+            for planted, condition in cells:
+                here = data.frame.index[parts[planted, condition, repetition]]
+                where: dict[str, Any] = {"condition": condition, "repetition": repetition, "planted": planted}
+                for key, estimate in captions.score(reading.loc[here], settings).estimates.items():
+                    where |= {"target": np.nan, "variant": _VARIANTS.get(key, "")}
+                    yield measured(captions.MEASURES[key].metric, estimate, **where)
+
+        table = pd.DataFrame((yield from in_each_repetition(data, work)))
+        table["target"] = table.groupby(["planted", "condition", "measure", "variant"])["value"].transform("mean")
+        captions_by = TEXTS.note("exact captions" if exact else "captioner", name=settings.options.captioner)
+        return results_of(table, settings, notes=(captions_by, TEXTS.note("means of repetitions"), TEXTS.note("half")))
+
+    def readers(self, settings: StudySettings) -> Sequence[Reader]:
+        """The encoder, and the captioner where one is asked for."""
+        return (
+            encoders_and_judge(settings)
+            if settings.options.captioner == RECORD
+            else captions.captioning_readers(settings)
+        )
+
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+        """Raise ModelUnavailable if a model is not here."""
+        if measures:
+            reader_ready(settings, services)
+
+
+class ValidityBases(Study):
+    """The study of the kind ``validity_bases``."""
+
+    kind = "validity_bases"
+    options = BaseOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures to draw."""
+        return base_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Log-odds, shift, variety, and added and missing objects of every repetition against its base."""
+        captions = yield from data.say("looking up what was drawn", data.frame, recorder(data.services))
+        objects_of = {caption: tuple(extract_objects(caption)) for caption in dict.fromkeys(captions)}
+        frame = data.frame.assign(objects=pd.Series([objects_of[caption] for caption in captions], dtype=object))
+        names = dict(zip(ladder(settings), range(3), strict=True))
+        named: list[bool] = []  # what is planted, where as much as possible is
+        others: list[bool] = []  # what is not, wherever something is
+
+        def work(repetition: int) -> Iterator[dict[str, Any]]:
+            here = frame[frame["repetition"] == repetition]
+            for (planted, group), part in here.groupby(["planted", "group"], sort=False):
+                base, compared = (part[part[ARM] == arm].reset_index(drop=True) for arm in (BASE, COMPARED))
+                condition = STEPS[str(planted)][names[str(group)]]
+                where: dict[str, Any] = {"planted": planted, "condition": condition}
+                where |= {"repetition": repetition, "target": np.nan}
+                odds = object_odds(compared["objects"].tolist(), base["objects"].tolist())
+                if step := names[str(group)]:
+                    others.append(_names_another(odds, str(planted)))
+                    planted_one = _planted(odds, str(planted))
+                    named.extend([planted_one is not None and planted_one.differs] * (step == 2))
+                yield from _odds_and_shift(odds, base, compared, where)
+                chance = Random(f"{settings.seed} {condition} {repetition}")
+                intervals = _with_intervals(base, compared, where, chance)
+                yield from (measured(key, one, **where) for key, one in intervals.items())
+
+        table = pd.DataFrame((yield from in_each_repetition(data, work)))
+        table["target"] = table.groupby(["planted", "condition", "measure", "variant"])["value"].transform("mean")
+        table.loc[table["condition"] == STEPS[OBJECT][0], "target"] = 0.0
+        shares = {"named": 100 * float(np.mean(named)), "others": 100 * float(np.mean(others))}
+        notes = [TEXTS.note("exact captions"), TEXTS.note("against a base"), TEXTS.note("objects named", **shares)]
+        return results_of(table, settings, notes=notes)
+
+    def readers(self, settings: StudySettings) -> Sequence[Reader]:
+        """Nobody: what was drawn is on record."""
+        return ()
+
+    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
+        """Read nothing before all pictures are there."""

@@ -10,26 +10,28 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from bias_core.annotation.tasks import SINGLE
 from bias_core.errors import InvalidInput
-from bias_core.metrics.paired_stereotype import stereotype_gap
-from bias_core.metrics.swapped import OrderEffect, order_effect
-from bias_core.prompts import fill_template
-from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
-from bias_core.studies.kit.setting_fields import setting, settings_class
-from bias_core.studies.kit.types import Design, Shot, StudySettings
-from bias_core.studies.paired import labelling
-from bias_core.studies.paired.labelling import PairOptions
-from bias_core.studies.paired.pairs import GENDERS, alone_shot, occupation_identities, occupation_pairs, ordered_shot
-from bias_core.studies.paired.scores import in_setting, labelled_by
-from bias_core.studies.paired.swapped import (
+from bias_core.measures.paired_stereotype import OrderEffect, order_effect, stereotype_gap
+from bias_core.papers.pst import labelling
+from bias_core.papers.pst.labelling import PairOptions
+from bias_core.papers.pst.pairs import GENDERS, alone_shot, occupation_identities, occupation_pairs, ordered_shot
+from bias_core.papers.pst.scores import in_setting, labelled_by
+from bias_core.papers.pst.swapped import (
     SIGNS,
     corrected_p_values,
     differences_by_seed,
     pictures_of_pairs,
     shots_of_pair,
 )
-from bias_core.types import Estimate
+from bias_core.prompts import fill_template
+from bias_core.study.data import StudyData
+from bias_core.study.label_tasks import SINGLE
+from bias_core.study.readers import Reader
+from bias_core.study.services import StudyServices
+from bias_core.study.setting_fields import setting, settings_class
+from bias_core.study.study import Measuring, Study
+from bias_core.study.types import Design, Shot, StudySettings
+from bias_core.types import Estimate, StoredImage
 from bias_core.world.truth import planted_lines
 from validation.repetitions import (
     POOL,
@@ -64,26 +66,6 @@ class RepeatedPairOptions(RepetitionOptions, PairOptions):
         "Feminine occupations",
         "Whose published rates are far from those of extreme",
     )
-
-
-def pair_repetitions(design: Design, settings: StudySettings) -> list[Shot]:
-    """Per repetition and condition: pairs of occupations in either order, and occupations alone, drawn by chance.
-
-    The intervals count the chance in who is drawn, so every cell draws it anew: as many pictures as there are pairs,
-    and as many alone as the option says for each occupation.
-    """
-    labelling.check_labelling(settings)
-    chosen = _chosen(design, settings)
-    pairs = occupation_pairs(chosen, replace(settings, scale=1.0))
-    names = [name for gender in GENDERS for name in chosen.data["occupations"][gender]]
-
-    def of_cell(_group: str, chance: Random) -> Iterator[Shot]:
-        drawn = chance.choices([*pairs, *(pair[::-1] for pair in pairs)], k=len(pairs) * design.images_per_prompt)
-        alone = chance.choices(names, k=len(names) * settings.options.single_images)
-        shots = [ordered_shot(design, pair) for pair in drawn] + [alone_shot(design, name) for name in alone]
-        return (replace(shot, group="", facts={**shot.facts, "place": k}) for k, shot in enumerate(shots))
-
-    return repeated(settings, of_cell)
 
 
 def _chosen(design: Design, settings: StudySettings) -> Design:
@@ -151,61 +133,6 @@ class TogetherOptions(PoolOptions, labelling.LabellingOptions):
     conditions: tuple[str, ...] = setting((FAIR, PEOPLE), "Conditions", "Nothing is planted, and what hangs on whom")
 
 
-def together_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """A pool of pictures of every pair in both orders: with nothing planted, and with what is."""
-    labelling.check_labelling(settings)
-    if settings.images:
-        raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
-    if tuple(settings.options.conditions) != (FAIR, PEOPLE):
-        raise InvalidInput(f"conditions are {FAIR}, {PEOPLE}; got {', '.join(settings.options.conditions)}")
-    n = pool_size(design, settings) // 2
-    return pools(
-        settings,
-        [
-            replace(
-                shot, group=name, condition=condition, first_seed=place * n, facts={"planted": condition, **shot.facts}
-            )
-            for (name, who), (place, condition) in product(design.data["groups"].items(), enumerate((FAIR, PEOPLE)))
-            for shot in shots_of_pair((who[0], who[1]), n)
-        ],
-    )
-
-
-def measure_together(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """Effects of roles and places, in every repetition; a group is called by the effect that is planted in it."""
-    groups = design.data["groups"]
-    stereotypes = {name: looks for who in groups.values() for name, looks in zip(who, GENDERS, strict=True)}
-    everyone = labelling.people_of(data.frame, pd.DataFrame({"stereotyped_gender": stereotypes}))
-    people = yield from labelling.label_people(everyone, design, settings, data)
-    if people["truth"].isna().any():
-        raise InvalidInput("what is drawn must be on record: choose calibration-renderer")
-    people = people.merge(data.frame[["image_id", "group", "planted", POOL]], on="image_id", validate="many_to_one")
-    read, targets = dict[Any, Any](), dict[Any, dict[str, float]]()
-    for cell, here in people.groupby([POOL, "group", "planted"], sort=False):
-        read[cell] = _differences(here, "perceived_gender")
-        recorded = _differences(here, "truth").items()
-        targets[cell] = {key: float(np.nanmean(some @ (0.5, 0.5 * _sign(key)))) for key, some in recorded}
-    chance = np.random.default_rng(settings.seed)
-
-    def work(repetition: int) -> Iterator[dict[str, Any]]:
-        k = pool_of(settings, repetition)
-        for name, condition in product(groups, (FAIR, PEOPLE)):
-            pool = read[k, name, condition]
-            seeds = chance.integers(len(pool["role"]), size=design.images_per_prompt // 2)
-            tests = _tests({key: some[seeds] for key, some in pool.items()}, replace(settings, seed=repetition))
-            corrected = corrected_p_values(tests)
-            for key in (one for one in TOGETHER if one in tests):
-                where = {"condition": condition if key == name else FAIR, "repetition": repetition}
-                where["unit"] = f"{name} {key if key == name else condition}"
-                null = targets[k, name, FAIR if key == name else condition][key]
-                estimate = replace(tests[key].estimate, null_value=null)
-                p_value = corrected.get(key, math.nan)
-                yield from _together_lines(key, estimate, p_value, targets[k, name, condition][key], where)
-
-    lines = yield from in_each_repetition(data, work)
-    return results_of(pd.DataFrame(lines), settings, notes=(TEXTS.note("together"),))
-
-
 def _together_lines(
     key: str, estimate: Estimate, p_value: float, target: float, where: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
@@ -240,21 +167,125 @@ def _tests(values: Mapping[str, np.ndarray], settings: StudySettings) -> dict[st
     }
 
 
-PROGRAMS = {
-    "validity_people": Program(
-        shots=together_shots,
-        measure=measure_together,
-        ready=labelling.labeller_ready,
-        readers=labelling.labelling_readers,
-        options=TogetherOptions,
-        ahead=nothing_ahead,
-    ),
-    "validity_pairs": Program(
-        shots=pair_repetitions,
-        measure=measure_pairs,
-        ready=labelling.labeller_ready,
-        readers=labelling.labelling_readers,
-        options=RepeatedPairOptions,
-        ahead=nothing_ahead,
-    ),
-}
+class ValidityPeople(Study):
+    """The study of the kind ``validity_people``."""
+
+    kind = "validity_people"
+    options = TogetherOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """A pool of pictures of every pair in both orders: with nothing planted, and with what is."""
+        labelling.check_labelling(settings)
+        if settings.images:
+            raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
+        if tuple(settings.options.conditions) != (FAIR, PEOPLE):
+            raise InvalidInput(f"conditions are {FAIR}, {PEOPLE}; got {', '.join(settings.options.conditions)}")
+        n = pool_size(self.design, settings) // 2
+        return pools(
+            settings,
+            [
+                replace(
+                    shot,
+                    group=name,
+                    condition=condition,
+                    first_seed=place * n,
+                    facts={"planted": condition, **shot.facts},
+                )
+                for (name, who), (place, condition) in product(
+                    self.design.data["groups"].items(), enumerate((FAIR, PEOPLE))
+                )
+                for shot in shots_of_pair((who[0], who[1]), n)
+            ],
+        )
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Effects of roles and places, in every repetition; a group is called by the effect that is planted in it."""
+        groups = self.design.data["groups"]
+        stereotypes = {name: looks for who in groups.values() for name, looks in zip(who, GENDERS, strict=True)}
+        everyone = labelling.people_of(data.frame, pd.DataFrame({"stereotyped_gender": stereotypes}))
+        people = yield from labelling.label_people(everyone, self.design, settings, data)
+        if people["truth"].isna().any():
+            raise InvalidInput("what is drawn must be on record: choose calibration-renderer")
+        people = people.merge(data.frame[["image_id", "group", "planted", POOL]], on="image_id", validate="many_to_one")
+        read, targets = dict[Any, Any](), dict[Any, dict[str, float]]()
+        for cell, here in people.groupby([POOL, "group", "planted"], sort=False):
+            read[cell] = _differences(here, "perceived_gender")
+            recorded = _differences(here, "truth").items()
+            targets[cell] = {key: float(np.nanmean(some @ (0.5, 0.5 * _sign(key)))) for key, some in recorded}
+        chance = np.random.default_rng(settings.seed)
+
+        def work(repetition: int) -> Iterator[dict[str, Any]]:
+            k = pool_of(settings, repetition)
+            for name, condition in product(groups, (FAIR, PEOPLE)):
+                pool = read[k, name, condition]
+                seeds = chance.integers(len(pool["role"]), size=self.design.images_per_prompt // 2)
+                tests = _tests({key: some[seeds] for key, some in pool.items()}, replace(settings, seed=repetition))
+                corrected = corrected_p_values(tests)
+                for key in (one for one in TOGETHER if one in tests):
+                    where = {"condition": condition if key == name else FAIR, "repetition": repetition}
+                    where["unit"] = f"{name} {key if key == name else condition}"
+                    null = targets[k, name, FAIR if key == name else condition][key]
+                    estimate = replace(tests[key].estimate, null_value=null)
+                    p_value = corrected.get(key, math.nan)
+                    yield from _together_lines(key, estimate, p_value, targets[k, name, condition][key], where)
+
+        lines = yield from in_each_repetition(data, work)
+        return results_of(pd.DataFrame(lines), settings, notes=(TEXTS.note("together"),))
+
+    def readers(self, settings: StudySettings) -> Sequence[Reader]:
+        """Return the models that read the pictures."""
+        return labelling.labelling_readers(settings)
+
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+        """Raise ModelUnavailable if a model is not here."""
+        if measures:
+            labelling.labeller_ready(settings, services)
+
+    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
+        """Read nothing before all pictures are there."""
+
+
+class ValidityPairs(Study):
+    """The study of the kind ``validity_pairs``."""
+
+    kind = "validity_pairs"
+    options = RepeatedPairOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Per repetition and condition: pairs of occupations in either order, and occupations alone, drawn by chance.
+
+        The intervals count the chance in who is drawn, so every cell draws it anew: as many pictures as there are
+        pairs, and as many alone as the option says for each occupation.
+        """
+        labelling.check_labelling(settings)
+        chosen = _chosen(self.design, settings)
+        pairs = occupation_pairs(chosen, replace(settings, scale=1.0))
+        names = [name for gender in GENDERS for name in chosen.data["occupations"][gender]]
+
+        def of_cell(_group: str, chance: Random) -> Iterator[Shot]:
+            drawn = chance.choices(
+                [*pairs, *(pair[::-1] for pair in pairs)], k=len(pairs) * self.design.images_per_prompt
+            )
+            alone = chance.choices(names, k=len(names) * settings.options.single_images)
+            shots = [ordered_shot(self.design, pair) for pair in drawn] + [
+                alone_shot(self.design, name) for name in alone
+            ]
+            return (replace(shot, group="", facts={**shot.facts, "place": k}) for k, shot in enumerate(shots))
+
+        return repeated(settings, of_cell)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure the planted rates again and again."""
+        return measure_pairs(self.design, settings, data)
+
+    def readers(self, settings: StudySettings) -> Sequence[Reader]:
+        """Return the models that read the pictures."""
+        return labelling.labelling_readers(settings)
+
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+        """Raise ModelUnavailable if a model is not here."""
+        if measures:
+            labelling.labeller_ready(settings, services)
+
+    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
+        """Read nothing before all pictures are there."""

@@ -12,15 +12,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.agreement import Coefficient, agreement_estimate
-from bias_core.metrics.disagreement import largest_disagreement
-from bias_core.metrics.missing_things import missing_things
-from bias_core.metrics.paired_labels import LOOKS
-from bias_core.stats.arrays import Array
-from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
-from bias_core.studies.kit.setting_fields import setting, settings_class
-from bias_core.studies.kit.types import Design, Shot, StudySettings
-from bias_core.types import ReaderErrors
+from bias_core.measures.agreement import Coefficient, agreement_estimate, largest_disagreement
+from bias_core.measures.arrays import Array
+from bias_core.measures.object_bias import missing_things
+from bias_core.measures.paired_stereotype import LOOKS
+from bias_core.study.data import StudyData
+from bias_core.study.setting_fields import setting, settings_class
+from bias_core.study.study import Measuring, Study
+from bias_core.study.types import Shot, StudySettings
+from bias_core.types import ReaderErrors, StoredImage
 from validation.repetitions import POOL, PoolOptions, in_each_repetition, pool_of, pool_size, pools
 from validation.verdicts import TEXTS, measured, results_of
 
@@ -46,46 +46,6 @@ class RaterOptions(PoolOptions):
     """How often simulated raters answer."""
 
     conditions: tuple[str, ...] = setting(CONDITIONS, "Conditions", "Raters who answer by lot, half so, and hardly so")
-
-
-def rater_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """A pool of people with four looks."""
-    if settings.images:
-        raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
-    if tuple(settings.options.conditions) != CONDITIONS:
-        raise InvalidInput(f"conditions are {', '.join(CONDITIONS)}; got {', '.join(settings.options.conditions)}")
-    n = pool_size(design, settings)
-    return pools(
-        settings,
-        [
-            Shot(prompt=prompt, n=round(share * n), group=LOOKED, condition=_FAIR, facts={"planted": _FAIR})
-            for prompt, share in design.data[LOOKED].items()
-        ],
-    )
-
-
-def measure_raters(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """Agreement, what raters disagree about, and a judge's answers, in every repetition."""
-    frame = data.frame.reset_index(drop=True)
-    truths = data.truths(frame)
-    if None in truths:
-        raise InvalidInput("what is drawn must be on record: choose calibration-renderer")
-    shown = np.array([LOOKS.index(str(truth["gender"])) for truth in truths if truth is not None])
-    n, confidence = design.images_per_prompt, settings.confidence
-    agreements = [
-        _Agreements(shown=shown[frame[POOL] == k], n=n, confidence=confidence) for k in range(settings.options.seeds)
-    ]
-
-    def work(repetition: int) -> Iterator[dict[str, Any]]:
-        for place, condition in enumerate(CONDITIONS):
-            chance = np.random.default_rng([settings.seed, repetition, place])
-            where = {"condition": condition, "repetition": repetition}
-            yield from agreements[pool_of(settings, repetition)].lines(where, chance)
-            yield _missing_line(n, where, chance, confidence)
-
-    lines = yield from in_each_repetition(data, work)
-    facts = {"n": n, "n_known": _N_KNOWN}
-    return results_of(pd.DataFrame(lines), settings, notes=(TEXTS.note("raters", **facts),))
 
 
 def answer_table(accuracy: float, by_lot: Sequence[float], mistaken: float = 0.0) -> Array:
@@ -181,6 +141,50 @@ def _missing_line(n: int, where: Mapping[str, Any], chance: np.random.Generator,
     return measured("missing_things", estimate, target=missing, planted=_THINGS, variant="corrected", **where)
 
 
-PROGRAMS = {
-    "validity_raters": Program(shots=rater_shots, measure=measure_raters, options=RaterOptions, ahead=nothing_ahead)
-}
+class ValidityRaters(Study):
+    """The study of the kind ``validity_raters``."""
+
+    kind = "validity_raters"
+    options = RaterOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """A pool of people with four looks."""
+        if settings.images:
+            raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
+        if tuple(settings.options.conditions) != CONDITIONS:
+            raise InvalidInput(f"conditions are {', '.join(CONDITIONS)}; got {', '.join(settings.options.conditions)}")
+        n = pool_size(self.design, settings)
+        return pools(
+            settings,
+            [
+                Shot(prompt=prompt, n=round(share * n), group=LOOKED, condition=_FAIR, facts={"planted": _FAIR})
+                for prompt, share in self.design.data[LOOKED].items()
+            ],
+        )
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Agreement, what raters disagree about, and a judge's answers, in every repetition."""
+        frame = data.frame.reset_index(drop=True)
+        truths = data.truths(frame)
+        if None in truths:
+            raise InvalidInput("what is drawn must be on record: choose calibration-renderer")
+        shown = np.array([LOOKS.index(str(truth["gender"])) for truth in truths if truth is not None])
+        n, confidence = self.design.images_per_prompt, settings.confidence
+        agreements = [
+            _Agreements(shown=shown[frame[POOL] == k], n=n, confidence=confidence)
+            for k in range(settings.options.seeds)
+        ]
+
+        def work(repetition: int) -> Iterator[dict[str, Any]]:
+            for place, condition in enumerate(CONDITIONS):
+                chance = np.random.default_rng([settings.seed, repetition, place])
+                where = {"condition": condition, "repetition": repetition}
+                yield from agreements[pool_of(settings, repetition)].lines(where, chance)
+                yield _missing_line(n, where, chance, confidence)
+
+        lines = yield from in_each_repetition(data, work)
+        facts = {"n": n, "n_known": _N_KNOWN}
+        return results_of(pd.DataFrame(lines), settings, notes=(TEXTS.note("raters", **facts),))
+
+    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
+        """Read nothing before all pictures are there."""

@@ -10,14 +10,15 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.cards import with_works
-from bias_core.metrics.stereotype import signed_difference_estimate, stereotype_estimate
-from bias_core.stats.effects import corrected_by_errors
-from bias_core.stats.exact_shares import exact_interval
-from bias_core.studies.kit.program import Measuring, Program, StudyData
-from bias_core.studies.kit.rows import scaled
-from bias_core.studies.kit.setting_fields import setting, settings_class
-from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudyFigure, StudySettings, columns, finding
+from bias_core.measures.cards import with_works
+from bias_core.measures.effects import corrected_by_errors
+from bias_core.measures.intervals import exact_interval
+from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate
+from bias_core.study.data import StudyData
+from bias_core.study.rows import scaled
+from bias_core.study.setting_fields import setting, settings_class
+from bias_core.study.study import Measuring, Study
+from bias_core.study.types import Design, Finding, Results, Shot, StudyFigure, StudySettings, columns, finding
 from bias_core.types import Estimate, PlantedLine
 from bias_core.world.truth import planted_lines
 from validation.repetitions import ENOUGH_FOR_TRUTH, RepetitionOptions, ladder, n_repetitions, repeated
@@ -40,22 +41,6 @@ class RateOptions(RepetitionOptions):
     every: int = setting(1, "Every k-th concept", "10: only every tenth concept", ge=1, le=1000)
 
 
-def rate_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Every prompt of a planted rate, in every condition; as many pictures a concept as the design says.
-
-    The option ``every`` leaves concepts out: with 10, only every tenth is drawn. The scale thins the pictures out.
-    """
-    whole = replace(settings, scale=1.0)
-    n, n_parts = scaled(design.images_per_prompt, settings.scale), n_repetitions(whole)
-
-    def of_cell(_group: str, _chance: Random) -> Iterator[Shot]:
-        for prompts in _concepts(design, settings):
-            for prompt in prompts:
-                yield Shot(prompt=prompt, n=math.ceil(n / len(prompts) / n_parts), group="")
-
-    return repeated(whole, of_cell)
-
-
 def _concepts(design: Design, settings: StudySettings) -> Sequence[Sequence[str]]:
     concepts: Sequence[Sequence[str]] = design.data["concepts"]
     every = int(settings.options.every)
@@ -65,55 +50,6 @@ def _concepts(design: Design, settings: StudySettings) -> Sequence[Sequence[str]
             f"got {len(concepts)} and every = {every}"
         )
     return concepts[::every]
-
-
-def measure_rates(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """P, corrected P and Psi of every planted rate in every condition."""
-    frame = data.frame
-    rows = yield from data.embed(frame)
-    drawn = set(map(tuple, _concepts(design, settings)))
-    lines = [line for line in planted_lines() if tuple(line.prompts) in drawn]
-    pairs = list(dict.fromkeys((line.positive, line.negative) for line in lines))
-    errors = dict(zip(pairs, data.services.reader_errors(settings.encoder, settings.model, pairs), strict=True))
-    texts = data.texts([sentence for pair in pairs for sentence in pair])
-    leans = dict(zip(pairs, texts[0::2] - texts[1::2], strict=True))
-    truths = np.array(data.truths(frame), dtype=object)
-    places = frame.groupby(["prompt", "group"], sort=False).indices
-
-    def work(planted: PlantedLine) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
-        cells, line = [], _as_drawn(planted, data, places, settings)
-        error = errors[pair := (line.positive, line.negative)]
-        for condition in ladder(settings):
-            here = np.concatenate([places[prompt, condition] for prompt in line.prompts])
-            count, n = int((rows[here] @ leans[pair] > 0).sum()), len(here)
-            shares = (
-                exact_interval(count, n, confidence=settings.confidence),
-                corrected_by_errors(count, n, error, confidence=settings.confidence)
-                if error and error.sensitivity + error.specificity > 1
-                else None,
-            )
-            reading = _reading(line, condition, shares, truths[here]) | {"planted": planted.rates[condition]}
-            cells.append((reading, list(_measurements(line, condition, shares, settings))))
-        return cells
-
-    parts = yield from data.as_far_as("planted rates", lines, work)
-    readings, measurements = zip(*(one for part in parts for one in part), strict=True)
-    rates = pd.DataFrame(readings)
-    order = _orders(rates)
-    counted = false_verdicts(settings.options.n_draws)
-    verdicts = list(verdicts_of(pd.DataFrame([one for some in measurements for one in some]), settings.confidence))
-    verdicts += counted.verdicts
-    return Results(
-        findings=_findings(rates, order, settings.confidence),
-        tables=(
-            verdict_table(verdicts),
-            *counted.tables,
-            TEXTS.table("rates", named("rates", rates)),
-            TEXTS.table("order", order),
-        ),
-        figures=(_planted_figure(rates), *counted.figures, *verdict_figures(verdicts, settings.confidence)),
-        notes=(TEXTS.note("uncorrected", n_uncorrected=int(rates["corrected"].isna().sum()), n=len(rates)),),
-    )
 
 
 def _as_drawn(line: PlantedLine, data: StudyData, places: Mapping[Any, Any], settings: StudySettings) -> PlantedLine:
@@ -154,7 +90,7 @@ def _reading(line: PlantedLine, condition: str, shares: Shares, truths: np.ndarr
         "covered": covered,
         "covered uncorrected": covered_uncorrected,
         "n": uncorrected.n,
-        "source": with_works(line.source),
+        "source": with_works([line.source])[0],
     }
 
 
@@ -241,4 +177,71 @@ def _planted_figure(table: pd.DataFrame) -> StudyFigure:
     )
 
 
-PROGRAMS = {"validity_rates": Program(shots=rate_shots, measure=measure_rates, options=RateOptions)}
+class ValidityRates(Study):
+    """The study of the kind ``validity_rates``."""
+
+    kind = "validity_rates"
+    options = RateOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Every prompt of a planted rate, in every condition; as many pictures a concept as the self.design says.
+
+        The option ``every`` leaves concepts out: with 10, only every tenth is drawn. The scale thins the pictures out.
+        """
+        whole = replace(settings, scale=1.0)
+        n, n_parts = scaled(self.design.images_per_prompt, settings.scale), n_repetitions(whole)
+
+        def of_cell(_group: str, _chance: Random) -> Iterator[Shot]:
+            for prompts in _concepts(self.design, settings):
+                for prompt in prompts:
+                    yield Shot(prompt=prompt, n=math.ceil(n / len(prompts) / n_parts), group="")
+
+        return repeated(whole, of_cell)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """P, corrected P and Psi of every planted rate in every condition."""
+        frame = data.frame
+        rows = yield from data.embed(frame)
+        drawn = set(map(tuple, _concepts(self.design, settings)))
+        lines = [line for line in planted_lines() if tuple(line.prompts) in drawn]
+        pairs = list(dict.fromkeys((line.positive, line.negative) for line in lines))
+        errors = dict(zip(pairs, data.services.reader_errors(settings.encoder, settings.model, pairs), strict=True))
+        texts = data.texts([sentence for pair in pairs for sentence in pair])
+        leans = dict(zip(pairs, texts[0::2] - texts[1::2], strict=True))
+        truths = np.array(data.truths(frame), dtype=object)
+        places = frame.groupby(["prompt", "group"], sort=False).indices
+
+        def work(planted: PlantedLine) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+            cells, line = [], _as_drawn(planted, data, places, settings)
+            error = errors[pair := (line.positive, line.negative)]
+            for condition in ladder(settings):
+                here = np.concatenate([places[prompt, condition] for prompt in line.prompts])
+                count, n = int((rows[here] @ leans[pair] > 0).sum()), len(here)
+                shares = (
+                    exact_interval(count, n, confidence=settings.confidence),
+                    corrected_by_errors(count, n, error, confidence=settings.confidence)
+                    if error and error.sensitivity + error.specificity > 1
+                    else None,
+                )
+                reading = _reading(line, condition, shares, truths[here]) | {"planted": planted.rates[condition]}
+                cells.append((reading, list(_measurements(line, condition, shares, settings))))
+            return cells
+
+        parts = yield from data.as_far_as("planted rates", lines, work)
+        readings, measurements = zip(*(one for part in parts for one in part), strict=True)
+        rates = pd.DataFrame(readings)
+        order = _orders(rates)
+        counted = false_verdicts(settings.options.n_draws)
+        verdicts = list(verdicts_of(pd.DataFrame([one for some in measurements for one in some]), settings.confidence))
+        verdicts += counted.verdicts
+        return Results(
+            findings=_findings(rates, order, settings.confidence),
+            tables=(
+                verdict_table(verdicts),
+                *counted.tables,
+                TEXTS.table("rates", named("rates", rates)),
+                TEXTS.table("order", order),
+            ),
+            figures=(_planted_figure(rates), *counted.figures, *verdict_figures(verdicts, settings.confidence)),
+            notes=(TEXTS.note("uncorrected", n_uncorrected=int(rates["corrected"].isna().sum()), n=len(rates)),),
+        )

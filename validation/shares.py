@@ -9,14 +9,13 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from bias_core.metrics.stereotype import prevalence_estimate
-from bias_core.stats.exact_shares import exact_interval
-from bias_core.stats.intervals import wilson_interval
-from bias_core.studies.explore.headline import verdicts
-from bias_core.studies.kit.attribute_scores import AttributeScore
-from bias_core.studies.kit.attributes import load_attribute_sets
-from bias_core.studies.kit.types import StudyFigure, StudyTable
-from bias_core.studies.reports.verdicts import NO_PICTURES
+from bias_core.explore.headline import verdicts
+from bias_core.measures.intervals import exact_interval, wilson_interval
+from bias_core.measures.stereotype import prevalence_estimate
+from bias_core.study.attribute_scores import AttributeScore
+from bias_core.study.attributes import load_attribute_sets
+from bias_core.study.report_text import NO_PICTURES
+from bias_core.study.types import StudyFigure, StudyTable
 from bias_core.types import Attribute, Estimate
 from validation.verdicts import NOMINAL, READS_BIAS, TEXTS, Verdict, label_of
 

@@ -16,16 +16,17 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from bias_core.metrics.exchange import decided_step, exchange_effect, part_effects
-from bias_core.metrics.predicted_gain import PredictedGain, predicted_gain
+from bias_core.measures.exchange import decided_step, exchange_effect, part_effects
+from bias_core.measures.intervals import exact_interval
+from bias_core.measures.propagation import PredictedGain, predicted_gain
 from bias_core.models.catalogue import check_condition
-from bias_core.stats.exact_shares import exact_interval
-from bias_core.studies.kit.program import Measuring, Program, StudyData
-from bias_core.studies.kit.rows import scaled
-from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import Design, Finding, Shot, StudySettings, columns, finding, finding_rows, lean
-from bias_core.studies.origins.spi import model_suits, trace_row
+from bias_core.papers.oasis.spi import model_suits, trace_row
+from bias_core.study.data import StudyData
+from bias_core.study.rows import scaled
+from bias_core.study.services import StudyServices
+from bias_core.study.setting_fields import Options, setting, settings_class
+from bias_core.study.study import Measuring, Study
+from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding, finding_rows, lean
 from bias_core.types import Attribute, Estimate
 from validation.repetitions import LADDER, POOL, SEEDS, in_each_repetition, ladder, pool_of, pools
 from validation.verdicts import TEXTS, measured, named, results_of
@@ -56,62 +57,6 @@ class StepOptions(Options):
     seeds: int = setting(3, *SEEDS, ge=1, le=100)
     base_prompt: str = setting("a photo of a person", "Base prompt", "Drawn from the same noise, to compare with")
     guided: bool = setting(False, "Guided velocities", "With classifier-free guidance, instead of conditional ones")
-
-
-def step_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Pictures of every concept under every condition, all on the same seeds, which repetitions share out."""
-    n_each = math.ceil(settings.options.repetitions / settings.options.seeds)
-    n = n_each * scaled(design.images_per_prompt, settings.scale, least=_FEWEST_SEEDS)
-    shots = [
-        Shot(prompt=case["prompt"], n=n, group=condition, condition=condition, facts={"concept": case["concept"]})
-        for condition in ladder(settings)
-        for case in design.data["cases"]
-    ]
-    return pools(settings, shots)
-
-
-def measure_steps(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """Predicted gain under every condition, and its rank correlation with what pictures gain over the first."""
-    rows = yield from data.embed(data.frame)
-    attributes = [Attribute(**one) for one in design.data["attributes"]]
-    k = len(attributes)
-    texts = data.texts([one.positive for one in attributes] + [one.negative for one in attributes])
-    direction = (texts[:k] - texts[k:]).T
-    finished = {key: rows[part.index] @ direction > 0 for key, part in data.frame.groupby(["concept", "group"])}
-    cases = {case["concept"]: case for case in design.data["cases"]}
-    lines: list[dict[str, Any]] = []
-    seeds: list[pd.DataFrame] = []
-    first, *between, _last = ladder(settings)  # `between` most is planted already: the last has hardly more of it
-
-    def trace_all(concept: str) -> list[tuple[Any, pd.DataFrame, tuple[np.ndarray, np.ndarray, np.ndarray]]]:
-        """Of a concept every condition with its pictures and what is seen in their steps."""
-        own = data.frame[data.frame["concept"] == concept].groupby("group", sort=False)
-        return [(condition, part, _traced(data, part, attributes, direction)) for condition, part in own]
-
-    concepts = list(dict.fromkeys(data.frame["concept"]))
-    traced = yield from data.as_far_as("concepts whose steps are looked into", concepts, trace_all)
-    cells = ((name, *cell) for name, of_concept in zip(concepts, traced, strict=False) for cell in of_concept)
-    for concept, condition, part, (own, base, spi) in cells:
-        gained = finished[concept, condition].astype(float) - finished[concept, first]
-        for i, attribute in enumerate(attributes):
-            here = {"concept": concept, "attribute": attribute.name, "condition": condition}
-            case, gains = cases[str(concept)], _gains(base[:, :, i], own[:, :, i], settings)
-            here["planted"] = attribute.name in case["planted"]
-            wholes = [_turned(gain.whole) if attribute.name in case.get("rarer", ()) else gain.whole for gain in gains]
-            if not here["planted"] or condition not in between:
-                lines += [_line(here, whole, ladder(settings), k) for k, whole in enumerate(wholes)]
-            each = np.concatenate([gain.each.mean(axis=1) for gain in gains])
-            of_seeds = {"gain": each, "SPI": spi[:, :, i].mean(axis=1), "finished": gained[:, i]}
-            seeds.append(pd.DataFrame({**here, "seed": [one.row.seed for one in data.stored(part)], **of_seeds}))
-    table = pd.concat(seeds, ignore_index=True)
-    findings = _correlations(table[table["condition"] != first], settings)
-    results = results_of(pd.DataFrame(lines), settings, notes=[TEXTS.note("finished gain", least=LEAST_CORRELATION)])
-    tables = (
-        TEXTS.table("correlations", finding_rows(findings, "seeds")),
-        *results.tables,
-        TEXTS.table("seeds", named("seeds", table)),
-    )
-    return replace(results, findings=(*findings, *results.findings), tables=tables)
 
 
 def _gains(base: np.ndarray, own: np.ndarray, settings: StudySettings) -> list[PredictedGain]:
@@ -252,39 +197,6 @@ class Pool:
         return [first[seeds], *others]
 
 
-def measure_cause_pool(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """Effects, parts and steps of every repetition, and how often the right part is named."""
-    rows = yield from data.embed(data.frame)
-    present, absent = data.texts([design.data["present"], design.data["absent"]])
-    frame = data.frame.assign(margin=rows @ (present - absent))
-    table = frame.pivot_table("margin", [POOL, "seed"], "way", sort=False).dropna()
-    each = table.groupby(level=0, sort=False)
-    pools_of = [Pool(margins={str(way): own[way].to_numpy() for way in own}) for _, own in each]
-    claims: list[dict[str, Any]] = []
-    held: list[bool] = []
-
-    def work(repetition: int) -> Iterator[dict[str, Any]]:
-        pool = pools_of[pool_of(settings, repetition)]
-        for condition, share in SHARES.items():
-            where: dict[str, Any] = {"condition": condition, "repetition": repetition}
-            rng = np.random.default_rng(Random(f"{settings.seed} {condition} {repetition}").getrandbits(64))
-            yield from _exchange_lines(design, settings, pool, share, rng, where, held)
-            for name, cells in design.data["adapters"].items():
-                lines_of_parts, claim = _part_lines(
-                    design, settings, pool, share, rng, where | {"adapter": name}, cells
-                )
-                claims.append(claim)
-                yield from lines_of_parts
-
-    lines = yield from in_each_repetition(data, work)
-    results = results_of(pd.DataFrame(lines), settings, notes=(TEXTS.note("pool of seeds", n=len(table)),))
-    return replace(
-        results,
-        findings=(*_cause_findings(pd.DataFrame(claims), held), *results.findings),
-        tables=(*results.tables, TEXTS.table("parts named", _parts_named(pd.DataFrame(claims)))),
-    )
-
-
 def _exchange_lines(
     design: Design,
     settings: StudySettings,
@@ -378,9 +290,117 @@ def _cause_findings(claims: pd.DataFrame, held: Sequence[bool]) -> Iterator[Find
         yield finding(key, title, metric, exact_interval(int(flags.sum()), len(flags)), says)
 
 
-PROGRAMS: Mapping[str, Program] = {
-    "validity_steps": Program(shots=step_shots, measure=measure_steps, suits=model_suits, options=StepOptions),
-    "validity_causes": Program(
-        shots=cause_shots, measure=measure_cause_pool, suits=pool_suits, options=CauseRepetitionOptions
-    ),
-}
+class ValiditySteps(Study):
+    """The study of the kind ``validity_steps``."""
+
+    kind = "validity_steps"
+    options = StepOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Pictures of every concept under every condition, all on the same seeds, which repetitions share out."""
+        n_each = math.ceil(settings.options.repetitions / settings.options.seeds)
+        n = n_each * scaled(self.design.images_per_prompt, settings.scale, least=_FEWEST_SEEDS)
+        shots = [
+            Shot(prompt=case["prompt"], n=n, group=condition, condition=condition, facts={"concept": case["concept"]})
+            for condition in ladder(settings)
+            for case in self.design.data["cases"]
+        ]
+        return pools(settings, shots)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Predicted gain under every condition, and its rank correlation with what pictures gain over the first."""
+        rows = yield from data.embed(data.frame)
+        attributes = [Attribute(**one) for one in self.design.data["attributes"]]
+        k = len(attributes)
+        texts = data.texts([one.positive for one in attributes] + [one.negative for one in attributes])
+        direction = (texts[:k] - texts[k:]).T
+        finished = {key: rows[part.index] @ direction > 0 for key, part in data.frame.groupby(["concept", "group"])}
+        cases = {case["concept"]: case for case in self.design.data["cases"]}
+        lines: list[dict[str, Any]] = []
+        seeds: list[pd.DataFrame] = []
+        first, *between, _last = ladder(settings)  # `between` most is planted already: the last has hardly more of it
+
+        def trace_all(concept: str) -> list[tuple[Any, pd.DataFrame, tuple[np.ndarray, np.ndarray, np.ndarray]]]:
+            """Of a concept every condition with its pictures and what is seen in their steps."""
+            own = data.frame[data.frame["concept"] == concept].groupby("group", sort=False)
+            return [(condition, part, _traced(data, part, attributes, direction)) for condition, part in own]
+
+        concepts = list(dict.fromkeys(data.frame["concept"]))
+        traced = yield from data.as_far_as("concepts whose steps are looked into", concepts, trace_all)
+        cells = ((name, *cell) for name, of_concept in zip(concepts, traced, strict=False) for cell in of_concept)
+        for concept, condition, part, (own, base, spi) in cells:
+            gained = finished[concept, condition].astype(float) - finished[concept, first]
+            for i, attribute in enumerate(attributes):
+                here = {"concept": concept, "attribute": attribute.name, "condition": condition}
+                case, gains = cases[str(concept)], _gains(base[:, :, i], own[:, :, i], settings)
+                here["planted"] = attribute.name in case["planted"]
+                wholes = [
+                    _turned(gain.whole) if attribute.name in case.get("rarer", ()) else gain.whole for gain in gains
+                ]
+                if not here["planted"] or condition not in between:
+                    lines += [_line(here, whole, ladder(settings), k) for k, whole in enumerate(wholes)]
+                each = np.concatenate([gain.each.mean(axis=1) for gain in gains])
+                of_seeds = {"gain": each, "SPI": spi[:, :, i].mean(axis=1), "finished": gained[:, i]}
+                seeds.append(pd.DataFrame({**here, "seed": [one.row.seed for one in data.stored(part)], **of_seeds}))
+        table = pd.concat(seeds, ignore_index=True)
+        findings = _correlations(table[table["condition"] != first], settings)
+        results = results_of(
+            pd.DataFrame(lines), settings, notes=[TEXTS.note("finished gain", least=LEAST_CORRELATION)]
+        )
+        tables = (
+            TEXTS.table("correlations", finding_rows(findings, "seeds")),
+            *results.tables,
+            TEXTS.table("seeds", named("seeds", table)),
+        )
+        return replace(results, findings=(*findings, *results.findings), tables=tables)
+
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+        """Raise InvalidInput if the model does not suit."""
+        model_suits(settings, services)
+
+
+class ValidityCauses(Study):
+    """The study of the kind ``validity_causes``."""
+
+    kind = "validity_causes"
+    options = CauseRepetitionOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures to draw."""
+        return cause_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Effects, parts and steps of every repetition, and how often the right part is named."""
+        rows = yield from data.embed(data.frame)
+        present, absent = data.texts([self.design.data["present"], self.design.data["absent"]])
+        frame = data.frame.assign(margin=rows @ (present - absent))
+        table = frame.pivot_table("margin", [POOL, "seed"], "way", sort=False).dropna()
+        each = table.groupby(level=0, sort=False)
+        pools_of = [Pool(margins={str(way): own[way].to_numpy() for way in own}) for _, own in each]
+        claims: list[dict[str, Any]] = []
+        held: list[bool] = []
+
+        def work(repetition: int) -> Iterator[dict[str, Any]]:
+            pool = pools_of[pool_of(settings, repetition)]
+            for condition, share in SHARES.items():
+                where: dict[str, Any] = {"condition": condition, "repetition": repetition}
+                rng = np.random.default_rng(Random(f"{settings.seed} {condition} {repetition}").getrandbits(64))
+                yield from _exchange_lines(self.design, settings, pool, share, rng, where, held)
+                for name, cells in self.design.data["adapters"].items():
+                    lines_of_parts, claim = _part_lines(
+                        self.design, settings, pool, share, rng, where | {"adapter": name}, cells
+                    )
+                    claims.append(claim)
+                    yield from lines_of_parts
+
+        lines = yield from in_each_repetition(data, work)
+        results = results_of(pd.DataFrame(lines), settings, notes=(TEXTS.note("pool of seeds", n=len(table)),))
+        return replace(
+            results,
+            findings=(*_cause_findings(pd.DataFrame(claims), held), *results.findings),
+            tables=(*results.tables, TEXTS.table("parts named", _parts_named(pd.DataFrame(claims)))),
+        )
+
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+        """Raise InvalidInput if the model does not suit."""
+        pool_suits(settings, services)

@@ -7,20 +7,22 @@ from dataclasses import replace
 
 import pandas as pd
 
-from bias_core.calibration.shipped import NOT_HERE, SHIPPED, TITLES, load_shipped
-from bias_core.exchange.export import csv_bytes
-from bias_core.metrics.cards import METRICS
-from bias_core.studies.kit.types import StudyReport
-from bias_core.studies.reports.documents import to_markdown
-from bias_core.studies.reports.figures import to_bytes
-from bias_core.studies.reports.saved import to_text
-from bias_core.studies.reports.text import MOST_ROWS, markdown_table
-from bias_core.studies.reports.verdicts import AS_PUBLISHED, HEADLINE, seeds_of
+from bias_core.measures.cards import METRICS
+from bias_core.store.export import csv_bytes
+from bias_core.study.design import design_files
+from bias_core.study.documents import to_markdown
+from bias_core.study.figures import to_bytes
+from bias_core.study.report_text import AS_PUBLISHED, HEADLINE, MOST_ROWS, markdown_table, seeds_of
+from bias_core.study.saved import to_text
+from bias_core.study.types import StudyReport
+from bias_core.ui.calibration.shipped import NOT_HERE, SHIPPED, TITLES, load_shipped
+from validation import validity_studies
 from validation.verdicts import STANDS_FOR, TEXTS, rule
 
 ON_STEPS = ("validity-steps", "validity-causes")
 """The studies of denoising steps and of parts of a model, beside the others in the reports on diffusion models."""
-STUDIES = tuple(name for name in TITLES if name not in ON_STEPS)
+with validity_studies():
+    STUDIES = tuple(name for name in TITLES if name in design_files() and name not in ON_STEPS)
 """The others, in the order in which they are told."""
 LEFT_OUT = ("repetitions", "seeds", "texts")  # tables too long for a report
 

@@ -8,16 +8,18 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.similarity import mean_similarity
+from bias_core.measures.alignment import mean_similarity
+from bias_core.measures.intervals import exact_interval
+from bias_core.papers.oasis.prompt_search import optimise_prompts
 from bias_core.protocols import ImageTextEncoder, LanguageModel
-from bias_core.search.stop import optimise_prompts
-from bias_core.stats.exact_shares import exact_interval
-from bias_core.studies.kit.designs import find_design, typed_options
-from bias_core.studies.kit.program import Measuring, Program, StudyData, nothing_ahead
-from bias_core.studies.kit.rows import scaled
-from bias_core.studies.kit.setting_fields import Options, setting, settings_class
-from bias_core.studies.kit.types import Design, Finding, Results, Shot, StudySettings, finding, mark
-from bias_core.studies.reports.verdicts import CONTRAST
+from bias_core.study.data import StudyData
+from bias_core.study.design import find_design, typed_options
+from bias_core.study.report_text import CONTRAST
+from bias_core.study.rows import scaled
+from bias_core.study.setting_fields import Options, setting, settings_class
+from bias_core.study.study import Measuring, Study
+from bias_core.study.types import Finding, Results, Shot, StudySettings, finding, mark
+from bias_core.types import StoredImage
 from validation.repetitions import LADDER, POOL, SEEDS, pool_of, pools
 from validation.verdicts import TEXTS, named
 
@@ -36,53 +38,6 @@ class ClusterOptions(Options):
     sharing: float = setting(0.8, "Share that has it", "Of a cluster; of the others, the rest of one", ge=0.5, le=1)
     seeds: int = setting(3, *SEEDS, ge=1, le=100)
     n_candidates: int = setting(10_000, "Candidates", "Next words that are tried for each text", ge=1, le=10_000)
-
-
-def cluster_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Pictures of every concept, of whom clusters are made; where nothing and where something is planted."""
-    if settings.images:
-        raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
-    n = scaled(design.images_per_prompt, settings.scale, least=4 * settings.options.pictures)
-    return pools(
-        settings,
-        [
-            Shot(prompt=case["prompt"], n=n, group=case["prompt"], condition=condition, first_seed=1000 * k)
-            for case in design.data["cases"]
-            for k, condition in enumerate(_CONDITIONS)
-        ],
-    )
-
-
-def measure_texts(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """Share of the clusters whose attribute is named by one of the best texts, with contrast and without."""
-    rows = yield from data.embed(data.frame)
-    truths = np.array(data.truths(data.frame), dtype=object)
-    draw = np.random.default_rng(settings.seed)
-    model = data.services.language_model(_search_options().language_model)
-    encoder = _Remembering(data.encoder())
-    cases = [(case["prompt"], case, one) for case in design.data["cases"] for one in case["attributes"]]
-    places = data.frame.groupby(["prompt", POOL]).indices
-    n = scaled(settings.options.clusters, settings.scale)
-
-    def work(of: tuple[str, Mapping[str, Any], str]) -> list[dict[str, Any]]:
-        (prompt, case, name), lines = of, list[dict[str, Any]]()
-        attribute = design.data["attributes"][name]
-        shows = np.array([truth[attribute["attribute"]] == attribute["value"] for truth in truths])
-        for repetition in range(n):
-            at = places[prompt, pool_of(settings, repetition)]
-            for planted in (True, False):
-                parts = _parts(np.asarray(at), shows[at], settings, draw, planted=planted)
-                if parts is None:
-                    continue
-                where = {"concept": case["concept"], "attribute": name, "planted": planted, "repetition": repetition}
-                inside, outside = (rows[part] for part in parts)
-                for variant, texts in _searched(data, inside, outside, encoder, model):
-                    named = any(set(attribute["words"]) & set(text.split()) for text in texts)
-                    lines.append(where | {"search": variant, "named": named, "texts": "; ".join(texts)})
-        return lines
-
-    parts = yield from data.as_far_as(f"attributes with texts of {n} clusters", cases, work)
-    return _results(pd.DataFrame([line for part in parts for line in part]), len(parts))
 
 
 def _parts(
@@ -165,6 +120,61 @@ def _key(variant: str, planted: bool) -> str:
     return f"{variant} {planted}"
 
 
-PROGRAMS: Mapping[str, Program] = {
-    "validity_texts": Program(shots=cluster_shots, measure=measure_texts, options=ClusterOptions, ahead=nothing_ahead)
-}
+class ValidityTexts(Study):
+    """The study of the kind ``validity_texts``."""
+
+    kind = "validity_texts"
+    options = ClusterOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Pictures of every concept, of whom clusters are made; where nothing and where something is planted."""
+        if settings.images:
+            raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
+        n = scaled(self.design.images_per_prompt, settings.scale, least=4 * settings.options.pictures)
+        return pools(
+            settings,
+            [
+                Shot(prompt=case["prompt"], n=n, group=case["prompt"], condition=condition, first_seed=1000 * k)
+                for case in self.design.data["cases"]
+                for k, condition in enumerate(_CONDITIONS)
+            ],
+        )
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Share of the clusters whose attribute is named by one of the best texts, with contrast and without."""
+        rows = yield from data.embed(data.frame)
+        truths = np.array(data.truths(data.frame), dtype=object)
+        draw = np.random.default_rng(settings.seed)
+        model = data.services.language_model(_search_options().language_model)
+        encoder = _Remembering(data.encoder())
+        cases = [(case["prompt"], case, one) for case in self.design.data["cases"] for one in case["attributes"]]
+        places = data.frame.groupby(["prompt", POOL]).indices
+        n = scaled(settings.options.clusters, settings.scale)
+
+        def work(of: tuple[str, Mapping[str, Any], str]) -> list[dict[str, Any]]:
+            (prompt, case, name), lines = of, list[dict[str, Any]]()
+            attribute = self.design.data["attributes"][name]
+            shows = np.array([truth[attribute["attribute"]] == attribute["value"] for truth in truths])
+            for repetition in range(n):
+                at = places[prompt, pool_of(settings, repetition)]
+                for planted in (True, False):
+                    parts = _parts(np.asarray(at), shows[at], settings, draw, planted=planted)
+                    if parts is None:
+                        continue
+                    where = {
+                        "concept": case["concept"],
+                        "attribute": name,
+                        "planted": planted,
+                        "repetition": repetition,
+                    }
+                    inside, outside = (rows[part] for part in parts)
+                    for variant, texts in _searched(data, inside, outside, encoder, model):
+                        named = any(set(attribute["words"]) & set(text.split()) for text in texts)
+                        lines.append(where | {"search": variant, "named": named, "texts": "; ".join(texts)})
+            return lines
+
+        parts = yield from data.as_far_as(f"attributes with texts of {n} clusters", cases, work)
+        return _results(pd.DataFrame([line for part in parts for line in part]), len(parts))
+
+    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
+        """Read nothing before all pictures are there."""

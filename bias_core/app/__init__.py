@@ -1,0 +1,5 @@
+"""The page put together and served.
+
+``build`` puts it together. Its doors (``doors``, ``request_limits``, ``heads``, ``uploads``), faults of Gradio that
+are worked around (``gradio_faults``), what an open page keeps (``page_state``, ``first_page``), the API (``api``).
+"""

@@ -3,7 +3,7 @@
 import re
 import secrets
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cache, partial, wraps
@@ -14,47 +14,41 @@ import gradio as gr
 from gradio.context import LocalContext, get_blocks_context
 from gradio.utils import get_function_description
 
-from bias_core.annotation.tasks import Looks
 from bias_core.errors import BiasCoreError, InvalidInput, quoted
-from bias_core.given_values import check_arguments, with_whole_numbers
-from bias_core.labels.run_task import N_LABELS, label_run, task_values
-from bias_core.metrics.cards import METRICS
-from bias_core.services import Services
-from bias_core.store.uploads import HeldUploads, UploadStore
-from bias_core.studies.explore.options import (
+from bias_core.explore.concept import SUGGESTED, read_attributes
+from bias_core.explore.options import (
     COMPARE_SETTINGS,
     EXPLORE_SETTINGS,
     KIND,
-    SUGGESTED,
     attribute_text,
     compare_settings,
     explore_settings,
     offered_settings,
-    read_attributes,
 )
-from bias_core.studies.explore.packs import pack_of
-from bias_core.studies.explore.suggest import (
-    DESIGN as SUGGEST,
-    suggest_attributes as run_suggestions,
-    suggested_by_words,
-)
-from bias_core.studies.explore.suggest_options import SUGGEST_SETTINGS, usual_suggest_settings
-from bias_core.studies.kit.attributes import load_attribute_sets
-from bias_core.studies.kit.designs import find_design, list_designs, option_settings, program_of
-from bias_core.studies.kit.protocol import with_protocol
-from bias_core.studies.kit.setting_fields import Setting, changed_settings, name_and_value, settings_of
-from bias_core.studies.kit.types import Arm, Design, StudyReport, StudySettings
-from bias_core.studies.reports.documents import to_dict
-from bias_core.studies.reports.saved import open_report
-from bias_core.studies.reports.text import plain
-from bias_core.studies.running.arms import check_several, parse_arms
-from bias_core.studies.running.corrected import correct_run, with_corrections
-from bias_core.studies.running.hand_on import FORMS, to_form
-from bias_core.studies.running.next_steps import next_steps
-from bias_core.studies.running.run import run_study, with_options
-from bias_core.studies.running.size import check_number
+from bias_core.explore.packs import pack_of
+from bias_core.explore.suggest import DESIGN as SUGGEST, suggest_attributes as run_suggestions, suggested_by_words
+from bias_core.explore.suggest_options import SUGGEST_SETTINGS, usual_suggest_settings
+from bias_core.given_values import check_arguments, with_whole_numbers
+from bias_core.labels.run_task import N_LABELS, label_run, task_values
+from bias_core.measures.cards import METRICS
+from bias_core.services import Services
+from bias_core.store.uploads import HeldUploads, UploadStore
+from bias_core.study.arms import check_several, parse_arms
+from bias_core.study.attributes import load_attribute_sets
+from bias_core.study.corrected import corrected, correction_of
+from bias_core.study.design import find_design, list_designs, option_settings
+from bias_core.study.documents import to_dict
+from bias_core.study.history import FORMS, to_form
+from bias_core.study.label_tasks import Looks
+from bias_core.study.next_steps import next_steps
+from bias_core.study.plan import check_number, settle
+from bias_core.study.report_text import plain
+from bias_core.study.run import run
+from bias_core.study.saved import open_report
+from bias_core.study.setting_fields import Setting, changed_settings, name_and_value, settings_of
+from bias_core.study.types import Arm, Design, StudyReport, StudySettings
 from bias_core.ui.messages import sentence_of
-from bias_core.ui.study.view import by_name
+from bias_core.ui.study.result_page import by_name
 from bias_core.ui.visitor import RUN, address_of, of_program, token_of
 
 P = ParamSpec("P")
@@ -171,12 +165,13 @@ class Tools:
         self.services = services
         self.sets = load_attribute_sets(services.settings.assets_dir / "studies")
 
-    def _report(self, design: Design, settings: StudySettings) -> dict[str, Any]:
+    def _report(self, design: Design, settings: StudySettings, names: Collection[str] | None = None) -> dict[str, Any]:
         """The report of a run that is asked for; its id, which is made of the session, cannot be guessed."""
-        check_number(design, with_options(design, settings), self.services.settings)
+        asked = settle(design, settings, names)
+        check_number(asked, self.services.settings)
         session = _API + secrets.token_hex(16)
         services = self._for_caller()
-        return self._answer(of_program(services, partial(run_study, design, settings, services, session=session)))
+        return self._answer(of_program(services, partial(run, asked, services, session=session)))
 
     def _answer(self, report: StudyReport) -> dict[str, Any]:
         """A report as JSON values, with what to do next."""
@@ -228,7 +223,7 @@ class Tools:
         arms += tuple(Arm(images=_uploaded(one, self.services.uploads, held)) for one in pictures)
         options = dict(name_and_value(text) for text in given.pop("options") or [])
         design, settings = find_design(study), StudySettings(**given, options=options, arms=arms)
-        return self._report(design, with_protocol(design, settings, changed_settings(settings)))
+        return self._report(design, settings, changed_settings(settings))
 
     @tool
     @with_settings(offered_settings(COMPARE_SETTINGS, compare_settings("", [])))
@@ -267,7 +262,7 @@ class Tools:
         if words_only:
             suggested = suggested_by_words(settings, self.services)
         else:
-            check_number(SUGGEST, settings, self.services.settings)
+            check_number(settle(SUGGEST, settings), self.services.settings)
             session = _API + secrets.token_hex(16)
             run = partial(run_suggestions, settings, self._for_caller(), session=session)
             suggested = of_program(self.services, run)
@@ -341,9 +336,9 @@ class Tools:
             run_id: The run_id in the report of that call; label_run made a task of it.
         """
         report = self._saved(run_id)
-        if (correction := correct_run(report, self.services.manifests, lambda: self.services.labels)) is None:
+        if (answers := self.services.run_answers(run_id)) is None:
             raise InvalidInput(f"no labelling task serves the run {run_id}: make one with label_run")
-        return dict(plain(correction.values()))
+        return dict(plain(correction_of(report, answers).values()))
 
     def _saved(self, run_id: str) -> StudyReport:
         manifest = self.services.manifests.find(run_id)
@@ -354,7 +349,7 @@ class Tools:
 
     def _corrected(self, run_id: str) -> StudyReport:
         """The report of a run with the numbers that people's labels correct."""
-        return with_corrections(self._saved(run_id), self.services.manifests, lambda: self.services.labels)
+        return corrected(self._saved(run_id), self.services.run_answers(run_id), self.services)
 
     def list_studies(self) -> list[dict[str, Any]]:
         """List the studies of run_study: what each asks, after which paper, its size and its options."""
@@ -407,14 +402,15 @@ def _values(of: Any, names: tuple[str, ...]) -> dict[str, Any]:
 def _full_size(name: str) -> int:
     """Pictures that a study asks for; 0 where it reads somebody's own."""
     design = find_design(name)
-    return sum(shot.n for shot in program_of(design).shots(design, with_options(design, StudySettings())))
+    asked = settle(design, StudySettings())
+    return sum(shot.n for shot in asked.study.shots(asked.settings))
 
 
 def add_tools(services: Services) -> None:
     """Offer the tools; called inside of the blocks."""
     tools = Tools(services)
-    for run in (tools.explore, tools.run_study, tools.compare, tools.suggest_attributes):
-        _offer(run, **RUN)
+    for ask in (tools.explore, tools.run_study, tools.compare, tools.suggest_attributes):
+        _offer(ask, **RUN)
     looks = (
         tools.get_report, tools.report_document, tools.label_run, tools.corrected_run, tools.list_studies,
         tools.list_models, tools.list_attribute_sets, tools.list_measures,

@@ -20,31 +20,29 @@ from starlette.middleware.cors import CORSMiddleware
 
 import bias_core
 from bias_core.app import api
-from bias_core.app.browsers import PageOwners, cors_options
-from bias_core.app.doors import HostCheck, allowed_hosts
+from bias_core.app.doors import HostCheck, OpenPaths, PageOwners, allowed_hosts, cors_options
 from bias_core.app.first_page import FirstPage
 from bias_core.app.gradio_faults import ErrorAsSentence, StreamEnd, limit_heads, steady_queue, without_gradios_cors
-from bias_core.app.open_paths import OpenPaths
 from bias_core.app.page_state import AnsweringBlocks
 from bias_core.app.request_limits import RequestLimits
 from bias_core.app.uploads import Uploads
 from bias_core.app.warm_up import warm_up
-from bias_core.calibration.tab import CalibrationTab
 from bias_core.errors import StorageError
 from bias_core.labels.api import label_routes
 from bias_core.labels.tab import LabelTab
 from bias_core.labels.tab_parts import offers_login
-from bias_core.library.tab import RunsTab
-from bias_core.metrics.cards import glossary
-from bias_core.models.machine import share_freed_memory
+from bias_core.measures.cards import glossary
+from bias_core.models.fit import share_freed_memory
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.kit.designs import design_files
-from bias_core.studies.kit.setting_fields import settings_of
-from bias_core.studies.kit.types import Arm, StudyReport, StudySettings
-from bias_core.studies.running.history import design_of, gallery_folder, list_runs, open_run
+from bias_core.study.design import design_files, layout_in
+from bias_core.study.history import design_of, gallery_folder, list_runs, open_run
+from bias_core.study.setting_fields import settings_of
+from bias_core.study.types import Arm, StudyReport, StudySettings
 from bias_core.ui import messages
+from bias_core.ui.calibration.tab import CalibrationTab
 from bias_core.ui.links import LINK_NAMES, OPTION, Link, notice_html, query_of, read_link
+from bias_core.ui.runs.tab import RunsTab
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates, plain_tab
 from bias_core.ui.templates import STATIC, render, script
 from bias_core.ui.visitor import Visitor, build_visitor, steps_in_words, then_run
@@ -190,8 +188,9 @@ def find_tabs() -> tuple[Any, ...]:
     """The class of every tab by its place: that in a file ``tab.py``, or the plain tab of a study without one."""
     modules = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in PACKAGE.rglob("tab.py")]
     classes = [one for name in modules for one in vars(import_module(name)).values() if _is_tab(one, name)]
-    plain = {path.parent.parent for path in design_files().values() if not (path.parent.parent / "tab.py").exists()}
-    classes += [plain_tab(folder) for folder in sorted(plain)]
+    folders = sorted({path.parent.parent for path in design_files().values()})
+    plain = (folder for folder in folders if not (folder / "tab.py").exists() and not layout_in(folder).tab)
+    classes += map(plain_tab, plain)
     return tuple(sorted(classes, key=lambda tab: (tab.place, tab.key)))
 
 

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bias_core.studies.reports.saved import Newest
+from bias_core.study.saved import Newest
 from bias_core.ui.templates import script
 
 _INFO = "/gradio_api/info"

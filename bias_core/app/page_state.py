@@ -1,10 +1,11 @@
-"""The page as a server: what it keeps of an open page, and a sentence as the answer to whatever is sent to it."""
+"""What tools answer over MCP: JSON, in the text and as structured content, where Gradio writes Python's own form."""
 
 import copy
+import json
 import logging
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import gradio as gr
+import orjson
 from gradio.block_function import BlockFunction
 from gradio.blocks import Block, BlocksConfig
 from gradio.components.api_component import Api
@@ -20,22 +22,53 @@ from gradio.state_holder import SessionState
 from gradio_client.utils import is_file_obj_with_meta, traverse
 
 from bias_core.app.gradio_faults import WRONG
-from bias_core.app.mcp_answers import answer_in_json
 from bias_core.errors import InvalidInput
 from bias_core.services import Services
-from bias_core.studies.kit.types import StudyReport
-from bias_core.studies.reports.saved import Newest, is_saved, open_report
+from bias_core.study.saved import Newest, is_saved, open_report
+from bias_core.study.types import StudyReport
 from bias_core.ui.messages import user_errors
-from bias_core.ui.study.view import by_name
+from bias_core.ui.study.result_page import by_name
 
 if TYPE_CHECKING:
     from bias_core.ui.visitor import Visitor
+
+
+def answer_in_json(server: Any) -> None:
+    """Have a server of Gradio answer values as JSON, and files as it does."""
+    from mcp import types
+
+    of_gradio = server.postprocess_output_data
+    handlers: dict[Any, Callable[..., Any]] = server.mcp_server.request_handlers
+    call = handlers[types.CallToolRequest]
+
+    def contents(data: list[Any], root_url: str) -> list[Any]:
+        answers: list[Any] = []
+        for output in data:
+            if isinstance(output, (dict, list)) and "gradio.FileData" not in str(output):
+                answers.append(types.TextContent(type="text", text=orjson.dumps(output).decode()))
+            else:
+                answers += of_gradio([output], root_url)
+        return answers
+
+    async def with_structure(request: Any) -> Any:
+        answer = await call(request)
+        result = answer.root
+        if not result.isError and len(result.content) == 1 and isinstance(result.content[0], types.TextContent):
+            value: Any = result.content[0].text
+            with suppress(ValueError):  # of a tool that answers a text
+                value = json.loads(value)
+            result.structuredContent = value if isinstance(value, dict) else {"result": value}
+        return answer
+
+    server.postprocess_output_data = contents
+    handlers[types.CallToolRequest] = with_structure
+
 
 _UNREADABLE = (
     "What was sent cannot be read as the inputs of this: send as many values as it takes, each of the type "
     "that /gradio_api/info gives, and a file only after its upload"
 )
-_OF_RUNS = ("bias_core.engine.", "bias_core.studies.running.run")
+_OF_RUNS = ("bias_core.models.", "bias_core.study.run")
 _log = logging.getLogger(__name__)
 _NOTHING: dict[str, Any] = {}  # shared by all components of all pages
 _page: ContextVar[str] = ContextVar("page", default="")  # which the event at work comes from

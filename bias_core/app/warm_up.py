@@ -13,15 +13,15 @@ from copy import copy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bias_core.engine.local import RateStore
 from bias_core.errors import BiasCoreError
+from bias_core.explore.options import KIND, explore_settings
+from bias_core.models.local import RateStore
 from bias_core.services import Services
 from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore
 from bias_core.store.readings import AnswerCache, EmbeddingCache
-from bias_core.studies.explore.options import KIND, explore_settings
-from bias_core.studies.kit.designs import find_design
-from bias_core.studies.running.run import complete, run_study
+from bias_core.study.design import find_design
+from bias_core.study.run import complete, run_study
 
 _PICTURES = 8  # of a batch, from which the generator learns how to show pictures that form
 _log = logging.getLogger(__name__)

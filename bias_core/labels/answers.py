@@ -5,14 +5,14 @@ from typing import Any
 
 import pandas as pd
 
-from bias_core.annotation.collected import LabelledItem
-from bias_core.annotation.label_store import LabelStore
-from bias_core.annotation.task_owner import picture_path
-from bias_core.annotation.tasks import PICTURE, Task
-from bias_core.metrics.disagreement import disagreements
-from bias_core.metrics.paired_labels import ANDROGYNOUS, GENDERS, UNCLEAR, UNTOLD
-from bias_core.stats.effects import share_interval
-from bias_core.studies.kit.types import StudyFigure, StudyTable, columns, figure, mark, table
+from bias_core.labels.collected import LabelledItem
+from bias_core.labels.label_store import LabelStore
+from bias_core.labels.task_owner import picture_path
+from bias_core.measures.agreement import disagreements
+from bias_core.measures.effects import share_interval
+from bias_core.measures.paired_stereotype import ANDROGYNOUS, GENDERS, UNCLEAR, UNTOLD
+from bias_core.study.label_tasks import PICTURE, Task
+from bias_core.study.types import StudyFigure, StudyTable, columns, figure, mark, table
 from bias_core.types import ImageRow, StoredImage
 
 PEOPLE_SAY = "people say"  # the column with what most raters say

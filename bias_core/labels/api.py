@@ -45,17 +45,15 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from bias_core.annotation import rating
-from bias_core.annotation.collected import task_progress
-from bias_core.annotation.crowd import CrowdIds
-from bias_core.annotation.label_file import LabelsGone
-from bias_core.annotation.label_store import LabelStore
-from bias_core.annotation.task_owner import OwnerKey, delete_task, exclude_rater, read_picture
-from bias_core.annotation.tasks import MAX_ABOUT, MAX_POSITIONS, Task, crowd_address
-from bias_core.engine.run_line import network_of
 from bias_core.errors import BiasCoreError, InvalidInput, NotAllowed, StorageError
+from bias_core.labels import rating
+from bias_core.labels.collected import CrowdIds, task_progress
+from bias_core.labels.label_store import LabelsGone, LabelStore
+from bias_core.labels.task_owner import OwnerKey, delete_task, exclude_rater, read_picture
+from bias_core.models.run_line import network_of
 from bias_core.services import Services
 from bias_core.settings import ASSETS
+from bias_core.study.label_tasks import MAX_ABOUT, MAX_POSITIONS, Task, crowd_address
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]

@@ -13,10 +13,10 @@ from pathlib import Path
 import pandas as pd
 
 from bias_core.errors import InvalidInput, StorageError, quoted
-from bias_core.metrics.agreement import agreement_estimate
+from bias_core.measures.agreement import agreement_estimate
 from bias_core.number_text import format_estimate
-from bias_core.studies.kit.types import StudyFigure, figure, mark
-from bias_core.studies.reports.text import is_known
+from bias_core.study.report_text import is_known
+from bias_core.study.types import StudyFigure, figure, mark
 from bias_core.types import Estimate
 
 FILE = "label/demonstration.json"

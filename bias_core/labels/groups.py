@@ -10,10 +10,10 @@ from typing import Any
 
 import pandas as pd
 
-from bias_core.annotation.tasks import PREFER_NOT, Task
-from bias_core.metrics.agreement import agreement_estimate
-from bias_core.stats.intervals import mean_interval
-from bias_core.studies.kit.types import StudyTable, columns, table
+from bias_core.measures.agreement import agreement_estimate
+from bias_core.measures.intervals import mean_interval
+from bias_core.study.label_tasks import PREFER_NOT, Task
+from bias_core.study.types import StudyTable, columns, table
 
 FEWEST = 5  # raters of a group of which anything is told
 HIDDEN = "in smaller groups"

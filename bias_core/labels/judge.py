@@ -7,18 +7,17 @@ from functools import partial
 import numpy as np
 from PIL import Image
 
-from bias_core.annotation.collected import task_items
-from bias_core.annotation.judgements import judgements_frame, keep_judgements
-from bias_core.annotation.label_store import LabelStore
-from bias_core.annotation.task_owner import OwnerKey, owned_task, read_picture
-from bias_core.annotation.tasks import Item, Task
 from bias_core.errors import InvalidInput
 from bias_core.labels.answers import untold_among
+from bias_core.labels.collected import judgements_frame, keep_judgements, task_items
+from bias_core.labels.label_store import LabelStore
 from bias_core.labels.report import Labels
-from bias_core.studies.kit.judging import INSTRUCTION, Picture, ask_judge, calls_of
-from bias_core.studies.kit.readers import Reader, fetch_reader
-from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.types import Progress
+from bias_core.labels.task_owner import OwnerKey, owned_task, read_picture
+from bias_core.study.attribute_scores import INSTRUCTION, Picture, ask_judge, calls_of
+from bias_core.study.label_tasks import Item, Task
+from bias_core.study.readers import Reader, fetch_reader
+from bias_core.study.services import StudyServices
+from bias_core.study.types import Progress
 
 
 def judge_task(

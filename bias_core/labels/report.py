@@ -3,22 +3,15 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 import bias_core
-from bias_core.annotation.collected import LabelledItem, TaskProgress, answers_frame, winner
-from bias_core.annotation.judgements import MACHINE
-from bias_core.annotation.label_store import LabelStore
-from bias_core.annotation.task_owner import OwnerKey
-from bias_core.annotation.tasks import PICTURE, Task, answer_key
 from bias_core.errors import InvalidInput
-from bias_core.exchange.export import csv_bytes
 from bias_core.labels.answers import (
     answers_between,
     answers_figure,
@@ -27,19 +20,20 @@ from bias_core.labels.answers import (
     votes_in_two,
     votes_of,
 )
+from bias_core.labels.collected import MACHINE, LabelledItem, TaskProgress, answers_frame, task_answers, winner
 from bias_core.labels.groups import group_tables
+from bias_core.labels.label_store import LabelStore
 from bias_core.labels.scale_answers import ordinal_votes, scale_findings
-from bias_core.metrics.agreement import agreement_estimate, cohen_kappa, reader_errors_from_labels
-from bias_core.metrics.paired_labels import NOT_TWO_PEOPLE, UNTOLD
-from bias_core.stats.effects import share_interval
-from bias_core.stats.two_phase import FEWEST_LABELS, draw_rater_weights
-from bias_core.studies.kit.designs import programs_by_kind
-from bias_core.studies.kit.labels import AUTOMATIC, kappa_finding
-from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.types import (
+from bias_core.labels.task_owner import OwnerKey
+from bias_core.measures.agreement import agreement_estimate, cohen_kappa, reader_errors_from_labels
+from bias_core.measures.effects import share_interval
+from bias_core.measures.paired_stereotype import NOT_TWO_PEOPLE, UNTOLD
+from bias_core.study.label_tasks import PICTURE, Task, answer_key
+from bias_core.study.labels import kappa_finding
+from bias_core.study.run_readings import CANNOT_TELL, CODES, NO, YES, readings_of
+from bias_core.study.types import (
     Design,
     Finding,
-    Progress,
     Results,
     StudyFigure,
     StudyReport,
@@ -50,9 +44,6 @@ from bias_core.studies.kit.types import (
     figure,
     table,
 )
-from bias_core.studies.running.corrected import HOW, Corrector, PeopleAnswers, shares_of_attribute
-from bias_core.studies.running.run import run_study
-from bias_core.studies.running.run_readings import CANNOT_TELL, readings_of
 from bias_core.types import Estimate
 
 Labels = Mapping[tuple[str, str], str]  # an answer for each ``(image_id, position)``
@@ -110,7 +101,8 @@ def label_report(
     left out, and a note says so. ``facts`` is what raters say of themselves.
     """
     task = progress.task
-    people, answers = majority_labels(labelled, task), _answers(labelled)
+    people, answers = majority_labels(labelled, task), task_answers(task, labelled)
+    answers = answers[answers["answer"] != ""]
     raters, findings = _raters_table(progress, answers), _agreement(answers, task)
     findings += scale_findings(answers, task) if task.scale else ()
     n_answered = sum(one.item.gold is None and len(one.answers) > 0 for one in labelled)
@@ -158,18 +150,6 @@ def majority_labels(labelled: Sequence[LabelledItem], task: Task) -> pd.DataFram
     return pd.DataFrame(rows, columns=["image_id", "position", "identity", "label", "share", "raters", "answers"])
 
 
-def _answers(labelled: Sequence[LabelledItem]) -> pd.DataFrame:
-    """A row for each answer to an ordinary item."""
-    rows = [
-        (one.item.image_id, position, given.rater, answer)
-        for one in labelled
-        if one.item.gold is None
-        for given in one.answers
-        for position, answer in given.choices.items()
-    ]
-    return pd.DataFrame(rows, columns=["image_id", "position", "rater", "answer"])
-
-
 def _counts_text(votes: Counter[str]) -> str:
     return ", ".join(f"{n} {word}" for word, n in votes.most_common())
 
@@ -214,7 +194,9 @@ def _against_others(answers: pd.DataFrame) -> pd.DataFrame:
     votes = {key: Counter(some) for key, some in votes_of(answers).items()}
     rows = [
         (rater, answer == others)
-        for image_id, position, rater, answer in answers.itertuples(index=False)
+        for image_id, position, rater, answer in answers[["image_id", "position", "rater", "answer"]].itertuples(
+            index=False
+        )
         if (others := winner(votes[image_id, position] - Counter([answer])))
     ]
     return pd.DataFrame(rows, columns=["rater", "equal"])
@@ -381,12 +363,6 @@ def _disputed(people: pd.DataFrame) -> StudyTable:
     return table("disputed", "Disputed pictures", some.reset_index(drop=True), note)
 
 
-def takes_labels(report: StudyReport) -> bool:
-    """Whether people's labels change the scores of such a run."""
-    program = programs_by_kind().get(report.design.kind)
-    return program is not None and program.takes_labels
-
-
 def people_labels(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
     """Every answer to an ordinary item; InvalidInput where there is none yet."""
     frame = answers_frame(store, key)
@@ -394,44 +370,6 @@ def people_labels(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
     if frame.empty:
         raise InvalidInput("nobody has answered yet")
     return frame
-
-
-def score_with_labels(
-    report: StudyReport,
-    labels: pd.DataFrame,
-    services: StudyServices,
-    *,
-    path: Path,
-    cancelled: Callable[[], bool] = lambda: False,
-    session: str = "",
-) -> Generator[Progress, None, StudyReport]:
-    """The run once more with people's labels in place of the reader's; what is drawn is not drawn again.
-
-    Where a run has pairs and single people and ``labels`` are of one of the two, the other keeps the reader's
-    labels, and a note says so. ``path`` is where the labels are written as the CSV that studies take.
-
-    Raises InvalidInput: the study takes no labels, or these are of other pictures.
-    """
-    if not takes_labels(report):
-        raise InvalidInput(f"“{report.design.title}” takes no labels of people")
-    of_reader = _labels_of_the_reader(report, labels)
-    path.write_bytes(csv_bytes(pd.concat([labels, *of_reader.values()])))
-    settings = replace(report.settings, labels=str(path))
-    again = yield from run_study(report.design, settings, services, cancelled=cancelled, session=session)
-    notes = [f"Pictures in the {one} setting keep the reader's labels: people labelled none." for one in of_reader]
-    return replace(again, results=replace(again.results, notes=(*notes, *again.results.notes)))
-
-
-def _labels_of_the_reader(report: StudyReport, labels: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """The automatic labels of those settings of the paired test of which people labelled nothing."""
-    if (frame := next((one.frame for one in report.results.tables if one.key == "labels"), None)) is None:
-        return {}
-    frame = frame.dropna(subset="automatic")
-    if (settings := frame.loc[frame["image_id"].isin(labels["image_id"]), "setting"]).empty:
-        return {}
-    rest = frame[~frame["setting"].isin(settings)].assign(answer=frame["automatic"], rater=AUTOMATIC)
-    columns = ["image_id", "position", "answer", "rater"]
-    return {str(name): some[columns] for name, some in rest.groupby("setting")}
 
 
 def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
@@ -450,10 +388,10 @@ def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
     return {name: some for name, some in given.items() if some}
 
 
-def psi_with_labels(
-    report: StudyReport, task: Task, labelled: Sequence[LabelledItem], *, attribute: str, present: str
-) -> StudyReport:
-    """P and Ψ of one attribute from the reader's labels of all pictures and people's of some (two-phase sampling).
+def answers_about(
+    report: StudyReport, task: Task, answers: pd.DataFrame, *, attribute: str, present: str
+) -> pd.DataFrame:
+    """The answers to a task that asks about one attribute of a run in words of its own, as yes and no about it.
 
     Parameters
     ----------
@@ -464,43 +402,19 @@ def psi_with_labels(
 
     Raises
     ------
-    InvalidInput : no such attribute or answer, a task that serves another run, or fewer than two pictures with an
-        answer.
+    InvalidInput : no such attribute or answer, or a task that serves another run.
     """
     if task.run_id not in ("", report.run_id):
         raise InvalidInput(
             f"this task asks about a sample of another run, {task.run_id}: open the report of that run, or make a task "
             "of this one"
         )
-    readings = {one.attribute.name: one for one in readings_of(report) if one.attribute and not report.arms}
-    if (reading := readings.get(attribute)) is None:
-        raise InvalidInput(f"this run has no attribute {attribute!r}; it has {', '.join(readings) or 'none'}")
+    names = dict.fromkeys(one.attribute.name for one in readings_of(report) if one.attribute)
+    if attribute not in names:
+        raise InvalidInput(f"this run has no attribute {attribute!r}; it has {', '.join(names) or 'none'}")
     position = next((p for p, (name, _) in task.attributes.items() if name == attribute), task.positions[0])
-    about = {position: (attribute, reading.attribute.positive)} if reading.attribute else {}
-    answers = PeopleAnswers([(replace(task, attributes=about), labelled)], present=task.answer(present).key)
-    seed, votes = report.settings.seed, answers.votes(reading)
-    weights = draw_rater_weights(max(1, len(answers.raters)), seed)
-    corrector = Corrector(settings=report.settings, rater_weights=weights, strata={})
-    if (shares := corrector.shares(reading, votes)) is None:
-        raise InvalidInput(f"fewer than {FEWEST_LABELS} pictures of this run have an answer: open the task to raters")
-    p, *others = shares_of_attribute(corrector, reading, votes, shares)
-    if math.isnan(p.corrected.value):
-        raise InvalidInput("people can tell of none of the pictures that they labelled")
-    n_yes, n_no = ((votes == code).sum(axis=1) for code in (1, 0))
-    share = share_interval(int((n_yes > n_no).sum()), int((n_yes != n_no).sum()))
-    psi = next((one for one in others if one.metric == "stereotype_score"), None)
-    lines: list[tuple[str, str, str, Any, str]] = [
-        ("read", f"{attribute}, as the reader calls it", "attribute_prevalence", p.as_read, ""),
-        ("people", f"{attribute}, as people see it", "attribute_prevalence", share, "Of those that they labelled."),
-        ("corrected", f"{attribute}, the reader corrected by people", "attribute_prevalence", p.corrected, p.budget),
-    ]
-    if psi is not None and reading.attribute is not None:
-        says = f"Against P* = {reading.attribute.reference:g}."
-        lines += [
-            ("psi_read", "Ψ as read", "stereotype_score", psi.as_read, ""),
-            ("psi_corrected", "Ψ corrected by people's labels", "stereotype_score", psi.corrected, says),
-        ]
-    findings = [Finding(key=k, title=t, metric=m, estimate=e, says=s) for k, t, m, e, s in lines]
-    results = Results(findings=tuple(findings), notes=(HOW,))
-    n_labelled = shares.n_labelled
-    return replace(report_of(task, results, n_planned=shares.n, n_images=n_labelled), warning=report.warning)
+    about = answers[answers["position"].isin([position, ""])]
+    key = task.answer(present).key
+    untold = ("", *(word for word, code in CODES.items() if code >= CODES[CANNOT_TELL]))
+    said = about["answer"].map(lambda given: YES if given == key else given if given in untold else NO)
+    return about.assign(attribute=attribute, question="", answer=said)

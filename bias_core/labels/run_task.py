@@ -7,10 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from bias_core.annotation.collected import labels_for_run
-from bias_core.annotation.label_store import LabelStore
-from bias_core.annotation.task_owner import CreatedTask, TaskPicture, create_task, set_status
-from bias_core.annotation.tasks import (
+from bias_core.errors import InvalidInput
+from bias_core.labels.collected import labels_for_run
+from bias_core.labels.label_store import LabelStore
+from bias_core.labels.sources import PERSON, candidates, task_pictures
+from bias_core.labels.task_owner import CreatedTask, TaskPicture, create_task, set_status
+from bias_core.measures.two_phase import FEWEST_LABELS
+from bias_core.scales import load_scales
+from bias_core.store.manifests import ManifestStore
+from bias_core.study.attribute_scores import plain_question
+from bias_core.study.label_tasks import (
     MAX_POSITIONS,
     SINGLE,
     Answer,
@@ -22,23 +28,8 @@ from bias_core.annotation.tasks import (
     scale_task,
     three_task,
 )
-from bias_core.errors import InvalidInput
-from bias_core.labels.sources import PERSON, candidates, task_pictures
-from bias_core.scales import load_scales
-from bias_core.stats.two_phase import FEWEST_LABELS
-from bias_core.store.manifests import ManifestStore
-from bias_core.studies.kit.judging import plain_question
-from bias_core.studies.kit.types import StudyReport
-from bias_core.studies.running.run_readings import (
-    CANNOT_TELL,
-    NO,
-    PEOPLE,
-    YES,
-    Reading,
-    readings_of,
-    scale_pictures,
-    strata_of,
-)
+from bias_core.study.run_readings import CANNOT_TELL, NO, PEOPLE, YES, Reading, readings_of, scale_pictures, strata_of
+from bias_core.study.types import StudyReport
 from bias_core.types import Attribute
 
 N_LABELS = 64

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bias_core.annotation.tasks import CANNOT_TELL, Task
-from bias_core.metrics.ordinal import numbers_of
+from bias_core.measures.agreement import numbers_of
+from bias_core.measures.two_phase import FEWEST_LABELS, draw_rater_weights, two_phase_estimate, two_phase_shares
 from bias_core.scales import load_scales
-from bias_core.stats.two_phase import FEWEST_LABELS, draw_rater_weights, two_phase_estimate, two_phase_shares
-from bias_core.studies.kit.types import Finding, finding
+from bias_core.study.label_tasks import CANNOT_TELL, Task
+from bias_core.study.types import Finding, finding
 
 _HOW = "Of the pictures of which raters can tell; where they differ, that is in the interval."
 

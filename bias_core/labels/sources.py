@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bias_core.annotation.task_owner import TaskPicture
-from bias_core.annotation.tasks import CANNOT_TELL, PICTURE, POSITIONS, SINGLE, Task, TaskKind
 from bias_core.errors import InvalidInput, quoted
+from bias_core.explore.options import KIND
+from bias_core.explore.results import CONCEPT
 from bias_core.labels.answers import untold_among
-from bias_core.metrics.paired_labels import CANNOT_IDENTIFY, UNTOLD
+from bias_core.labels.task_owner import TaskPicture
+from bias_core.measures.paired_stereotype import CANNOT_IDENTIFY, UNTOLD
+from bias_core.papers.pst.labelling import recorded_gender
 from bias_core.scales import load_scales
-from bias_core.studies.explore.options import KIND
-from bias_core.studies.explore.results import CONCEPT
-from bias_core.studies.kit.designs import programs_by_kind, read_study
-from bias_core.studies.kit.services import StudyServices
-from bias_core.studies.kit.setting_fields import option_values
-from bias_core.studies.kit.types import StudyReport
-from bias_core.studies.paired.labelling import recorded_gender
-from bias_core.studies.running.history import RunLine, list_runs
-from bias_core.studies.running.identities import UNKNOWN
+from bias_core.study.design import known_study, read_study
+from bias_core.study.history import RunLine, list_runs
+from bias_core.study.label_tasks import CANNOT_TELL, PICTURE, POSITIONS, SINGLE, Task, TaskKind
+from bias_core.study.labels import UNKNOWN
+from bias_core.study.services import StudyServices
+from bias_core.study.setting_fields import option_values
+from bias_core.study.types import StudyReport
 
 PERSON = "person"  # what somebody is called whom nothing names
 _OF_PEOPLE = ("pst_single", "pst_paired", "pst_three")
@@ -53,8 +53,8 @@ def kind_of(report: StudyReport) -> TaskKind:
         return "association" if frame is not None and "set" in frame else "own"
     if (~frame["setting"].isin(_ONE)).any():
         return "pst_three" if _shows_three(frame).any() else "pst_paired"
-    program = programs_by_kind().get(report.design.kind)
-    return "own" if program is not None and program.shows_anything else "pst_single"
+    study = known_study(report.design)
+    return "own" if study is not None and study.shows_anything else "pst_single"
 
 
 def candidates(report: StudyReport, kind: TaskKind, *, words: tuple[str, str] | None = None) -> list[Candidate]:
@@ -173,7 +173,7 @@ def recorded_level(truth: Mapping[str, Any], task: Task) -> dict[str, str]:
 def gold_from_lines(text: str, task: Task) -> dict[int, dict[str, str]]:
     """Right answers that an owner typed: ``number: answer``, one a line, an answer for each position.
 
-    >>> from bias_core.annotation.tasks import pst_task
+    >>> from bias_core.study.label_tasks import pst_task
     >>> gold_from_lines("4: feminine, masculine", pst_task(paired=True))
     {4: {'left': 'feminine', 'right': 'masculine'}}
     """

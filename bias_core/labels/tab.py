@@ -8,14 +8,19 @@ from typing import Any, ClassVar
 
 import gradio as gr
 
-from bias_core.annotation import task_owner
-from bias_core.annotation.collected import TaskProgress, crowd_frame, export_labels, labelled_items, task_progress
-from bias_core.annotation.crowd import facts_of_raters
 from bias_core.errors import InvalidInput, NotAllowed, StorageError
-from bias_core.exchange.export import csv_bytes
+from bias_core.explore.study import UNMEASURED
 from bias_core.given_values import as_text, as_whole
-from bias_core.labels import tab_parts
+from bias_core.labels import tab_parts, task_owner
 from bias_core.labels.answers import stored_pictures
+from bias_core.labels.collected import (
+    TaskProgress,
+    crowd_frame,
+    export_labels,
+    facts_of_raters,
+    labelled_items,
+    task_progress,
+)
 from bias_core.labels.judge import judge_labels
 from bias_core.labels.report import automatic_answers, label_report, people_labels
 from bias_core.labels.run_task import label_run
@@ -26,9 +31,9 @@ from bias_core.labels.tab_make import CHANGES, READY, TEXTS, LabelMaking, change
 from bias_core.labels.tab_parts import PARTS, STATUSES, Memory, Profile, corrected_for, note, owner_of, task_choices
 from bias_core.labels.tab_scores import LabelScores
 from bias_core.services import Services
-from bias_core.studies.explore.study import UNMEASURED
-from bias_core.studies.kit.types import StudyReport
-from bias_core.studies.running.history import RunLine, open_run
+from bias_core.store.export import csv_bytes
+from bias_core.study.history import RunLine, open_run
+from bias_core.study.types import StudyReport
 from bias_core.ui import messages
 from bias_core.ui.study.downloads import take
 from bias_core.ui.study.study_tab import LATEST, PRIVATE, QUIET, StudyTab, Updates

@@ -6,10 +6,9 @@ import gradio as gr
 
 from bias_core.labels import tab_parts
 from bias_core.labels.answers import PEOPLE_SAY
-from bias_core.studies.kit.types import StudyReport
+from bias_core.study.types import StudyReport
 from bias_core.ui.study.pictures import Pictures
-from bias_core.ui.study.result_page import ResultPage, Updates
-from bias_core.ui.study.view import header_html
+from bias_core.ui.study.result_page import ResultPage, Updates, header_html
 
 _NOT_OF_A_TASK = ("shell", "python", "link")  # no run makes a task's report
 

@@ -5,19 +5,19 @@ from typing import Any
 
 import gradio as gr
 
-from bias_core.annotation import tasks
-from bias_core.annotation.task_owner import TaskPicture
 from bias_core.errors import InvalidInput
 from bias_core.given_values import as_number, as_text, as_whole
 from bias_core.labels import sources
 from bias_core.labels.tab_parts import add, button, note
+from bias_core.labels.task_owner import TaskPicture
 from bias_core.scales import load_scales
 from bias_core.services import Services
-from bias_core.studies.kit.types import StudyReport
-from bias_core.studies.running.history import list_runs, open_run
+from bias_core.study import label_tasks as tasks
+from bias_core.study.history import list_runs, open_run
+from bias_core.study.types import StudyReport
 from bias_core.ui import messages
+from bias_core.ui.study.result_page import when
 from bias_core.ui.study.study_tab import EACH, Updates
-from bias_core.ui.study.view import when
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor
 

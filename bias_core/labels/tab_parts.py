@@ -15,19 +15,19 @@ from typing import Any, TypeAlias
 import gradio as gr
 from gradio.utils import get_space
 
-from bias_core.annotation.collected import TaskProgress
-from bias_core.annotation.task_owner import OwnerKey, tasks_of
-from bias_core.annotation.tasks import Task
+from bias_core.labels.collected import TaskProgress
 from bias_core.labels.run_task import serves
+from bias_core.labels.task_owner import OwnerKey, tasks_of
 from bias_core.number_text import format_estimate, format_number
 from bias_core.services import Services
-from bias_core.studies.kit.types import StudyReport
-from bias_core.studies.reports.saved import open_report
-from bias_core.studies.reports.text import title_of
-from bias_core.studies.running.corrected import correct_run
+from bias_core.study.corrected import correction_of
+from bias_core.study.label_tasks import Task
+from bias_core.study.report_text import title_of
+from bias_core.study.saved import open_report
+from bias_core.study.types import StudyReport
 from bias_core.ui import messages
-from bias_core.ui.study.people import corrected_html
-from bias_core.ui.study.view import CHOOSE_JS
+from bias_core.ui.study.parts import corrected_html
+from bias_core.ui.study.result_page import CHOOSE_JS
 from bias_core.ui.templates import render, script
 
 Memory: TypeAlias = Mapping[str, str] | None  # what the browser remembers: titles of tasks by their keys
@@ -148,13 +148,10 @@ def corrected_for(services: Services, task: Task) -> str:
             return note("line", f"The run that this task serves was deleted ({task.run_id}). Its answers stay.")
         if (saved := open_report(task.run_id, services)) is None:
             return note("line", "The report of the run that this task serves has made room: run it again in Runs.")
-        correction = correct_run(saved.report, services.manifests, lambda: services.labels)
-        title = title_of(saved.report)
-        return (
-            ""
-            if correction is None
-            else corrected_html(correction, f"the run “{title}” ({task.run_id}): {serves(task)}")
-        )
+        if (answers := services.run_answers(task.run_id)) is None:
+            return ""
+        of = f"the run “{title_of(saved.report)}” ({task.run_id}): {serves(task)}"
+        return corrected_html(correction_of(saved.report, answers), of)
     return messages.error_html(problem.message)
 
 

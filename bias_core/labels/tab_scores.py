@@ -8,23 +8,23 @@ from typing import Any
 import gradio as gr
 from markupsafe import Markup
 
-from bias_core.annotation import task_owner
-from bias_core.annotation.collected import labelled_items, task_progress
-from bias_core.annotation.judgements import MACHINE
 from bias_core.errors import Cancelled, InvalidInput
+from bias_core.explore.report import Exploration, is_exploration
 from bias_core.given_values import as_text
-from bias_core.labels import tab_parts
+from bias_core.labels import tab_parts, task_owner
+from bias_core.labels.collected import MACHINE, labelled_items, task_answers, task_progress
 from bias_core.labels.judge import judge_labels, judge_task
-from bias_core.labels.report import KIND, MACHINES_NOTE, label_report, people_labels, psi_with_labels, score_with_labels
+from bias_core.labels.report import MACHINES_NOTE, answers_about, label_report
 from bias_core.labels.tab_parts import PARTS, Profile, note, owner_of
-from bias_core.studies.explore.report import Exploration, is_exploration
-from bias_core.studies.kit.types import Progress, StudyReport
-from bias_core.studies.running.history import RunLine, open_run
+from bias_core.study.corrected import corrected
+from bias_core.study.history import RunLine, open_run
+from bias_core.study.report_text import CORRECTED, headline
+from bias_core.study.types import Progress, StudyReport
 from bias_core.ui import messages
 from bias_core.ui.model_menu import judge_choices
-from bias_core.ui.study.drawing import DrawingPart
+from bias_core.ui.study.parts import DrawingPart
+from bias_core.ui.study.result_page import findings_html, notes_html, tables_html
 from bias_core.ui.study.study_tab import LATEST, QUIET, StudyTab, Updates
-from bias_core.ui.study.view import findings_html, notes_html
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor, in_line, then_run
 
@@ -117,10 +117,13 @@ class LabelScores(StudyTab):
         return {**shown, self.parts["report"]: report, self.parts["status"]: ""}
 
     def done(self, report: StudyReport) -> Updates:
-        """The numbers with people's labels, without pictures; a study's whole report is in the tab Runs."""
-        title, is_run = report.design.title, report.design.kind != KIND
-        html = {"findings": Markup(findings_html(report)), "notes": Markup(notes_html(report))}
-        shown = {self.parts["used"]: render("label_findings", title=title, is_run=is_run, **html)}
+        """The numbers with people's labels, without pictures."""
+        corrected = [table for table in report.results.tables if table.key == CORRECTED]
+        findings = tables_html(corrected) if corrected else findings_html(report)
+        html = {"findings": Markup(findings), "notes": Markup(notes_html(report))}
+        shown = {
+            self.parts["used"]: render("label_findings", title=report.design.title, headline=headline(report), **html)
+        }
         return {**shown, self.parts["report"]: report, self.parts["status"]: ""}
 
     def _report(self, visitor: Visitor, run_id: str | None) -> StudyReport:
@@ -148,16 +151,12 @@ class LabelScores(StudyTab):
         self, visitor: Visitor, owner: task_owner.OwnerKey, run_id: str | None, words: dict[str, str]
     ) -> Generator[Progress, None, StudyReport]:
         store, report = self.services.labels, self._report(visitor, run_id)
+        task, _ = task_owner.owned_task(store, owner)
+        answers = task_answers(task, labelled_items(store, owner))
         if is_exploration(report):
-            task, _ = task_owner.owned_task(store, owner)
-            return psi_with_labels(report, task, labelled_items(store, owner), **words)
-        path = visitor.folder / f"labels-{owner.task_id}.csv"
-        who: dict[str, Any] = {"cancelled": visitor.stop.is_set, "session": visitor.key}
-        return (
-            yield from score_with_labels(
-                report, people_labels(store, owner), visitor.services(self.services), path=path, **who
-            )
-        )
+            answers = answers_about(report, task, answers, **words)
+        yield Progress(message="correcting the numbers")
+        return corrected(report, answers, self.services)
 
 
 def _check(visitor: Visitor) -> None:

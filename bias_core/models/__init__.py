@@ -1,0 +1,39 @@
+"""Models and their files. Heavy libraries are imported when something of them is first used."""
+
+import importlib
+import os
+import threading
+from typing import Any
+
+os.environ["DIFFUSERS_DISABLE_REMOTE_CODE"] = "true"  # read when diffusers is imported
+# Read when torch is imported. Threads that wait for work sleep: where other processes want the cores too, spinning ones
+# keep each other from them, and a picture takes ten times as long.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+one_import_at_a_time = threading.RLock()
+"""Held while a library, or a part of it, is imported: threads that do so at once find modules that are half made."""
+
+
+class _OnFirstUse:
+    """A library under its own name, which is imported for the first of its attributes that is asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._library: Any = None
+
+    def __getattr__(self, attribute: str) -> Any:
+        if self._library is not None and attribute in vars(self._library):
+            return vars(self._library)[attribute]
+        with one_import_at_a_time:
+            self._library = library = importlib.import_module(self._name)
+            return getattr(library, attribute)  # which may import a part of the library
+
+
+diffusers: Any = _OnFirstUse("diffusers")
+hub_errors: Any = _OnFirstUse("huggingface_hub.errors")
+open_clip: Any = _OnFirstUse("open_clip")
+peft: Any = _OnFirstUse("peft")
+torch: Any = _OnFirstUse("torch")
+torchvision: Any = _OnFirstUse("torchvision")
+transformers: Any = _OnFirstUse("transformers")

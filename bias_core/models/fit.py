@@ -1,18 +1,94 @@
-"""What choosing a model would mean on this machine, and what a hub or its cache says of it; no weights are read."""
+"""The memory of this machine, and which models fit it."""
 
+import ctypes
 import math
+import os
+import shutil
+import subprocess
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import huggingface_hub
+import psutil
 
-from bias_core.models.machine import Machine, free_bytes
 from bias_core.types import ModelInfo
+
+_CGROUP = Path("/sys/fs/cgroup")
+_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")  # of containers, version 2 and 1
+_USED = ("memory.current", "memory/memory.usage_in_bytes")
+_PATIENCE_SECONDS = 5
+_M_ARENA_MAX = -8  # of malloc.h
+ZERO_GPU_BYTES = 70 * 10**9  # of the slice that a Space on ZeroGPU is lent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Sizes in bytes."""
+
+    memory: int  # that programs on this machine, or in this container, may use
+    gpu_memory: int = 0  # of the largest GPU; 0 without one
+    gpu: str = ""  # its name, "" without one
+
+
+@lru_cache(maxsize=1)
+def this_machine() -> Machine:
+    """Asked of the system once; torch is not imported for it."""
+    total = int(psutil.virtual_memory().total)
+    memory = min(total, _cgroup(_LIMITS) or total)
+    if os.environ.get("SPACES_ZERO_GPU"):
+        return Machine(memory=memory, gpu_memory=ZERO_GPU_BYTES, gpu="ZeroGPU")
+    gpu_memory, name = max(_gpus(), default=(0, ""))
+    return Machine(memory=memory, gpu_memory=gpu_memory, gpu=name)
+
+
+def free_memory() -> int:
+    """Bytes that a program can still take before the system, or the container's limit, refuses."""
+    available = int(psutil.virtual_memory().available)
+    limit, used = _cgroup(_LIMITS), _cgroup(_USED)
+    return min(available, limit - used) if limit and used else available
+
+
+def free_bytes(folder: Path) -> int:
+    """Room on the disk of ``folder``, which need not exist yet."""
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def share_freed_memory() -> None:
+    """Have all threads of this process share two pools of memory, where the C library has one for each.
+
+    A server has a hundred threads, and each would keep what it once needed: more than a megabyte a visitor.
+    """
+    with suppress(OSError, AttributeError):  # another C library than glibc has no such setting
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
+
+
+def _cgroup(names: tuple[str, ...]) -> int:
+    """A number of this container's bounds; 0 where there are none ("max")."""
+    for name in names:
+        with suppress(OSError, ValueError):
+            return int((_CGROUP / name).read_text(encoding="ascii"))
+    return 0
+
+
+def _gpus() -> list[tuple[int, str]]:
+    """(bytes, name) of each NVIDIA GPU, from the driver's own tool."""
+    command = ["nvidia-smi", "--query-gpu=memory.total,name", "--format=csv,noheader,nounits"]
+    try:
+        output = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    lines = [line.partition(",") for line in output.splitlines() if line.strip()]
+    return [(int(mib) << 20, name.strip()) for mib, _, name in lines if mib.strip().isdigit()]
+
 
 _GB = 1e9
 ON_CPU = 2.2  # single precision takes twice the half-precision weights, and some to work with
-_PATIENCE_SECONDS = 5.0
+_PATIENCE_SECONDS_FIT = 5.0
 WORKING_BYTES_PER_PIXEL = 6_000
 """Memory that one picture takes beside the weights, nearly all in the last layers of the VAE: about
 1.6 GB at 512 x 512 and 6.3 GB at 1024 x 1024 for the VAEs of SD and SDXL."""
@@ -85,7 +161,7 @@ def _memory(info: ModelInfo, machine: Machine, *, on_cpu: bool) -> tuple[bool, s
 def first_batch_size(info: ModelInfo, machine: Machine, device: str) -> int:
     """Pictures at once to begin with: what ``options`` say, or what the GPU should hold; 1 on a CPU.
 
-    >>> from bias_core.models.machine import Machine
+    >>> from bias_core.models.fit import Machine
     >>> from bias_core.types import ModelInfo
     >>> sdxl = ModelInfo(id="xl", name="", family="sdxl", width=1024, height=1024, memory_gb=13.2)
     >>> [first_batch_size(sdxl, Machine(memory=0, gpu_memory=gb << 30), "auto") for gb in (0, 16, 24, 80)]
@@ -126,7 +202,7 @@ def download_gb(repo: str, revision: str = "") -> float:
 
     try:
         info = huggingface_hub.HfApi().model_info(
-            repo, revision=revision or None, files_metadata=True, timeout=_PATIENCE_SECONDS
+            repo, revision=revision or None, files_metadata=True, timeout=_PATIENCE_SECONDS_FIT
         )
     except (HTTPError, HFValidationError, OfflineModeIsEnabled, OSError, ValueError):
         return 0.0

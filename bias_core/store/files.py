@@ -1,13 +1,25 @@
-"""Files that are either whole or absent: atomic writes, and the operating system's errors in words."""
+"""Files written whole, their hashes, and marks of their source."""
 
 import errno
+import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+import re
+import struct
+import threading
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 from uuid import uuid4
 
-from bias_core.errors import StorageError
+from bias_core.errors import ModelUnavailable, StorageError
+from bias_core.settings import ASSETS
+from bias_core.store.readings import Repairs, SqliteFile
+from bias_core.types import IMPORTED, PictureRecord
 
 _REASONS = {
     errno.ENOSPC: "the disk is full; free some space (or lower BIAS_CACHE_GB)",
@@ -74,3 +86,218 @@ def total_bytes(files: Iterable[Path]) -> int:
         with suppress(FileNotFoundError):
             total += path.stat().st_size
     return total
+
+
+_SCHEMA = "CREATE TABLE IF NOT EXISTS hashes (path TEXT PRIMARY KEY, state TEXT NOT NULL, sha256 TEXT NOT NULL)"
+_CHUNK = 1 << 23  # bytes read at a time
+_LARGE = 1 << 20  # bytes; smaller files are read again by each process
+_SETTLED_NS = 100_000_000  # within this a second change may leave a file's times as they were
+_POLL_SECONDS = 0.1
+_READ_BY_PEOPLE = {".md", ".png", ".jpg", ".jpeg", ".webp", ".gif"}  # and by no loader
+
+
+class FileHashes:
+    """SHA-256 of files, known in this process and, for large files, in later ones.
+
+    A hash is kept under the file's real path and holds as long as its size, times and inode stay. Only the
+    file in hand is locked while it is read: two that need it read it once.
+
+    ``path``: of an SQLite file. Where it cannot be written, each process reads for itself; ``repairs``: is told where
+    that file was damaged and begun anew.
+    """
+
+    def __init__(self, path: Path, repairs: Repairs | None = None) -> None:
+        repairs = repairs or Repairs()
+        self._file = SqliteFile(path, what="list of file hashes", schema=_SCHEMA, form=1, repairs=repairs)
+        self._hashes: dict[str, tuple[str, str]] = {}  # by real path: state and hash
+        self._locks: dict[str, threading.Lock] = {}
+
+    def fingerprint(self, source: Path, patterns: Sequence[str] = ()) -> str:
+        """Twelve hex digits that change with any byte of a file, or of the files of a folder.
+
+        Hidden files do not count, nor do READMEs and pictures, which no loader reads; the name of the
+        folder and the way it is spelled are no part of it.
+
+        ``patterns``: of the files of the folder that count; with none, all of them.
+
+        Raises ModelUnavailable: there is nothing, or it cannot be read.
+        """
+        digest = hashlib.sha256()
+        for name, path in sorted(_files_of(source, patterns).items()):
+            digest.update(f"{name}:{_last(self._read(path))}\n".encode())
+        return digest.hexdigest()[:12]
+
+    def reading(self, *sources: Path) -> Iterator[tuple[int, int]]:
+        """Read what their fingerprints need and is not known: (bytes read, bytes in all) on the way.
+
+        It can be left at any step; files that were read whole are known from then on.
+        """
+        files = [path for source in sources for path in _files_of(source, ()).values()]
+        unknown = [path for path in files if not self._find(path, _state(path))]
+        total, done = sum(_state(path).size for path in unknown), 0
+        for path in unknown:
+            for n_bytes in self._read(path):
+                done += n_bytes
+                yield done, total
+
+    def close(self) -> None:
+        """Close the file; it opens again on the next use."""
+        self._file.close()
+
+    def _read(self, path: Path) -> Generator[int, None, str]:
+        """The hash of a file; yields how many bytes each chunk had, and 0 while another reads the file."""
+        if sha256 := self._find(path, _state(path)):
+            return sha256
+        lock = self._locks.setdefault(os.path.realpath(path), threading.Lock())
+        while not lock.acquire(timeout=_POLL_SECONDS):
+            yield 0
+        try:
+            state = _state(path)
+            if state.size >= _LARGE and not state.is_settled():  # written just now
+                time.sleep(_SETTLED_NS / 1e9)
+                state = _state(path)
+            if sha256 := self._find(path, state):
+                return sha256
+            digest = hashlib.sha256()
+            with _readable(path), path.open("rb") as file:
+                while chunk := file.read(_CHUNK):
+                    digest.update(chunk)
+                    yield len(chunk)
+            if state == _state(path) and state.is_settled():
+                self._keep(path, state, digest.hexdigest())
+            return digest.hexdigest()
+        finally:
+            lock.release()
+
+    def _find(self, path: Path, state: "_State") -> str:
+        """The hash that holds for this state of the file, "" where it must be read."""
+        real, written = os.path.realpath(path), str(state)
+        if real not in self._hashes and state.size >= _LARGE and self._file.path.exists():
+            query = "SELECT state, sha256 FROM hashes WHERE path = ?"
+            with suppress(StorageError):  # where nothing can be kept, the file is read again
+                for was, sha256 in self._file.run(lambda connection: connection.execute(query, (real,)).fetchall()):
+                    self._hashes[real] = str(was), str(sha256)
+        was, sha256 = self._hashes.get(real, ("", ""))
+        return sha256 if was == written else ""
+
+    def _keep(self, path: Path, state: "_State", sha256: str) -> None:
+        real, written = os.path.realpath(path), str(state)
+        self._hashes[real] = written, sha256
+        if state.size >= _LARGE:
+            row, command = (real, written, sha256), "INSERT OR REPLACE INTO hashes VALUES (?, ?, ?)"
+            with suppress(StorageError):
+                self._file.run(lambda connection: connection.execute(command, row))
+
+
+class _State(NamedTuple):
+    """What the file system says of a file; another one when the file was changed."""
+
+    size: int
+    modified_ns: int
+    changed_ns: int
+    inode: int
+
+    def is_settled(self) -> bool:
+        """Whether a change from now on will be seen in the times."""
+        return time.time_ns() - max(self.modified_ns, self.changed_ns) > _SETTLED_NS
+
+    def __str__(self) -> str:
+        return ":".join(map(str, self))
+
+
+def _state(path: Path) -> _State:
+    with _readable(path):
+        stat = path.stat()
+    return _State(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+
+
+def _files_of(source: Path, patterns: Sequence[str]) -> dict[str, Path]:
+    """The files that count, by their path inside of the folder."""
+    if not source.is_dir():
+        return {source.suffix: source}
+    paths = {path for pattern in patterns for path in source.glob(pattern)} if patterns else set(_walk(source, set()))
+    return {path.relative_to(source).as_posix(): path for path in paths if path.is_file()}
+
+
+def _walk(folder: Path, above: set[str]) -> Iterator[Path]:
+    """All files below that are not hidden and not for people alone, through links to folders but no loops."""
+    here = above | {os.path.realpath(folder)}
+    with _readable(folder):
+        entries = sorted(folder.iterdir())
+    for path in entries:
+        if path.name.startswith(".") or path.suffix.lower() in _READ_BY_PEOPLE:
+            continue
+        if not path.is_dir():
+            yield path
+        elif os.path.realpath(path) not in here:
+            yield from _walk(path, here)
+
+
+def _last(steps: Generator[int, None, str]) -> str:
+    results: list[str] = []
+
+    def follow() -> Iterator[int]:
+        results.append((yield from steps))
+
+    deque(follow(), maxlen=0)
+    return results[0]
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """The operating system's refusal to read, in words."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise ModelUnavailable(f"cannot read {path}: {why}; check the path and the rights to read it") from error
+
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+XMP_KEY = "XML:com.adobe.xmp"
+"""The text of a PNG that holds XMP."""
+TRAINED, PROGRAM = "trainedAlgorithmicMedia", "algorithmicMedia"
+_TERMS = "http://cv.iptc.org/newscodes/digitalsourcetype/"
+_TERM = re.compile(r"cv\.iptc\.org/newscodes/digitalsourcetype/([A-Za-z]{3,60})")
+_BEFORE_TEXT = len(SIGNATURE) + 25  # the header chunk
+
+
+def source_of(record: PictureRecord) -> str:
+    """The term for how a picture came to be; "" for one that was brought along and does not say."""
+    drawn = record.drawn or {}
+    given = drawn.get("digital_source_type")
+    if isinstance(given, str) and re.fullmatch("[A-Za-z]{3,60}", given):
+        return given
+    if record.row.model.startswith(IMPORTED):
+        return TRAINED if drawn.get("program") else ""
+    return TRAINED if record.truth is None else PROGRAM  # the renderer alone knows what it draws
+
+
+def read_source(xmp: str) -> str:
+    """The term in an XMP text, "" where there is none.
+
+    >>> read_source(_packet(TRAINED)), read_source("")
+    ('trainedAlgorithmicMedia', '')
+    """
+    match = _TERM.search(xmp)
+    return match[1] if match else ""
+
+
+def with_source(data: bytes, term: str) -> bytes:
+    """A PNG with this digital source type; unchanged where it has XMP already, or the term is ""."""
+    beginning = b"iTXt" + XMP_KEY.encode() + b"\0"
+    if not term or beginning in data:
+        return data
+    return with_chunks(data, [beginning + b"\0\0\0\0" + _packet(term).encode()])
+
+
+@cache
+def _packet(term: str) -> str:
+    text = ASSETS.joinpath("texts", "digital_source_type.xmp").read_text(encoding="utf-8")
+    return text.strip().replace("{term}", f"{_TERMS}{term}")
+
+
+def with_chunks(data: bytes, bodies: Iterable[bytes]) -> bytes:
+    """A PNG with further chunks, each its kind and its content, behind the header."""
+    chunks = b"".join(struct.pack(f">I{len(b)}sI", len(b) - 4, b, zlib.crc32(b)) for b in bodies)
+    return data[:_BEFORE_TEXT] + chunks + data[_BEFORE_TEXT:]

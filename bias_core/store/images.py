@@ -17,9 +17,16 @@ from typing import Any
 from PIL import Image
 
 from bias_core.errors import StorageError, quoted
-from bias_core.store.files import evict_oldest, total_bytes, write_atomically
-from bias_core.store.source_marks import SIGNATURE, source_of, with_chunks, with_source
-from bias_core.store.sqlite_file import Repairs
+from bias_core.store.files import (
+    SIGNATURE,
+    evict_oldest,
+    source_of,
+    total_bytes,
+    with_chunks,
+    with_source,
+    write_atomically,
+)
+from bias_core.store.readings import Repairs
 from bias_core.types import EXCHANGED, GeneratedImage, ImageRow, PictureRecord, StoredImage
 
 RECORD_KEY = "bias_core"

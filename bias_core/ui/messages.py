@@ -10,7 +10,7 @@ from typing import Any
 
 from bias_core.errors import BiasCoreError, TooLarge, message_of
 from bias_core.settings import on_public_server
-from bias_core.studies.kit.types import Progress
+from bias_core.study.types import Progress
 from bias_core.ui.templates import render, without_variables
 
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}

@@ -11,9 +11,9 @@ import gradio as gr
 from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.models.catalogue import Role
 from bias_core.services import Services
-from bias_core.studies.kit.attributes import AttributeSet, is_rate_of_another
-from bias_core.studies.kit.readers import FORCE_LABEL, reading_words
-from bias_core.studies.kit.types import AUTO, listed
+from bias_core.study.attributes import AttributeSet, is_rate_of_another
+from bias_core.study.readers import FORCE_LABEL, reading_words
+from bias_core.study.types import AUTO, listed
 from bias_core.types import Attribute
 from bias_core.ui.templates import without_variables
 

@@ -17,13 +17,13 @@ import gradio as gr
 from gradio.context import LocalContext
 from starlette.requests import HTTPConnection
 
-from bias_core.engine.run_line import Asker, Place, RunAtWork, network_of
 from bias_core.errors import InvalidInput
+from bias_core.models.run_line import Asker, Place, RunAtWork, network_of
 from bias_core.services import Services
 from bias_core.store.uploads import HeldUploads
-from bias_core.studies.kit.types import Progress, mapped
-from bias_core.studies.reports.saved import Newest
-from bias_core.studies.running.run import complete
+from bias_core.study.run import complete
+from bias_core.study.saved import Newest
+from bias_core.study.types import Progress, mapped
 from bias_core.ui.messages import EACH, QUIET, user_errors
 
 T = TypeVar("T")

@@ -4,11 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from random import Random
 
-from bias_core.world.balanced import balanced_scene
-from bias_core.world.grammar import Request, parse
-from bias_core.world.lexicon import book, phrases, valence_words, words_of, words_of_the_renderer
-from bias_core.world.scene import Look, Person, Scene, Thing
-from bias_core.world.shapes import drawing, read_asset
+from bias_core.world.grammar import Request, book, parse, phrases, valence_words, words_of, words_of_the_renderer
+from bias_core.world.scene import Look, Person, Scene, Thing, balanced_scene, drawing, read_asset
 
 LookKey = tuple[str, str, str]
 

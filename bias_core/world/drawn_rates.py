@@ -9,7 +9,7 @@ from pathlib import Path
 from bias_core.errors import StorageError
 from bias_core.types import Estimate, ImageRow
 from bias_core.world.grammar import parse
-from bias_core.world.shapes import ASSETS
+from bias_core.world.scene import ASSETS
 
 TABLE = ASSETS / "drawn_rates.json"
 

@@ -9,11 +9,20 @@ from typing import Any, Literal, get_args
 
 from scipy.stats import norm
 
-from bias_core.world.balanced import BACKDROPS, decorate
-from bias_core.world.grammar import PersonRequest, Request, group_of, parse
-from bias_core.world.lexicon import association_stimuli
-from bias_core.world.scene import CHILD, PLACES, SKIN_TONES, Look, Person, Place, Scene
-from bias_core.world.shapes import ASSETS, read_asset
+from bias_core.world.grammar import PersonRequest, Request, association_stimuli, group_of, parse
+from bias_core.world.scene import (
+    ASSETS,
+    BACKDROPS,
+    CHILD,
+    PLACES,
+    SKIN_TONES,
+    Look,
+    Person,
+    Place,
+    Scene,
+    decorate,
+    read_asset,
+)
 
 Condition = Literal["published", "fair", "extreme", "trigger", "backdoor"]
 CONDITIONS: tuple[Condition, ...] = get_args(Condition)

@@ -14,10 +14,9 @@ import numpy as np
 
 from bias_core.errors import StorageError
 from bias_core.types import KnownPicture, ReaderErrors
-from bias_core.world.balanced import balanced_scene
 from bias_core.world.captions import looks, things
 from bias_core.world.grammar import Request, parse, satisfies
-from bias_core.world.scene import Scene
+from bias_core.world.scene import Scene, balanced_scene
 
 ENOUGH = 20
 JUDGES_SEED = 20_260_101  # of the scenes that judges are asked about

@@ -4,8 +4,7 @@ from functools import cache
 
 from PIL import Image, ImageDraw
 
-from bias_core.world.scene import CHILD, Person, Scene
-from bias_core.world.shapes import RGB, Box, drawing, mix, paint, paint_shapes, rgb, shapes
+from bias_core.world.scene import CHILD, RGB, Box, Person, Scene, drawing, mix, paint, paint_shapes, rgb, shapes
 
 SHEET = 256
 SKIN_COLOURS: tuple[str, ...] = (

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from bias_core.prompts import fill_template
 from bias_core.types import PlantedLine
-from bias_core.world.grammar import group_of, parse
-from bias_core.world.lexicon import association_stimuli, book
+from bias_core.world.grammar import association_stimuli, book, group_of, parse
 from bias_core.world.planted import CONDITIONS, PlantedRate, planted_index, rates
 
 SENTENCES: dict[tuple[str, object], tuple[str, str]] = {

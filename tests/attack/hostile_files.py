@@ -14,9 +14,9 @@ from PIL import Image
 from pyarrow import parquet
 
 from bias_core.errors import BiasCoreError
-from bias_core.exchange.imports import ImportedImages
-from bias_core.exchange.prompt_packs import read_pack
-from bias_core.studies.kit.labels import _read
+from bias_core.store.imports import ImportedImages
+from bias_core.store.tables import read_pack
+from bias_core.study.answers import read_answers
 
 MANY, ALLOWED = 1_100_000, 60_000  # lines: too many, and nearly so
 LONG, LONGER = 12_000_000, 39_000_000  # bytes; the latter just below what one file may have
@@ -170,7 +170,7 @@ def read(path):
     """What a file comes to, in a word or a sentence."""
     try:
         if path.suffix != ".zip":
-            return f"{len(_read(str(path)) if path.stem == 'labels' else read_pack(str(path)))} rows were read"
+            return f"{len(read_answers(str(path)) if path.stem == 'labels' else read_pack(str(path)))} rows were read"
         found = ImportedImages(path)
         found.examine()
         return f"{sum(found.counts.values())} pictures were read; {found.rejected[:1]} {found.unread_metadata[:1]}"

@@ -12,9 +12,9 @@ from starlette.testclient import TestClient
 from bias_core.app.api import Tools
 from bias_core.app.page_state import _is_of_inputs
 from bias_core.labels.api import LabelDoor
-from bias_core.studies.kit.designs import list_designs
-from tests.annotation.raters import answer_to, every_row, joined, new_id, open_task, to_join
+from bias_core.study.design import list_designs
 from tests.attack.bad_inputs import BAD_OPTIONS, call, fault, mcp_calls, odd_calls, parameters, sentence_fault, table
+from tests.labels.raters import answer_to, every_row, joined, new_id, open_task, to_join
 from tests.ui.fakes import FakeServices
 
 
@@ -165,7 +165,7 @@ def test_private_events_sent_anything_answer_with_a_sentence_and_a_line_in_the_l
 
 
 def test_an_error_in_a_run_that_has_begun_keeps_its_traceback():
-    for place, is_of_inputs in (("bias_core.engine.local", False), ("bias_core.ui.study.form", True)):
+    for place, is_of_inputs in (("bias_core.models.local", False), ("bias_core.ui.study.form", True)):
         with pytest.raises(TypeError) as raised:
             exec("1 + ''", {"__name__": place})
         assert _is_of_inputs(raised.value) == is_of_inputs

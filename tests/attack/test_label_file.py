@@ -16,14 +16,13 @@ from sqlalchemy import select
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from bias_core.annotation.collected import given_answers, task_progress
-from bias_core.annotation.label_store import LabelStore
-from bias_core.annotation.schema import answers
 from bias_core.errors import StorageError
 from bias_core.labels.api import LabelDoor
+from bias_core.labels.collected import given_answers, task_progress
+from bias_core.labels.label_store import LabelStore, answers
 from bias_core.labels.tab import LabelTab
 from bias_core.ui.visitor import Visitor
-from tests.annotation.raters import answer_to, joined, open_task
+from tests.labels.raters import answer_to, joined, open_task
 from tests.ui.tabs import built
 
 
@@ -137,7 +136,7 @@ def test_nothing_is_acknowledged_without_its_file_and_raters_and_owner_are_told(
 )
 def test_nothing_is_acknowledged_without_its_file_where_that_has_no_log(raters, monkeypatch, harm):
     raters.services.labels.close()
-    monkeypatch.setattr("bias_core.store.sqlite_file.file_system", lambda _path: "nfs4")
+    monkeypatch.setattr("bias_core.store.readings.file_system", lambda _path: "nfs4")
     for _ in range(2):
         assert raters.answer()[0] == 200
     assert not raters.files[1].exists()
@@ -213,7 +212,7 @@ def test_the_end_of_the_program_writes_and_deletes_nothing_where_others_changed_
 WITHOUT_CLOSING = """
 import os, sys
 from pathlib import Path
-from bias_core.annotation import label_store
+from bias_core.labels import label_store
 
 file = Path(sys.argv[1])
 store = label_store.LabelStore(f"sqlite:///{file}", pictures=file.parent)
@@ -367,7 +366,7 @@ def test_nothing_begins_anew_beside_the_log_of_a_database(raters):
 
 
 def test_what_is_removed_between_the_commit_and_its_answer_is_not_acknowledged(raters, monkeypatch):
-    from bias_core.annotation.label_file import LabelFile
+    from bias_core.labels.label_store import LabelFile
 
     away, real = raters.file.with_name("away"), LabelFile.check
     looks = iter(range(9))

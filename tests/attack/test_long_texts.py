@@ -9,30 +9,33 @@ import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from bias_core.adapters.endpoint import error_text, is_unpaid, without_secrets
-from bias_core.adapters.readers.answers import open_thought, read_message
-from bias_core.annotation.tasks import about_rater_from_lines
 from bias_core.errors import BiasCoreError
-from bias_core.exchange.comfy_graph import facts_of_graph
-from bias_core.exchange.file_names import facts_of_name, finished_stem, is_sheet_name
-from bias_core.exchange.imports import check_name, key
-from bias_core.exchange.picture_metadata import facts_of_midjourney, facts_of_text, read_metadata
-from bias_core.exchange.sidecars import facts_of_part, facts_of_sidecar
-from bias_core.exchange.tables import read_table
 from bias_core.given_values import MAX_TEXT, normal_form
-from bias_core.metrics.objects import gender_words
+from bias_core.measures.objects import gender_words
+from bias_core.models.hosted_images import error_text, is_unpaid, without_secrets
+from bias_core.models.language_models import open_thought, read_message
+from bias_core.papers.mcas.poles import worded
+from bias_core.papers.oasis.nationalities import _users_of
+from bias_core.papers.oasis.stop import _picked
 from bias_core.prompts import WORD_SLOT, fix_articles
-from bias_core.search.candidates import parse_candidates
-from bias_core.search.phrases import phrases_of
-from bias_core.store.source_marks import read_source
-from bias_core.studies.internal.poles import worded
-from bias_core.studies.kit.judging import question_about
-from bias_core.studies.kit.rows import foreign_words
-from bias_core.studies.origins.nationalities import _users_of
-from bias_core.studies.origins.stop import _picked
-from bias_core.studies.reports.crossed_scores import stereotype_of
-from bias_core.studies.running.arms import parse_arms
-from bias_core.studies.running.identities import people_of
+from bias_core.store.comfy_graph import facts_of_graph
+from bias_core.store.copies import facts_of_name, finished_stem, is_sheet_name
+from bias_core.store.files import read_source
+from bias_core.store.imports import check_name, key
+from bias_core.store.picture_metadata import (
+    facts_of_midjourney,
+    facts_of_part,
+    facts_of_sidecar,
+    facts_of_text,
+    read_metadata,
+)
+from bias_core.store.tables import read_table
+from bias_core.study.arms import parse_arms
+from bias_core.study.attribute_scores import question_about
+from bias_core.study.label_tasks import about_rater_from_lines
+from bias_core.study.labels import people_of
+from bias_core.study.phrases import parse_candidates, phrases_of
+from bias_core.study.rows import foreign_words
 from bias_core.ui.templates import without_variables
 from bias_core.world.grammar import parse
 
@@ -84,7 +87,7 @@ READERS_OF_PROMPTS = {  # which are 10,000 characters at most
     "people": people_of, "people of a photo": lambda text: people_of(f"a photo of a {text}"), "grammar": parse,
     "foreign words": foreign_words, "articles": fix_articles, "slots": WORD_SLOT.findall, "phrases": phrases_of,
     "words": lambda text: gender_words([text]), "pole": lambda text: worded(text, "female"), "question": question_about,
-    "stereotype": stereotype_of, "NFC": lambda text: normal_form("NFC", text),
+    "NFC": lambda text: normal_form("NFC", text),
     "answer": lambda text: read_message({"content": text}), "thought": open_thought, "candidates": parse_candidates,
     "error": lambda text: error_text(text.encode("utf-8", "replace")),
     "unpaid": lambda text: is_unpaid(429, "", text[:10_000]),

@@ -8,7 +8,7 @@ from itertools import count
 import httpx
 import pytest
 
-from bias_core.app.browsers import PageOwners
+from bias_core.app.doors import PageOwners
 from bias_core.services import Services
 from tests.attack.page import PREFIX, PageVisitor
 from tests.hosted_server import HostedServer

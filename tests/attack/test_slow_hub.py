@@ -7,13 +7,13 @@ import huggingface_hub
 import pytest
 
 from bias_core import waiting
-from bias_core.adapters.readers.person_finder import TorchvisionPersonFinder
-from bias_core.annotation.rating import join, next_item
-from bias_core.engine import turns
 from bias_core.errors import Cancelled, ModelUnavailable
+from bias_core.labels.rating import join, next_item
+from bias_core.models import run_line as turns
+from bias_core.models.encoders import TorchvisionPersonFinder
 from bias_core.services import Services
 from bias_core.settings import Settings
-from tests.annotation.raters import open_task
+from tests.labels.raters import open_task
 
 
 @pytest.fixture

@@ -16,12 +16,12 @@ from PIL import Image
 from starlette.routing import Mount
 
 from bias_core.app import uploads as door
-from bias_core.app.open_paths import OpenPaths
+from bias_core.app.doors import OpenPaths
 from bias_core.app.uploads import Uploads
 from bias_core.errors import InvalidInput
 from bias_core.store import uploads as stored
 from bias_core.store.uploads import HeldUploads, UploadStore, gradio_folder
-from bias_core.studies.running.run import complete
+from bias_core.study.run import complete
 from bias_core.ui.visitor import Visitor, in_line
 from tests.attack.page import PREFIX, PageVisitor
 

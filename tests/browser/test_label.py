@@ -9,15 +9,15 @@ from random import Random
 
 import pytest
 
-from bias_core.annotation.collected import given_answers
-from bias_core.annotation.label_store import LabelStore
-from bias_core.annotation.task_owner import set_status
-from bias_core.annotation.tasks import Answer
+from bias_core.labels.collected import given_answers
+from bias_core.labels.label_store import LabelStore
+from bias_core.labels.task_owner import set_status
+from bias_core.study.label_tasks import Answer
 from bias_core.world.render import render
-from tests.annotation.raters import open_task
 from tests.browser.conftest import PATIENCE_MS
 from tests.browser.doing import empty_upload, open_accordion, serious, switch, violations
 from tests.browser.timing import slowdown
+from tests.labels.raters import open_task
 from tests.ui.fakes import _pair
 from tests.ui.served import serving
 
@@ -43,7 +43,7 @@ class Door:
 @pytest.fixture(scope="module")
 def door(tmp_path_factory):
     folder = tmp_path_factory.mktemp("door")
-    with serving(folder, "tests.annotation.serve") as served:
+    with serving(folder, "tests.labels.serve") as served:
         data = served.data_dir
         store = LabelStore(f"sqlite:///{data}/labels.sqlite", pictures=data / "label_pictures")
         yield Door(url=served.url, store=store, folder=folder)

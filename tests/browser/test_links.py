@@ -2,8 +2,8 @@
 
 import pytest
 
-from bias_core.calibration.shipped import load_shipped
-from bias_core.metrics.cards import METRICS
+from bias_core.measures.cards import METRICS
+from bias_core.ui.calibration.shipped import load_shipped
 from tests.browser.doing import switch, unfold
 
 pytestmark = pytest.mark.browser

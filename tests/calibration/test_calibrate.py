@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from bias_core.adapters.loras import put_on
+from bias_core.models.weights import put_on
 from bias_core.world.drawn_rates import DrawnRate, shipped_rates
-from bias_core.world.shapes import ASSETS
+from bias_core.world.scene import ASSETS
 from training import calibrate, diffusion, drawing, judge_rates, tower_lora
 from training.judge_rates import summary
 from training.phrases import Phrasebook

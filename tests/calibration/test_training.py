@@ -7,8 +7,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from bias_core.world.grammar import parse
-from bias_core.world.lexicon import words_of
+from bias_core.world.grammar import parse, words_of
 from bias_core.world.planted import rates
 from bias_core.world.scene import Person
 from tests.every import every

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import numpy as np
 
-from bias_core.exchange.export import write_zip
+from bias_core.explore.options import explore_settings
+from bias_core.explore.report import Exploration
+from bias_core.explore.results import KINDS
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.studies.explore.options import explore_settings
-from bias_core.studies.explore.report import Exploration
-from bias_core.studies.explore.results import KINDS
-from bias_core.studies.kit.attributes import find_attribute, load_attribute_sets
-from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import Arm, StudySettings
-from bias_core.studies.running.run import complete, run_study
+from bias_core.store.export import write_zip
+from bias_core.study.attributes import find_attribute, load_attribute_sets
+from bias_core.study.design import find_design
+from bias_core.study.run import complete, run_study
+from bias_core.study.types import Arm, StudySettings
 from tests.explored import pictures_of
 
 FOLDER = Path(__file__).parent

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bias_core.services import Services
-    from bias_core.studies.kit.types import StudyReport
+    from bias_core.study.types import StudyReport
     from bias_core.ui.study.study_tab import StudyTab
 
     T = TypeVar("T", bound=StudyTab)

@@ -9,15 +9,14 @@ import pandas as pd
 import pytest
 
 from bias_core.app.build import TABS
-from bias_core.calibration.shipped import TITLES, load_others, load_shipped
-from bias_core.calibration.tab import CalibrationTab, summary_html
 from bias_core.errors import InvalidInput, StorageError
+from bias_core.measures.intervals import normal_estimate
 from bias_core.settings import ASSETS, Settings
-from bias_core.stats.effects import normal_estimate
-from bias_core.studies.kit.designs import find_design, list_designs
-from bias_core.studies.kit.types import StudyReport, StudySettings
-from bias_core.studies.reports.headline import headline
-from bias_core.studies.reports.verdicts import ADVICE, KINDS, verdict_lines
+from bias_core.study.design import find_design, list_designs
+from bias_core.study.report_text import ADVICE, KINDS, headline, verdict_lines
+from bias_core.study.types import StudyReport, StudySettings
+from bias_core.ui.calibration.shipped import TITLES, load_others, load_shipped
+from bias_core.ui.calibration.tab import CalibrationTab, summary_html
 from bias_core.ui.links import notice_html, read_link
 from tests.ui.tabs import built
 from validation import find_study

@@ -19,17 +19,17 @@ from gradio.state_holder import SessionState
 from bias_core.app.api import Tools
 from bias_core.app.build import ComingBack
 from bias_core.app.page_state import AnsweringBlocks, with_reports, without_reports
-from bias_core.engine.run_line import Asker, RunLine
 from bias_core.errors import Cancelled
-from bias_core.library.tab import RunsTab
-from bias_core.studies.association.tab import AssociationTab
-from bias_core.studies.explore.options import explore_settings
-from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import Progress, StudyReport, StudySettings
-from bias_core.studies.reports.saved import is_saved
-from bias_core.studies.running.run import complete, run_study
+from bias_core.explore.options import explore_settings
+from bias_core.models.run_line import Asker, RunLine
+from bias_core.papers.t2iat.tab import AssociationTab
+from bias_core.study.design import find_design
+from bias_core.study.run import complete, run_study
+from bias_core.study.saved import is_saved
+from bias_core.study.types import Progress, StudyReport, StudySettings
 from bias_core.types import ImageRow, StoredImage
 from bias_core.ui.model_menu import HINT
+from bias_core.ui.runs.tab import RunsTab
 from bias_core.ui.study.pictures import Look
 from bias_core.ui.templates import script
 from bias_core.ui.visitor import Visitor, address_of

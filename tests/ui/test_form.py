@@ -12,30 +12,28 @@ import pytest
 from bias_core import services as services_module
 from bias_core.app.build import TABS
 from bias_core.errors import InvalidInput, UnknownModel
-from bias_core.models.machine import Machine
+from bias_core.explore.options import attribute_text, explore_settings
+from bias_core.explore.suggest import Suggested
+from bias_core.explore.tab import ExploreTab
+from bias_core.explore.tab_form import FIELDS, read_form
+from bias_core.explore.tab_suggest import SuggestPart
+from bias_core.models.fit import Machine
+from bias_core.papers.mcas.tab import InternalTab
+from bias_core.papers.pst.tab import PairedTab
+from bias_core.papers.tbyb.tab import ObjectsTab
 from bias_core.settings import Settings
-from bias_core.studies.explore.options import attribute_text, explore_settings
-from bias_core.studies.explore.suggest import Suggested
-from bias_core.studies.explore.tab import ExploreTab
-from bias_core.studies.explore.tab_form import FIELDS, read_form
-from bias_core.studies.explore.tab_suggest import SuggestPart
-from bias_core.studies.internal.tab import InternalTab
-from bias_core.studies.kit.attributes import load_attribute_sets
-from bias_core.studies.kit.designs import find_design, option_settings
-from bias_core.studies.kit.rows import RowMaker
-from bias_core.studies.kit.setting_fields import settings_of
-from bias_core.studies.kit.types import Arm, StudySettings
-from bias_core.studies.objects.tab import ObjectsTab
-from bias_core.studies.paired.tab import PairedTab
-from bias_core.studies.reports.documents import to_markdown
-from bias_core.studies.reports.saved import SavedReport
-from bias_core.studies.running.run import with_options
-from bias_core.studies.running.size import check_number, check_size, n_asked
+from bias_core.study.attributes import load_attribute_sets
+from bias_core.study.design import find_design, option_settings
+from bias_core.study.documents import to_markdown
+from bias_core.study.plan import check_number, check_size, n_asked, settle
+from bias_core.study.rows import RowMaker
+from bias_core.study.saved import SavedReport
+from bias_core.study.setting_fields import settings_of
+from bias_core.study.types import Arm, StudySettings
 from bias_core.types import Attribute
 from bias_core.ui.links import Link, address_of, notice_html, query_of, read_link
 from bias_core.ui.model_menu import HINT, attribute_rows, encoder_choices, model_choices, model_hint, read_table
-from bias_core.ui.study.arms_form import PRESETS, added, arms_html, suited_to
-from bias_core.ui.study.form import FORM, option_updates, read_settings
+from bias_core.ui.study.form import FORM, PRESETS, added, arms_html, option_updates, read_settings, suited_to
 from bias_core.ui.study.pictures import MOST_SHOWN
 from bias_core.ui.study.study_tab import StudyTab
 from bias_core.ui.visitor import Visitor
@@ -151,7 +149,7 @@ def test_a_concept_pasted_just_before_the_button_is_pressed_is_compared_with_its
 @pytest.fixture
 def on_a_laptop(fakes, monkeypatch):
     monkeypatch.setattr(services_module, "this_machine", lambda: Machine(memory=8 * 10**9))
-    monkeypatch.setattr("bias_core.adapters.model_sources.is_cached", lambda *_: False)
+    monkeypatch.setattr("bias_core.models.model_sources.is_cached", lambda *_: False)
     monkeypatch.setattr(services_module, "download_gb", lambda *_: 2.5)
     monkeypatch.setattr(services_module, "free_disk", lambda: 10**12)
     return fakes
@@ -201,9 +199,9 @@ def test_every_preset_of_a_study_is_within_the_limits_of_a_space(fakes, tmp_path
     presets = [(tab.key, preset) for tab in TABS for preset in getattr(tab, "presets", ())]
     for key, preset in presets:
         design = find_design(preset.study)
-        settings = with_options(design, StudySettings(**preset.settings))
-        check_size(design, settings, limits, RowMaker.build(settings, fakes))
-        assert 12 <= n_asked(design, settings) <= (500 if key == "origins" else 400), preset  # a minute or two
+        asked = settle(design, StudySettings(**preset.settings))
+        check_size(asked, limits, RowMaker.build(asked.settings, fakes))
+        assert 12 <= n_asked(asked) <= (500 if key == "origins" else 400), preset  # a minute or two
     assert len(presets) > 15
 
 
@@ -213,10 +211,11 @@ def test_an_untouched_form_asks_for_the_defaults_and_holds_every_option(fakes):
         for design in tab.designs.values():
             form = {name: tab.form[name].value for name in tab.fields()} | {"study": design.name}
             form |= {name: update["value"] for name, update in option_updates(design).items()}
-            settings = with_options(design, read_settings(form, design))
-            assert settings == with_options(design, StudySettings(scale=tab.first_percent / 100)), (kind, design.name)
+            asked = settle(design, read_settings(form, design))
+            usual = settle(design, StudySettings(scale=tab.first_percent / 100))
+            assert asked.settings == usual.settings, (kind, design.name)
             if design.name == kind.studies[0]:  # what a visitor finds there fits into one run
-                check_number(design, settings, Settings())
+                check_number(asked, Settings())
             for name, one in option_settings(design).items():
                 held = tab.form[f"option.{name}"]
                 assert isinstance(held, gr.Number) == (one.kind in (int, float)), (kind, design.name, name)
@@ -278,14 +277,14 @@ def test_every_setting_and_option_travels(services):
         options={"tests": ["science_arts", "career_family"], "crossing": "full", "n_permutations": 50},
     )  # fmt: skip
     design = find_design("t2iat-tests")
-    settings = with_options(design, settings)
+    settings = settle(design, settings).settings
     report = SimpleNamespace(settings=settings, design=design)
     link = read_link(dict(parse_qsl(address_of("association", report)[1:])), LINKED, services)
     assert notice_html(link) == ""
     form = {key: one.shown(getattr(settings, one.name)) for key, one in FORM.items()}
     form |= {key: value for key, value in link.values.items() if key != "options"}
     form |= {f"option.{name}": value for name, value in link.values["options"].items()}
-    assert with_options(design, read_settings(form, design)) == settings
+    assert settle(design, read_settings(form, design)).settings == settings
 
 
 def test_what_is_not_known_is_left_out_and_said(services):
@@ -506,7 +505,7 @@ def test_the_link_and_the_form_have_the_arms_of_the_run(objects, compared):
 def test_own_pictures_of_an_arm_do_not_travel_in_an_address(compared, objects):
     report = compared[objects.parts["report"]]
     settings = StudySettings(arms=(Arm(), Arm(images="/secret/old.zip")))
-    own = SimpleNamespace(design=report.design, settings=with_options(report.design, settings))
+    own = SimpleNamespace(design=report.design, settings=settle(report.design, settings).settings)
     assert address_of("objects", own) == ""  # which the page then does not show
 
 

@@ -8,26 +8,26 @@ from types import SimpleNamespace
 import gradio as gr
 import pytest
 
-from bias_core.annotation.collected import task_items
-from bias_core.annotation.rating import give_answer, join, next_item
-from bias_core.annotation.task_owner import OwnerKey, owned_task
+from bias_core.explore.options import explore_settings
+from bias_core.explore.tab import ExploreTab
+from bias_core.labels.collected import task_items
+from bias_core.labels.rating import give_answer, join, next_item
 from bias_core.labels.tab import LabelTab
 from bias_core.labels.tab_make import FIELDS, READY
-from bias_core.studies.association.tab import AssociationTab
-from bias_core.studies.explore.options import explore_settings
-from bias_core.studies.explore.tab import ExploreTab
-from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.paired.tab import PairedTab
-from bias_core.studies.running.history import delete_run, open_run
-from bias_core.studies.running.run import complete, run_study
+from bias_core.labels.task_owner import OwnerKey, owned_task
+from bias_core.papers.pst.tab import PairedTab
+from bias_core.papers.t2iat.tab import AssociationTab
+from bias_core.study.design import find_design
+from bias_core.study.history import delete_run, open_run
+from bias_core.study.run import complete, run_study
+from bias_core.study.types import StudySettings
 from bias_core.types import Attribute
 from bias_core.ui.study.downloads import take
-from bias_core.ui.study.people import button_text
+from bias_core.ui.study.parts import button_text
 from bias_core.ui.visitor import Visitor
 from tests import shared
-from tests.annotation.raters import new_id
 from tests.explored import explore
+from tests.labels.raters import new_id
 from tests.ui.tabs import built
 
 services = shared.fake_services
@@ -122,7 +122,7 @@ def test_a_task_is_made_from_a_run_opened_paused_and_closed(tab, services, visit
 
 
 def test_what_cannot_be_made_is_said_in_place(tab, visitor, run):
-    for changes, words in (  # of what belongs to the task itself see tests/annotation/test_task_owner.py
+    for changes, words in (  # of what belongs to the task itself see tests/labels/test_task_owner.py
         ({"source": None}, "choose one of your runs"),
         ({"source": "../../etc"}, "run id has letters"),
         ({"n": -1}, "at least 0"),
@@ -270,7 +270,7 @@ def test_an_exploration_is_corrected_by_people(tab, services, visitor):
     assert chosen[tab.scores.parts["attribute"]]["value"] == "man"
     assert chosen[tab.scores.parts["present"]]["value"] == "yes"
     *_, told = tab.scores.on_use(visitor, key, report.run_id, "man", "yes")
-    assert "fewer than 2 pictures of this run have an answer" in told[tab.scores.parts["status"]]
+    assert "Nobody has answered yet" in told[tab.scores.parts["status"]]
     answer_all(services, key, "yes")  # of one kind only: no error rate could be had
     *_, told = tab.scores.on_use(visitor, key, report.run_id, "man", "yes")
     assert "corrected by people" in told[tab.scores.parts["used"]]

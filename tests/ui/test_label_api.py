@@ -12,21 +12,27 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from bias_core.annotation.collected import crowd_frame, export_labels, given_answers, labelled_items, task_progress
-from bias_core.annotation.crowd import facts_of_raters
-from bias_core.annotation.label_store import hash_of
-from bias_core.annotation.rating import new_pass
-from bias_core.annotation.task_owner import change_task, create_task, delete_task, exclude_rater, set_status
-from bias_core.annotation.tasks import about_rater_from_lines, about_rater_lines, own_task, pst_task
 from bias_core.app import build
 from bias_core.app.build import launch_options
 from bias_core.errors import InvalidInput, NotAllowed
 from bias_core.labels import api as label_api
 from bias_core.labels.api import MAX_BODY, LabelDoor
+from bias_core.labels.collected import (
+    crowd_frame,
+    export_labels,
+    facts_of_raters,
+    given_answers,
+    labelled_items,
+    task_progress,
+)
 from bias_core.labels.groups import HIDDEN, group_tables, visible_groups
+from bias_core.labels.label_store import hash_of
+from bias_core.labels.rating import new_pass
 from bias_core.labels.report import label_report
-from tests.annotation.conftest import Clock
-from tests.annotation.raters import CHOICES, GOLD, answer_to, every_row, joined, new_id, open_task, pictures, to_join
+from bias_core.labels.task_owner import change_task, create_task, delete_task, exclude_rater, set_status
+from bias_core.study.label_tasks import about_rater_from_lines, about_rater_lines, own_task, pst_task
+from tests.labels.conftest import Clock
+from tests.labels.raters import CHOICES, GOLD, answer_to, every_row, joined, new_id, open_task, pictures, to_join
 
 
 @pytest.fixture

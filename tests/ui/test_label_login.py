@@ -8,14 +8,14 @@ import httpx
 import pytest
 from gradio.utils import get_type_hints
 
-from bias_core.annotation.task_owner import OwnerKey, create_task, owned_task, tasks_of
-from bias_core.annotation.tasks import pst_task
 from bias_core.errors import NotAllowed
 from bias_core.labels import tab_parts
 from bias_core.labels.tab import LabelTab
 from bias_core.labels.tab_parts import offers_login, owner_of, task_choices, user_of
+from bias_core.labels.task_owner import OwnerKey, create_task, owned_task, tasks_of
+from bias_core.study.label_tasks import pst_task
 from tests import shared
-from tests.annotation.raters import pictures
+from tests.labels.raters import pictures
 from tests.ui.fakes import FakeServices
 from tests.ui.signed_in import cookie, serving_a_space, userinfo
 from tests.ui.tabs import built

@@ -14,15 +14,15 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 import bias_core
-from bias_core.annotation import rating
-from bias_core.annotation.tasks import Task, association_task, own_task, pst_task, scale_task
 from bias_core.errors import InvalidInput, StorageError
+from bias_core.labels import rating
 from bias_core.labels.api import PAGE, page_routes
 from bias_core.labels.demonstration import FILE, YOU, Demonstration
 from bias_core.labels.tab_demonstration import DemonstrationPart, comparison_html
-from bias_core.metrics.agreement import krippendorff_alpha
+from bias_core.measures.agreement import krippendorff_alpha
 from bias_core.settings import ASSETS
-from bias_core.studies.reports.figures import to_bytes
+from bias_core.study.figures import to_bytes
+from bias_core.study.label_tasks import Task, association_task, own_task, pst_task, scale_task
 from tests.every import every
 
 
@@ -144,8 +144,8 @@ _BLANK = re.compile(r"\{([a-z]+)\}")
 _SENTENCES = re.compile(r"(?<=[.!?]) (?=[A-ZÄÖÜ\d“])")
 _PACKAGE = Path(bias_core.__file__).parent
 _SOURCES = (
-    *(_PACKAGE / "annotation").glob("*.py"), *(_PACKAGE / "labels").glob("*.py"),
-    _PACKAGE / "studies" / "kit" / "judging.py", PAGE / "index.html", PAGE / "label.js",
+    *(_PACKAGE / "labels").glob("*.py"), _PACKAGE / "study" / "label_tasks.py", _PACKAGE / "study" / "answers.py",
+    _PACKAGE / "study" / "attribute_scores.py", PAGE / "index.html", PAGE / "label.js",
 )  # fmt: skip
 
 

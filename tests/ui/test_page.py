@@ -17,16 +17,24 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from bias_core.adapters import _OnFirstUse
 from bias_core.app.build import TABS
 from bias_core.app.first_page import FirstPage
 from bias_core.app.warm_up import rehearse, warm_up
 from bias_core.errors import ModelUnavailable
-from bias_core.methods.tab import TITLES, about_html, example_html, math_parts, methods_html, model_cards, models_html
-from bias_core.metrics.cards import METRICS, glossary
+from bias_core.measures.cards import METRICS, glossary
+from bias_core.models import _OnFirstUse
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
-from bias_core.studies.kit.types import StudyFigure
+from bias_core.study.types import StudyFigure
+from bias_core.ui.methods.tab import (
+    TITLES,
+    about_html,
+    example_html,
+    math_parts,
+    methods_html,
+    model_cards,
+    models_html,
+)
 from bias_core.ui.templates import STATIC, TEMPLATES, environment, render, script
 from tests.ui.fakes import FakeServices, TracedRenderer
 

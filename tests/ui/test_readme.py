@@ -38,7 +38,7 @@ def test_python_blocks_run(code, served, capsys):
 
 @pytest.mark.parametrize("line", [line for line in CONSOLE if line.startswith("python")])
 def test_command_lines_run(line):
-    from bias_core import cli
+    from bias_core.app import cli
 
     Path("my-prompts.csv").write_text("prompt,n\na photo of a doctor,4\n")  # what a line takes for granted
     run = CliRunner().invoke(cli.app, shlex.split(line)[3:])
@@ -52,7 +52,7 @@ def test_links_of_the_readme_and_of_docs_lead_somewhere():
 
 
 def test_every_study_is_on_the_page_of_studies():
-    from bias_core.cli import app
+    from bias_core.app.cli import app
 
     told = CliRunner().invoke(app, ["study", "list", "--markdown"]).stdout
     assert told.strip() in PAGES["studies.md"], "put what `study list --markdown` says into docs/studies.md"

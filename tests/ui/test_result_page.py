@@ -12,27 +12,26 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import InvalidInput
+from bias_core.explore import view as explore_view, view as sentences
+from bias_core.explore.headline import BACK, shares_headline, verdicts
+from bias_core.explore.options import explore_settings
+from bias_core.explore.results import AssociationScore, share_figure
+from bias_core.explore.tab import ExploreTab
+from bias_core.measures.sequential import share_interval
 from bias_core.number_text import format_interval, format_number
-from bias_core.stats.effects import share_interval
-from bias_core.studies.explore import view as explore_view, view as sentences
-from bias_core.studies.explore.headline import BACK, shares_headline, verdicts
-from bias_core.studies.explore.options import explore_settings
-from bias_core.studies.explore.results import AssociationScore, share_figure
-from bias_core.studies.explore.tab import ExploreTab
-from bias_core.studies.kit.attribute_scores import AttributeScore
-from bias_core.studies.kit.attributes import load_attribute_sets
-from bias_core.studies.kit.designs import find_design, list_designs, page_of
-from bias_core.studies.kit.types import Progress, StudyFigure, WatchedShare
-from bias_core.studies.reports.embedded import NARROW, figure_svg
-from bias_core.studies.reports.figures import WIDEST
-from bias_core.studies.running.run import complete, run_study
+from bias_core.study.attribute_scores import AttributeScore
+from bias_core.study.attributes import load_attribute_sets
+from bias_core.study.design import find_design, list_designs, page_of
+from bias_core.study.documents import NARROW, figure_svg
+from bias_core.study.figures import WIDEST
+from bias_core.study.run import complete, run_study
+from bias_core.study.types import Progress, StudyFigure, WatchedShare
 from bias_core.types import Attribute, Estimate, ImageRow, ReaderErrors, StoredImage
 from bias_core.ui import messages, templates
-from bias_core.ui.study import drawing, view as study_html
-from bias_core.ui.study.drawing import MOST_SHOWN, DrawingUpdates, drawing_html
+from bias_core.ui.study import parts as drawing, result_page as study_html
+from bias_core.ui.study.parts import MOST_SHOWN, DrawingUpdates, drawing_html, why_html
 from bias_core.ui.study.pictures import FEW, Look, which_of
 from bias_core.ui.study.result_page import FOLDS, LATER, numbers_of
-from bias_core.ui.study.why import why_html
 from bias_core.ui.templates import environment
 from tests import shared
 from tests.explored import Explored, explore

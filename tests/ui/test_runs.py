@@ -13,14 +13,14 @@ from gradio.helpers import special_args
 
 from bias_core.app.build import build_app
 from bias_core.errors import InvalidInput
-from bias_core.library.compare import sides_of
-from bias_core.library.tab import RunsTab, imported_html, look_through, runs_html
-from bias_core.studies.explore.options import explore_settings
-from bias_core.studies.kit.designs import find_design, list_designs
-from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.reports.saved import list_examples
-from bias_core.studies.running.history import list_runs
-from bias_core.studies.running.run import complete, run_study
+from bias_core.explore.options import explore_settings
+from bias_core.study.design import find_design, list_designs
+from bias_core.study.history import list_runs
+from bias_core.study.run import complete, run_study
+from bias_core.study.saved import list_examples
+from bias_core.study.types import StudySettings
+from bias_core.ui.runs.compare import sides_of
+from bias_core.ui.runs.tab import RunsTab, imported_html, look_through, runs_html
 from bias_core.ui.visitor import Visitor, on_arrive
 from bias_core.world.render import render
 from tests import shared

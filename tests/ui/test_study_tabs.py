@@ -9,30 +9,29 @@ import numpy as np
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.metrics.predicted_gain import predicted_gain
+from bias_core.measures.propagation import predicted_gain
 from bias_core.number_text import format_interval, format_number
+from bias_core.papers.mcas.study import own_targets
+from bias_core.papers.mcas.tab import InternalTab
+from bias_core.papers.oasis import spi
+from bias_core.papers.oasis.cells import own_concepts
+from bias_core.papers.oasis.tab import OriginsTab, clusters_html, films, films_html
+from bias_core.papers.pst.identities import design_of_two
+from bias_core.papers.pst.tab import PER_PAGE, Labelling, PairedTab, labels_html, summary_html
+from bias_core.papers.t2iat.tab import AssociationTab
+from bias_core.papers.t2iat.tests import own_association
+from bias_core.papers.tbyb.study import design_of_prompts, settings_for_prompts
+from bias_core.papers.tbyb.tab import APART, ObjectsTab, curve_html, examples_html, odds_html, space_html, top_html
 from bias_core.settings import ASSETS
-from bias_core.studies.association.tab import AssociationTab
-from bias_core.studies.association.tests import own_association
-from bias_core.studies.internal.study import own_targets
-from bias_core.studies.internal.tab import InternalTab
-from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.objects.study import design_of_prompts, settings_for_prompts
-from bias_core.studies.objects.tab import APART, ObjectsTab, curve_html, examples_html, odds_html, space_html, top_html
-from bias_core.studies.origins import spi
-from bias_core.studies.origins.cells import own_concepts
-from bias_core.studies.origins.tab import OriginsTab, clusters_html, films, films_html
-from bias_core.studies.paired.identities import design_of_two
-from bias_core.studies.paired.tab import PER_PAGE, Labelling, PairedTab, labels_html, summary_html
-from bias_core.studies.reports.headline import headline
-from bias_core.studies.reports.saved import list_examples, open_example, open_report
-from bias_core.studies.reports.text import table_of
-from bias_core.studies.running.run import complete, run_study
+from bias_core.study.design import find_design
+from bias_core.study.report_text import headline, table_of
+from bias_core.study.run import complete, run_study
+from bias_core.study.saved import list_examples, open_example, open_report
+from bias_core.study.types import StudySettings
 from bias_core.types import Attribute, Estimate
-from bias_core.ui.study.closer_look import extremes_html, opened_html
 from bias_core.ui.study.pictures import Look, which_choices
-from bias_core.ui.study.view import header_html
+from bias_core.ui.study.result_page import header_html
+from bias_core.ui.study.study_tab import extremes_html, opened_html
 from bias_core.ui.visitor import Visitor
 from tests import shared
 from tests.ui.fakes import FewWords

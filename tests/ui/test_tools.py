@@ -14,18 +14,18 @@ from gradio_client import handle_file
 from gradio_client.exceptions import AppError
 from typer.testing import CliRunner
 
-from bias_core.annotation.label_store import LabelStore
-from bias_core.annotation.rating import join, next_item
 from bias_core.app.api import Tools
-from bias_core.metrics.cards import METRICS
-from bias_core.studies.explore.options import explore_settings
-from bias_core.studies.kit.attributes import load_attribute_sets
-from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import StudySettings
-from bias_core.studies.reports.documents import to_dict
-from bias_core.studies.running.run import complete, run_study
-from tests.annotation.raters import say, spotted
+from bias_core.explore.options import explore_settings
+from bias_core.labels.label_store import LabelStore
+from bias_core.labels.rating import join, next_item
+from bias_core.measures.cards import METRICS
+from bias_core.study.attributes import load_attribute_sets
+from bias_core.study.design import find_design
+from bias_core.study.documents import to_dict
+from bias_core.study.run import complete, run_study
+from bias_core.study.types import StudySettings
 from tests.explored import explore
+from tests.labels.raters import say, spotted
 from tests.ui.fakes import FakeServices
 from tests.ui.test_hosts import PATHS
 
@@ -94,7 +94,8 @@ def numbers(report, parts=("attributes", "association", "clusters", "prompt", "s
 @pytest.fixture
 def by_command(tmp_path, monkeypatch):
     """What a command line writes as its report."""
-    from bias_core import cli, services
+    from bias_core import services
+    from bias_core.app import cli
 
     def run(*arguments):
         done = CliRunner().invoke(cli.app, [*arguments, "--out", str(tmp_path / "report.json")])

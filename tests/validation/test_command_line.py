@@ -8,12 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 import validation.__main__ as command
-from bias_core.calibration.shipped import load_shipped
 from bias_core.errors import Cancelled
-from bias_core.studies.kit.designs import find_design
-from bias_core.studies.kit.types import StudyReport, StudySettings
-from bias_core.studies.reports.headline import headline
-from bias_core.studies.running.run import followed, run_study
+from bias_core.study.design import find_design
+from bias_core.study.report_text import headline
+from bias_core.study.run import followed, run_study
+from bias_core.study.types import StudyReport, StudySettings
+from bias_core.ui.calibration.shipped import load_shipped
 from tests.ui.fakes import FakeServices
 
 MODEL = "calibration-renderer"
@@ -62,8 +62,7 @@ def test_one_study_anew_is_written_beside_the_shipped_ones_and_shipped_without_i
 
 
 def test_a_study_stopped_while_it_measures_reports_the_repetitions_that_were_finished(services):
-    design = find_design("validity-intersections")
-    design = replace(design, images_per_prompt=20, data={**design.data, "sets_of_pairs": 1})
+    design = replace(find_design("validity-raters"), images_per_prompt=20)
     settings = StudySettings(model=MODEL, seed=100, options={"pool": 40, "repetitions": 4})
     seen: list[str] = []
 

@@ -11,17 +11,17 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from bias_core.adapters.calibration_renderer import CalibrationRenderer
 from bias_core.errors import InvalidInput
-from bias_core.metrics.cards import METRICS
+from bias_core.measures.cards import METRICS
+from bias_core.measures.intervals import wilson_interval
+from bias_core.models.calibration_renderer import CalibrationRenderer
 from bias_core.protocols import Captioner
-from bias_core.stats.effects import wilson_interval
 from bias_core.store.images import ImageStore
 from bias_core.store.readings import open_picture
-from bias_core.studies.kit.designs import find_design, list_designs
-from bias_core.studies.kit.types import Shot, StudySettings
-from bias_core.studies.reports.text import table_of
-from bias_core.studies.running.run import complete, run_study
+from bias_core.study.design import find_design, list_designs
+from bias_core.study.report_text import table_of
+from bias_core.study.run import complete, run_study
+from bias_core.study.types import Shot, StudySettings
 from bias_core.types import Estimate, ImageRow, PlantedLine
 from bias_core.world.grammar import parse
 from bias_core.world.planted import sample_scene

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bias_core.stats.effects import normal_estimate, wilson_interval
-from bias_core.studies.explore.options import ExploreOptions
-from bias_core.studies.kit.types import Shot, StudySettings
+from bias_core.explore.options import ExploreOptions
+from bias_core.measures.intervals import normal_estimate, wilson_interval
+from bias_core.study.types import Shot, StudySettings
 from tests.every import every
 from validation import shares
 from validation.repetitions import OWN_NULL, PoolOptions, RepetitionOptions, pools, repeated

@@ -6,12 +6,12 @@ from pathlib import Path
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.exchange.export import csv_bytes, write_zip
-from bias_core.studies.kit.types import StudyReport
-from bias_core.studies.reports.figures import to_bytes
-from bias_core.studies.reports.text import finding_frame, finding_rows, markdown_table, readable
-from bias_core.studies.running.export import to_export
-from bias_core.studies.running.hand_on import FORMS, to_form
+from bias_core.store.export import csv_bytes, write_zip
+from bias_core.study.export import to_export
+from bias_core.study.figures import to_bytes
+from bias_core.study.history import FORMS, to_form
+from bias_core.study.report_text import finding_frame, finding_rows, markdown_table, readable
+from bias_core.study.types import StudyReport
 
 FIGURE_FORMS = ("png", "svg", "csv")
 TABLE_FORMS = ("csv", "md", "tex")

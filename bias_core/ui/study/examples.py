@@ -7,10 +7,10 @@ from typing import Any
 
 import gradio as gr
 
-from bias_core.studies.kit.types import StudyReport
-from bias_core.studies.reports.saved import Example, SavedReport, list_examples, open_example
+from bias_core.study.saved import Example, SavedReport, list_examples, open_example
+from bias_core.study.types import StudyReport
 from bias_core.ui.messages import QUIET, READY, user_errors
-from bias_core.ui.study.view import example_html
+from bias_core.ui.study.result_page import example_html
 from bias_core.ui.templates import script
 
 Updates = dict[Any, Any]

@@ -1,4 +1,4 @@
-"""The form of a study tab: which study, on which model, how much of it; and what stands in it as settings."""
+"""Arms in a form: "Add an arm" puts another way to draw the same beside the settings above it."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -7,15 +7,17 @@ from typing import Any, ClassVar
 
 import gradio as gr
 
-from bias_core.models.hosted import hosted_name, request_words
+from bias_core.errors import InvalidInput
+from bias_core.models.catalogue import hosted_name, request_words
 from bias_core.services import Services
-from bias_core.studies.kit.designs import find_design, option_settings, program_of, settings_with
-from bias_core.studies.kit.setting_fields import Setting, is_nothing, option_values, settings_of
-from bias_core.studies.kit.types import Arm, Design, StudySettings
-from bias_core.studies.running.arms import MOST_ARMS, each_arm
-from bias_core.studies.running.hand_on import FORMS
-from bias_core.studies.running.run import with_options
-from bias_core.studies.running.size import check_number
+from bias_core.study.arms import MOST_ARMS
+from bias_core.study.design import find_design, option_settings, settings_with, study_of
+from bias_core.study.history import FORMS
+from bias_core.study.plan import check_number, settle
+from bias_core.study.setting_fields import Setting, is_nothing, option_values, settings_of
+from bias_core.study.study import Settled, Study
+from bias_core.study.types import Arm, Design, StudySettings
+from bias_core.types import ModelInfo
 from bias_core.ui import messages
 from bias_core.ui.links import OPTION, query_of, read_link
 from bias_core.ui.model_menu import (
@@ -27,10 +29,171 @@ from bias_core.ui.model_menu import (
     model_choices,
     model_hint,
 )
-from bias_core.ui.study.arms_form import ArmsForm, apart
-from bias_core.ui.templates import render
+from bias_core.ui.templates import render, script
 
 Updates = dict[Any, Any]
+_FIELDS = settings_of(Arm)
+_AS_ABOVE = "Empty: as above"
+_WIDE = ("model", "template")
+_HINTS: Mapping[str, str] = {
+    "name": "If you like; else what makes it differ",
+    "template": "{} is the whole prompt; {nurse=person} another word",
+    "rewrite": "off, own, fair, or an instruction; empty: as above",
+}
+CONDITIONS = ("fair", "published", "extreme")
+PRESETS: Mapping[str, tuple[Arm, ...]] = {
+    "The three conditions": tuple(Arm(condition=name) for name in CONDITIONS),
+    "With and without a fairness-intervened prompt": (
+        Arm(name="plain"),
+        Arm(name="intervened", template="{}, if all individuals can be shown irrespective of their gender"),
+    ),
+}
+"""Arms that any study can have, by what stands on their button."""
+
+
+class ArmsForm:
+    """An accordion with presets, the arms (none where the form above is the only one) and the form of another."""
+
+    def __init__(self, key: str, services: Services, build_presets: Callable[[], None] | None = None) -> None:
+        self.services = services
+        self.chosen = gr.State(())
+        self.presets: list[Any] = []
+        title = "Add an arm: compare on the same seeds"
+        with gr.Accordion(title, open=False, elem_classes="more", elem_id=f"{key}-arms") as self.box:
+            (build_presets or (lambda: self._build_presets(key)))()
+            self.listed = gr.HTML(arms_html(()), js_on_load=script("arms"), elem_id=f"{key}-arms-list")
+            label = "Pictures of your own (zip), instead of drawing"
+            self.images = gr.File(label=label, file_types=[".zip"], height=110, elem_id=f"{key}-arm-images")
+            of_arm = script("arm_fields", list=f"{key}-arms-list", conditions=self._conditions())
+            self.fields = gr.HTML(self._fields_html(key), js_on_load=of_arm, elem_id=f"{key}-arm-fields")
+            self.status = gr.HTML(elem_id=f"{key}-arms-status")
+
+    def _build_presets(self, key: str) -> None:
+        with gr.Row(elem_classes="chips"):
+            self.presets = [
+                gr.Button(name, size="sm", min_width=0, scale=0, elem_id=f"{key}-arms-preset-{i}")
+                for i, name in enumerate(PRESETS)
+            ]
+
+    def _conditions(self) -> dict[str, dict[str, str]]:
+        """The conditions of each model that has any, each with its line; "" is the model above."""
+        lines, models = self.services.catalogue.conditions, {info.id: info for info in self.services.models()}
+        models[""] = self.services.model_info(StudySettings().model)
+        return {key: {name: lines[name] for name in info.conditions} for key, info in models.items() if info.conditions}
+
+    def _fields_html(self, key: str) -> str:
+        """What an arm can have of its own; plain fields, for Gradio's would be two hundred parts of every page."""
+        conditions = [(line, name) for name, line in self._conditions()[""].items()]
+        menus = {"model": model_choices(self.services), "condition": conditions}
+        fields = [
+            {
+                "name": name, "label": one.label, "hint": _HINTS.get(name, _AS_ABOVE), "menu": menus.get(name),
+                "choices": () if name in menus else list(filter(None, one.choices)), "wide": name in _WIDE,
+            }
+            for name, one in _FIELDS.items() if name != "images"
+        ]  # fmt: skip
+        return render("arm_fields", key=key, fields=fields)
+
+    def outputs(self) -> list[Any]:
+        """Everything that :meth:`show` changes."""
+        return [self.chosen, self.listed, self.status]
+
+    def show(self, arms: Sequence[Arm]) -> Updates:
+        """These arms."""
+        return {self.chosen: tuple(arms), self.listed: arms_html(arms), self.status: ""}
+
+    def wire(self, model: Any) -> None:
+        """Adding, removing, presets for the ``model`` of the form, and the conditions of an arm's model."""
+        shown = self.outputs()
+        self.fields.submit(self.on_add, [self.chosen, self.images], [*shown, self.images], **messages.QUIET)
+        self.listed.select(self.on_remove, self.chosen, shown, **messages.QUIET)
+        if self.presets:
+            gr.on([button.click for button in self.presets], self.on_preset, model, shown, **messages.EACH)
+        self.fields.select(self.on_model, None, self.status, **messages.EACH)
+
+    def on_add(self, chosen: tuple[Arm, ...], images: str | None, event: gr.EventData) -> Updates:
+        """Put the arm of the form to the others; empty fields are as the settings above."""
+        with messages.user_errors() as problem:
+            written = event.arm if isinstance(event.arm, dict) else {}
+            texts = {name: str(written.get(name) or "").strip() for name in _FIELDS} | {"images": images or ""}
+            arm = Arm(**{name: _FIELDS[name].read(text) for name, text in texts.items() if text})
+            return self.show(added(chosen, arm)) | {self.images: None}
+        return {self.status: messages.error_html(problem.message)}
+
+    def on_remove(self, chosen: tuple[Arm, ...], event: gr.EventData) -> Updates:
+        """Take an arm away."""
+        rest = [arm for i, arm in enumerate(chosen) if i != int(event.remove)]
+        return self.show(() if all(replace(arm, name="") == Arm() for arm in rest) else rest)
+
+    def on_preset(self, name: str, event: gr.EventData) -> Updates:
+        """The arms of a button, in place of those that there are."""
+        with messages.user_errors() as problem:
+            arms = tuple(PRESETS.values())[self.presets.index(event.target)]
+            return self.show(suited_to(arms, self.services.model_info(name)))
+        return {self.status: messages.error_html(problem.message)}
+
+    def on_model(self, event: gr.EventData) -> str:
+        """What choosing another model means here."""
+        with messages.user_errors() as problem:
+            hint = model_hint(self.services, str(event.name or ""))
+            return "" if hint == HINT else messages.done_html(hint)
+        return messages.error_html(problem.message)
+
+
+def arms_html(chosen: Sequence[Arm]) -> str:
+    """The arms that will be compared, each in a line with a button that takes it away."""
+    lines = []
+    for arm in chosen:
+        values = {
+            "model": arm.model, "condition": arm.condition, "prompt": arm.template,
+            "without": arm.negative_prompt, "guidance": arm.guidance_scale, "steps": arm.num_inference_steps,
+            "size": arm.size, "sampler": arm.sampler,
+            "pictures": arm.images and arm.images.rpartition("/")[2],
+        }  # fmt: skip
+        words = ", ".join(f"{word} {value}" for word, value in values.items() if value not in (None, ""))
+        lines.append(": ".join(filter(None, (arm.name, words or "as above"))))
+    return render("arms_form", arms=lines)
+
+
+def added(chosen: Sequence[Arm], arm: Arm) -> tuple[Arm, ...]:
+    """The arms with one more; InvalidInput where there are as many as can be, or it says nothing new."""
+    if len(chosen) >= MOST_ARMS:
+        raise InvalidInput(f"at most {MOST_ARMS} arms are compared, the settings above among them")
+    if replace(arm, name="") == Arm():
+        raise InvalidInput("fill in what is different in this arm: its model, condition, prompt or sampling")
+    if replace(arm, name="") in [replace(one, name="") for one in chosen]:
+        raise InvalidInput("this arm is there already: change its model, condition, prompt or sampling")
+    return (*(chosen or (Arm(),)), arm)
+
+
+def suited_to(arms: tuple[Arm, ...], info: ModelInfo) -> tuple[Arm, ...]:
+    """The arms, where the model has the conditions that they ask for."""
+    absent = [arm.condition for arm in arms if arm.condition and arm.condition not in info.conditions]
+    if absent:
+        raise InvalidInput(f"{info.name} has no condition {absent[0]!r}: choose a model of the calibration world above")
+    return arms
+
+
+def apart(settings: StudySettings) -> tuple[StudySettings, tuple[Arm, ...]]:
+    """Settings that a form can show, and their arms: what the first arm says of its own stands in the form.
+
+    Where that changes what another arm left to the settings, that arm says it itself.
+
+    >>> fair = StudySettings(arms=(Arm(condition="fair"), Arm(guidance_scale=2.0)))
+    >>> shown, arms = apart(fair)
+    >>> shown.condition, arms[0].condition, arms[1].condition
+    ('fair', None, 'published')
+    """
+    if not settings.arms:
+        return settings, ()
+    first, *others = settings.arms
+    shared = [name for name in _FIELDS if name not in ("name", "template")]
+    own = {name: value for name in shared if (value := getattr(first, name)) is not None}
+    before = {name: getattr(settings, name) for name in own}
+    rest = [replace(arm, **{k: v for k, v in before.items() if getattr(arm, k) is None}) for arm in others]
+    return replace(settings, arms=(), **own), (Arm(name=first.name, template=first.template), *rest)
+
+
 FORM: Mapping[str, Setting] = {
     one.key: one for one in settings_of(StudySettings).values() if one.name not in ("options", "arms", "protocol")
 }
@@ -41,7 +204,7 @@ after them, called :data:`OPTION` and their name, and then the tab's own inputs.
 LINKED = tuple(key for key in FIELDS if key == "study" or FORM[key].may_be_linked)  # those that an address may fill
 _ABOVE = ("model", "condition", "percent")
 _READING = ("encoder", "further_encoders", "judge", "force")
-_FILES = {"images": ".zip", "labels": ".csv"}
+_FILES = {"images": [".zip"], "labels": [".csv", ".json"]}
 REMEMBERED = ("model", "condition", "encoder")
 _SECRET = "t2i-bias-explorer-settings-1"  # what a browser stores is not secret
 _LOOKS: Mapping[str, Mapping[str, Any]] = {
@@ -128,7 +291,7 @@ class StudyForm:
         """Inputs for words of one's own, by name, for an accordion; used once the box above them is ticked."""
         return {}
 
-    def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:  # noqa: ARG002
+    def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
         """The design with the visitor's own words in it; ``own`` has the values of ``build_own``."""
         return design
 
@@ -189,7 +352,8 @@ class StudyForm:
         if name == "force":
             return force_box(self.key)
         if name in _FILES:
-            label, endings = f"{one.label} ({_FILES[name][1:]})", [_FILES[name]]
+            endings = _FILES[name]
+            label = f"{one.label} ({' or '.join(ending[1:] for ending in endings)})"
             return gr.File(label=label, file_types=endings, height=110, elem_id=elem_id, min_width=240)
         more = {
             "value": one.shown(one.default),
@@ -208,7 +372,7 @@ class StudyForm:
         if name == "condition":
             more["info"] = self.planted(more["value"])
         if name == "judge":
-            more["visible"] = any(program_of(design).judged for design in self.designs.values())
+            more["visible"] = any(study_of(design).judged for design in self.designs.values())
         if name in menus or one.choices:
             choices = [(str(choice) or "default", choice) for choice in one.choices]
             return gr.Dropdown(menus[name](services) if name in menus else choices, **more)
@@ -293,35 +457,34 @@ class StudyForm:
     def on_count(self, *values: Any) -> str:
         """How many pictures these settings ask for; nothing is said of settings that cannot be used."""
         with messages.user_errors():
-            return self.count_of(*self.design_and_settings(values))
+            return self.count_of(self.asked(values))
         return ""
 
-    def count_of(self, design: Design, settings: StudySettings) -> str:
-        """How many pictures a design asks for with these settings."""
+    def count_of(self, asked: Settled) -> str:
+        """Return the number of pictures that a run draws, in words."""
         with messages.user_errors():
-            arms = each_arm(with_options(design, settings))
+            arms, study = [arm.settings for arm in asked.arms], asked.study
             drawn = [arm for arm in arms if not (arm.images and arms[1:])]
-            program = program_of(design)
-            shots = [shot for arm in drawn for shot in program.shots(design, program.settled(arm, self.services))]
+            shots = [shot for arm in drawn for shot in study.shots(study.settled(arm, self.services))]
             n, prompts = sum(shot.n for shot in shots), len({shot.prompt for shot in shots})
             with messages.user_errors() as too_many:
-                check_number(design, with_options(design, settings), self.services.settings)
+                check_number(asked, self.services.settings)
             count = f"{n:,} pictures of {prompts:,} prompt{'s' * (prompts > 1)}" if n else ""
             if arms[1:]:
                 brought = len(arms) - len(drawn)
                 beside = f", {brought} of them of pictures brought along" if brought else ""
                 most = f"{self.services.settings.max_images:,} pictures in {MOST_ARMS} arms"
                 count += f" in {len(arms)} arms{beside}; a run has at most {most}"
-            count += "".join(f"; {words}" for words in self._requests(design, drawn))
+            count += "".join(f"; {words}" for words in self._requests(study, drawn))
             return render("status", kind="warning", text=too_many.message) if too_many else count
         return ""
 
-    def _requests(self, design: Design, arms: Sequence[StudySettings]) -> list[str]:
+    def _requests(self, study: Study, arms: Sequence[StudySettings]) -> list[str]:
         """What is to be asked of hosted models, at most: pictures that exist already are not asked for again."""
         n_requests: Counter[str] = Counter()
         for arm in arms:
             if not arm.images and hosted_name(arm.model):
-                n_requests[arm.model] += sum(shot.n for shot in program_of(design).shots(design, arm))
+                n_requests[arm.model] += sum(shot.n for shot in study.shots(arm))
         return [f"up to {request_words(n, self.services.model_info(name))}" for name, n in n_requests.items()]
 
     def on_remember(self, *values: Any) -> dict[str, Any]:
@@ -348,11 +511,15 @@ class StudyForm:
         own = [*(one.value for one in self.own.values()), False] if self.own else []
         return self.arms.show(arms) | {self.parts["count"]: self.on_count(*form, arms, *own)}
 
-    def checked(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
+    def asked(self, values: Sequence[Any]) -> Settled:
+        """Return what the form asks for, complete; InvalidInput if it cannot be used."""
+        return settle(*self.design_and_settings(values))
+
+    def checked(self, values: Sequence[Any]) -> Settled:
         """:meth:`asked`; more pictures than one run may have are refused before it waits in line."""
-        design, settings = self.design_and_settings(values)
-        check_number(design, with_options(design, settings), self.services.settings)
-        return design, settings
+        asked = self.asked(values)
+        check_number(asked, self.services.settings)
+        return asked
 
     def design_and_settings(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
         """The design and the settings that stand in the form; InvalidInput where they cannot be used."""
@@ -376,7 +543,9 @@ class StudyForm:
             **self.options_of(design.name, above.options),
             **({self.parts["use_own"]: False} if self.own else {}),
             **self.arms.show(arms),
-            self.parts["count"]: self.count_of(design, settings),  # arms that are folded away are seen by no listener
+            self.parts["count"]: self.count_of(
+                settle(design, settings)
+            ),  # arms that are folded away are seen by no listener
         }
 
     def options_of(self, name: str, chosen: Any = None) -> Updates:

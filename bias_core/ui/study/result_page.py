@@ -1,37 +1,148 @@
-"""The result page of a study, in one order: headline, pictures beside one plot, then what is folded.
+"""A study's report on the page: what was found, its figures and tables as HTML, and its pictures to choose from."""
 
-What is folded costs nothing until it is opened: it is made then.
-"""
-
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
 
 import gradio as gr
+import pandas as pd
 
+from bias_core.measures.cards import METRICS
 from bias_core.services import Services
-from bias_core.studies.kit.designs import page_of
-from bias_core.studies.kit.types import StudyFigure, StudyReport
-from bias_core.studies.reports.claims import claim
-from bias_core.studies.reports.headline import headline
-from bias_core.studies.reports.text import arms_overview, further_tables
-from bias_core.studies.running.export import to_command, to_python
+from bias_core.study import report_text as text
+from bias_core.study.checklist import DIFFERS, MET
+from bias_core.study.design import CHECKLIST, page_of
+from bias_core.study.export import to_command, to_python
+from bias_core.study.report_text import arms_overview, claim, further_tables, headline
+from bias_core.study.saved import Example, SavedReport
+from bias_core.study.types import StudyFigure, StudyReport, StudySettings, StudyTable
 from bias_core.ui import messages
 from bias_core.ui.links import address_of
 from bias_core.ui.messages import QUIET
-from bias_core.ui.study import view as study_html
-from bias_core.ui.study.downloads import take
-from bias_core.ui.study.drawing import DrawingPart
+from bias_core.ui.study.downloads import FINDINGS, take
 from bias_core.ui.study.form import StudyForm, build_take
-from bias_core.ui.study.next_part import NextPart
-from bias_core.ui.study.people import PeoplePart
+from bias_core.ui.study.parts import DrawingPart, NextPart, PeoplePart, why_html
 from bias_core.ui.study.pictures import Look, Pictures, which_of
-from bias_core.ui.study.view import by_name
-from bias_core.ui.study.why import why_html
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
 
-if TYPE_CHECKING:
-    import pandas as pd
+NULL = "no bias reads"
+FEW, FEW_DIFFERENCES = 14, 6  # findings that are shown without being asked for
+CHOOSE_JS = script("choose")
+
+
+def header_html(report: StudyReport, headline: str) -> str:
+    """What was found, in a sentence; what it was found on, in a line; what must be known, in notes."""
+    return render("report_header", warning=report.warning, headline=headline, lines=text.report_facts(report))
+
+
+def beside_paper_html(report: StudyReport) -> str:
+    """The numbers that the paper prints beside those of this run, then its protocol item by item, in sight at once."""
+    parts = [("", report), *((f"{arm.name}: ", arm) for arm in report.arms)]
+    rows = [(name, row) for name, part in parts for row in text.finding_rows(part) if text.is_known(row["published"])]
+    texts = [(name, text.finding_text(row)) for name, row in rows]
+    frame = text.table_of(report, CHECKLIST).frame
+    status, names = frame["status"].tolist(), frame["item"]
+    if "arm" in frame:
+        names = (frame["arm"] + ": " + names).str.removeprefix(": ")  # an item that is of no arm
+    items = frame.assign(item=names)[["item", "this run", "the paper", "status"]]
+    return render(
+        "beside_paper",
+        size=text.size_in_words(report.design, report.settings).capitalize(),
+        numbers=[(f"{name}{one['']}", f"{one['value']} {one['interval']}", one["published"]) for name, one in texts],
+        items=items.to_numpy().tolist(),
+        few=FEW,
+        n_met=status.count(MET),
+        n_printed=status.count(MET) + status.count(DIFFERS),
+    )
+
+
+def findings_html(report: StudyReport, null: str = NULL, marks: Mapping[str, str] | None = None) -> str:
+    """Every number of the study with its interval drawn, its n, null value (called ``null``) and sentence."""
+    rows = text.finding_rows(report)
+    if not rows:
+        return ""
+    optional = {"tested": "p_value", "published": "published", "drawn": "drawn", "several_readers": "readers_low"}
+    return render(
+        "findings",
+        rows=rows,
+        text_of=text.finding_text,
+        marks=marks or {},
+        scales=_scales(rows),
+        null=null,
+        few=FEW_DIFFERENCES if report.arms else FEW,
+        title="Differences between the arms" if report.arms else "",
+        measures=[METRICS[key] for key in dict.fromkeys(f.metric for f in report.results.findings)],
+        **{name: any(text.is_known(row[key]) for row in rows) for name, key in optional.items()},
+    )
+
+
+def _scales(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
+    """The common axis of each measure's small drawings."""
+    keys = ("value", "low", "high", "null_value", "published", "drawn")
+    values: dict[str, list[float]] = {row["measure"]: [] for row in rows}
+    for row in rows:
+        values[row["measure"]] += [float(row[key]) for key in keys if text.is_known(row[key])]
+    return {measure: (min(some), max(some)) if some else (0.0, 1.0) for measure, some in values.items()}
+
+
+def figures_html(figures: Sequence[StudyFigure], marks: Mapping[str, str] | None = None) -> str:
+    """Each figure as a card; names of ``marks`` show their pictures. What has no data is left out."""
+    drawn = [figure for figure in figures if not figure.data.empty]
+    return render("figures", figures=drawn, marks=marks) if drawn else ""
+
+
+def tables_html(tables: Sequence[StudyTable]) -> str:
+    """Each table, closed until it is asked for, in its first rows."""
+    return render("tables", tables=tables)
+
+
+def arms_html(report: StudyReport) -> str:
+    """What was found in each arm by itself, closed until it is asked for."""
+    parts = []
+    for number, arm in enumerate(report.arms, start=1):
+        findings = StudyTable(key=FINDINGS, title="Findings", frame=pd.DataFrame(text.finding_rows(arm)))
+        parts.append((arm, [replace(t, key=f"{number}/{t.key}") for t in (findings, *arm.results.tables)]))
+    return render("arms", arms=parts)
+
+
+def frame_html(frame: pd.DataFrame, name: str) -> str:
+    """A data frame as a plain table, of a long one both ends."""
+    return render("frame", frame=frame, name=name)
+
+
+def notes_html(report: StudyReport) -> str:
+    """What was noticed on the way, and what none of it says."""
+    return render("notes", notes=text.notes_of(report), limits=text.LIMITS)
+
+
+def by_name(report: StudyReport) -> StudyReport:
+    """The report as a visitor may see it: where the server keeps an upload is nobody's business."""
+    arms = tuple(replace(arm, settings=_by_name(arm.settings)) for arm in report.arms)
+    return replace(report, settings=_by_name(report.settings), arms=arms)
+
+
+def _by_name(settings: StudySettings) -> StudySettings:
+    arms = tuple(replace(arm, images=arm.images and Path(arm.images).name) for arm in settings.arms)
+    return replace(settings, images=settings.images and Path(settings.images).name, arms=arms)
+
+
+def example_html(saved: SavedReport, example: Example | None = None) -> str:
+    """What an example is and shows, in place of a run of one's own; None for a report that is no example."""
+    report = saved.report
+    settings, versions = report.settings, report.versions
+    model = " · ".join(filter(None, (settings.model, settings.condition, versions.get("model_revision", ""))))
+    names = ("bias_core", "torch", "diffusers", "transformers")
+    shown = ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
+    return render("example_note", created=when(saved.created), model=model, versions=shown, example=example)
+
+
+def when(seconds: float) -> str:
+    """A time of day in UTC, as 2026-11-21 09:30."""
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
+
 
 Updates = dict[Any, Any]
 EQUAL = "no difference reads"
@@ -49,7 +160,7 @@ class ResultPage(StudyForm):
     """What a tab shows of a report."""
 
     drawing: DrawingPart
-    null_words: ClassVar[str] = study_html.NULL  # heading of the column of null values
+    null_words: ClassVar[str] = NULL  # heading of the column of null values
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
@@ -60,13 +171,13 @@ class ResultPage(StudyForm):
 
     def header_html(self, report: StudyReport) -> str:
         """What was found."""
-        return study_html.header_html(report, headline(report)) + self.next.html(report)
+        return header_html(report, headline(report)) + self.next.html(report)
 
     def sentences(self, report: StudyReport) -> Updates:
         """The headline and the sentence to quote, of a report with its corrected numbers."""
         return {self.parts["header"]: self.header_html(report), self.parts["claim"]: claim(report)}
 
-    def first_shown(self, report: StudyReport) -> str:  # noqa: ARG002
+    def first_shown(self, report: StudyReport) -> str:
         """Which pictures of a new report are shown, as ``column=value``; "" for all."""
         return ""
 
@@ -82,7 +193,7 @@ class ResultPage(StudyForm):
         """Components below *The numbers*, by name."""
         return {}
 
-    def show_at_once(self, report: StudyReport) -> Updates:  # noqa: ARG002
+    def show_at_once(self, report: StudyReport) -> Updates:
         """Updates of the components that these methods build, and :meth:`build_pictures`."""
         return {}
 
@@ -94,7 +205,7 @@ class ResultPage(StudyForm):
         """Whether they show anything of a report."""
         return not report.arms and type(self).build_extra is not ResultPage.build_extra
 
-    def show_extra(self, report: StudyReport) -> Updates:  # noqa: ARG002
+    def show_extra(self, report: StudyReport) -> Updates:
         """Updates of these components for a report; asked for when *By attribute* is opened."""
         return {}
 
@@ -102,7 +213,7 @@ class ResultPage(StudyForm):
         """The figures that are shown as they are; leave out what the tab shows in its own way."""
         return report.results.figures
 
-    def picture_html(self, report: StudyReport, row: "pd.Series[Any]") -> str:  # noqa: ARG002
+    def picture_html(self, report: StudyReport, row: "pd.Series[Any]") -> str:
         """One picture large in the tab's own way; "" for the usual way."""
         return ""
 
@@ -124,9 +235,7 @@ class ResultPage(StudyForm):
         key, parts, choose = self.key, self.parts, {"js_on_load": script("marks", key=self.key)}
         parts["filled"] = gr.State(())  # which folds have their content
         parts["taking"] = gr.HTML(js_on_load=script("take"), elem_id=f"{key}-taking")
-        parts["header"] = gr.HTML(
-            elem_id=self.element("header"), elem_classes="header", js_on_load=study_html.CHOOSE_JS
-        )
+        parts["header"] = gr.HTML(elem_id=self.element("header"), elem_classes="header", js_on_load=CHOOSE_JS)
         parts["beside_paper"] = gr.HTML(elem_id=f"{key}-beside-paper")
         with gr.Column(visible=False) as parts["shown"]:
             self.at_once |= self.build_lead()
@@ -248,9 +357,9 @@ class ResultPage(StudyForm):
             parts["report"]: report,
             **self.sentences(corrected),
             parts["beside"]: gr.update(visible=plot is not None),
-            parts["plot"]: "" if plot is None else study_html.figures_html([plot], marks_of(report, plot)),
+            parts["plot"]: "" if plot is None else figures_html([plot], marks_of(report, plot)),
             parts["findings"]: render("by_arm", tables=arms_overview(report))
-            + study_html.findings_html(report, EQUAL if report.arms else self.null_words, numbers_of(report)),
+            + findings_html(report, EQUAL if report.arms else self.null_words, numbers_of(report)),
             parts["shell"]: to_command(*run),
             parts["python"]: to_python(*run),
             parts["link"]: gr.update(value=(link := self.link(report)), visible=bool(link)),
@@ -294,15 +403,15 @@ class ResultPage(StudyForm):
             has_extra = self.has_extra(report)
             return {
                 parts["extra"]: gr.update(visible=has_extra),
-                parts["attributes"]: study_html.figures_html(self.figures_by_attribute(report)),
+                parts["attributes"]: figures_html(self.figures_by_attribute(report)),
                 **(self.show_extra(report) if has_extra else {}),
             }
         page = page_of(report.design)
         details = [figure for figure in self._folded_figures(report) if not page.is_by_attribute(figure)]
         return {
-            parts["figures"]: study_html.figures_html(details),
-            parts["tables"]: study_html.tables_html(further_tables(report)) + study_html.arms_html(report),
-            parts["notes"]: study_html.notes_html(report),
+            parts["figures"]: figures_html(details),
+            parts["tables"]: tables_html(further_tables(report)) + arms_html(report),
+            parts["notes"]: notes_html(report),
         }
 
     def later_outputs(self, name: str) -> list[Any]:

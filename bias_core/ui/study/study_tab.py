@@ -7,30 +7,34 @@ the same order: headline, pictures beside one plot, then what is folded (:mod:`b
 import json
 import math
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import gradio as gr
+import pandas as pd
 
 from bias_core.models.catalogue import read_yaml
 from bias_core.protocols import OnLentGpu
 from bias_core.services import Services
-from bias_core.studies.kit.designs import designs_in, find_design
-from bias_core.studies.kit.setting_fields import changed_settings
-from bias_core.studies.kit.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
-from bias_core.studies.reports.saved import Example, SavedReport, is_example
-from bias_core.studies.running.export import as_asked
-from bias_core.studies.running.replication import papers_settings, replicate
-from bias_core.studies.running.run import followed, run_study, with_options
+from bias_core.study.design import BEYOND, designs_in, find_design, layout_in
+from bias_core.study.export import as_asked
+from bias_core.study.next_steps import papers_settings, replicate
+from bias_core.study.plan import settle
+from bias_core.study.run import followed, run
+from bias_core.study.saved import Example, SavedReport, is_example
+from bias_core.study.setting_fields import changed_settings
+from bias_core.study.study import Settled
+from bias_core.study.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
 from bias_core.ui import messages
-from bias_core.ui.study import view as study_html
-from bias_core.ui.study.arms_form import apart
-from bias_core.ui.study.drawing import DrawingPart
+from bias_core.ui.study import result_page as study_html
 from bias_core.ui.study.examples import ExamplesPart
-from bias_core.ui.study.form import Preset
-from bias_core.ui.study.result_page import ResultPage
+from bias_core.ui.study.form import Preset, apart
+from bias_core.ui.study.parts import DrawingPart, why_html
+from bias_core.ui.study.pictures import picture_html
+from bias_core.ui.study.result_page import CHOOSE_JS, ResultPage
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, in_line, then_run
 
@@ -56,7 +60,7 @@ class StudyTab(ResultPage):
     question: ClassVar[str]  # one sentence: what this screen answers
     caution: ClassVar[str] = ""  # what not to conclude from it
     also: ClassVar[Sequence[str]] = ()  # kinds of designs whose reports it shows beside those of its studies
-    presets: ClassVar[Sequence[Preset]] = ()  # one click each; those of ``presets.yaml`` in its folder
+    presets: ClassVar[Sequence[Preset]] = ()  # one click each; those of ``presets.yaml`` in its folder and in beyond
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
@@ -64,11 +68,12 @@ class StudyTab(ResultPage):
 
     def __init_subclass__(cls) -> None:
         folder = Path(sys.modules[cls.__module__].__file__ or "").parent
-        if (file := folder / "presets.yaml").is_file():
-            entries = read_yaml(file, list)
-            settings = [changed_settings(settings_from_dict(entry.pop("settings"))) for entry in entries]
-            cls.presets = tuple(Preset(**entry, settings=one) for entry, one in zip(entries, settings, strict=True))
-        cls.studies = tuple(dict.fromkeys([*cls.studies, *designs_in(folder)]))
+        optional, key = sorted(file.parent for file in BEYOND.glob("*/__init__.py")), getattr(cls, "key", None)
+        guests = [one for one in optional if layout_in(one).tab == key]
+        designs = [name for one in (folder, *guests) for name in designs_in(one)]
+        cls.studies = tuple(dict.fromkeys([*cls.studies, *designs]))
+        presets = (preset for one in (folder, *optional) for preset in _presets_in(one))
+        cls.presets = tuple(preset for preset in presets if preset.study in cls.studies)
 
     def build_top(self) -> None:
         """What stands between the question and the form."""
@@ -76,7 +81,7 @@ class StudyTab(ResultPage):
     def wire_extra(self) -> None:
         """Events of these components."""
 
-    def ended(self, visitor: Visitor) -> Updates:  # noqa: ARG002
+    def ended(self, visitor: Visitor) -> Updates:
         """What changes beside the report when a run ended."""
         return {}
 
@@ -84,7 +89,7 @@ class StudyTab(ResultPage):
         """The report of a run that ended here."""
         return self.finished(report)
 
-    def report_before(self, values: Sequence[Any]) -> StudyReport | None:  # noqa: ARG002
+    def report_before(self, values: Sequence[Any]) -> StudyReport | None:
         """What is shown again where a run has no report; ``values`` are of :meth:`inputs`."""
         return None
 
@@ -226,7 +231,7 @@ class StudyTab(ResultPage):
         """What :meth:`on_press` looks at of the form."""
         return []
 
-    def on_press(self, visitor: Visitor, shown: StudyReport | None, event: gr.EventData, *values: Any) -> Updates:  # noqa: ARG002
+    def on_press(self, visitor: Visitor, shown: StudyReport | None, event: gr.EventData, *values: Any) -> Updates:
         """Take a turn in the queue; the preset whose button was pressed fills the form before."""
         chips = self.parts["chips"]
         filled = self.preset_updates(chips.index(event.target)) if event.target in chips else {}
@@ -249,7 +254,7 @@ class StudyTab(ResultPage):
             yield self.form_of(design, settings)
             most = self.pictures_left(visitor, settings.model, settings.num_inference_steps)
             run = partial(replicate, most=math.inf if most is None else most)
-            yield from self.run_asked(visitor, lambda: (design, settings), None, run=run, show=self.replicated)
+            yield from self.run_asked(visitor, lambda: settle(design, settings), None, run=run, show=self.replicated)
         if problem:
             yield self.refused(problem)
 
@@ -266,12 +271,11 @@ class StudyTab(ResultPage):
     def on_largest(self, visitor: Visitor, *values: Any) -> Iterator[Updates]:
         """Run the largest share of what the form asks for that one run may have here."""
         with messages.user_errors() as problem:
-            design, settings = self.design_and_settings(values)
-            settings = with_options(design, settings)
-            left = self.pictures_left(visitor, settings.model, settings.num_inference_steps)
+            asked = self.asked(values)
+            left = self.pictures_left(visitor, asked.settings.model, asked.settings.num_inference_steps)
             run = partial(replicate, most=math.inf if left is None else left, minutes=math.inf)
             before = self.report_before(values)
-            yield from self.run_asked(visitor, lambda: (design, settings), before, run=run, show=self.scaled_down)
+            yield from self.run_asked(visitor, lambda: asked, before, run=run, show=self.scaled_down)
         if problem:
             yield self.refused(problem)
 
@@ -299,16 +303,16 @@ class StudyTab(ResultPage):
     def run_asked(
         self,
         visitor: Visitor,
-        what: Callable[[], tuple[Design, StudySettings]],
+        what: Callable[[], Settled],
         last: StudyReport | None,
         *,
-        run: Callable[..., Generator[Progress, None, StudyReport]] = run_study,
+        run: Callable[..., Generator[Progress, None, StudyReport]] = run,
         show: Callable[[StudyReport], Updates] | None = None,
     ) -> Iterator[Updates]:
         """Run what is asked for, where that can be used; ``last`` is shown again where nothing comes of it."""
         with messages.user_errors() as problem:
             start = partial(run, cancelled=visitor.stop.is_set, session=visitor.key)
-            steps = in_line(self.services, visitor, partial(start, *what(), visitor.services(self.services)), self.key)
+            steps = in_line(self.services, visitor, partial(start, what(), visitor.services(self.services)), self.key)
             yield from self.following(visitor, steps, last=last, show=show)
         if problem:
             yield self.refused(problem)
@@ -365,7 +369,7 @@ class StudyTab(ResultPage):
         """What the tab shows before anything was run: its first example, below a form that stays as it is."""
         return self.examples.first(self.finished, self.parts["header"], self.parts["status"])
 
-    def first_view(self, visitor: Visitor) -> Updates:  # noqa: ARG002
+    def first_view(self, visitor: Visitor) -> Updates:
         """What the tab shows to a visitor who looks at it first."""
         return self.first_example()
 
@@ -386,9 +390,100 @@ class StudyTab(ResultPage):
         return shown
 
 
+def _presets_in(folder: Path) -> Iterator[Preset]:
+    """The presets of a study's folder, if it has any."""
+    file = folder / "presets.yaml"
+    for entry in read_yaml(file, list) if file.is_file() else ():
+        settings = changed_settings(settings_from_dict(entry["settings"]))
+        yield Preset(**entry | {"settings": settings})
+
+
 def plain_tab(folder: Path) -> type[StudyTab]:
     """The tab of a study whose folder has none: a form, and the report as it is."""
     title = folder.name.replace("_", " ").capitalize()
     names = designs_in(folder)
     facts = {"key": folder.name, "title": title, "place": _AFTER_STUDIES, "studies": names}
     return type(f"{title}Tab", (StudyTab,), facts | {"question": find_design(names[0]).summary})
+
+
+AT_EACH_END = 4
+
+
+class CloserLook(StudyTab):
+    """A study tab that says of each part of a report what it is and which pictures are behind it."""
+
+    @abstractmethod
+    def closer_looks(self, report: StudyReport) -> Sequence[tuple[str, str]]:
+        """What can be looked at closer: titles and keys."""
+
+    @abstractmethod
+    def closer_html(self, report: StudyReport, key: str) -> str:
+        """One of them in words; "" where nothing is to be said."""
+
+    @abstractmethod
+    def behind_html(self, report: StudyReport, key: str) -> str:
+        """The pictures behind it; "" where there are none."""
+
+    def build_extra(self) -> dict[str, Any]:
+        """The menu, the words, the pictures, and one of them large."""
+        extra: dict[str, Any] = {}
+        with gr.Row(elem_classes="closer"):
+            extra["closer"] = gr.Dropdown(label="Look closer at", elem_id=f"{self.key}-closer", visible=False)
+        extra["words"] = gr.HTML(elem_id=f"{self.key}-words", visible=False)
+        extra["behind"] = gr.HTML(js_on_load=CHOOSE_JS, elem_id=f"{self.key}-behind", visible=False)
+        extra["opened"] = gr.HTML(elem_id=f"{self.key}-opened")
+        return extra
+
+    def show_extra(self, report: StudyReport) -> Updates:
+        """Of a new report, the first one."""
+        choices = self.closer_looks(report)
+        first = choices[0][1] if choices else ""
+        menu = gr.update(choices=choices, value=first, visible=len(choices) > 1)
+        return {self.extra["closer"]: menu, **self._shown(report, first)}
+
+    def wire_extra(self) -> None:
+        """The menu, and the pictures that open."""
+        report, extra = self.parts["report"], self.extra
+        shown = [extra[name] for name in ("words", "behind", "opened")]
+        extra["closer"].input(self.on_closer, [report, extra["closer"]], shown, **LATEST)
+        extra["behind"].select(self.on_open, report, extra["opened"], **EACH)
+
+    def on_closer(self, report: StudyReport | None, key: str) -> Updates:
+        """Another one."""
+        return {} if report is None else self._shown(report, key)
+
+    def on_open(self, report: StudyReport | None, event: gr.EventData) -> str:
+        """One of the pictures behind the numbers, large."""
+        html = opened_html(report, str(event.image))
+        return html + (why_html(report, str(event.image), self.services) if html and report else "")
+
+    def _shown(self, report: StudyReport, key: str) -> Updates:
+        parts = {"words": self.closer_html(report, key), "behind": self.behind_html(report, key)}
+        shown = {self.extra[name]: gr.update(value=html, visible=bool(html)) for name, html in parts.items()}
+        return {**shown, self.extra["opened"]: ""}
+
+
+def extremes_html(
+    report: StudyReport, column: str, groups: Mapping[str, pd.DataFrame], *, low: str, high: str, note: str = ""
+) -> str:
+    """The lowest and highest pictures of each group by a column of numbers; "" where there are too few.
+
+    ``low`` and ``high`` say in words what the two ends are; with a ``note`` they stand in a card.
+    """
+    shown = []
+    for title, frame in groups.items():
+        rows = frame.dropna(subset=[column]).sort_values(column, kind="stable")
+        if n := min(AT_EACH_END, len(rows) // 2):
+            sides = ((low, rows.head(n)), (high, rows.tail(n).iloc[::-1]))
+            shown.append((title, [(words, some.to_dict("records")) for words, some in sides]))
+    if not shown:
+        return ""
+    return render("extremes", groups=shown, column=column, stored=report.stored, note=note)
+
+
+def opened_html(report: StudyReport | None, image_id: str) -> str:
+    """One of these pictures large; nothing for an id that is not of this report."""
+    if report is None or report.pictures is None:
+        return ""
+    rows = report.pictures[report.pictures["image_id"] == image_id]
+    return "" if rows.empty else picture_html(report, rows.iloc[0])

@@ -16,10 +16,10 @@ from jinja2.ext import Extension
 from markupsafe import Markup
 
 from bias_core.number_text import format_estimate, format_interval, format_number, format_p, typeset
-from bias_core.studies.kit.types import StudyFigure
-from bias_core.studies.reports.embedded import NARROW, data_uri, figure_svg
-from bias_core.studies.reports.figures import WIDEST
-from bias_core.studies.reports.text import excerpt, is_known, number_columns
+from bias_core.study.documents import NARROW, data_uri, figure_svg
+from bias_core.study.figures import WIDEST
+from bias_core.study.report_text import excerpt, is_known, number_columns
+from bias_core.study.types import StudyFigure
 from bias_core.ui.study.downloads import FIGURE_FORMS, TABLE_FORMS
 
 MOST_WATCHED = 8  # shares that are shown while pictures come
@@ -38,7 +38,7 @@ _VARIABLES = re.compile(r" ?\((?=[^()]*\b(?:BIAS|HF)_[A-Z])[^()]*\)")
 class _Layout(Extension):
     """Line breaks as the docstring of this file says."""
 
-    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:  # noqa: ARG002
+    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
         return _BREAK.sub(_space, source.strip())
 
 

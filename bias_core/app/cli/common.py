@@ -1,0 +1,363 @@
+"""What all commands share: errors in one line, services, a progress bar, tables at any width, options from settings."""
+
+import os
+import re
+import signal
+import threading
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import Enum
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+import yaml
+from rich.cells import cell_len
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from bias_core.errors import BiasCoreError, Cancelled, InvalidInput, StorageError, message_of, quoted
+from bias_core.study.arms import parse_arms
+from bias_core.study.design import find_design
+from bias_core.study.setting_fields import Setting, name_and_value, settings_of
+from bias_core.study.study import Settled
+from bias_core.study.types import Arm, Progress, StudySettings, WatchedShare, settings_from_dict
+
+if TYPE_CHECKING:
+    from bias_core.services import Services
+
+
+T = TypeVar("T")
+console = Console(emoji=False)  # “:x:” in a prompt stays as it is
+_MOST_SO_FAR = 4  # shares that are told while pictures come
+
+
+class EngineName(str, Enum):
+    """Who draws."""
+
+    local = "local"
+    ray = "ray"
+
+
+EngineOption = Annotated[
+    EngineName, typer.Option(help='Who draws: this process, or Ray\'s workers (pip install "ray\\[data]").')
+]
+WorkersOption = Annotated[
+    int, typer.Option(help="With --engine ray: models at work at once; 0: one per GPU, or per machine.")
+]
+
+TokenOption = Annotated[
+    str,
+    typer.Option(
+        "--token-env",
+        metavar="NAME",
+        help="Variable that holds the token which pays for a hosted model; left out: HF_TOKEN, or BIAS_IMAGES_KEY.",
+    ),
+]
+
+
+def show_warning(warning: str) -> None:
+    """What must be read before a report, where there is anything."""
+    if warning:
+        console.print(warning, markup=False, style="bold red")
+
+
+def choose_engine(services: "Services", engine: EngineName, workers: int) -> None:
+    """Let the services draw with this engine."""
+    if engine is EngineName.ray:
+        from bias_core.services import draw_with_ray
+
+        draw_with_ray(services, workers)
+    elif workers:
+        raise InvalidInput("the local engine has one worker; choose --engine ray for more")
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """Show our own errors as one red line and exit with 2; Ctrl-C, where no run listens, exits with 130."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise exit_stopped(signal.SIGINT) from error
+    except BiasCoreError as error:
+        typer.secho(f"Error: {message_of(error)}", fg="red", err=True)
+        raise typer.Exit(2) from error
+
+
+@contextmanager
+def open_services(token_env: str = "") -> "Iterator[Services]":
+    """The services of this process, closed in the end; hosted models are paid for with the token of that variable."""
+    from bias_core.services import Services
+
+    services = Services().for_visitor(_token_in(token_env) if token_env else "")
+    try:
+        yield services
+    finally:
+        services.close()
+
+
+def _token_in(variable: str) -> str:
+    token = os.environ.get(variable, "").strip()
+    if not token:
+        raise InvalidInput(f"the environment has no variable {quoted(variable)} with a token in it (--token-env)")
+    return token
+
+
+class Stop:
+    """Whether the run is to stop: asked as ``cancelled`` at its every step.
+
+    ``signal`` is the one that asked for it; 0 for none.
+    """
+
+    def __init__(self) -> None:
+        self.signal = 0
+
+    def __call__(self) -> bool:
+        """Whether a signal came."""
+        return self.signal != 0
+
+
+def run_with_bar(start: Callable[..., Generator[Progress, None, T]], *inputs: Any) -> T:
+    """Follow a run behind a progress bar to what it returns; Ctrl-C and SIGTERM stop it at its next step.
+
+    ``start`` gives the run of the inputs; as ``cancelled`` it gets the question whether to stop.
+
+    Raises typer.Exit: the run was stopped before it had anything to return: with the code of :func:`exit_stopped`.
+    """
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with stop_on_signal() as stop, Progress(*columns, console=Console(stderr=True, emoji=False)) as bar:
+        task = bar.add_task("starting", total=None)
+        run = start(*inputs, cancelled=stop)
+        while True:
+            try:
+                step = next(run)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            except Cancelled:
+                if not stop():
+                    raise
+                break
+            left = f", {step.seconds_left:.0f} s left" if step.seconds_left > 0 else ""
+            words = step.message + left + _so_far(step.shares)
+            bar.update(task, completed=step.done, total=step.total, description=words)
+    raise exit_stopped(stop.signal)
+
+
+def _so_far(shares: Sequence[WatchedShare]) -> str:
+    """A line for each of the first shares, with intervals that may be looked at at any time."""
+    watched = [one for one in shares if one.estimate.n]
+    lines = [
+        f"{escape(one.name)}: {one.value_words} ({one.interval_words}) of {one.estimate.n:,}"
+        for one in watched[:_MOST_SO_FAR]
+    ]
+    more = [f"and {len(watched) - _MOST_SO_FAR} more"] if len(watched) > _MOST_SO_FAR else []
+    return "".join(f"\n  {line}" for line in [*lines, *more])
+
+
+def exit_stopped(signum: int) -> typer.Exit:
+    """Say that a run is unfinished; the exit with the code that a shell expects, 130 after Ctrl-C.
+
+    Without a signal it was the machine that could not go on; the report says why, and the code is 1.
+    """
+    typer.secho("Stopped: what is finished is kept, and the same command goes on from there.", fg="yellow", err=True)
+    return typer.Exit(128 + signum if signum else 1)
+
+
+@contextmanager
+def stop_on_signal() -> Iterator[Stop]:
+    """A stop that the first Ctrl-C or SIGTERM asks for; the second does what it usually does."""
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+    def on_signal(signum: int, _frame: Any) -> None:
+        stop.signal = signum
+        restore()
+
+    for signum in before:
+        signal.signal(signum, on_signal)
+    try:
+        yield stop
+    finally:
+        restore()
+
+
+_NUMBER = re.compile(r"[-+–\[\d].{0,19}")  # a short cell that begins so, such as an interval, stays on one line
+_SENTENCE, _LINE = 60, 28  # longer texts than the first get lines of at least the second
+_FRAME = 3  # a column's border and the blanks at either side of it
+
+
+def show_table(table: Table) -> None:
+    """Print a table of texts; where it is too wide, in parts that begin with the columns that name a row."""
+    columns = [[str(column.header), *map(str, column.cells)] for column in table.columns]
+    if not columns:
+        return
+    room = console.width - 1
+    first, *others = (_least(column) for column in columns)
+    beside = min(max(others, default=0), room // 3) + 2 * _FRAME
+    least = [min(first, room - beside), *others]  # a name that leaves no room for more is folded
+    natural = [max(cell_len(line) for text in column for line in text.splitlines() or [""]) for column in columns]
+    for i, part in enumerate(_parts(columns, least, room)):
+        shown = Table(title=table.title if i == 0 or not table.title else f"{table.title} (continued)")
+        widths = _widths([least[k] for k in part], [natural[k] for k in part], room)
+        for k, width in zip(part, widths, strict=True):
+            shown.add_column(columns[k][0], width=width, overflow="fold")
+        for row in list(zip(*columns, strict=True))[1:]:
+            shown.add_row(*(row[k] for k in part))
+        console.print(shown)
+
+
+def _least(column: list[str]) -> int:
+    """Letters of the longest word, or of the longest cell that should not be broken."""
+    words = [word for text in column for word in text.split()]
+    numbers = [text for text in column[1:] if _NUMBER.fullmatch(text)]
+    least = max(map(cell_len, [*words, *numbers]), default=1)
+    return max(least, _LINE) if any(cell_len(text) > _SENTENCE for text in column) else least
+
+
+def _parts(columns: list[list[str]], least: list[int], room: int) -> list[list[int]]:
+    n_keys = _n_keys(columns)
+    while n_keys > 1 and sum(least[:n_keys]) + _FRAME * n_keys > room / 2:
+        n_keys -= 1
+    keys = list(range(n_keys))
+    parts = [keys]
+    for k in range(n_keys, len(columns)):
+        wider = [*parts[-1], k]
+        if sum(least[i] + _FRAME for i in wider) > room and len(parts[-1]) > n_keys:
+            parts.append([*keys, k])
+        else:
+            parts[-1] = wider
+    return parts
+
+
+def _n_keys(columns: list[list[str]]) -> int:
+    """How many of the first columns tell all rows apart; 1 where none do."""
+    n_rows = len(columns[0]) - 1
+    for n in range(1, len(columns)):
+        if len(set(zip(*(column[1:] for column in columns[:n]), strict=True))) == n_rows:
+            return n
+    return 1
+
+
+def _widths(least: list[int], natural: list[int], room: int) -> list[int]:
+    """Each at least ``least``; what room is left goes to those who want more, the most modest first.
+
+    >>> _widths([3, 5], [3, 40], room=30), _widths([3, 5], [3, 7], room=80), _widths([50], [60], room=20)
+    ([3, 21], [3, 7], [17])
+    """
+    widths = [min(width, max(1, room - _FRAME)) for width in least]
+    spare = room - sum(widths) - _FRAME * len(widths)
+    wanting = sorted(range(len(widths)), key=lambda k: natural[k] - widths[k])
+    for n_left, k in zip(range(len(wanting), 0, -1), wanting, strict=True):
+        more = max(0, min(natural[k] - widths[k], spare // n_left))
+        widths[k] += more
+        spare -= more
+    return widths
+
+
+SettingsFile = Annotated[
+    Path | None,
+    typer.Option("--settings", help="YAML file of settings by their names; what stands beside it goes first."),
+]
+Given = Mapping[str, Any]  # what was given on the command line, by the names of settings
+_MANY = ("model", "condition")
+
+
+def with_options(
+    declared: Mapping[str, Setting], *, many: Collection[str] = (), flags: Mapping[str, Sequence[str]] = {}
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The command with an option for every one of these settings, which it receives as ``given: Given``.
+
+    Those in ``many`` may be given several times; ``flags`` are further names of an option.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = [p for p in signature(command, eval_str=True).parameters.values() if p.name != "given"]
+        kinds = {name: _option(one, flags.get(name, ()), many=name in many) for name, one in declared.items()}
+        made = [
+            Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=kind)
+            for name, kind in kinds.items()
+        ]
+        parameters = [*own[:1], *made, *own[1:]]
+
+        @wraps(command)
+        def run(**values: Any) -> None:
+            command(given={name: value for name in declared if (value := values.pop(name)) not in (None, [])}, **values)
+
+        run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        return run
+
+    return decorate
+
+
+with_settings = with_options(settings_of(StudySettings), many=_MANY)
+"""The command with an option for every setting of a run."""
+
+
+def _option(one: Setting, flags: Sequence[str], *, many: bool) -> Any:
+    """The type and the help of a setting's option; None stands for what is not given."""
+    if one.name == "options":
+        return Annotated[list[str] | None, typer.Option("--option", help="name=value, see `study show`.")]
+    if one.name == "arms":
+        keys = ", ".join(arm.key for arm in settings_of(Arm).values())
+        words = f"{one.sentence}. Keys are {keys}."
+        return Annotated[list[str] | None, typer.Option("--arm", help=words)]
+    limits = "" if one.percent else one.range_words
+    words = ". ".join(filter(None, (one.sentence, limits[:1].upper() + limits[1:]))) + "."
+    words += " Several times: each is run by itself; --arm compares." if many else ""
+    default: Any = str(one.default) if one.default not in (None, "", False) else False
+    kind: Any = one.kind if one.kind in (int, float, bool) else str
+    kind = list[str] if many else kind
+    return Annotated[kind | None, typer.Option(one.flag, *flags, help=words, show_default=default)]
+
+
+def read_given(
+    study: str, given: Given, file: Path | None, n: int | None = None
+) -> tuple[Settled, list[str], list[str]]:
+    """Return what is asked, and the models and conditions to run it with; ``n`` pictures per prompt.
+
+    Raises InvalidInput: a setting that is none, or no study; StorageError: the file cannot be read.
+    """
+    values = _read_file(file) if file else {}
+    named = str(values.pop("study", ""))
+    options = values.pop("options", None) or {}
+    if not isinstance(options, Mapping):
+        raise InvalidInput(f"options must be names with their values; got {quoted(options)}")
+    own = {name: value for name, value in given.items() if name not in (*_MANY, "options", "arms")}
+    options = {**options, **dict(name_and_value(text) for text in given.get("options", []))}
+    like = settings_from_dict({**values, **own, "options": options})
+    if texts := given.get("arms"):
+        like = replace(like, arms=parse_arms(texts))
+    if not (study or named):
+        raise InvalidInput("name a study of `study list`, or a file of settings that names one as `study`")
+    design = find_design(study or named)
+    from bias_core.study.plan import settle  # loads scipy, which help does without
+
+    asked = settle(design if n is None else replace(design, images_per_prompt=n), like, {*values, *given})
+    models = given.get("model", [asked.settings.model])
+    conditions = given.get("condition", [asked.settings.condition])
+    return asked, list(dict.fromkeys(models)), list(dict.fromkeys(conditions))
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise StorageError(f"cannot read {path}: {error}") from error
+    if not isinstance(values, dict):
+        raise InvalidInput(f"{path} holds no settings with their names, such as `seed: 3`")
+    return {str(name): value for name, value in values.items()}

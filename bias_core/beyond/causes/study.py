@@ -1,0 +1,397 @@
+"""What decides an attribute: until which step the text does, and which part of a model an adapter works through.
+
+Both are interventions on the same seeds: the text is exchanged after some steps, or an adapter put into the text
+encoders or the denoiser alone; the finished pictures are read.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.exchange import ExchangeEffect, PartEffects, decided_step, exchange_effect, part_effects
+from bias_core.measures.sequential import share_interval
+from bias_core.models.catalogue import WITHOUT_ADAPTER, has_adapter
+from bias_core.number_text import format_change, format_estimate
+from bias_core.papers.oasis.spi import model_suits
+from bias_core.study.arm_statistics import mean_sample
+from bias_core.study.data import StudyData
+from bias_core.study.design import ReportTexts
+from bias_core.study.rows import scaled
+from bias_core.study.services import StudyServices
+from bias_core.study.setting_fields import Options, option_values, setting, settings_class
+from bias_core.study.study import Measuring, Study
+from bias_core.study.types import (
+    AUTO,
+    MAX_STEPS,
+    Design,
+    Finding,
+    Results,
+    Shot,
+    StudyFigure,
+    StudyReport,
+    StudySettings,
+    columns,
+    drawable,
+    finding,
+    lean,
+    mark,
+)
+from bias_core.types import Estimate, StoredImage
+
+TEXTS = ReportTexts(__file__)
+PARTS = {
+    "neither": "without the adapter", "text": "adapter in the text encoders", "drawing": "adapter in the denoiser",
+    "both": "adapter in both",
+}  # fmt: skip
+_FEWEST_SEEDS, _FEWEST_STEPS = 4, 2
+_PLAIN, _TO_THE_END = "plain", "first text to the end"
+_EFFECTS = (
+    "Exchanged from the start, “{later}” brings it.",
+    "Exchanged from the start, “{later}” takes it away.",
+    "Exchanged from the start, “{later}” is not told to change it.",
+)
+_PART_WORDS = ("It brings the attribute there.", "It takes the attribute away there.", "Nothing is told to lie there.")
+_WHOLE_WORDS = ("It brings the attribute.", "It takes the attribute away.", "It is not told to change anything.")
+_STEP_COLUMNS = ("steps", "steps low", "steps high")
+_PART_NAMES = {"whole": "The adapter as a whole", "text": "In the text encoders", "drawing": "In the denoiser"}
+
+
+@settings_class(frozen=True, kw_only=True)
+class CauseOptions(Options):
+    """Which texts and weights are exchanged, and what is read."""
+
+    text: str = setting("a photo of a doctor", "Text", "The one that drawing begins with")
+    later_texts: tuple[str, ...] = setting(
+        ("a photo of a female doctor", "a photo of a person"), "Later texts", "Each takes the place of the first one"
+    )
+    attribute: str = setting("man", "Attribute", "What it is called")
+    present: str = setting("a photo of a man", "Sentence of its presence", "True of pictures that show it")
+    absent: str = setting("a photo of a woman", "Sentence of its absence", "True of pictures that do not show it")
+    n_exchanges: int = setting(
+        8, "Exchanges", "After how many different numbers of steps, from none on", ge=1, le=MAX_STEPS
+    )
+    without_adapter: str = setting(
+        AUTO,
+        "Weights to compare with",
+        "Whose parts are exchanged with those of the run: “without adapter”, or a condition; auto: without its adapter "
+        "where the model has one; empty: the text alone",
+    )
+    n_samples: int = setting(4, "Shown seeds", "Whose pictures stand in rows", ge=1, le=100)
+
+
+def cause_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Per seed the first text to the end, each later one from every exchange on, and the adapter in each part."""
+    options, n = settings.options, scaled(design.images_per_prompt, settings.scale, least=_FEWEST_SEEDS)
+    texts = [" ".join(text.split()) for text in (options.text, *options.later_texts)]
+    if len(texts) == 1 or not all((*texts, options.attribute, options.present, options.absent)):
+        raise InvalidInput("an exchange needs a first text, later texts, and an attribute with its two sentences")
+    if len(set(texts)) < len(texts):
+        raise InvalidInput(f"each text must differ from the others; got {', '.join(texts)}")
+    n_exchanges = min(options.n_exchanges, settings.num_inference_steps or MAX_STEPS)
+    shots = [Shot(prompt=texts[0], n=n, group=_PLAIN, facts={"later": "", "part": "both"})]
+    for later in texts[1:]:
+        shots += [_exchanged(texts[0], later, i / n_exchanges, n) for i in range(n_exchanges)]
+    against = options.without_adapter.strip()
+    if against := WITHOUT_ADAPTER if against == AUTO else against:
+        weights = {"neither": (against, ""), "text": (against, settings.condition), "drawing": ("", against)}
+        shots += [
+            Shot(
+                prompt=texts[0],
+                n=n,
+                group="parts",
+                condition=condition,
+                text_condition=text_condition,
+                facts={"later": "", "part": part},
+            )
+            for part, (condition, text_condition) in weights.items()
+        ]
+    return shots
+
+
+def _exchanged(text: str, later: str, share: float, n: int) -> Shot:
+    facts = {"later": later, "part": ""}
+    if share == 0:
+        return Shot(prompt=later, n=n, group="exchanged", facts=facts)
+    return Shot(prompt=text, later_prompt=later, first_steps=share, n=n, group="exchanged", facts=facts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """What one later text changes."""
+
+    later: str
+    seeds: tuple[str, ...]  # units of the seeds that have all pictures
+    without: np.ndarray  # ``(n_seeds,)`` margins of the first text to the end
+    margins: np.ndarray  # ``(n_seeds, n_exchanges)``
+    effect: ExchangeEffect
+    decided: Estimate  # after how many steps half of the effect is lost
+    n_steps: int
+
+
+def _drawn(row: Any, part: str, later: str) -> str:
+    """How a picture was drawn, as the page names its row."""
+    if not later:
+        return _TO_THE_END if part == "both" else PARTS[part]
+    steps = f"after {row.n_first_steps} of {row.num_inference_steps} steps" if row.n_first_steps else "from the start"
+    return f"{steps} “{later}”"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pictures:
+    """Margins of all pictures, by seed and the way they were drawn."""
+
+    frame: pd.DataFrame
+    column: str  # of the margins
+    data: StudyData
+
+    @cached_property
+    def margins(self) -> pd.DataFrame:
+        """A row per seed, a column per way of drawing; nan where a picture is missing."""
+        return self.frame.pivot_table(self.column, "seed", "drawn", sort=False)
+
+    @cached_property
+    def against(self) -> str:
+        """The condition of the weights that the adapter is compared with; "" where it is compared with none."""
+        rows = (picture.row for (_, way), picture in self.stored.items() if way == PARTS["neither"])
+        return next((row.condition for row in rows), "")
+
+    @cached_property
+    def stored(self) -> Mapping[tuple[int, str], StoredImage]:
+        """The pictures, by seed and the way they were drawn."""
+        keys = zip(self.frame["seed"].astype(int), self.frame["drawn"], strict=True)
+        return dict(zip(keys, self.data.stored(self.frame), strict=True))
+
+    def of(self, ways: Sequence[str]) -> pd.DataFrame:
+        """Margins of the seeds that have a picture of each of these ways."""
+        complete = self.margins.reindex(columns=list(ways)).dropna()
+        if len(complete) < 2:
+            raise InvalidInput(
+                f"{len(complete)} seeds have a picture of every kind that is compared ({', '.join(ways[:3])}, ...), 2 "
+                "are the least; ask for more, or see why pictures are blanked"
+            )
+        return complete
+
+    def units(self, seeds: Sequence[int]) -> tuple[str, ...]:
+        """Of the pictures of the first text to the end."""
+        plain = self.frame[self.frame["drawn"] == _TO_THE_END].set_index("seed")["unit"]
+        return tuple(str(plain[seed]) for seed in seeds)
+
+    def row(self, seed: int, ways: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        """One seed's pictures for a figure, by the texts below them."""
+        for i, (way, text) in enumerate(ways.items()):
+            if (picture := self.stored.get((seed, way))) is not None:
+                yield {"row": seed, "column": f"{i:03d}", "path": str(picture.path), "text": text}
+
+
+def _exchange(later: str, pictures: Pictures, settings: StudySettings) -> Exchange:
+    own = pictures.frame[pictures.frame["later"] == later]
+    steps = own.groupby("drawn", sort=False)["steps with the first text"].first().sort_values()
+    margins = pictures.of([_TO_THE_END, *steps.index])
+    without, exchanged = margins[_TO_THE_END].to_numpy(), margins[list(steps.index)].to_numpy()
+    taken = [int(step) for step in steps]
+    n_steps = next(iter(pictures.stored.values())).row.num_inference_steps
+    confidence = settings.confidence
+    how: Any = {"steps": taken, "confidence": confidence}
+    return Exchange(
+        later=later,
+        seeds=pictures.units(list(margins.index)),
+        without=without,
+        margins=exchanged,
+        effect=exchange_effect(without, exchanged, **how),
+        decided=decided_step(without, exchanged, n_steps=n_steps, rng=settings.seed, **how),
+        n_steps=n_steps,
+    )
+
+
+def _parts(pictures: Pictures, settings: StudySettings) -> PartEffects | None:
+    if pictures.against in ("", settings.condition):
+        return None
+    margins = pictures.of([PARTS["neither"], PARTS["text"], PARTS["drawing"], _TO_THE_END])
+    return part_effects(*margins.to_numpy().T, confidence=settings.confidence)
+
+
+def _finding(one: Exchange) -> Finding:
+    sample = mean_sample(one.seeds, (one.margins[:, 0] > 0).astype(float) - (one.without > 0))
+    says = lean(one.effect.whole, *(text.format(later=one.later) for text in _EFFECTS))
+    return finding(
+        f"{one.later}: from the start", f"Then “{one.later}”: effect from the start", "exchange_effect",
+        one.effect.whole, says, sample=sample,
+    )  # fmt: skip
+
+
+def _part_findings(parts: PartEffects | None) -> Iterator[Finding]:
+    if parts is None:
+        return
+    for name, title in _PART_NAMES.items():
+        estimate: Estimate = getattr(parts, name)
+        metric = "drawing_effect" if name == "drawing" else "part_effects"
+        says = lean(estimate, *(_WHOLE_WORDS if name == "whole" else _PART_WORDS))
+        yield finding(f"adapter: {name}", title, metric, estimate, says)
+
+
+def _decided_row(one: Exchange) -> dict[str, Any]:
+    step = one.decided
+    return {"then": one.later, **columns("steps", step), "of": one.n_steps, "seeds": step.n, "note": step.note}
+
+
+def _rows(one: Exchange) -> Iterator[dict[str, Any]]:
+    n = len(one.without)
+    shares = [*(one.margins > 0).sum(axis=0), (one.without > 0).sum()]
+    nothing = Estimate(value=0.0, low=0.0, high=0.0, n=n)
+    for steps, count, effect in zip(
+        [*one.effect.steps, one.n_steps], shares, [*one.effect.effects, nothing], strict=True
+    ):
+        yield {
+            "then": one.later,
+            "steps with the first text": steps,
+            "of": one.n_steps,
+            **columns("P", share_interval(int(count), n)),
+            **columns("effect", effect),
+            "seeds": n,
+        }
+
+
+def _part_tables(parts: PartEffects | None, pictures: Pictures) -> Iterator[Any]:
+    if parts is None:
+        return
+    yield TEXTS.table(
+        "parts",
+        [
+            {
+                "part": _PART_NAMES[name],
+                **columns("effect", getattr(parts, name)),
+                **columns("alone", getattr(parts, f"{name}_alone")),
+                **columns("added", getattr(parts, f"{name}_added")),
+                "seeds": parts.whole.n,
+            }
+            for name in ("text", "drawing")
+        ],
+    )
+    shares = pictures.of([PARTS["neither"], PARTS["text"], PARTS["drawing"], _TO_THE_END]) > 0
+    yield TEXTS.table(
+        "part shares",
+        [
+            {"drawn": name, **columns("P", share_interval(int(calls.sum()), len(calls))), "seeds": len(calls)}
+            for name, (_, calls) in zip(PARTS.values(), shares.items(), strict=True)
+        ],
+    )
+
+
+def _figures(
+    exchanges: Sequence[Exchange], parts: PartEffects | None, pictures: Pictures, settings: StudySettings
+) -> Iterator[StudyFigure]:
+    options = settings.options
+    names = {"attribute": options.attribute, "text": options.text, "condition": settings.condition}
+    names |= {"against": pictures.against}
+    lines = [
+        {"group": f"then “{row['then']}”", "x": row["steps with the first text"], "value": row["effect"]}
+        | {"low": row["effect low"], "high": row["effect high"]}
+        for one in exchanges
+        for row in _rows(one)
+    ]
+    yield TEXTS.figure("exchange", lines, n=min((len(one.without) for one in exchanges), default=0), **names)
+    seeds = sorted({seed for seed, _ in pictures.stored})[: options.n_samples]
+    for place, one in enumerate(exchanges):
+        own = pictures.frame[pictures.frame["later"] == one.later].sort_values("steps with the first text")
+        taken = own.drop_duplicates("drawn").set_index("drawn")["steps with the first text"]
+        ways = {
+            str(way): f"after {step:.0f} of {one.n_steps}" if step else "from the start" for way, step in taken.items()
+        }
+        cells = [cell for seed in seeds for cell in pictures.row(seed, ways | {_TO_THE_END: "never"})]
+        yield TEXTS.figure("exchanged", cells, place=place, later=one.later)
+    if parts is not None:
+        marks = [mark(title, getattr(parts, name)) for name, title in _PART_NAMES.items()]
+        yield TEXTS.figure("parts", marks, **names)
+        ways = {_TO_THE_END if part == "both" else name: name for part, name in PARTS.items()}
+        cells = [cell for seed in seeds for cell in pictures.row(seed, ways)]
+        yield TEXTS.figure("part pictures", cells, **names)
+
+
+def headline(report: StudyReport) -> str:
+    """What the first exchange changes, by which step it is decided, and where the adapter works."""
+    by_key = {one.key: one.estimate for one in report.results.findings}
+    row, attribute = report.results.frame("decided").iloc[0], option_values(report.settings.options)["attribute"]
+    effect, step = by_key[f"{row['then']}: from the start"], format_estimate(*(row[name] for name in _STEP_COLUMNS))
+    change = f"changes by {_in_words(effect)}"
+    if effect.low <= 0 <= effect.high:
+        change = "is not told to change"
+    elif not math.isnan(row["steps"]):
+        change += f"; half of that is decided after {step} of {row['of']} steps"
+    sentences = [f"With “{row['then']}” from the start, the share that is read as {attribute} {change}."]
+    parts = [by_key[f"adapter: {name}"] for name in _PART_NAMES if f"adapter: {name}" in by_key]
+    if parts:
+        whole, text, drawing = map(_in_words, parts)
+        sentences.append(f"The adapter changes it by {whole}: {text} in the text encoders, {drawing} in the denoiser.")
+    return " ".join(sentences)
+
+
+def _in_words(estimate: Estimate) -> str:
+    return format_change(estimate.value, estimate.low, estimate.high)
+
+
+class Causes(Study):
+    """Exchange the prompt midway, or the adapter in one part, to find where an attribute is decided."""
+
+    kind = "causes"
+    options = CauseOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures with and without each exchange."""
+        return cause_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Effects of every exchange of the text, the step by which it is decided, and the parts of the adapter."""
+        options = settings.options
+        rows = yield from data.embed(data.frame)
+        present, absent = data.sentences([options.present, options.absent])
+        frame = data.frame
+        drawings = [picture.row for picture in data.stored(frame)]
+        data.keep(
+            frame,
+            **{
+                "steps with the first text": [row.n_first_steps for row in drawings],
+                "drawn": list(map(_drawn, drawings, frame["part"], frame["later"])),
+                f"{options.attribute}: nearer by": rows @ (present - absent),
+            },
+        )
+        pictures = Pictures(frame=data.frame, column=f"{options.attribute}: nearer by", data=data)
+        exchanges = [_exchange(later, pictures, settings) for later in dict.fromkeys(frame["later"]) if later]
+        parts = _parts(pictures, settings)
+        notes = [TEXTS.note("exchange")]
+        if options.without_adapter:
+            notes.append(TEXTS.note("same weights" if parts is None else "exchange of parts"))
+        elif not has_adapter(data.services.model_info(settings.model)):
+            notes.append(TEXTS.note("no adapter", model=settings.model))
+        return Results(
+            findings=(*map(_finding, exchanges), *_part_findings(parts)),
+            tables=(
+                TEXTS.table("exchanges", [row for one in exchanges for row in _rows(one)]),
+                TEXTS.table("decided", map(_decided_row, exchanges)),
+                *_part_tables(parts, pictures),
+            ),
+            figures=drawable(_figures(exchanges, parts, pictures, settings)),
+            notes=tuple(notes),
+        )
+
+    def settled(self, settings: StudySettings, services: StudyServices) -> StudySettings:
+        """Whose weights are compared with where nobody says: none where the model has no adapter."""
+        if settings.options.without_adapter.strip() != AUTO:
+            return settings
+        against = WITHOUT_ADAPTER if has_adapter(services.model_info(settings.model)) else ""
+        return replace(settings, options=replace(settings.options, without_adapter=against))
+
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+        """Refuse pictures that were not made step by step, or in one step."""
+        model_suits(settings, services)
+        if (settings.num_inference_steps or services.model_info(settings.model).default_steps) < _FEWEST_STEPS:
+            raise InvalidInput("a text can be exchanged on the way of two steps or more; ask for more steps")
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the step from which the prompt no longer decides."""
+        return headline(report)

@@ -1,0 +1,337 @@
+"""Attributes crossed: how often two or three are seen together, and whether each by itself would give as much."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.beyond.intersections.stereotypes import (
+    ScoredCells,
+    cell_in_words,
+    few_people,
+    known_errors,
+    score_cells,
+    score_results,
+    stereotypes_named,
+)
+from bias_core.measures.effects import holm
+from bias_core.measures.intersections import LEAST_EXPECTED, CrossedShares, Interaction, crossed_shares, interaction
+from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate
+from bias_core.number_text import format_number
+from bias_core.study.attribute_scores import AttributeScore
+from bias_core.study.types import (
+    ArmReport,
+    Finding,
+    Results,
+    Sample,
+    StudyFigure,
+    StudyTable,
+    columns,
+    figure,
+    joined,
+    listed,
+    table,
+)
+from bias_core.types import Attribute, Estimate
+
+MakeSample = Callable[[Sequence[str], np.ndarray], Sample]
+CELLS, INTERACTIONS = "crossed", "interactions"
+_MOST_FIGURES = 3
+_HOW = (
+    "P is drawn towards what the single shares would give, the more so the less sure it is; its interval is that of "
+    "the share as counted. P* of a combination is the product of the sourced rates of its attributes, as if these had "
+    "nothing to do with each other in the world."
+)
+_TESTS = (
+    "Of two attributes the odds ratio: how many times larger the odds of the second are with the first. Of three: how "
+    "many times larger that odds ratio is with the third. 1: each by itself gives as much. p is exact (mid-p), and "
+    "adjusted for looking at all (Holm). Pictures are compared within prompts. Rarest cell: pictures to be expected in "
+    "it."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Crossed:
+    """What was found of some attributes together."""
+
+    attributes: tuple[Attribute, ...]
+    shares: CrossedShares
+    link: Interaction
+    sample: Sample  # what P of all together was computed from
+    n: int  # pictures
+    scored: ScoredCells | None = None  # the stereotype over the other attributes, where one is about gender
+    adjusted: float = math.nan  # p after Holm
+
+    @property
+    def name(self) -> str:
+        """The attributes, for tables."""
+        return " × ".join(attribute.name for attribute in self.attributes)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether a cell can hardly be told."""
+        return 0 < self.link.least_expected < LEAST_EXPECTED
+
+    def cell_name(self, cell: np.ndarray) -> str:
+        """Which attributes a cell has, in words."""
+        return cell_in_words(self.attributes, cell)
+
+    def reference(self, cell: np.ndarray) -> float:
+        """P* of a cell as the product of sourced rates; nan where one has no source."""
+        if not all(one.has_source and one.reference is not None for one in self.attributes):
+            return math.nan
+        rates = [one.reference or 0.0 for one in self.attributes]
+        return math.prod(rate if present else 1 - rate for rate, present in zip(rates, cell, strict=True))
+
+    def share(self, place: int) -> Estimate:
+        """P of a cell, shrunk."""
+        return replace(self.shares.shares[place], value=float(self.shares.shrunk[place]))
+
+    def second_with_first(self) -> tuple[float, float]:
+        """The share of the second attribute with and without the first."""
+        cells = np.array([one.value for one in self.shares.shares]).reshape(2, 2)
+        with_, without = (float(row[1] / row.sum()) if row.sum() else math.nan for row in cells[::-1])
+        return with_, without
+
+
+def cross_attributes(
+    scores: Sequence[AttributeScore],
+    prompts: Sequence[str],
+    units: Sequence[str],
+    *,
+    crossing: str,
+    confidence: float,
+    fixed_n: bool,
+    sample: MakeSample,
+) -> Results:
+    """What is reported of these attributes crossed, on pictures with these prompts and units; nothing for "none".
+
+    ``sample`` makes, of units and a number of each, what arms are compared by.
+    """
+    if crossing == "none":
+        return Results()
+    if not fixed_n:
+        note = "Attributes are crossed only where it was fixed beforehand how many pictures are drawn."
+        return Results(notes=(note,))
+    readable = [score for score in scores if not math.isnan(score.prevalence.value)]
+    sizes = (2, 3) if crossing == "triples" else (2,)
+    combined = [
+        one
+        for size in sizes
+        for some in combinations(readable, size)
+        if (one := _cross(some, prompts, partial(sample, units), confidence)) is not None
+    ]
+    crossings = list(_adjusted(combined))
+    if not crossings:
+        return Results(notes=("No two attributes could be crossed: the reader tells fewer than two of them.",))
+    results = Results(
+        findings=tuple(finding for one in crossings for finding in _findings(one, confidence)),
+        tables=(_interaction_table(crossings), _cell_table(crossings)),
+        figures=tuple(_mosaics(crossings)),
+        notes=tuple(_notes(crossings)),
+    )
+    scored = [one.scored for one in crossings if one.scored]
+    notes = (stereotypes_named(prompts), *few_people(scored)) if scored else ()
+    return joined(results, replace(score_results(scored), notes=notes))
+
+
+def mosaics_of(arms: Sequence[ArmReport]) -> Iterator[StudyFigure]:
+    """Of every arm the pair that goes together most clearly there."""
+    for number, arm in enumerate(arms, start=1):
+        for one in [one for one in arm.results.figures if one.kind == "mosaic"][:1]:
+            yield replace(one, key=f"{one.key}-{number}", title=f"{one.title}, {arm.name}")
+
+
+def crossed_headline(findings: Iterable[Finding]) -> str:
+    """What stands out of the crossed attributes: the clearest link; "" where nothing was crossed."""
+    tests = [one for one in findings if one.metric == "interaction" and one.p_value is not None]
+    if not tests:
+        return ""
+    clear = [one for one in tests if _is_clear(one)]
+    if not clear:
+        return f" None of {len(tests)} crossings of attributes is clear." if len(tests) > 1 else f" {tests[0].says}"
+    lead = min(clear, key=lambda one: (one.p_value, -abs(one.estimate.value)))
+    count = f" {len(clear)} of {len(tests)} crossings are clear after correction for looking at all."
+    return f" {lead.says}{count if len(tests) > 1 else ''}"
+
+
+def _is_clear(one: Finding) -> bool:
+    return one.p_value is not None and one.says.startswith(_CLEAR)
+
+
+_CLEAR = "More than each by itself gives: "
+_UNCLEAR = "Not told from what each by itself gives: "
+
+
+def _cross(
+    some: Sequence[AttributeScore], prompts: Sequence[str], sample: Callable[[np.ndarray], Sample], confidence: float
+) -> _Crossed | None:
+    """Of the pictures of which all of these are told; None where there is none."""
+    calls = np.column_stack([score.calls for score in some])
+    clear = np.flatnonzero(~np.isnan(calls).any(axis=1))
+    if not len(clear):
+        return None
+    options: dict[str, Any] = {
+        "strata": [prompts[int(i)] for i in clear],
+        "errors": [known_errors(score) for score in some],
+        "confidence": confidence,
+    }
+    return _Crossed(
+        attributes=tuple(score.attribute for score in some),
+        shares=crossed_shares(calls[clear], **options),
+        link=interaction(calls[clear], **options),
+        sample=sample(calls.prod(axis=1)),
+        n=len(clear),
+        scored=score_cells(some, prompts, sample, confidence),
+    )
+
+
+def _adjusted(crossings: Sequence[_Crossed]) -> Iterator[_Crossed]:
+    """With p adjusted for looking at all of them, pairs and triples together."""
+    p_values = [one.link.p_value for one in crossings if not math.isnan(one.link.p_value)]
+    adjusted = iter(holm(p_values) if p_values else ())
+    for one in crossings:
+        yield one if math.isnan(one.link.p_value) else replace(one, adjusted=float(next(adjusted)))
+
+
+def _findings(one: _Crossed, confidence: float) -> Iterator[Finding]:
+    names, key = " and ".join(a.name for a in one.attributes), f"crossed-{one.name}"
+    yield Finding(
+        key=f"{key}-together",
+        title=f"{names} together: P",
+        metric="crossed_share",
+        estimate=one.share(-1),
+        says=f"If each went by itself, it would be {_percent(one.shares.expected[-1])}.",
+        sample=one.sample,
+    )
+    yield Finding(
+        key=f"{key}-interaction",
+        title=f"{names}: log odds ratio" if len(one.attributes) == 2 else f"{names}: log of the ratio of odds ratios",
+        metric="interaction",
+        estimate=one.link.estimate,
+        p_value=None if math.isnan(one.adjusted) else one.adjusted,
+        says=_sentence(one, confidence),
+    )
+    reference = one.reference(one.shares.cells[-1])
+    if math.isnan(reference):
+        return
+    of_world = "against the product of the rates in the world, as if these had nothing to do with each other there"
+    for end, metric, label, estimate in (
+        ("difference", "signed_difference", "P − P*", signed_difference_estimate(one.share(-1), reference)),
+        ("psi", "stereotype_score", "Ψ", stereotype_estimate(one.share(-1), reference)),
+    ):
+        yield Finding(
+            key=f"{key}-{end}",
+            title=f"{names} together: {label}",
+            metric=metric,
+            estimate=estimate,
+            says=f"P* is {_percent(reference)}: {of_world}.",
+        )
+
+
+def _sentence(one: _Crossed, confidence: float) -> str:
+    """What the test says, in shares and as an odds ratio."""
+    estimate = one.link.estimate
+    if math.isnan(estimate.value):
+        return f"Nothing can be told: {estimate.note}."
+    begins = _CLEAR if one.adjusted < 1 - confidence else _UNCLEAR
+    ratio, names = ratio_of(estimate), [f"“{attribute.name}”" for attribute in one.attributes]
+    if len(names) == 2:
+        with_, without = map(_percent, one.second_with_first())
+        return f"{begins}with {names[0]}, {names[1]} is seen in {with_}, without in {without} (odds ratio {ratio})."
+    times = f"the odds ratio of {names[0]} and {names[1]} is {ratio} times as large with {names[2]} as without"
+    return f"{begins}{times}."
+
+
+def ratio_of(estimate: Estimate) -> str:
+    """θ and its ends as ratios."""
+    ends = [_exp(end) for end in (estimate.value, estimate.low, estimate.high)]
+    value, low, high = (f"{float(f'{end:.2g}'):g}" if math.isfinite(end) else format_number(end) for end in ends)
+    return f"{value}, {low} to {high}"
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if value < 700 else math.inf
+
+
+def _percent(share: float) -> str:
+    return "no picture" if math.isnan(share) else f"{100 * share:.0f} %"
+
+
+def _cell_table(crossings: Sequence[_Crossed]) -> StudyTable:
+    rows = []
+    for one in crossings:
+        for place, cell in enumerate(one.shares.cells):
+            reference, share = one.reference(cell), one.share(place)
+            rows.append(
+                {
+                    "attributes": one.name,
+                    "combination": one.cell_name(cell),
+                    "pictures": int(one.shares.counts[place]),
+                    **columns("P", share, ends=""),
+                    "P as counted": one.shares.shares[place].value,
+                    "each by itself": float(one.shares.expected[place]),
+                    **columns("excess", one.shares.excess[place]),
+                    "P*": reference,
+                    "P − P*": math.nan if math.isnan(reference) else share.value - reference,
+                }
+            )
+    return table(CELLS, "Attributes seen together", rows, _HOW)
+
+
+def _interaction_table(crossings: Sequence[_Crossed]) -> StudyTable:
+    rows = [
+        {
+            "attributes": one.name,
+            "odds ratio": _exp(one.link.estimate.value),
+            "low": _exp(one.link.estimate.low),
+            "high": _exp(one.link.estimate.high),
+            "p": one.link.p_value,
+            "p adjusted": one.adjusted,
+            "rarest cell": one.link.least_expected,
+            "pictures for 5 in it": one.shares.n_needed,
+            "note": one.link.estimate.note,
+        }
+        for one in crossings
+    ]
+    return table(INTERACTIONS, "Do attributes go together?", rows, _TESTS)
+
+
+def _mosaics(crossings: Sequence[_Crossed]) -> Iterator[StudyFigure]:
+    """The pairs that go together most clearly."""
+    pairs = [one for one in crossings if len(one.attributes) == 2]
+    by_p = sorted(pairs, key=lambda pair: 2.0 if math.isnan(pair.link.p_value) else pair.link.p_value)
+    for number, one in enumerate(by_p[:_MOST_FIGURES], start=1):
+        first, second = (attribute.name for attribute in one.attributes)
+        rows = [
+            {
+                "column": first if cell[0] else f"not {first}",
+                "row": second if cell[1] else f"not {second}",
+                "value": one.shares.shares[place].value,
+                "n": int(one.shares.counts[place]),
+                "small": bool(one.shares.expected[place] * one.n < LEAST_EXPECTED),
+                "null": float(one.shares.expected[[1, 3]].sum()),
+            }
+            for place, cell in enumerate(one.shares.cells)
+        ]
+        yield figure(
+            "mosaic",
+            f"mosaic{number}",
+            f"{first} and {second} together",
+            pd.DataFrame(rows[::-1]),
+            f"A column is as wide as “{first}” is frequent, or rare; its parts are the shares of “{second}” in it. If "
+            "the two had nothing to do with each other, both columns would be parted at the dashed line. Hatched: "
+            "fewer than 5 pictures to be expected.",
+        )
+
+
+def _notes(crossings: Sequence[_Crossed]) -> Iterator[str]:
+    small = [one for one in crossings if one.is_small]
+    if small:
+        words = [f"“{one.name}” ({one.shares.n_needed:,} pictures would do)" for one in small]
+        yield f"Small cells: fewer than 5 pictures are to be expected in a combination of {listed(words)}."

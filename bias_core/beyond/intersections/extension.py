@@ -1,0 +1,105 @@
+"""Crossed attributes as an option of Explore, and of labelled people."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+
+from bias_core.errors import InvalidInput
+from bias_core.explore.extension import ExploreExtension
+from bias_core.papers.pst.extension import MakeSample, PeopleExtension
+from bias_core.study.limits import stop_rule
+from bias_core.study.setting_fields import Options, setting, settings_class
+from bias_core.study.types import ArmReport, Results, StudyReport, StudySettings, joined
+from bias_core.types import Attribute
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bias_core.explore.arms import Scored
+    from bias_core.study.data import StudyData
+
+Crossing = Literal["none", "pairs", "triples"]
+MOST_CROSSED = 8  # attributes: 28 pairs and 56 triples
+
+
+@settings_class(frozen=True, kw_only=True)
+class CrossedOptions(Options):
+    """Which attributes are crossed: no two, every two, or every two and three of them."""
+
+    crossed: Crossing = setting(
+        "none", "Crossed attributes", "Whether two, or also three, are seen together more often than each alone gives"
+    )
+
+
+class Asked(Protocol):
+    """What is asked of an exploration."""
+
+    @property
+    def crossed(self) -> Crossing:
+        """Which are crossed."""
+
+    @property
+    def scored(self) -> tuple[Attribute, ...]:
+        """All attributes."""
+
+
+class Intersections(ExploreExtension[Asked]):
+    """Attributes crossed with each other, and with the arms."""
+
+    options: ClassVar[type[Options]] = CrossedOptions
+
+    def check(self, options: Asked, settings: StudySettings) -> None:
+        """Raise InvalidInput for too few or too many attributes."""
+        check_crossing(options.scored, options.crossed)
+
+    def reading(self, options: Asked, data: "StudyData", frame: "pd.DataFrame", scored: "Scored") -> Results:
+        """Return what is seen together."""
+        from bias_core.beyond.intersections.attributes import cross_attributes
+        from bias_core.study.arm_statistics import mean_sample
+
+        return cross_attributes(
+            scored.scores,
+            list(frame["prompt"]),
+            scored.units,
+            crossing=options.crossed,
+            confidence=data.settings.confidence,
+            fixed_n=data.fixed_n,
+            sample=mean_sample,
+        )
+
+    def comparing(self, options: Asked, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Return what is another one in one of the arms."""
+        from bias_core.beyond.intersections.arms import cross_arms
+        from bias_core.beyond.intersections.attributes import mosaics_of
+        from bias_core.explore.arms import scored_arms
+
+        crossing = options.crossed if stop_rule(settings) is None else "none"
+        scores = {name: one.scores for name, one in scored_arms(arms).items()}
+        crossed = cross_arms(scores, crossing=crossing, confidence=settings.confidence)
+        return joined(crossed, Results(figures=tuple(mosaics_of(arms))))
+
+    def further_headline(self, report: StudyReport) -> str:
+        """Return what goes together most clearly."""
+        from bias_core.beyond.intersections.arms import crossed_arms_headline
+        from bias_core.beyond.intersections.attributes import crossed_headline
+
+        says = crossed_arms_headline if report.arms else crossed_headline
+        return says(report.results.findings)
+
+
+class CrossedPeople(PeopleExtension):
+    """Scores of people by what else is seen of them."""
+
+    def scores(self, people: "pd.DataFrame", settings: StudySettings, sample: MakeSample) -> Results:
+        """Return the score of every combination."""
+        from bias_core.beyond.intersections.people import crossed_scores
+
+        return crossed_scores(people, settings, sample)
+
+
+def check_crossing(attributes: Sequence[Attribute], crossing: str) -> None:
+    """InvalidInput where these cannot be crossed."""
+    n = len(attributes)
+    if crossing != "none" and not 2 <= n <= MOST_CROSSED:
+        raise InvalidInput(f"2 to {MOST_CROSSED} attributes can be crossed, got {n}; or cross none")
+    if crossing == "triples" and n < 3:
+        raise InvalidInput(f"triples need at least three attributes, got {n}; or cross pairs")

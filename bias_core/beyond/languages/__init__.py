@@ -1,0 +1,1 @@
+"""Explore draws a concept in several languages, and compares each with English."""

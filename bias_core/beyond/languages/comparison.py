@@ -1,0 +1,284 @@
+"""One concept in several languages on the same seeds: was it understood, and is it drawn otherwise than in English?"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from bias_core.beyond.languages.options import LANGUAGES, LanguageOptions
+from bias_core.explore.arms import paired_arms
+from bias_core.measures.effects import holm
+from bias_core.measures.paired_prevalence import prevalence_difference_test
+from bias_core.measures.stereotype import prevalence_estimate
+from bias_core.number_text import format_rate
+from bias_core.prompts import fill_template
+from bias_core.study.arm_statistics import mean_sample
+from bias_core.study.data import StudyData
+from bias_core.study.types import (
+    ArmReport,
+    Finding,
+    Results,
+    StudyFigure,
+    StudySettings,
+    columns,
+    drawable,
+    figure,
+    table,
+)
+from bias_core.types import Attribute, Estimate
+from bias_core.world.wordings import FORMS, Wording, rival_concepts
+
+LEVEL = 0.05  # of all comparisons of a run together, after Holm
+LEAST_RECOGNISED = 0.5  # of the share in English, from which on a language counts as understood
+RECOGNISED = "recognised"  # key of the finding
+MORE, LESS, NO_DIFFERENCE = "more often", "less often", "no difference shown"
+NOT_UNDERSTOOD, NOT_KNOWN = "not understood: no comparison", "not known whether understood: no comparison"
+UNDEFINED = "could not be measured"
+_TEMPLATE = "a photo of a {}"
+_CAUTION = (
+    "The text encoders of most models learned English captions: in a language that a model does not understand, it "
+    "draws something else. A language counts as understood where the reader recognises “{concept}” ({among} {n} "
+    "concepts) at least half as often as in English."
+)
+_LESS_SURE = (
+    "A reader with stereotypes of its own recognises it less often where the people are not those that it expects. A "
+    "generic masculine says no gender by its grammar, and is masculine all the same: a difference can be the word’s, "
+    "and not only the model’s."
+)
+
+
+class Score(Protocol):
+    """One attribute in the pictures of an arm."""
+
+    @property
+    def attribute(self) -> Attribute:
+        """Which."""
+
+    @property
+    def prevalence(self) -> Estimate:
+        """The share of the pictures in which it is seen."""
+
+    @property
+    def margins(self) -> np.ndarray:
+        """How much nearer each picture is to its presence than to its absence, ``(n,)``; nan: cannot tell."""
+
+
+class Recognised(Protocol):
+    """The scored pictures of one arm."""
+
+    @property
+    def scores(self) -> Sequence[Score]:
+        """All attributes."""
+
+    @property
+    def recognised(self) -> Estimate | None:
+        """Share of the pictures in which the reader sees the concept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Arm:
+    """What is compared of one arm."""
+
+    scores: Sequence[Score]
+    recognised: Estimate | None
+
+
+Pair = tuple[Recognised, Recognised, np.ndarray, np.ndarray]
+"""English and another arm, and the places of the seeds that both have, ``(n,)`` in each."""
+
+
+def recognised_concept(
+    options: LanguageOptions, data: StudyData, rows: np.ndarray, units: Sequence[str]
+) -> list[Finding]:
+    """In how many pictures the reader puts the concept among the first of all concepts that have a wording.
+
+    Nothing for a run in one language. The sentences are English, whatever language the pictures were drawn in. Concepts
+    that look alike (doctor, dentist, nurse) take places from each other, so the first three count; of people the first.
+    """
+    if not options.wordings:
+        return []
+    rivals = rival_concepts(options.concept)
+    texts = data.texts([fill_template(_TEMPLATE, one) for one in (options.concept, *rivals)])
+    own, *others = (rows @ texts.T).T
+    n, places = 1 + len(rivals), n_places(options.concept)
+    next_best = np.sort(others, axis=0)[-places]
+    estimate = prevalence_estimate(own, next_best, reference=places / n, confidence=data.settings.confidence)
+    says = f"Share of the pictures in which the reader puts “{options.concept}” {_among(places)} {n} concepts."
+    return [
+        Finding(
+            key=RECOGNISED,
+            title=f"“{options.concept}” recognised",
+            metric="attribute_prevalence",
+            estimate=estimate,
+            says=says,
+            sample=mean_sample(units, own > next_best),
+        )
+    ]
+
+
+def n_places(concept: str) -> int:
+    """Among how many of the first concepts one must be to count as recognised: three of many, one of few.
+
+    >>> n_places("doctor"), n_places("person")
+    (3, 1)
+    """
+    return 1 + len(rival_concepts(concept)) // 10
+
+
+def _among(places: int) -> str:
+    return "first of" if places == 1 else f"among the first {places} of"
+
+
+def compare_languages(options: LanguageOptions, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+    """Each arm against English, attribute by attribute, on the seeds that both have; nothing in one language.
+
+    A language that was not understood is not compared. p-values are McNemar's, after Holm over all comparisons
+    together: the chance that any is called a difference where there is none is at most :data:`LEVEL`.
+    """
+    if not options.wordings:
+        return Results()
+    recognised = {
+        arm.name: next((one.estimate for one in arm.results.findings if one.key == RECOGNISED), None) for arm in arms
+    }
+    pairs: dict[str, Pair] = {
+        pair.second: (
+            _Arm(scores=pair.a.scores, recognised=recognised[pair.first]),
+            _Arm(scores=pair.b.scores, recognised=recognised[pair.second]),
+            pair.at_first,
+            pair.at_second,
+        )
+        for pair in paired_arms(arms)
+        if pair.first == arms[0].name
+    }
+    frame = language_lines(options.wordings[1:], pairs, settings.confidence)
+    if frame.empty:
+        return Results()
+    concept = options.concept
+    note = _CAUTION.format(n=1 + len(rival_concepts(concept)), concept=concept, among=_among(n_places(concept)))
+    return Results(
+        tables=(
+            table(
+                LANGUAGES,
+                "Languages against English",
+                frame,
+                "Difference: the language less English, on the same seeds. p adjusted: McNemar’s test, after Holm over "
+                "all lines of this table; form: the grammatical gender that the wording carries.",
+            ),
+        ),
+        figures=drawable([_figure(frame)]),
+        notes=(note, _LESS_SURE),
+    )
+
+
+def language_lines(wordings: Sequence[Wording], pairs: Mapping[str, Pair], confidence: float) -> pd.DataFrame:
+    """A line for each wording and attribute, with what is said of it; ``pairs`` by the name of the other arm."""
+    lines = [line for one in wordings if one.name in pairs for line in _lines(one, pairs[one.name], confidence)]
+    tested = [line for line in lines if not math.isnan(line["p"])]
+    for line, adjusted in zip(tested, holm([line["p"] for line in tested]) if tested else (), strict=True):
+        line["p adjusted"] = float(adjusted)
+        if adjusted <= LEVEL:
+            line["verdict"] = MORE if line["difference"] > 0 else LESS
+    return pd.DataFrame(lines)
+
+
+def _lines(wording: Wording, pair: Pair, confidence: float) -> Iterator[dict[str, Any]]:
+    """A line for each attribute, before any correction."""
+    english, other, at_first, at_second = pair
+    verdict = _understanding(english.recognised, other.recognised)
+    recognised = math.nan if other.recognised is None else other.recognised.value
+    for before, after in zip(english.scores, other.scores, strict=True):
+        margins = np.stack([before.margins[at_first], after.margins[at_second]])
+        margins = margins[:, ~np.isnan(margins).any(axis=0)]
+        has_share = margins.size and not math.isnan(before.prevalence.value + after.prevalence.value)
+        why = verdict or ("" if has_share else UNDEFINED)
+        test = None if why else prevalence_difference_test(*margins, confidence=confidence)
+        yield {
+            "attribute": before.attribute.name,
+            "language": wording.language_name,
+            "form": FORMS[wording.form],
+            "verdict": why or NO_DIFFERENCE,
+            "P": after.prevalence.value,
+            "P in English": before.prevalence.value,
+            **columns("difference", None if test is None else test.estimate, ends=""),
+            "n": margins.shape[1],
+            "p": math.nan if test is None else test.p_value,
+            "p adjusted": math.nan,
+            "recognised": recognised,
+            "recognised in English": math.nan if english.recognised is None else english.recognised.value,
+            "prompt": wording.prompt,
+        }
+
+
+def _understanding(english: Estimate | None, other: Estimate | None) -> str:
+    """Why a language cannot be compared; "" where it was understood."""
+    if english is None or other is None or english.low <= (english.null_value or 0.0):
+        return NOT_KNOWN  # the reader does no better than chance on the English pictures
+    return NOT_UNDERSTOOD if other.value < LEAST_RECOGNISED * english.value else ""
+
+
+def _figure(frame: pd.DataFrame) -> StudyFigure:
+    """The attribute whose clearest difference is clearer than that of the others: every language in a line."""
+    compared = frame[frame["difference"].notna()]
+    clearest = str(compared.sort_values("p", kind="stable")["attribute"].iloc[0]) if len(compared) else ""
+    lines = compared[compared["attribute"] == clearest]
+    lines = lines.assign(name=[name for i in range(len(lines)) for name in _names(lines.iloc[[i]])])  # as its arm is
+    names = {"difference": "value", "form": "group"}
+    return figure(
+        "pairs",
+        LANGUAGES,
+        f"“{clearest}”: how much more often than in English?",
+        lines.rename(columns=names)[["name", "group", "value", "low", "high"]].reset_index(drop=True),
+        "Each language less English, on the same seeds, by the grammatical form of the wording. It is the attribute "
+        "with the clearest difference; the table has all. Languages that were not understood are not shown.",
+        x="difference of the shares, P − P in English",
+        null=0.0,
+    )
+
+
+def languages_headline(frame: pd.DataFrame) -> str:
+    """What the table of languages says, in a sentence or two: which differ, and which were not understood."""
+    sentences = []
+    for name, lines in frame.groupby("attribute", sort=False):
+        for verdict in (MORE, LESS):
+            some = lines[lines["verdict"] == verdict]
+            if len(some):
+                shares = some["P"].map(format_rate).tolist()
+                sentences.append(
+                    f"“{name}” is seen {verdict} in {_and(_names(some))} than in English: {_and(shares)} against "
+                    f"{format_rate(some['P in English'].iloc[0])}, on the same {int(some['n'].min())} seeds."
+                )
+    compared = frame[~frame["verdict"].isin([NOT_UNDERSTOOD, NOT_KNOWN, UNDEFINED])]
+    if not sentences and len(compared):
+        reach = 100 * float((compared["high"] - compared["low"]).max()) / 2
+        sentences.append(
+            f"No difference from English is shown in {_and(_names(compared))}; with {int(compared['n'].min())} seeds a "
+            f"gap of up to about {reach:.0f} points can hide."
+        )
+    for verdict, words in ((NOT_UNDERSTOOD, "Not understood"), (NOT_KNOWN, "Not known whether understood")):
+        if names := _names(frame[frame["verdict"] == verdict]):
+            sentences.append(f"{words}, so not compared: {', '.join(names)}.")
+    return " ".join(sentences) or "No attribute could be compared."
+
+
+def _names(lines: pd.DataFrame) -> list[str]:
+    """Languages with their forms, each once."""
+    alone = FORMS["word"]
+    return list(
+        dict.fromkeys(
+            language if form == alone else f"{language} ({form})"
+            for language, form in zip(lines["language"], lines["form"], strict=True)
+        )
+    )
+
+
+def _and(items: Sequence[str]) -> str:
+    """All items: languages are few, and each counts.
+
+    >>> _and(["German", "Arabic", "Hindi"])
+    'German, Arabic and Hindi'
+    """
+    *first, last = items
+    return f"{', '.join(first)} and {last}" if first else last

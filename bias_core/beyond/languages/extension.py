@@ -1,0 +1,69 @@
+"""Several languages as an option of Explore."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from bias_core.beyond.languages.options import LANGUAGES, LanguageOptions
+from bias_core.errors import InvalidInput
+from bias_core.explore.extension import ExploreExtension
+from bias_core.prompts import SLOT, fill_template
+from bias_core.study.setting_fields import Options
+from bias_core.study.types import Arm, ArmReport, Results, StudyReport, StudySettings
+from bias_core.world.wordings import language_choices
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bias_core.explore.arms import Scored
+    from bias_core.study.data import StudyData
+
+
+class Languages(ExploreExtension[LanguageOptions]):
+    """An arm for each language."""
+
+    options: ClassVar[type[Options]] = LanguageOptions
+
+    def menus(self) -> Mapping[str, Sequence[tuple[str, str]]]:
+        """Return every language and form."""
+        return {"languages": language_choices()}
+
+    def check(self, options: LanguageOptions, settings: StudySettings) -> None:
+        """Raise InvalidInput for a concept without a wording, and for settings that do not suit several arms."""
+        if not options.wordings:
+            return
+        watched = settings.stop_within is not None or settings.stop_when_clear
+        for what, is_so in (
+            ("pictures are drawn in each: leave your own pictures out", bool(settings.images)),
+            ("each has as many pictures: leave the stop rule out", watched),
+            ("they are compared by attributes: choose at least one", not options.scored),
+            ("at least two seeds are needed: ask for more pictures", options.n_images < 2),
+        ):
+            if is_so:
+                raise InvalidInput(f"in several languages {what}")
+
+    def arms(self, options: LanguageOptions) -> tuple[Arm, ...]:
+        """Return an arm for each wording: the English prompt, and what is put in place of it."""
+        english = fill_template(options.template, options.concept) if options.wordings else ""
+        return tuple(
+            Arm(name=one.name, template=SLOT if i == 0 else f"{{{english}={one.prompt}}}")
+            for i, one in enumerate(options.wordings)
+        )
+
+    def reading(self, options: LanguageOptions, data: "StudyData", frame: "pd.DataFrame", scored: "Scored") -> Results:
+        """Return in how many pictures the concept is recognised."""
+        from bias_core.beyond.languages.comparison import recognised_concept
+
+        return Results(findings=tuple(recognised_concept(options, data, scored.rows, scored.units)))
+
+    def comparing(self, options: LanguageOptions, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Return each language against English."""
+        from bias_core.beyond.languages.comparison import compare_languages
+
+        return compare_languages(options, settings, arms)
+
+    def arms_headline(self, report: StudyReport) -> str:
+        """Return which languages differ from English, and which were not understood."""
+        from bias_core.beyond.languages.comparison import languages_headline
+
+        frame = report.results.frame(LANGUAGES)
+        return languages_headline(frame) if len(frame) else ""

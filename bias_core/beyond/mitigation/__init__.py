@@ -1,0 +1,1 @@
+"""What the arms of an exploration leave of a bias, and what that costs."""

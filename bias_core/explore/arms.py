@@ -1,0 +1,330 @@
+"""Explorations in several arms: what is tested seed by seed, and the paired pictures of two arms."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from hashlib import blake2b
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.explore.results import FIDELITY, AssociationScore, share_mark, yes_or_no
+from bias_core.measures.alignment import resampled_variance_shares
+from bias_core.measures.arrays import unit_rows
+from bias_core.measures.association import Neutral, association_difference_test
+from bias_core.measures.paired_prevalence import (
+    PairedTest,
+    picture_change_estimate,
+    prevalence_difference_test,
+    variety_difference_tests,
+)
+from bias_core.measures.sequential import difference_sequence
+from bias_core.number_text import format_number
+from bias_core.study.arm_results import MOST_IN_PAIRS
+from bias_core.study.arm_statistics import mean_sample, share_test_without_p
+from bias_core.study.attribute_scores import AttributeScore
+from bias_core.study.limits import stop_rule
+from bias_core.study.types import (
+    ArmReport,
+    Finding,
+    Results,
+    Sample,
+    StudyFigure,
+    StudySettings,
+    drawable,
+    figure,
+    mark,
+    point,
+    table,
+)
+from bias_core.types import Estimate
+
+SEED_GIVES_ANOTHER = "The same seed gives"  # how the note begins that says that pairs are no before and after
+SEEDS = "seeds"
+_NEW_PICTURE = 0.9  # share of the distance between seeds from which a change is as good as another seed
+_MOST_DRAWN = 400  # pairs of different seeds in the figure of change
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """Unit, id, seed and embedding (``rows``) of one arm's scored pictures, all scores, tests of variety."""
+
+    units: tuple[str, ...]
+    ids: tuple[str, ...]
+    seeds: tuple[int, ...]
+    rows: np.ndarray
+    scores: tuple[AttributeScore, ...]
+    fidelity: Estimate | None = None  # how often the words of the association are shown where asked for
+    tests: dict[Any, tuple[PairedTest, ...]] = field(default_factory=dict)
+    shares: dict[bytes, np.ndarray] = field(default_factory=dict)  # of variance, by places, see `_variance_share`
+
+    @property
+    def directions(self) -> dict[str, np.ndarray]:
+        """From absence to presence, of the attributes that the reader tells apart."""
+        return {one.attribute.name: one.direction for one in self.scores if one.direction is not None}
+
+    def sample(self, end: str, of: AttributeScore | AssociationScore) -> Sample | None:
+        """What a number was computed from, by its key; None for WALS, true P and what the reader is blind to."""
+        if not isinstance(of, AttributeScore):
+            if end == FIDELITY:
+                units = [f"{side}:{unit}" for side, some in zip("ab", of.units[1:], strict=True) for unit in some]
+                return mean_sample(units, np.concatenate(of.calls))
+            return Sample(units=of.units[0], statistic=of.mean_of, data=of, test=_association_test)
+        if end == "unclear":
+            return mean_sample(self.units, np.isnan(of.margins))
+        if end in ("wals", "true") or (of.direction is None if end == "variance" else math.isnan(of.prevalence.value)):
+            return None
+        if end == "variance":
+            statistic = partial(_variance_share, self, list(self.directions).index(of.attribute.name))
+            data = (self, of.attribute.name)
+            return Sample(units=self.units, statistic=statistic, vectorised=True, data=data, test=_variety_test)
+        present, reference = of.calls, of.attribute.reference
+        if end == "psi":
+            return mean_sample(self.units, present, reference=reference)
+        if end == "p":
+            return mean_sample(self.units, present)
+        corrected = end == "corrected"
+        values = of.margins > 0 if corrected else present - (reference or 0.0)
+        return replace(
+            mean_sample(self.units, values, errors=of.errors if corrected else None), test=share_test_without_p
+        )
+
+
+def _variety_test(
+    first: Sample, second: Sample, one: np.ndarray, other: np.ndarray, confidence: float, seed: int
+) -> PairedTest:
+    """The test of one attribute's variety; those of all are made once for two arms."""
+    (a, attribute), (b, _) = first.data, second.data
+    key = (id(b), one.tobytes(), other.tobytes(), confidence, seed)
+    if key not in a.tests:
+        deltas = np.stack(list(a.directions.values()))
+        a.tests[key] = variety_difference_tests(a.rows[one], b.rows[other], deltas, confidence=confidence, rng=seed)
+    tests: tuple[PairedTest, ...] = a.tests[key]
+    return tests[list(a.directions).index(attribute)]
+
+
+def _variance_share(scored: Scored, attribute: int, places: np.ndarray) -> np.ndarray:
+    """Of pictures ``(m,)`` or ``(k, m)``; nan where they do not vary."""
+    drawn = np.atleast_2d(places)
+    key = blake2b(drawn.tobytes()).digest()
+    if key not in scored.shares:  # those of all attributes are made once
+        n, deltas = len(scored.rows), unit_rows(list(scored.directions.values()))
+        weights = np.stack([np.bincount(row, minlength=n) for row in drawn])
+        scored.shares[key] = resampled_variance_shares(scored.rows, deltas, weights)
+    return scored.shares[key][:, attribute].reshape(places.shape[:-1])
+
+
+def _association_test(
+    first: Sample, second: Sample, one: np.ndarray, other: np.ndarray, confidence: float, _seed: int
+) -> PairedTest:
+    """On the seeds that both arms have, of the concept and of either word."""
+    places = [(one, other)]
+    for mine, theirs in zip(first.data.units[1:], second.data.units[1:], strict=True):
+        places.append(np.intersect1d(mine, theirs, return_indices=True)[1:])
+    sides = []
+    for i, side in enumerate((first, second)):
+        x, a, b = (rows[at[i]] for rows, at in zip(side.data.rows, places, strict=True))
+        sides.append(Neutral(targets=x, attributes_a=a, attributes_b=b))
+    return association_difference_test(*sides, confidence=confidence)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedArms:
+    """Two arms, seed by seed: the places of the seeds that both have."""
+
+    first: str
+    second: str
+    a: Scored
+    b: Scored
+    at_first: np.ndarray
+    at_second: np.ndarray
+
+    @property
+    def rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """The embeddings of these seeds in both arms."""
+        return self.a.rows[self.at_first].astype(np.float64), self.b.rows[self.at_second].astype(np.float64)
+
+    @cached_property
+    def cosines(self) -> np.ndarray:
+        """The cosine of both pictures of each seed."""
+        cosines: np.ndarray = np.einsum("nd,nd->n", *self.rows)
+        return cosines
+
+    @property
+    def change_elsewhere(self) -> float:
+        """One minus the mean cosine of pictures of different seeds."""
+        rows, n = self.rows, len(self.at_first)
+        return 1 - (float(rows[0].sum(axis=0) @ rows[1].sum(axis=0)) - float(self.cosines.sum())) / (n * (n - 1))
+
+    @property
+    def is_two_draws(self) -> bool:
+        """Whether the same seed gives pictures that are as far apart as those of different seeds."""
+        return bool((1 - self.cosines).mean() >= _NEW_PICTURE * self.change_elsewhere)
+
+
+def compare_explorations(settings: StudySettings, arms: Sequence[ArmReport], *, are_before_and_after: bool) -> Results:
+    """The paired pictures of the arms, and the figures of a comparison; nothing where no two arms share two seeds.
+
+    ``are_before_and_after``: whether the picture of a seed should be another version of the same picture in every arm.
+    """
+    pairs = list(paired_arms(arms))
+    if not pairs:
+        return Results()
+    seeds = table(
+        SEEDS,
+        "Seed by seed",
+        pd.concat([_seed_frame(pair) for pair in pairs], ignore_index=True),
+        "Change: one minus the cosine of the two pictures. Each attribute: whether the reader sees it, "
+        "in the first and in the second.",
+    )
+    return Results(
+        findings=tuple(_changes_of(pairs)),
+        tables=(seeds,),
+        figures=drawable(_figures(arms, pairs, settings)),
+        notes=tuple(_of_two_draws([pair for pair in pairs if pair.is_two_draws])) if are_before_and_after else (),
+    )
+
+
+def scored_arms(arms: Sequence[ArmReport]) -> dict[str, Scored]:
+    """What was scored of each arm that has any picture, by its name."""
+    return {arm.name: arm.results.scored for arm in arms if isinstance(arm.results.scored, Scored)}
+
+
+def _of_two_draws(pairs: Sequence[PairedArms]) -> Iterator[str]:
+    """Which arms draw other pictures on the same seed, all in one note."""
+    if pairs:
+        yield (
+            "The same seed gives pictures that are as far apart as those of different seeds in "
+            f"{'; '.join(f'“{pair.first}” and “{pair.second}”' for pair in pairs)}. The comparison stays right, but a "
+            "pair shows no before and after, and pairing makes nothing sharper."
+        )
+
+
+def paired_arms(arms: Sequence[ArmReport]) -> Iterator[PairedArms]:
+    """Every two arms that share at least two seeds; of many arms, those with the first one."""
+    for i, j in combinations(range(len(arms)), 2):
+        a, b = (arms[k].results.scored for k in (i, j))
+        if (len(arms) > MOST_IN_PAIRS and i) or not (isinstance(a, Scored) and isinstance(b, Scored)):
+            continue
+        place = {unit: k for k, unit in enumerate(b.units)}
+        shared = [(k, place[unit]) for k, unit in enumerate(a.units) if unit in place]
+        if len(shared) > 1:
+            one, other = np.transpose(shared)
+            yield PairedArms(first=arms[i].name, second=arms[j].name, a=a, b=b, at_first=one, at_second=other)
+
+
+def _changes_of(pairs: Sequence[PairedArms]) -> Iterator[Finding]:
+    return (_change(pair, several=len(pairs) > 1) for pair in pairs)
+
+
+def _change(pair: PairedArms, *, several: bool) -> Finding:
+    of = f", {pair.first} to {pair.second}" if several else ""
+    return Finding(
+        key=f"change: {pair.second} - {pair.first}",
+        title=f"Change of the picture of a seed{of}",
+        metric="picture_change",
+        estimate=picture_change_estimate(pair.cosines),
+        says=f"Pictures of different seeds of the two lie {format_number(pair.change_elsewhere)} apart.",
+    )
+
+
+def _seed_frame(pair: PairedArms) -> pd.DataFrame:
+    one, other = pair.at_first, pair.at_second
+    columns: dict[str, Any] = {
+        "first": pair.first,
+        "second": pair.second,
+        "seed": np.array(pair.a.seeds)[one],
+        "change": np.round(1 - pair.cosines, 6) + 0.0,  # 32-bit rows: what is alike to their last digit is alike
+    }
+    for before, after in zip(pair.a.scores, pair.b.scores, strict=True):
+        words = zip(yes_or_no(before)[one], yes_or_no(after)[other], strict=True)
+        columns[before.attribute.name] = [" → ".join(both) for both in words]
+    columns |= {"first picture": np.array(pair.a.ids)[one], "second picture": np.array(pair.b.ids)[other]}
+    return pd.DataFrame(columns).sort_values("change", ascending=False, kind="stable", ignore_index=True)
+
+
+def _figures(arms: Sequence[ArmReport], pairs: Sequence[PairedArms], settings: StudySettings) -> Iterator[StudyFigure]:
+    fixed_n = stop_rule(settings) is None
+    scores = [(name, score) for name, scored in scored_arms(arms).items() for score in scored.scores]
+    yield figure(
+        "pairs",
+        "shares",
+        "How often is each attribute seen?",
+        [share_mark(score, group=name) for name, score in scores],
+        "One dot per arm with its interval; the line between them is what changes. Diamonds: the "
+        "rate in the world; circles: a rate that was assumed where nobody knows it.",
+        x="share of the pictures, P",
+        reference="rate in the world, P*",
+    )
+    yield figure(
+        "intervals",
+        "differences",
+        "Difference of P on the same seeds",
+        [gap for pair in pairs for gap in _gaps(pair, settings.confidence, fixed_n=fixed_n, several=len(pairs) > 1)],
+        "An interval that holds the line at 0 leaves the direction open. It is paired: seeds on "
+        "which both arms show the same add nothing.",
+        x="second less first",
+        null=0.0,
+    )
+    yield from _variety_figures(scores, pairs)
+
+
+def _variety_figures(
+    scores: Sequence[tuple[str, AttributeScore]], pairs: Sequence[PairedArms]
+) -> Iterator[StudyFigure]:
+    yield figure(
+        "scatter",
+        "plane",
+        "Over-representation and variety (after Fig. 5 of OASIS)",
+        [
+            point(score.variance_share, score.signed_difference, name=score.attribute.name, group=name)
+            for name, score in scores
+            if not math.isnan(score.variance_share.value + score.signed_difference.value)
+        ],
+        "Towards the right: more varied; 0 is shown as often as in the world. An arm can lower P − P* at the cost of "
+        "variety, which one number alone would not show.",
+        x="share of the variance along the attribute",
+        y="P − P*",
+        join=True,
+    )
+    yield figure(
+        "distributions",
+        "change",
+        "How far does the picture of a seed change?",
+        pd.concat([_changes(pair) for pair in pairs], ignore_index=True),
+        "Where the two rows look alike, the same seed gives another picture: the pairs are then no "
+        "before and after, but two draws.",
+        x="one minus the cosine of the two pictures",
+    )
+
+
+def _gaps(pair: PairedArms, confidence: float, *, fixed_n: bool, several: bool) -> Iterator[dict[str, Any]]:
+    for before, after in zip(pair.a.scores, pair.b.scores, strict=True):
+        if math.isnan(before.prevalence.value + after.prevalence.value):
+            continue
+        margins = np.stack([before.margins[pair.at_first], after.margins[pair.at_second]])
+        margins = margins[:, ~np.isnan(margins).any(axis=0)]
+        if not margins.size:
+            continue
+        name = f"{before.attribute.name}: {pair.second} − {pair.first}" if several else before.attribute.name
+        shown = (margins > 0).astype(float)
+        yield mark(
+            name,
+            prevalence_difference_test(*margins, confidence=confidence).estimate
+            if fixed_n
+            else difference_sequence(*shown, confidence=confidence),
+        )
+
+
+def _changes(pair: PairedArms) -> pd.DataFrame:
+    """Changes on the same seed, and between random different seeds of the same two arms."""
+    rng = np.random.default_rng(0)  # only chooses what is drawn
+    i, j = (rng.integers(0, len(side.seeds), size=_MOST_DRAWN) for side in (pair.a, pair.b))
+    apart = np.array(pair.a.units)[i] != np.array(pair.b.units)[j]
+    cosines = np.einsum("nd,nd->n", pair.a.rows[i[apart]], pair.b.rows[j[apart]])
+    name = f"{pair.first} – {pair.second}"
+    groups = [f"{name}, same seed"] * len(pair.at_first) + [f"{name}, other seeds"] * len(cosines)
+    return pd.DataFrame({"group": groups, "value": np.concatenate([1 - pair.cosines, 1 - cosines])})

@@ -1,0 +1,319 @@
+"""What an exploration is asked in words of one's own, checked before anything is drawn."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from bias_core.errors import InvalidInput, quoted
+from bias_core.explore.concept import NO_WORDS, SUGGESTED, ConceptOptions, PromptOptions
+from bias_core.explore.extension import explore_extensions
+from bias_core.given_values import check_settings
+from bias_core.prompts import MAX_PROMPT_CHARACTERS, SLOT, WORD_SLOT, fill_template
+from bias_core.store.tables import PackedPrompt, checked_prompts
+from bias_core.study.attributes import SEPARATOR, find_attribute, is_rate_of_another, load_attribute_sets
+from bias_core.study.design import PACK
+from bias_core.study.setting_fields import (
+    Options,
+    Setting,
+    changed_settings,
+    option_values,
+    settings_class,
+    settings_of,
+)
+from bias_core.study.types import Arm, Design, StudySettings
+from bias_core.types import Attribute
+
+KIND = "explore"
+MAX_ATTRIBUTES = 50
+NO_GROUP = "no group"  # of a prompt without one beside others that have one
+MODEL = "calibration-diffusion"  # what draws an exploration where nothing is said
+
+
+def _with_options(name: str, base: type[Options], added: Iterable[type[Options]]) -> type[Options]:
+    """Return the options of ``base``, then those that are added, in their order."""
+    parts = [*reversed([one for one in added if settings_of(one)]), base]
+    return settings_class(frozen=True, kw_only=True)(type(name, tuple(parts), {"__module__": __name__}))
+
+
+if TYPE_CHECKING:
+    ExploreOptions = ConceptOptions
+    PackOptions = PromptOptions
+else:
+    _ADDED = [one.options for one in explore_extensions()]
+    ExploreOptions = _with_options("ExploreOptions", ConceptOptions, _ADDED)
+    _ADDED = [one for one in _ADDED if not issubclass(one, ConceptOptions)]
+    PackOptions = _with_options("PackOptions", PromptOptions, _ADDED)
+ADDED: Mapping[str, Setting] = {
+    name: one for name, one in settings_of(ExploreOptions).items() if name not in settings_of(ConceptOptions)
+}
+"""The options that come from :mod:`bias_core.beyond`."""
+
+
+def explore_options(settings: StudySettings) -> ExploreOptions:
+    """Return the options of complete settings; those of a prompt pack as an exploration has them."""
+    options = settings.options
+    if isinstance(options, PackOptions):
+        return ExploreOptions(**option_values(options) | {**NO_WORDS, "concept": ""})
+    return options if isinstance(options, ExploreOptions) else ExploreOptions(**option_values(options))
+
+
+def added_arms(settings: StudySettings) -> tuple[Arm, ...]:
+    """Return the arms that options ask for by themselves; () for none."""
+    options = explore_options(settings)
+    return tuple(arm for extension in explore_extensions() for arm in extension.arms(options))
+
+
+def check_options(settings: StudySettings) -> None:
+    """Raise InvalidInput for options that cannot be used together; it says what would do."""
+    options = explore_options(settings)
+    _check(options, settings)
+    if len(settings.negative_prompt) > MAX_PROMPT_CHARACTERS:
+        raise InvalidInput(
+            f"the negative prompt has {len(settings.negative_prompt):,} characters; "
+            f"at most {MAX_PROMPT_CHARACTERS:,} are allowed"
+        )
+
+
+def scored_attributes(settings: StudySettings) -> tuple[Attribute, ...]:
+    """The attributes of a run or arm; in an arm that draws another concept without the rates in the world of this one.
+
+    >>> from bias_core.study.types import Arm
+    >>> words = "{}, in watercolour", "{nurse=doctor}", "{nurse=woman nurse}"
+    >>> arms = [explore_settings(concept="nurse", arms=(Arm(template=one),)) for one in words]
+    >>> [scored_attributes(one)[0].reference for one in arms]
+    [0.121, None, 0.121]
+    """
+    options = explore_options(settings)
+    concept = _concept_drawn(options.concept, settings.arms[0].template or "" if len(settings.arms) == 1 else "")
+    return tuple(
+        replace(one, reference=None, reference_source="")
+        if concept != options.concept and is_rate_of_another(one.reference_source, one.reference, concept)
+        else one
+        for one in options.scored
+    )
+
+
+def _concept_drawn(concept: str, template: str) -> str:
+    """The concept of an arm: another one where its template puts other words in place of it, and it is not in them."""
+    for old, new in WORD_SLOT.findall(template):
+        other = re.sub(rf"\b{re.escape(old)}\b", new.replace("\\", r"\\"), concept, flags=re.I)
+        if not re.search(rf"\b{re.escape(concept)}\b", other, re.I):
+            return other
+    return concept
+
+
+def explore_settings(base: StudySettings | None = None, /, **given: Any) -> StudySettings:
+    """Settings of an exploration, its options among them; the diffusion model draws where nothing is said.
+
+    ``base`` holds settings that are changed, ``given`` fields of :class:`StudySettings` and of
+    :class:`ExploreOptions`; ``attributes`` may be texts, :class:`Attribute` or what these hold.
+
+    >>> settings = explore_settings(concept="nurse", seed=3)
+    >>> settings.seed, settings.options.concept
+    (3, 'nurse')
+    """
+    base = StudySettings(model=MODEL, options=ExploreOptions()) if base is None else base
+    settings = {name: given.pop(name) for name in settings_of(StudySettings) if name in given}
+    values = {"attributes": (SUGGESTED,), **option_values(base.options), **given}
+    values["attributes"] = tuple(map(attribute_text, values["attributes"]))
+    values |= {name: one.read(values[name]) for name, one in ADDED.items() if name in values}  # a list may be one text
+    if values.get("n_clusters", 0) is None:
+        values["n_clusters"] = 0
+    options = ExploreOptions(**values)
+    made = replace(base, **settings, options=options)
+    if len(made.arms) > 1 and options.n_images < 2:
+        raise InvalidInput(f"a comparison needs at least two seeds, got {options.n_images}")
+    if len(made.arms) > 1 and not (options.attributes or options.has_association):
+        raise InvalidInput("there is nothing to compare: choose an attribute, or two words of an association")
+    return made
+
+
+def compare_settings(concept: str, arms: Sequence[Arm], **given: Any) -> StudySettings:
+    """Settings of an exploration in several arms, each with a template for the concept of its own.
+
+    The templates hold ``{}`` for the concept, and further ``{}`` that repeat it; ``given`` is as for
+    :func:`explore_settings`, without an association where no words are given.
+    """
+    template, treatments = arms_of([arm.template or ExploreOptions().template for arm in arms], concept)
+    treated = tuple(replace(arm, template=treatment) for arm, treatment in zip(arms, treatments, strict=True))
+    usual = {**NO_WORDS, "n_images": 60, "n_attribute_images": 16}
+    return explore_settings(StudySettings(), concept=concept, template=template, arms=treated, **usual | given)
+
+
+EXPLORE_SETTINGS = (
+    "model", "condition", "n_images", "seed", "template", "encoder", "attribute_a", "attribute_b",
+    "n_attribute_images", "num_inference_steps", "guidance_scale", "negative_prompt", "n_clusters", "confidence",
+    "force", "further_encoders", "judge", "size", "sampler", "rewrite", "rewriter", "stop_within", "stop_when_clear",
+    *ADDED,
+)  # fmt: skip
+"""In the order of the tool's parameters: new ones come last."""
+COMPARE_SETTINGS = (
+    "encoder", "n_images", "n_attribute_images", "attribute_a", "attribute_b", "seed", "confidence", "force",
+    "further_encoders", "judge", "rewriter", "stop_within", "stop_when_clear",
+    *(name for name in ADDED if name in settings_of(PackOptions)),
+)  # fmt: skip
+
+
+def offered_settings(names: Iterable[str], usual: StudySettings) -> dict[str, Setting]:
+    """Settings as a command or a tool offers them: with its own defaults, options with their labels."""
+    labelled = {
+        name: replace(one, sentence=f"{one.label}. {one.sentence}")
+        for name, one in settings_of(type(usual.options)).items()
+    }
+    declared, defaults = {**settings_of(StudySettings), **labelled}, {**vars(usual), **vars(usual.options)}
+    return {name: replace(declared[name], default=defaults[name]) for name in names}
+
+
+def arms_of(templates: Sequence[str], concept: str) -> tuple[str, tuple[str | None, ...]]:
+    """A template that all arms share, and the treatment that makes each arm's own of it.
+
+    >>> arms_of(["a photo of a {}", "a photo of a {}, who can be any {}"], "nurse")
+    ('a photo of a {}', (None, '{}, who can be any nurse'))
+    >>> arms_of(["a photo of a {}", "a sketch of a {}"], "nurse")
+    ('{}', ('a photo of a {}', 'a sketch of a {}'))
+    """
+    whole = [arm_template(template, concept) for template in templates]
+    base = min(whole, key=len, default=SLOT)
+    if all(template.startswith(base) for template in whole):
+        ends = [template.removeprefix(base) for template in whole]
+        return base, tuple(SLOT + end if end else None for end in ends)
+    return SLOT, tuple(whole)
+
+
+def arm_template(template: str, concept: str) -> str:
+    """``template`` with every ``{}`` but the first filled with the concept.
+
+    >>> arm_template("a photo of a {}, if all individuals can be a {}", "engineer")
+    'a photo of a {}, if all individuals can be an engineer'
+    """
+    head, slot, tail = template.partition(SLOT)
+    pieces = tail.split(SLOT)
+    filled = [fill_template(piece + SLOT, concept) for piece in pieces[:-1]]
+    return head + slot + "".join([*filled, pieces[-1]])
+
+
+def attribute_text(given: Attribute | Mapping[str, Any] | str) -> str:
+    """An attribute as options and ``--attribute`` take it: its parts with | between them, which none may hold."""
+    if isinstance(given, str):
+        return given
+    try:
+        attribute = given if isinstance(given, Attribute) else Attribute(**given)
+    except TypeError as error:
+        raise InvalidInput(
+            "an attribute has name, positive and negative, and may have reference and reference_source; "
+            f"got {quoted(given)}"
+        ) from error
+    rate = "" if attribute.reference is None else repr(attribute.reference)
+    parts = [attribute.name, attribute.positive, attribute.negative, rate, attribute.reference_source]
+    check_settings(attribute)
+    if wrong := next((part for part in parts if SEPARATOR in part), ""):
+        raise InvalidInput(f"attribute {attribute.name!r}: no part of it may hold {SEPARATOR!r}, got {wrong!r}")
+    _check_attribute(attribute)
+    while not parts[-1]:
+        parts.pop()
+    return SEPARATOR.join(parts)
+
+
+def explore_words(settings: StudySettings) -> list[str]:
+    """The command with the options as its words, the concept first; what is at its default is left out."""
+    options, words = explore_options(settings), list[str]()
+    for name, value in changed_settings(options).items():
+        if name == "attributes":
+            words += [word for text in value for word in ("--attribute", text)] or ["--no-attributes"]
+        elif name != "concept":
+            words += [f"--{name.replace('_', '-')}", settings_of(ExploreOptions)[name].write(value)]
+    if not settings.images and settings.model != MODEL:
+        words += ["--model", settings.model]
+    first = [*words, "--", options.concept] if options.concept.startswith("-") else [options.concept, *words]
+    return ["explore", *first]
+
+
+def prompts_of(design: Design) -> tuple[PackedPrompt, ...]:
+    """The prompts of a pack; InvalidInput names the rows that cannot be used, such as in a YAML of one's own."""
+    rows = design.data.get("prompts")
+    if not isinstance(rows, (list, tuple)) or not all(isinstance(row, Mapping) for row in rows):
+        raise InvalidInput(f"{design.name} has no list of prompts in its data")
+    return checked_prompts(design.name, ((str(row.get("place") or f"row {i}"), row) for i, row in enumerate(rows, 1)))
+
+
+def cells_of(prompts: Sequence[PackedPrompt]) -> list[str]:
+    """What the pictures of each prompt are counted with: its group, or itself where no prompt has one."""
+    grouped = any(one.group for one in prompts)
+    return [one.group or NO_GROUP if grouped else one.prompt for one in prompts]
+
+
+def attributes_of_cells(design: Design, scored: Sequence[Attribute]) -> dict[str, tuple[Attribute, ...]]:
+    """What the rows of a pack ask for beyond ``scored``, by what their pictures are counted with.
+
+    {} for every other design. InvalidInput where one name would stand for two attributes, read by other sentences.
+    """
+    if design.kind != PACK:
+        return {}
+    of_all, of_cell = {one.name.lower(): one for one in scored}, dict[str, dict[str, Attribute]]()
+    prompts = prompts_of(design)
+    for cell, one in zip(cells_of(prompts), prompts, strict=True):
+        for text in one.attributes:
+            here = of_cell.setdefault(cell, {})
+            try:
+                attribute = _unlike_others(text, here | of_all)
+            except InvalidInput as error:
+                raise InvalidInput(f"{design.name}, {one.place}: {error}") from error
+            if attribute.name.lower() not in of_all:
+                here[attribute.name.lower()] = attribute
+    return {cell: tuple(named.values()) for cell, named in of_cell.items()}
+
+
+def _unlike_others(text: str, others: Mapping[str, Attribute]) -> Attribute:
+    """The attribute that a row names; InvalidInput where one of ``others``, by name, is read by other sentences."""
+    attribute = find_attribute(text, "", load_attribute_sets())
+    _check_attribute(attribute)
+    other = others.get(attribute.name.lower(), attribute)
+    if (other.positive, other.negative) != (attribute.positive, attribute.negative):
+        raise InvalidInput(
+            f"“{attribute.name}” is read by other sentences already, such as {quoted(other.positive)}; give one of the "
+            "two another name"
+        )
+    return attribute
+
+
+def _check(options: ExploreOptions, settings: StudySettings) -> None:
+    words = options.attribute_a.strip(), options.attribute_b.strip()
+    if options.has_association and not all(words):
+        raise InvalidInput("the association compares two attributes: give both words, or neither")
+    if options.has_association and words[0] == words[1]:
+        raise InvalidInput(f"the association compares two different attributes, got {options.attribute_a!r} twice")
+    if not options.takes_all:
+        options.prompts()
+    if len(options.scored) > MAX_ATTRIBUTES:
+        raise InvalidInput(f"at most {MAX_ATTRIBUTES} attributes at once, got {len(options.scored)}")
+    for attribute in options.scored:
+        _check_attribute(attribute)
+    counts = Counter(attribute.name.strip().lower() for attribute in options.scored)
+    if twice := [name for name, n in counts.items() if n > 1]:
+        raise InvalidInput(f"attribute names must differ, got twice: {', '.join(twice)}")
+    for extension in explore_extensions():
+        extension.check(options, settings)
+    if settings.images and options.takes_all and not options.scored:
+        raise InvalidInput("no attribute to look for: give at least one")
+
+
+def _check_attribute(attribute: Attribute) -> None:
+    parts = {
+        "a name": attribute.name,
+        "a positive sentence": attribute.positive,
+        "a negative sentence": attribute.negative,
+    }
+    for what, text in parts.items():
+        if not text.strip():
+            raise InvalidInput(f"attribute {attribute.name!r} needs {what}; each has a name and two sentences")
+        if len(text) > MAX_PROMPT_CHARACTERS:
+            raise InvalidInput(
+                f"attribute {attribute.name[:40]!r}: {what} of {len(text):,} characters; "
+                f"at most {MAX_PROMPT_CHARACTERS:,} are allowed"
+            )
+    if attribute.positive.strip() == attribute.negative.strip():
+        raise InvalidInput(f"attribute {attribute.name!r}: both sentences are the same, {attribute.positive!r}")
+    if attribute.reference is not None and not 0 <= attribute.reference <= 1:
+        raise InvalidInput(f"attribute {attribute.name!r}: P* is a share from 0 to 1, got {attribute.reference}")

@@ -1,0 +1,241 @@
+"""A study's report of the kind "explore", read back: its pictures by number, and what was found of each."""
+
+import math
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.explore.options import KIND, explore_options
+from bias_core.explore.results import (
+    ALL,
+    ASSOCIATION,
+    ATTRIBUTES,
+    BEYOND,
+    CONCEPT,
+    EIGENVALUES,
+    FIDELITY,
+    KINDS,
+    SCORED_GROUPS,
+    AssociationScore,
+    finding_key,
+)
+from bias_core.measures.clustering import ClusterResult
+from bias_core.study.attribute_scores import AttributeScore
+from bias_core.study.design import PACK
+from bias_core.study.setting_fields import option_values
+from bias_core.study.types import StudyReport, StudyTable
+from bias_core.types import Attribute, Estimate, StoredImage
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExploredImage(StoredImage):
+    """One numbered picture of the concept (or of an attribute side, by ``row.group``)."""
+
+    number: int
+    id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clusters(ClusterResult):
+    """Groups of look-alikes; ``numbers (n,)`` are the pictures' own (blocked and unfinished ones are left out)."""
+
+    numbers: tuple[int, ...]
+
+
+class Exploration:
+    """What a report (of one of its arms, where it has several) says of each attribute and picture."""
+
+    def __init__(self, report: StudyReport, arm: int = 0) -> None:
+        part = report.arms[arm] if report.arms else report
+        self.report, self.arm, self.settings, self.results = report, arm, part.settings, part.results
+
+    @property
+    def prompt(self) -> str:
+        """What was drawn."""
+        options = explore_options(self.settings)
+        return "" if options.takes_all else options.prompts()[CONCEPT]
+
+    @cached_property
+    def images(self) -> tuple[ExploredImage, ...]:
+        """The concept's pictures, those included that a safety checker blanked."""
+        return self._numbered(CONCEPT)
+
+    @cached_property
+    def attribute_images(self) -> tuple[ExploredImage, ...]:
+        """The pictures of both sides of the association."""
+        return self._numbered("attribute_a") + self._numbered("attribute_b")
+
+    @cached_property
+    def scored_numbers(self) -> tuple[int, ...]:
+        """Numbers of the pictures that the scores are of, in the order of every array over pictures."""
+        numbers = {image.id: image.number for image in self.images}
+        return tuple(numbers[image_id] for image_id in self._frame["image_id"])
+
+    @cached_property
+    def attributes(self) -> tuple[AttributeScore, ...]:
+        """Every attribute with its numbers on all pictures."""
+        if ATTRIBUTES not in self._tables:
+            return ()
+        frame = self._tables[ATTRIBUTES].frame
+        rows = frame[frame["pictures of"] == ALL].astype(object)
+        return tuple(map(self._score, rows.where(rows.notna(), None).to_dict("records")))
+
+    @cached_property
+    def shares_by_prompt(self) -> dict[str, dict[str, Estimate]]:
+        """P of each attribute in the pictures of each prompt, or group of prompts; {} where all pictures have one."""
+        shares: dict[str, dict[str, Estimate]] = {}
+        if ATTRIBUTES in self._tables:
+            frame = self._tables[ATTRIBUTES].frame
+            for cell, name in zip(frame["pictures of"], frame["attribute"], strict=True):
+                if cell != ALL:
+                    shares.setdefault(name, {})[cell] = self._estimates[finding_key(cell, name, "p")]
+        return shares
+
+    @cached_property
+    def association(self) -> AssociationScore | None:
+        """Which way the pictures lean; None where it was not measured."""
+        if ASSOCIATION not in self._estimates:
+            return None
+        options = option_values(self.settings.options)
+        return AssociationScore(
+            attribute_a=options["attribute_a"],
+            attribute_b=options["attribute_b"],
+            mean=self._estimates[ASSOCIATION],
+            associations=self._column(ASSOCIATION),
+            beyond=self._estimates.get(BEYOND),
+            fidelity=self._estimates.get(FIDELITY),
+        )
+
+    @cached_property
+    def clusters(self) -> Clusters | None:
+        """Groups of look-alikes; None where there are none."""
+        if EIGENVALUES not in self._tables or "looks_like" not in self._frame:
+            return None
+        labels = np.array([_group_number(name) for name in self._frame["looks_like"]], dtype=int)
+        return Clusters(
+            labels=labels,
+            coordinates=np.column_stack([self._column("map_x"), self._column("map_y")]),
+            eigenvalues=self._tables[EIGENVALUES].frame["eigenvalue"].to_numpy(float),
+            n_clusters=len(set(labels.tolist())),
+            numbers=self.scored_numbers,
+            note=self._tables[EIGENVALUES].note,
+        )
+
+    @cached_property
+    def _frame(self) -> pd.DataFrame:
+        frame = self.report.pictures
+        if frame is None or frame.empty:
+            return pd.DataFrame({"image_id": []})
+        if "arm" in frame and self.report.arms:
+            frame = frame[frame["arm"] == self.report.arms[self.arm].name]
+        return frame[frame["group"].isin(SCORED_GROUPS)].reset_index(drop=True)
+
+    @cached_property
+    def _estimates(self) -> dict[str, Estimate]:
+        return {finding.key: finding.estimate for finding in self.results.findings}
+
+    @cached_property
+    def _tables(self) -> dict[str, StudyTable]:
+        return {table.key: table for table in self.results.tables}
+
+    def _numbered(self, group: str) -> tuple[ExploredImage, ...]:
+        """The pictures of a group by their numbers: their seeds less the first one, where they were drawn."""
+        stored, first = self.report.stored, self.settings.seed - 1
+        numbers = {
+            i: one.row.seed - first
+            for i, one in stored.items()
+            if one.row.group == group and (one.blocked or group != CONCEPT) and not self.report.arms
+        }
+        if group == CONCEPT and not self._frame.empty:
+            scored = zip(self._frame["image_id"], self._frame["number"], strict=True)
+            numbers |= {i: int(number) for i, number in scored if i in stored}
+        in_order = sorted(numbers, key=lambda i: numbers[i])
+        return tuple(ExploredImage(number=numbers[i], id=i, **vars(stored[i])) for i in in_order)
+
+    def _score(self, row: dict[Any, Any]) -> AttributeScore:
+        name = str(row["attribute"])
+        estimates = {kind.field: self._estimates.get(finding_key(ALL, name, end)) for end, kind in KINDS.items()}
+        missing = Estimate.undefined(int(row["n"]), "no real-world rate P* was given", null_value=0.0)
+        numbers: dict[str, Any] = {field: estimate or missing for field, estimate in estimates.items()}
+        return AttributeScore(
+            attribute=Attribute(
+                name=name,
+                positive=str(row["positive"]),
+                negative=str(row["negative"]),
+                reference=row["P*"],
+                reference_source=str(row["source of P*"]),
+            ),
+            **numbers | {name: estimates[name] for name in ("corrected", "true_rate", "cannot_tell")},
+            question=str(row.get("asked") or ""),
+            drawn=row["drawn"],
+            n_ties=int(row["ties"]),
+            similarity_positive=self._column(f"{name}: positive").astype(np.float32),
+            similarity_negative=self._column(f"{name}: negative").astype(np.float32),
+        )
+
+    def _column(self, name: str) -> np.ndarray:
+        return self._frame[name].to_numpy(float) if name in self._frame else np.empty(0)
+
+
+def is_exploration(report: StudyReport) -> bool:
+    """Whether a report can be read as an exploration."""
+    return report.design.kind in (KIND, PACK)
+
+
+def explore_values(report: StudyReport) -> dict[str, Any]:
+    """What programs may ask of an exploration by name, beside what every study says."""
+    if report.arms or not is_exploration(report):
+        return {}
+    shown = Exploration(report)
+    lean, attributes = shown.association, []
+    for score in shown.attributes:
+        estimates = {kind.field: getattr(score, kind.field) for kind in KINDS.values()}
+        numbers = {name: asdict(estimate) for name, estimate in estimates.items() if estimate is not None}
+        attributes.append(asdict(score.attribute) | numbers | {"drawn": score.drawn, "n_ties": score.n_ties})
+    return {
+        "prompt": shown.prompt,
+        "settings": asdict(report.settings)
+        | option_values(report.settings.options)
+        | {"attributes": [asdict(score.attribute) for score in shown.attributes]},
+        "attributes": attributes,
+        "association": lean
+        and {"attribute_a": lean.attribute_a, "attribute_b": lean.attribute_b, "mean": asdict(lean.mean)}
+        | ({"beyond": asdict(lean.beyond)} if lean.beyond else {}),
+        "clusters": shown.clusters and vars(shown.clusters),
+        "images": image_rows(shown),
+    }
+
+
+def image_rows(shown: Exploration) -> list[dict[str, Any]]:
+    """One row per picture: its number, everything that made it, and what was found of it."""
+    scored = _scored_values(shown.report)
+    return [
+        {"number": one.number, "id": one.id, **asdict(one.row), "blocked": one.blocked}
+        | dict(zip(("width", "height"), one.size, strict=True))
+        | scored.get(one.id, {})
+        for one in (*shown.images, *shown.attribute_images)
+    ]
+
+
+def _scored_values(report: StudyReport) -> dict[str, dict[str, Any]]:
+    frame = report.pictures
+    if frame is None or frame.empty:
+        return {}
+    rows = frame.drop_duplicates("image_id").drop(columns=["group", "prompt", "seed", "number"], errors="ignore")
+    for name in [name for name in rows if str(name).endswith(": perceived")]:
+        rows[name] = rows[name].map({"yes": True, "no": False})
+    if "looks_like" in rows:
+        rows["cluster"] = rows["looks_like"].map(_group_number, na_action="ignore")
+    return {
+        row.pop("image_id"): {
+            str(name): value for name, value in row.items() if not (isinstance(value, float) and math.isnan(value))
+        }
+        for row in rows.to_dict("records")
+    }
+
+
+def _group_number(name: str) -> int:
+    return int(name.split()[-1]) - 1

@@ -1,0 +1,368 @@
+"""Explore: a concept in one's own words, or pictures of one's own; what a reader perceives in them."""
+
+import math
+import re
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from bias_core.explore.arms import Scored, compare_explorations
+from bias_core.explore.concept import MOST, NO_WORDS
+from bias_core.explore.extension import explore_extensions
+from bias_core.explore.headline import FOR_ASSOCIATION, OF_CONCEPT, arms_headline, headline, made_of
+from bias_core.explore.options import (
+    KIND,
+    ExploreOptions,
+    added_arms,
+    attributes_of_cells,
+    check_options,
+    explore_options,
+    explore_settings,
+    explore_words,
+    scored_attributes,
+)
+from bias_core.explore.report import Exploration, explore_values
+from bias_core.explore.results import (
+    ALL,
+    CONCEPT,
+    SCORED_GROUPS,
+    AssociationScore,
+    attribute_of,
+    exploration_results,
+    picture_columns,
+)
+from bias_core.measures.arrays import all_equal
+from bias_core.measures.association import association, association_beyond_even_mix, mean_association
+from bias_core.measures.clustering import ClusterResult, spectral_clusters
+from bias_core.measures.mitigation import asked_kept_estimate
+from bias_core.prompts import fill_template
+from bias_core.study.attribute_scores import AttributeScore, score_attributes, watch_attributes
+from bias_core.study.data import Steps, StudyData
+from bias_core.study.design import find_design
+from bias_core.study.labels import keep_people
+from bias_core.study.limits import ShareValues
+from bias_core.study.readers import Reader
+from bias_core.study.rows import scaled
+from bias_core.study.run import complete, run_study
+from bias_core.study.services import StudyServices
+from bias_core.study.setting_fields import Options
+from bias_core.study.study import Measuring, ReportFacts, Study
+from bias_core.study.types import (
+    Arm,
+    ArmReport,
+    Design,
+    Finding,
+    Progress,
+    Results,
+    Shot,
+    StudyReport,
+    StudySettings,
+    StudyTable,
+    joined,
+    listed,
+)
+from bias_core.types import Attribute, StoredImage
+
+_PERSON = re.compile(r"\b(?:person|people|human|individual|m[ae]n|wom[ae]n|male|female)\b", re.I)
+_FEWEST = 4  # pictures that make a map, or that are scored as those of one prompt
+_MOST_ON_MAP = 3000  # the similarity graph has n x n entries
+_MOST_PROMPTS = 24
+
+
+def explore(concept: str, services: StudyServices, **settings: Any) -> Exploration:
+    """Draw pictures of a concept (or find them) and measure what they show: attributes, association, groups.
+
+    ``settings`` are of a run and of an exploration, such as ``n_images``, ``attributes``, ``model``, ``seed``.
+    """
+    return Exploration(complete(run_study(find_design(KIND), explore_settings(concept=concept, **settings), services)))
+
+
+def _alike(options: ExploreOptions, settings: StudySettings, rows: np.ndarray) -> ClusterResult | None:
+    """Groups of look-alikes; None for too few pictures, or too many."""
+    if not _FEWEST <= len(rows) <= _MOST_ON_MAP:
+        return None
+    return spectral_clusters(rows, n_clusters=min(options.n_clusters, len(rows)) or None, seed=settings.seed)
+
+
+def _numbers(settings: StudySettings, options: ExploreOptions, frame: pd.DataFrame) -> Any:
+    """The number of each picture: by seed where pictures of one prompt were drawn here, else in their order."""
+    several = settings.images or options.takes_all
+    return range(1, len(frame) + 1) if several else frame["seed"].to_numpy(int) - settings.seed + 1
+
+
+def _association(
+    options: ExploreOptions, data: StudyData, frame: pd.DataFrame, rows: np.ndarray
+) -> Generator[Progress, None, AssociationScore | None]:
+    """T2IAT's Eq. 2 for the concept; None where a side has no picture."""
+    frames = [data.frame[data.frame["group"] == side] for side in NO_WORDS]
+    if not options.has_association or any(side.empty for side in frames):
+        return None
+    sides = [(yield from data.embed(frames[0])), (yield from data.embed(frames[1]))]
+    calls = _shown_as_asked(options, data, sides)
+    confidence, seed = data.settings.confidence, data.settings.seed
+    return AssociationScore(
+        attribute_a=options.attribute_a,
+        attribute_b=options.attribute_b,
+        mean=mean_association(rows, *sides, confidence=confidence, rng=seed),
+        associations=association(rows, *sides),
+        beyond=association_beyond_even_mix(rows, *sides, confidence=confidence) if _vary(rows, *sides) else None,
+        fidelity=asked_kept_estimate(*calls, confidence=confidence) if calls else None,
+        calls=calls,
+        rows=(rows, *sides),
+        units=tuple(_units(one) for one in (frame, *frames)),
+    )
+
+
+def _shown_as_asked(options: ExploreOptions, data: StudyData, sides: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Of each picture of A, and of B, whether the encoder finds it nearer to its own prompt than to the other.
+
+    Nothing where both prompts are one to the encoder. A judge is not asked: it was not asked for that.
+    """
+    prompts = options.prompts()
+    a, b = data.texts([prompts[side] for side in NO_WORDS])
+    if all_equal(np.stack([a, b])):
+        return ()
+    return tuple((rows @ to_own > 0).astype(float) for rows, to_own in zip(sides, (a - b, b - a), strict=True))
+
+
+def _vary(rows: np.ndarray, *sides: np.ndarray) -> bool:
+    """Whether there is an even mix: two pictures or more of each, that differ."""
+    enough = min(map(len, (rows, *sides))) > 1
+    return enough and not (all_equal(rows) or all_equal(np.vstack(sides)))
+
+
+def _cells(
+    design: Design, data: StudyData, frame: pd.DataFrame, rows: np.ndarray
+) -> Steps[tuple[dict[str, tuple[AttributeScore, ...]], list[str]]]:
+    """The scores of the prompts (or groups of prompts) with most pictures, then of all; what is to be said of others.
+
+    In a group of a prompt pack more may be looked for.
+    """
+    scored = scored_attributes(data.settings)
+    cells = {ALL: (yield from score_attributes(data, frame, rows, scored))}
+    by, of_cell = ("set" if "set" in frame else "prompt"), attributes_of_cells(design, scored)
+    counts = frame[by].value_counts()
+    named = list(counts[counts >= _FEWEST].index[:_MOST_PROMPTS]) if len(counts) > 1 or of_cell else []
+    with data.ending_early(lambda: f"{len(cells) - 1} of {len(named)} {by}s were scored by themselves"):
+        for name in named:
+            data.check()
+            at = np.flatnonzero(frame[by] == name)
+            looked_for = (*scored, *of_cell.get(name, ()))
+            cells[name] = yield from score_attributes(data, frame.iloc[at], rows[at], looked_for)
+    cells[ALL] = cells.pop(ALL)  # scored first, shown last
+    if len(named) == len(counts) or len(counts) == 1:
+        return cells, []
+    few = f"{len(counts) - len(named):,} {by}s have too few pictures, or come too late, to be scored by themselves"
+    return cells, [f"{few}: they count in “{ALL}” only."]
+
+
+def _units(frame: pd.DataFrame) -> tuple[str, ...]:
+    return tuple(map(str, frame["unit" if "unit" in frame else "image_id"]))
+
+
+def _without_rates(options: ExploreOptions, scores: Sequence[AttributeScore]) -> list[str]:
+    """Which P* are left out of an arm that draws another concept."""
+    pairs = zip(options.scored, scores, strict=True)
+    names = [f"“{one.name}”" for one, score in pairs if one.reference != score.attribute.reference]
+    if not names:
+        return []
+    return [f"Without P*, as the rate in the world is that of another concept, “{options.concept}”: {listed(names)}."]
+
+
+def _notes(data: StudyData, n: int, *, missing: bool) -> list[str]:
+    settings = data.settings
+    info = None if settings.images else data.services.model_info(settings.model)
+    n_all, blanked = len(data.frame) + data.n_blocked, "The model refused or failed at, or its safety checker blanked"
+    notes = {
+        f"{blanked} {data.n_blocked} of {n_all} pictures; they are not scored.": data.n_blocked > 0,
+        "There is no picture to score.": n == 0,
+        f"No clusters: they are made for at most {_MOST_ON_MAP:,} pictures.": n > _MOST_ON_MAP,
+        "No association: the pictures guided to the two attributes were not finished.": missing,
+        "The renderer has no negative prompt; it was ignored.": info is not None
+        and info.family == "renderer"
+        and bool(settings.negative_prompt),
+        "Guidance above 1 sharpens the majority beyond the planted rates.": info is not None
+        and info.embedded
+        and (settings.guidance_scale or 0) > 1,
+    }
+    return [note for note, holds in notes.items() if holds]
+
+
+UNMEASURED = Design(
+    name="unmeasured",
+    title="Pictures of your own, not measured",
+    kind="unmeasured",
+    reference="",
+    where="",
+    summary="Imported pictures with their prompts and the people that these name, kept to be labelled.",
+)
+NOBODY = "nobody"  # in place of a reader in the settings
+_NOTE = "Nothing was measured: these pictures are kept so that people can label them."
+
+
+class Explore(Study):
+    """A concept in the user's own words, or the user's own pictures."""
+
+    kind = KIND
+    options: ClassVar[type[Options]] = ExploreOptions
+    judged = "attributes"
+    shows_anything = True
+    watches_shares = True
+    fewest_when_stopped = 0
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the concept's pictures, then both sides of the association; none if all imported ones are taken."""
+        options = explore_options(settings)
+        if options.takes_all and settings.images:
+            return []
+        n = {CONCEPT: options.n_images}
+        return [
+            Shot(
+                prompt=prompt,
+                n=scaled(n.get(group, options.n_attribute_images), settings.scale),
+                group=group,
+                part=OF_CONCEPT if group == CONCEPT else FOR_ASSOCIATION,
+            )
+            for group, prompt in options.prompts().items()
+        ]
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Every attribute on the concept's pictures, their lean, and which of them look alike."""
+        options = explore_options(settings)
+        keep_people(data)
+        frame = data.frame.reset_index(drop=True)
+        if not options.takes_all and len(frame):
+            frame = frame[frame["group"] == CONCEPT]
+        if frame.empty:
+            return Results(notes=tuple(_notes(data, 0, missing=False)))
+        rows = yield from data.embed(frame)
+        leaning = yield from _association(options, data, frame, rows)
+        cells, notes = yield from _cells(self.design, data, frame, rows)
+        alike = _alike(options, settings, rows)
+        data.keep(frame, number=_numbers(settings, options, frame), **picture_columns(cells[ALL], leaning, alike))
+        scored = Scored(
+            units=_units(frame),
+            ids=tuple(frame["image_id"]),
+            seeds=tuple(frame["seed"]),
+            rows=rows,
+            scores=cells[ALL],
+            fidelity=leaning.fidelity if leaning else None,
+        )
+        results = exploration_results(
+            cells,
+            leaning,
+            alike,
+            sample=scored.sample,
+            notes=[
+                *notes,
+                *_without_rates(options, cells[ALL]),
+                *_notes(data, len(frame), missing=options.has_association and leaning is None),
+            ],
+            scored=scored,
+            confidence=settings.confidence,
+        )
+        return joined(results, *(one.reading(options, data, frame, scored) for one in explore_extensions()))
+
+    def title(self, settings: StudySettings) -> str:
+        """Return the concept's prompt; for the user's own pictures, a name for them."""
+        options = explore_options(settings)
+        if options.takes_all:
+            return "Attributes in pictures of your own"
+        return fill_template(options.template, options.concept)
+
+    def command(self, settings: StudySettings) -> Sequence[str]:
+        """Return the words of ``explore``."""
+        return explore_words(settings)
+
+    def check_settings(self, settings: StudySettings) -> None:
+        """Raise InvalidInput for options that cannot be used together."""
+        check_options(settings)
+
+    def arms(self, settings: StudySettings) -> tuple[Arm, ...]:
+        """Return the arms that options ask for by themselves, such as one for each language."""
+        return added_arms(settings)
+
+    def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
+        """Read the share of every attribute."""
+        return watch_attributes(self.attributes(settings), data, frame)
+
+    def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
+        """Return the attributes of the concept's pictures."""
+        return dict.fromkeys(SCORED_GROUPS, scored_attributes(settings))
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Return the differences between the arms, seed by seed, after what extensions say of them."""
+        own = compare_explorations(settings, arms, are_before_and_after=not added_arms(settings))
+        if not own.tables:
+            return own
+        options = explore_options(settings)
+        added = joined(Results(), *(one.comparing(options, settings, arms) for one in explore_extensions()))
+        return replace(joined(added, own), figures=(*own.figures, *added.figures))
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the clearest attribute."""
+        return headline(report)
+
+    def arms_headline(self, report: StudyReport) -> str:
+        """Return the clearest difference between arms."""
+        return arms_headline(report)
+
+    def share_of(self, finding: Finding) -> str:
+        """Return the attribute whose share a finding is."""
+        return attribute_of(finding)
+
+    def facts(self, report: StudyReport) -> ReportFacts:
+        """Return the parts of the number of pictures, and the attributes by prompt."""
+        return ReportFacts(made_of=made_of(report), values=explore_values(report))
+
+    def enlarged(self, settings: StudySettings, times: float) -> tuple[Study, StudySettings]:
+        """Return ``times`` as many pictures of the concept; of both words too if nothing else is measured."""
+        options = explore_options(settings)
+        names = ["n_images"] if options.scored else ["n_images", "n_attribute_images"]
+        more = {name: min(MOST, math.ceil(times * getattr(options, name))) for name in names}
+        return self, replace(settings, options=replace(options, **more))
+
+    def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:
+        """Return an arm of any person beside the concept's; None for no person, or any person already."""
+        options = explore_options(settings)
+        about_people = any(_PERSON.search(attribute.positive) for attribute in options.scored)
+        if settings.arms or options.takes_all or not about_people or _PERSON.search(options.concept):
+            return None
+        concept = " ".join(options.concept.split())
+        arms = Arm(name=concept), Arm(name="person", template=f"{{{concept}=person}}")
+        return replace(settings, arms=arms), f"“{fill_template(options.template, 'person')}”"
+
+
+class Unmeasured(Study):
+    """The user's own pictures, kept to be labelled."""
+
+    kind = UNMEASURED.kind
+    shows_anything = True
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return nothing to draw."""
+        return []
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """How many pictures each prompt has; whom a picture was to show is kept with it."""
+        keep_people(data)
+        frame = data.frame
+        yield Progress(done=len(frame), total=len(frame), seconds_left=0.0, message=f"{len(frame):,} pictures")
+        by = [name for name in ("prompt", "setting", "left", "right") if name in frame]
+        counts: pd.DataFrame = frame.groupby(by, sort=False).size().rename("pictures").reset_index()
+        table = StudyTable(key="prompts", title="Prompts", frame=counts, note="As many pictures as were stored.")
+        return Results(tables=(table,), notes=(_NOTE,))
+
+    def readers(self, settings: StudySettings) -> Sequence[Reader]:
+        """Return none."""
+        return ()
+
+    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
+        """Read nothing."""
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the number of pictures."""
+        return f"{report.n_images:,} pictures are kept to be labelled; nothing was measured of them."

@@ -1,0 +1,285 @@
+"""Suggest attributes: what to look for in pictures of a concept, from its words and from what its pictures show."""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.errors import InvalidInput, ModelUnavailable
+from bias_core.explore.options import ExploreOptions
+from bias_core.explore.results import CONCEPT
+from bias_core.explore.suggest_options import FEWEST, SuggestOptions
+from bias_core.measures.clustering import spectral_clusters
+from bias_core.prompts import fill_template
+from bias_core.study.data import StudyData
+from bias_core.study.phrases import PERSON, is_about_person, is_about_thing, phrases_of
+from bias_core.study.readers import Reader, language_model_name
+from bias_core.study.run import run_study
+from bias_core.study.services import StudyServices
+from bias_core.study.setting_fields import settings_of
+from bias_core.study.study import Measuring, Study, encoders_and_judge
+from bias_core.study.suggestions import (
+    Suggestion,
+    merge_suggestions,
+    opposite_of,
+    suggest_from_captions,
+    suggest_from_words,
+)
+from bias_core.study.types import Design, Finding, Progress, Results, Shot, StudyReport, StudySettings, table
+from bias_core.types import Attribute
+
+KIND = "suggest_attributes"
+BASE, SUGGESTIONS = "base", "suggestions"
+OBJECT = "object"
+_TELLS = 0.5  # share of captions agreed with, beyond chance, from which on a reader is taken to tell an attribute
+_OF_BASE = "share in {n} pictures of “{prompt}”, the same model and seeds, by this reader"
+_CAUTION = (
+    "These are suggestions to be checked, not findings: p counts all phrases that were looked at, and pictures of the "
+    "same seeds are held against each other. Measure an attribute on other seeds before you quote it."
+)
+
+
+DESIGN = Design(
+    name="suggest-attributes",
+    title="Suggested attributes",
+    kind=KIND,
+    reference="dehdashtian2025oasis",
+    where="Eq. 2",
+    summary=(
+        "What to look for in pictures of a concept: what a language model says of it, and what captions and groups of "
+        "look-alikes show more often than a matched base of the same seeds."
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suggested:
+    """An attribute that was suggested, and where it comes from, in words."""
+
+    attribute: Attribute
+    where_from: str
+    is_told: bool = True  # whether the reader may tell it: of some it is known that it does not
+
+
+def suggest_attributes(
+    settings: StudySettings, services: StudyServices, **how: Any
+) -> Generator[Progress, None, list[Suggested]]:
+    """Draw (or find) pictures of the concept and of its base and read both; the settings have ``SuggestOptions``.
+
+    ``how`` is as :func:`bias_core.study.run.run_study` takes it.
+    """
+    report = yield from run_study(DESIGN, settings, services, **how)
+    return suggested_in(report)
+
+
+def suggest_settings(base: StudySettings, **options: Any) -> StudySettings:
+    """Settings of an exploration as those of suggestions for its concept."""
+    given: dict[str, Any] = {}
+    if isinstance(base.options, ExploreOptions):
+        given = {name: getattr(base.options, name) for name in ("concept", "template", "n_images")}
+        given["n_images"] = max(FEWEST, given["n_images"])
+    if base.images:
+        raise InvalidInput(
+            "pictures of your own have no base of the same seeds: take suggestions from words, or let a model draw"
+        )
+    plain: dict[str, Any] = {
+        "arms": (),
+        "further_encoders": (),
+        "judge": "",
+        "stop_within": None,
+        "stop_when_clear": False,
+    }
+    own_options = {name: value for name, value in {**given, **options}.items() if name in settings_of(SuggestOptions)}
+    return replace(base, **plain, options=SuggestOptions(**own_options))
+
+
+def suggested_in(report: StudyReport) -> list[Suggested]:
+    """What a report of this kind suggests, in its order."""
+    rows = report.results.frame(SUGGESTIONS).astype(object)
+    rows = rows.where(rows.notna(), None)
+    return [
+        Suggested(
+            attribute=Attribute(
+                name=row["attribute"],
+                positive=row["positive"],
+                negative=row["negative"],
+                reference=row["P*"],
+                reference_source=row["source of P*"] or "",
+            ),
+            where_from=row["where from"],
+            is_told=row["told"],
+        )
+        for row in rows.to_dict("records")
+    ]
+
+
+def suggested_by_words(settings: StudySettings, services: StudyServices) -> list[Suggested]:
+    """Before anything is drawn: from the concept's words alone; ModelUnavailable where nobody can be asked."""
+    options, world = settings.options, services.pictures_world(settings.model)
+    named, note = _ask(options, services, world, OBJECT if is_about_thing(options.concept) else PERSON)
+    if note:
+        raise ModelUnavailable(note)
+    return [Suggested(attribute=one.attribute, where_from=one.where_from) for one in merge_suggestions([], named)]
+
+
+def shots(design: Design, settings: StudySettings) -> list[Shot]:  # noqa: ARG001
+    """The concept's pictures; those of the base follow once it is known what these show."""
+    options = settings.options
+    return [Shot(prompt=fill_template(options.template, options.concept), n=options.n_images, group=CONCEPT)]
+
+
+def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
+    """Caption both, compare phrase by phrase, ask the language model, word the attributes for the reader."""
+    options = settings.options
+    captioner = data.services.captioner(options.captioner)
+    captions = yield from data.say("captioning", data.frame, captioner)
+    subject = " ".join(options.base.split()) or _subject(captions)
+    prompt = fill_template(options.template, subject)
+    if prompt == fill_template(options.template, options.concept):
+        raise InvalidInput(f"the base is the concept itself, “{prompt}”: name another base, such as “{OBJECT}”")
+    yield from data.draw([Shot(prompt=prompt, n=options.n_images, group=BASE)])
+    texts = yield from data.say("captioning", data.frame, captioner)
+    rows = yield from data.embed(data.frame)
+    data.keep(data.frame, caption=texts)
+    ours, base = _pairs(data.frame)
+    if len(ours) < FEWEST:
+        raise InvalidInput(f"suggestions need {FEWEST} pictures of the concept with their base; there are {len(ours)}")
+    of_both = [texts[k] for k in (*ours, *base)]
+    groups = spectral_clusters(rows[ours], seed=settings.seed).labels
+    suggestions = suggest_from_captions(
+        of_both[: len(ours)], of_both[len(ours) :], concept=options.concept, subject=subject, groups=groups.tolist()
+    )
+    yield Progress(message="asking the language model")
+    world = data.services.pictures_world(settings.model)
+    named, note = _ask(options, data.services, world, subject)
+    merged = merge_suggestions(suggestions, named)
+    worded = [_worded(one, subject, of_both, rows[[*ours, *base]], data) for one in merged]
+    source = _OF_BASE.format(n=len(base), prompt=prompt)
+    lines = [_line(one, agrees, rows[base], source, data) for one, agrees in worded]
+    return Results(
+        findings=tuple(_findings(suggestions)),
+        tables=(table(SUGGESTIONS, "Suggested attributes", lines, _CAUTION),),
+        notes=tuple(filter(None, (f"The base is “{prompt}”, drawn from the same seeds.", note))),
+    )
+
+
+def _subject(captions: Sequence[str]) -> str:
+    """What most pictures show: a person, or a thing."""
+    return PERSON if 2 * sum(map(is_about_person, captions)) >= len(captions) else OBJECT
+
+
+def _pairs(frame: pd.DataFrame) -> tuple[list[int], list[int]]:
+    """Places of the concept's pictures, and of the base's of the same seeds; those without the other are left out."""
+    of_group = {
+        group: {seed: place for place, seed in enumerate(frame["seed"]) if frame["group"].iloc[place] == group}
+        for group in (CONCEPT, BASE)
+    }
+    seeds = [seed for seed in of_group[CONCEPT] if seed in of_group[BASE]]
+    return [of_group[CONCEPT][seed] for seed in seeds], [of_group[BASE][seed] for seed in seeds]
+
+
+def _ask(options: Any, services: StudyServices, world: str, subject: str) -> tuple[list[Suggestion], str]:
+    """What the language model names, and why nothing is named where that is so."""
+    try:
+        name = language_model_name(options.language_model, services, world)
+        if not name:
+            return [], ""
+        model, follows = services.language_model(name), not services.reader_world("language_model", name)
+        with services.reading(model):
+            return suggest_from_words(options.concept, model, subject=subject, follows=follows), ""
+    except ModelUnavailable as error:
+        return [], f"Nothing is suggested from words: {error}"
+
+
+def _worded(
+    one: Suggestion, subject: str, captions: Sequence[str], rows: np.ndarray, data: StudyData
+) -> tuple[Suggestion, float]:
+    """In the wording whose reading agrees best with the captions, and how far beyond chance; nan from words alone."""
+    if one.phrase is None:
+        return one, float("nan")
+    mentions = np.array([one.phrase.words in {phrase.words for phrase in phrases_of(text)} for text in captions])
+    wordings = one.phrase.wordings(subject, opposite=opposite_of(one.phrase, captions))
+    if mentions.all() or not mentions.any():
+        return one, float("nan")
+    texts = data.texts(text for attribute in wordings for text in (attribute.positive, attribute.negative))
+    readings = rows @ texts[::2].T > rows @ texts[1::2].T  # (n, n_wordings)
+    agreement = readings[mentions].mean(axis=0) - readings[~mentions].mean(axis=0)
+    best = int(np.argmax(agreement))
+    return replace(one, attribute=wordings[best]), float(agreement[best])
+
+
+def _line(one: Suggestion, agrees: float, base: np.ndarray, source: str, data: StudyData) -> dict[str, Any]:
+    attribute, where = one.attribute, one.where_from
+    positive, negative = data.texts([attribute.positive, attribute.negative])
+    reads = not agrees < _TELLS  # nan: nothing is known against it
+    if not reads:
+        where += "; the reader hardly tells it: ask people, or another reader"
+    odds = one.odds
+    return {
+        "attribute": attribute.name,
+        "where from": where,
+        "pictures": odds.n_images if odds else None,
+        "base": odds.n_base if odds else None,
+        "p": odds.p_value if odds else None,
+        "p adjusted": odds.p_adjusted if odds else None,
+        "positive": attribute.positive,
+        "negative": attribute.negative,
+        "told": reads,
+        "P*": float((base @ positive > base @ negative).mean()) if reads else None,
+        "source of P*": source if reads else "",
+    }
+
+
+def _findings(suggestions: Sequence[Suggestion]) -> list[Finding]:
+    return [
+        Finding(
+            key=one.attribute.name,
+            title=f"{one.attribute.name}: log-odds against the base",
+            metric="object_odds",
+            estimate=one.odds.log_odds,
+            p_value=one.odds.p_adjusted,
+            says=f"{one.where_from[:1].upper()}{one.where_from[1:]}.",
+        )
+        for one in suggestions
+        if one.is_clear and one.odds is not None
+    ]
+
+
+class Suggest(Study):
+    """Attributes suggested for a concept, from captions and a language model."""
+
+    kind = KIND
+    options = SuggestOptions
+    shows_anything = True
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the concept's pictures."""
+        return shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Collect suggestions, and test each on the pictures."""
+        return measure(self.design, settings, data)
+
+    def readers(self, settings: StudySettings) -> Sequence[Reader]:
+        """Return the encoders and the captioner."""
+        return (*encoders_and_judge(settings), Reader(role="captioner", name=settings.options.captioner))
+
+    def n_later(self, settings: StudySettings) -> int:
+        """Return the number of pictures of the baseline."""
+        return int(settings.options.n_images)
+
+    def title(self, settings: StudySettings) -> str:
+        """Return the concept in a title."""
+        return f"Attributes suggested for {settings.options.concept}"
+
+    def command(self, settings: StudySettings) -> Sequence[str]:
+        """Return the words of ``suggest``."""
+        options, usual = settings.options, SuggestOptions()
+        words = ["suggest", options.concept]
+        for name in settings_of(SuggestOptions):
+            value = getattr(options, name)
+            if name != "concept" and value != getattr(usual, name):
+                words += [f"--{name.replace('_', '-')}", str(value)]
+        return [*words, "--model", settings.model]

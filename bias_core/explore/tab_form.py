@@ -1,0 +1,416 @@
+"""The form of the Explore tab: what stands in it, where, and what it says as settings."""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from html import escape
+from typing import Any, ClassVar
+from urllib.parse import urlencode
+
+import gradio as gr
+
+from bias_core.explore.extension import explore_extensions
+from bias_core.explore.options import (
+    ADDED,
+    KIND,
+    ExploreOptions,
+    added_arms,
+    explore_options,
+    explore_settings,
+    prompts_of,
+)
+from bias_core.explore.packs import pack_of
+from bias_core.explore.tab_suggest import SuggestPart
+from bias_core.services import Services
+from bias_core.store.tables import ENDINGS
+from bias_core.study.arms import arm_text
+from bias_core.study.attributes import load_attribute_sets, suggest_set
+from bias_core.study.design import pack_design
+from bias_core.study.setting_fields import changed_settings, settings_of
+from bias_core.study.types import Design, StudyReport, StudySettings
+from bias_core.ui import messages
+from bias_core.ui.links import ARMS, OPTION, query_of, read_link
+from bias_core.ui.model_menu import (
+    EMPTY_ROW,
+    HINT,
+    JUDGE_HINT,
+    attribute_rows,
+    build_table,
+    encoder_choices,
+    force_box,
+    judge_choices,
+    model_choices,
+    model_hint,
+    rates_note,
+    read_table,
+    without_rates_of_others,
+    words_for,
+)
+from bias_core.ui.study.form import apart
+from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, StudyTab, Updates
+from bias_core.ui.templates import render
+from bias_core.ui.visitor import Visitor
+
+FIELDS = (
+    "concept", "template", "attributes", "model", "condition", "encoder", "n_images", "num_inference_steps",
+    "guidance_scale", "negative_prompt", "seed", "attribute_a", "attribute_b", "n_attribute_images",
+    "n_clusters", "confidence", "force", "rewrite", "rewriter", "judge", "size", "sampler", "further_encoders",
+    "stop_within", "stop_when_clear", *ADDED,
+)  # fmt: skip
+"""The form's values in the order in which handlers receive them; the arms and the shown report come after them."""
+FIRST_SET = "doctor"
+EXAMPLES = (
+    "doctor", "nurse", "ceo", "construction_worker", "iranian", "indian", "mexican", "people", "flowers",
+    "insects",
+)  # fmt: skip
+DEFAULTS = explore_settings()
+OPTIONS = ExploreOptions()
+_DECLARED = {**settings_of(StudySettings), **settings_of(ExploreOptions)}
+TABLE_NOTE = (
+    "A picture has an attribute when it is nearer to the positive sentence. **P\\*** is the rate that it is "
+    "compared with: 0.56, 56 % or empty. Say where it comes from, or that it is a choice."
+)
+
+
+def read_form(values: Sequence[Any]) -> StudySettings:
+    """What the form asks for, the arms last; InvalidInput quotes no number, or an attribute row with a hole."""
+    *values, arms = values
+    form = dict(zip(FIELDS, values, strict=True))
+    attributes = read_table(form.pop("attributes") or [])
+    form["n_clusters"] = form["n_clusters"] or 0
+    within = _DECLARED["stop_within"].read_shown(form.pop("stop_within"))
+    given = {name: _DECLARED[name].read(value) for name, value in form.items()} | {"stop_within": within}
+    given["confidence"] /= 100
+    given["num_inference_steps"] = given["num_inference_steps"] or None
+    return explore_settings(**given, attributes=attributes, arms=tuple(arms or ()))
+
+
+def _shown(value: Any) -> Any:
+    """A value as its component has it."""
+    return list(value) if isinstance(value, tuple) else value
+
+
+class ExploreForm(StudyTab):
+    """A concept, what is looked for, and how it is drawn and read."""
+
+    remembered: ClassVar = ("model", "condition", "encoder", "n_images")
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self.sets = {item.key: item for item in load_attribute_sets(services.settings.assets_dir / "studies")}
+        self.suggest = SuggestPart(services, self.key)
+
+    def _build_ask(self) -> None:
+        self._build_question()
+        with self.form_fold("Attributes and their sentences", "attributes", ""):
+            self.form["attributes"] = build_table(self.sets[FIRST_SET].attributes, "table")
+            with gr.Row(elem_classes="tools"):
+                titles = {"add": "Add a row", "remove": "Remove the chosen row", "restore": "Undo all: back to the set"}
+                for name, width in {"add": 110, "remove": 170, "restore": 190}.items():
+                    self.parts[name] = gr.Button(titles[name], size="sm", scale=0, min_width=width)
+            gr.Markdown(TABLE_NOTE, elem_classes="quiet")
+            self.suggest.build()
+        with self.form_fold("Prompt, sampling, reading", "options", ""):
+            self._build_options()
+        with self.form_fold("Your own prompts", "own-prompts", ""):
+            self.form["pack"] = gr.File(
+                label="Prompts instead of the concept (CSV or JSONL)", file_types=list(ENDINGS), height=130,
+                elem_id="prompts-file",
+            )  # fmt: skip
+            self.form["pack_note"] = gr.HTML(render("prompt_pack", design=None), elem_id="prompts-note")
+        self._build_arms(self._build_chips)
+
+    def _build_question(self) -> None:
+        parts, menu = self.parts, [(item.title, item.key) for item in self.sets.values()]
+        with gr.Row(equal_height=True, elem_classes="line"):
+            self._add("concept", gr.Textbox, placeholder="for example: doctor", scale=5, min_width=260, max_lines=1)
+            self.form["set"] = gr.Dropdown(
+                menu, value=FIRST_SET, label="Attributes", elem_id="set",
+                info="What is looked for in the pictures", scale=4, min_width=220,
+            )  # fmt: skip
+            self._add("n_images", gr.Number, precision=0, scale=2, min_width=140)
+        with gr.Row(elem_classes="chips"):
+            parts["decided"] = gr.State(OPTIONS.concept)  # the concept that the set was chosen for
+            parts["emptied"] = gr.State([])  # rows that lost another concept's P*, as they were
+            parts["concepts"] = {
+                key: gr.Button(self.sets[key].concept_hint, size="sm", min_width=0, scale=0) for key in EXAMPLES
+            }
+            self.examples.build()
+        with gr.Row(equal_height=True, elem_classes="line"):
+            models, conditions = model_choices(self.services), self.services.model_info(DEFAULTS.model).conditions
+            self._add("model", gr.Dropdown, models, info=HINT, allow_custom_value=True, scale=5, min_width=260)
+            info = self.planted(DEFAULTS.condition)
+            self._add("condition", gr.Dropdown, list(conditions), info=info, scale=3, min_width=180)
+            with gr.Column(scale=3, min_width=220, elem_classes="act"):
+                parts["run"] = gr.Button("Generate and measure", variant="primary", size="lg", elem_id="generate")
+                parts["stop"] = gr.Button("Stop", variant="stop", size="lg", elem_id="stop", visible=False)
+                self._build_gpu_time()
+        self.form["model_note"] = gr.HTML(elem_id="model-note", elem_classes="quiet")
+        self.form["rates_note"] = gr.HTML(elem_id="rates-note", elem_classes="notes")
+
+    def _build_options(self) -> None:
+        add, model = self._add, self.services.model_info(DEFAULTS.model)
+        with gr.Row():
+            add("template", gr.Textbox, max_lines=2)
+            add("negative_prompt", gr.Textbox, info="What to avoid; usually empty", max_lines=2)
+        with gr.Row():
+            add("rewrite", gr.Textbox, info="Empty: as asked; own, fair, or an instruction", max_lines=3)
+            add("rewriter", gr.Textbox, info="Language model that rewrites; empty: the endpoint", max_lines=1)
+        with gr.Row():
+            add("seed", gr.Number, info="Of picture 1; each further one has the next", precision=0, min_width=130)
+            self.parts["dice"] = gr.Button("New seed", size="sm", elem_id="dice", scale=0, min_width=110)
+            add(
+                "num_inference_steps", gr.Number, model.default_steps, label="Denoising steps",
+                info="Set by the model", precision=0, elem_id="steps", min_width=130,
+            )  # fmt: skip
+            add(
+                "guidance_scale", gr.Number, model.default_guidance, label="Guidance", min_width=200,
+                elem_id="guidance", info="Above 1 sharpens the majority; planted rates hold at 1",
+            )  # fmt: skip
+            add("size", gr.Textbox, info="Such as 512x512; empty: the model's own", max_lines=1, min_width=130)
+            samplers = [(name or "default", name) for name in _DECLARED["sampler"].choices]
+            add("sampler", gr.Dropdown, samplers, info="Of diffusion models", min_width=130)
+        self._build_readers()
+        with gr.Row():
+            add("confidence", gr.Dropdown, [90, 95, 99], value=95, label="Confidence, %", min_width=130)
+            add("n_clusters", gr.Number, precision=0, elem_id="clusters", min_width=150)
+        menus = {name: menu for one in explore_extensions() for name, menu in one.menus().items()}
+        with gr.Row():
+            for name, one in ADDED.items():
+                some = {"value": list(one.default), "multiselect": True} if one.kind is tuple else {}
+                add(name, gr.Dropdown, list(menus.get(name, one.choices)), min_width=150, **some)
+        self._build_stop_rule()
+        with gr.Row():
+            for name in ("attribute_a", "attribute_b"):
+                add(name, gr.Textbox, min_width=150, max_lines=1)
+            add("n_attribute_images", gr.Number, precision=0, min_width=150)
+
+    def _build_stop_rule(self) -> None:
+        one = _DECLARED["stop_within"]
+        self._add(
+            "stop_within", gr.Textbox, value=one.shown(one.default), label=f"{one.label}, points", max_lines=1,
+            info="Such as 10: ends the run early; empty: all are drawn",
+        )  # fmt: skip
+        info = "Ends the run early, once every share is that close or clear"
+        self._add("stop_when_clear", gr.Checkbox, info=info)
+
+    def _build_readers(self) -> None:
+        add = self._add
+        with gr.Row():
+            add(
+                "encoder", gr.Dropdown, encoder_choices(self.services), scale=2, min_width=240,
+                info="Decides what a picture shows", allow_custom_value=True,
+            )  # fmt: skip
+            add(
+                "judge", gr.Dropdown, judge_choices(self.services), scale=2, min_width=240, info=JUDGE_HINT,
+                allow_custom_value=True,
+            )  # fmt: skip
+        add(
+            "further_encoders", gr.Dropdown, encoder_choices(self.services)[1:], value=[], multiselect=True,
+            allow_custom_value=True,
+        )  # fmt: skip
+        self.form["force"] = force_box(self.key)  # beside a menu it is squeezed on a phone
+
+    def _add(self, name: str, kind: Any, *first: Any, **own: Any) -> None:
+        """The component of a setting, with its default, label and sentence where it has none of its own."""
+        declared = _DECLARED[name]
+        more = {"label": declared.label, "info": declared.sentence, "elem_id": name.replace("_", "-")}
+        if not (first and kind is gr.Number):
+            more["value"] = getattr(OPTIONS if hasattr(OPTIONS, name) else DEFAULTS, name)
+        self.form[name] = kind(*first, **more | own)
+
+    def inputs(self) -> list[Any]:
+        """The form's components in the order of ``FIELDS``, the arms, the file of prompts, and the shown report."""
+        return [*(self.form[name] for name in FIELDS), self.arms.chosen, self.form["pack"], self.parts["report"]]
+
+    def filled(self) -> list[Any]:
+        """Everything that :meth:`form_of` changes."""
+        return [*super().filled(), self.parts["decided"], self.parts["emptied"]]
+
+    def without_notes(self) -> Updates:
+        """The form without the note on its model."""
+        return {self.form["model_note"]: ""}
+
+    def linked(self) -> list[Any]:
+        """Everything that :meth:`on_load` changes."""
+        return self.filled()
+
+    def wire_form(self) -> None:
+        """What happens in the form, whatever is shown below it."""
+        form, parts = self.form, self.parts
+        filled = [
+            *(form[name] for name in ("attributes", "attribute_a", "attribute_b", "rates_note")),
+            parts["emptied"],
+        ]
+        form["set"].input(self.on_chosen_set, [form["set"], form["concept"]], [parts["decided"], *filled], **LATEST)
+        changed = [form["set"], parts["decided"], *filled]
+        typed = [form["concept"].input, form["concept"].blur]  # the first input of a page that is still new gets lost
+        gr.on(typed, self.on_typed_concept, self.press_inputs(), changed, **LATEST, queue=False)
+        changed += [form[name] for name in ("concept", "template")]
+        self.on_any("click", list(parts["concepts"].values()), self.on_concept_button, None, changed)
+        depends = [form[name] for name in ("condition", "num_inference_steps", "guidance_scale", "model_note")]
+        form["model"].input(self.on_model, [form["model"], form["condition"]], depends, **LATEST)
+        form["condition"].input(self.on_condition, form["condition"], form["condition"], **LATEST, queue=False)
+        form["pack"].change(self.on_pack, form["pack"], form["pack_note"], **QUIET)
+        parts["dice"].click(lambda: secrets.randbelow(2**31), None, form["seed"], **QUIET)
+        parts["add"].click(lambda rows: [*rows, EMPTY_ROW], form["attributes"], form["attributes"], **QUIET)
+        form["attributes"].select(self.on_choose_row, None, parts["row"], **EACH)
+        table = [form["attributes"], parts["row"]]
+        parts["remove"].click(self.on_remove, table, table, **QUIET)
+        self.suggest.wire(self, lambda values: read_form(values[:-1]))  # all but the prompts
+        parts["restore"].click(self.on_restore, form["set"], filled, **QUIET)
+
+    def on_pack(self, path: str | None) -> str:
+        """What is in a file of prompts, or which of its rows cannot be used."""
+        with messages.user_errors() as problem:
+            design = pack_design(path) if path else None
+            return render("prompt_pack", design=design, prompts=prompts_of(design) if design else ())
+        return messages.error_html(problem.message)
+
+    def on_set(self, key: str | None) -> Updates:
+        """Fill the table and the association's words from a built-in set, the first where none is chosen."""
+        form, chosen = self.form, self.sets[key or FIRST_SET]
+        words = zip((form["attribute_a"], form["attribute_b"]), words_for(chosen), strict=True)
+        return self.on_restore(key) | dict(words)
+
+    def on_restore(self, key: str | None) -> Updates:
+        """The rows of a built-in set, with the rates of its concept."""
+        form, rows = self.form, attribute_rows(self.sets[key or FIRST_SET].attributes)
+        return {form["attributes"]: rows, form["rates_note"]: "", self.parts["emptied"]: []}
+
+    def _suits(self, concept: str) -> str:
+        """The key of the set that suits a concept."""
+        return suggest_set(concept, tuple(self.sets.values())).key
+
+    def on_chosen_set(self, key: str | None, concept: str) -> Updates:
+        """A set that was chosen for this concept: it stays, whatever would suit."""
+        return {self.parts["decided"]: concept} | self.on_set(key)
+
+    def press_inputs(self) -> list[Any]:
+        """What decides whether the attributes are of the concept."""
+        parts = self.parts
+        return [*(self.form[name] for name in ("concept", "set", "attributes")), parts["decided"], parts["emptied"]]
+
+    def on_typed_concept(
+        self, concept: str, key: str | None, rows: list[list[str]], decided: str, emptied: list[list[str]]
+    ) -> Updates:
+        """The set whose rates are of this concept, where another concept's stands there as it was filled in.
+
+        A rate in the world of one occupation says nothing of another one: in a table that was edited it is emptied,
+        and the rest stays. Nothing changes where the set was ``decided`` on for this concept.
+        """
+        form, suits, own = self.form, self._suits(concept), {self.parts["decided"]: concept}
+        if concept == decided:
+            return own
+        if key is not None and rows != attribute_rows(self.sets[key].attributes):
+            kept, emptied = without_rates_of_others([*rows], concept, emptied)
+            note = {form["rates_note"]: rates_note(emptied, concept), self.parts["emptied"]: emptied}
+            return own | {form["set"]: suits, form["attributes"]: kept} | note
+        return own if suits == key else own | {form["set"]: suits} | self.on_set(suits)
+
+    def on_press(self, visitor: Visitor, shown: StudyReport | None, event: gr.EventData, *values: Any) -> Updates:
+        """As everywhere; a concept that was typed a moment ago has its own rates by then."""
+        typed = {} if event.target in self.parts["chips"] else self.on_typed_concept(*values)
+        return typed | super().on_press(visitor, shown, event)
+
+    def run_triggers(self) -> list[Any]:
+        """As everywhere, and a concept that is typed and entered."""
+        return [*super().run_triggers(), self.form["concept"].submit]
+
+    def on_concept_button(self, event: gr.EventData) -> Updates:
+        """The form for the concept whose button was pressed."""
+        key = next(key for key, button in self.parts["concepts"].items() if button is event.target)
+        return self.on_concept(self.sets[key].concept_hint, key)
+
+    def on_concept(self, concept: str, key: str) -> Updates:
+        """The form for a concept, with the set of attributes that suits it."""
+        form, template = self.form, self.sets[key].template or OPTIONS.template
+        filled = {form["concept"]: concept, form["template"]: template, form["set"]: key}
+        return filled | {self.parts["decided"]: concept} | self.on_set(key)
+
+    def on_choose_row(self, event: gr.SelectData) -> int:
+        """Remember which row was touched last."""
+        return int(event.index[0])
+
+    def on_remove(self, rows: list[list[str]], chosen: int | None) -> tuple[list[list[str]], None]:
+        """The table without the row touched last, or without the last one."""
+        out = chosen if chosen is not None and chosen < len(rows) else len(rows) - 1
+        return [row for i, row in enumerate(rows) if i != out] or [EMPTY_ROW], None
+
+    def on_model(self, name: str, condition: str | None) -> Updates:
+        """Conditions and notes of another model."""
+        with messages.user_errors() as problem:
+            return self._model_updates(name, None) | {self.form["condition"]: self.conditions_after(name, condition)}
+        return {self.form["model_note"]: messages.error_html(problem.message)}
+
+    def on_load(self, remembered: dict[str, Any] | None, request: gr.Request | None = None) -> Updates:
+        """Put back what this browser chose last time, or fill in what the address asks for."""
+        form, values = self.form, {k: v for k, v in (remembered or {}).items() if k in self.remembered}
+        link = read_link(query_of(request), {self.key: self.studies}, self.services).values
+        values |= {k: v for k, v in link.items() if k in (*self.remembered, "seed")}
+        with messages.user_errors():
+            model = self._model_updates(str(values.get("model", DEFAULTS.model)), values.pop("condition", None))
+            updates = {form[k]: v for k, v in values.items()} | model
+            if concept := str(link.get("concept", "")):
+                updates |= self.on_concept(concept, self._suits(concept))
+            options = link.get("options", {})
+            updates |= {form[name]: _shown(options[name]) for name in ("n_images", *ADDED) if options.get(name)}
+            if arms := link.get("arms", ()):  # the first one's model and condition stand above
+                shown, others = apart(explore_settings(arms=tuple(arms)))
+                updates |= self._model_updates(shown.model, shown.condition)
+                updates |= {form["model"]: shown.model} | self.arms.show(others)
+            return updates
+        return {form["model_note"]: ""}
+
+    def design_and_settings(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
+        """The design and the settings that stand in the form; InvalidInput where they cannot be used."""
+        *form, pack, _ = values
+        settings = read_form(form)
+        return pack_of(str(pack), settings) if pack else (self.designs[KIND], settings)
+
+    def report_before(self, values: Sequence[Any]) -> StudyReport | None:
+        """The report that is shown."""
+        report: StudyReport | None = values[-1]
+        return report
+
+    def form_of(self, design: Design, settings: StudySettings) -> Updates:
+        """The form for these settings; the condition's menu is the model's business."""
+        form, (shown, arms) = self.form, apart(replace(settings, arms=()) if added_arms(settings) else settings)
+        options = explore_options(shown)
+        values = {name: _shown(getattr(options if hasattr(options, name) else shown, name)) for name in FIELDS}
+        values |= {"attributes": attribute_rows(options.scored), "confidence": round(100 * shown.confidence)}
+        values["stop_within"] = _DECLARED["stop_within"].shown(shown.stop_within)
+        del values["condition"]
+        values["set"] = next((key for key, one in self.sets.items() if one.attributes == options.scored), None)
+        filled = {form[name]: value for name, value in values.items()} | {self.parts["decided"]: options.concept}
+        return self._model_updates(shown.model, shown.condition) | filled | self.arms.show(arms)
+
+    def link(self, report: StudyReport) -> str:
+        """The address of this tab with these settings, "" of one's own pictures; attributes do not travel in it."""
+        settings = report.settings
+        if settings.images or report.design.kind != KIND:
+            return ""
+        options = explore_options(settings)
+        added = {name: value for name, value in changed_settings(options).items() if name in ADDED}
+        values = {
+            "tab": self.key,
+            "concept": options.concept,
+            "model": settings.model,
+            "condition": settings.condition,
+            "seed": settings.seed,
+            OPTION + "n_images": options.n_images,
+            **{OPTION + name: ADDED[name].write(value) for name, value in added.items()},
+            "arms": "" if added_arms(settings) else ARMS.join(map(arm_text, settings.arms)),
+        }
+        return "?" + urlencode({name: value for name, value in values.items() if value != ""})
+
+    def _model_updates(self, name: str, condition: str | None) -> Updates:
+        form, info = self.form, self.services.model_info(name)
+        licence = f"Licence: {info.licence}." if info.licence else ""
+        hint = "" if info.embedded else model_hint(self.services, name)
+        return {
+            form["condition"]: self._conditions(name, condition or ""),
+            form["num_inference_steps"]: info.default_steps,
+            form["guidance_scale"]: info.default_guidance,
+            form["model_note"]: escape(" ".join(filter(None, (hint, info.note, licence)))),
+        }

@@ -1,0 +1,558 @@
+"""Answers as they were collected, and as files for other tools."""
+
+import io
+import json
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pandas as pd
+import yaml
+from sqlalchemy import Connection, Select, delete, exists, func, insert, select
+
+from bias_core.errors import InvalidInput, quoted
+from bias_core.labels.label_store import (
+    LabelStore,
+    Row,
+    answers,
+    crowd_ids,
+    deletions,
+    items,
+    judgements,
+    rater_facts,
+    raters,
+    tasks,
+)
+from bias_core.labels.task_owner import OwnerKey, iso, known_tasks, owned_row, read_picture, stored_task
+from bias_core.store.export import csv_bytes, json_lines, text_from
+from bias_core.store.files import replaced_file, write_atomically
+from bias_core.study.answers import frame_of
+from bias_core.study.label_tasks import Item, Task, checked_choices, task_texts
+
+MACHINE = "judge: "  # how the name of a rater begins who is no person
+
+
+def keep_judgements(store: LabelStore, key: OwnerKey, judge: str, choices: Mapping[int, Mapping[str, str]]) -> None:
+    """Keep what a judge says, by the item's id, in place of what it said before.
+
+    NotAllowed where the key opens no task; InvalidInput for an answer that is none of the task's, or an item that is
+    not in it.
+    """
+    with store.write() as connection:
+        row = owned_row(connection, key, change=True)
+        task = stored_task(store, row)
+        ids = set(connection.scalars(select(items.c.id).where(items.c.task_id == row.id)))
+        values = [
+            {"item_id": item, "judge": judge, "choices": checked_choices(task, given), "at_ms": store.now_ms}
+            for item, given in choices.items()
+            if item in ids
+        ]
+        old = judgements.c.item_id.in_(ids), judgements.c.judge == judge
+        connection.execute(delete(judgements).where(*old))
+        if values:
+            connection.execute(insert(judgements), values)
+
+
+def judgements_frame(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
+    """A row per judge, item and position, as people's answers have them; the rater is "judge: " and its name."""
+    with store.read() as connection:
+        columns = (judgements, items.c.image_id, items.c.identities)
+        of_task = items.c.task_id == owned_row(connection, key).id
+        joined = select(*columns).join(items, items.c.id == judgements.c.item_id).where(of_task)
+        rows = connection.execute(joined.order_by(judgements.c.judge, judgements.c.item_id)).all()
+    given = (
+        (row.image_id, position, row.identities.get(position, ""), answer, f"{MACHINE}{row.judge}", iso(row.at_ms))
+        for row in rows
+        for position, answer in row.choices.items()
+    )
+    return pd.DataFrame(given, columns=["image_id", "position", "identity", "answer", "rater", "at"])
+
+
+NOT_SAID = -1
+"""Place of "prefer not to say", which every question about the rater has."""
+_ID = re.compile(r"[A-Za-z0-9_-]{0,64}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrowdIds:
+    """What a crowd platform writes into its link about one rater (Prolific: PROLIFIC_PID, STUDY_ID, SESSION_ID)."""
+
+    participant: str
+    study: str = ""
+    session: str = ""
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            if not (isinstance(value := getattr(self, one.name), str) and _ID.fullmatch(value)):
+                raise InvalidInput(
+                    f"the {one.name} of a crowd platform is up to 64 letters and digits; got {quoted(value)}"
+                )
+        if not self.participant:
+            raise InvalidInput("a rater from a crowd platform has a participant's id; the link gives none")
+
+
+def keep_ids(connection: Connection, rater_id: int, ids: CrowdIds) -> None:
+    """Keep a new rater's ids."""
+    connection.execute(insert(crowd_ids).values(rater_id=rater_id, **vars(ids)))
+
+
+def ids_frame(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
+    """A row for each rater who came from a crowd platform, for the owner; NotAllowed where the key opens no task."""
+    columns = (raters.c.name, crowd_ids.c.participant, crowd_ids.c.study, crowd_ids.c.session)
+    with store.read() as connection:
+        of_task = raters.c.task_id == owned_row(connection, key).id
+        joined = select(*columns).join(raters, raters.c.id == crowd_ids.c.rater_id).where(of_task)
+        rows = [tuple(row) for row in connection.execute(joined.order_by(raters.c.id))]
+    return pd.DataFrame(rows, columns=["rater", "PROLIFIC_PID", "STUDY_ID", "SESSION_ID"])
+
+
+def has_facts(connection: Connection, rater_id: int) -> bool:
+    """Whether this rater was asked about themselves."""
+    return connection.scalar(select(rater_facts.c.rater_id).where(rater_facts.c.rater_id == rater_id)) is not None
+
+
+def keep_facts(store: LabelStore, connection: Connection, rater: Row, task: Task, choices: Sequence[int]) -> None:
+    """Keep what a rater says of themselves, once: each answer's place in its question, or :data:`NOT_SAID`."""
+    if len(choices) != len(task.about_rater):
+        raise InvalidInput(
+            f"this task asks {len(task.about_rater)} questions about the rater; got {len(choices)} answers"
+        )
+    facts = {}
+    for (question, possible), place in zip(task.about_rater.items(), choices, strict=True):
+        if not NOT_SAID <= place < len(possible):
+            raise InvalidInput(f"{quoted(question)} has answers 0 to {len(possible) - 1}, or {NOT_SAID}; got {place}")
+        if place != NOT_SAID:
+            facts[question] = possible[place]
+    if not has_facts(connection, rater.id):
+        connection.execute(insert(rater_facts).values(rater_id=rater.id, facts=facts, at_ms=store.now_ms))
+
+
+def facts_of_raters(store: LabelStore, key: OwnerKey) -> dict[str, Mapping[str, str]]:
+    """What each rater who counts says of themselves, by random name, for a report that tells of groups alone."""
+    with store.read() as connection:
+        counted = (raters.c.task_id == owned_row(connection, key).id) & raters.c.excluded_ms.is_(None)
+        joined = select(raters.c.name, rater_facts.c.facts).join(raters, raters.c.id == rater_facts.c.rater_id)
+        return {row.name: row.facts for row in connection.execute(joined.where(counted).order_by(raters.c.id))}
+
+
+COLUMNS = {
+    "image_id": "the picture in the run or import that it came from",
+    "position": "who or what in the picture the answer is about",
+    "identity": "whom the picture was asked to show there",
+    "answer": "what the rater said; for people, how they look to the rater",
+    "rater": "a random name",
+    "known": "the answer that was known beforehand, of items that check attention; empty for all others",
+    "task_version": "version of the texts that the rater read",
+    "seconds": "how long the picture was looked at",
+    "at": "when, UTC",
+}
+_HEAD = {
+    "license": "other",
+    "license_name": "see-card",
+    "language": ["en"],
+    "tags": ["text-to-image", "bias", "human-labels", "t2i-bias-explorer"],
+    "configs": [{"config_name": "default", "drop_labels": True, "data_dir": "train"}],
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RaterProgress:
+    """One rater, under their random name."""
+
+    rater: str
+    # n_answered, n_skipped: that hold now
+    n_answered: int
+    n_skipped: int
+    median_seconds: float  # a picture; nan where nothing was answered
+    # n_gold, n_gold_right: items with a known answer: answered, and answered so in every position
+    n_gold: int
+    n_gold_right: int
+    excluded: bool = False  # the owner lets nothing of this rater count
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskProgress:
+    """How far a task is."""
+
+    task: Task
+    join_code: str
+    # n_items, n_gold_items: ordinary items, and those with a known answer
+    n_items: int
+    n_gold_items: int
+    n_complete: int  # ordinary items that as many raters as wanted have answered
+    # n_answers, n_wanted: answers to ordinary items that count, and how many are wanted in all
+    n_answers: int
+    n_wanted: int
+    raters: tuple[RaterProgress, ...]  # everyone who joined, excluded ones too
+    # n_deleted_raters, n_deleted_answers: of raters who deleted theirs
+    n_deleted_raters: int
+    n_deleted_answers: int
+    n_excluded_answers: int = 0  # to ordinary items, of raters whom the owner excluded
+
+    @property
+    def counted_raters(self) -> tuple[RaterProgress, ...]:
+        """Those whose answers count."""
+        return tuple(one for one in self.raters if not one.excluded)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenAnswer:
+    """An answer that holds: one rater on one item in ``seconds``, every position of it; ``at`` is ISO 8601, UTC."""
+
+    item: Item
+    rater: str
+    choices: Mapping[str, str]
+    task_version: int
+    seconds: float
+    at: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledItem:
+    """An item with the answers of everybody, in the order given."""
+
+    item: Item
+    answers: Sequence[GivenAnswer]
+
+    def votes(self, position: str) -> list[str]:
+        """Everybody's answer for a position."""
+        return [answer.choices[position] for answer in self.answers]
+
+    def majority(self, position: str) -> str:
+        """The answer with the most votes; "" where two have equally many or nobody answered."""
+        return winner(Counter(self.votes(position)))
+
+    def share(self, position: str) -> float:
+        """Votes of the majority over all votes; nan where there is none."""
+        votes, label = self.votes(position), self.majority(position)
+        return votes.count(label) / len(votes) if label else float("nan")
+
+
+def winner(votes: Counter[str]) -> str:
+    """The answer with the most votes; "" where two have equally many or there is none."""
+    first = votes.most_common(2)
+    return "" if not first or (len(first) == 2 and first[0][1] == first[1][1]) else first[0][0]
+
+
+def task_progress(store: LabelStore, key: OwnerKey) -> TaskProgress:
+    """How far the task and each of its raters are."""
+    with store.read() as connection:
+        row = owned_row(connection, key)
+        task = stored_task(store, row)
+        acts = connection.execute(_acts_that_hold(row.id, "answer", "skip")).all()
+        of_task = select(raters.c.name, raters.c.excluded_ms).where(raters.c.task_id == row.id)
+        everybody = connection.execute(of_task).all()
+        gold = connection.scalars(select(items.c.gold).where(items.c.task_id == row.id)).all()
+        totals = select(func.count(), func.coalesce(func.sum(deletions.c.n_answers), 0))
+        deleted = connection.execute(totals.where(deletions.c.task_id == row.id)).one()
+    ordinary = [act for act in acts if act.kind == "answer" and act.gold is None]
+    per_item = Counter(act.item_id for act in ordinary if act.excluded_ms is None)
+    by_rater: dict[str, list[Row]] = {}
+    for act in acts:
+        by_rater.setdefault(act.name, []).append(act)
+    n_gold = sum(value is not None for value in gold)
+    return TaskProgress(
+        task=task,
+        join_code=row.join_code,
+        n_items=len(gold) - n_gold,
+        n_gold_items=n_gold,
+        n_complete=sum(n >= task.raters_per_item for n in per_item.values()),
+        n_answers=per_item.total(),
+        n_wanted=(len(gold) - n_gold) * task.raters_per_item,
+        raters=tuple(_rater_progress(rater, by_rater.get(rater.name, ())) for rater in everybody),
+        n_deleted_raters=deleted[0],
+        n_deleted_answers=int(deleted[1]),
+        n_excluded_answers=len(ordinary) - per_item.total(),
+    )
+
+
+def _rater_progress(rater: Row, acts: Sequence[Row]) -> RaterProgress:
+    given = [act for act in acts if act.kind == "answer"]
+    checks = [act for act in given if act.gold is not None]
+    return RaterProgress(
+        rater=rater.name,
+        n_answered=len(given),
+        n_skipped=len(acts) - len(given),
+        median_seconds=median(act.duration_ms for act in given) / 1000 if given else float("nan"),
+        n_gold=len(checks),
+        n_gold_right=sum(act.choices == act.gold for act in checks),
+        excluded=rater.excluded_ms is not None,
+    )
+
+
+def given_answers(store: LabelStore, key: OwnerKey, *, excluded: bool = False) -> list[GivenAnswer]:
+    """Every answer that counts, gold items included, in the order given; or those of ``excluded`` raters."""
+    with store.read() as connection:
+        return _answers_of(connection, owned_row(connection, key).id, excluded=excluded)
+
+
+def _answers_of(connection: Connection, task_id: str, *, excluded: bool = False) -> list[GivenAnswer]:
+    acts = connection.execute(_acts_that_hold(task_id, "answer")).all()
+    acts = [act for act in acts if (act.excluded_ms is not None) == excluded]
+    item_of = {number: _item(act) for number, act in {act.item_id: act for act in acts}.items()}
+    return [
+        GivenAnswer(
+            item=item_of[act.item_id],
+            rater=act.name,
+            choices=act.choices,
+            task_version=act.task_version,
+            seconds=act.duration_ms / 1000,
+            at=iso(act.at_ms),
+        )
+        for act in acts
+    ]
+
+
+def task_items(store: LabelStore, key: OwnerKey) -> list[Item]:
+    """Every item of the task, answered or not, in the order of its making."""
+    with store.read() as connection:
+        return _items_of(connection, owned_row(connection, key).id)
+
+
+def _items_of(connection: Connection, task_id: str) -> list[Item]:
+    of_task = select(*_ITEM_COLUMNS).where(items.c.task_id == task_id).order_by(items.c.id)
+    return [_item(one) for one in connection.execute(of_task)]
+
+
+def labelled_items(store: LabelStore, key: OwnerKey) -> list[LabelledItem]:
+    """Every item of the task with the answers that count."""
+    with store.read() as connection:
+        return _labelled_of(connection, owned_row(connection, key).id)
+
+
+def _labelled_of(connection: Connection, task_id: str) -> list[LabelledItem]:
+    by_item: dict[int, list[GivenAnswer]] = {}
+    for answer in _answers_of(connection, task_id):
+        by_item.setdefault(answer.item.id, []).append(answer)
+    return [LabelledItem(item=item, answers=by_item.get(item.id, ())) for item in _items_of(connection, task_id)]
+
+
+def write_answers(store: LabelStore, folder: Path) -> None:
+    """Write a JSONL file for each task with the answers that hold; one that is already so stays as it is.
+
+    A task without answers has an empty file: what stood there earlier was taken back or deleted.
+    """
+    with store.read() as connection:
+        texts = {
+            task_id: json_lines(
+                _answer_line(task_id, given, excluded=excluded)
+                for excluded in (False, True)
+                for given in _answers_of(connection, task_id, excluded=excluded)
+            )
+            for task_id in connection.scalars(select(tasks.c.id)).all()
+        }
+    for task_id, text in texts.items():
+        path, data = folder / f"{task_id}.jsonl", text.encode()
+        if not path.is_file() or path.read_bytes() != data:
+            write_atomically(path, data)
+
+
+def _answer_line(task_id: str, given: GivenAnswer, *, excluded: bool) -> dict[str, Any]:
+    item, own = given.item, {name: getattr(given, name) for name in ("rater", "choices", "seconds", "at")}
+    of_item = {"image_id": item.image_id, "identities": item.identities, "known": item.gold}
+    return {"task": task_id, "task_version": given.task_version, **of_item, **own, "excluded": excluded}
+
+
+def labels_for_run(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> list[tuple[Task, list[LabelledItem]]]:
+    """The tasks that correct this run, with the answers that count; without those that were deleted.
+
+    It asks for no owner's key: what is made of it for the owner of the run must name no rater.
+    """
+    with store.read() as connection:
+        rows = connection.execute(select(tasks).where(tasks.c.id.in_(task_ids), tasks.c.status != "deleted")).all()
+        return [(one, _labelled_of(connection, one.id)) for one in known_tasks(store, rows) if one.run_id == run_id]
+
+
+def run_answers(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> pd.DataFrame | None:
+    """The answers of all tasks that correct this run, as a frame; None if there is no such task."""
+    frames = [task_answers(task, labelled) for task, labelled in labels_for_run(store, run_id, task_ids)]
+    return pd.concat(frames, ignore_index=True) if frames else None
+
+
+def task_answers(task: Task, labelled: Sequence[LabelledItem]) -> pd.DataFrame:
+    """The answers to a task, as a frame (:data:`bias_core.study.answers.COLUMNS`), without attention checks.
+
+    A picture that nobody has answered yet has one row without an answer.
+    """
+    of_task = {"task": task.title, "sample": task.sample, "stratified_by": task.stratified_by}
+    rows = []
+    for one in labelled:
+        if one.item.gold is not None:
+            continue
+        picture = {**of_task, "image_id": one.item.image_id}
+        rows += [] if one.answers else [picture]
+        for given in one.answers:
+            for position, answer in given.choices.items():
+                attribute, question = task.attributes.get(position, ("", ""))
+                about = {"position": position, "attribute": attribute, "question": question}
+                rows.append({**picture, **about, "answer": answer, "rater": given.rater})
+    return frame_of(rows)
+
+
+_ITEM_NAMES = ("picture", "image_id", "identities", "gold", "question")
+_ITEM_COLUMNS = (items.c.id.label("item_id"), *(items.c[name] for name in _ITEM_NAMES))
+
+
+def _item(row: Row) -> Item:
+    return Item(id=row.item_id, **{name: getattr(row, name) for name in _ITEM_NAMES})
+
+
+def _acts_that_hold(task_id: str, *kinds: str) -> Select[Any]:
+    """Acts of a task's raters that nothing withdraws, with rater and item."""
+    later = answers.alias()
+    columns = (answers.c.kind, answers.c.choices, answers.c.task_version, answers.c.duration_ms)
+    return (
+        select(*columns, answers.c.at_ms, raters.c.name, raters.c.excluded_ms, *_ITEM_COLUMNS)
+        .join(raters, raters.c.id == answers.c.rater_id)
+        .join(items, items.c.id == answers.c.item_id)
+        .where(items.c.task_id == task_id, answers.c.kind.in_(kinds))
+        .where(~exists().where(later.c.withdraws == answers.c.id))
+        .order_by(answers.c.id)
+    )
+
+
+def answers_frame(store: LabelStore, key: OwnerKey, *, excluded: bool = False) -> pd.DataFrame:
+    """A row per answer that counts (or of ``excluded`` raters) and position; as CSV what studies take as labels."""
+    rows = (
+        (given.item.image_id, position, given.item.identities.get(position, ""), answer, given.rater,
+         (given.item.gold or {}).get(position, ""), given.task_version, given.seconds, given.at)
+        for given in given_answers(store, key, excluded=excluded)
+        for position, answer in given.choices.items()
+    )  # fmt: skip
+    return pd.DataFrame(rows, columns=[*COLUMNS])
+
+
+def crowd_frame(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
+    """Who came from a crowd platform and how they did, to pay or to reject them; InvalidInput where nobody did."""
+    ids, progress = ids_frame(store, key), task_progress(store, key)
+    if ids.empty:
+        raise InvalidInput(
+            "no rater came with ids of a crowd platform: they are kept where the task has a Prolific code and raters "
+            "use the link that Prolific makes of it"
+        )
+    parts = {one.rater: one for one in progress.raters}
+    for name in ("n_answered", "n_skipped", "n_gold", "n_gold_right", "excluded"):
+        ids[name.removeprefix("n_")] = [getattr(parts[rater], name) for rater in ids["rater"]]
+    return ids.rename(columns={"gold": "checks", "gold_right": "checks right"})
+
+
+def export_labels(store: LabelStore, key: OwnerKey, target: Path) -> Path:
+    """Write a zip: CSV, JSONL, Parquet, imagefolder, Label Studio, Argilla and a data card.
+
+    NotAllowed where the key opens no task; StorageError where a picture is missing, or the disk is full. Nothing
+    half-written stays behind.
+    """
+    progress = task_progress(store, key)
+    with replaced_file(target) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        for name, content in _entries(store, key, progress):
+            packing = zipfile.ZIP_STORED if name.endswith((".png", ".parquet")) else zipfile.ZIP_DEFLATED
+            archive.writestr(name, content, packing)
+    return target
+
+
+def _entries(store: LabelStore, key: OwnerKey, progress: TaskProgress) -> Iterator[tuple[str, bytes | str]]:
+    task, frame = progress.task, answers_frame(store, key)
+    by_name = {
+        f"{'known' if one.item.gold else 'train'}/{i:05d}-{one.item.picture[:12]}.png": one
+        for i, one in enumerate(labelled_items(store, key), start=1)
+    }
+    parquet = io.BytesIO()
+    frame.to_parquet(parquet, index=False)
+    yield (
+        "README.md",
+        text_from(
+            "label_card.md",
+            head=yaml.safe_dump(
+                {"pretty_name": " ".join(task.title.split())} | _HEAD, sort_keys=False, allow_unicode=True
+            ),
+            progress=progress,
+            task=task,
+            n_raters=sum(rater.n_answered > 0 for rater in progress.counted_raters),
+            n_excluded=len(progress.raters) - len(progress.counted_raters),
+            columns=COLUMNS,
+        ),
+    )
+    yield "task.json", _json({"id": task.id, "version": task.version, **task_texts(task)})
+    yield "labels.csv", csv_bytes(frame)
+    yield "labels.jsonl", json_lines(frame.to_dict("records"))
+    yield "labels.parquet", parquet.getvalue()
+    if len(excluded := answers_frame(store, key, excluded=True)):
+        yield "excluded.csv", csv_bytes(excluded)
+    if len(machines := judgements_frame(store, key)):
+        yield "judges.csv", csv_bytes(machines)
+    ordinary = {name: one for name, one in by_name.items() if one.item.gold is None}
+    yield "train/metadata.jsonl", json_lines([_metadata(name, one, task) for name, one in ordinary.items()])
+    yield "label_studio/config.xml", text_from("label_studio.xml", autoescape=True, task=task)
+    yield "label_studio/tasks.json", _json([_studio_task(task, *pair) for pair in by_name.items()])
+    yield "argilla/settings.json", text_from("argilla.json", task=task)
+    yield "argilla/records.json", _json([_argilla_record(task, *pair) for pair in by_name.items()])
+    for name, one in by_name.items():
+        yield name, read_picture(store.pictures, one.item.picture)
+
+
+def _metadata(name: str, one: LabelledItem, task: Task) -> dict[str, Any]:
+    """A line of the imagefolder: one column of each kind for every position."""
+    row: dict[str, Any] = {"file_name": name.removeprefix("train/"), "image_id": one.item.image_id}
+    row |= {"n_raters": len(one.answers)}
+    for position in task.positions:
+        row |= {
+            f"{position}_identity": one.item.identities.get(position, ""),
+            f"{position}_label": one.majority(position),
+            f"{position}_share": one.share(position) if one.majority(position) else None,
+            f"{position}_answers": one.votes(position),
+        }
+    return row
+
+
+# Label Studio: every rater's answer is an annotation. Pictures are files of a local storage whose folder is
+# the unpacked export.
+
+
+def _studio_task(task: Task, name: str, one: LabelledItem) -> dict[str, Any]:
+    data = {"image": f"/data/local-files/?d={name}", "image_id": one.item.image_id}
+    data |= {f"question_{position}": text for position, text in task.questions_about(one.item).items()}
+    replies: list[tuple[Mapping[str, str], dict[str, Any], dict[str, Any]]] = [
+        (given.choices, {"meta": {"text": [given.rater]}}, {"lead_time": given.seconds, "created_at": given.at})
+        for given in one.answers
+    ]
+    if one.item.gold is not None:
+        replies.append((one.item.gold, {}, {"ground_truth": True}))
+    same = {"to_name": "image", "type": "choices"}
+    annotations = [
+        {"ground_truth": False, "was_cancelled": False, **more, "result": [
+            {"id": position, "from_name": position, "value": {"choices": [answer]}, **same, **meta}
+            for position, answer in choices.items()
+        ]}
+        for choices, meta, more in replies
+    ]  # fmt: skip
+    return {"data": data, "annotations": annotations}
+
+
+# Argilla: the majority is a suggestion. Answers of single raters are no responses there, for a response
+# belongs to a user of one's own server; their votes are metadata. Pictures are paths from its folder.
+
+
+def _argilla_record(task: Task, name: str, one: LabelledItem) -> dict[str, Any]:
+    counts = {position: Counter(one.votes(position)).most_common() for position in task.positions}
+    votes = {f"{position}_votes": ", ".join(f"{k} {n}" for k, n in some) for position, some in counts.items()}
+    return {
+        "id": str(one.item.id),
+        "fields": {"image": name, "shown": "\n".join(task.questions_about(one.item).values())},
+        "metadata": {"image_id": one.item.image_id, "n_raters": len(one.answers), **votes},
+        "suggestions": {
+            position: {"value": winner, "score": one.share(position), "agent": "most raters"}
+            for position in task.positions
+            if (winner := one.majority(position))
+        },
+        "responses": {},
+        "vectors": {},
+    }
+
+
+def _json(content: object) -> str:
+    return json.dumps(content, ensure_ascii=False, indent=1)

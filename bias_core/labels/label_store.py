@@ -1,0 +1,793 @@
+"""The database of people's answers, and the care for its file."""
+
+import ctypes
+import hashlib
+import logging
+import os
+import random
+import re
+import secrets
+import shlex
+import sqlite3
+import stat
+import struct
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from sqlalchemy import (
+    JSON,
+    URL,
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    ForeignKey,
+    Integer,
+    String,
+    Table,
+    Text,
+    create_engine,
+    event,
+    func,
+    make_url,
+    select,
+)
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from bias_core.errors import BiasCoreError, NotAllowed, StorageError
+from bias_core.store.readings import use_journal
+from bias_core.study.label_tasks import KINDS, Task, task_from
+from bias_core.waiting import handing_over
+
+_log = logging.getLogger(__name__)
+_LOCK_SECONDS = 10  # for another program that keeps the file locked
+_ENDS = ("", "-wal", "-shm")  # of the names of a database, its log, and the index of that
+# What https://sqlite.org/fileformat.html and walformat.html say of where it stands:
+# Of a database: the bytes of a page, the number of pages, a number of ours, which counts changes, and which one it is.
+_HEAD = struct.Struct(">16x H 10x I 28x I 4x I")
+_LOG_HEAD, _FRAME_HEAD = 32, struct.Struct(">I 4x 8s 8s")  # of a page in the log: its number, salt, checksum
+_INDEX = struct.Struct("=14x H I 4x 8s 8s 8x")  # bytes of a page, pages in the log, checksum of the last one, salt
+
+_looking = threading.Lock()
+_looked_at: dict[tuple[int, int], tuple[int, int]] = {}  # by device and inode: the open file, and how many look at it
+
+
+class LabelsGone(StorageError):
+    """The file of the answers was removed or replaced: nothing is kept until it is back, or the program starts anew."""
+
+    def __init__(self, trouble: str) -> None:
+        super().__init__(
+            f"the labels' database: {trouble}; put it back, or start the program again to go on with what is there now "
+            "(the program deletes nothing)"
+        )
+
+
+class Head(NamedTuple):
+    """The first bytes of a database, negative where they are those of none."""
+
+    page_bytes: int = -1
+    n_pages: int = -1
+    n_changes: int = -1
+    id: int = -1
+
+
+class Index(NamedTuple):
+    """The index of the log, which tells all processes where the last commit ends."""
+
+    page_bytes: int
+    n_logged: int  # pages in the log
+    checksum: bytes  # of the last page in the log
+    salt: bytes
+
+
+def give_id(connection: Connection) -> None:
+    """Give a database a number by which it is known again."""
+    if not connection.exec_driver_sql("PRAGMA application_id").scalar():
+        connection.exec_driver_sql(f"PRAGMA application_id = {1 + secrets.randbelow(2**31 - 1)}")
+
+
+def count_change(connection: Connection) -> None:
+    """Count a transaction in the first page of the database, so that an older copy is known from it."""
+    n = connection.exec_driver_sql("PRAGMA user_version").scalar() or 0
+    connection.exec_driver_sql(f"PRAGMA user_version = {(n + 1) % 2**31}")
+
+
+class LabelFile:
+    """A database that is open, and its names.
+
+    A file that others changed is left as it is, at the end of the program, too: SQLite would write its log into what
+    has the name now, and delete the log.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._refuse_mixture()
+        _keep_private(self._names())
+        _refuse_damage(path)
+        # Open as long as the database is: without any connection SQLite would remove the log and make another.
+        self._keeper = sqlite3.connect(path, timeout=2, check_same_thread=False, isolation_level=None)
+        try:
+            self._ends = _ENDS if _use_journal(self._keeper, path) == "wal" else _ENDS[:1]
+        except (sqlite3.Error, StorageError):
+            self._keeper.close()
+            raise
+        # A program that ends closes all it has, but for what is referred to from outside of Python.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._keeper))
+        self._files: dict[str, int] = {}  # by the ends of their names
+        self._trouble, self._is_watched = "", False
+
+    def watch(self) -> None:
+        """The first transaction is committed: from now on the names must stay with these files."""
+        self._keeper.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        for end in self._ends:
+            self._files[end] = _open_once(self._names()[end])
+        self._head, self._sizes = self._read_head(), dict.fromkeys(self._ends, 0)
+        of_log = int(self._keeper.execute("PRAGMA application_id").fetchone()[0])
+        self._ids = {self._head.id, of_log}  # two, until the log is first emptied into the file
+        self._is_watched = True
+
+    def check(self) -> None:
+        """StorageError says why nothing can be kept: the file is gone, replaced, cut short or read-only."""
+        self._check_content()
+        try:
+            self._check_names()
+        except LabelsGone as gone:
+            self._leave_whole(f"{gone}")
+            raise
+        self._trouble = ""
+
+    def close(self) -> None:
+        """Let go of the file, with its log emptied into it; what others changed is left as it is."""
+        if self._is_watched:
+            try:
+                self.check()
+                self.empty_log()
+            except (OSError, sqlite3.Error) as error:  # StorageError is one
+                _log.warning("labels: the files are left as they are (%s)", error)
+                return  # open: to close them is to let go of SQLite's locks, and another process may empty the log
+        self._keeper.close()
+        for file in self._files.values():
+            _close_once(file)
+        self._files, self._is_watched = {}, False
+
+    def empty_log(self) -> None:
+        """Have all that is in the log in the file alone, as far as no other process still reads it there."""
+        self._keeper.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+    def _names(self) -> dict[str, Path]:
+        """The files that a new start would find; of a link, the log is beside the file that the link names."""
+        real = os.path.realpath(self._path)
+        return {end: Path(f"{real}{end}") for end in _ENDS}
+
+    def _check_names(self) -> None:
+        names = self._names()
+        for end, file in self._files.items():
+            name = f"{self._path.name}{end}"
+            try:
+                found = names[end].stat()
+            except OSError as error:
+                raise LabelsGone(f"{name} was removed or cannot be reached ({error.strerror})") from error
+            if not os.path.samestat(found, os.fstat(file)):
+                raise LabelsGone(f"{name} was replaced by another file")
+            if not (found.st_mode & 0o222 and os.access(names[end], os.W_OK)):
+                raise StorageError(
+                    f"the labels' database: {name} is read-only; allow writing to it and answers are taken again"
+                )
+
+    def _check_content(self) -> None:
+        head, index, name = self._read_head(), self._read_index(), self._path.name
+        if head.id not in self._ids or head.n_changes < self._head.n_changes:
+            raise LabelsGone(f"{name} was overwritten with other or older content")
+        sizes = {end: os.fstat(file).st_size for end, file in self._files.items()}
+        if sizes[""] < min(self._sizes[""], head.n_pages * _whole(head.page_bytes)):  # VACUUM makes both smaller
+            raise LabelsGone(f"{name} was cut short")
+        if index and not self._log_reaches(index):
+            raise LabelsGone(f"{name}-wal was cut short or overwritten")
+        self._head, self._sizes = head, sizes
+
+    def _read_head(self) -> Head:
+        return _head_of(os.pread(self._files[""], _HEAD.size, 0))
+
+    def _read_index(self) -> Index | None:
+        """The index of the log; None where there is no log, or nothing in it."""
+        if "-shm" not in self._files:
+            return None
+        for _ in range(100):
+            first, second = (os.pread(self._files["-shm"], _INDEX.size, at) for at in (0, _INDEX.size))
+            if len(second) < _INDEX.size:
+                raise LabelsGone(f"{self._path.name}-shm was cut short")
+            if first == second:  # else it is being written
+                index = Index(*_INDEX.unpack(first))
+                return index if index.n_logged else None
+        return None
+
+    def _log_reaches(self, index: Index) -> bool:
+        """True where the last page that was committed is in the log, or the log was begun anew meanwhile."""
+        at = _LOG_HEAD + (index.n_logged - 1) * (_FRAME_HEAD.size + _whole(index.page_bytes))
+        frame = os.pread(self._files["-wal"], _FRAME_HEAD.size, at)
+        if len(frame) == _FRAME_HEAD.size:
+            _, salt, checksum = _FRAME_HEAD.unpack(frame)
+            if (salt, struct.unpack(">2I", checksum)) == (index.salt, struct.unpack("=2I", index.checksum)):
+                return True
+        return self._read_index() != index
+
+    def _leave_whole(self, trouble: str) -> None:
+        """Empty the log into the file, whatever its name is now; tell the owner, who may still bring it back."""
+        if trouble == self._trouble:
+            return
+        with suppress(sqlite3.Error):
+            _, n_logged, n_emptied = self._keeper.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            self._trouble = trouble if n_logged == n_emptied else ""
+        _log.error("%s", trouble)
+        if sys.platform == "linux" and not os.fstat(self._files[""]).st_nlink:
+            copy = f"cp /proc/{os.getpid()}/fd/{self._files['']} {shlex.quote(f'{self._path}.removed')}"
+            _log.error("labels: the removed file is lost once this program ends; before that, copy it: %s", copy)
+
+    def _refuse_mixture(self) -> None:
+        """Raise StorageError for a log that is not of this database: SQLite would write it into that.
+
+        And for one whose database is gone: to begin anew would be to lose it.
+        """
+        names, name = self._names(), self._path.name
+        log, file = names["-wal"], names[""]
+        if not _size(log):
+            return
+        first = _first_head(log)  # before the other, which only gets newer
+        if not _size(file):
+            raise StorageError(
+                f"{name} is missing or empty, and {name}-wal is there: put the database back, or move {name}-wal away "
+                "to begin without it"
+            )
+        head = _head_without_log(file)
+        if first and head and not (head.id in (0, first.id) and head.n_changes >= first.n_changes - 1):
+            raise StorageError(
+                f"{name}-wal has answers of another {name}, or of a newer one: put that in its place, or move "
+                f"{name}-wal away to go on without them"
+            )
+
+
+def _size(path: Path) -> int:
+    with suppress(OSError):
+        return path.stat().st_size
+    return 0
+
+
+def _head_without_log(path: Path) -> Head | None:
+    """The head of a database in its file alone; None for a damaged one.
+
+    SQLite reads it: closing the file here would drop SQLite's locks on it.
+    """
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?immutable=1", uri=True)) as connection:
+            return Head(
+                n_changes=connection.execute("PRAGMA user_version").fetchone()[0],
+                id=connection.execute("PRAGMA application_id").fetchone()[0],
+            )
+    except sqlite3.Error:
+        return None
+
+
+def _open_once(path: Path) -> int:
+    """A file to read from, open once in this process: closing it a second time would drop SQLite's locks on it."""
+    with _looking:
+        found = path.stat()
+        file, n = _looked_at.get((found.st_dev, found.st_ino)) or (os.open(path, os.O_RDONLY), 0)
+        _looked_at[found.st_dev, found.st_ino] = file, n + 1
+        return file
+
+
+def _close_once(file: int) -> None:
+    with _looking:
+        found = os.fstat(file)
+        _, n = _looked_at.pop((found.st_dev, found.st_ino))
+        if n > 1:
+            _looked_at[found.st_dev, found.st_ino] = file, n - 1
+        else:
+            os.close(file)
+
+
+def _whole(page_bytes: int) -> int:
+    return 1 << 16 if page_bytes == 1 else page_bytes  # two bytes have no room for 65,536
+
+
+def _head_of(data: bytes) -> Head:
+    is_whole = len(data) >= _HEAD.size and data.startswith(b"SQLite format 3\0")
+    return Head(*_HEAD.unpack_from(data)) if is_whole else Head()
+
+
+def _first_head(log: Path) -> Head | None:
+    """The head of the database after the first transaction in its log; None where the log does not have it."""
+    with suppress(OSError, struct.error), log.open("rb") as file:
+        _, _, page_bytes, _, salt, _ = struct.unpack(">4I 8s 8s", file.read(_LOG_HEAD))
+        while len(head := file.read(_FRAME_HEAD.size)) == _FRAME_HEAD.size:
+            number, its_salt, _ = _FRAME_HEAD.unpack(head)
+            if its_salt != salt:  # left from before the log was begun anew
+                return None
+            if number == 1:
+                return _head_of(file.read(_HEAD.size))
+            file.seek(page_bytes, os.SEEK_CUR)
+    return None
+
+
+def _keep_private(names: dict[str, Path]) -> None:
+    """Make the database where there is none; let only its owner read our own files."""
+    with suppress(FileExistsError):
+        os.close(os.open(names[""], os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    for path in names.values():
+        with suppress(OSError):
+            found = path.stat()
+            if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_mode & 0o077:
+                path.chmod(stat.S_IMODE(found.st_mode) & 0o700)
+
+
+def _refuse_damage(path: Path) -> None:
+    """Raise StorageError for a database that is not whole; nothing is changed to find that out."""
+    found = "ok"
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as connection:
+            found = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.OperationalError:  # it cannot be read now, which opening it will say
+        return
+    except sqlite3.DatabaseError as error:
+        found = str(error)
+    if found != "ok":
+        raise StorageError(
+            f"the labels' database: {path.name} is damaged ({found[:200]}); put a whole copy in its place, move "
+            f"{path.name}-wal away, and answers are taken again"
+        )
+
+
+def _use_journal(connection: sqlite3.Connection, path: Path) -> str:
+    """The mode, which stays with the file; while another program sets it SQLite fails and does not wait."""
+    until = time.monotonic() + _LOCK_SECONDS
+    while time.monotonic() < until:
+        try:
+            return use_journal(connection, path)
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error):
+                raise
+        time.sleep(0.02)
+    raise StorageError("another program does not let go of the labels' database")
+
+
+Row = Any  # a row of a query, with its columns as attributes; SQLAlchemy gives every query a type of its own
+
+# Times are milliseconds since 1970, UTC. Codes and owners' secrets are kept as SHA-256 only.
+metadata = sa.MetaData()
+
+tasks = Table(
+    "tasks",
+    metadata,
+    Column("id", String(24), primary_key=True),
+    Column("join_code", String(64), nullable=False, unique=True),
+    Column("owner_hash", String(64), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("hub_user", String(100), nullable=False, server_default=""),  # "" for none
+)
+
+task_versions = Table(
+    "task_versions",
+    metadata,
+    Column("task_id", String(24), ForeignKey("tasks.id"), primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("texts", JSON, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+_ORDINARY = sa.column("gold").is_(None)
+items = Table(
+    "items",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("task_id", String(24), ForeignKey("tasks.id"), nullable=False),
+    Column("picture", String(64), nullable=False),
+    Column("image_id", Text, nullable=False),
+    Column("identities", JSON, nullable=False),
+    Column("gold", JSON(none_as_null=True)),
+    Column("question", Text, nullable=False),
+    # How many raters have it on their screen or have answered it, excluded ones apart; kept beside the
+    # assignments it counts.
+    Column("n_claims", Integer, nullable=False),
+    # What still wants raters is found and counted from the index alone.
+    sa.Index("open_items", "task_id", "n_claims", sqlite_where=_ORDINARY, postgresql_where=_ORDINARY),
+)
+
+raters = Table(
+    "raters",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("task_id", String(24), ForeignKey("tasks.id"), nullable=False, index=True),
+    Column("name", String(24), nullable=False, unique=True),  # random, and says nothing of the code
+    Column("code_hash", String(64), nullable=False, unique=True),
+    Column("joined_ms", BigInteger, nullable=False),
+    Column("seed", Integer, nullable=False, server_default="0"),  # of where their attention checks come
+    Column("excluded_ms", BigInteger),  # since when the owner counts none of their answers
+)
+
+# Which rater was shown which item, and where that stands: shown, answered, skipped or released.
+assignments = Table(
+    "assignments",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("rater_id", Integer, ForeignKey("raters.id"), nullable=False),
+    Column("item_id", Integer, ForeignKey("items.id"), nullable=False, index=True),
+    Column("token", String(43), nullable=False, unique=True),
+    Column("state", String(16), nullable=False),
+    Column("task_version", Integer, nullable=False),
+    Column("since_ms", BigInteger, nullable=False),
+    sa.UniqueConstraint("rater_id", "item_id"),
+)
+
+# Append-only: what a rater takes back stays, with a new row that withdraws it.
+answers = Table(
+    "answers",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("rater_id", Integer, ForeignKey("raters.id"), nullable=False),
+    Column("item_id", Integer, ForeignKey("items.id"), nullable=False, index=True),
+    Column("task_version", Integer, nullable=False),
+    Column("client_id", String(64), nullable=False),  # made by the rater's screen: a replay is harmless
+    Column("kind", String(8), nullable=False),  # answer, skip, undo
+    Column("choices", JSON, nullable=False),
+    Column("duration_ms", Integer, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("withdraws", Integer, ForeignKey("answers.id"), unique=True),
+    sa.UniqueConstraint("rater_id", "client_id"),
+    sqlite_autoincrement=True,  # an id is never used again, also after a deletion
+)
+
+# What machines say of items: no person's answer, and counted in nothing of theirs.
+judgements = Table(
+    "judgements",
+    metadata,
+    Column("item_id", Integer, ForeignKey("items.id"), primary_key=True, autoincrement=False),
+    Column("judge", String(300), primary_key=True),
+    Column("choices", JSON, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+)
+
+# Of raters whom a crowd platform sent: what its link says of them. For the owner alone, and in no export of answers.
+crowd_ids = Table(
+    "crowd_ids",
+    metadata,
+    Column("rater_id", Integer, ForeignKey("raters.id"), primary_key=True, autoincrement=False),
+    Column("participant", String(64), nullable=False),
+    Column("study", String(64), nullable=False),
+    Column("session", String(64), nullable=False),
+)
+
+# What raters say of themselves, apart from their answers: by question, without what they prefer not to say.
+rater_facts = Table(
+    "rater_facts",
+    metadata,
+    Column("rater_id", Integer, ForeignKey("raters.id"), primary_key=True, autoincrement=False),
+    Column("facts", JSON, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+)
+
+# What is left of a rater who deleted their answers.
+deletions = Table(
+    "deletions",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("task_id", String(24), ForeignKey("tasks.id"), nullable=False, index=True),
+    Column("rater", String(24), nullable=False),
+    Column("n_answers", Integer, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+)
+
+_version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
+
+_FORM = 5  # of these tables; a database of another form is left alone
+_LOCK = 5_201_314  # any number: PostgreSQL's name for "one program at a time makes the tables"
+
+
+def make_tables(connection: Connection) -> None:
+    """Make the tables in this transaction where there are none; StorageError for those of another version."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+    if not sa.inspect(connection).has_table(_version.name):
+        metadata.create_all(connection)
+        connection.execute(sa.insert(_version).values(version=_FORM))
+        return
+    form = connection.scalar(sa.select(sa.func.max(_version.c.version))) or 0
+    if form != _FORM:
+        raise StorageError(
+            f"the labels were written by {'a newer' if form > _FORM else 'an older'} version of this program "
+            f"(tables {form}, known {_FORM}); open them with that version: nothing in them was changed"
+        )
+
+
+T = TypeVar("T")
+
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_CONNECTIONS = 16  # to a database that several may write to at once
+_PATIENCE_SECONDS = 30  # for a database that another process is writing to
+_MOST_ACTS = 256  # of one commit, so that nobody waits long for those who come later
+
+
+class RemovedQuestion(NotAllowed):
+    """The task asks a kind of question that an earlier version of the program had."""
+
+
+class LabelStore:
+    """Opens on first use; safe to use from several threads and processes.
+
+    SQLite has one writer, and forcing a commit to the disk takes longer than everything in it. While one
+    commit is under way the next acts wait; a thread then does them one after the other in a single
+    transaction, each whole or not at all, and all are told that they are done when that is on the disk.
+
+    Parameters
+    ----------
+    url : of SQLAlchemy, such as ``sqlite:////data/labels.sqlite`` or
+        ``postgresql+psycopg://user:password@host/labels``.
+    pictures : folder of the pictures that raters see; shared by all machines that serve them.
+    clock : seconds since 1970.
+    rng : decides where among a rater's pictures the attention checks come.
+    most_picture_bytes : that the pictures of all tasks may take together.
+    """
+
+    def __init__(
+        self,
+        url: str | URL,
+        *,
+        pictures: Path,
+        clock: Callable[[], float] = time.time,
+        rng: random.Random | None = None,
+        most_picture_bytes: float = float("inf"),
+    ) -> None:
+        try:
+            self._url = make_url(url)
+        except ArgumentError as error:
+            raise StorageError(f"the labels' database has no valid URL: {error}") from error
+        self._is_sqlite = self._url.get_backend_name() == "sqlite"
+        name = self._url.database or ":memory:"
+        if self._is_sqlite and name.startswith("file:"):
+            raise StorageError("the labels' database is given as a file, not as a URI of SQLite's own")
+        self._path = Path(name).expanduser().absolute() if self._is_sqlite and name != ":memory:" else None
+        self.pictures = pictures
+        self.most_picture_bytes = most_picture_bytes
+        self.rng = rng or random.Random()
+        self._clock = clock
+        self._engine: Engine | None = None
+        self._file: LabelFile | None = None  # of the engine, where that is one file
+        self._opening, self._writing = threading.Lock(), threading.Lock()
+        self._of_thread = threading.local()
+        self._queue: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._threads = ThreadPoolExecutor(1 if self._is_sqlite else _CONNECTIONS, thread_name_prefix="labels")
+        self.task = lru_cache(maxsize=256)(self._read_version)
+        self.n_checks = lru_cache(maxsize=256)(self._count_checks)
+
+    @property
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return int(self._clock() * 1000)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A view of the database that nobody changes meanwhile."""
+        with _errors(), self._open()[0].connect() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction: on the disk when the block ends well, else undone; in an act, part of that of all acts."""
+        with _errors():
+            if (shared := getattr(self._of_thread, "connection", None)) is not None:
+                with _savepoint(shared):
+                    yield shared
+            elif not self._is_sqlite:
+                with self._open()[0].begin() as connection:
+                    yield connection
+            else:
+                with self._writing:
+                    yield from self._write_alone()
+
+    def _write_alone(self) -> Iterator[Connection]:
+        engine, file = self._open()
+        with engine.execution_options(write=True).connect() as connection:
+            connection.begin()
+            before = _n_written(connection)
+            yield connection
+            try:
+                if file is not None and _n_written(connection) != before:
+                    count_change(connection)
+                connection.commit()
+            except SQLAlchemyError:
+                connection.invalidate()  # closed for good, with what it had not committed
+                raise
+            if file is not None:
+                file.check()
+
+    def submit(self, act: Callable[[], T]) -> Future[T]:
+        """Have ``act`` done by a thread, and what it wrote on the disk before it is told.
+
+        Acts that wait at the same time share a commit where the database has one writer, so that all of an
+        act happens inside the transactions it opens; where that commit fails, all in it are told. Who cancels
+        before its turn comes is left out.
+        """
+        if not self._is_sqlite:
+            return self._threads.submit(act)
+        future: Future[T] = Future()
+        self._queue.append((act, future))
+        self._threads.submit(self._work)  # finds nothing to do where an earlier call took the act along
+        return future
+
+    def _work(self) -> None:
+        batch = [self._queue.popleft() for _ in range(min(_MOST_ACTS, len(self._queue)))]
+        if not (batch := [(act, future) for act, future in batch if future.set_running_or_notify_cancel()]):
+            return
+        results: list[Future[Any]] = [Future() for _ in batch]  # told to nobody before the commit
+        commit: Future[None] = Future()
+        with handing_over(commit), self.write() as self._of_thread.connection:
+            for (act, _), result in zip(batch, results, strict=True):
+                with handing_over(result):
+                    result.set_result(act())
+        self._of_thread.connection = None
+        for (_, future), result in zip(batch, results, strict=True):
+            if (error := (commit if commit.done() else result).exception()) is None:
+                future.set_result(result.result())
+            else:
+                future.set_exception(error)
+
+    def erase_traces(self) -> None:
+        """After a deletion: no copy of the rows stays in SQLite's log, or until that is next full."""
+        self.task.cache_clear()
+        if self._path is not None:
+            with _errors():
+                _, file = self._open()
+                if file is not None:
+                    file.empty_log()
+
+    def close(self) -> None:
+        """Let go of the database; it opens again on the next use."""
+        with self._opening, _errors():
+            self._let_go()
+
+    def _open(self) -> "tuple[Engine, LabelFile | None]":
+        """The database; StorageError while its file is gone, replaced or read-only."""
+        with self._opening, _errors():
+            if self._file is not None:
+                self._file.check()
+            if self._engine is None:
+                try:
+                    self._engine = self._new_engine()
+                    with self._engine.execution_options(write=True).begin() as connection:
+                        make_tables(connection)
+                        _note_removed_questions(connection)
+                        if self._file is not None:
+                            give_id(connection)
+                    if self._file is not None:
+                        self._file.watch()
+                except (BiasCoreError, SQLAlchemyError, sqlite3.Error, OSError):
+                    self._let_go()
+                    raise
+            return self._engine, self._file
+
+    def _let_go(self) -> None:
+        if self._engine is not None:
+            self._engine.dispose()
+        if self._file is not None:
+            self._file.close()
+        self._engine = self._file = None
+
+    def _new_engine(self) -> Engine:
+        if not self._is_sqlite:
+            try:
+                return create_engine(self._url, pool_size=_CONNECTIONS, pool_pre_ping=True)
+            except ImportError as error:
+                raise StorageError(
+                    f"the driver of {self._url.drivername} is not installed (pip install 'psycopg[binary]')"
+                ) from error
+        url = self._url
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = LabelFile(self._path)
+            url = url.set(database=str(self._path))
+        engine = create_engine(url, connect_args={"timeout": _PATIENCE_SECONDS})
+        event.listen(engine, "connect", _set_up_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+
+    def _count_checks(self, task_id: str) -> int:  # never changes
+        checks = (items.c.task_id == task_id) & items.c.gold.is_not(None)
+        with self.read() as connection:
+            return connection.scalar(select(func.count()).select_from(items).where(checks)) or 0
+
+    def _read_version(self, task_id: str, version: int) -> Task:  # never changes
+        table = task_versions.c
+        of_version = select(table.texts).where(table.task_id == task_id, table.version == version)
+        with self.read() as connection:
+            texts = connection.execute(of_version).scalar_one()
+        if texts["kind"] not in KINDS:
+            raise RemovedQuestion(
+                "this task asks a kind of question that this version of the program no longer has; its answers stay "
+                "in the database"
+            )
+        return task_from(texts, id=task_id, version=version)
+
+
+def _note_removed_questions(connection: Connection) -> None:
+    kind = task_versions.c.texts["kind"].as_string()
+    n = connection.scalar(select(func.count(task_versions.c.task_id.distinct())).where(kind.not_in(KINDS)))
+    if n:
+        _log.warning(
+            "labels: %d of the tasks ask a kind of question that this version no longer has; they are skipped, and "
+            "their answers stay in the database",
+            n,
+        )
+
+
+@contextmanager
+def _savepoint(connection: Connection) -> Iterator[None]:
+    """What the block did is undone when it raises; SQLAlchemy's own takes longer than what is inside."""
+    database: Any = connection.connection.driver_connection
+    database.execute("SAVEPOINT block")
+    done = False
+    try:
+        yield
+        done = True
+    finally:
+        if not done:
+            database.execute("ROLLBACK TO block")
+        database.execute("RELEASE block")
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except (SQLAlchemyError, sqlite3.Error, OSError) as error:
+        if isinstance(error, StorageError):
+            raise
+        # The statement may hold what a rater said, and the URL a password: neither is repeated.
+        reason = getattr(error, "orig", None) or getattr(error, "strerror", None)
+        reason = reason or (error if isinstance(error, sqlite3.Error) else type(error).__name__)
+        raise StorageError(f"the labels' database: {reason}") from error
+
+
+def token(text: str) -> str:
+    """``text`` where it could be a token of ours, else "", which is nobody's.
+
+    >>> token("zJ8s-_"), token("' OR 1=1")
+    ('zJ8s-_', '')
+    """
+    return text if _TOKEN.fullmatch(text) else ""
+
+
+def hash_of(secret: str) -> str:
+    """What is kept of a code or secret; these are random and long, so that nobody can try them all."""
+    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
+
+
+def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # transactions begin where _begin_sqlite says
+    for pragma in (
+        "synchronous = EXTRA",  # the log is on the disk before a commit returns, or that the journal is gone
+        "foreign_keys = ON",
+        "secure_delete = ON",  # deleted answers are overwritten, not only forgotten
+    ):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _n_written(connection: Connection) -> int:
+    """Rows that this connection has written so far."""
+    database: Any = connection.connection.driver_connection
+    return int(database.total_changes)
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A writer takes its turn at once: one that read first could find the database changed, and fail.
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("write") else "BEGIN")

@@ -1,0 +1,481 @@
+"""What a rater does: join a task, see an item, answer, skip, take back, delete.
+
+Every function is one transaction over a :class:`~bias_core.labels.label_store.LabelStore`, in which the task
+is locked; what it returns is on the disk. A rater is known by a code alone, and sees of an item only what a blind
+rater may: a picture under a token of their own, whom it was asked to show, and how far they are.
+
+Who joins proves by a pass that the page with the task's consent text was read. It is signed with what the
+store keeps of the task's owner, so that every process that serves the task knows it and nothing is kept of
+who read. The rater's code is made from it: a request to join that is sent again finds the same rater.
+"""
+
+import hmac
+import math
+import random
+import re
+import secrets
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, Literal
+
+from sqlalchemy import Connection, Integer, bindparam, exists, func, insert, select, update
+
+from bias_core.errors import InvalidInput, NotAllowed, quoted
+from bias_core.labels.collected import CrowdIds, has_facts, keep_facts, keep_ids
+from bias_core.labels.label_store import LabelStore, Row, answers, assignments, hash_of, items, raters, tasks, token
+from bias_core.labels.task_owner import CLAIMS, count_claims, remove_raters
+from bias_core.study.label_tasks import Task, checked_choices
+
+MAX_RATERS = 10_000  # of a task: joining is free, the disk is not
+MAX_DURATION_MS = 24 * 3600 * 1000
+PASS_HOURS = 24
+UNTOUCHED_SECONDS = 180  # so soon where that rater has done nothing yet: a script that joins may never do anything
+RELEASE_AFTER_SECONDS = 1800  # an item that a rater left on the screen for so long is given to others too
+
+# Crockford's base 32: no letter is taken for a digit. Twenty of them are 100 bits.
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_CODE_LENGTH = 20
+_CLIENT_ID = re.compile(r"[A-Za-z0-9_-]{8,64}")
+_PASS = re.compile(r"([0-9a-f]{1,12})\.([A-Za-z0-9_-]{16})\.([0-9a-f]{32})")
+_STATUS_WORDS = {"draft": "not open yet", "paused": "paused", "closed": "closed", "open": "open"}
+
+Act = Literal["answer", "skip", "undo"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewRater:
+    """The code that leads to a new rater's answers (told once), and the task."""
+
+    code: str
+    task: Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is asked of one position of an item."""
+
+    position: str
+    text: str
+    identity: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """What a rater sees now."""
+
+    item: str = ""  # token of the item for this rater, also of its picture; "" where there is none to show
+    questions: tuple[Question, ...] = ()  # one for each position, in order
+    task: Task  # its texts and answers, in the version that this item is asked in
+    # what this rater had answered before taking it back; empty otherwise
+    earlier_choices: Mapping[str, str] = field(default_factory=dict)
+    # n_answered, n_left: items that the rater answered, and that are there for them, this one and the attention checks
+    # to come included: each of either kind makes one less
+    n_answered: int
+    n_left: int = 0
+    can_undo: bool  # whether there is something to take back
+    # "" while there is an item, else "all" (nothing is left), "paused", "closed", "draft", or "excluded" where the
+    # owner has ended this rater's part
+    why_done: str = ""
+    asks_about_rater: bool = False  # whether this rater is to be asked about themselves first
+    crowd_code: str = ""  # of the crowd platform, for how this rater's part ended; "" where it goes on, or has none
+
+
+def join(store: LabelStore, join_code: str, *, page_pass: str | None = None, ids: CrowdIds | None = None) -> NewRater:
+    """A new rater of the task with this link, who has read and agreed to the consent text.
+
+    ``page_pass`` is of the page that was read (:func:`pass_to_join`), and sent again gives the same rater; None where
+    the caller showed the text. ``ids`` are of the crowd platform that sent the rater; where the task has its codes, who
+    comes back from there is the same rater. NotAllowed where the task is not open, or the page was not read within the
+    last day.
+    """
+    with store.write() as connection:
+        row = _task_row(connection, join_code)
+        is_crowd = ids is not None and store.task(row.id, row.version).is_of_a_crowd
+        if row.status != "open" and not is_crowd:
+            raise NotAllowed(f"this task is {_STATUS_WORDS[row.status]}: nobody can join now")
+        number = secrets.randbits(256)
+        if page_pass is not None:
+            number = _checked_pass(row.owner_hash, page_pass, store.now_ms)
+        if ids is not None and is_crowd:
+            number = _number(row.owner_hash, f"crowd {ids.participant}")
+        code = "".join(_ALPHABET[number >> 5 * place & 31] for place in range(_CODE_LENGTH))
+        if connection.execute(_RATER, {"code_hash": hash_of(code)}).first() is None:
+            if row.status != "open":
+                raise NotAllowed(f"this task is {_STATUS_WORDS[row.status]}: nobody can join now")
+            if (connection.scalar(select(func.count()).where(raters.c.task_id == row.id)) or 0) >= MAX_RATERS:
+                raise NotAllowed(f"this task has its {MAX_RATERS:,} raters")
+            new = {"task_id": row.id, "name": f"rater-{secrets.token_hex(6)}", "code_hash": hash_of(code)}
+            new |= {"joined_ms": store.now_ms, "seed": store.rng.getrandbits(31)}
+            connection.execute(insert(raters).values(new))
+            if ids is not None and is_crowd:
+                keep_ids(connection, connection.execute(_RATER, {"code_hash": hash_of(code)}).one().id, ids)
+    return NewRater(code=code_in_groups(code), task=store.task(row.id, row.version))
+
+
+def pass_to_join(store: LabelStore, join_code: str) -> str:
+    """What the page of the task with this link gives to whoever reads it, for :func:`join`."""
+    with store.read() as connection:
+        return new_pass(_task_row(connection, join_code).owner_hash, store.now_ms)
+
+
+def new_pass(secret: str, now_ms: int) -> str:
+    """A pass of the task with this secret, for one rater."""
+    text = f"{now_ms:x}.{secrets.token_urlsafe(12)}"
+    return f"{text}.{_signature(secret, text)}"
+
+
+def task_to_join(store: LabelStore, join_code: str) -> tuple[Task, str]:
+    """The task of this link and its status, for the page that asks for consent; as :func:`join`."""
+    with store.read() as connection:
+        row = _task_row(connection, join_code)
+    return store.task(row.id, row.version), row.status
+
+
+def task_of(store: LabelStore, code: str) -> tuple[Task, str]:
+    """The task of this rater and its status: what the rater reads on another device. NotAllowed as below."""
+    with store.read() as connection:
+        rater = _rater(connection, code, lock=False)
+    return store.task(rater.task_id, rater.version), rater.status
+
+
+def next_item(store: LabelStore, code: str) -> Turn:
+    """The item on this rater's screen, or at random one with the fewest raters; NotAllowed for no rater's code."""
+    with store.write() as connection:
+        return _turn(store, connection, _rater(connection, code))
+
+
+def give_answer(
+    store: LabelStore, code: str, *, answer_id: str, item: str, choices: Mapping[str, str], duration_ms: int = 0
+) -> Turn:
+    """Keep an answer to ``item`` (its token) and give the next one; an ``answer_id`` sent again does nothing twice.
+
+    ``choices`` holds the key of an answer for each position; one about the whole picture may stand alone. NotAllowed
+    where no rater has this code, the item is not theirs, or the task is closed; InvalidInput where the choices do not
+    fit the question, or the item has an answer already.
+    """
+    if not (type(duration_ms) is int and 0 <= duration_ms <= MAX_DURATION_MS):
+        raise InvalidInput(f"duration_ms is 0 to {MAX_DURATION_MS:,}; got {quoted(duration_ms)}")
+    return _decide(store, code, "answer", answer_id, item, choices, duration_ms)
+
+
+def skip(store: LabelStore, code: str, *, answer_id: str, item: str) -> Turn:
+    """Leave an item to others and give the next; it does not come back. Raises as :func:`give_answer`."""
+    return _decide(store, code, "skip", answer_id, item)
+
+
+def _decide(
+    store: LabelStore,
+    code: str,
+    kind: Literal["answer", "skip"],
+    answer_id: str,
+    item: str,
+    choices: Mapping[str, str] | None = None,
+    duration_ms: int = 0,
+) -> Turn:
+    with store.write() as connection:
+        rater = _rater(connection, code)
+        if not _is_replay(connection, rater, answer_id, kind):
+            _check_open(rater)
+            if (place := connection.execute(_OF_TOKEN, {"token": token(item), "rater": rater.id}).first()) is None:
+                raise NotAllowed("this picture was not shown to you")
+            if place.state not in ("shown", "released"):
+                raise InvalidInput("this picture is answered or skipped already; undo that to answer it anew")
+            if choices is not None:
+                choices = checked_choices(store.task(rater.task_id, place.task_version), choices)
+            _keep(store, connection, place, answer_id, kind, choices=choices or {}, duration_ms=duration_ms)
+            _move(connection, place, "answered" if kind == "answer" else "skipped")
+        return _turn(store, connection, rater)
+
+
+def undo(store: LabelStore, code: str, *, answer_id: str) -> Turn:
+    """Take back the last answer or skip that holds and show its item; InvalidInput where there is none."""
+    with store.write() as connection:
+        rater = _rater(connection, code)
+        if not _is_replay(connection, rater, answer_id, "undo"):
+            _check_open(rater)
+            if (last := connection.execute(_LAST, {"rater": rater.id}).first()) is None:
+                raise InvalidInput("there is nothing to take back")
+            place = connection.execute(_OF_ITEM, {"rater": rater.id, "item": last.item_id}).one()
+            _keep(store, connection, place, answer_id, "undo", withdraws=last.id)
+            newest = connection.scalar(_NEWEST, {"rater": rater.id}) or 0
+            _move(connection, place, "shown", since_ms=max(store.now_ms, newest + 1))
+        return _turn(store, connection, rater)
+
+
+def tell_about_me(store: LabelStore, code: str, *, version: int, choices: Sequence[int]) -> Turn:
+    """Keep what a rater says of themselves, and give the item; sent again it changes nothing.
+
+    ``choices`` has the place of an answer for each question of this version of the task, -1 for what is not said.
+    """
+    with store.write() as connection:
+        rater = _rater(connection, code)
+        _check_open(rater)
+        if not 1 <= version <= rater.version:
+            raise InvalidInput(f"this task has versions 1 to {rater.version}; got {quoted(version)}")
+        keep_facts(store, connection, rater, store.task(rater.task_id, version), choices)
+        return _turn(store, connection, rater)
+
+
+def delete_my_answers(store: LabelStore, code: str) -> int:
+    """Delete everything of this rater but how many answers held, under the random name; that number."""
+    with store.write() as connection:
+        if (rater := _rater(connection, code)).excluded_ms is None:  # else they count no more
+            count_claims(connection, rater.id, CLAIMS, -1)
+        n_answers = remove_raters(store, connection, rater.task_id, [rater])
+    store.erase_traces()
+    return n_answers
+
+
+def picture_of(store: LabelStore, item: str) -> str:
+    """SHA-256 of the picture that a rater was shown under this item's token; NotAllowed where none was."""
+    with store.read() as connection:
+        picture: str | None = connection.scalar(_PICTURE, {"token": token(item)})
+    if picture is None:
+        raise NotAllowed("no picture has this address")
+    return picture
+
+
+def code_in_groups(code: str) -> str:
+    """A code in groups of four, easy to copy by hand."""
+    return "-".join(code[i : i + 4] for i in range(0, len(code), 4))
+
+
+def plain_code(code: str) -> str:
+    """What a rater typed as the code that was meant.
+
+    >>> plain_code(" 7o3k-il00 ")
+    '703K1100'
+    """
+    return re.sub(r"[\s-]", "", code).upper().translate(str.maketrans("OIL", "011"))
+
+
+def _checked_pass(secret: str, page_pass: str, now_ms: int) -> int:
+    """256 bits for the code of the rater who has this pass of the last day; NotAllowed says what to do."""
+    if (match := _PASS.fullmatch(page_pass)) is not None:
+        when, nonce, signature = match.groups()
+        is_ours = hmac.compare_digest(signature, _signature(secret, f"{when}.{nonce}"))
+        if is_ours and 0 <= now_ms - int(when, 16) < PASS_HOURS * 3_600_000:
+            return _number(secret, f"code {page_pass}")
+    raise NotAllowed(
+        "who joins has read the task's page within the last day: open the link again, read, and press Start"
+    )
+
+
+def _number(secret: str, text: str) -> int:
+    return int.from_bytes(hmac.digest(secret.encode(), text.encode(), "sha256"), "big")
+
+
+def _signature(secret: str, text: str) -> str:
+    return hmac.digest(secret.encode(), f"page {text}".encode(), "sha256").hex()[:32]
+
+
+def _task_row(connection: Connection, join_code: str) -> Row:
+    if (row := connection.execute(select(tasks).where(tasks.c.join_code == token(join_code))).first()) is None:
+        raise NotAllowed("this link opens no task; ask whoever gave it to you for a new one")
+    return row
+
+
+def _rater(connection: Connection, code: str, *, lock: bool = True) -> Row:
+    """The rater and their task, which is locked: on one task one rater acts at a time."""
+    row = connection.execute(_RATER_LOCKED if lock else _RATER, {"code_hash": hash_of(plain_code(code))}).first()
+    if row is None:
+        raise NotAllowed("no rater has this code; it may be mistyped, or its answers were deleted")
+    return row
+
+
+def _check_open(rater: Row) -> None:
+    """What is on the screen may be answered while a task is paused, so that nothing is lost."""
+    if rater.excluded_ms is not None:
+        raise NotAllowed(
+            "whoever made this task has ended your part in it: no more answers of yours are taken. What you "
+            "answered before is kept; you can delete it"
+        )
+    if rater.status not in ("open", "paused"):
+        raise NotAllowed(f"this task is {_STATUS_WORDS[rater.status]}: no answer is taken any more")
+
+
+def _is_replay(connection: Connection, rater: Row, answer_id: str, kind: Act) -> bool:
+    """Whether this very act is kept already."""
+    if not (isinstance(answer_id, str) and _CLIENT_ID.fullmatch(answer_id)):
+        raise InvalidInput(f"an answer's id is 8 to 64 of A-Z, a-z, 0-9, _ and -; got {quoted(answer_id)}")
+    if (earlier := connection.scalar(_KIND_OF_ACT, {"rater": rater.id, "client_id": answer_id})) not in (None, kind):
+        raise InvalidInput(f"the id {quoted(answer_id)} was used for another act")
+    return earlier is not None
+
+
+def _keep(store: LabelStore, connection: Connection, place: Row, answer_id: str, kind: Act, **values: object) -> None:
+    same = {"rater_id": place.rater_id, "item_id": place.item_id, "task_version": place.task_version}
+    act = {"client_id": answer_id, "kind": kind, "at_ms": store.now_ms}
+    connection.execute(insert(answers), same | act | {"choices": {}, "duration_ms": 0, "withdraws": None} | values)
+
+
+def _turn(store: LabelStore, connection: Connection, rater: Row) -> Turn:
+    """What this rater sees; a new item is claimed for them where there is none on their screen."""
+    past = _Past(store, connection, rater)
+    status = "excluded" if rater.excluded_ms is not None else rater.status
+    is_at_work, on_screen, n_open = status in ("open", "paused"), None, 0
+    if is_at_work and past.n["shown"]:
+        on_screen = connection.execute(_ON_SCREEN, {"rater": rater.id}).one()
+        n_open = connection.scalar(_N_OPEN, past.limits) or 0
+    elif status == "open":
+        on_screen, n_open = past.claim()
+    same: dict[str, Any] = {"n_answered": past.n["answered"]}
+    same["can_undo"] = is_at_work and past.n["answered"] + past.n["skipped"] > 0
+    if on_screen is None:
+        why = "all" if status == "open" else status
+        return Turn(task=past.task, why_done=why, crowd_code=_crowd_code(connection, rater, past, why), **same)
+    choices: Mapping[str, str] = {}
+    if past.n["shown"] or past.n["released"]:
+        choices = connection.scalar(_TAKEN_BACK, {"rater": rater.id, "item": on_screen.item_id}) or {}
+    task, n_left = store.task(rater.task_id, on_screen.task_version), past.n["shown"] + n_open
+    questions = tuple(
+        Question(position=position, text=text, identity=on_screen.identities.get(position, ""))
+        for position, text in task.questions_about(on_screen).items()
+    )
+    n_left += past.checks_to_come(n_open)
+    same["asks_about_rater"] = bool(task.about_rater) and not has_facts(connection, rater.id)
+    return Turn(item=on_screen.token, questions=questions, task=task, earlier_choices=choices, n_left=n_left, **same)
+
+
+def _crowd_code(connection: Connection, rater: Row, past: "_Past", why_done: str) -> str:
+    """What the crowd platform is told of a rater whose part is over: paid, failed or nothing to do."""
+    if why_done in ("paused", "draft"):
+        return ""
+    right = [row.choices == row.gold for row in connection.execute(_CHECKED, {"rater": rater.id})]
+    if why_done == "excluded" or 2 * sum(right) < len(right):
+        return past.task.failed_code
+    return past.task.completion_code if past.n["answered"] else past.task.screened_out_code
+
+
+def n_checks_before(place: int, share: float, *, seed: int) -> int:
+    """How many attention checks come before a rater's ordinary item of this place, counted from 1.
+
+    With ``share`` of the items being checks, ``share / (1 - share)`` stand before each ordinary item: the
+    k-th comes at random, by the rater's ``seed``, among those that fall to it. So all are known beforehand,
+    and what is left can be said exactly.
+
+    >>> [n_checks_before(place, 0.5, seed=0) for place in (0, 1, 10)]
+    [0, 1, 10]
+    """
+    due = place * share / (1 - share)
+    whole = math.floor(due)
+    # Seeded by a text, which Python hashes: by numbers, neighbours would be alike.
+    return whole + (random.Random(f"{seed} {whole}").random() < due - whole)
+
+
+class _Past:
+    """What this rater was shown so far, by state; ``n_ordinary`` and ``n_checks`` without what others got."""
+
+    def __init__(self, store: LabelStore, connection: Connection, rater: Row) -> None:
+        self.store, self.connection, self.rater = store, connection, rater
+        self.task = store.task(rater.task_id, rater.version)
+        self.limits = {"task": rater.task_id, "rater": rater.id, "most": self.task.raters_per_item}
+        self.n: Counter[str] = Counter()
+        self.n_ordinary = self.n_checks = 0
+        for state, is_ordinary, n in connection.execute(_STATES, {"rater": rater.id}):
+            self.n[state] += n
+            if state != "released":
+                self.n_ordinary += n if is_ordinary else 0
+                self.n_checks += 0 if is_ordinary else n
+
+    def checks_to_come(self, n_ordinary: int) -> int:
+        """How many attention checks this rater meets until the last of so many more ordinary items."""
+        if not n_ordinary:
+            return 0
+        n_due = n_checks_before(self.n_ordinary + n_ordinary, self.task.gold_share, seed=self.rater.seed)
+        return max(0, min(n_due, self.store.n_checks(self.rater.task_id)) - self.n_checks)
+
+    def claim(self) -> tuple[Row, int]:
+        """A new item for this rater or None, also one that they left and that is still wanted; items left."""
+        pick: Row = self.connection.execute(_FEWEST, self.limits).first()
+        if pick is None and self._release_old():
+            pick = self.connection.execute(_FEWEST, self.limits).first()
+        if pick is None:
+            return None, 0
+        n_open = pick.n_open
+        if self.checks_to_come(1):
+            pick = self.connection.execute(_CHECK, self.limits).one()
+        mine = {"rater": self.rater.id, "item": pick.id}
+        place = {"version": self.rater.version, "since": self.store.now_ms}
+        again = self.connection.execute(_RELEASED, mine).first() if self.n["released"] else None
+        if again is None:
+            new_token = secrets.token_urlsafe(24)
+            self.connection.execute(_ASSIGN, {**mine, **place, "new_token": new_token})
+        else:
+            new_token = again.token  # had before: the same one
+            self.connection.execute(_RETAKE, {"which": again.id, **place})
+        self.connection.execute(_COUNT_CLAIM, {"item": pick.id, "change": 1})
+        texts = {"identities": pick.identities, "question": pick.question}
+        return SimpleNamespace(item_id=pick.id, token=new_token, task_version=self.rater.version, **texts), n_open
+
+    def _release_old(self) -> int:
+        """Let others have what raters left on their screens long ago; who left it may still answer it."""
+        now = self.store.now_ms
+        long_ago = {"before": now - RELEASE_AFTER_SECONDS * 1000, "untouched": now - UNTOUCHED_SECONDS * 1000}
+        old = self.connection.execute(_LEFT_LYING, {"task": self.rater.task_id, **long_ago}).all()
+        for place in old:
+            _move(self.connection, place, "released")
+        return len(old)
+
+
+def _move(connection: Connection, place: Row, state: str, since_ms: int | None = None) -> None:
+    """Give an assignment another state, with the item's count of claims."""
+    connection.execute(_MOVE, {"which": place.id, "to": state, "since": since_ms or place.since_ms})
+    if change := (state in CLAIMS) - (place.state in CLAIMS):
+        connection.execute(_COUNT_CLAIM, {"item": place.item_id, "change": change})
+
+
+# Built once: to build a statement takes longer than to run it.
+_act, _item, _place = answers.c, items.c, assignments.c
+_by_rater, _of_rater = (column == bindparam("rater") for column in (_act.rater_id, _place.rater_id))
+_later = answers.alias()
+_holds = _by_rater & ~exists().where(_later.c.withdraws == _act.id)
+_newest_act = select(_act.id, _act.item_id, _act.choices).order_by(_act.id.desc()).limit(1)
+_LAST = _newest_act.where(_holds, _act.kind.in_(("answer", "skip")))
+_CHECKED = select(_act.choices, _item.gold).select_from(answers).join(items, _item.id == _act.item_id)
+_CHECKED = _CHECKED.where(_holds, _act.kind == "answer", _item.gold.is_not(None))
+_TAKEN_BACK = _newest_act.with_only_columns(_act.choices)
+_TAKEN_BACK = _TAKEN_BACK.where(_by_rater, _act.item_id == bindparam("item"), _act.kind == "answer")
+_KIND_OF_ACT = select(_act.kind).where(_by_rater, _act.client_id == bindparam("client_id"))
+_RATER = (
+    select(raters.c.id, raters.c.name, raters.c.seed, raters.c.excluded_ms)
+    .add_columns(tasks.c.id.label("task_id"), tasks.c.status, tasks.c.version)
+    .join(tasks, tasks.c.id == raters.c.task_id)
+    .where(raters.c.code_hash == bindparam("code_hash"))
+)
+_RATER_LOCKED = _RATER.with_for_update(of=tasks)
+_OF_TOKEN = select(assignments).where(_place.token == bindparam("token"), _of_rater)
+_OF_ITEM = select(assignments).where(_place.item_id == bindparam("item"), _of_rater)
+_RELEASED = _OF_ITEM.where(_place.state == "released")
+_NEWEST = select(func.max(_place.since_ms)).where(_of_rater)
+_is_of_item = _item.id == _place.item_id
+_PICTURE = select(_item.picture).join(assignments, _is_of_item).where(_place.token == bindparam("token"))
+_is_ordinary, _of_task = _item.gold.is_(None), _item.task_id == bindparam("task")
+_STATES = select(_place.state, _is_ordinary, func.count()).join(items, _is_of_item).where(_of_rater)
+_STATES = _STATES.group_by(_place.state, _is_ordinary)
+_shown = select(assignments, _item.identities, _item.question).join(items, _is_of_item).where(_place.state == "shown")
+_ON_SCREEN = _shown.where(_of_rater).order_by(_place.since_ms.desc(), _place.id.desc()).limit(1)
+_did_nothing = ~exists().where(_act.rater_id == _place.rater_id)
+_is_left = (_place.since_ms < bindparam("before")) | ((_place.since_ms < bindparam("untouched")) & _did_nothing)
+_LEFT_LYING = _shown.where(_of_task, _is_left)
+_IS_OPEN = _is_ordinary & (_item.n_claims < bindparam("most"))
+_MET = _of_rater & (_place.state != "released")
+_unseen = _of_task & _item.id.not_in(select(_place.item_id).where(_MET))
+_n_wanted = select(func.count()).select_from(items).where(_of_task, _IS_OPEN).scalar_subquery()
+_n_met = select(func.count()).select_from(assignments).join(items, _is_of_item).where(_MET, _IS_OPEN).scalar_subquery()
+_N_OPEN = select(_n_wanted - _n_met)
+_fewest = select(_item.id).where(_unseen, _IS_OPEN).order_by(_item.n_claims, func.random()).limit(1)
+_ITEM = select(_item.id, _item.identities, _item.question)
+_FEWEST = _ITEM.add_columns((_n_wanted - _n_met).label("n_open")).where(_item.id == _fewest.scalar_subquery())
+_CHECK = _ITEM.where(_unseen, _item.gold.is_not(None)).order_by(func.random()).limit(1)
+_taken = {"state": "shown", "task_version": bindparam("version"), "since_ms": bindparam("since")}
+_ASSIGN = insert(assignments).values(
+    rater_id=bindparam("rater"), item_id=bindparam("item"), token=bindparam("new_token"), **_taken
+)
+_which = update(assignments).where(_place.id == bindparam("which"))
+_RETAKE = _which.values(**_taken)
+_MOVE = _which.values(state=bindparam("to"), since_ms=bindparam("since"))
+_COUNT_CLAIM = update(items).where(_item.id == bindparam("item"))
+_COUNT_CLAIM = _COUNT_CLAIM.values(n_claims=_item.n_claims + bindparam("change", type_=Integer))

@@ -1,0 +1,779 @@
+"""T2IAT: association of images with two attributes, its null value, its influential prompts, and on shared seeds."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.arrays import Array, Floats, all_equal, same_dimension, same_length, unit_rows, unit_sets
+from bias_core.measures.cards import Card, takes
+from bias_core.measures.effects import (
+    Alternative,
+    EffectSizeSD,
+    PermutationTest,
+    Seed,
+    bootstrap_interval,
+    effect_size,
+    mean_interval,
+    normal_estimate,
+    permutation_test,
+)
+from bias_core.measures.intervals import TIE, check_confidence, effective_freedom, percent
+from bias_core.measures.paired_prevalence import PairedTest
+from bias_core.measures.resampling import pair_noise, product_noise
+from bias_core.types import Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class AssociationTest(PermutationTest):
+    """The answer of :func:`association_test`: the permutation test of the units, and what it is about."""
+
+    score: float  # S, differential association, in [-4, 4]; 0 is no difference; positive: X leans to A more than Y
+    effect_size: float  # d of single images; 0 is no difference; nan where the associations do not vary
+    effect_size_sd: EffectSizeSD  # which standard deviation d was divided by, "pooled" or "union"
+    # associations_x, associations_y: Eq. 2 per image, `(n_x,)` and `(n_y,)`.
+    associations_x: Array
+    associations_y: Array
+    # units_x, units_y: what is permuted, whose means are compared: of images, or of the prompts in alphabetical order
+    # where groups were given
+    units_x: Array
+    units_y: Array
+    # n_units_x, n_units_y: sampling units of the test: images, or prompts where groups were given
+    n_units_x: int
+    n_units_y: int
+    confidence_interval: Estimate  # of `score`, by Student's t over the same units (Welch)
+
+
+def association(targets: ArrayLike, attributes_a: ArrayLike, attributes_b: ArrayLike) -> Array:
+    """How much closer each target is to attribute A than to attribute B.
+
+    Asc(x, X^A, X^B) = E_a cos(x, a) - E_b cos(x, b)   [wang2023t2iat, Eq. 2]
+
+    Parameters
+    ----------
+    targets : array (n, d). Embeddings of neutral images.
+    attributes_a, attributes_b : arrays (n_a, d), (n_b, d). Embeddings of images of the same concept, edited with words
+        of A and of B.
+
+    Returns
+    -------
+    array (n,) : in [-2, 2]; 0 is no leaning, positive leans to A.
+
+    Raises
+    ------
+    InvalidInput : for empty, zero, not finite or wrongly shaped embeddings, or different dimensions.
+
+    Notes
+    -----
+    Cosine is similarity, as in the paper's text. The released notebook uses distance: its sign is flipped. The mean
+    cosine to a set is one dot product with the mean of its unit rows.
+
+    Examples
+    --------
+    >>> association([[1.0, 0.0], [0.6, 0.8]], [[1.0, 0.0]], [[0.0, 1.0]]).round(6)
+    array([ 1. , -0.2])
+    """
+    return _associations(*_unit_sets(targets, attributes_a, attributes_b))
+
+
+def mean_association(
+    targets: ArrayLike,
+    attributes_a: ArrayLike,
+    attributes_b: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    attribute_groups: Sequence[ArrayLike] | None = None,
+    attributes: Literal["drawn", "fixed"] = "drawn",
+    confidence: float = 0.95,
+    rng: Seed = 0,
+) -> Estimate:
+    """Mean of Eq. 2 over the images of one concept, with its interval.
+
+    E_x Asc(x, X^A, X^B), one half of [wang2023t2iat, Eq. 1]
+
+    Parameters
+    ----------
+    targets, attributes_a, attributes_b : arrays (n, d), (n_a, d), (n_b, d)
+    groups : sequence (n,) or None. The prompt of each image; then the prompt is the sampling unit.
+    attribute_groups : two sequences, or None. The prompt (of ``groups``) that each image of ``attributes_a,
+        attributes_b`` was edited from: then the interval is that of Student's t over prompts, each with all its images.
+    attributes : {"drawn", "fixed"}. "drawn": the interval counts the chance in the attribute images too; "fixed": it is
+        a bootstrap over the targets alone, and holds for these attribute images only.
+
+    Returns
+    -------
+    Estimate : in [-2, 2], null value 0, positive leans to A. nan ends with a note for a single unit.
+
+    Raises
+    ------
+    InvalidInput : as :func:`association`, and for groups of another length.
+
+    Examples
+    --------
+    >>> mean_association([[1.0, 0.0], [0.6, 0.8]], [[1.0, 0.0]], [[0.0, 1.0]]).value.__round__(6)
+    0.4
+    """
+    if attributes not in ("drawn", "fixed"):
+        raise InvalidInput(f'attributes must be "drawn" or "fixed"; got {attributes!r}.')
+    sets = _unit_sets(targets, attributes_a, attributes_b)
+    if attribute_groups is not None:
+        return mean_interval(_whole_prompts(sets, groups, attribute_groups), confidence=confidence, null_value=0.0)
+    units = _units(_associations(*sets), groups, "groups")
+    if attributes == "fixed":
+        return bootstrap_interval(units, statistic=np.mean, confidence=confidence, rng=rng, null_value=0.0)
+    error = _mean_error(units, sets)
+    return normal_estimate(float(units.mean()), error, n=units.size, confidence=confidence, null_value=0.0)
+
+
+def association_test(
+    targets_x: ArrayLike,
+    targets_y: ArrayLike,
+    x_attributes_a: ArrayLike,
+    x_attributes_b: ArrayLike,
+    y_attributes_a: ArrayLike,
+    y_attributes_b: ArrayLike,
+    *,
+    groups_x: ArrayLike | None = None,
+    groups_y: ArrayLike | None = None,
+    attribute_groups: Sequence[ArrayLike] | None = None,
+    n_permutations: int = 1000,
+    alternative: Alternative = "two-sided",
+    effect_size_sd: EffectSizeSD = "pooled",
+    confidence: float = 0.95,
+    rng: Seed = 0,
+) -> AssociationTest:
+    """Differential association of two concepts with two attributes, its p-value and effect size.
+
+    S = E_x Asc(x, X^A, X^B) - E_y Asc(y, Y^A, Y^B)   [wang2023t2iat, Eq. 1]
+    p = Pr(|S(X~, Y~)| >= |S(X, Y)|) over splits X~, Y~ of X and Y together   [wang2023t2iat, Eq. 3]
+    d = (E_x Asc - E_y Asc) / s   [wang2023t2iat, Eq. 4]
+
+    Parameters
+    ----------
+    targets_x, targets_y : arrays (n_x, d), (n_y, d). Embeddings of the neutral images of each concept.
+    x_attributes_a, x_attributes_b, y_attributes_a, y_attributes_b : arrays (n, d). Images of each concept edited with
+        words of A and of B; each target meets those of its own concept.
+    groups_x, groups_y : sequences (n_x,), (n_y,), or None. The prompt of each image. Images of one prompt are not
+        independent, so with groups the unit that is permuted and resampled is the prompt (its mean association). Give
+        both or neither.
+    attribute_groups : four sequences, or None. The prompt (of ``groups_x`` and ``groups_y``) that each image of
+        ``x_attributes_a, x_attributes_b, y_attributes_a, y_attributes_b`` was edited from: then a prompt is permuted
+        with all its images.
+    n_permutations : int >= 1. The test is exact when there are at most this many splits.
+    alternative : {"two-sided", "greater", "less"}. "greater": X leans to A more than Y does.
+    effect_size_sd : {"pooled", "union"}. See :func:`bias_core.measures.effects.effect_size`.
+
+    Returns
+    -------
+    AssociationTest : ``score`` in [-4, 4], 0 is no difference. Swapping X and Y, or A and B, changes the signs of
+        ``score`` and ``effect_size`` and leaves a two-sided p unchanged.
+
+    Raises
+    ------
+    InvalidInput : as :func:`association`; for fewer than two units a side; and when all associations are equal.
+
+    Notes
+    -----
+    Differs from the paper: extreme means >=, so that p is never 0, and group sizes are kept, equal or not
+    (:func:`repooled_permutation_test` is Eq. 3 as printed). Fixed numbers are permuted: without ``attribute_groups``
+    the associations, so that p and the interval hold for these attribute images. Where concepts have attribute images
+    of their own, the chance in *their* draw moves all associations of a concept together, and p is then below 0.05 more
+    often than in 5 % of fair comparisons. With ``attribute_groups`` the number of a prompt g of X is E_g Asc(x, X^A,
+    X^B) plus what its edited images add, x̄·(a_g - ā) - x̄·(b_g - b̄), each weighted by its number of images; the mean
+    of these is the same S. So p and the interval count the chance in neutral and edited images alike. With groups of
+    unequal size ``score`` is the difference of the means over prompts. ``effect_size`` is always that of single images,
+    as in the paper: averaging each prompt first would inflate it.
+
+    Examples
+    --------
+    >>> east, north = [[1.0, 0.0]], [[0.0, 1.0]]
+    >>> x, y = [[1, 0.1], [1, 0.2], [1, 0.3], [1, 0.4]], [[0.1, 1], [0.2, 1], [0.3, 1], [0.4, 1]]
+    >>> test = association_test(x, y, east, north, east, north)
+    >>> test.exact, test.n_permutations, test.p_value * 70
+    (True, 70, 2.0)
+    """
+    sets_x = _unit_sets(targets_x, x_attributes_a, x_attributes_b)
+    sets_y = _unit_sets(targets_y, y_attributes_a, y_attributes_b)
+    associations_x, associations_y = _associations(*sets_x), _associations(*sets_y)
+    if attribute_groups is None:
+        units_x = _units(associations_x, groups_x, "groups_x")
+        units_y = _units(associations_y, groups_y, "groups_y")
+    else:
+        if len(attribute_groups) != 4:
+            raise InvalidInput(f"attribute_groups needs four sequences; got {len(attribute_groups)}.")
+        units_x = _whole_prompts(sets_x, groups_x, attribute_groups[:2])
+        units_y = _whole_prompts(sets_y, groups_y, attribute_groups[2:])
+    _check_units(units_x, units_y, groups_x, groups_y)
+    test = permutation_test(units_x, units_y, n_permutations=n_permutations, alternative=alternative, rng=rng)
+    return AssociationTest(
+        **vars(test),
+        score=test.statistic,
+        effect_size=effect_size(associations_x, associations_y, sd=effect_size_sd),
+        effect_size_sd=effect_size_sd,
+        associations_x=associations_x,
+        associations_y=associations_y,
+        units_x=units_x,
+        units_y=units_y,
+        n_units_x=units_x.size,
+        n_units_y=units_y.size,
+        confidence_interval=mean_interval(units_x, units_y, confidence=confidence, null_value=0.0),
+    )
+
+
+def repooled_permutation_test(
+    targets_x: ArrayLike,
+    targets_y: ArrayLike,
+    x_attributes_a: ArrayLike,
+    x_attributes_b: ArrayLike,
+    y_attributes_a: ArrayLike,
+    y_attributes_b: ArrayLike,
+    *,
+    groups_x: ArrayLike,
+    groups_y: ArrayLike,
+    attribute_groups: Sequence[ArrayLike],
+    n_permutations: int = 1000,
+    rng: Seed = 0,
+) -> PermutationTest:
+    """Eq. 3 as printed: S of random halves of all prompts, each with its own neutral and edited images.
+
+    p = Pr(|S(X~, Y~, A, B)| > |S(X, Y, A, B)|), X~ and Y~ random halves of X and Y together   [wang2023t2iat, Eq. 3]
+
+    Parameters
+    ----------
+    targets_x, targets_y, x_attributes_a, x_attributes_b, y_attributes_a, y_attributes_b, groups_x, groups_y,
+    attribute_groups : as :func:`association_test` takes them.
+    n_permutations : int >= 1. All halves are taken where there are at most this many.
+
+    Returns
+    -------
+    PermutationTest : ``statistic`` is S over images, in [-4, 4]; ``p_value`` in [0, 1). It is 0 where no half has a
+        larger |S|, for equal ones do not count.
+
+    Raises
+    ------
+    InvalidInput : as :func:`association_test`; and where neutral and edited images come from different prompts.
+
+    Notes
+    -----
+    The images of a half meet the edited images of that half, so that S of a split is not the difference of numbers
+    that stay with their prompts; :func:`association_test` permutes such numbers.
+
+    Examples
+    --------
+    >>> x, y = [[1, 0.1], [1, 0.3]], [[0.1, 1], [0.3, 1]]
+    >>> east, north = [[1, 0], [1, 0.2]], [[0, 1], [0.2, 1]]
+    >>> of = {"groups_x": "ab", "groups_y": "cd", "attribute_groups": ["ab", "ab", "cd", "cd"]}
+    >>> of = {name: [*map(list, value)] if name == "attribute_groups" else list(value) for name, value in of.items()}
+    >>> repooled_permutation_test(x, y, east, north, east, north, **of).p_value
+    0.0
+    """
+    if n_permutations < 1:
+        raise InvalidInput(f"n_permutations must be at least 1; got {n_permutations}.")
+    if len(attribute_groups) != 4:
+        raise InvalidInput(f"attribute_groups needs four sequences; got {len(attribute_groups)}.")
+    x, xa, xb = _by_prompt((targets_x, x_attributes_a, x_attributes_b), (groups_x, *attribute_groups[:2]))
+    y, ya, yb = _by_prompt((targets_y, y_attributes_a, y_attributes_b), (groups_y, *attribute_groups[2:]))
+    n_x, n = len(x), len(x) + len(y)
+    if min(n_x, n - n_x) < 2:
+        raise InvalidInput(f"A test needs at least two prompts a side; got {n_x} and {n - n_x}.")
+    # sums of the unit rows of each prompt, whose last column is how many rows there are
+    neutral, a, b = (np.concatenate(both) for both in ((x, y), (xa, ya), (xb, yb)))
+    along_a, along_b = (neutral[:, :-1] @ edited[:, :-1].T for edited in (a, b))  # (n, n)
+
+    def mean_association_of(chosen: Array) -> Array:
+        """E Asc over the images of some prompts, a row of ``chosen`` each, ``(n_splits,)``."""
+        similarities = [
+            np.einsum("ij,ij->i", chosen @ along, chosen) / (chosen @ neutral[:, -1]) / (chosen @ edited[:, -1])
+            for along, edited in ((along_a, a), (along_b, b))
+        ]
+        return np.asarray(similarities[0] - similarities[1])
+
+    def score(chosen: Array) -> Array:
+        return mean_association_of(chosen) - mean_association_of(1 - chosen)
+
+    observed = float(score((np.arange(n) < n_x)[None].astype(float))[0])
+    n_halves = math.comb(n, n // 2)
+    if exact := n_halves <= n_permutations:
+        halves = np.zeros((n_halves, n))
+        np.put_along_axis(halves, np.array(list(itertools.combinations(range(n), n // 2))), 1.0, axis=1)
+    else:
+        halves = np.tile((np.arange(n) < n // 2).astype(float), (n_permutations, 1))
+        halves = np.random.default_rng(rng).permuted(halves, axis=1)
+    return PermutationTest(
+        statistic=observed,
+        p_value=float((np.abs(score(halves)) > abs(observed) + TIE).mean()),
+        n_permutations=len(halves),
+        exact=exact,
+        smallest_p_value=0.0,
+        alternative="two-sided",
+    )
+
+
+def _by_prompt(sets: Sequence[ArrayLike], groups: Sequence[ArrayLike]) -> list[Array]:
+    """Of neutral and edited images the sum of the unit rows of each prompt, and in a last column how many they are."""
+    names = ("targets", "attributes_a", "attributes_b")
+    sums, all_prompts = list[Array](), list[NDArray[Any]]()
+    for images, labels in zip(unit_sets(**dict(zip(names, sets, strict=True))), groups, strict=True):
+        same_length(images=images, groups=np.asarray(labels))
+        prompts, places = np.unique(np.asarray(labels), return_inverse=True)
+        is_of = (places == np.arange(len(prompts))[:, None]).astype(float)  # (n_prompts, n)
+        sums.append(np.column_stack([is_of @ images, is_of.sum(axis=1)]))
+        all_prompts.append(prompts)
+    for prompts in all_prompts[1:]:
+        _check_same_prompts(all_prompts[0], prompts)
+    return sums
+
+
+def _check_same_prompts(prompts: NDArray[Any], of_edited: NDArray[Any]) -> None:
+    if not np.array_equal(of_edited, prompts):
+        raise InvalidInput(
+            f"Neutral and edited images must come from the same prompts; got {_few(prompts)} and {_few(of_edited)}."
+        )
+
+
+def _unit_sets(targets: ArrayLike, attributes_a: ArrayLike, attributes_b: ArrayLike) -> tuple[Floats, Floats, Floats]:
+    x, a, b = unit_sets(targets=targets, attributes_a=attributes_a, attributes_b=attributes_b)
+    return x, a, b
+
+
+def _associations(x: Floats, a: Floats, b: Floats) -> Array:
+    """Eq. 2 of unit rows: one dot product with the difference of the two mean rows."""
+    lean = a.mean(axis=0, dtype=np.float64) - b.mean(axis=0, dtype=np.float64)  # (d,)
+    return np.asarray(x @ lean, dtype=np.float64)
+
+
+def _check_units(units_x: Floats, units_y: Floats, groups_x: ArrayLike | None, groups_y: ArrayLike | None) -> None:
+    """Raise InvalidInput unless both sides have the same kind of unit, at least two each."""
+    if (groups_x is None) != (groups_y is None):
+        raise InvalidInput("groups_x and groups_y: give both or neither; got only one of them.")
+    if min(units_x.size, units_y.size) < 2:
+        raise InvalidInput(
+            f"A test needs at least two images (or prompts, with groups) a side; got {units_x.size} and "
+            f"{units_y.size}. With one prompt a side, test single images: leave groups_x and groups_y out."
+        )
+
+
+def _units(values: Array, groups: ArrayLike | None, name: str) -> Array:
+    """One value per sampling unit: the values themselves, or their mean per group, ``(n_groups,)``."""
+    if groups is None:
+        return values
+    if (labels := np.asarray(groups)).ndim != 1:
+        raise InvalidInput(f"{name} must name one prompt per image, shape (n,); got shape {labels.shape}.")
+    same_length(**{"images": values, name: labels})
+    _, index = np.unique(labels, return_inverse=True)
+    return np.asarray(np.bincount(index, weights=values) / np.bincount(index))
+
+
+def _mean_error(units: Array, sets: tuple[Floats, Floats, Floats]) -> float:
+    """Standard error of a concept's mean association over targets and attribute images; nan for one image.
+
+    The mean is linear in the mean row of each set, so the variances of independent sets add up.
+    """
+    targets, *attributes = sets
+    centre = targets.mean(axis=0)  # (d,)
+    samples = [units, *(np.asarray(images @ centre, dtype=np.float64) for images in attributes)]
+    if min(sample.size for sample in samples) < 2:
+        return math.nan
+    return math.sqrt(sum(float(sample.var(ddof=1)) / sample.size for sample in samples))
+
+
+def _whole_prompts(
+    sets: tuple[Floats, Floats, Floats], groups: ArrayLike | None, attribute_groups: Sequence[ArrayLike]
+) -> Array:
+    """What each prompt adds to a concept's mean association, with its edited images, ``(n_prompts,)``.
+
+    Their mean is the mean over prompts of Eq. 2. Edited images count by how far they lie from the mean of
+    their set, along the mean of the neutral ones.
+    """
+    if groups is None or len(attribute_groups) != 2:
+        raise InvalidInput(
+            "attribute_groups names the prompt of every edited image, set by set; it needs the prompts of "
+            "the neutral images beside it (groups, or groups_x and groups_y)."
+        )
+    targets, *attributes = sets
+    units = _units(_associations(*sets), groups, "groups")
+    prompts, index = np.unique(np.asarray(groups), return_inverse=True)
+    centre = (targets / np.bincount(index)[index, None]).sum(axis=0, dtype=np.float64) / len(prompts)  # (d,)
+    for sign, images, group in zip((1, -1), attributes, attribute_groups, strict=True):
+        labels = np.asarray(group)
+        same_length(**{"edited images": images, "attribute_groups": labels})
+        own_prompts, places = np.unique(labels, return_inverse=True)
+        _check_same_prompts(prompts, own_prompts)
+        along = np.asarray(images @ centre, dtype=np.float64)
+        units += sign * np.bincount(places, weights=along - along.mean()) * len(prompts) / len(images)
+    return units
+
+
+def _few(prompts: NDArray[Any]) -> str:
+    return f"{len(prompts)} ({', '.join(map(str, prompts[:3]))}{' ...' if len(prompts) > 3 else ''})"
+
+
+_INPUTS = takes(
+    targets_x="embeddings: neutral images of concept X",
+    targets_y="embeddings: neutral images of concept Y",
+    x_attributes_a="embeddings: images of X edited with attribute A",
+    x_attributes_b="embeddings: images of X edited with attribute B",
+    y_attributes_a="embeddings: images of Y edited with attribute A",
+    y_attributes_b="embeddings: images of Y edited with attribute B",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaveOneOut:
+    """The answer of :func:`leave_one_out`; its arrays have an entry per prompt, those of X first."""
+
+    score: float  # S of all prompts, in [-4, 4]
+    # prompts, sides: which prompt was left out, and whether it is one of X or of Y
+    prompts: tuple[str, ...]
+    sides: tuple[str, ...]  # "x" or "y"
+    scores: Array  # S without it
+    influences: Array  # `score - scores`: what the prompt adds to S; 0 is nothing
+
+
+def leave_one_out(
+    targets_x: ArrayLike,
+    targets_y: ArrayLike,
+    x_attributes_a: ArrayLike,
+    x_attributes_b: ArrayLike,
+    y_attributes_a: ArrayLike,
+    y_attributes_b: ArrayLike,
+    *,
+    groups_x: ArrayLike,
+    groups_y: ArrayLike,
+    attribute_groups: Sequence[ArrayLike],
+) -> LeaveOneOut:
+    """Differential association without each prompt in turn.
+
+    S_(-g), S of [wang2023t2iat, Eq. 1] without prompt g: without its neutral images and its edits with A and
+    with B
+
+    Parameters
+    ----------
+    targets_x, targets_y : arrays (n_x, d), (n_y, d). Embeddings of the neutral images of each concept.
+    x_attributes_a, x_attributes_b, y_attributes_a, y_attributes_b : arrays (n, d). Images of each concept edited with
+        words of A and of B.
+    groups_x, groups_y : sequences (n_x,), (n_y,). The prompt of each neutral image.
+    attribute_groups : four sequences. The prompt that each edited image was edited from, in the order of the four
+        arrays.
+
+    Returns
+    -------
+    LeaveOneOut : Scores in [-4, 4]; influences in [-8, 8], 0 is none. Where S keeps its sign without each prompt, no
+        single one decides it. How sure S is, its interval says, not this.
+
+    Raises
+    ------
+    InvalidInput : for a concept with a single prompt, groups of another length or of other prompts than the neutral
+        images', and as :func:`bias_core.measures.association.association`.
+
+    Notes
+    -----
+    Not in the paper. Every prompt weighs the same, as in the test; the means of its images do too.
+
+    Examples
+    --------
+    >>> rows, east, north = [[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0]] * 2, [[0.0, 1.0]] * 2
+    >>> prompts = ["p", "q"]
+    >>> found = leave_one_out(rows, rows, east, north, east, north, groups_x=prompts, groups_y=prompts,
+    ...                       attribute_groups=[prompts] * 4)
+    >>> found.score, found.scores.tolist()
+    (0.0, [-1.0, 1.0, 1.0, -1.0])
+    """
+    if len(attribute_groups) != 4:
+        raise InvalidInput(f"attribute_groups needs four sequences; got {len(attribute_groups)}.")
+    xa, xb, ya, yb = attribute_groups
+    sets_x = (targets_x, x_attributes_a, x_attributes_b), (groups_x, xa, xb)
+    sets_y = (targets_y, y_attributes_a, y_attributes_b), (groups_y, ya, yb)
+    (prompts_x, mean_x, without_x), (prompts_y, mean_y, without_y) = _side(*sets_x), _side(*sets_y)
+    score = mean_x - mean_y
+    scores = np.concatenate([without_x - mean_y, mean_x - without_y])
+    return LeaveOneOut(
+        score=score,
+        prompts=(*prompts_x, *prompts_y),
+        sides=("x",) * len(prompts_x) + ("y",) * len(prompts_y),
+        scores=scores,
+        influences=score - scores,
+    )
+
+
+def _side(images: Sequence[ArrayLike], groups: Sequence[ArrayLike]) -> tuple[list[str], float, Array]:
+    """Prompts of a concept, its mean association, and that without each of them, ``(n_prompts,)``."""
+    names = ("targets", "attributes_a", "attributes_b")
+    rows = unit_sets(**dict(zip(names, images, strict=True)))
+    labels = [np.asarray(group) for group in groups]
+    for name, array, label in zip(names, rows, labels, strict=True):
+        same_length(**{name: array, f"prompts of {name}": label})
+    if len(prompts := np.unique(labels[0])) < 2:
+        raise InvalidInput(f"Leaving a prompt out needs two or more of each concept; got {prompts.tolist()}.")
+    if any(not np.array_equal(np.unique(label), prompts) for label in labels[1:]):
+        raise InvalidInput("Neutral and edited images must come from the same prompts.")
+    places = [np.searchsorted(prompts, label) for label in labels]
+    without = [
+        _mean([array[place != left] for array, place in zip(rows, places, strict=True)],
+              places[0][places[0] != left])
+        for left in range(len(prompts))
+    ]  # fmt: skip
+    return prompts.tolist(), _mean(rows, places[0]), np.array(without)
+
+
+def _mean(rows: Sequence[Floats], places: NDArray[np.intp]) -> float:
+    """Mean over prompts of Eq. 2; ``places`` says which prompt each neutral image is of."""
+    x, a, b = rows
+    values = np.asarray(x @ (a.mean(axis=0, dtype=np.float64) - b.mean(axis=0, dtype=np.float64)))
+    _, index = np.unique(places, return_inverse=True)
+    return float((np.bincount(index, weights=values) / np.bincount(index)).mean())
+
+
+def even_mix_association(attributes_a: ArrayLike, attributes_b: ArrayLike) -> float:
+    """Mean association that new pictures would have, half of them like those of A and half like those of B.
+
+    (C_A - C_B) / 2, with C_A the mean cosine of two different pictures of A, and C_B likewise: the mean of
+    [wang2023t2iat, Eq. 2] over such a mix
+
+    Parameters
+    ----------
+    attributes_a, attributes_b : arrays (n_a, d), (n_b, d). Embeddings of pictures of one concept, edited with words of
+        A and of B; two or more of each.
+
+    Returns
+    -------
+    float : in [-1, 1]; 0 where pictures of A are as alike as those of B, positive where they are more alike.
+
+    Raises
+    ------
+    InvalidInput : for empty, zero, not finite or wrongly shaped embeddings, different dimensions, a single picture, and
+        pictures of A and B that are all equal.
+
+    Notes
+    -----
+    Not in the paper, which reads 0 as neutral. Where men are drawn with and without beards, pictures of women are more
+    alike, and a concept drawn half and half reads as leaning to women.
+
+    Examples
+    --------
+    >>> even_mix_association([[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]])
+    -0.5
+    """
+    a, b = _sets(attributes_a, attributes_b)
+    return float(_others(a).mean() - _others(b).mean()) / 2
+
+
+def association_beyond_even_mix(
+    targets: ArrayLike, attributes_a: ArrayLike, attributes_b: ArrayLike, *, confidence: float = 0.95
+) -> Estimate:
+    """Mean association of one concept less that of an even mix of its pictures of A and of B.
+
+    E_x Asc(x, X^A, X^B) - (C_A - C_B) / 2, from [wang2023t2iat, Eq. 2]; see :func:`even_mix_association`
+
+    Parameters
+    ----------
+    targets, attributes_a, attributes_b : arrays (n, d), (n_a, d), (n_b, d). Neutral pictures, and those edited with
+        words of A and of B; two or more of each.
+
+    Returns
+    -------
+    Estimate : in [-3, 3], null value 0: an even mix; positive leans to A. The interval is Student's t, with all three
+        sets drawn anew; its ``n`` counts targets. nan ends where nothing varies.
+
+    Raises
+    ------
+    InvalidInput : as :func:`even_mix_association`, and for targets that are all equal.
+
+    Notes
+    -----
+    A target x has the influence x·(ā - b̄); a picture a of A has a·(x̄ - ā'), ā' the mean of the other pictures of A; one
+    of B likewise. The variance is the sum over sets of var(influence) / n, where chance that two factors share counts
+    once. What targets vary by along ā - b̄ holds the chance in ā and b̄, so that of A and B, to 0 at least, loses
+    :func:`product_noise` with the targets; and of the two places of a in C_A / 2 that chance counts a quarter
+    (:func:`pair_noise`). t has the degrees of freedom of Welch [welch1947].
+
+    Examples
+    --------
+    >>> a, b = [[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]]
+    >>> association_beyond_even_mix([*a, *b], a, b).value
+    0.25
+    """
+    check_confidence(confidence)
+    a, b = _sets(attributes_a, attributes_b)
+    x = unit_rows(targets, "targets", min_rows=2)
+    same_dimension(targets=x, attributes_a=a)
+    if all_equal(x):
+        raise InvalidInput(f"All {len(x)} targets are equal: one picture, many times?")
+    centre = x.mean(axis=0, dtype=np.float64)
+    along = np.asarray(x @ (a.mean(axis=0, dtype=np.float64) - b.mean(axis=0, dtype=np.float64)))
+    beyond, pairs = 0.0, 0.0
+    for side in (a, b):
+        n, of_pairs = len(side), pair_noise(side)
+        influence = float((side @ centre - _others(side)).var(ddof=1)) / n
+        beyond += influence - product_noise(x, side) - of_pairs * (n - 2) / (2 * (n - 1))
+        pairs += of_pairs / 4
+    squares = float(along.var(ddof=1)) / len(x), pairs + max(0.0, beyond)
+    value = float(along.mean()) - even_mix_association(a, b)
+    reach = math.nan
+    if sum(squares) > 0:
+        freedom = effective_freedom(squares, (len(x) - 1, min(len(a), len(b)) - 1))
+        reach = float(stats.t.ppf((1 + confidence) / 2, freedom)) * math.sqrt(sum(squares))
+    return Estimate(
+        value=value,
+        low=value - reach,
+        high=value + reach,
+        n=len(x),
+        null_value=0.0,
+        method=f"Student's t {percent(confidence)}",
+        note="" if sum(squares) > 0 else "nothing varies, so there is no interval",
+    )
+
+
+def _sets(attributes_a: ArrayLike, attributes_b: ArrayLike) -> tuple[Floats, Floats]:
+    a, b = unit_sets(2, attributes_a=attributes_a, attributes_b=attributes_b)
+    if all_equal(np.vstack([a, b])):
+        raise InvalidInput(f"All {len(a) + len(b)} attribute images are equal: they tell nothing apart.")
+    return a, b
+
+
+def _others(rows: Floats) -> Array:
+    """Mean cosine of each row to the other rows, ``(n,)``."""
+    n = len(rows)
+    total = rows.sum(axis=0, dtype=np.float64)
+    return np.asarray((rows @ total - 1) / (n - 1))  # a unit row has cosine 1 to itself
+
+
+_SETS = ("targets", "attributes_a", "attributes_b")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Neutral:
+    """One side of a difference of associations: unguided images, and those guided to A and to B.
+
+    Shapes ``(n, d)``, ``(n_a, d)``, ``(n_b, d)``.
+    """
+
+    targets: Array
+    attributes_a: Array
+    attributes_b: Array
+
+
+def association_difference_test(first: Neutral, second: Neutral, *, confidence: float = 0.95) -> PairedTest:
+    """How much more the second set leans to attribute A than the first, on the same seeds.
+
+    S = E_i [Asc(x₂ᵢ) - Asc(x₁ᵢ)], each set against guided images of its own   [wang2023t2iat, Eq. 1 and 2].
+    S is linear in the mean of each set, so its variance is the sum of the variances of the three means of
+    paired terms: of the targets along a - b, and of the guided images of each side along the targets' mean.
+
+    Parameters
+    ----------
+    first, second : Neutral. Row i of each array of both is of the same seed.
+
+    Returns
+    -------
+    PairedTest : in [-4, 4], null value 0. Interval and p from Student's t with the degrees of freedom of the smallest
+        set; nan where a set has one image.
+
+    Raises
+    ------
+    InvalidInput : for malformed embeddings, or sizes that differ between first and second.
+
+    Examples
+    --------
+    >>> east, north = [[1.0, 0.0]] * 2, [[0.0, 1.0]] * 2
+    >>> lean = [Neutral(targets=x, attributes_a=east, attributes_b=north) for x in (north, east)]
+    >>> association_difference_test(*lean).estimate.value
+    2.0
+    """
+    check_confidence(confidence)
+    sides = [_checked(first), _checked(second)]
+    for name in _SETS:
+        same_length(first=getattr(sides[0], name), second=getattr(sides[1], name))
+    before, after = (association(s.targets, s.attributes_a, s.attributes_b) for s in sides)
+    centres = [side.targets.mean(axis=0) for side in sides]
+    terms = [
+        after - before,
+        *(getattr(sides[1], name) @ centres[1] - getattr(sides[0], name) @ centres[0] for name in _SETS[1:]),
+    ]
+    value, n, fewest = float(terms[0].mean()), len(before), min(map(len, terms))
+    if fewest < 2:
+        nothing = Estimate.undefined(n, "a set with one image has no standard error", null_value=0.0)
+        return PairedTest(estimate=replace(nothing, value=value), p_value=math.nan, test="")
+    error = math.sqrt(sum(float(term.var(ddof=1)) / len(term) for term in terms))
+    reach = float(stats.t.ppf((1 + confidence) / 2, fewest - 1)) * error
+    method, low, high = f"Student's t {percent(confidence)}", value - reach, value + reach
+    return PairedTest(
+        estimate=Estimate(value=value, low=low, high=high, n=n, null_value=0.0, method=method),
+        p_value=float(2 * stats.t.sf(abs(value) / error, fewest - 1)) if error > 0 else math.nan,
+        test=f"Student's t, {fewest - 1} df",
+    )
+
+
+def _checked(side: Neutral) -> Neutral:
+    rows = unit_sets(**{name: getattr(side, name) for name in _SETS})
+    return Neutral(**{name: array.astype(np.float64) for name, array in zip(_SETS, rows, strict=True)})
+
+
+CARDS = (
+    Card(
+        function=association,
+        name="Association",
+        summary="How much closer an image is to the images of attribute A than to those of attribute B.",
+        source="wang2023t2iat, Eq. 2",
+        bounds=(-2.0, 2.0),
+        null_value=0.0,
+        higher_means="leans to A",
+        inputs=takes(
+            targets="embeddings: neutral images of the concept",
+            attributes_a="embeddings: its images edited with attribute A",
+            attributes_b="embeddings: its images edited with attribute B",
+        ),
+        limits="It is relative to these attribute images and this encoder, and an even mix need not read 0 "
+        "where images of A and of B vary unequally: read the association beyond an even mix.",
+    ),
+    Card(
+        function=association_test,
+        key="differential_association",
+        field="score",
+        name="Differential association S",
+        summary="How much more the images of X lean to attribute A than the images of Y do.",
+        source="wang2023t2iat, Eq. 1",
+        bounds=(-4.0, 4.0),
+        null_value=0.0,
+        higher_means="X leans to A more than Y does",
+        inputs=_INPUTS,
+        limits="0 says that X and Y lean alike, not that neither leans; with few prompts p cannot be small: "
+        "three against three give 0.10 at best. Without the prompts of the edited images p holds for these "
+        "attribute images alone.",
+    ),
+    Card(
+        function=association_test,
+        key="association_effect_size",
+        field="effect_size",
+        name="Effect size d",
+        summary="Differential association in standard deviations of single images.",
+        source="wang2023t2iat, Eq. 4",
+        bounds=(-math.inf, math.inf),
+        null_value=0.0,
+        higher_means="X leans to A more than Y does",
+        inputs=_INPUTS,
+        limits="It grows as images of one prompt look more alike; compare at the same prompts and settings.",
+    ),
+    Card(
+        function=association_beyond_even_mix,
+        field="value",
+        name="Association beyond an even mix",
+        summary="How much more images lean to A than an even mix of the images of A and of B would.",
+        source="wang2023t2iat, Eq. 2, less that of an even mix",
+        bounds=(-3.0, 3.0),
+        null_value=0.0,
+        higher_means="leans to A",
+        inputs=takes(
+            targets="embeddings: neutral images of the concept",
+            attributes_a="embeddings: its images edited with attribute A",
+            attributes_b="embeddings: its images edited with attribute B",
+        ),
+        limits="An even mix is one of these attribute images: it is neutral only where they are edited well.",
+    ),
+)

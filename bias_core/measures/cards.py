@@ -1,0 +1,337 @@
+"""The card of a measure: what it is called, where it comes from, how to read it, and what it cannot tell.
+
+Each file of this folder ends with the cards of its measures, ``CARDS``. ``METRICS`` has them all by key.
+"""
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from operator import attrgetter
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any, Literal, cast, get_args
+
+from bias_core.errors import InvalidInput, StorageError
+from bias_core.settings import ASSETS
+
+METRICS: "Mapping[str, Card]"
+
+# fmt: off
+InputKind = Literal[
+    "embeddings", "direction", "similarities", "probability", "probabilities", "score", "counts", "words",
+    "labels", "ratings", "answers", "velocity", "table", "place",
+    "readings", "levels",
+]
+# fmt: on
+BIBLIOGRAPHY = ASSETS.parent / "refs.bib"
+_PAIRED: tuple[InputKind, ...] = ("similarities", "words", "answers")
+_ENTRY = re.compile(r"^@\w+\{(?P<key>[^,\s]+),\n(?P<body>.*?)^\}", re.S | re.M)
+_FOLD = re.compile(r"\n\s*(?!\s*(?:\w+\s*=|$))")  # where a field goes on in the next line
+_KEY = re.compile(r"\b[a-z]+\d{4}\w*")  # of a work, in a text
+_FIELD = re.compile(r"^\s*(\w+)\s*=\s*\{(.*)\},?\s*$", re.M)
+_ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
+_LETTERS = {r"{\`a}": "à", r"{\H o}": "ő", "{": "", "}": "", "--": "–"}
+_LETTER = re.compile("|".join(map(re.escape, _LETTERS)))
+_VENUES = ("booktitle", "journal", "howpublished", "publisher")
+_AUTHORS_SHOWN = 6
+_CITATION = re.compile(r",?\s*((from|after)\s+)?\[[a-z]+\d{4}[a-z0-9]*[^\]]*\]")
+_MARKUP = re.compile(r";?\s*see :\w+:`[^`]*`|``|\s*\(\w+:\s*\)")
+_ROLE = re.compile(r":\w+:`(?:[^`]*[.])?(\w+)`")  # of another function or class: its name stays, in words
+_WORDS = re.compile(r"_|(?<=[a-z])(?=[A-Z])")
+_BEGINNING = re.compile(r"[^ ]+(\([^)]*\))? = |[A-Z][a-z]+ |[A-Z]+: |and ")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """One array or number that a measure takes."""
+
+    name: str  # of the parameter
+    # embeddings `(n, d)`, direction `(d,)`, similarities `(n,)` in [-1, 1], probability in [0, 1], probabilities `(n,)`
+    # in [0, 1], score: one mean cosine in [-2, 2], counts `(k,)` >= 0, words: one collection of words per image,
+    # labels: a data frame of perceived genders, ratings `(n_items, n_raters)`, answers: of one rater, `(n_items,)`,
+    # velocity: an array of any shape or a batch of them, table: a data frame with a row per model, place: one number
+    # that says where a lean lies between its poles, -1 and 1, readings `(n, k)` of 0 and 1, levels `(k,)` >= 0:
+    # pictures of each class of a scale
+    kind: InputKind
+    means: str  # what it holds, in words
+    paired: str = ""  # name of the input that has the same n, entry by entry; "" where n is free
+
+
+def takes(**inputs: str) -> tuple[Input, ...]:
+    """Inputs by the names of a function's parameters, in their order, each as "kind: what it holds".
+
+    Two of a kind that has an entry per image (similarities, words), or per item (answers), are paired.
+
+    Examples
+    --------
+    >>> [(entry.kind, entry.paired) for entry in takes(a="answers: of one rater", b="answers: of the other")]
+    [('answers', 'b'), ('answers', 'a')]
+    """
+    texts = {name: text.split(": ", 1) for name, text in inputs.items()}
+    if unknown := {kind for kind, _ in texts.values()} - set(get_args(InputKind)):
+        raise InvalidInput(f"no kind of input is called {', '.join(unknown)}")
+
+    def other(name: str, kind: str) -> str:
+        return next((one for one in texts if one != name and texts[one][0] == kind and kind in _PAIRED), "")
+
+    return tuple(
+        Input(name=name, kind=cast("InputKind", kind), means=means, paired=other(name, kind))
+        for name, (kind, means) in texts.items()
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Term:
+    """A symbol that pages and reports use, in words."""
+
+    symbol: str
+    words: str  # that can stand in its place within a sentence
+    says: str = ""  # what it is, in a sentence; "": as the summary of its card
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """One measure, as a person reads about it and as a test drives it."""
+
+    function: Callable[..., Any]  # computes it
+    name: str  # to be shown
+    summary: str  # one sentence: what it tells
+    source: str  # key in `refs.bib` and number there: "vice2023tbyb, Eq. 3".
+    bounds: tuple[float, float]  # smallest and largest value; infinite where there is none
+    null_value: float | None  # what "no bias" reads; None where no value means that
+    higher_means: str  # reading of a larger value
+    inputs: tuple[Input, ...]  # in the order of the function's parameters, see takes
+    limits: str  # one sentence on what it cannot tell
+    # attribute of the function's result that holds it, dotted where that is an Estimate's value; "" where the result is
+    # the value (or values)
+    field: str = ""
+    key: str = ""  # identifier; that of the function where nothing else is given
+    terms: tuple[Term, ...] = ()  # its symbols, and those of what it is made of
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", self.key or self.function.__name__)
+
+    @property
+    def reference(self) -> str:
+        """Key in ``refs.bib``."""
+        return self.source.partition(", ")[0]
+
+    @property
+    def equation(self) -> str:
+        """Number in the source."""
+        return self.source.partition(", ")[2]
+
+    def value(self, *inputs: Any, **options: Any) -> Any:
+        """The measure itself, without what the function reports beside it."""
+        result = self.function(*inputs, **options)
+        return attrgetter(self.field)(result) if self.field else result
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlossaryEntry:
+    """A symbol with the measure whose card explains it."""
+
+    symbol: str
+    words: str
+    says: str  # a sentence on what it is
+    reads: str  # what "no bias" reads, and what higher means; "" for what is no measure of its own
+    measure: str  # key of the card
+    names: tuple[str, ...]  # after which the words would say the same again
+
+
+def glossary() -> tuple[GlossaryEntry, ...]:
+    """Every symbol once, as the cards have it.
+
+    Examples
+    --------
+    >>> {entry.symbol: entry.words for entry in glossary()}["STS"]
+    'stereotype test score'
+    """
+    entries = []
+    for card in _all_cards().values():
+        for term in card.terms:
+            null = "No value means “no bias”" if card.null_value is None else f"“No bias” reads {card.null_value:g}"
+            reads = "" if term.says else f"{null}; higher: {card.higher_means[:1].lower()}{card.higher_means[1:]}"
+            name = card.name.removesuffix(term.symbol).strip().lower()
+            entries.append(
+                GlossaryEntry(
+                    symbol=term.symbol,
+                    words=term.words,
+                    says=term.says or card.summary,
+                    reads=reads,
+                    measure=card.key,
+                    names=tuple(dict.fromkeys((term.words.lower(), *([name] if name else [])))),
+                )
+            )
+    return tuple(entries)
+
+
+def __getattr__(name: str) -> Mapping[str, Card]:
+    if name != "METRICS":  # the files of this folder import this one: they are read when they are asked for
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    return _all_cards()
+
+
+@cache
+def _all_cards() -> Mapping[str, Card]:
+    """The cards of all files of this folder, by source and by the number of the equation."""
+    folder, package = str(Path(__file__).parent), __name__.rpartition(".")[0]
+    modules = [import_module(f"{package}.{entry.name}") for entry in iter_modules([folder])]
+    cards: list[Card] = [card for module in modules for card in getattr(module, "CARDS", ())]
+    cards.sort(
+        key=lambda card: (
+            card.reference,
+            not card.equation.startswith("Eq."),
+            re.sub(r"\d+", lambda number: number[0].zfill(4), card.equation),
+        )
+    )
+    return {card.key: card for card in cards}
+
+
+def metric(key: str) -> Card:
+    """The card with this key.
+
+    Raises
+    ------
+    InvalidInput : if there is none; the message lists the keys.
+
+    Examples
+    --------
+    >>> metric("stereotype_score").null_value
+    0.0
+    """
+    if key not in (cards := _all_cards()):
+        raise InvalidInput(f"No measure is called {key!r}; there are {', '.join(cards)}.")
+    return cards[key]
+
+
+def formula(card: Card) -> tuple[str, ...]:
+    """The lines between the summary and the parameters of a function's docstring that define something.
+
+    Without citations: the card says the source. A function whose summary is its formula has that as its
+    only line.
+
+    Examples
+    --------
+    >>> formula(metric("stereotype_score"))
+    ('Ψ(A | D, C) = max(0, P(A | D, C) - P*(A | C))',)
+    """
+    summary, _, rest = (inspect.getdoc(card.function) or "").partition("\nParameters\n")[0].partition("\n\n")
+    return tuple(_plain_lines(rest)) or tuple(_plain_lines(summary))
+
+
+def _plain_lines(text: str) -> list[str]:
+    """Lines without citations and markup; one that begins no definition or sentence goes on with the last."""
+    joined: list[str] = []
+    text = _ROLE.sub(lambda role: _WORDS.sub(" ", role[1]).lower(), _MARKUP.sub("", _CITATION.sub("", text)))
+    for line in filter(None, map(str.strip, text.splitlines())):
+        if joined and not _BEGINNING.match(line) and not joined[-1].endswith("."):
+            joined[-1] += f" {line}"
+        else:
+            joined.append(line)
+    return joined
+
+
+def to_markdown(cards: Iterable[Card]) -> str:
+    """One page with every card, grouped by its source: for the documentation and the command line."""
+    by_source: dict[str, list[str]] = {}
+    for card in cards:
+        by_source.setdefault(card.reference, []).extend(["", *card_lines(card)])
+    head = ["# The measures", "", "Written by `python -m bias_core measures --markdown`; sources in `refs.bib`."]
+    groups = (["", f"## {work(source)}", *lines] for source, lines in by_source.items())
+    return "\n".join([*head, *(line for group in groups for line in group), ""])
+
+
+def card_lines(card: Card) -> list[str]:
+    """The lines of one card."""
+    low, high = (f"{end:g}".replace("-inf", "−∞").replace("inf", "∞") for end in card.bounds)
+    null = "none" if card.null_value is None else f"{card.null_value:g}"
+    inputs = "; ".join(f"`{entry.name}`, {entry.means}" for entry in card.inputs)
+    function = f"{card.function.__module__}.{card.function.__name__}"
+    return [
+        *(f"### {card.name}", "", card.summary, ""),
+        f"- Range: {low} to {high}; no bias reads: {null}; higher: {card.higher_means}.",
+        f"- Source: {with_works([card.source])[0]}.",
+        f"- Reads: {inputs}.",
+        f"- Limits: {card.limits}",
+        f"- Function: `{function}`" + (f", its `{card.field}`." if card.field else "."),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """One work of ``refs.bib``, as a person reads it."""
+
+    key: str  # in `refs.bib`
+    short: str  # names and year, as in a text
+    # authors, year, title, venue: as printed; `venue` "" where it is not known
+    authors: str
+    year: str
+    title: str
+    venue: str
+    url: str  # "" where no address is known
+    bibtex: str  # the entry as it stands in the file
+
+
+@cache
+def load_references(path: Path = BIBLIOGRAPHY) -> Mapping[str, Reference]:
+    """Every work of the bibliography by its key.
+
+    Raises
+    ------
+    StorageError : the file cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"cannot read the bibliography {path}: {error}") from error
+    return {entry["key"]: _reference(entry) for entry in _ENTRY.finditer(text)}
+
+
+def work(key: str) -> str:
+    """A work of the bibliography by its authors and year.
+
+    >>> work("vice2023tbyb"), work("elsewhere")
+    ('Vice et al. 2023', 'elsewhere')
+    """
+    works = load_references()
+    return works[key].short if key in works else key
+
+
+def with_works(texts: Sequence[str]) -> list[str]:
+    """Replace the keys of the bibliography in texts by authors and year.
+
+    >>> with_works(["bls2024 (2024) as Table 14 of wan2024pst prints it"])
+    ['U.S. Bureau of Labor Statistics 2024 (2024) as Table 14 of Wan and Chang 2024 prints it']
+    """
+    return [_KEY.sub(lambda found: work(found[0]), text) for text in texts]
+
+
+def _reference(entry: re.Match[str]) -> Reference:
+    written = _FIELD.findall(_FOLD.sub(" ", entry["body"]))
+    fields = {name: _LETTER.sub(lambda match: _LETTERS[match[0]], value) for name, value in written}
+    people = [person.partition(", ") for person in fields["author"].split(" and ")]
+    names, year = [last for last, _, _ in people], fields["year"]
+    shown = [_with_initials(last, first) for last, _, first in people[:_AUTHORS_SHOWN]]
+    number = fields.get("eprint") or "".join(_ARXIV.findall(fields.get("journal", ""))[:1])
+    venue = next((fields[name] for name in _VENUES if name in fields), "")
+    volume, issue, pages = (fields.get(k, "") for k in ("volume", "number", "pages"))
+    where = f"{venue} {volume}" if volume else venue
+    return Reference(
+        key=entry["key"],
+        short=f"{names[0]} et al. {year}" if len(names) > 2 else f"{' and '.join(names)} {year}",
+        authors=", ".join(shown) + (" et al." if len(people) > _AUTHORS_SHOWN else ""),
+        year=year,
+        title=fields["title"],
+        venue=where + (f"({issue})" if issue else "") + (f", {pages}" if pages else ""),
+        url=f"https://arxiv.org/abs/{number}" if number else "",
+        bibtex=entry[0],
+    )
+
+
+def _with_initials(last: str, first: str) -> str:
+    """Chang, Kai-Wei -> K.-W. Chang."""
+    return " ".join([*("-".join(f"{part[0]}." for part in name.split("-")) for name in first.split()), last])

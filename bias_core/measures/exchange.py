@@ -1,0 +1,318 @@
+"""What is changed by exchanging the text on the way to a picture, or an adapter in one part of a model alone?
+
+The same seeds are drawn with and without. A margin is cos(I, d+) - cos(I, d-) of one finished image: the attribute is
+seen where it is above 0 [dehdashtian2025oasis, Eq. 5]. Entry i of all sets belongs to the same seed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.arrays import Array, margins_by_step, paired_vectors
+from bias_core.measures.cards import Card, takes
+from bias_core.measures.effects import Seed, percentile_estimate
+from bias_core.measures.intervals import adjusted_wald, check_confidence
+from bias_core.measures.paired_prevalence import prevalence_difference_test
+from bias_core.types import Estimate
+
+N_RESAMPLES = 999
+NOTHING_TO_LOSE = "the exchange from the start has no clear effect, so that there is none to lose"
+_FEWEST_RESAMPLES = 0.9  # share in which the step must be defined
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExchangeEffect:
+    """What an exchange of the text after each of some steps changes in the finished pictures."""
+
+    steps: tuple[int, ...]  # that were taken with the first text
+    effects: tuple[Estimate, ...]  # of each, in [-1, 1], null value 0; n counts seeds
+    whole: Estimate  # the first of them: of the least steps with the first text
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartEffects:
+    """What an adapter changes as a whole, and how that is divided between the parts of a model; each in [-1, 1]."""
+
+    whole: Estimate  # in both parts, against in neither
+    text: Estimate  # the text encoders' part: the mean of the next two
+    text_alone: Estimate  # in the text encoders, against in neither
+    text_added: Estimate  # in both, against in the denoiser alone
+    drawing: Estimate  # the denoiser's part: the mean of the next two
+    drawing_alone: Estimate  # in the denoiser, against in neither
+    drawing_added: Estimate  # in both, against in the text encoders alone
+
+
+def exchange_effect(
+    margins_without: ArrayLike,
+    margins_exchanged: ArrayLike,
+    *,
+    steps: Sequence[int] | None = None,
+    confidence: float = 0.95,
+) -> ExchangeEffect:
+    """How much more often finished pictures show an attribute where the text is exchanged after s steps.
+
+    e_s = (Σ_i 1(m_is > 0) - Σ_i 1(m_i > 0)) / n   (P: [dehdashtian2025oasis, Eq. 5])
+
+    m_is is the margin of the picture of seed i whose first s steps are taken with the first text and the others with
+    the later one, m_i that of the picture that is drawn with the first text to the end.
+
+    Parameters
+    ----------
+    margins_without : array (n_seeds,), in [-2, 2]. With the first text to the end.
+    margins_exchanged : array (n_seeds, n_exchanges), or (n_seeds,) of one, in [-2, 2].
+    steps : (n_exchanges,) rising whole numbers. Steps with the first text; 0, 1, 2, ... where left out.
+    confidence : float in (0, 1). Of each on its own (pointwise), not of all together.
+
+    Returns
+    -------
+    ExchangeEffect : in [-1, 1]; 0: the exchange changes nothing any more, positive: it brings the attribute, negative:
+        it takes it away. A tie counts as absent. The interval is that of
+        :func:`~bias_core.measures.paired_prevalence.prevalence_difference_test`.
+
+    Raises
+    ------
+    InvalidInput : for empty or not finite margins, values outside [-2, 2], shapes that do not fit, and steps that do
+        not rise from 0 or more.
+
+    Notes
+    -----
+    Ours. OASIS's SPI says at which steps velocities point towards an attribute, of a picture that is left as it is;
+    this intervenes, and so says what the text still decides after s steps.
+
+    Examples
+    --------
+    >>> answer = exchange_effect([-0.1, -0.2, 0.1, -0.3], [[0.1, -0.1], [0.2, 0.1], [0.2, 0.3], [0.3, -0.2]])
+    >>> [effect.value for effect in answer.effects]
+    [0.75, 0.25]
+    """
+    without, exchanged, taken = _exchanges(margins_without, margins_exchanged, steps)
+    effects = tuple(
+        prevalence_difference_test(without, column, confidence=confidence).estimate for column in exchanged.T
+    )
+    return ExchangeEffect(steps=taken, effects=effects, whole=effects[0])
+
+
+def decided_step(
+    margins_without: ArrayLike,
+    margins_exchanged: ArrayLike,
+    *,
+    steps: Sequence[int] | None = None,
+    n_steps: int | None = None,
+    confidence: float = 0.95,
+    n_resamples: int = N_RESAMPLES,
+    rng: Seed = 0,
+) -> Estimate:
+    """After how many steps half of what an exchange of the text would change is decided already.
+
+    h = min{s: e_s / e_0 <= 1/2}, on straight lines between the steps that were tried
+
+    e_s is that of :func:`exchange_effect`, and 0 after the last step.
+
+    Parameters
+    ----------
+    margins_without, margins_exchanged, steps : as of :func:`exchange_effect`; the first of the steps is 0.
+    n_steps : int. Of a whole generation, more than any of ``steps``; one more than the last where left out.
+    n_resamples : int. Of the bootstrap over seeds.
+
+    Returns
+    -------
+    Estimate : in [0, n_steps] with its percentile interval over seeds; no null value. nan with a note where the effect
+        of an exchange from the start is not told from 0, or too few resamples have one.
+
+    Raises
+    ------
+    InvalidInput : as :func:`exchange_effect`, and where the steps do not begin with 0 or end with ``n_steps`` or more.
+
+    Notes
+    -----
+    Ours. Between two steps that were tried the effect is taken to fall along a line: the answer is no finer than the
+    steps that were tried.
+
+    Examples
+    --------
+    >>> exchanged = [[0.1, -0.1], [0.2, 0.1], [0.1, -0.1], [0.3, -0.1], [0.2, 0.1], [0.1, -0.1], [0.1, 0.1], [0.2, 0.1]]
+    >>> step = decided_step([-0.1] * 8, exchanged)  # 8 of 8, then 4 of 8: half after 1 step
+    >>> step.value, step.n
+    (1.0, 8)
+    """
+    without, exchanged, taken = _exchanges(margins_without, margins_exchanged, steps)
+    end = taken[-1] + 1 if n_steps is None else n_steps
+    if taken[0] != 0 or end <= taken[-1]:
+        raise InvalidInput(f"steps must begin with 0 and end before n_steps; got {taken} of {end}")
+    n, whole = len(without), prevalence_difference_test(without, exchanged[:, 0], confidence=confidence).estimate
+    if whole.low <= 0 <= whole.high:
+        return Estimate.undefined(n, NOTHING_TO_LOSE)
+    differences = (exchanged > 0).astype(float) - (without > 0).astype(float)[:, None]
+    places = np.array([*taken, end], dtype=float)
+    weights = np.random.default_rng(rng).multinomial(n, np.full(n, 1 / n), size=n_resamples)
+    resampled = _half_lost(weights @ differences, places)
+    defined = resampled[np.isfinite(resampled)]
+    if len(defined) < _FEWEST_RESAMPLES * n_resamples:
+        return Estimate.undefined(n, "too few resamples of the seeds have an effect to lose")
+    value = float(_half_lost(differences.sum(axis=0, keepdims=True), places)[0])
+    return percentile_estimate(value, defined, n=n, confidence=confidence)
+
+
+def part_effects(
+    margins_neither: ArrayLike,
+    margins_text: ArrayLike,
+    margins_drawing: ArrayLike,
+    margins_both: ArrayLike,
+    *,
+    confidence: float = 0.95,
+) -> PartEffects:
+    """How much of what an adapter changes lies in the text encoders, and how much in the denoiser.
+
+    φ_text = ((P_text - P_neither) + (P_both - P_drawing)) / 2, and φ_drawing likewise
+    [shapley1953, Eq. 13, for two players]
+
+    P is the share of the pictures that show the attribute, drawn on the same seeds with the adapter in neither part, in
+    the text encoders alone, in the denoiser alone, and in both.
+
+    Parameters
+    ----------
+    margins_neither, margins_text, margins_drawing, margins_both : arrays (n,), in [-2, 2]. Entry i of all is of the
+        same seed.
+    confidence : float in (0, 1). Of each effect on its own.
+
+    Returns
+    -------
+    PartEffects : in [-1, 1], null value 0; positive: with it the attribute is shown more often. Alone and added differ
+        where either part suffices, or both are needed. A tie counts as absent.
+
+    Raises
+    ------
+    InvalidInput : for empty or not finite margins, or different lengths.
+
+    Notes
+    -----
+    The interval is that of a mean of paired differences with two seeds more, of +1 and -1; for differences of whole
+    pictures that is the adjusted Wald interval [bonett2012]. It has a width even where no seed changed. What lies in
+    the text encoders is what the adapter changes there; what the base model itself does is in none of them.
+
+    Examples
+    --------
+    >>> parts = part_effects([-1, -1, -1, 1], [1, 1, -1, 1], [-1, -1, -1, 1], [1, 1, 1, 1])
+    >>> parts.whole.value, parts.text.value, parts.drawing.value
+    (0.75, 0.625, 0.125)
+    """
+    neither, text, drawing, both = (
+        (margins > 0).astype(float)
+        for margins in paired_vectors(
+            margins_neither=margins_neither,
+            margins_text=margins_text,
+            margins_drawing=margins_drawing,
+            margins_both=margins_both,
+        )
+    )
+    differences = {
+        "whole": both - neither,
+        "text": (text - neither + both - drawing) / 2,
+        "text_alone": text - neither,
+        "text_added": both - drawing,
+        "drawing": (drawing - neither + both - text) / 2,
+        "drawing_alone": drawing - neither,
+        "drawing_added": both - text,
+    }
+    return PartEffects(**{name: mean_difference(values, confidence) for name, values in differences.items()})
+
+
+def mean_difference(differences: Array, confidence: float = 0.95) -> Estimate:
+    """The mean of paired differences in [-1, 1], with the interval of :func:`part_effects`.
+
+    Raises
+    ------
+    InvalidInput : for a confidence outside (0, 1).
+
+    Examples
+    --------
+    >>> round(mean_difference(np.array([0.0, 0.0])).high, 3)  # 1.96 √(2 / 4 / 4)
+    0.693
+    """
+    check_confidence(confidence)
+    n, value = len(differences), float(differences.mean())
+    more = np.append(differences, [1.0, -1.0])
+    return adjusted_wald(value, float(more.mean()), float(more.var()) / len(more), n=n, confidence=confidence)
+
+
+def _exchanges(
+    without: ArrayLike, exchanged: ArrayLike, steps: Sequence[int] | None
+) -> tuple[Array, Array, tuple[int, ...]]:
+    plain, others = margins_by_step(without, "margins_without"), margins_by_step(exchanged, "margins_exchanged")
+    if plain.shape[1] != 1 or len(plain) != len(others):
+        raise InvalidInput(
+            "margins_without must have one entry per seed, those of margins_exchanged; got shapes "
+            f"{np.shape(without)} and {np.shape(exchanged)}."
+        )
+    taken = tuple(range(others.shape[1])) if steps is None else tuple(int(step) for step in steps)
+    if len(taken) != others.shape[1] or taken[0] < 0 or any(b <= a for a, b in pairwise(taken)):
+        raise InvalidInput(f"steps must be {others.shape[1]} whole numbers that rise from 0 or more; got {taken}.")
+    return plain[:, 0], others, taken
+
+
+def _half_lost(effects: Array, places: Array) -> Array:
+    """For each row of effects ``(k, n_exchanges)`` where half of its first is lost; nan where the first is 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        left = np.column_stack([effects, np.zeros(len(effects))]) / effects[:, :1]
+    after = np.argmax(left <= 0.5, axis=1)  # the first such place; its own is 1, so it is never the first
+    rows = np.arange(len(left))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = (left[rows, after - 1] - 0.5) / (left[rows, after - 1] - left[rows, after])
+    places_of_half: Array = np.where(
+        effects[:, 0] == 0, np.nan, places[after - 1] + share * (places[after] - places[after - 1])
+    )
+    return places_of_half
+
+
+_WITHOUT = "similarities: margins of pictures drawn with the first text to the end"
+_EXCHANGED = "similarities: margins of pictures of the same seeds whose text is exchanged after some steps"
+_PARTS = takes(
+    margins_neither="similarities: margins of pictures drawn with the adapter in no part",
+    margins_text="similarities: with it in the text encoders alone, seed by seed",
+    margins_drawing="similarities: with it in the denoiser alone, seed by seed",
+    margins_both="similarities: with it in both, seed by seed",
+)
+CARDS = (
+    Card(
+        function=exchange_effect,
+        field="whole.value",
+        name="Effect of exchanging the text",
+        summary="How much more often pictures show an attribute where their text is exchanged after some steps.",
+        source="dehdashtian2025oasis, Eq. 5",
+        bounds=(-1.0, 1.0),
+        null_value=0.0,
+        higher_means="the exchange brings the attribute; negative: it takes it away",
+        inputs=takes(margins_without=_WITHOUT, margins_exchanged=_EXCHANGED),
+        limits="It is the effect of one text in the place of another, and says nothing of other texts; of each step "
+        "by itself.",
+    ),
+    Card(
+        function=part_effects,
+        field="text.value",
+        name="Effect of an adapter's text encoders",
+        summary="How much of what an adapter changes lies in the text encoders.",
+        source="shapley1953, Eq. 13",
+        bounds=(-1.0, 1.0),
+        null_value=0.0,
+        higher_means="through the text encoders the adapter brings the attribute",
+        inputs=_PARTS,
+        limits="It divides what an adapter changes, not what the model without it does.",
+    ),
+    Card(
+        function=part_effects,
+        field="drawing.value",
+        key="drawing_effect",
+        name="Effect of an adapter's denoiser",
+        summary="How much of what an adapter changes lies in the denoiser, which draws.",
+        source="shapley1953, Eq. 13",
+        bounds=(-1.0, 1.0),
+        null_value=0.0,
+        higher_means="through the denoiser the adapter brings the attribute",
+        inputs=_PARTS,
+        limits="It divides what an adapter changes, not what the model without it does.",
+    ),
+)

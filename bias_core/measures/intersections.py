@@ -1,0 +1,560 @@
+"""Intersections: attributes that are seen together more often than each alone would give."""
+
+import math
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+from scipy.optimize import brentq
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.arrays import Array, same_length
+from bias_core.measures.cards import Card, takes
+from bias_core.measures.intervals import check_confidence, percent
+from bias_core.measures.parity import ParityFamily, parity_family, parity_signs
+from bias_core.measures.two_phase import Errors, all_of, error_noise, inverse_matrix, reading_matrix, usable_errors
+from bias_core.types import Estimate, ReaderErrors
+
+MOST_CROSSED = 3  # attributes at once
+LEAST_EXPECTED = 5.0  # pictures in a cell; fewer tell little [cochran1954]
+_MOST_STRETCH = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossedShares:
+    """The cells of crossed attributes, in binary order: the first attribute varies slowest, the last cell has all."""
+
+    cells: Array  # (2^k, k) of 0 and 1: which attributes a cell has
+    counts: Array  # (2^k,) pictures that are read so
+    shares: tuple[Estimate, ...]  # P of each cell, in [0, 1], corrected where the errors are known; not shrunk
+    shrunk: Array  # (2^k,) P drawn towards `expected`, within the interval of `shares`; sums to 1 but for that
+    expected: Array  # (2^k,) P of each cell if the attributes had nothing to do with each other
+    excess: tuple[Estimate, ...]  # P of each cell less `expected`, in [-1, 1], null value 0
+    weight: float  # of `expected` in `shrunk`, in [0, 1]
+
+    @property
+    def together(self) -> Estimate:
+        """P of the cell that has all attributes."""
+        return self.shares[-1]
+
+    @property
+    def excess_together(self) -> Estimate:
+        """Its excess."""
+        return self.excess[-1]
+
+    @property
+    def n_needed(self) -> int:
+        """Pictures with which every cell that can be filled at all has 5 or more to be expected.
+
+        >>> crossed_shares([[1, 1], [1, 0], [0, 1], [0, 0], [0, 0]]).n_needed  # the rarest: 0.4 · 0.4
+        32
+        """
+        possible = self.expected[self.expected > 0]
+        return math.ceil(LEAST_EXPECTED / float(possible.min()) - 1e-9) if len(possible) else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interaction:
+    """Whether attributes have to do with each other beyond what fewer of them have."""
+
+    estimate: Estimate  # θ, a log odds ratio (of three: log of a ratio of two); unbounded, null value 0
+    p_value: float  # in (0, 1), of θ = 0, exact mid-p; nan where nothing can be told
+    least_expected: float  # pictures to be expected in the rarest cell if nothing had to do with anything
+
+
+def crossed_shares(
+    readings: ArrayLike, *, strata: Sequence[Hashable] | None = None, errors: Errors = None, confidence: float = 0.95
+) -> CrossedShares:
+    """The share of the pictures in every combination of attributes, beside what the single shares would give.
+
+    P(c) = Σ_o W_co q_o, with W = E_1⁻¹ ⊗ E_2⁻¹ ⊗ E_3⁻¹
+
+    excess(c) = P(c) - λ(c), λ(c) = Π_j P_j(c_j)
+
+    q_o is the share of the pictures that are read as o, E_j holds the chances of what is read of attribute j; after
+    [rogan1978, Eq. 1], attribute by attribute. λ is what the single shares P_j give, and P is shrunk
+    towards it: (n P + K λ) / (n + K), K = (1 − Σ P²) / Σ (λ − P)²  [fienberg1973].
+
+    Parameters
+    ----------
+    readings : array (n, k), of 0 and 1, 2 or 3 attributes. Whether each is seen in each picture.
+    strata : the prompt of each picture, or None for one prompt. λ is made within prompts: two attributes that two
+        prompts have in unlike shares are no excess.
+    errors : of the reader on each attribute, None where not known or no better than chance; then as read. Errors on
+        several attributes of a picture are taken to be independent.
+
+    Returns
+    -------
+    CrossedShares : shares in [0, 1], with score intervals; excess in [-1, 1], null value 0, with score intervals.
+        The excess of a cell has no interval (nan, with a note) where an attribute is seen in all or in no picture.
+
+    Raises
+    ------
+    InvalidInput : for readings that are not 0 and 1 of 2 or 3 attributes, no pictures, or strata or errors that are not
+        one each.
+
+    Notes
+    -----
+    Intervals are of P as counted, not of the shrunk P, so that they hold whether or not the attributes have to do with
+    each other; the shrunk P goes no farther than their ends [efron1972]. They widen by what is not known of the
+    reader's errors. A corrected share below 0 is set to 0.
+
+    Examples
+    --------
+    >>> crossed = crossed_shares([[1, 1], [1, 1], [0, 0], [0, 0], [1, 0]])
+    >>> crossed.together.value, round(float(crossed.expected[-1]), 2), round(float(crossed.shrunk[-1]), 2)
+    (0.4, 0.24, 0.31)
+    """
+    check_confidence(confidence)
+    given = _readings(readings)
+    codes, n_cells = _codes(given), 2 ** given.shape[1]
+    groups = _groups(strata, len(given))
+    used = usable_errors(errors, given.shape[1])
+    z = float(stats.norm.ppf((1 + confidence) / 2))
+    weights = all_of([inverse_matrix(one) for one in used])  # (2^k, 2^k)
+    counts = np.bincount(codes, minlength=n_cells).astype(float)
+    n, read = len(codes), counts / len(codes)
+    raw = weights @ read
+    noise = _noise(weights, read, raw) + n * error_noise(used, weights, raw)
+    shares = tuple(_share(*of, n=n, z=z, method=f"score {percent(confidence)}") for of in zip(raw, noise, strict=True))
+    values = np.array([share.value for share in shares])
+    alone = _independence(codes, groups, weights, used)
+    shrunk, weight = _shrunk(values, alone.expected, n)
+    return CrossedShares(
+        cells=_cells(given.shape[1]),
+        counts=counts,
+        shares=shares,
+        shrunk=np.array([min(max(p, one.low), one.high) for p, one in zip(shrunk, shares, strict=True)]),
+        expected=alone.expected,
+        excess=tuple(_excesses(raw, shares, alone, z=z, method=f"score {percent(confidence)}")),
+        weight=weight,
+    )
+
+
+def interaction(
+    readings: ArrayLike, *, strata: Sequence[Hashable] | None = None, errors: Errors = None, confidence: float = 0.95
+) -> Interaction:
+    """Whether attributes are seen together more often than their shares, and those of all but one, would give.
+
+    θ = Σ_c s_c log P(c), with s_c = +1 where the attributes that c lacks are even in number, else -1
+
+    Of two attributes θ is the log odds ratio, of three the log of the ratio of the odds ratios of two with and without
+    the third. Given the margins its chances are known exactly [fisher1935logic; zelen1971], see
+    :class:`bias_core.measures.parity.ParityFamily`.
+
+    Parameters
+    ----------
+    readings : array (n, k), of 0 and 1, 2 or 3 attributes.
+    strata : the prompt of each picture, or None for one prompt. Pictures are compared within prompts alone.
+    errors : of the reader on each attribute, as :func:`crossed_shares` takes them.
+
+    Returns
+    -------
+    Interaction : θ is the conditional maximum-likelihood estimate; where a cell is empty, that one is infinite, and the
+        median-unbiased estimate is given [hirji2006]. p and the interval are exact with mid-p, for which of two
+        attributes there are good reasons [lydersen2009]; an end may be infinite. θ is nan, with a note, where an
+        attribute is seen in all or in no picture.
+
+    Raises
+    ------
+    InvalidInput : as :func:`crossed_shares`.
+
+    Notes
+    -----
+    Errors of the reader draw θ of two attributes to 0; θ and its ends are moved by what they do to the table that is
+    expected under each. p needs no correction for two: what is unrelated is read as unrelated. Where the correction
+    would empty a cell, θ stands as read, with a note.
+
+    Examples
+    --------
+    >>> pairs = [[1, 1]] * 9 + [[1, 0]] * 2 + [[0, 1]] * 3 + [[0, 0]] * 8
+    >>> found = interaction(pairs)
+    >>> round(math.exp(found.estimate.value), 2), round(found.p_value, 3)  # as scipy's conditional odds ratio
+    (10.4, 0.016)
+    """
+    check_confidence(confidence)
+    given = _readings(readings)
+    groups, k = _groups(strata, len(given)), given.shape[1]
+    family = parity_family(_codes(given), 2**k, groups)
+    expected = _expected_as_read(_codes(given), groups, k)
+    least = float(len(given) * expected[expected > 0].min()) if (expected > 0).any() else 0.0
+    if not family.can_tell:
+        note = "one of the attributes is seen in all pictures or in none, or always with another"
+        nothing = Estimate.undefined(len(given), note, null_value=0.0)
+        return Interaction(estimate=nothing, p_value=math.nan, least_expected=least)
+    alpha = (1 - confidence) / 2
+    ends = (family.quantile(alpha, at_least=True), family.quantile(alpha, at_least=False))
+    value, low, high, note = _corrected(family, (family.estimate, *ends), usable_errors(errors, k))
+    estimate = Estimate(
+        value=value,
+        low=low,
+        high=high,
+        n=len(given),
+        null_value=0.0,
+        method=f"exact mid-p {percent(confidence)}",
+        note=note,
+    )
+    return Interaction(estimate=estimate, p_value=family.p_value, least_expected=least)
+
+
+def _readings(readings: ArrayLike) -> Array:
+    try:
+        given = np.asarray(readings, dtype=np.float64)
+    except (ValueError, TypeError) as error:
+        raise InvalidInput(f"readings must be one rectangular array of 0 and 1; {error}.") from None
+    if given.ndim != 2 or not 2 <= given.shape[1] <= MOST_CROSSED or not len(given):
+        raise InvalidInput(
+            f"readings must have a row per picture and 2 to {MOST_CROSSED} attributes; got shape {given.shape}."
+        )
+    if not np.isin(given, (0, 1)).all():
+        wrong = given[~np.isin(given, (0, 1))]
+        raise InvalidInput(f"readings must be 0 or 1; got {wrong.size} others, the first is {wrong[0]}.")
+    return given
+
+
+def _codes(given: Array) -> np.ndarray:
+    """The number of each picture's cell, in binary order."""
+    return np.asarray(given @ 2.0 ** np.arange(given.shape[1] - 1, -1, -1)).astype(int)
+
+
+def _cells(k: int) -> Array:
+    return (np.arange(2**k)[:, None] >> np.arange(k - 1, -1, -1) & 1).astype(np.float64)
+
+
+def _groups(strata: Sequence[Hashable] | None, n: int) -> np.ndarray:
+    if strata is None:
+        return np.zeros(n, dtype=int)
+    same_length(readings=np.empty(n), strata=np.empty(len(strata)))
+    return np.unique(np.asarray(strata, dtype=str), return_inverse=True)[1]
+
+
+def _noise(weights: Array, read: Array, raw: Array) -> Array:
+    """Variance of a picture's weight beyond p (1 − p), that of a share that is counted."""
+    return np.asarray(np.maximum(weights**2 @ read - raw**2 - raw * (1 - raw), 0.0))
+
+
+def _share(p: float, noise: float, *, n: int, z: float, method: str) -> Estimate:
+    """All shares π with (p − π)² <= z² (π (1 − π) + noise) / n: Wilson's interval where there is no further noise."""
+    a, b, c = 1 + z * z / n, 2 * p + z * z / n, p * p - z * z * noise / n
+    root = math.sqrt(max(b * b - 4 * a * c, 0.0))
+    value = min(1.0, max(0.0, float(p)))
+    low, high = (min(1.0, max(0.0, float(b + sign * root) / (2 * a))) for sign in (-1, 1))
+    return Estimate(value=value, low=min(low, value), high=max(high, value), n=n, method=method)
+
+
+def _expected_as_read(codes: np.ndarray, groups: np.ndarray, k: int) -> Array:
+    return _independence(codes, groups, np.eye(2**k), [None] * k).expected
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Independence:
+    """What the single shares give of each cell, and how surely that and P less that are known."""
+
+    expected: Array  # (2^k,) λ
+    expected_variances: Array  # (2^k,)
+    variances: Array  # (3, 2^k) of P − λ where that is x more than it is read: v_0, v_1, v_2 of v_0 + v_1 x + v_2 x²
+    can_tell: bool  # whether two attributes vary in a stratum
+
+
+def _independence(
+    codes: np.ndarray, groups: np.ndarray, weights: Array, used: Sequence[ReaderErrors | None]
+) -> _Independence:
+    """λ within strata; x moves the cells as little as can be while the single shares stay."""
+    cells, n = _cells(len(used)), len(codes)
+    expected, of_expected, variances = np.zeros(len(cells)), np.zeros(len(cells)), np.zeros((3, len(cells)))
+    can_tell = False
+    moves = (all_of([reading_matrix(one) for one in used]) @ _with_the_same_margins(cells)).T
+    for group in range(int(groups.max()) + 1):
+        here = codes[groups == group]
+        read, part = np.bincount(here, minlength=len(cells)) / len(here), len(here) / n
+        margins = np.clip(weights @ read @ cells, 0.0, 1.0)  # of the single shares, corrected
+        factors = np.where(cells > 0, margins, 1 - margins)  # (2^k, k)
+        expected += part * factors.prod(axis=1)
+        slopes = np.stack([np.delete(factors, j, axis=1).prod(axis=1) for j in range(len(used))], axis=1)
+        # What each reading adds to λ, and to P − λ: (2^k cells, 2^k readings).
+        to_expected = (slopes * np.where(cells > 0, 1.0, -1.0)) @ (cells.T @ weights)
+        adds = weights - to_expected
+        shares = read @ cells
+        can_tell |= int(((shares > 0) & (shares < 1)).sum()) > 1
+        if len(here) > 1:
+            mean, slope = adds @ read, (adds * moves).sum(axis=1)
+            of_x = adds**2 @ read - mean**2, (adds**2 * moves).sum(axis=1) - 2 * mean * slope, -(slope**2)
+            variances += part**2 * np.stack(of_x) / (len(here) - 1)
+            of_expected += part**2 * (to_expected**2 @ read - (to_expected @ read) ** 2) / (len(here) - 1)
+    return _Independence(expected=expected, expected_variances=of_expected, variances=variances, can_tell=can_tell)
+
+
+def _with_the_same_margins(cells: Array) -> Array:
+    """By column, how P changes where one cell grows by 1 and the shares of single attributes stay, by least squares."""
+    margins = np.column_stack([np.ones(len(cells)), cells])
+    free = np.eye(len(cells)) - margins @ np.linalg.pinv(margins)
+    return np.asarray(free / np.diag(free), dtype=np.float64)
+
+
+def _shrunk(values: Array, expected: Array, n: int) -> tuple[Array, float]:
+    """(n P + K λ) / (n + K) and K / (n + K); all of λ where it is P."""
+    apart = float(((expected - values) ** 2).sum())
+    if not apart:
+        return expected, 1.0
+    strength = max(0.0, 1 - float((values**2).sum())) / apart
+    return (n * values + strength * expected) / (n + strength), strength / (n + strength)
+
+
+def _excesses(
+    raw: Array, shares: Sequence[Estimate], alone: _Independence, *, z: float, method: str
+) -> Iterator[Estimate]:
+    """All excesses value + x with x² <= z² (v_0 + v_1 x + v_2 x²): the variance is that of the excess asked about.
+
+    There the single shares are as read, so that no cell can be rarer than never. Below 0, and in
+    small cells, the lower end is therefore as low as the ends of P and of λ allow [zou2008].
+    """
+    for i, share in enumerate(shares):
+        least, slope, bend = z * z * alone.variances[:, i]
+        value, expected = float(raw[i] - alone.expected[i]), float(alone.expected[i])
+        if not alone.can_tell:
+            yield Estimate.undefined(share.n, "an attribute is seen in all pictures or in none", null_value=0.0)
+            continue
+        root = math.sqrt(max(slope**2 + 4 * (1 - bend) * least, 0.0))
+        low, high = (value + float(slope + sign * root) / (2 * (1 - bend)) for sign in (-1, 1))
+        if expected > 0 and (value < 0 or share.n * expected < LEAST_EXPECTED):
+            low = min(low, value - _reach_below(share, expected, least, z * z * alone.expected_variances[i]))
+        low, high = max(-1.0, min(low, value)), min(1.0, max(high, value))
+        yield Estimate(value=value, low=low, high=high, n=share.n, null_value=0.0, method=method)
+
+
+def _reach_below(share: Estimate, expected: float, of_difference: float, of_expected: float) -> float:
+    """How far P − λ reaches below its value, from the lower end of P and the upper end of λ; variances times z².
+
+    Their correlation, which grows as √P, is taken at that lower end: of one picture in a cell little is left of it.
+    """
+    below, root = share.value - share.low, math.sqrt(of_expected)
+    stretch = min(root / expected, _MOST_STRETCH)  # on the scale of logarithms, where λ is not all but 0
+    above = root * math.expm1(stretch) / stretch if root else 0.0
+    of_share = max(0.0, (share.high - share.low) / 2) ** 2
+    spread = math.sqrt(of_share) * root
+    alike = min(1.0, max(-1.0, (of_share + of_expected - of_difference) / (2 * spread))) if spread > 0 else 0.0
+    alike *= math.sqrt(share.low / share.value) if share.value > 0 else 0.0
+    return math.sqrt(max(0.0, below**2 - 2 * alike * below * above + above**2))
+
+
+def _corrected(
+    family: ParityFamily, thetas: tuple[float, float, float], used: Sequence[ReaderErrors | None]
+) -> tuple[float, float, float, str]:
+    """θ and its ends with the reader's errors taken out of the tables that are expected under them."""
+    if not any(used):
+        return *thetas, ""
+    weights, signs = all_of([inverse_matrix(one) for one in used]), parity_signs(len(used))
+
+    def moved(theta: float) -> float:
+        if math.isinf(theta):
+            return theta
+        read = family.expected(theta)
+        there = weights @ read
+        if (read > 0).all() and (there > 0).all():
+            return theta + float(signs @ np.log(there) - signs @ np.log(read))
+        empty = set(signs[there <= 0])
+        return math.nan if len(empty) != 1 else -math.inf * empty.pop()
+
+    value, low, high = map(moved, thetas)
+    if math.isfinite(value) and not (math.isnan(low) or math.isnan(high)):
+        return value, low, high, ""
+    return *thetas, "as read: the reader's errors are as large as the rarest cell"
+
+
+_INPUTS = takes(readings="readings: whether each of two or three attributes is seen in each picture")
+
+
+_INSIDE = 1e-9  # from the share itself, which an interval always holds; at 0 and 1 nothing is left of its variance
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossedStereotype:
+    """STS in each combination of the further attributes, in binary order: the first varies slowest."""
+
+    overall: Estimate  # STS of everybody, in [-100, 100], null value 0, positive: as the stereotype has it
+    cells: Array  # (2^(k-1), k-1) of 0 and 1: which of the further attributes a cell has
+    counts: Array  # (2^(k-1),) people who are read so
+    scores: tuple[Estimate, ...]  # STS of each cell, corrected where the errors are known; not shrunk; n: people in it
+    shrunk: Array  # (2^(k-1),) STS drawn towards `overall`, within the interval of `scores`; nan where nobody is
+    expected: Array  # (2^(k-1),) people to be expected on the rarer side of the stereotype; below 5 a cell tells little
+
+    @property
+    def in_all(self) -> Estimate:
+        """STS of the people who have all further attributes."""
+        return self.scores[-1]
+
+
+def crossed_stereotype(
+    readings: ArrayLike, *, strata: Sequence[Hashable] | None = None, errors: Errors = None, confidence: float = 0.95
+) -> CrossedStereotype:
+    """The stereotype test score of the people in every combination of further attributes.
+
+    STS_c = 100 (2 P(+, c) / P(c) - 1)
+
+    [wan2024pst, Eq. 1] over the people of cell c alone: P(c) is the share of the people whose further attributes are c,
+    P(+, c) of those who also look as the stereotype has it. Shrunk scores are of shares that are shrunk
+    [fienberg1973], as :func:`bias_core.measures.intersections.crossed_shares` has them.
+
+    Parameters
+    ----------
+    readings : array (n, k), of 0 and 1, 2 or 3 columns, a row per person. First whether a person looks as the
+        stereotype of who they are has it, then whether one or two further attributes are seen.
+    strata : who each person is, or None for one identity. Scores are drawn towards what identities alone would give.
+    errors : of the reader on each column, None where not known or no better than chance; then as read. Errors on
+        several attributes of a person are taken to be independent.
+
+    Returns
+    -------
+    CrossedStereotype : scores in [-100, 100], null value 0, positive conforms to the stereotype. nan, with a note,
+        where nobody is read as a cell has it.
+
+    Raises
+    ------
+    InvalidInput : as :func:`bias_core.measures.intersections.crossed_shares`.
+
+    Notes
+    -----
+    The paper scores everybody together; cells are ours. Intervals are score intervals of the ratio P(+, c) / P(c): all
+    values that a test of them does not reject. Where the reader does not err they are Wilson's over the people of
+    the cell. They are of the score as counted, and widen by what is not known of the errors. A person is the unit: give
+    one person of a picture, or people of one identity. Whether the cells differ is what
+    :func:`bias_core.measures.intersections.interaction` tests, of the same readings.
+
+    Examples
+    --------
+    >>> old, young = [[1, 0]] * 5 + [[0, 0]], [[1, 1]] * 6 + [[0, 1]] * 6
+    >>> crossed = crossed_stereotype(old + young)
+    >>> [round(one.value, 1) for one in crossed.scores], crossed.shrunk.round(1).tolist()
+    ([66.7, 0.0], [38.3, 14.2])
+    """
+    crossed = crossed_shares(readings, strata=strata, errors=errors, confidence=confidence)
+    n, half = round(crossed.counts.sum()), len(crossed.counts) // 2
+    reader = _Reader(
+        read=crossed.counts / n,
+        errors=usable_errors(errors, crossed.cells.shape[1]),
+        n=n,
+        z=float(stats.norm.ppf((1 + confidence) / 2)),
+        method=f"score {percent(confidence)}",
+    )
+    counts = crossed.counts.reshape(2, half).sum(axis=0)
+    scores = tuple(_score(reader, np.arange(half) == place, int(counts[place])) for place in range(half))
+    overall = _score(reader, np.ones(half, dtype=bool), n)
+    values = np.array([share.value for share in crossed.shares])
+    drawn = (1 - crossed.weight) * values + crossed.weight * crossed.expected
+    conforms = (overall.value + 100) / 200
+    return CrossedStereotype(
+        overall=overall,
+        cells=crossed.cells[:half, 1:],
+        counts=counts,
+        scores=scores,
+        shrunk=np.array([_within(*of) for of in zip(drawn[:half], drawn[half:], scores, strict=True)]),
+        expected=counts * min(conforms, 1 - conforms),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Reader:
+    """What was read of how many people, by whom."""
+
+    read: Array  # (2^k,) shares of the people
+    errors: Sequence[ReaderErrors | None]
+    n: int  # people
+    z: float  # of the interval
+    method: str
+
+
+def _score(reader: _Reader, cell: np.ndarray, count: int) -> Estimate:
+    """STS of some cells of the further attributes, a mask ``(2^(k-1),)``: all π with (P(+, c) − π P(c))² <= z² V(π).
+
+    V is the variance of that difference in a world where π is the truth and P(c), and all other cells, are as found.
+    """
+    weights, made = (all_of([of(one) for one in reader.errors]) for of in (inverse_matrix, reading_matrix))
+    there = np.clip(weights @ reader.read, 0, None).reshape(2, -1)  # against, and as, the stereotype has it
+    total = float(there[:, cell].sum())
+    if not count or not total:
+        return Estimate.undefined(count, "nobody is read so", null_value=0.0)
+    share = float(there[1, cell].sum()) / total
+    against, conforming = (np.concatenate(one) for one in ((cell, 0 * cell), (0 * cell, cell)))
+    of_cell = there[:, cell].sum(axis=0) / total
+
+    def beyond(pi: float) -> float:
+        """How much larger the squared difference is than the test allows."""
+        world = there.copy()
+        world[:, cell] = np.outer((1 - pi, pi), of_cell) * total
+        world = world.ravel() / world.sum()
+        adds = ((1 - pi) * conforming - pi * against) @ weights  # what a person who is read so adds to the difference
+        variance = float(adds**2 @ (made @ world)) / reader.n
+        variance += float(error_noise(reader.errors, adds[None, :], world)[0])
+        return ((share - pi) * total) ** 2 - reader.z**2 * variance
+
+    low = 0.0 if beyond(0.0) <= 0 else float(brentq(beyond, 0.0, share - _INSIDE))
+    high = 1.0 if beyond(1.0) <= 0 else float(brentq(beyond, share + _INSIDE, 1.0))
+    estimate = Estimate(value=share, low=low, high=high, n=count, method=reader.method)
+    return replace(estimate.scaled(200, -100), null_value=0.0)
+
+
+def _within(against: float, conforming: float, score: Estimate) -> float:
+    """STS of shrunk shares, no farther than the ends of the score as counted [efron1972]."""
+    if math.isnan(score.value):
+        return math.nan
+    return min(max(200 * conforming / (conforming + against) - 100, score.low), score.high)
+
+
+CARDS = (
+    Card(
+        function=crossed_shares,
+        key="crossed_share",
+        name="Crossed share",
+        summary="The share of the pictures in which all of two or three attributes are seen.",
+        source="rogan1978, Eq. 1",
+        bounds=(0.0, 1.0),
+        null_value=None,
+        higher_means="seen together in more pictures",
+        inputs=_INPUTS,
+        limits="A cell with few pictures tells little, and the reader's errors on several attributes of a picture are "
+        "taken to be independent.",
+        field="together.value",
+    ),
+    Card(
+        function=crossed_shares,
+        key="joint_excess",
+        name="Joint excess",
+        summary="How much more often attributes are seen together than if they had nothing to do with each other.",
+        source="fienberg1973",
+        bounds=(-1.0, 1.0),
+        null_value=0.0,
+        higher_means="together more often than the single shares give; negative: less often",
+        inputs=_INPUTS,
+        limits="It depends on how frequent the attributes are: compare the log odds ratio where they differ.",
+        field="excess_together.value",
+    ),
+    Card(
+        function=interaction,
+        key="interaction",
+        name="Interaction, log odds ratio",
+        summary="Whether attributes have to do with each other beyond what each by itself, or any two of three, give.",
+        source="fisher1935logic",
+        bounds=(-math.inf, math.inf),
+        null_value=0.0,
+        higher_means="together more often; negative: they exclude each other",
+        inputs=_INPUTS,
+        limits="It says that attributes go together in these pictures, not which is the cause.",
+        field="estimate.value",
+    ),
+    Card(
+        function=crossed_stereotype,
+        key="crossed_stereotype",
+        name="Stereotype test score STS in a combination",
+        summary="How far people who also have further attributes, such as young ones, look as the stereotype has it.",
+        source="wan2024pst, Eq. 1",
+        bounds=(-100.0, 100.0),
+        null_value=0.0,
+        higher_means="conforms to the stereotype; negative: goes against it",
+        inputs=takes(readings="readings: whether each person conforms, and has one or two further attributes"),
+        limits="A combination of few people tells little, and the reader's errors on several attributes of a person "
+        "are taken to be independent.",
+        field="in_all.value",
+    ),
+)

@@ -1,0 +1,547 @@
+"""Two image sets on the same seeds: differences of prevalence and of variety."""
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.alignment import (
+    jackknifed_shares,
+    resampled_variance_shares,
+    squared_deviations,
+    variance_share,
+)
+from bias_core.measures.arrays import (
+    Array,
+    all_equal,
+    cosines,
+    finite_vector,
+    paired_vectors,
+    probability,
+    same_length,
+    unit_sets,
+)
+from bias_core.measures.cards import Card, takes
+from bias_core.measures.effects import Seed, percentile_estimate
+from bias_core.measures.intervals import bootstrap_interval, check_confidence, difference_interval, percent
+from bias_core.number_text import typeset
+from bias_core.types import Estimate, ReaderErrors
+
+N_RESAMPLES = 1999
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedTest:
+    """A difference on the same seeds."""
+
+    estimate: Estimate  # second minus first, null value 0; n counts seeds
+    p_value: float  # two-sided, in (0, 1]; nan where there is no test
+    test: str  # its name
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrevalenceTest(PairedTest):
+    """:class:`PairedTest` of P."""
+
+    # n_gained, n_lost: seeds on which only the second set, or only the first, shows the attribute
+    n_gained: int
+    n_lost: int
+
+
+def prevalence_difference(margins_first: ArrayLike, margins_second: ArrayLike) -> float:
+    """How much more often the attribute is seen in the second set, on the same seeds.
+
+    P₂ - P₁ = 1/n Σ_i [1(m₂ᵢ > 0) - 1(m₁ᵢ > 0)]   (P: [dehdashtian2025oasis, Eq. 5])
+
+    Parameters
+    ----------
+    margins_first, margins_second : arrays (n,), in [-2, 2]. cos(I, d+) - cos(I, d-) of each image; entry i of both is
+        of the same seed.
+
+    Returns
+    -------
+    float : in [-1, 1]; 0: seen equally often, positive: more often in the second. A tie counts as absent.
+
+    Raises
+    ------
+    InvalidInput : for empty or not finite margins, or different lengths.
+
+    Examples
+    --------
+    >>> prevalence_difference([0.1, -0.2, -0.1, 0.3], [0.2, 0.1, 0.3, 0.1])
+    0.5
+    """
+    first, second = _shows(margins_first, margins_second)
+    return float(second.mean() - first.mean())
+
+
+def prevalence_difference_test(
+    margins_first: ArrayLike, margins_second: ArrayLike, *, confidence: float = 0.95
+) -> PrevalenceTest:
+    """:func:`prevalence_difference` with its interval and McNemar's exact p-value.
+
+    With b seeds where only the second set shows the attribute and c where only the first does, the value is
+    (b - c) / n. p is the two-sided binomial test of b out of b + c [mcnemar1947]. The interval is the
+    adjusted Wald one [bonett2012]: with p̃ = (count + 1) / (n + 2) for both counts,
+    p̃_b - p̃_c ± z √((p̃_b + p̃_c - (p̃_b - p̃_c)²) / (n + 2)).
+
+    Parameters
+    ----------
+    margins_first, margins_second : arrays (n,)
+
+    Returns
+    -------
+    PrevalenceTest : in [-1, 1], null value 0. The interval has a width even where no seed changed.
+
+    Raises
+    ------
+    InvalidInput : as :func:`prevalence_difference`.
+
+    Notes
+    -----
+    The exact test is conservative: with few changed seeds it rejects less often than it may.
+
+    Examples
+    --------
+    >>> found = prevalence_difference_test([-1.0] * 6, [1.0] * 6)
+    >>> found.n_gained, found.p_value  # 2 / 2⁶
+    (6, 0.03125)
+    """
+    from statsmodels.stats.contingency_tables import mcnemar
+
+    check_confidence(confidence)
+    first, second = _shows(margins_first, margins_second)
+    n, gained, lost = len(first), int((second > first).sum()), int((second < first).sum())
+    estimate = difference_interval(gained, lost, n, confidence=confidence)
+    p_value = min(1.0, float(mcnemar([[0, gained], [lost, 0]], exact=True).pvalue))
+    return PrevalenceTest(estimate=estimate, p_value=p_value, test="McNemar, exact", n_gained=gained, n_lost=lost)
+
+
+def corrected_difference(difference: Estimate, errors: ReaderErrors, *, confidence: float = 0.95) -> Estimate:
+    """The difference of what is truly shown, when one reader with known errors read both sets.
+
+    (P₂ - P₁) / (Se + Sp - 1): the constant of [rogan1978, Eq. 1] cancels. Each end is at the distance
+    √((d - end)² + d² v_J / J²) / J from the value, with J = Se + Sp - 1 and v_J the variance of its estimate:
+    the recovery of variances of [zou2008].
+
+    Parameters
+    ----------
+    difference : Estimate. From :func:`prevalence_difference_test`.
+    errors : ReaderErrors. The same for both sets.
+    confidence : float in (0, 1). As that of ``difference``.
+
+    Returns
+    -------
+    Estimate : in [-1, 1], null value 0; larger than the difference itself, for errors hide a part of it.
+
+    Raises
+    ------
+    InvalidInput : if Se + Sp <= 1: the reader tells nothing.
+
+    Examples
+    --------
+    >>> from bias_core.types import Estimate, ReaderErrors
+    >>> errors = ReaderErrors(sensitivity=0.9, specificity=0.85, n_positive=500, n_negative=500)
+    >>> round(corrected_difference(Estimate(value=0.3, low=0.2, high=0.4, n=100), errors).value, 6)
+    0.4
+    """
+    check_confidence(confidence)
+    se, sp = errors.sensitivity, errors.specificity
+    if (scale := se + sp - 1) <= 0:
+        raise InvalidInput(f"sensitivity + specificity must exceed 1 for a correction; got {se} + {sp}.")
+    z = float(stats.norm.ppf((1 + confidence) / 2))
+    shares = (
+        (se * errors.n_positive + 1) / (errors.n_positive + 2),
+        (sp * errors.n_negative + 1) / (errors.n_negative + 2),
+    )
+    sizes = (errors.n_positive + 2, errors.n_negative + 2)
+    variance = sum(share * (1 - share) / size for share, size in zip(shares, sizes, strict=True))
+    own = (z * difference.value / scale) ** 2 * variance
+    down, up = (math.sqrt((difference.value - end) ** 2 + own) / scale for end in (difference.low, difference.high))
+    raw = difference.value / scale
+    value, low, high = (min(max(number, -1.0), 1.0) for number in (raw, raw - down, raw + up))
+    return Estimate(
+        value=value,
+        low=low,
+        high=high,
+        n=difference.n,
+        null_value=0.0,
+        method=f"Rogan–Gladen, {difference.method}",
+        note="" if abs(raw) <= 1 else f"the formula gives {typeset(raw, '.3f')}, outside [−1, 1]",
+    )
+
+
+def stereotype_difference(margins_first: ArrayLike, margins_second: ArrayLike, reference: float) -> float:
+    """How much more over-represented the attribute is in the second set, on the same seeds.
+
+    Ψ₂ - Ψ₁ with Ψ = max(0, P - P*)   (Ψ: [dehdashtian2025oasis, Eq. 3])
+
+    Parameters
+    ----------
+    margins_first, margins_second : arrays (n,)
+    reference : float in [0, 1]. P*, the real-world rate.
+
+    Returns
+    -------
+    float : in [-1, 1]; 0 also where neither set over-represents it, whatever their P.
+
+    Raises
+    ------
+    InvalidInput : as :func:`prevalence_difference`, and for a rate outside [0, 1].
+
+    Examples
+    --------
+    >>> stereotype_difference([0.1, -0.2, -0.1, 0.3], [0.2, 0.1, 0.3, 0.1], 0.75)
+    0.25
+    """
+    rate = probability(reference, "reference")
+    first, second = _shows(margins_first, margins_second)
+    return float(_stereotype(second.mean(), rate) - _stereotype(first.mean(), rate))
+
+
+def stereotype_difference_test(
+    margins_first: ArrayLike,
+    margins_second: ArrayLike,
+    reference: float,
+    *,
+    errors: ReaderErrors | None = None,
+    confidence: float = 0.95,
+    n_resamples: int = N_RESAMPLES,
+    rng: Seed = 0,
+) -> PairedTest:
+    """:func:`stereotype_difference` with a bootstrap interval over seeds and a p-value from swapping.
+
+    Each resample draws seeds, with the images of both sets. For p the two images of each seed are swapped at
+    random: p = (1 + #{|D*| >= |D|}) / (1 + B).
+
+    Parameters
+    ----------
+    margins_first, margins_second : arrays (n,)
+    reference : float in [0, 1]
+    errors : ReaderErrors or None. Of the reader of both sets: each P is then corrected, (P + Sp - 1) / (Se + Sp - 1)
+        within [0, 1].
+
+    Returns
+    -------
+    PairedTest : in [-1, 1], null value 0. nan ends and p with a note where no resample differs, as when neither set
+        comes near P*; nan ends where hardly any does.
+
+    Raises
+    ------
+    InvalidInput : as :func:`stereotype_difference`.
+
+    Examples
+    --------
+    >>> stereotype_difference_test([-1.0, -1.0, 1.0], [-1.0, -1.0, -1.0], 0.9).estimate.value
+    0.0
+    """
+    rate = probability(reference, "reference")
+    first, second = _shows(margins_first, margins_second)
+
+    def difference(shares_first: Any, shares_second: Any) -> Any:
+        one, other = (corrected_share(shares, errors) for shares in (shares_first, shares_second))
+        return _stereotype(other, rate) - _stereotype(one, rate)
+
+    value = float(difference(first.mean(), second.mean()))
+    n, generator = len(first), np.random.default_rng(rng)
+    weights = generator.multinomial(n, np.full(n, 1 / n), size=n_resamples) / n  # (n_resamples, n)
+    resampled = difference(weights @ first, weights @ second)
+    gain = second - first
+    moved = generator.integers(0, 2, size=(n_resamples, n)) @ gain / n  # what swapping gives to the first
+    swapped = difference(first.mean() + moved, second.mean() - moved)
+    if not (np.ptp(resampled) or np.ptp(swapped)):
+        note = "neither set comes near P*" if gain.any() else "no seed changed"
+        nothing = replace(Estimate.undefined(n, note, null_value=0.0), value=value)
+        return PairedTest(estimate=nothing, p_value=math.nan, test="")
+    return PairedTest(
+        estimate=excess_interval(value, resampled, n=n, confidence=confidence),
+        p_value=swap_p_value(value, swapped),
+        test="images of each seed swapped at random",
+    )
+
+
+def excess_interval(value: float, resampled: ArrayLike, *, n: int, confidence: float = 0.95) -> Estimate:
+    """A difference of Ψ with its percentile interval; no ends where nearly all resamples agree.
+
+    Raises
+    ------
+    InvalidInput : for no or not finite resamples.
+
+    Examples
+    --------
+    >>> excess_interval(0.5, [0.5] * 99 + [0.4], n=9).low
+    nan
+    """
+    estimate = percentile_estimate(value, resampled, n=n, confidence=confidence, null_value=0.0)
+    if not estimate.high - estimate.low <= _ROUNDING:
+        return estimate
+    return replace(estimate, low=math.nan, high=math.nan, note="too few different units for an interval")
+
+
+def corrected_share(share: Any, errors: ReaderErrors | None) -> Any:
+    """What is truly shown, of a share or of many: (P + Sp - 1) / (Se + Sp - 1) [rogan1978, Eq. 1] in [0, 1].
+
+    Raises
+    ------
+    InvalidInput : if Se + Sp <= 1: the reader tells nothing.
+
+    Examples
+    --------
+    >>> known = ReaderErrors(sensitivity=0.9, specificity=0.9, n_positive=50, n_negative=50)
+    >>> round(float(corrected_share(0.5, known)), 6), corrected_share(0.5, None)
+    (0.5, 0.5)
+    """
+    if errors is None:
+        return share
+    if (scale := errors.sensitivity + errors.specificity - 1) <= 0:
+        raise InvalidInput(f"sensitivity + specificity must exceed 1 for a correction; got {errors}.")
+    return np.clip((share + errors.specificity - 1) / scale, 0.0, 1.0)
+
+
+def swap_p_value(value: float, swapped: ArrayLike) -> float:
+    """Two-sided p of a difference among those that swapping the two images of a seed gives.
+
+    p = (1 + #{|D*| >= |D|}) / (1 + B), where nothing but the order of the two sets is tested.
+
+    Raises
+    ------
+    InvalidInput : for no or not finite differences.
+
+    Examples
+    --------
+    >>> swap_p_value(0.5, [0.1, -0.6, 0.2])  # (1 + 1) / (1 + 3)
+    0.5
+    """
+    others = np.abs(finite_vector(swapped, "swapped"))
+    return float((1 + np.count_nonzero(others >= abs(value) - _ROUNDING)) / (1 + others.size))
+
+
+def _stereotype(prevalence: Array | np.floating, reference: float) -> Array | np.floating:
+    return np.asarray(np.maximum(0.0, prevalence - reference))
+
+
+def _shows(margins_first: ArrayLike, margins_second: ArrayLike) -> tuple[Array, Array]:
+    """1 or 0 per image of both sets, ``(n,)``."""
+    first, second = paired_vectors(margins_first=margins_first, margins_second=margins_second)
+    return (first > 0).astype(np.float64), (second > 0).astype(np.float64)
+
+
+N_RESAMPLES_PAIRED_VARIETY = 999
+_SWAPPED = "images of each seed swapped at random"
+
+
+def variance_share_difference(first: ArrayLike, second: ArrayLike, direction: ArrayLike) -> float:
+    """How much more of the variance of the second set lies along an attribute.
+
+    V₂ - V₁, with V as in :func:`bias_core.measures.alignment.variance_share`, after [dehdashtian2025oasis, Eq. 7]
+
+    Parameters
+    ----------
+    first, second : arrays (n, d), n >= 2. Embeddings of the two sets.
+    direction : array (d,)
+
+    Returns
+    -------
+    float : in [-1, 1]; 0: equally much, positive: more in the second.
+
+    Raises
+    ------
+    InvalidInput : as :func:`bias_core.measures.alignment.variance_share`.
+
+    Examples
+    --------
+    >>> flat, tall = [[1.0, 0.0, 0.1], [1.0, 0.0, -0.1]], [[1.0, 0.1, 0.0], [1.0, -0.1, 0.0]]
+    >>> round(variance_share_difference(flat, tall, [0.0, 1.0, 0.0]), 6)
+    1.0
+    """
+    return variance_share(second, direction).value - variance_share(first, direction).value
+
+
+def variety_difference_tests(
+    first: ArrayLike,
+    second: ArrayLike,
+    directions: ArrayLike,
+    *,
+    confidence: float = 0.95,
+    n_resamples: int = N_RESAMPLES_PAIRED_VARIETY,
+    rng: Seed = 0,
+) -> tuple[PairedTest, ...]:
+    """:func:`variance_share_difference` with intervals and p-values over seeds.
+
+    For p the two images of each seed are swapped at random: p = (1 + #{|D*| >= |D|}) / (1 + B). The interval
+    is D ± t·SE, with n - 1 degrees of freedom and the standard error of a jackknife that leaves out the images of a
+    seed from both sets.
+
+    Parameters
+    ----------
+    first, second : arrays (n, d). Row i of both is of the same seed.
+    directions : array (n_attributes, d)
+    n_resamples : int. Random swaps.
+
+    Returns
+    -------
+    tuple of PairedTest : one per direction; nan with a note where a set has fewer than two different images.
+
+    Raises
+    ------
+    InvalidInput : for malformed embeddings, different sizes or dimensions.
+
+    Notes
+    -----
+    Swapping tests whether it matters which set an image came from. Where it does for another reason (another
+    prevalence), p is that of swapped mixtures and holds approximately.
+
+    Examples
+    --------
+    >>> one = [[1.0, 0.0]]
+    >>> variety_difference_tests(one, one, [[0.0, 1.0]])[0].estimate.note
+    'one seed has no variety'
+    """
+    check_confidence(confidence)
+    *rows, deltas = (a.astype(np.float64) for a in unit_sets(first=first, second=second, directions=directions))
+    n = same_length(first=rows[0], second=rows[1])
+    undefined = "all images of a set have the same embedding" if any(map(all_equal, rows)) else ""
+    if undefined := "one seed has no variety" if n < 2 else undefined:
+        nothing = PairedTest(estimate=Estimate.undefined(n, undefined, null_value=0.0), p_value=math.nan, test="")
+        return (nothing,) * len(deltas)
+    swaps = np.random.default_rng(rng).integers(0, 2, size=(n_resamples, n))
+    shares = partial(resampled_variance_shares, np.vstack(rows), deltas)  # of the 2n images in a set
+    swapped = shares(np.hstack([swaps, 1 - swaps])) - shares(np.hstack([1 - swaps, swaps]))
+    deviations = [squared_deviations(side, deltas) for side in rows]
+    tests = []
+    for i, differences in enumerate(swapped.T):
+        (one, whole_one), (two, whole_two) = ((along[:, i], whole) for along, whole in deviations)
+        value = float(two.sum() / whole_two.sum() - one.sum() / whole_one.sum())
+        without_each = jackknifed_shares(two, whole_two) - jackknifed_shares(one, whole_one)
+        p_value = swap_p_value(value, differences[np.isfinite(differences)])
+        tests.append(PairedTest(estimate=_estimate(value, without_each, confidence), p_value=p_value, test=_SWAPPED))
+    return tuple(tests)
+
+
+def _estimate(value: float, without_each: Array, confidence: float) -> Estimate:
+    """A difference with its jackknife interval; without one where no seed moves it or two images are left."""
+    n, reach, note = len(without_each), math.nan, ""
+    error = math.sqrt((n - 1) / n * float(((without_each - without_each.mean()) ** 2).sum()))
+    if not error > _ROUNDING:  # nan too: without one seed a set does not vary
+        note = "too few different images for an interval"
+    else:
+        reach = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * error
+    return Estimate(
+        value=value,
+        low=max(value - reach, -1.0) if not note else math.nan,
+        high=min(value + reach, 1.0) if not note else math.nan,
+        n=n,
+        null_value=0.0,
+        method="" if note else f"jackknife t {percent(confidence)}",
+        note=note,
+    )
+
+
+def picture_change(similarities: ArrayLike) -> float:
+    """How far the two images of a seed lie apart on average.
+
+    1/n Σ_i (1 - cos(I₁ᵢ, I₂ᵢ)), embeddings as in [dehdashtian2025oasis]
+
+    Parameters
+    ----------
+    similarities : array (n,), in [-1, 1]. Cosine of the two images of each seed.
+
+    Returns
+    -------
+    float : in [0, 2]; 0: the encoder sees no change. No null value: compare with images of different seeds.
+
+    Raises
+    ------
+    InvalidInput : for empty or not finite similarities, or such as are no cosines.
+
+    Examples
+    --------
+    >>> picture_change([1.0, 0.5])
+    0.25
+    """
+    return float((1 - cosines(similarities)).mean())
+
+
+def picture_change_estimate(similarities: ArrayLike, *, confidence: float = 0.95, rng: Seed = 0) -> Estimate:
+    """:func:`picture_change` with its bootstrap interval over seeds.
+
+    Raises
+    ------
+    InvalidInput : as :func:`picture_change`.
+
+    Examples
+    --------
+    >>> picture_change_estimate([1.0, 0.5]).n
+    2
+    """
+    return bootstrap_interval(1 - cosines(similarities), statistic=np.mean, confidence=confidence, rng=rng)
+
+
+_INPUTS = takes(
+    first="embeddings: images of the first set",
+    second="embeddings: images of the second set",
+    direction="direction: direction of the attribute",
+)
+
+
+CARDS = (
+    Card(
+        function=prevalence_difference,
+        name="Difference of prevalence P",
+        summary="How much more often the attribute is seen in the second set, on the same seeds.",
+        source="mcnemar1947, difference of P on pairs",
+        bounds=(-1.0, 1.0),
+        null_value=0.0,
+        higher_means="seen more often in the second set",
+        inputs=takes(
+            margins_first="similarities: cosine to the sentence for presence minus that for absence, of "
+            "each image of the first set",
+            margins_second="similarities: the same of the second set, seed by seed",
+        ),
+        limits="It says that the two sets differ, not which of them is right.",
+    ),
+    Card(
+        function=stereotype_difference,
+        name="Difference of stereotype score Ψ",
+        summary="How much more over-represented the attribute is in the second set, on the same seeds.",
+        source="dehdashtian2025oasis, difference of Eq. 3",
+        bounds=(-1.0, 1.0),
+        null_value=0.0,
+        higher_means="more over-represented in the second set",
+        inputs=takes(
+            margins_first="similarities: cosine to the sentence for presence minus that for absence, of "
+            "each image of the first set",
+            margins_second="similarities: the same of the second set, seed by seed",
+            reference="probability: P*, the real-world rate, with a source",
+        ),
+        limits="Below P* nothing counts: it is 0 where neither set over-represents the attribute.",
+    ),
+    Card(
+        function=variance_share_difference,
+        name="Difference of the share of variance",
+        summary="How much more of the variety of the second set lies along the attribute.",
+        source="dehdashtian2025oasis, after Eq. 7",
+        bounds=(-1.0, 1.0),
+        null_value=0.0,
+        higher_means="more of the second set's variety lies along the attribute",
+        inputs=_INPUTS,
+        limits="A share of the variety: it also moves when the sets vary more or less in other ways.",
+    ),
+    Card(
+        function=picture_change,
+        name="Change of the picture of a seed",
+        summary="How far the two images of a seed lie apart for the reader, one minus their cosine.",
+        source="dehdashtian2025oasis, 1 - cosine",
+        bounds=(0.0, 2.0),
+        null_value=None,
+        higher_means="the pictures changed more",
+        inputs=takes(similarities="similarities: cosine of the two images of a seed"),
+        limits="Its scale is the encoder's own: compare with how far images of different seeds lie apart.",
+    ),
+)

@@ -1,0 +1,541 @@
+"""Internal bias between a concept's own poles: its place, its difference and its ratio to the text's."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.arrays import Array, Floats, all_equal, finite_vector, paired_vectors, same_length, unit_sets
+from bias_core.measures.cards import Card, Term, takes
+from bias_core.measures.intervals import check_confidence, effective_freedom, fieller_interval, mean_interval, percent
+from bias_core.measures.resampling import product_noise
+from bias_core.number_text import typeset
+from bias_core.types import Estimate
+
+MINIMUM_POLES = 0.002
+"""Texts of A and of B whose scores lie nearer than this are not told apart by the encoder."""
+_NOT_APART = "pictures of this concept worded for A and for B are not told apart, so there is no scale"
+_SETS = ("targets", "poles_a", "poles_b", "attributes_a", "attributes_b")
+
+
+def relative_lean(score: float, pole_a: float, pole_b: float) -> float:
+    """Where a lean lies between those of the same concept worded for A and worded for B.
+
+    r = 2 (s - m) / (s_A - s_B), with m = (s_A + s_B) / 2, s as in [mandal2024internal, Eq. 2]
+
+    Parameters
+    ----------
+    score, pole_a, pole_b : float in [-2, 2]. Mean association with A rather than B of the concept, and of the same
+        concept worded for A and for B.
+
+    Returns
+    -------
+    float : 1 at the pole of A, -1 at that of B, 0 half way; beyond 1 it leans more than what is worded so. Of
+        pictures half like A and half like B it is 0 whatever the encoder's scale.
+
+    Raises
+    ------
+    InvalidInput : if a score is nan, no number or outside [-2, 2], or both poles have the same score.
+
+    Examples
+    --------
+    >>> relative_lean(0.25, 0.5, -0.5), relative_lean(0.25, 0.5, 0.0)
+    (0.5, 0.0)
+    """
+    s, a, b = (lean_score(*one) for one in ((score, "score"), (pole_a, "pole_a"), (pole_b, "pole_b")))
+    if a == b:
+        raise InvalidInput(f"pole_a and pole_b must differ, or there is no scale between them; both are {a:g}.")
+    return (2 * s - a - b) / (a - b)
+
+
+def relative_lean_estimate(
+    targets: ArrayLike,
+    poles_a: ArrayLike,
+    poles_b: ArrayLike,
+    attributes_a: ArrayLike,
+    attributes_b: ArrayLike,
+    *,
+    groups: Sequence[ArrayLike | None] | None = None,
+    confidence: float = 0.95,
+) -> Estimate:
+    """:func:`relative_lean` of the pictures of a concept, with its interval over pictures.
+
+    Parameters
+    ----------
+    targets, poles_a, poles_b : arrays (n, d), (n_a, d), (n_b, d). Pictures of the concept; of the same concept worded
+        for A and for B.
+    attributes_a, attributes_b : arrays (m_a, d), (m_b, d). Other pictures of A and of B, which leans are measured by.
+    groups : one sequence for each of the five sets, or None. The prompt of each picture of a set, where prompts and not
+        pictures are the sampling units.
+
+    Returns
+    -------
+    Estimate : null value 0, half way between the poles; positive leans to A. nan, with a note, where pictures of A and
+        of B are not told apart; nan ends where a set has one unit.
+
+    Raises
+    ------
+    InvalidInput : for empty, zero, not finite or wrongly shaped embeddings, different dimensions, groups of another
+        length, several targets that are all equal, and attributes of A and of B that are all equal.
+
+    Notes
+    -----
+    r is a ratio N / D, and its interval that of Fieller [fieller1954] with all five sets drawn anew: all ρ with
+    |N - ρ D| <= t SE(N - ρ D), where N - ρ D = c·l, c = 2 x̄ - (1 + ρ) ā - (1 - ρ) b̄ of targets and poles, and l the
+    difference of the attributes' means. Var(c·l) = E(l'Σ_c l) + c'Σ_l c. The first term is estimated as it stands; of
+    the second the estimate is too large by tr(Σ_c Σ_l), chance that the first holds already: that is taken off, to 0
+    at least. Where targets are a mixture of their poles c is nothing but chance, and all of it would count twice.
+    t has the degrees of freedom of Welch [welch1947].
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> a, b = ([1, 1.0, 0] + 0.1 * rng.normal(size=(9, 3)) for _ in "ab")
+    >>> b[:, 1] *= -1
+    >>> r = relative_lean_estimate(np.vstack([a, b]), a, b, a[::-1] + 0.01, b[::-1] + 0.01)
+    >>> bool(r.low < 0 < r.high), abs(r.value) < 0.1
+    (True, True)
+    """
+    sets = (targets, poles_a, poles_b, attributes_a, attributes_b)
+    return relative_lean_over_encoders([sets], groups=groups, confidence=confidence)
+
+
+def relative_lean_over_encoders(
+    readings: Sequence[Sequence[ArrayLike]],
+    *,
+    groups: Sequence[ArrayLike | None] | None = None,
+    confidence: float = 0.95,
+) -> Estimate:
+    """:func:`relative_lean_estimate` of scores that are averaged over encoders, as in [mandal2024internal, 5.2].
+
+    Parameters
+    ----------
+    readings : one for each encoder: the five sets of the same pictures in the same order.
+
+    Returns
+    -------
+    Estimate : as of one encoder; these encoders are taken as given.
+
+    Raises
+    ------
+    InvalidInput : as :func:`relative_lean_estimate`, for no encoder, and for sets of another number of pictures.
+
+    Examples
+    --------
+    >>> sets = [[[0.6, 0.8]], [[1.0, 0.0]], [[0.0, 1.0]], [[1.0, 0.0]], [[0.0, 1.0]]]
+    >>> round(relative_lean_over_encoders([sets, sets]).value, 6)
+    -0.2
+    """
+    check_confidence(confidence)
+    if not readings:
+        raise InvalidInput("readings is empty: give the five sets of at least one encoder.")
+    units = _units(readings, groups)
+    numerator, denominator = _contrast(units)
+    n = sum(map(len, units))
+    if not denominator > 0:
+        return Estimate.undefined(n, _NOT_APART, null_value=0.0)
+    value, null = numerator / denominator, 0.0
+    if min(map(len, units)) < 2:
+        note = "a set of one sampling unit has no interval"
+        return Estimate(value=value, low=math.nan, high=math.nan, n=n, null_value=null, note=note)
+    low, high = _interval(numerator, denominator, units, confidence)
+    if math.isnan(low):
+        return Estimate.undefined(n, _NOT_APART, null_value=null)
+    return Estimate(value=value, low=low, high=high, n=n, null_value=null, method=f"Fieller {percent(confidence)}")
+
+
+def text_relative_lean(readings: Sequence[Sequence[ArrayLike]], *, minimum_poles: float = MINIMUM_POLES) -> float:
+    """:func:`relative_lean` of texts, of scores averaged over encoders; texts are not drawn by chance.
+
+    Parameters
+    ----------
+    readings : one for each encoder: the text of the concept, the same worded for A and for B, words of A and of B,
+        arrays (n, d) each.
+    minimum_poles : float > 0. Smallest s_A - s_B that makes a scale.
+
+    Returns
+    -------
+    float : as :func:`relative_lean`; nan where the encoders do not tell the texts of A and of B apart.
+
+    Raises
+    ------
+    InvalidInput : as :func:`relative_lean_over_encoders`.
+
+    Examples
+    --------
+    >>> text_relative_lean([[[[0.6, 0.8]], [[1.0, 0.0]], [[0.0, 1.0]], [[1.0, 0.0]], [[0.0, 1.0]]]]).__round__(6)
+    -0.2
+    """
+    if not readings:
+        raise InvalidInput("readings is empty: give the five sets of at least one encoder.")
+    parts = [_contrast(_checked(sets)) for sets in readings]
+    numerator, denominator = np.mean(parts, axis=0).tolist()
+    return numerator / denominator if denominator >= minimum_poles else math.nan
+
+
+def lean_score(value: float, name: str) -> float:
+    """The value as a float; InvalidInput unless it is one mean association, from -2 to 2.
+
+    Raises
+    ------
+    InvalidInput : if it is nan, no number, or outside [-2, 2].
+
+    Examples
+    --------
+    >>> lean_score(0.5, "score")
+    0.5
+    """
+    number = np.asarray(value)
+    if number.ndim or number.dtype.kind not in "fiu" or not abs(float(number)) <= 2:
+        raise InvalidInput(f"{name} must be one number from -2 to 2; got {value!r}.")
+    return float(number)
+
+
+def _checked(sets: Sequence[ArrayLike]) -> list[Floats]:
+    if len(sets) != len(_SETS):
+        raise InvalidInput(f"A reading has five sets, {', '.join(_SETS)}; got {len(sets)}.")
+    rows: list[Floats] = [one.astype(np.float64) for one in unit_sets(**dict(zip(_SETS, sets, strict=True)))]
+    if len(rows[0]) > 1 and all_equal(rows[0]):
+        raise InvalidInput(f"All {len(rows[0])} targets are equal: one picture, many times?")
+    if all_equal(np.vstack(rows[3:])):
+        n = len(rows[3]) + len(rows[4])
+        raise InvalidInput(f"All {n} attributes of A and B are equal: they tell nothing apart.")
+    return rows
+
+
+def _units(readings: Sequence[Sequence[ArrayLike]], groups: Sequence[ArrayLike | None] | None) -> list[Array]:
+    """Sampling units of the five sets ``(n_units, d)``, the encoders side by side, scaled so that products average."""
+    encoders = [_checked(sets) for sets in readings]
+    sizes = [tuple(map(len, sets)) for sets in encoders]
+    if len(set(sizes)) > 1:
+        raise InvalidInput(f"Every encoder must read the same pictures; got sets of {', '.join(map(str, sizes))}.")
+    together = [np.hstack(sets) / math.sqrt(len(encoders)) for sets in zip(*encoders, strict=True)]
+    labels = [None] * len(_SETS) if groups is None else groups
+    return [_of_groups(rows, of, name) for rows, of, name in zip(together, labels, _SETS, strict=True)]
+
+
+def _of_groups(rows: Array, groups: ArrayLike | None, name: str) -> Array:
+    """A row for each sampling unit, so that their mean is that of the pictures."""
+    if groups is None:
+        return rows
+    labels = np.asarray(groups)
+    same_length(**{name: rows, f"groups of {name}": labels})
+    names, index = np.unique(labels, return_inverse=True)
+    sums = np.zeros((len(names), rows.shape[1]))
+    np.add.at(sums, index, rows)
+    return np.asarray(sums * len(names) / len(rows))
+
+
+def _contrast(units: Sequence[Floats]) -> tuple[float, float]:
+    """N = 2 s - s_A - s_B and D = s_A - s_B."""
+    target, pole_a, pole_b, a, b = (one.mean(axis=0) for one in units)
+    lean = a - b
+    return float((2 * target - pole_a - pole_b) @ lean), float((pole_a - pole_b) @ lean)
+
+
+def _covariances(units: Sequence[Array]) -> list[Array]:
+    """Covariances of (N, D), ``(2, 2)``: by targets, by each of the poles, and by both attributes."""
+    targets, pole_a, pole_b, *attributes = units
+    lean = attributes[0].mean(axis=0) - attributes[1].mean(axis=0)
+    upper = 2 * targets.mean(axis=0) - pole_a.mean(axis=0) - pole_b.mean(axis=0)
+    sides = np.array([[2.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]])  # what targets and poles are in N and D
+    parts = [_of_means(np.outer(one @ lean, side)) for one, side in zip(units[:3], sides, strict=True)]
+    across = np.column_stack([upper, pole_a.mean(axis=0) - pole_b.mean(axis=0)])
+    twice = sum(
+        product_noise(one, of) * np.outer(side, side)
+        for one, side in zip(units[:3], sides, strict=True)
+        for of in attributes
+    )
+    values, vectors = np.linalg.eigh(sum(_of_means(of @ across) for of in attributes) - twice)
+    return [*parts, np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)]
+
+
+def _of_means(rows: Array) -> Array:
+    return np.asarray(np.cov(rows, rowvar=False) / len(rows))
+
+
+def _interval(numerator: float, denominator: float, units: Sequence[Array], confidence: float) -> tuple[float, float]:
+    """Fieller's, from the covariance of (N, D)."""
+    parts, at = _covariances(units), np.array([1.0, -numerator / denominator])  # of N - r D
+    squares = [max(0.0, float(at @ part @ at)) for part in parts]
+    if not sum(squares) > 0:
+        return math.nan, math.nan
+    sizes = [len(one) for one in units]
+    freedom = effective_freedom(squares, np.array([*sizes[:3], min(sizes[3:])]) - 1)
+    reach = float(stats.t.ppf((1 + confidence) / 2, freedom))
+    return fieller_interval(numerator, denominator, np.sum(parts, axis=0), reach)
+
+
+MINIMUM_TEXTS = 0.05
+"""|r_T| below which α' is not formed: a twentieth of the way from the middle to a pole."""
+_OTHER_SIDE = "pictures lean to the other side than the words, or to neither: see δ′"
+
+
+def log_amplification(pictures: float, texts: float, *, minimum_texts: float = MINIMUM_TEXTS) -> float:
+    """How many times as strongly the pictures of a concept lean as its words, as a logarithm.
+
+    α' = ln(r_I / r_T), after [mandal2024internal, Eq. 5], with r as in
+    :func:`bias_core.measures.relative_association.relative_lean`
+
+    Parameters
+    ----------
+    pictures, texts : float. r of the pictures and of the text of a concept.
+    minimum_texts : float > 0. Smallest |r_T| that α' is formed at.
+
+    Returns
+    -------
+    float : 0: as strongly; positive: more, 0.69 is twice; negative: less. nan where |r_T| < ``minimum_texts``, the
+        words hardly lean, and where pictures lean to the other side.
+
+    Raises
+    ------
+    InvalidInput : if either is nan or no number, or ``minimum_texts`` is not positive.
+
+    Notes
+    -----
+    Twice and half as strongly lie as far from 0, which the ratio of the paper does not have.
+
+    Examples
+    --------
+    >>> round(log_amplification(0.5, 0.25), 6), round(log_amplification(-0.25, -0.5), 6)
+    (0.693147, -0.693147)
+    >>> log_amplification(-0.5, 0.25), log_amplification(0.5, 0.01)
+    (nan, nan)
+    """
+    r_pictures, r_texts = (float(finite_vector([v], n)[0]) for v, n in ((pictures, "pictures"), (texts, "texts")))
+    if abs(r_texts) < _positive(minimum_texts) or r_pictures * r_texts <= 0:
+        return math.nan
+    return math.log(r_pictures / r_texts)
+
+
+def log_amplification_estimate(pictures: Estimate, texts: float, *, minimum_texts: float = MINIMUM_TEXTS) -> Estimate:
+    """:func:`log_amplification` with Fieller's interval, that of the pictures' r.
+
+    Parameters
+    ----------
+    pictures : Estimate. r of the pictures, from :func:`bias_core.measures.relative_association.relative_lean_estimate`.
+    texts : float. r of the text; nan where it has none.
+
+    Returns
+    -------
+    Estimate : null value 0. ``low`` is minus infinity where the interval of the ratio reaches 0: that the pictures do
+        not lean at all is not ruled out. nan, with the reason, where there is no α'.
+
+    Raises
+    ------
+    InvalidInput : if ``minimum_texts`` is not positive.
+
+    Examples
+    --------
+    >>> from bias_core.types import Estimate
+    >>> alpha = log_amplification_estimate(Estimate(value=0.5, low=-0.25, high=1.0, n=9), 0.5)
+    >>> alpha.value, alpha.low, round(alpha.high, 6)
+    (0.0, -inf, 0.693147)
+    """
+    if math.isnan(pictures.value) or math.isnan(texts):
+        note = pictures.note or "the encoder does not tell the text worded for A from that worded for B"
+        return Estimate.undefined(pictures.n, note, null_value=0.0)
+    value = log_amplification(pictures.value, texts, minimum_texts=minimum_texts)
+    if math.isnan(value):
+        weak = f"the words hardly lean: {typeset(texts, '.3f')} of the way to a pole, less than {minimum_texts:g}"
+        return Estimate.undefined(pictures.n, weak if abs(texts) < minimum_texts else _OTHER_SIDE, null_value=0.0)
+    low, high = sorted((pictures.low / texts, pictures.high / texts))
+    if math.isnan(pictures.low):
+        low = high = math.nan
+    return Estimate(
+        value=value, low=_log(low), high=_log(high), n=pictures.n, null_value=0.0, method=pictures.method,
+        note=pictures.note,
+    )  # fmt: skip
+
+
+def mean_log_amplification(
+    pictures: ArrayLike, texts: ArrayLike, *, minimum_texts: float = MINIMUM_TEXTS, confidence: float = 0.95
+) -> Estimate:
+    """α' of several concepts together: of the mean of their leans, each counted towards the side of its words.
+
+    α' = ln(Σ sign(r_T) r_I / Σ |r_T|)
+
+    Parameters
+    ----------
+    pictures, texts : arrays (n,). r of each concept.
+    minimum_texts : float > 0. Smallest mean |r_T| that α' is formed at.
+
+    Returns
+    -------
+    Estimate : null value 0, with Fieller's interval over concepts [fieller1954]. A concept whose words hardly lean
+        counts little, and one whose pictures lean to the other side counts against: none is left out. nan, with a
+        note, where the pictures lean to the other side on the whole, or words do not lean.
+
+    Raises
+    ------
+    InvalidInput : for empty or not finite arrays, different lengths, or a ``minimum_texts`` that is not positive.
+
+    Examples
+    --------
+    >>> round(mean_log_amplification([0.5, -0.5, 0.1], [0.25, -0.25, 0.05]).value, 6)
+    0.693147
+    """
+    check_confidence(confidence)
+    first, second = paired_vectors(pictures=pictures, texts=texts)
+    n, along, strength = first.size, np.sign(second) * first, np.abs(second)
+    upper, lower = float(along.mean()), float(strength.mean())
+    if lower < _positive(minimum_texts):
+        note = f"the words hardly lean: on average {lower:.3f} of the way to a pole, less than {minimum_texts:g}"
+        return Estimate.undefined(n, note, null_value=0.0)
+    if upper <= 0:
+        return Estimate.undefined(n, _OTHER_SIDE, null_value=0.0)
+    value, low, high, note = math.log(upper / lower), math.nan, math.nan, "one concept has no interval"
+    if n > 1:
+        reach = float(stats.t.ppf((1 + confidence) / 2, n - 1))
+        low, high = map(_log, fieller_interval(upper, lower, np.cov(along, strength) / n, reach))
+        note = "the words' leans are too uneven for an interval" if math.isnan(high) else ""
+    method = "" if note else f"Fieller {percent(confidence)}"
+    return Estimate(value=value, low=low, high=high, n=n, null_value=0.0, method=method, note=note)
+
+
+def _positive(minimum_texts: float) -> float:
+    if not 0 < minimum_texts < math.inf:
+        raise InvalidInput(f"minimum_texts must be positive; got {minimum_texts}.")
+    return minimum_texts
+
+
+def _log(ratio: float) -> float:
+    """Its logarithm, minus infinity for what is not positive, nan for nan."""
+    return ratio if math.isnan(ratio) else math.log(ratio) if ratio > 0 else -math.inf
+
+
+def relative_lean_difference(pictures: float, texts: float) -> float:
+    """How much more the pictures of a concept lean to A than its words, each between their own poles.
+
+    δ' = r_I - r_T, after [mandal2024internal, Eq. 4], with r as in
+    :func:`bias_core.measures.relative_association.relative_lean`
+
+    Parameters
+    ----------
+    pictures, texts : float. r of the pictures and of the text of a concept.
+
+    Returns
+    -------
+    float : 0 where pictures lean as the words do; positive: more to A. A whole way between the poles is 2.
+
+    Raises
+    ------
+    InvalidInput : if either is nan or no number.
+
+    Examples
+    --------
+    >>> relative_lean_difference(0.5, 0.25), relative_lean_difference(-0.25, 0.25)
+    (0.25, -0.5)
+    """
+    r_pictures, r_texts = finite_vector([pictures], "pictures")[0], finite_vector([texts], "texts")[0]
+    return float(r_pictures - r_texts)
+
+
+def relative_lean_difference_estimate(pictures: Estimate, texts: float) -> Estimate:
+    """:func:`relative_lean_difference` with the interval of the pictures; texts are not drawn by chance.
+
+    Parameters
+    ----------
+    pictures : Estimate. r of the pictures, from :func:`bias_core.measures.relative_association.relative_lean_estimate`.
+    texts : float. r of the text; nan where it has none.
+
+    Returns
+    -------
+    Estimate : null value 0; nan, with a note, where either r is undefined.
+
+    Raises
+    ------
+    InvalidInput : for a text that is no number.
+
+    Examples
+    --------
+    >>> from bias_core.types import Estimate
+    >>> difference = relative_lean_difference_estimate(Estimate(value=0.5, low=0.25, high=0.75, n=9), 0.25)
+    >>> difference.value, difference.low, difference.high
+    (0.25, 0.0, 0.5)
+    """
+    if math.isnan(pictures.value):
+        return pictures
+    if math.isnan(texts):
+        note = "the encoder does not tell the text worded for A from that worded for B"
+        return Estimate.undefined(pictures.n, note, null_value=0.0)
+    value = relative_lean_difference(pictures.value, texts)
+    return replace(pictures, value=value, low=pictures.low - texts, high=pictures.high - texts, null_value=0.0)
+
+
+def mean_relative_lean_difference(pictures: ArrayLike, texts: ArrayLike, *, confidence: float = 0.95) -> Estimate:
+    """Mean of δ' over concepts, with the interval of Student's t over them.
+
+    Parameters
+    ----------
+    pictures, texts : arrays (n,). r of each concept.
+
+    Returns
+    -------
+    Estimate : null value 0; nan ends, with a note, for one concept.
+
+    Raises
+    ------
+    InvalidInput : for empty or not finite arrays, or different lengths.
+
+    Examples
+    --------
+    >>> mean_relative_lean_difference([0.5, 0.75], [0.25, 0.0]).value
+    0.5
+    """
+    return mean_interval(_differences(pictures, texts), confidence=confidence, null_value=0.0)
+
+
+def _differences(pictures: ArrayLike, texts: ArrayLike) -> Array:
+    first, second = paired_vectors(pictures=pictures, texts=texts)
+    if not first.size:
+        raise InvalidInput("pictures and texts are empty: give r of at least one concept.")
+    return np.asarray(first - second)
+
+
+CARDS = (
+    Card(
+        function=relative_lean,
+        name="Lean between the own poles, r",
+        summary="Where a concept lies between the same concept worded for A and for B.",
+        source="mandal2024internal, after Eq. 2",
+        bounds=(-math.inf, math.inf),
+        null_value=0.0,
+        higher_means="nearer to what is worded for A",
+        inputs=takes(
+            score="score: lean of the concept",
+            pole_a="score: lean of the same concept worded for A",
+            pole_b="score: lean of the same concept worded for B",
+        ),
+        limits="0 is half way between the poles, which is even only if the pictures of the poles show what they are "
+        "worded for.",
+    ),
+    Card(
+        function=log_amplification,
+        name="Log amplification α′",
+        terms=(Term(symbol="α′", words="log amplification"),),
+        summary="How many times as strongly pictures lean as words, both between their own poles, as a logarithm.",
+        source="mandal2024internal, after Eq. 5",
+        bounds=(-math.inf, math.inf),
+        null_value=0.0,
+        higher_means="amplified; 0.69 is twice as strongly; negative: weakened",
+        inputs=takes(pictures="place: r of the pictures", texts="place: r of the text"),
+        limits="There is none where the words hardly lean or the pictures lean to the other side: read δ′ there.",
+    ),
+    Card(
+        function=relative_lean_difference,
+        name="Difference of leans δ′",
+        terms=(Term(symbol="δ′", words="difference of leans"),),
+        summary="How much more the pictures of a concept lean to A than its words, both between their own poles.",
+        source="mandal2024internal, after Eq. 4",
+        bounds=(-math.inf, math.inf),
+        null_value=0.0,
+        higher_means="drawing moves the concept towards A",
+        inputs=takes(pictures="place: r of the pictures", texts="place: r of the text"),
+        limits="The text's place is the encoder's reading of a few words: 0 says that pictures lean as these words do.",
+    ),
+)

@@ -1,0 +1,284 @@
+"""OASIS: how often an attribute is seen, and how far that exceeds its real-world rate."""
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.arrays import Array, paired_vectors, probability
+from bias_core.measures.cards import Card, Term, takes
+from bias_core.measures.effects import Seed, bootstrap_interval
+from bias_core.measures.sequential import share_interval
+from bias_core.types import Estimate
+
+
+def attribute_prevalence(
+    similarity_positive: ArrayLike, similarity_negative: ArrayLike, *, soft: bool = False, temperature: float = 0.01
+) -> float:
+    """Share of the images in which the attribute is seen.
+
+    P(A | D, C) = 1/n Σ_i 1(cos(I_i, d+) > cos(I_i, d-))   [dehdashtian2025oasis, Eq. 5]
+
+    Parameters
+    ----------
+    similarity_positive, similarity_negative : arrays (n,). Cosine of each image to the sentence for presence and for
+        absence.
+    soft : bool. Mean of the softmax of the two cosines instead of the indicator.
+    temperature : float > 0. Divides the cosines before the softmax (CLIP's own is 0.01); unused otherwise.
+
+    Returns
+    -------
+    float : in [0, 1]; 1: seen in every image. A tie counts as absent. What would be neutral is the real-world rate, see
+        :func:`stereotype_score`.
+
+    Raises
+    ------
+    InvalidInput : for empty or not finite similarities, different lengths, or a temperature that is not positive.
+
+    Notes
+    -----
+    Differs from the paper: the mean over images. The product of [dehdashtian2025oasis, Eq. 4] is 0/0 as soon as two
+    images disagree, and cannot have produced the paper's Table 1.
+
+    Examples
+    --------
+    >>> attribute_prevalence([0.31, 0.28, 0.25, 0.30], [0.24, 0.30, 0.25, 0.22])
+    0.5
+    """
+    return float(_presence(similarity_positive, similarity_negative, soft, temperature).mean())
+
+
+def prevalence_estimate(
+    similarity_positive: ArrayLike,
+    similarity_negative: ArrayLike,
+    *,
+    soft: bool = False,
+    temperature: float = 0.01,
+    reference: float | None = None,
+    fixed_n: bool = True,
+    confidence: float = 0.95,
+    rng: Seed = 0,
+) -> Estimate:
+    """:func:`attribute_prevalence` with its interval: exact, or bootstrap over images when ``soft``.
+
+    Parameters
+    ----------
+    similarity_positive, similarity_negative, soft, temperature : as in :func:`attribute_prevalence`.
+    reference : float in [0, 1] or None. The real-world rate, which becomes the null value.
+    fixed_n : bool. Whether the number of images was fixed beforehand; else the interval is one that holds at any time
+        (:func:`bias_core.measures.sequential.confidence_sequence`), also where the images were looked at before.
+    rng : seed or Generator. For the bootstrap only.
+
+    Returns
+    -------
+    Estimate : in [0, 1]; ``note`` counts the ties, which are read as absent.
+
+    Raises
+    ------
+    InvalidInput : as :func:`attribute_prevalence`.
+
+    Examples
+    --------
+    >>> estimate = prevalence_estimate([0.3, 0.3, 0.2], [0.2, 0.2, 0.3], reference=0.5)
+    >>> round(estimate.low, 3), round(estimate.high, 3), estimate.n
+    (0.135, 0.983, 3)
+    """
+    null = None if reference is None else probability(reference, "reference")
+    presence = _presence(similarity_positive, similarity_negative, soft, temperature)
+    if soft:
+        return bootstrap_interval(presence, statistic=np.mean, confidence=confidence, rng=rng, null_value=null)
+    n, n_present = presence.size, int(presence.sum())
+    share = share_interval(n_present, n, fixed_n=fixed_n, confidence=confidence, null_value=null)
+    n_ties = count_ties(similarity_positive, similarity_negative)
+    return share.with_note(f"{n_ties} of {share.n} images are ties, read as absent" if n_ties else "")
+
+
+def count_ties(similarity_positive: ArrayLike, similarity_negative: ArrayLike) -> int:
+    """Number of images that are exactly as close to both sentences.
+
+    Raises
+    ------
+    InvalidInput : as :func:`attribute_prevalence`.
+
+    Examples
+    --------
+    >>> count_ties([0.2, 0.3], [0.2, 0.1])
+    1
+    """
+    positive, negative = paired_vectors(
+        similarity_positive=similarity_positive, similarity_negative=similarity_negative
+    )
+    return int(np.count_nonzero(positive == negative))
+
+
+def stereotype_score(prevalence: float, reference: float) -> float:
+    """How far the attribute is over-represented, against its real-world rate.
+
+    Ψ(A | D, C) = max(0, P(A | D, C) - P*(A | C))   [dehdashtian2025oasis, Eq. 3]
+
+    Parameters
+    ----------
+    prevalence : float in [0, 1]. P, see :func:`attribute_prevalence`.
+    reference : float in [0, 1]. P*, with a source, or marked as assumed.
+
+    Returns
+    -------
+    float : in [0, 1]; 0: not over-represented, which includes under-represented: show :func:`signed_difference` beside
+        it.
+
+    Raises
+    ------
+    InvalidInput : if either lies outside [0, 1] or is nan.
+
+    Examples
+    --------
+    >>> stereotype_score(0.98, 0.5), stereotype_score(0.2, 0.5)
+    (0.48, 0.0)
+    """
+    return max(0.0, signed_difference(prevalence, reference))
+
+
+def signed_difference(prevalence: float, reference: float) -> float:
+    """P - P*: positive where the attribute is over-represented, negative where under-represented.
+
+    Parameters
+    ----------
+    prevalence, reference : float in [0, 1]
+
+    Returns
+    -------
+    float : in [-1, 1]; 0: shown as often as in the world.
+
+    Raises
+    ------
+    InvalidInput : if either lies outside [0, 1] or is nan.
+
+    Examples
+    --------
+    >>> signed_difference(0.25, 0.5)
+    -0.25
+    """
+    return probability(prevalence, "prevalence") - probability(reference, "reference")
+
+
+def signed_difference_estimate(prevalence: Estimate, reference: float) -> Estimate:
+    """:func:`signed_difference` with the interval of the prevalence moved by P*.
+
+    Parameters
+    ----------
+    prevalence : Estimate. From :func:`prevalence_estimate`, or corrected for the reader's errors.
+    reference : float in [0, 1]. Taken as exact.
+
+    Returns
+    -------
+    Estimate : in [-1, 1], null value 0.
+
+    Raises
+    ------
+    InvalidInput : if the prevalence or the reference lies outside [0, 1] or is nan.
+
+    Examples
+    --------
+    >>> from bias_core.types import Estimate
+    >>> signed_difference_estimate(Estimate(value=0.5, low=0.25, high=0.75, n=8), 0.25).low
+    0.0
+    """
+    rate = probability(reference, "reference")
+    value = signed_difference(prevalence.value, rate)
+    return replace(prevalence, value=value, low=prevalence.low - rate, high=prevalence.high - rate, null_value=0.0)
+
+
+def stereotype_estimate(prevalence: Estimate, reference: float) -> Estimate:
+    """:func:`stereotype_score` with its interval: that of the signed difference, cut at 0.
+
+    Parameters
+    ----------
+    prevalence : Estimate
+    reference : float in [0, 1]. Taken as exact.
+
+    Returns
+    -------
+    Estimate : in [0, 1], null value 0. The cut keeps the coverage, because max(0, ·) is monotone.
+
+    Raises
+    ------
+    InvalidInput : if the prevalence or the reference lies outside [0, 1] or is nan.
+
+    Examples
+    --------
+    >>> from bias_core.types import Estimate
+    >>> score = stereotype_estimate(Estimate(value=0.5, low=0.25, high=0.75, n=8), 0.375)
+    >>> score.low, score.value, score.high
+    (0.0, 0.125, 0.375)
+    """
+    signed = signed_difference_estimate(prevalence, reference)
+    low, high = (bound if np.isnan(bound) else max(0.0, bound) for bound in (signed.low, signed.high))
+    return replace(signed, value=max(0.0, signed.value), low=low, high=high)
+
+
+def _presence(similarity_positive: ArrayLike, similarity_negative: ArrayLike, soft: bool, temperature: float) -> Array:
+    """1 or 0 per image, or the softmax weight of the positive sentence, ``(n,)``."""
+    positive, negative = paired_vectors(
+        similarity_positive=similarity_positive, similarity_negative=similarity_negative
+    )
+    if not soft:
+        return (positive > negative).astype(np.float64)
+    if not temperature > 0:
+        raise InvalidInput(f"temperature must be positive; got {temperature}.")
+    return np.asarray(expit((positive - negative) / temperature))  # softmax of two
+
+
+_INPUTS = takes(
+    prevalence="probability: P, share of images that show the attribute",
+    reference="probability: P*, its real-world rate, with a source",
+)
+CARDS = (
+    Card(
+        function=attribute_prevalence,
+        name="Attribute prevalence P",
+        terms=(
+            Term(symbol="P", words="share of the pictures"),
+            Term(
+                symbol="P*",
+                words="the rate in the world",
+                says="How often it is so in the world, by a source that is named; or a rate that was chosen, with "
+                "which no headline compares.",
+            ),
+        ),
+        summary="The share of the images in which the attribute is seen.",
+        source="dehdashtian2025oasis, Eq. 5",
+        bounds=(0.0, 1.0),
+        null_value=None,
+        higher_means="seen in more images",
+        inputs=takes(
+            similarity_positive="similarities: cosine of each image to the sentence for presence",
+            similarity_negative="similarities: cosine of each image to the sentence for absence",
+        ),
+        limits="The reader errs: use the corrected prevalence where its errors are known.",
+    ),
+    Card(
+        function=stereotype_score,
+        name="Stereotype score Ψ",
+        terms=(Term(symbol="Ψ", words="stereotype score"),),
+        summary="How far the attribute is over-represented against its real-world rate.",
+        source="dehdashtian2025oasis, Eq. 3",
+        bounds=(0.0, 1.0),
+        null_value=0.0,
+        higher_means="more over-represented",
+        inputs=_INPUTS,
+        limits="0 includes under-representation; it is only as good as the real-world rate.",
+    ),
+    Card(
+        function=signed_difference,
+        name="Signed difference P − P*",
+        summary="How far the attribute is over- or under-represented against its real-world rate.",
+        source="dehdashtian2025oasis, Eq. 3",
+        bounds=(-1.0, 1.0),
+        null_value=0.0,
+        higher_means="over-represented; negative: under-represented",
+        inputs=_INPUTS,
+        limits="It is only as good as the real-world rate.",
+    ),
+)

@@ -1,0 +1,95 @@
+"""The calibration world drawn exactly at its planted rates, with the truth of every picture."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from random import Random
+from typing import Any
+
+from bias_core.protocols import StepCallback
+from bias_core.types import GeneratedImage, ImageRow, ModelInfo
+from bias_core.world.grammar import Request, parse, words_of, words_of_the_renderer
+from bias_core.world.planted import rates, sample_scene
+from bias_core.world.render import render
+from bias_core.world.scene import Scene
+from bias_core.world.wordings import Wording, planted_languages, wordings_by_prompt
+
+MODEL = "calibration-renderer"
+LANGUAGES = "languages"  # the condition that plants a bias in prompts of two languages, and nothing else
+_parse_once = lru_cache(maxsize=1024)(parse)
+
+
+class CalibrationRenderer:
+    """Samples a scene per row from the planted rates of ``row.condition`` and draws it.
+
+    The prompt takes part in the seed, so that the pictures of two prompts are independent draws even
+    with equal seeds, as the tests that compare two concepts assume. The condition does not, so that the
+    conditions differ by what is planted and not by chance.
+    """
+
+    batch_size = 64
+
+    def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
+        """Yield one picture per row, in order; ``on_step`` is called once after each."""
+        for done, row in enumerate(rows, start=1):
+            scene = scene_of(row)
+            image = render(scene, row.width)
+            if image.height != row.height:
+                image = image.resize((row.width, row.height))
+            yield GeneratedImage(row=row, image=image, truth=scene.truth())
+            if on_step is not None:
+                on_step(done, len(rows))
+
+
+def scene_of(row: ImageRow) -> Scene:
+    """What the renderer draws for a row; the same scene every time.
+
+    A prompt of :mod:`bias_core.world.wordings` is read as the English one of the same meaning. Under the condition
+    ``languages`` two of its languages draw everybody with the concept's gender of ``extreme``, or as men where it has
+    none; English and the others draw as ``fair`` does.
+    """
+    wording, condition = _wording_of(row.prompt), row.condition
+    request = _parse_once(row.prompt if wording is None else wording.english)
+    if condition == LANGUAGES:
+        is_planted = wording is not None and wording.language in planted_languages()
+        request, condition = _leaning(request) if is_planted else request, "fair"
+    return sample_scene(request, condition, Random(f"{row.seed} {row.prompt}"))
+
+
+def _wording_of(prompt: str) -> Wording | None:
+    """Return the wording in another language; None for English, all of whose words are known."""
+    return wordings_by_prompt().get(prompt) if _parse_once(prompt).unknown_words else None
+
+
+def _leaning(request: Request) -> Request:
+    """The request with the gender that ``extreme`` plants for each person's concept, where the words say none."""
+    people = []
+    for person in request.people:
+        by_gender = rates(person.concepts, "extreme", role=person.parts.get("role", "none"))["gender"]
+        gender = max(("masculine", "feminine"), key=lambda one: by_gender[one])
+        people.append(replace(person, allowed={"gender": frozenset({gender}), **person.allowed}))
+    return replace(request, people=tuple(people))
+
+
+def unknown_words(prompt: str, model: ModelInfo) -> tuple[str, ...]:
+    """Words that this world does not know; only its renderer reads other languages and some words more."""
+    if _wording_of(prompt) is not None:
+        return () if model.family == "renderer" else (prompt,)
+    own = () if model.family == "renderer" else [one for one in words_of(prompt) if one in words_of_the_renderer()]
+    return (*parse(prompt).unknown_words, *own)
+
+
+def shown_share(sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
+    """Share of pictures whose recorded truth is as ``sentence`` says.
+
+    None where the sentence or a picture is not about exactly one person, or names more than visible
+    attributes (an occupation, a thing): the record does not decide those.
+    """
+    request = parse(sentence)
+    alone = len(request.people) == 1 and all(truth.get("n_people") == 1 for truth in truths)
+    if not truths or not alone or request.people[0].parts or request.unknown_words:
+        return None
+    allowed = dict(request.people[0].allowed) | ({"light": request.light} if request.light is not None else {})
+    if not allowed:
+        return None
+    return sum(all(truth[name] in values for name, values in allowed.items()) for truth in truths) / len(truths)

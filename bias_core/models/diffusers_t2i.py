@@ -1,0 +1,659 @@
+"""Samplers by plain names: another scheduler of diffusers in a pipeline's place of its own, for one call."""
+
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count, groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from bias_core.errors import InvalidInput, ModelUnavailable, NotEnoughMemory
+from bias_core.models import diffusers, one_import_at_a_time, pipeline_call as calls, torch
+from bias_core.models.catalogue import WITHOUT_ADAPTER, split_revision
+from bias_core.models.family_facts import (
+    DECODERS,
+    PipelineFacts,
+    accepted,
+    drawn_size,
+    drawn_size_at,
+    facts_at,
+    facts_of,
+    other_size,
+    prompt_limits,
+    unused_settings,
+    without_guidance,
+)
+from bias_core.models.fit import first_batch_size, this_machine
+from bias_core.models.pipeline_call import SchedulerStep, step_replaced
+from bias_core.models.tracing import Tracer, first_steps_of, following_of, velocity_space
+from bias_core.models.weights import Adapter, Batches, put_on, use_in_parts
+from bias_core.protocols import StepCallback
+from bias_core.types import Attribute, GeneratedImage, ImageRow, ModelInfo, PromptLimit, Step, VelocitySpace
+
+SAMPLERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "ddim": ("DDIMScheduler", {}),
+    "ddpm": ("DDPMScheduler", {}),
+    "pndm": ("PNDMScheduler", {}),
+    "lms": ("LMSDiscreteScheduler", {}),
+    "heun": ("HeunDiscreteScheduler", {}),
+    "euler": ("EulerDiscreteScheduler", {}),
+    "euler-a": ("EulerAncestralDiscreteScheduler", {}),
+    "dpm2": ("KDPM2DiscreteScheduler", {}),
+    "dpm2-a": ("KDPM2AncestralDiscreteScheduler", {}),
+    "dpm++": ("DPMSolverMultistepScheduler", {"algorithm_type": "dpmsolver++"}),
+    "dpm++-karras": ("DPMSolverMultistepScheduler", {"algorithm_type": "dpmsolver++", "use_karras_sigmas": True}),
+    "dpm++-sde": ("DPMSolverMultistepScheduler", {"algorithm_type": "sde-dpmsolver++"}),
+    "deis": ("DEISMultistepScheduler", {}),
+    "unipc": ("UniPCMultistepScheduler", {}),
+}
+"""For each name of :data:`bias_core.types.Sampler` the class of diffusers, and what it is built with beside the
+configuration of the pipeline's own."""
+_CHANGEABLE = {"sd1", "sd2", "sdxl", "pixart", "diffusers"}  # families whose samplers can be changed, or nobody knows
+_OWN_STEPS = {"LCMScheduler", "SCMScheduler", "TCDScheduler"}  # the network was distilled for the steps of these
+
+
+def check_sampler(info: ModelInfo, facts: PipelineFacts | None, sampler: str) -> None:
+    """InvalidInput where this model cannot be sampled so; of ``facts`` that are not here, its family decides."""
+    if sampler and (why := _reason(info, facts, sampler)):
+        raise InvalidInput(f"{info.id} cannot be drawn with the sampler {sampler}: {why}; leave the sampler out")
+
+
+def _reason(info: ModelInfo, facts: PipelineFacts | None, sampler: str) -> str:
+    if facts is None:
+        return "" if info.family in _CHANGEABLE else f"models of the family {info.family} have one of their own"
+    config = facts.scheduler
+    name = str(config.get("_class_name", ""))
+    if "FlowMatch" in name or config.get("prediction_type") == "flow_prediction" or config.get("use_flow_sigmas"):
+        return f"it is a flow model, whose steps only its own scheduler ({name}) can take"
+    if sum(name.endswith("scheduler") for name in inspect.signature(facts.kind.__init__).parameters) > 1:
+        return "it draws in several stages, each with a scheduler of its own"
+    if name in _OWN_STEPS or str(config.get("variance_type", "")).startswith("learned"):
+        return f"its network was trained for the steps of its own scheduler ({name})"
+    if SAMPLERS[sampler][0] not in {name, *getattr(getattr(diffusers, name, None), "_compatibles", ())}:
+        return f"its own scheduler ({name or 'unknown'}) cannot be exchanged for that"
+    return ""
+
+
+@contextmanager
+def sampled_by(pipeline: Any, info: ModelInfo, sampler: str) -> Iterator[None]:
+    """Have the pipeline draw with this sampler until the block ends; with "", its own."""
+    if not sampler:
+        yield
+        return
+    check_sampler(info, facts_of(pipeline), sampler)
+    own, (name, more) = pipeline.scheduler, SAMPLERS[sampler]
+    pipeline.scheduler = getattr(diffusers, name).from_config(own.config, **more)
+    try:
+        yield
+    finally:
+        pipeline.scheduler = own
+
+
+MOST_WEIGHTS = 5_000_000  # of a small decoder with its encoder: a tiny autoencoder has half as many
+_MOST_SIDE = 4  # pixels of a place of the latent
+_ENOUGH = 64  # finished pictures to learn colours from
+
+
+@dataclass(kw_only=True)
+class _AtWork:
+    """A call of a pipeline at its newest step."""
+
+    rows: Sequence[ImageRow]
+    tracer: Tracer
+    step: SchedulerStep | None = None
+    xt: Any = None  # as the network saw it
+    following: Any = None  # the latent that the scheduler went to
+    n_steps: int = 0
+
+
+class FormingPictures:
+    """Of one generator, a call at a time.
+
+    ``mode``: "on", "off", or "auto": where the decoder is small, and no safety checker could blank what is finished.
+    """
+
+    def __init__(self, mode: str) -> None:
+        self._mode = mode
+        self._at_work: _AtWork | None = None
+        self._map: np.ndarray | None = None  # from a place of the latent with those around it, and 1, to its pixels
+        self._latents: np.ndarray | None = None  # of the last step of the newest call
+        self._products: list[Any] = [0.0, 0.0]  # of places with places, and with their colours
+        self._n_learnt = 0
+
+    @contextmanager
+    def watching(self, pipeline: Any, model: str, rows: Sequence[ImageRow]) -> Iterator[None]:
+        """Look at each step of a call, whose further pictures are copies, until the block ends."""
+        tracer = self._tracer(pipeline, model)
+        if tracer is None:
+            yield
+            return
+        at_work = _AtWork(rows=rows, tracer=tracer)
+
+        def look(step: SchedulerStep) -> Any:
+            at_work.xt, at_work.step = tracer.network_input(step), step
+            answer = step.answer()
+            at_work.n_steps += 1
+            at_work.following = following_of(answer)
+            return answer
+
+        self._at_work, self._latents = at_work, None
+        try:
+            with step_replaced(pipeline.scheduler, look):
+                yield
+            if self._n_learnt < _ENOUGH and at_work.step is not None:
+                self._latents = at_work.following[: len(rows)].float().cpu().numpy()
+        finally:
+            self._at_work = None
+
+    def pictures(self) -> Mapping[str, Image.Image]:
+        """What each picture of the call at work is heading for, by the id of its row; none where that is not known."""
+        at_work = self._at_work
+        if at_work is None or at_work.step is None:
+            return {}
+        tracer, n = at_work.tracer, len(at_work.rows)
+        sigma = tracer.noise(at_work.n_steps - 1, at_work.step.timestep)
+        xt, output = at_work.xt[:n].cpu(), at_work.step.model_output[:n]
+        try:
+            latents = tracer.heading(xt, tracer.velocity(output), sigma)
+        except InvalidInput:  # noise alone, or numbers that overflowed: the finished picture will say so
+            return {}
+        pixels = self._decoded(tracer.pipeline, latents, at_work.rows[0])
+        return {} if pixels is None else dict(zip((row.id for row in at_work.rows), map(_image, pixels), strict=True))
+
+    def learn(self, images: Sequence[Image.Image]) -> None:
+        """Fit the colours of latents to finished pictures, those of the newest call among them."""
+        latents, self._latents = self._latents, None
+        if latents is None or len(images) != len(latents):  # enough is known, or some were blanked
+            return
+        if (grid := _grid(latents, *images[0].size)) is None:
+            return
+        n, n_tall, n_wide, n_channels = grid.shape
+        side = max(1, min(math.isqrt(n_channels), _MOST_SIDE, images[0].width // n_wide))
+        size = n_wide * side, n_tall * side
+        small = [image.convert("RGB").resize(size, Image.Resampling.BOX) for image in images]
+        colours = np.stack([np.asarray(image, dtype=np.float64) / 255 for image in small])
+        pixels = colours.reshape(n, n_tall, side, n_wide, side, 3).transpose(0, 1, 3, 2, 4, 5).reshape(-1, side**2 * 3)
+        places = _places(grid).astype(np.float64)
+        self._products = [a + b for a, b in zip(self._products, (places.T @ places, places.T @ pixels), strict=True)]
+        among, with_colours = self._products
+        self._map = np.linalg.lstsq(among, with_colours, rcond=None)[0].astype(np.float32)
+        self._n_learnt += n
+
+    def forget(self) -> None:
+        """Other weights, other colours."""
+        self._map, self._latents, self._products, self._n_learnt = None, None, [0.0, 0.0], 0
+
+    def _tracer(self, pipeline: Any, model: str) -> Tracer | None:
+        checked = getattr(pipeline, "safety_checker", None) is not None  # which looks at finished pictures alone
+        if self._mode == "off" or (self._mode == "auto" and (checked or not _is_small(_decoder(pipeline)))):
+            return None
+        try:
+            return Tracer(pipeline, velocity_space(facts_of(pipeline), model))
+        except InvalidInput:  # nobody knows where a step of this family, or of its sampler, is heading
+            return None
+
+    def _decoded(self, pipeline: Any, latents: np.ndarray, row: ImageRow) -> np.ndarray | None:
+        """Pixels ``(n, h, w, 3)`` in [0, 1]; None where no way to make them is known yet."""
+        grid = None if self._map is None else _grid(latents, row.width, row.height)
+        if grid is not None and self._map is not None:
+            (n, n_tall, n_wide, _), side = grid.shape, math.isqrt(self._map.shape[1] // 3)
+            pixels = (_places(grid) @ self._map).reshape(n, n_tall, n_wide, side, side, 3)
+            return pixels.transpose(0, 1, 3, 2, 4, 5).reshape(n, n_tall * side, n_wide * side, 3)
+        if (decoder := _small_decoder(pipeline, latents)) is None:
+            return None
+        shift = decoder.config.get("shift_factor") or 0.0
+        scaled = torch.from_numpy(latents / decoder.config.scaling_factor + shift)
+        decoded = decoder.decode(scaled.to(decoder.device, decoder.dtype)).sample
+        finished: np.ndarray = (decoded.float().cpu().numpy().transpose(0, 2, 3, 1) + 1) / 2
+        return finished
+
+
+def _decoder(pipeline: Any) -> Any:
+    return next((part for name in DECODERS if (part := getattr(pipeline, name, None)) is not None), None)
+
+
+def _is_small(decoder: Any) -> bool:
+    return decoder is not None and sum(weight.numel() for weight in decoder.parameters()) <= MOST_WEIGHTS
+
+
+def _small_decoder(pipeline: Any, latents: Any) -> Any:
+    """The pipeline's decoder, where it is small and takes such latents as they are; None for others."""
+    decoder = _decoder(pipeline)
+    config = {} if decoder is None else decoder.config
+    if not config.get("scaling_factor") or config.get("latents_mean") or not _is_small(decoder):
+        return None
+    return decoder if latents.ndim == 4 and latents.shape[1] == config.get("latent_channels") else None
+
+
+def _grid(latents: np.ndarray, width: int, height: int) -> np.ndarray | None:
+    """Latents by their place in the picture, ``(n, rows, columns, channels)``; None where their order is not known."""
+    if latents.ndim == 5 and latents.shape[2] == 1:  # a film of one picture
+        latents = latents[:, :, 0]
+    if latents.ndim == 4:
+        return latents.transpose(0, 2, 3, 1)
+    if latents.ndim == 3:  # packed row by row
+        n_places = latents.shape[1]
+        n_tall = max(1, round((n_places * height / width) ** 0.5))
+        if n_places % n_tall == 0:
+            return latents.reshape(len(latents), n_tall, n_places // n_tall, latents.shape[2])
+    return None
+
+
+def _places(grid: np.ndarray) -> np.ndarray:
+    """Each place with the eight around it, and 1: ``(n_places, 9 channels + 1)``."""
+    n_tall, n_wide = grid.shape[1:3]
+    padded = np.pad(grid, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="edge")
+    around = [padded[:, i : i + n_tall, j : j + n_wide] for i in range(3) for j in range(3)]
+    flat = np.concatenate([*around, np.ones_like(grid[..., :1])], axis=3)
+    return flat.reshape(-1, flat.shape[3])
+
+
+def _image(pixels: np.ndarray) -> Image.Image:
+    return Image.fromarray((np.clip(pixels, 0.0, 1.0) * 255).round().astype(np.uint8))
+
+
+_OWN_LORA = "lora"
+_LORA_FILE = "pytorch_lora_weights.safetensors"
+_SAMPLED_ALIKE = attrgetter(
+    "condition", "text_condition", "num_inference_steps", "n_first_steps", "guidance_scale", "width", "height",
+    "sampler",
+)  # fmt: skip
+_FAILED = "refused"  # in the record of a picture: why there is none
+_ONCE_MORE = "half precision gave no picture, so it was drawn once more in float32"
+_OTHER_SEEDS = 3  # that a model is tried with which has drawn nothing yet
+_FLAGS = ("nsfw_content_detected", "nsfw_detected", "watermark_detected")
+
+
+class _PictureBatches(Batches):
+    filled_up = True
+
+    def too_large(self, batch: Sequence[ImageRow]) -> NotEnoughMemory:
+        size = f"{batch[0].width}x{batch[0].height}"
+        return NotEnoughMemory(
+            f"{self.name} ran out of memory at {len(batch)} pictures of {size} at a time; use a smaller model or a "
+            "larger device"
+        )
+
+
+class DiffusersTextToImage(Adapter[Any]):
+    """Draws rows with a pipeline from a hub id or a local folder; loads nothing before the first row.
+
+    A condition is a LoRA in the folder ``loras``; ``base_condition`` is the pipeline without one. The text encoders may
+    have another one than the denoiser.
+
+    Parameters
+    ----------
+    info : its ``options`` may hold ``base_condition``, ``batch_size`` (halved when memory runs out), ``dtype``,
+        ``call`` (further arguments of the pipeline's call), and ``lora`` with ``lora_weight``: a LoRA that is always
+        on, from a folder, a .safetensors file, or a hub id with "@revision" where that is pinned.
+    source : hub id ``org/name``, or a folder with ``model_index.json``.
+    loras : folder with one sub-folder per condition, or None.
+    compiled : compile the denoiser on a GPU, which pays for hundreds of pictures.
+    forming : whether it shows pictures while they form: "on", "off", or "auto", where its decoder is small.
+    how : of :class:`bias_core.models.weights.Adapter`.
+
+    The kernels that a batch runs through depend on its shape, and with them the last bits of a sum. So a batch is
+    always full (the last one is filled up with copies that are thrown away): a picture then has the same pixels whether
+    it was asked for alone or among others. On other hardware, or with another ``batch_size``, single pixels can differ
+    by one of 255 levels.
+    """
+
+    def __init__(
+        self,
+        info: ModelInfo,
+        source: str,
+        *,
+        loras: Path | None = None,
+        compiled: bool = False,
+        forming: str = "auto",
+        **how: Any,
+    ):
+        batch_size = first_batch_size(info, this_machine(), how.get("device", "auto"))
+        super().__init__(info.id, source, batch_size=batch_size, **how)
+        self.info, self.loras, self.compiled = info, loras, compiled
+        self._batches = _PictureBatches(info.id, batch_size)
+        self._texts, self._forming = calls.TextCache(), FormingPictures(forming)
+        self._base = str(info.options.get("base_condition", ""))
+        self._conditions = self._base, self._base  # of the denoiser's weights, and of the text encoders'
+        self._draws = False  # whether any picture came out since the weights were loaded
+
+    def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
+        """Yield one picture per row, in order, a batch at a time.
+
+        A picture's row has the size that was drawn, where this model draws another than was asked for. One that is NaN
+        or black all over is drawn once more in float32, if it was not; where that does not help it is ``blocked`` and
+        says so. Raises ModelUnavailable: weights missing or corrupt, out of memory, or no picture comes out at all;
+        Cancelled: from ``on_step``, at that denoising step; pictures yielded before are whole.
+        """
+        drawn = (_as_drawn(self._parts(), row) for row in rows)
+        for _, alike in groupby(drawn, key=_drawn_together):
+            draw = partial(self._generate_batch, on_step)
+            for images in self._batches.run(list(alike), draw, most=self._at_once()):
+                yield from images
+
+    def forming(self) -> Mapping[str, Image.Image]:
+        """What the pictures at work are heading for, small; to be asked from ``on_step``."""
+        with torch.inference_mode():
+            return self._forming.pictures()
+
+    def trace(
+        self,
+        row: ImageRow,
+        attributes: Sequence[Attribute],
+        *,
+        guided: bool = False,
+        predicted: bool = True,
+        on_step: StepCallback | None = None,
+    ) -> Iterator[Step]:
+        """Yield every denoising step of ``row`` with the velocities towards each attribute.
+
+        The trajectory is that of the plain generation of ``row``, drawn first and alone, whose latents can differ in
+        their last bits from one that is drawn with others. The sentences follow it, as many at once as
+        pictures are drawn. Velocities are kept in memory until all are there.
+
+        Parameters
+        ----------
+        row : its prompt is the neutral one.
+        attributes : with none, only the prompt's own velocity and predicted pictures are shown.
+        guided : velocities with classifier-free guidance, where the sampler uses it, instead of the conditional ones.
+        predicted : decode the picture that each step is heading for, a pass of the VAE a step. No safety
+            checker looks at it.
+        on_step : called after each step of each of these calls, and after each decoded picture.
+
+        Raises InvalidInput: this family, or its scheduler, has no velocity; ModelUnavailable: weights missing
+        or corrupt, or out of memory; Cancelled: from ``on_step``, at that step.
+        """
+        pipeline = self._parts()
+        row = _as_drawn(pipeline, row)
+        self._use_conditions(row)
+        try:
+            with sampled_by(pipeline, self.info, row.sampler):
+                space = velocity_space(facts_of(pipeline), self.info.id)
+                yield from self._steps(row, attributes, space, guided=guided, predicted=predicted, on_step=on_step)
+        except torch.OutOfMemoryError as error:
+            raise self._batches.too_large([row]) from error
+
+    def _steps(
+        self,
+        row: ImageRow,
+        attributes: Sequence[Attribute],
+        space: VelocitySpace,
+        *,
+        guided: bool,
+        predicted: bool,
+        on_step: StepCallback | None,
+    ) -> Iterator[Step]:
+        pipeline = self._parts()
+        unguided = without_guidance(facts_of(pipeline), row, self.info.options.get("call", {}))
+        texts = [*(a.positive for a in attributes), *(a.negative for a in attributes)]
+        alike, more = row, dict[str, float]()
+        if conditional := unguided is not None and not guided:
+            alike, more = unguided
+            texts = [row.prompt, *texts]  # else the path has the velocity of the prompt
+        n_calls = 1 + math.ceil(len(texts) / self._at_once())
+        done = _counted(on_step, (n_calls + predicted) * row.num_inference_steps)
+        tracer = Tracer(pipeline, space, after_step=done)
+        path = tracer.path(partial(self._call, [row]))
+        rows = [replace(alike, prompt=text) for text in texts]
+        parts = list(
+            self._batches.run(
+                rows, lambda batch: tracer.velocities(partial(self._call, batch, **more), path), most=self._at_once()
+            )
+        )
+        still_guided = conditional and getattr(pipeline, "do_classifier_free_guidance", False)
+        for i, moment in enumerate(path):
+            own = [] if conditional else [moment.velocity]
+            velocities = _of_one(torch.cat([*own, *(part[i] for part in parts)]))
+            velocity, positive, negative = np.split(velocities, [1, 1 + len(attributes)])
+            pixels = tracer.picture(partial(self._call, [row]), moment) if predicted else None
+            if predicted:
+                done()
+            yield Step(
+                index=i,
+                sigma=moment.sigma,
+                xt=_of_one(moment.xt)[0],
+                velocity=velocity[0],
+                velocity_positive=positive,
+                velocity_negative=negative,
+                predicted=None if pixels is None else calls.to_image(pixels, self.info.id),
+                space=space,
+                guided=bool((unguided is not None and guided) or still_guided),
+            )
+
+    def prompt_limits(self, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
+        """What each text encoder takes of each prompt, in order; no weights are loaded for this.
+
+        Empty where the model is not on this machine.
+        """
+        return prompt_limits(self.info, self.source, self._value, prompts)
+
+    def check_settings(self, row: ImageRow) -> tuple[str, ...]:
+        """A sentence on each setting of the row that has no effect, or not the usual one; loads no weights.
+
+        Nothing is said where the model is not on this machine.
+        """
+        if (facts := self._facts()) is None:
+            return ()
+        size, own_size = (row.width, row.height), (self.info.width, self.info.height)
+        notes = other_size(row.model, size, self.drawn_size(*size))
+        if not notes and self.drawn_size(*own_size) == size:
+            notes = other_size(row.model, own_size, size)
+        return (*unused_settings(facts, row, self.info.options.get("call", {})), *notes)
+
+    def drawn_size(self, width: int, height: int) -> tuple[int, int]:
+        """The size that is drawn where this is asked for; loads no weights."""
+        if (pipeline := self._value) is not None:
+            return drawn_size(pipeline, width, height)
+        return drawn_size_at(self.info, self.source, width, height)
+
+    def check_sampler(self, sampler: str) -> None:
+        """Refuse, by InvalidInput, a sampler that this model cannot be drawn with; loads no weights."""
+        check_sampler(self.info, self._facts(), sampler)
+
+    def check_traceable(self) -> None:
+        """Refuse, by InvalidInput, a model that is here and whose steps cannot be traced; loads no weights."""
+        if (facts := self._facts()) is not None:
+            velocity_space(facts, self.info.id)
+
+    def check_rewriting(self) -> None:
+        """Refuse, by InvalidInput, a model that is here and rewrites no prompts itself; loads no weights."""
+        if (facts := self._facts()) is not None and not calls.REWRITING & set(accepted(facts.kind)):
+            raise calls.no_rewriting(self.info.id, facts.name)
+
+    def _facts(self) -> PipelineFacts | None:
+        pipeline = self._value
+        return facts_of(pipeline) if pipeline else facts_at(self.info, self.source)
+
+    def pipeline(self) -> Any:
+        """The pipeline of diffusers itself, loaded now if it is not."""
+        return self._parts()
+
+    def use(self, pipeline: Any) -> None:
+        """Draw with a pipeline of diffusers that is in memory already, in place of what ``source`` holds."""
+        self._start_over()
+        self._keep(pipeline)
+
+    def unload(self) -> None:
+        """Forget the weights; the next row loads them again."""
+        super().unload()
+        self._start_over()
+
+    def _at_once(self) -> int:
+        """Pictures in a batch; one where what is drawn beside a picture would change its pixels."""
+        return self.batch_size if facts_of(self._parts()).in_batches else 1
+
+    def _generate_batch(self, on_step: StepCallback | None, rows: Sequence[ImageRow]) -> list[GeneratedImage]:
+        images = self._draw(on_step, rows)
+        if failed := [i for i, image in enumerate(images) if _fault(image)]:
+            for i, image in zip(failed, self._in_float32(on_step, [rows[i] for i in failed]), strict=False):
+                images[i] = image
+        self._draws = self._draws or not all(map(_fault, images))
+        if not self._draws:
+            self._check_other_seeds(on_step, images[0])
+        self._forming.learn([one.image for one in images if not one.blocked])
+        return images
+
+    def _in_float32(self, on_step: StepCallback | None, rows: Sequence[ImageRow]) -> list[GeneratedImage]:
+        """The same pictures; none where the weights are in single precision already, or it does not fit."""
+        images = list[GeneratedImage]()
+        self._texts.clear()
+        with suppress(torch.OutOfMemoryError), calls.in_float32(self._parts()) as is_other:
+            images = self._draw(on_step, rows) if is_other else []
+        self._texts.clear()
+        for i, image in enumerate(images):
+            drawn = dict(image.drawn or {})
+            images[i] = replace(image, drawn=drawn | {"warnings": [*drawn.get("warnings", ()), _ONCE_MORE]})
+        return images
+
+    def _check_other_seeds(self, on_step: StepCallback | None, failed: GeneratedImage) -> None:
+        """Refuse a model that has drawn no picture yet, and draws none from a few other seeds either."""
+        for more in range(1, 1 + _OTHER_SEEDS):
+            (other,) = self._draw(on_step, [replace(failed.row, seed=failed.row.seed + more)])
+            if not _fault(other):
+                self._draws = True
+                return
+        raise ModelUnavailable(f"{self.info.id} {_fault(failed)}, from other seeds, too: {calls.NO_PICTURES}")
+
+    def _draw(self, on_step: StepCallback | None, rows: Sequence[ImageRow]) -> list[GeneratedImage]:
+        pipeline = self._parts()
+        self._use_conditions(rows[0])
+        full, n_first_steps = [*rows, *[rows[-1]] * (self._at_once() - len(rows))], self._n_first_steps(rows[0])
+        arguments = calls.call_arguments(pipeline, self.info, full)
+        with calls.warnings_of_diffusers() as warnings, ExitStack() as call:
+            call.enter_context(sampled_by(pipeline, self.info, rows[0].sampler))
+            done = calls.report_steps(pipeline, arguments, on_step, n_before=n_first_steps)
+            if n_first_steps:
+                call.enter_context(first_steps_of(pipeline, partial(self._call, full), n_first_steps, done))
+                full = [replace(row, prompt=row.later_prompt) for row in full]
+            callbacks = {}
+            if on_step is not None:
+                call.enter_context(self._forming.watching(pipeline, self.info.id, rows))
+                callbacks = call.enter_context(calls.after_each_step(pipeline, done))
+            output = self._call(full, **callbacks)
+        notes = calls.records(pipeline, arguments, output, warnings, rows)
+        drawn = enumerate(zip(rows, notes, strict=False))
+        return [self._generated(row, output, i, record) for i, (row, record) in drawn]
+
+    def _n_first_steps(self, row: ImageRow) -> int:
+        """How many steps are taken before its text is exchanged, 0 where it is not."""
+        if not row.later_prompt:
+            return 0
+        velocity_space(facts_of(self._parts()), self.info.id)  # where there is one, a step is one step of the scheduler
+        if not 0 < row.n_first_steps < row.num_inference_steps:
+            raise InvalidInput(
+                f"a text is exchanged after 1 to {row.num_inference_steps - 1} of {row.num_inference_steps} steps; got "
+                f"{row.n_first_steps}"
+            )
+        return row.n_first_steps
+
+    def _call(self, rows: Sequence[ImageRow], **more: Any) -> Any:
+        """The output of the pipeline for these rows, with more arguments."""
+        pipeline = self._parts()
+        with ExitStack() as call:
+            call.enter_context(calls.errors_in_a_sentence(pipeline, self.info.id, rows[0]))
+            call.enter_context(self._texts.of(pipeline))
+            call.enter_context(calls.guiders_set(pipeline, rows))
+            call.enter_context(torch.random.fork_rng(devices=[]))  # some families seed for all
+            call.enter_context(torch.inference_mode())
+            return pipeline(**calls.call_arguments(pipeline, self.info, rows, **more))
+
+    def _generated(self, row: ImageRow, output: Any, i: int, drawn: dict[str, Any]) -> GeneratedImage:
+        pixels = calls.pictures_of(output)[i]
+        blocked = any(flags[i] for flags in (getattr(output, name, None) for name in _FLAGS) if flags)
+        finite = np.isfinite(pixels).all()
+        image = calls.to_image(pixels if finite else np.zeros_like(pixels), self.info.id)
+        if not blocked and not image.getbbox():
+            blocked = True
+            drawn = drawn | {_FAILED: f"drew {'a picture that is black all over' if finite else 'NaN pixels'}"}
+        width, height = image.size
+        row = replace(row, width=width, height=height)  # by a rule of the family's that is not known here
+        return GeneratedImage(row=row, image=image, blocked=blocked, drawn=drawn | {"width": width, "height": height})
+
+    def _load(self) -> Any:
+        with one_import_at_a_time:
+            from bias_core.models.pipeline_loader import load_pipeline
+
+        device, compiled = self._wanted_device, self.compiled
+        pipeline = load_pipeline(self.info, self.source, device=device, offline=self._offline, compiled=compiled)
+        if lora := str(self.info.options.get("lora", "")):
+            source, revision = split_revision(lora)
+            weight, model = float(self.info.options.get("lora_weight", 1.0)), self.info.id
+            put_on(pipeline, model, source, name=_OWN_LORA, revision=revision, weight=weight, offline=self._offline)
+        self._start_over()
+        return pipeline
+
+    def _start_over(self) -> None:
+        """Fresh weights have no condition's adapter, and nothing is known of what they answer."""
+        self._conditions = self._base, self._base
+        self._draws = False
+        self._texts.clear()
+        self._forming.forget()
+
+    def _use_conditions(self, row: ImageRow) -> None:
+        """Switch the LoRAs; those before are removed altogether, so that nothing of them stays."""
+        drawing = row.condition or self._base
+        conditions = drawing, row.text_condition or drawing
+        if conditions == self._conditions:
+            return
+        pipeline = self._parts()
+        if self.info.options.get("lora"):
+            self._start_over()
+            drawn, texts = ("" if condition == WITHOUT_ADAPTER else _OWN_LORA for condition in conditions)
+            use_in_parts(pipeline, denoiser=drawn, text_encoders=texts)
+            self._conditions = conditions
+            return
+        if self._conditions != (self._base, self._base):
+            pipeline.unload_lora_weights()
+        self._start_over()  # an adapter may change the text encoders too
+        if names := [name for name in dict.fromkeys(conditions) if name != self._base]:
+            self._put_on(pipeline, names)
+            if len(set(conditions)) > 1:
+                use_in_parts(pipeline, denoiser=conditions[0], text_encoders=conditions[1])
+            self._conditions = conditions
+
+    def _put_on(self, pipeline: Any, conditions: Sequence[str]) -> None:
+        for condition in conditions:
+            folder = (self.loras or Path()) / condition
+            if not (folder / _LORA_FILE).is_file():
+                raise ModelUnavailable(
+                    f"{self.info.id}: the adapter for {condition!r} is missing ({folder / _LORA_FILE})"
+                )
+        super().unload()  # a half-loaded adapter must not stay in use
+        for condition in conditions:
+            folder = (self.loras or Path()) / condition
+            put_on(pipeline, f"{self.info.id}, condition {condition}", str(folder), name=condition, file=_LORA_FILE)
+        self._unchanged()
+        self._keep(pipeline)
+
+
+def _fault(image: GeneratedImage) -> str:
+    """Why this is no picture; "" for pictures, and for what a checker blanked."""
+    return str((image.drawn or {}).get(_FAILED, ""))
+
+
+def _drawn_together(row: ImageRow) -> tuple[Any, ...]:
+    """What is alike in all rows of a batch."""
+    return bool(row.negative_prompt), bool(row.later_prompt), *_SAMPLED_ALIKE(row)
+
+
+def _as_drawn(pipeline: Any, row: ImageRow) -> ImageRow:
+    width, height = drawn_size(pipeline, row.width, row.height)
+    return replace(row, width=width, height=height)
+
+
+def _of_one(tensor: Any) -> np.ndarray:
+    """Latents ``(n, c, h, w)`` as they are, others as rows ``(n, d)``."""
+    arrays: np.ndarray = tensor.float().numpy()
+    return arrays if arrays.ndim == 4 else arrays.reshape(len(arrays), math.prod(arrays.shape[1:]))
+
+
+def _counted(on_step: StepCallback | None, total: int) -> Callable[[], None]:
+    steps = count(1)
+    return lambda: on_step(min(next(steps), total), total) if on_step is not None else None

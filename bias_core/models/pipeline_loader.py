@@ -1,0 +1,444 @@
+"""Loads a diffusers pipeline: safetensors only, whole, and as much of it at a time as the device holds."""
+
+import inspect
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import diffusers
+import torch
+import transformers
+from diffusers import DiffusionPipeline, IFPipeline, IFSuperResolutionPipeline
+from diffusers.pipelines.deepfloyd_if import IFPipelineOutput, IFSafetyChecker
+
+from bias_core.errors import ModelUnavailable, NotEnoughMemory
+from bias_core.models.catalogue import read_json, split_revision
+from bias_core.models.family_facts import (
+    DEEPFLOYD_UPSCALER,
+    HIDREAM_LLAMA,
+    INDEX,
+    KANDINSKY_PRIOR,
+    PipelineFacts,
+    accepted,
+    check_parts,
+    llama_folder,
+    read_index,
+)
+from bias_core.models.fit import WORKING_BYTES_PER_PIXEL, free_memory
+from bias_core.models.weights import check_json, drop_longest_unused, load_whole, loading, pick_device
+from bias_core.types import ModelInfo
+
+Placement = Literal["resident", "tiled", "offload", "sequential"]
+"""All weights on the device; the same, with the VAE working in tiles; one component at a time; layer by
+layer. Each needs less memory than the one before, and is slower."""
+
+TILED_BYTES = 800_000_000  # the same with tiles of 512 x 512 or less, one picture at a time
+_LAYER_BYTES = 1_500_000_000  # the largest layers of today's models, with what passes through them
+_GB = 1e9
+_ENLARGED = 4  # times, by the second stage
+
+_log = logging.getLogger(__name__)
+
+# Inputs of pipelines that edit a picture, or make a film or a sound.
+_NOT_FROM_TEXT = {
+    *("image", "mask_image", "control_image", "num_frames", "video_length", "audio_length_in_s"),
+    "source_prompt",
+}
+# Parts of the names of classes that want a picture even where it may be None, or draw something else.
+_OTHER_WORK = (
+    *("Img2Img", "Inpaint", "Edit", "Control", "Refiner", "Upscale", "Instruct", "Fill", "Super"),
+    *("Video", "Adapter", "3D", "Pix2Pix", "GLIGEN", "Blip"),
+)
+_SLOWER: Mapping[Placement, str] = {
+    "tiled": "pictures are decoded in tiles",
+    "offload": "its components take turns on the GPU, which is slower",
+    "sequential": "its layers take turns on the GPU, which is many times slower",
+}
+
+
+def load_pipeline(
+    info: ModelInfo, source: str, *, device: str = "auto", offline: bool = False, compiled: bool = False
+) -> Any:
+    """The pipeline of ``source`` on the device, ready to be called; NotEnoughMemory where it does not fit.
+
+    The model's ``options`` may hold ``dtype`` and ``variant`` (of the files, taken on a GPU). The blocks of the
+    denoiser are ``compiled`` on a GPU that holds the model as a whole.
+    """
+    diffusers.utils.logging.disable_progress_bar()
+    place, folder = pick_device(device), Path(source)
+    check_memory(info, folder)
+    check_json(folder)
+    pipeline = pipeline_of(
+        info,
+        source,
+        revision=info.revision or None,
+        variant=info.options.get("variant") if place != "cpu" else None,
+        dtype=getattr(torch, dtype_name(info, place)),
+        use_safetensors=True,
+        local_files_only=offline or folder.is_dir(),
+    )
+    pipeline.set_progress_bar_config(disable=True)
+    if put_on_device(pipeline, info, place) in ("resident", "tiled") and place == "cuda":
+        speed_up(pipeline, compiled=compiled)
+    return pipeline
+
+
+def dtype_name(info: ModelInfo, device: str) -> str:
+    """Precision of the weights: single on a CPU, half on a GPU unless ``options`` say otherwise.
+
+    Families that are not listed are newer ones: trained in bfloat16, whose range float16 does not have.
+    """
+    half = "float16" if info.family in {"sd1", "sd2", "sdxl", "kandinsky", "deepfloyd", "pixart"} else "bfloat16"
+    return "float32" if device == "cpu" else str(info.options.get("dtype", half))
+
+
+def check_memory(info: ModelInfo, folder: Path) -> None:
+    """Refuse before reading what this machine could not hold; weights pass through its main memory."""
+    needed, free = sum(path.stat().st_size for path in folder.glob("**/*.safetensors")), free_memory()
+    needed = needed or round(info.download_gb * _GB)
+    if needed > free:
+        raise NotEnoughMemory(
+            f"{info.id} needs {needed / _GB:.1f} GB of memory to load, and this machine has "
+            f"{free / _GB:.1f} GB free; choose a smaller model, or close what else runs"
+        )
+
+
+def plan_placement(parts: Mapping[str, int], *, free: int, pixels: int) -> Placement | None:
+    """How to place components of these sizes (bytes) on a device with ``free`` bytes; None if in no way.
+
+    >>> sizes = {"transformer": 12_000_000_000, "text_encoder_3": 10_000_000_000, "vae": 200_000_000}
+    >>> [plan_placement(sizes, free=gb * 10**9, pixels=1024 * 1024) for gb in (40, 24, 14, 6, 1)]
+    ['resident', 'tiled', 'offload', 'sequential', None]
+    """
+    weights = sum(parts.values())
+    needs: dict[Placement, int] = {
+        "resident": weights + max(TILED_BYTES, pixels * WORKING_BYTES_PER_PIXEL),
+        "tiled": weights + TILED_BYTES,
+        "offload": max(parts.values(), default=0) + TILED_BYTES,
+        "sequential": _LAYER_BYTES + TILED_BYTES,
+    }
+    return next((placement for placement, needed in needs.items() if needed <= free), None)
+
+
+def component_sizes(pipeline: Any) -> dict[str, int]:
+    """Bytes of the weights of each component that has some."""
+    modules = {name: part for name, part in pipeline.components.items() if hasattr(part, "parameters")}
+    return {
+        name: sum(tensor.nbytes for tensor in (*part.parameters(), *part.buffers())) for name, part in modules.items()
+    }
+
+
+def put_on_device(pipeline: Any, info: ModelInfo, device: str) -> Placement:
+    """Place the pipeline so that it fits, others let go first, and say in the log where that makes it slower.
+
+    NotEnoughMemory is raised where the device has not even room for a layer at a time.
+    """
+    if device != "cuda":
+        pipeline.to(device)
+        return "resident"
+    sizes = component_sizes(pipeline)
+    while True:
+        free = int(torch.cuda.mem_get_info()[0])
+        placement = plan_placement(sizes, free=free, pixels=info.width * info.height)
+        if placement == "resident" or not drop_longest_unused():
+            break
+    if placement is None:
+        raise NotEnoughMemory(
+            f"{info.id} has {sum(sizes.values()) / _GB:.1f} GB of weights, and the GPU {free / _GB:.1f} GB "
+            "free, too little even for a layer at a time; choose a smaller model, or close what else uses "
+            "the GPU (or set BIAS_DEVICE=cpu)"
+        )
+    if placement in ("resident", "tiled"):
+        pipeline.to(device)
+    elif placement == "offload":
+        pipeline.enable_model_cpu_offload()
+    else:
+        pipeline.enable_sequential_cpu_offload()
+    if placement != "resident":
+        for decoder in (getattr(pipeline, name, None) for name in ("vae", "movq")):
+            for method in ("enable_slicing", "enable_tiling"):
+                getattr(decoder, method, lambda: None)()
+        _log.warning("%s does not fit the GPU as a whole (%.1f GB free): %s", info.id, free / _GB, _SLOWER[placement])
+    return placement
+
+
+def speed_up(pipeline: Any, *, compiled: bool) -> None:
+    """Layout that convolutions on tensor cores want; compilation where it was asked for."""
+    for name in ("unet", "vae", "movq"):
+        if isinstance(part := getattr(pipeline, name, None), torch.nn.Module):
+            part.to(memory_format=torch.channels_last)
+    denoiser: Any = getattr(pipeline, "transformer", None) or getattr(pipeline, "unet", None)
+    if compiled and getattr(denoiser, "_repeated_blocks", None):
+        denoiser.compile_repeated_blocks()  # one block is compiled, all of its kind gain
+
+
+def pipeline_of(info: ModelInfo, source: str, **how: Any) -> Any:
+    """The pipeline of a hub id or folder, by ``from_pretrained``, with what belongs to it from elsewhere.
+
+    The model's ``options`` may hold ``prior`` (Kandinsky), ``upscaler`` (DeepFloyd IF) and ``llama`` (HiDream), as hub
+    ids, with "@revision" where that is pinned, or folders. Raises ModelUnavailable: it does not draw from text, or
+    needs code of its own.
+    """
+    index = read_index(source, revision=how["revision"], local_files_only=how["local_files_only"])
+    name, kind = _pipeline_class(info, index)
+    if name == "HiDreamImagePipeline" and (index.get("text_encoder_4") or [None])[0] is None:
+        how |= _llama(info, how)  # its makers may not hand it on
+    absent = {part: None for part, value in index.items() if value == [None, None] and part not in how}
+    check_parts(PipelineFacts(kind=kind), absent, info.id)
+    if name == "KandinskyV22Pipeline":
+        return _with_prior(info, source, how)
+    if name == "IFPipeline":
+        return _with_upscaler(info, source, index, how)
+    if "add_watermarker" in inspect.signature(kind.__init__).parameters:
+        how["add_watermarker"] = False  # else pixels would depend on whether a package is installed
+    return load_components(source, info.id, **how)
+
+
+def _pipeline_class(info: ModelInfo, index: Mapping[str, Any]) -> tuple[str, Any]:
+    name = index.get("_class_name")
+    if not isinstance(name, str) or not hasattr(diffusers, name):
+        raise ModelUnavailable(
+            f"{info.id} is a {name}, which this version of diffusers does not have; code that comes with a "
+            "model is never run: update diffusers, or choose another model"
+        )
+    kind = getattr(diffusers, name)
+    if packages := getattr(kind, "_backends", None):  # a stand-in for a class that could not be imported
+        raise ModelUnavailable(
+            f"{info.id} is a {name}, which needs packages that are not all installed: {', '.join(packages)}"
+        )
+    if "Prior" in name:
+        raise ModelUnavailable(
+            f"{info.id} is a {name}, a prior alone: what it draws is the embedding of a picture; choose the "
+            "decoder that belongs to it, such as kandinsky-community/kandinsky-2-2-decoder"
+        )
+    inputs = accepted(kind)  # a prompt and a size have to be all that is needed; a picture may be optional
+    others = {part for part in _NOT_FROM_TEXT & set(inputs) if part != "image" or inputs[part] is not None}
+    others |= {part for part, default in inputs.items() if default is inspect.Parameter.empty}
+    others -= {"self", "prompt", "args", "kwargs"}
+    from_text = {"prompt", "height"} <= set(inputs) and not others and not any(word in name for word in _OTHER_WORK)
+    if name != "KandinskyV22Pipeline" and not from_text:
+        raise ModelUnavailable(
+            f"{info.id} is a {name}, which does not draw pictures from a text alone; choose a text-to-image model"
+        )
+    return name, kind
+
+
+def _load_other(info: ModelInfo, option: str, default: str, how: dict[str, Any]) -> Any:
+    """The second pipeline, that an option names."""
+    source = str(info.options.get(option, default))
+    folder = Path(source).expanduser()
+    if folder.is_dir():
+        return load_components(str(folder), info.id, **how | {"revision": None, "local_files_only": True})
+    repo, revision = split_revision(source)
+    return load_components(repo, info.id, **how | {"revision": revision or None})
+
+
+def _llama(info: ModelInfo, how: Mapping[str, Any]) -> dict[str, Any]:
+    """HiDream's fourth text encoder and its tokenizer."""
+    source, name = str(info.options.get("llama", HIDREAM_LLAMA)), f"{info.id}: text_encoder_4"
+    with loading(name, source):
+        folder = llama_folder(source, offline=how["local_files_only"])
+        model = load_whole(
+            transformers.LlamaForCausalLM,
+            str(folder),
+            name=name,
+            local_files_only=True,
+            attn_implementation="eager",  # the pipeline asks for attentions
+            **({"dtype": how["dtype"]} if how.get("dtype") is not None else {}),
+        )
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    return {"text_encoder_4": model, "tokenizer_4": tokenizer}
+
+
+def _with_prior(info: ModelInfo, source: str, how: dict[str, Any]) -> Any:
+    """Kandinsky 2.2: the prior, which draws the embedding of a picture, and the decoder in one."""
+    decoder = load_components(source, info.id, **how)
+    prior = _load_other(info, "prior", KANDINSKY_PRIOR, how)
+    parts = {f"prior_{name}": part for name, part in prior.components.items()}
+    return diffusers.KandinskyV22CombinedPipeline(**decoder.components, **parts)
+
+
+def _with_upscaler(info: ModelInfo, source: str, index: Mapping[str, Any], how: dict[str, Any]) -> Any:
+    """DeepFloyd IF: stage I, and stage II without the text encoder and the checker, which they share."""
+    checker = None
+    if index.get("safety_checker", [None])[0]:
+        name = f"{info.id}: safety_checker"
+        checker = load_whole(SafetyChecker, source, name=name, subfolder="safety_checker", **how)
+    first = load_components(source, info.id, **how | {"watermarker": None, "safety_checker": checker})
+    shared = ("tokenizer", "text_encoder", "safety_checker", "feature_extractor", "watermarker")
+    without = dict.fromkeys(shared) | {"requires_safety_checker": False}
+    return DeepFloydPipeline.of(first, _load_other(info, "upscaler", DEEPFLOYD_UPSCALER, how | without))
+
+
+def load_components(source: str, name: str, **how: Any) -> Any:
+    """The pipeline of a hub id or a folder, as ``DiffusionPipeline.from_pretrained`` gives it.
+
+    Each network is loaded here, with its weights checked, and handed in; components in ``how`` are taken as they
+    are, None for without. Raises ModelUnavailable: a component is missing, of a class that is not known, or its
+    weights are not whole.
+    """
+    folder = Path(source) if Path(source).is_dir() else _downloaded(source, how)
+    index = read_json(folder / INDEX)
+    # Diffusers must be told of each component that was never there.
+    how = {part: None for part, value in index.items() if value == [None, None]} | how
+    variant, dtype = how.pop("variant", None), how.get("dtype")
+    for part, entry in index.items():
+        # Others are settings, be they lists of two numbers, or null.
+        names_class = isinstance(entry, list) and len(entry) == 2 and isinstance(entry[1], str)
+        if part.startswith("_") or part in how or not names_class:
+            continue
+        kind = _component_class(folder, part, str(entry[0]), entry[1], name)
+        if isinstance(kind, type) and issubclass(kind, torch.nn.Module):
+            how[part] = load_whole(
+                kind,
+                str(folder / part),
+                name=f"{name}: {part}",
+                stem="model" if issubclass(kind, transformers.PreTrainedModel) else "diffusion_pytorch_model",
+                variant=variant,
+                local_files_only=True,
+                **({"dtype": dtype} if dtype is not None else {}),
+            )
+    return diffusers.DiffusionPipeline.from_pretrained(folder, **how | {"revision": None, "local_files_only": True})
+
+
+def _downloaded(repo: str, how: Mapping[str, Any]) -> Path:
+    """Folder of the repository, downloaded where it is not here; in half precision where it has only that."""
+    options = {key: value for key, value in how.items() if key != "dtype"}
+    try:
+        return Path(diffusers.DiffusionPipeline.download(repo, **options))
+    except OSError as error:
+        if "necessary `safetensors`" not in str(error) or how.get("variant"):
+            raise
+    return Path(diffusers.DiffusionPipeline.download(repo, **options | {"variant": "fp16"}))
+
+
+def _component_class(folder: Path, part: str, library: str, class_name: str, name: str) -> Any:
+    """The class of a component, whose files are there: of diffusers, of transformers, or of a pipeline."""
+    if not (folder / part).is_dir():
+        raise ModelUnavailable(f"{name} has no folder {part}, which its {INDEX} names; download the model again")
+    places = {"diffusers": diffusers, "transformers": transformers}
+    kind = getattr(places.get(library) or getattr(diffusers.pipelines, library, None), class_name, None)
+    if kind is None:
+        raise ModelUnavailable(
+            f"{name}: {part} is a {class_name} of {library}, which this version does not have; update "
+            "diffusers and transformers, or choose another model"
+        )
+    check_json(folder / part)
+    return kind
+
+
+class SafetyChecker(IFSafetyChecker):
+    """The checker, made as transformers 5 wants its models made: diffusers' own cannot be loaded there."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        self.post_init()
+
+
+class DeepFloydPipeline(DiffusionPipeline):
+    """DeepFloyd IF as one pipeline: 64 x 64 pixels from the text, enlarged four times by a second model.
+
+    The text is encoded once for both, and the checker sees the enlarged picture.
+
+    The third stage (1024 x 1024) is left out: it is a Stable Diffusion upscaler that may change what is in
+    the picture. No watermark is drawn into pictures that are to be measured.
+    """
+
+    model_cpu_offload_seq = "text_encoder->unet->upscaler->safety_checker"
+    _optional_components = ["safety_checker", "feature_extractor"]  # noqa: RUF012  (read by the base class)
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        text_encoder: Any,
+        unet: Any,
+        scheduler: Any,
+        upscaler: Any,
+        upscaler_scheduler: Any,
+        image_noising_scheduler: Any,
+        safety_checker: Any,
+        feature_extractor: Any,
+    ) -> None:
+        super().__init__()
+        self.register_modules(
+            tokenizer=tokenizer,
+            text_encoder=text_encoder,
+            unet=unet,
+            scheduler=scheduler,
+            upscaler=upscaler,
+            upscaler_scheduler=upscaler_scheduler,
+            image_noising_scheduler=image_noising_scheduler,
+            safety_checker=safety_checker,
+            feature_extractor=feature_extractor,
+        )
+        unchecked = {"safety_checker": None, "feature_extractor": None, "watermarker": None}
+        self.first = IFPipeline(tokenizer, text_encoder, unet, scheduler, **unchecked, requires_safety_checker=False)
+        self.second = IFSuperResolutionPipeline(
+            None,
+            None,
+            upscaler,
+            upscaler_scheduler,
+            image_noising_scheduler,
+            safety_checker=safety_checker,
+            feature_extractor=feature_extractor,
+            watermarker=None,
+            requires_safety_checker=safety_checker is not None,
+        )
+        for method in ("load_lora_weights", "unload_lora_weights", "set_adapters", "get_list_adapters"):
+            setattr(self, method, getattr(self.first, method))  # stage I decides what is drawn
+
+    @classmethod
+    def of(cls, first: IFPipeline, second: IFSuperResolutionPipeline) -> "DeepFloydPipeline":
+        """Both stages, with the text encoder and the checker of the first."""
+        parts = {name: part for name, part in first.components.items() if name != "watermarker"}
+        return cls(
+            **parts,
+            upscaler=second.unet,
+            upscaler_scheduler=second.scheduler,
+            image_noising_scheduler=second.image_noising_scheduler,
+        )
+
+    def __call__(
+        self,
+        prompt: Sequence[str],
+        negative_prompt: Sequence[str],
+        *,
+        num_inference_steps: int = 100,
+        guidance_scale: float = 7.0,
+        upscaler_num_inference_steps: int = 50,
+        upscaler_guidance_scale: float = 4.0,
+        height: int = 256,
+        width: int = 256,
+        generator: list[torch.Generator] | None = None,
+        callback: Callable[[int, Any, Any], None] | None = None,
+        output_type: str = "np",
+    ) -> IFPipelineOutput:
+        """Both stages; ``callback`` is called after each step of either."""
+        positive, negative = self.first.encode_prompt(
+            list(prompt), negative_prompt=list(negative_prompt), clean_caption=False
+        )
+        shared = {"prompt_embeds": positive, "negative_prompt_embeds": negative}
+        shared |= {"generator": generator, "callback": callback}
+        small = self.first(
+            **shared,
+            num_inference_steps=num_inference_steps,
+            guidance_scale=guidance_scale,
+            height=height // _ENLARGED,
+            width=width // _ENLARGED,
+            output_type="pt",
+        ).images
+        return self.second(
+            **shared,
+            image=small,
+            num_inference_steps=upscaler_num_inference_steps,
+            guidance_scale=upscaler_guidance_scale,
+            height=height,
+            width=width,
+            output_type=output_type,
+        )
+
+    def set_progress_bar_config(self, **how: Any) -> None:
+        """Of both stages."""
+        for stage in (self.first, self.second):
+            stage.set_progress_bar_config(**how)

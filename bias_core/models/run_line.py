@@ -1,0 +1,419 @@
+"""The line of runs: a few run at once, the others wait where each can see its place and can leave.
+
+A run goes on in a thread of its own while the page that asked for it is loaded anew.
+"""
+
+import math
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack, closing
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from ipaddress import IPv6Address, ip_address, ip_network
+from itertools import count
+from types import TracebackType
+from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
+
+from bias_core.errors import Cancelled, RunLineFull
+from bias_core.settings import Settings
+from bias_core.waiting import (
+    WEIGHTS_SECONDS,
+    BuiltOnce,
+    FairLock,
+    StopSignal,
+    WorkClock,
+    handing_over,
+    never,
+    stoppable,
+)
+
+T = TypeVar("T")
+R = TypeVar("R")
+Steps = Callable[[], Generator[T, None, R]]  # begins a run
+
+_SIGN_SECONDS = 1.0  # between two signs of life of who waits
+_LOOK_SECONDS = 0.1
+_FOLLOW_SECONDS = 0.5  # between two looks of who follows a run
+_SHARED_SECONDS = 30.0  # where only one may be at work, and several that have begun share that turn
+_PATIENCE_SECONDS = 600.0  # with a visitor of a public server who left while a run of theirs was at work
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asker:
+    """Who asks for a run."""
+
+    name: str  # of a visitor, or of all programs at one address: at most one run of a name is at work
+    address: str = ""  # where the request came from, "" where addresses say nothing
+    places: int = 1  # how many runs of this name may wait; with one place, a newer run takes that of an older one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A place in line."""
+
+    n_before: int  # runs that are at work or come first
+    begun: bool = False  # it was at work, and is paused
+
+
+@dataclass(eq=False)
+class _Ticket:
+    asker: Asker
+    admitted: bool = False
+    replaced: bool = False
+    admitted_at: float = 0.0
+    paused: bool = False  # since then or before: it has begun
+    last_place: list[int] = field(default_factory=list)
+
+
+class RunAtWork(Generic[T, R]):
+    """A run that can be followed, left, and followed again; who follows sees its newest step.
+
+    Parameters
+    ----------
+    steps : of the run, called in its thread.
+    stop : set to end it.
+    place : where its visitor began it, "" where nobody looks for it again.
+    patience : seconds for which it goes on while nobody follows it.
+    """
+
+    def __init__(
+        self, steps: Steps[T, R], stop: threading.Event, *, place: str = "", patience: float = math.inf
+    ) -> None:
+        self.place, self.stop = place, stop
+        self._patience = patience
+        self._changed = threading.Condition()
+        self._n_steps, self._n_followers = 0, 0
+        self._step: T | None = None
+        self._result: Future[R] = Future()
+        self._given_up: threading.Timer | None = None
+        threading.Thread(target=copy_context().run, args=(self._work, steps), daemon=True, name="bias-run").start()
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing more to come."""
+        return self._result.done()
+
+    def follow(self) -> Generator[T, None, R]:
+        """Its newest step whenever there is one; returns what it returned, or raises what it raised."""
+        n_seen = 0
+        self._count_followers(1)
+        try:
+            while True:
+                with self._changed:
+                    while self._n_steps == n_seen and not self.ended:
+                        self._changed.wait(_FOLLOW_SECONDS)
+                    if self._n_steps == n_seen:
+                        break
+                    n_seen, step = self._n_steps, cast("T", self._step)
+                yield step
+        finally:
+            self._count_followers(-1)
+        return self._result.result()
+
+    def _count_followers(self, change: int) -> None:
+        """Take note of who comes or goes; once the last is gone, patience runs out."""
+        with self._changed:
+            self._n_followers += change
+            if self._given_up is not None:
+                self._given_up.cancel()
+            if not (self._n_followers or self.ended or math.isinf(self._patience)):
+                self._given_up = threading.Timer(self._patience, self._give_up)
+                self._given_up.daemon = True
+                self._given_up.start()
+
+    def _give_up(self) -> None:
+        with self._changed:
+            if not self._n_followers:
+                self.stop.set()
+
+    def _work(self, steps: Steps[T, R]) -> None:
+        def whole() -> Generator[T, None, None]:
+            self._result.set_result((yield from steps()))
+
+        with handing_over(self._result):
+            for step in whole():
+                with self._changed:
+                    self._step = step
+                    self._n_steps += 1
+                    self._changed.notify_all()
+        with self._changed:
+            if self._given_up is not None:
+                self._given_up.cancel()
+            self._changed.notify_all()
+
+
+class RunLine:
+    """The next run is that of the address with the fewest runs at work and the longest pause.
+
+    While one waits from an address that has fewer at work, by two or more, a run of the address with more is paused
+    after its next step: it keeps all it has and goes on when there is room. Where one run is at work at a time, that
+    turn is shared between addresses.
+
+    Parameters
+    ----------
+    at_once : runs at work together; they take turns at the models.
+    waiting : places in line.
+    of_one_address : places that one address may take, so that others find one.
+    patience : seconds for which a run goes on after its page was left.
+    """
+
+    def __init__(
+        self, at_once: int, waiting: int, of_one_address: int | None = None, patience: float = math.inf
+    ) -> None:
+        self._at_once, self._most, self._of_one_address = at_once, waiting, of_one_address or waiting
+        self._changed = threading.Condition()
+        self._at_work: list[_Ticket] = []
+        self._waiting: list[_Ticket] = []
+        self._last: dict[str, int] = {}  # when a name or an address had its last turn
+        self._clock = count(1)
+        self._patience = patience
+        self._begun: dict[str, RunAtWork[Any, Any]] = {}  # by name, the newest
+
+    @classmethod
+    def of(cls, settings: Settings) -> "RunLine":
+        """As the settings say; a public server has half its places for other addresses, and less patience."""
+        if not settings.public:
+            return cls(settings.runs_at_once, settings.runs_waiting)
+        return cls(settings.runs_at_once, settings.runs_waiting, max(1, settings.runs_waiting // 2), _PATIENCE_SECONDS)
+
+    def begin(
+        self, steps: Steps[T, R], asker: Asker, stop: threading.Event, place: str = ""
+    ) -> RunAtWork[T | Place, R]:
+        """:meth:`run` in a thread of its own, so that it goes on while the page is loaded anew.
+
+        ``stop``: set to end it; ``place``: of the page, where it is looked for again (:meth:`find`); where "" it ends
+        when it is left.
+        """
+        patience = self._patience if place else 0.0
+        run = RunAtWork(lambda: self.run(steps, asker, stop.is_set), stop, place=place, patience=patience)
+        with self._changed:
+            self._begun = {name: one for name, one in self._begun.items() if not one.ended}
+            self._begun[asker.name] = run
+        return run
+
+    def find(self, name: str) -> RunAtWork[Any, Any] | None:
+        """The newest run of this name, where it is at work or waits."""
+        run = self._begun.get(name)
+        return None if run is None or run.ended else run
+
+    def run(self, steps: Steps[T, R], asker: Asker, cancelled: StopSignal = never) -> Generator[T | Place, None, R]:
+        """The steps of a run once it is its turn; before that, and while it is paused, its place in line each second.
+
+        Raises RunLineFull: at once, where there is no place left in line; Cancelled: it was stopped, or a newer run of
+        the same visitor took its place.
+        """
+        ticket, clock = self._join(asker), WorkClock()
+        try:
+            yield from self._places(ticket, cancelled)
+            work: Generator[T, None, R] = stoppable(steps(), cancelled, clock)
+            with closing(work):
+                while True:
+                    try:
+                        step = next(work)
+                    except StopIteration as end:
+                        return cast("R", end.value)
+                    yield step
+                    if self._gives_way(ticket):
+                        with clock.paused():
+                            yield from self._places(ticket, cancelled)
+        finally:
+            with self._changed:
+                for line in (self._at_work, self._waiting):
+                    if ticket in line:
+                        line.remove(ticket)
+                self._admit()
+                self._changed.notify_all()
+
+    def _join(self, asker: Asker) -> _Ticket:
+        ticket = _Ticket(asker)
+        with self._changed:
+            own = [other for other in self._waiting if other.asker.name == asker.name and not other.paused]
+            if own and asker.places == 1:
+                own[0].replaced = True
+                self._waiting.remove(own[0])
+            elif len(own) >= asker.places:
+                raise RunLineFull(
+                    f"{len(own)} runs from your address are waiting already; ask for more once they are done"
+                )
+            self._waiting.append(ticket)
+            self._admit()
+            here = sum(other.asker.address == asker.address for other in self._waiting)
+            n = len(self._waiting) - 1
+            if not ticket.admitted and (n >= self._most or here > self._of_one_address):
+                self._waiting.remove(ticket)
+                raise RunLineFull(
+                    f"{n} runs are waiting already, and there is no place for more; try again in a few minutes. "
+                    "What you filled in is still there"
+                )
+            self._changed.notify_all()
+        return ticket
+
+    def _places(self, ticket: _Ticket, cancelled: StopSignal) -> Generator[Place, None, None]:
+        """Its place in line until it is its turn."""
+        while (before := self._wait(ticket, cancelled)) is not None:
+            yield Place(n_before=before, begun=ticket.paused)
+
+    def _wait(self, ticket: _Ticket, cancelled: StopSignal) -> int | None:
+        """How many are before this one, a second later; None once it is its turn."""
+        with self._changed:
+            for _ in range(round(_SIGN_SECONDS / _LOOK_SECONDS)):
+                if ticket.replaced:
+                    raise Cancelled("a newer run of yours took the place of this one, which had not begun")
+                if cancelled():
+                    if ticket.paused:  # it ends by itself, and says what it has
+                        return None
+                    raise Cancelled("stopped before it began; nothing was drawn")
+                if ticket.admitted:
+                    return None
+                before = len(self._at_work) + sorted(self._waiting, key=self._order).index(ticket)
+                if ticket.last_place != [before]:  # said at once when it changes
+                    ticket.last_place = [before]
+                    return before
+                self._changed.wait(_LOOK_SECONDS)
+            return before
+
+    def _gives_way(self, ticket: _Ticket) -> bool:
+        """Pause a run, which is between two steps, where another one has more right to its place at work."""
+        with self._changed:
+            if ticket not in self._at_work or (first := self._next()) is None or not self._is_unfair(ticket, first):
+                return False
+            self._at_work.remove(ticket)
+            self._waiting.append(ticket)
+            ticket.admitted, ticket.paused, ticket.last_place = False, True, []
+            self._admit()
+            self._changed.notify_all()
+            return True
+
+    def _is_unfair(self, ticket: _Ticket, first: _Ticket) -> bool:
+        """True where one at work is from an address that has too many, compared with that of the first in line."""
+        here, there = ticket.asker.address, first.asker.address
+        if here == there:  # also where addresses say nothing: of one visitor one run is at work at most
+            return False
+        if self._at_once == 1:
+            return not first.paused or time.monotonic() - ticket.admitted_at >= _SHARED_SECONDS
+        at_work = Counter(other.asker.address for other in self._at_work)
+        return at_work[here] >= at_work[there] + 2
+
+    def _next(self) -> _Ticket | None:
+        """The first in line of those whose name has no run at work."""
+        busy = {other.asker.name for other in self._at_work}
+        free = [ticket for ticket in self._waiting if ticket.asker.name not in busy]
+        return min(free, key=self._order, default=None)
+
+    def _admit(self) -> None:
+        while len(self._at_work) < self._at_once and (chosen := self._next()) is not None:
+            chosen.admitted, chosen.admitted_at = True, time.monotonic()
+            self._waiting.remove(chosen)
+            self._at_work.append(chosen)
+            now, asker = next(self._clock), chosen.asker
+            self._last |= {f"name {asker.name}": now, f"address {asker.address}": now}
+        if not self._at_work and not self._waiting:
+            self._last.clear()
+
+    def _order(self, ticket: _Ticket) -> tuple[int, int, bool, int]:
+        """Who is served first; of equals, who came first. At one address those go on that were paused."""
+        asker = ticket.asker
+        n_at_work = sum(other.asker.address == asker.address for other in self._at_work)
+        of_address, of_name = self._last.get(f"address {asker.address}", 0), self._last.get(f"name {asker.name}", 0)
+        return n_at_work, of_address, not ticket.paused, of_name
+
+
+def network_of(headers: Mapping[str, str], peer: str) -> str:
+    """The address of who asked, of IPv6 the network of one household; for limits only, and kept nowhere.
+
+    On a Space the peer is the Space's own proxy, which adds whom it speaks for to the end of
+    ``X-Forwarded-For``: what stands before that anybody may have written. Elsewhere the header is believed by
+    uvicorn alone, of the proxies in its ``FORWARDED_ALLOW_IPS``.
+
+    >>> network_of({}, "203.0.113.7"), network_of({}, "2001:db8:1:2:3:4:5:6")
+    ('203.0.113.7', '2001:db8:1:2::/64')
+    """
+    if os.environ.get("SPACE_ID"):
+        lines = (text for name, text in headers.items() if name.lower() == "x-forwarded-for")  # there may be several
+        named = reversed(",".join(lines).split(","))
+        peer = next((name.strip() for name in named if _is_public(name.strip())), peer)
+    try:
+        address = ip_address(peer)
+    except ValueError:
+        return peer[:64]
+    if isinstance(address, IPv6Address):
+        return str(address.ipv4_mapped or ip_network((address, 64), strict=False))
+    return str(address)
+
+
+def _is_public(name: str) -> bool:
+    try:
+        return ip_address(name).is_global
+    except ValueError:
+        return False
+
+
+@runtime_checkable
+class Loadable(Protocol):
+    """A model that reads its weights when it is told to, or with its first input."""
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the weights are in memory."""
+
+    def load(self) -> None:
+        """Read them now."""
+
+
+@runtime_checkable
+class Fetchable(Loadable, Protocol):
+    """One whose weights may have to be downloaded."""
+
+    name: str
+
+    def fetch(self) -> None:
+        """Do so, and load nothing."""
+
+
+class ReadersTurn:
+    """Held by whoever asks readers (encoders, captioners, language models); can be entered again and again.
+
+    A reader works while a generator draws the next pictures. It loads while none does: then what a
+    generator holds can leave the memory to make room. It is downloaded before, while nobody waits for it.
+
+    Parameters
+    ----------
+    readers : that will be asked; those that load by themselves (or hold no weights) may be among them.
+    reader_lock : one for all readers.
+    model_lock : that generators hold.
+    downloads : in which each reader's files are got once, whoever asks.
+    """
+
+    def __init__(
+        self, readers: tuple[object, ...], reader_lock: FairLock, model_lock: FairLock, *, downloads: BuiltOnce
+    ) -> None:
+        self._readers = [reader for reader in readers if isinstance(reader, Loadable)]
+        self._reader_lock, self._model_lock, self._downloads = reader_lock, model_lock, downloads
+
+    def fetch(self) -> None:
+        """Download what the readers lack, and load nothing."""
+        for reader in self._readers:
+            if isinstance(reader, Fetchable) and not reader.loaded:
+                # By its id: another one of this name has to know its files, too.
+                self._downloads.get(
+                    "files of a reader", reader.name, reader.fetch, version=f"{id(reader)}", limit=WEIGHTS_SECONDS
+                )
+
+    def __enter__(self) -> None:
+        self.fetch()
+        with ExitStack() as held:
+            held.enter_context(self._reader_lock)
+            for reader in self._readers:
+                if not reader.loaded:
+                    with self._model_lock:
+                        reader.load()
+            held.pop_all()  # all are ready: the lock stays until the turn ends
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._reader_lock.release()

@@ -1,0 +1,746 @@
+"""Weights of models and of adapters: where they are, and whether they can be loaded safely."""
+
+import gc
+import logging
+import re
+import shutil
+import struct
+import tempfile
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import count
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+import huggingface_hub
+import safetensors
+
+from bias_core.errors import BiasCoreError, HubNotReached, ModelUnavailable, NotEnoughMemory
+from bias_core.models import diffusers, hub_errors, peft, torch, transformers
+from bias_core.models.catalogue import is_hub_id, read_json
+
+T = TypeVar("T")
+X = TypeVar("X")
+R = TypeVar("R")
+
+TROUBLES = (
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError, NameError),
+    *(OSError, RuntimeError, TypeError, UnpicklingError, ValueError, struct.error),
+)
+"""What code of others raises where a model's files, or what is asked of it, are not what it expects."""
+
+_last_used: "WeakKeyDictionary[Adapter[Any], int]" = WeakKeyDictionary()
+_clock = count()
+_log = logging.getLogger(__name__)
+_OF_READERS = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
+_SHOWN = 3  # keys named in a message
+_INDEX = ".safetensors.index"
+_TOKENIZER = "tokenizer.json"
+_JSON = (
+    *("model_index.json", "config.json", "generation_config.json", "scheduler_config.json", "vocab.json"),
+    *("preprocessor_config.json", "processor_config.json", "tokenizer_config.json"),
+)
+_WHOLE_NUMBERS = {"BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64"}
+# Buffers that every model computes for itself and that older versions of the libraries wrote down.
+_COMPUTED = re.compile(r"(^|\.)(position_ids|inv_freq|masked_bias|num_batches_tracked)$")
+# By what a configuration calls its kind: keys of the whole model of which it is a part.
+_REST_OF = {
+    "clip_text_model": re.compile(r"^(vision_model|visual_projection|text_projection|logit_scale)(\.|$)"),
+    "clip_vision_model": re.compile(r"^(text_model|text_projection|visual_projection|logit_scale)(\.|$)"),
+    "t5": re.compile(r"^(decoder|lm_head)\."),
+    "umt5": re.compile(r"^(decoder|lm_head)\."),
+}
+_UNREACHED = (
+    "its files are not on this machine, and the hub was not reached; check the network (and BIAS_OFFLINE), or "
+    "choose a model that is here"
+)
+# By the name of the error, the more particular ones first.
+_REFUSALS = {
+    "GatedRepoError": "its makers ask for consent; accept their terms on the model's page and give your own token "
+    "(HF_TOKEN, or `hf auth login`), or choose another model",
+    "RepositoryNotFoundError": "the hub has no model of this name, or hides it from you; check the spelling, and "
+    "for a private model give your own token (HF_TOKEN, or `hf auth login`)",
+    "RevisionNotFoundError": "the hub has the model, but not this revision of it; check the revision",
+    "RemoteEntryNotFoundError": "it lacks a file that a model of this kind has, so it is not in the layout of "
+    "diffusers or transformers; choose a repository that is. Models that are only published as modular pipelines "
+    "(modular_model_index.json: FLUX.3, Anima) cannot be drawn with here",
+    "LocalEntryNotFoundError": _UNREACHED,
+    "OfflineModeIsEnabled": _UNREACHED,
+    "SafetensorError": "a .safetensors file is cut off or damaged; delete it and download it again, and see "
+    "whether the disk is full",
+}
+_PICKLE = (
+    "it has no weights in safetensors, and a pickle, which may run any program when it is read, is never "
+    "opened here; ask its makers for safetensors, convert it yourself, or choose another model"
+)
+
+
+def pick_device(device: str) -> str:
+    """The device to use: for "auto", CUDA where there is one; ModelUnavailable for one that is not there."""
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not present[device]:
+        raise ModelUnavailable(f"this machine has no {device} (BIAS_DEVICE; use auto or cpu)")
+    return device
+
+
+def cpu_threads(n: int = 0) -> int:
+    """Threads that this process computes with; from now on ``n``, where that is given."""
+    if n:
+        torch.set_num_threads(n)
+    return int(torch.get_num_threads())
+
+
+@contextmanager
+def loading(name: str, source: str) -> Iterator[None]:
+    """Word every failure of reading weights as ModelUnavailable, with what to do; libraries print nothing."""
+    with ExitStack() as around:
+        around.push(partial(_raise_in_words, name, source))
+        for log in map(logging.getLogger, ("diffusers", "transformers")):
+            around.callback(log.setLevel, log.level)
+            log.setLevel(logging.CRITICAL)
+        yield
+
+
+def _raise_in_words(name: str, source: str, kind: object, error: BaseException | None, _trace: object) -> None:
+    """The tokenizers' library, written in Rust, has no class for its errors but Python's most general one."""
+    others = (hub_errors.HTTPError, safetensors.SafetensorError, hub_errors.StrictDataclassError)
+    foreseen = isinstance(error, (*TROUBLES, *others)) or kind is Exception
+    if error is None or isinstance(error, BiasCoreError) or not foreseen:
+        return
+    if isinstance(error, ImportError):
+        raise ModelUnavailable(f"{name} needs a library that is not installed: {error}") from error
+    why = _why(source, error)
+    raise (HubNotReached if why.endswith(_UNREACHED) else ModelUnavailable)(f"{name} cannot be loaded{why}") from error
+
+
+def _why(source: str, error: BaseException) -> str:
+    """Where from, what went wrong and what to do; shipped folders are named from ``assets`` on."""
+    folder = Path(source)
+    shipped = folder.is_absolute() and folder.parent.name == "calibration"
+    place = "/".join(folder.parts[-3:]) if shipped else source
+    if folder.is_absolute() and not folder.exists():
+        remedy = "`make calibrate` trains it" if shipped else "check the path"
+        return f": there is no {place}; {remedy}, or choose another model"
+    if refusal := _refusal(error):
+        return f" from {place}: {refusal}"
+    text = f"it lacks {error}" if isinstance(error, KeyError) else str(error).strip() or type(error).__name__
+    text = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", " ".join(text.split()))
+    text = text[:300].replace(source, place)
+    remedy = "weights missing, corrupt, gated, or no network; check the files or choose another model"
+    return f" from {place}: {text} ({remedy})"
+
+
+def _refusal(error: BaseException | None) -> str:
+    """What a hub refused, in plain words, by the error or what caused it; "" for other troubles."""
+    kinds, messages = set[str](), ""
+    while error is not None:
+        kinds |= {kind.__name__ for kind in type(error).__mro__}
+        messages += f"{error} "
+        error = error.__cause__ or error.__context__
+    if refusals := [words for kind, words in _REFUSALS.items() if kind in kinds]:
+        return refusals[0]
+    no_weights = any(words in messages for words in ("no file named", "pickle", "find the necessary"))
+    return _PICKLE if "safetensors" in messages and no_weights else ""
+
+
+def drop_longest_unused() -> bool:
+    """Let go of the weights that were unused longest; False where none are loaded."""
+    if not _last_used:
+        return False
+    min(_last_used, key=_last_used.__getitem__).unload()
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return True
+
+
+class Batches:
+    """Inputs in batches of at most ``size``, which halves for good when the device's memory runs out."""
+
+    filled_up = False  # whether `work` makes the last batch as large as the others
+
+    def __init__(self, name: str, size: int) -> None:
+        self.name, self.size = name, size
+
+    def run(self, inputs: Sequence[X], work: Callable[[Sequence[X]], R], *, most: int | None = None) -> Iterator[R]:
+        """What ``work`` makes of each batch, in order; ModelUnavailable where memory does not hold one input."""
+        start = 0
+        while start < len(inputs):
+            n = min(self.size, most or self.size)
+            batch = inputs[start : start + n]
+            try:
+                done = work(batch)
+            except torch.OutOfMemoryError as error:
+                n = n if self.filled_up else len(batch)
+                if n == 1:
+                    raise self.too_large(batch) from error
+                self.size = n // 2
+            else:
+                start += len(batch)
+                yield done
+                continue
+            torch.cuda.empty_cache()  # after the except block, which holds on to the failed batch
+            _log.warning("%s: memory ran out; %d at a time from now on", self.name, self.size)
+
+    def too_large(self, batch: Sequence[Any]) -> ModelUnavailable:
+        """The error for a batch that cannot be made smaller."""
+        return ModelUnavailable(
+            f"{self.name} ran out of memory at a single input; use a smaller model, or close what "
+            "else uses the GPU (or set BIAS_DEVICE=cpu)"
+        )
+
+
+class Adapter(ABC, Generic[T]):
+    """A model whose weights load with the first input.
+
+    Parameters
+    ----------
+    name : identity for caches, messages and reports.
+    source : hub id, or a folder in Hugging Face layout.
+    device : "auto", "cpu", "cuda" or "mps".
+    offline : never ask the hub.
+    unchanged : called when files were read; raises where they are not those that ``name`` means any more.
+    batch_size : inputs at once, at most; halved when memory runs out.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: str,
+        *,
+        device: str = "auto",
+        offline: bool = False,
+        unchanged: Callable[[], None] = lambda: None,
+        batch_size: int = 32,
+    ) -> None:
+        self.name, self.source = name, source
+        self._wanted_device, self._offline, self._unchanged = device, offline, unchanged
+        self._batches = Batches(name, batch_size)
+        self._value: T | None = None
+        self._at_work = threading.RLock()
+
+    @abstractmethod
+    def _load(self) -> T:
+        """The model and what else works with it."""
+
+    def _parts(self) -> T:
+        """What :meth:`_load` gives, loaded now if it is not.
+
+        Raises ModelUnavailable: missing or corrupt, or it does not fit even when nothing else is loaded.
+        """
+        value = self._value
+        if value is None:
+            with loading(self.name, self.source):
+                value = self._load_with_room()
+            self._unchanged()
+        self._keep(value)
+        return value
+
+    @contextmanager
+    def _running(self) -> Iterator[T]:
+        """The same, which stays until the block ends; for readers, which hold no ``model_lock``."""
+        with self._at_work:
+            yield self._parts()
+
+    def _keep(self, value: T) -> None:
+        """Have this from now on, as if it had been loaded."""
+        self._value = value
+        _last_used[self] = next(_clock)
+
+    def _load_with_room(self) -> T:
+        transformers.utils.logging.disable_progress_bar()  # it would run through our own
+        try:
+            return self._load()
+        except (NotEnoughMemory, torch.OutOfMemoryError):
+            if not drop_longest_unused():
+                raise
+        return self._load_with_room()  # ends when nothing else is loaded
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the weights are in memory."""
+        return self._value is not None
+
+    @property
+    def batch_size(self) -> int:
+        """Inputs at once, at most; it halves when memory runs out."""
+        return self._batches.size
+
+    def load(self) -> None:
+        """Read the weights now; ModelUnavailable where that fails."""
+        self._parts()
+
+    def unload(self) -> None:
+        """Let go of the weights, once nobody runs them; the next input loads them again."""
+        with self._at_work:
+            self._value = None
+        _last_used.pop(self, None)
+
+
+class Reader(Adapter[T]):
+    """Reads pictures or texts with what a hub, or a folder in Hugging Face layout, has."""
+
+    _local = ""
+
+    def fetch(self) -> None:
+        """Download what is missing on this machine; nothing is loaded."""
+        if self._offline or Path(self.source).is_dir() or not is_hub_id(self.source):
+            self._files()
+            return
+        with loading(self.name, self.source):
+            folder = huggingface_hub.snapshot_download(self.source, allow_patterns=_OF_READERS, ignore_patterns=["*/*"])
+        if any(Path(folder).glob("*.safetensors")):  # of others, their loading says what is missing
+            self._local = folder
+
+    def _files(self) -> tuple[str, dict[str, Any]]:
+        """Where to load from, with an argument of ``from_pretrained``.
+
+        transformers asks the hub for adapters even where it is told to read local files only; of a folder it
+        asks nothing. So offline it is the folder of an earlier download.
+        """
+        source = self._local or self.source
+        if self._offline and not Path(source).is_absolute() and not Path(source).is_dir():
+            try:
+                source = huggingface_hub.snapshot_download(source, local_files_only=True)
+            except hub_errors.LocalEntryNotFoundError as error:
+                raise not_here(self.name) from error
+        return source, {"local_files_only": Path(source).is_dir()}
+
+
+def not_here(name: str) -> ModelUnavailable:
+    """The error for weights that may not be downloaded."""
+    return ModelUnavailable(
+        f"{name} is not on this machine, which may download nothing (BIAS_OFFLINE forbids it); name another one"
+    )
+
+
+def load_whole(
+    kind: Any, source: str, *, name: str, stem: str = "model", variant: str | None = None, **how: Any
+) -> Any:
+    """``kind.from_pretrained(source, **how)``, every weight of which came from the files and is a number.
+
+    ``stem`` and ``variant`` are of its safetensors: "model" or "diffusion_pytorch_model", and None or "fp16". Raises
+    ModelUnavailable: weights are missing, left over, of other shapes, or not finite; the message names some of them.
+
+    What the class itself declares as dispensable (``_keys_to_ignore_on_load_missing``, tied weights) is not missing.
+    Left over may be what it declares, buffers that it computes for itself now (``position_ids``, as Stable Diffusion's
+    text encoder has it), and the rest of a larger model where only one tower of it is asked for: the picture tower of a
+    CLIP, the decoder of a T5.
+    """
+    folder = Path(source) / str(how.get("subfolder") or "")
+    check_json(folder)
+    _check_files(folder, name)
+    if "gguf_file" not in how:
+        how |= {"use_safetensors": True, "variant": _variant_of(folder, stem, variant)}
+    model, info = kind.from_pretrained(source, output_loading_info=True, ignore_mismatched_sizes=True, **how)
+    rest = _REST_OF.get(str(getattr(model.config, "model_type", "")))
+    wrong = {
+        "lacks {} of its weights": [key for key in info["missing_keys"] if not _COMPUTED.search(key)],
+        "has {} that this kind of model does not take": [
+            key for key in info["unexpected_keys"] if not (_COMPUTED.search(key) or (rest and rest.search(key)))
+        ],
+        "has {} of another shape": [
+            f"{key} is {list(has)}, not {list(wants)}" for key, has, wants in info["mismatched_keys"]
+        ],
+    }
+    faults = [words.format(len(keys)) + f" ({some_of(keys)})" for words, keys in wrong.items() if keys]
+    if faults:
+        raise ModelUnavailable(
+            f"{name} {' and '.join(faults)}: its weights and its config.json are not of one model; "
+            "download it again, or choose another model"
+        )
+    check_finite(model, name)
+    return model
+
+
+def check_finite(model: Any, name: str) -> None:
+    """Refuse NaN and infinity in the weights: what comes of them can look like an answer."""
+    with torch.no_grad():
+        for key, tensor in model.named_parameters():
+            if tensor.is_floating_point() and tensor.numel() and tensor.device.type != "meta":
+                ends = torch.stack(torch.aminmax(tensor))
+                if not bool(torch.isfinite(ends.float()).all()):
+                    raise ModelUnavailable(
+                        f"{name} has NaN or infinity in its weights ({key}); they are damaged, or of too low "
+                        "precision: download it again, or choose another model"
+                    )
+
+
+def check_json(folder: Path) -> None:
+    """Refuse, by ValueError, a folder whose configuration is no JSON or whose tokenizer has no vocabulary."""
+    for file in _JSON:
+        if (folder / file).is_file():
+            read_json(folder / file)
+    if (folder / _TOKENIZER).is_file():
+        model = read_json(folder / _TOKENIZER).get("model")
+        if not isinstance(model, dict) or not model.get("vocab"):
+            raise ValueError(f"{folder.name}/{_TOKENIZER} has no vocabulary")
+
+
+def _check_files(folder: Path, name: str) -> None:
+    """Refuse files of weights that are missing, or of whole numbers, which loaders would round to.
+
+    Those of quantised models are such, and their configuration says so.
+    """
+    for index in sorted(folder.glob(f"*{_INDEX}*.json")):
+        files = set(read_json(index).get("weight_map", {}).values())
+        missing = sorted(file for file in files if not (folder / str(file)).is_file())
+        if missing:
+            raise ModelUnavailable(
+                f"{name} lacks {len(missing)} of its {len(files)} files of weights ({some_of(missing)}) that "
+                f"{index.name} names; download them again"
+            )
+    paths = [path for path in folder.glob("*.safetensors") if path.is_file()]
+    if not paths or "quantization_config" in read_json(folder / "config.json"):
+        return
+    for path in paths:
+        with safetensors.safe_open(path, framework="pt") as file:
+            weights = [key for key in file.keys() if key.endswith((".weight", ".bias"))]  # noqa: SIM118  (no mapping)
+            whole = [key for key in weights if file.get_slice(key).get_dtype() in _WHOLE_NUMBERS]
+        if whole:
+            raise ModelUnavailable(
+                f"{name} has {len(whole)} weights of whole numbers in {path.name} ({some_of(whole)}), and "
+                "its config.json has no quantization_config; download it again, or choose another model"
+            )
+
+
+def _variant_of(folder: Path, stem: str, preferred: str | None) -> str | None:
+    """Which variant of the weights to read: the preferred one, the plain one, or the only kind there is."""
+    if not folder.is_dir():
+        return preferred
+    shard = r"(?:-\d{5}-of-\d{5})?"
+    name = re.compile(rf"{stem}{shard}(?:\.(\w+))?{shard}\.safetensors(?:\.index(?:\.(\w+))?\.json)?")
+    matches = (name.fullmatch(path.name) for path in folder.glob(f"{stem}*.safetensors*"))
+    there = {match[1] or match[2] or "" for match in matches if match}
+    if preferred in there or not there:
+        return preferred if preferred in there else None
+    return None if "" in there else sorted(there, key=lambda variant: (variant != "fp16", variant))[0]
+
+
+def some_of(keys: Iterable[object]) -> str:
+    """The first few, in order."""
+    names = sorted(map(str, keys))
+    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+
+
+# How peft and torch say that layers are missing or have other sizes.
+_MISFITS = ("size mismatch", "Target modules", "loading state_dict")
+_STANDARD = "pytorch_lora_weights.safetensors"
+_PEFT, _PEFT_CONFIG = "adapter_model.safetensors", "adapter_config.json"
+# By a part of the names of its weights: adapters of other kinds, which LyCORIS and others train.
+_OTHER_KINDS = {
+    "hada_": "a LoHa",
+    "lokr_": "a LoKr",
+    ".oft_": "an OFT",
+    "boft_": "a BOFT",
+    "lora_mid": "a LoCon with a Tucker decomposition",
+    "emb_params": "a textual inversion",
+    "string_to_param": "a textual inversion",
+    "hypernet": "a hypernetwork",
+    "model.diffusion_model.": "a whole checkpoint, which is named as a model of its own",
+}
+_LAYERS = (".weight", ".bias")
+_EMBEDDINGS = {"clip_l", "clip_g"}  # of textual inversions for models with two text encoders
+# Files that a LoRA of a hub may be, the usual names first.
+_HUB_PATTERNS = ([_STANDARD, _PEFT, _PEFT_CONFIG], ["*.safetensors"])
+
+
+def put_on(
+    pipeline: Any,
+    model: str,
+    source: str,
+    *,
+    name: str,
+    file: str | None = None,
+    revision: str = "",
+    weight: float = 1.0,
+    offline: bool = False,
+) -> None:
+    """Load one adapter into a pipeline that has none, and use it.
+
+    Parameters
+    ----------
+    model : whose pipeline it is, for messages.
+    source : hub id, folder, or a .safetensors file; the folder may be one of peft's ``save_pretrained``.
+    name : of the adapter inside the pipeline.
+    file : in the folder or repository; without one its only .safetensors file.
+    weight : its strength; 1 is as it was trained.
+
+    Raises ModelUnavailable: missing, corrupt, a pickle, made for another model as a whole or in part, or the
+    family takes none. What was put into the pipeline by then stays there: do not use it any more.
+    """
+    if not hasattr(pipeline, "load_lora_weights"):
+        raise ModelUnavailable(f"{model}: a {type(pipeline).__name__} takes no LoRA; choose another base")
+    path = Path(source)
+    if path.is_file():
+        source, file = str(path.parent), path.name
+    place = str(path) if path.exists() else source
+    loader = getattr(pipeline, "first", pipeline)  # of two stages the one that decides what is drawn
+    misfit = f"{model}: the LoRA {place} does not fit this model; it was made for another"
+    with loading(f"{model}: the LoRA", place):
+        folder = Path(source) if Path(source).is_dir() else hub_folder(source, revision, offline=offline)
+        file = file or _only_file(folder)
+        try:
+            _check_kind(folder / file, f"{model}: {folder / file}")
+            if file == _PEFT and (folder / _PEFT_CONFIG).is_file():
+                keys = _load_peft(loader, folder, name)
+            else:
+                keys = _load(loader, folder, file, name)
+        except (RuntimeError, ValueError) as error:
+            if any(words in str(error) for words in _MISFITS):
+                raise ModelUnavailable(misfit) from error
+            raise
+        _check_whole(loader, keys, name, f"{model}: the LoRA {place}", misfit)
+        loader.set_adapters([name], adapter_weights=[weight])
+
+
+def use_in_parts(pipeline: Any, *, denoiser: str, text_encoders: str) -> None:
+    """Have the denoiser work with one of the adapters that are loaded, and the text encoders with another.
+
+    A name that none of them has is none: these networks then answer as without any.
+    """
+    for part, network in _networks(getattr(pipeline, "first", pipeline)).items():
+        name = text_encoders if part.startswith("text_encoder") else denoiser
+        for layer in network.modules():
+            if isinstance(layer, peft.tuners.lora.LoraLayer):
+                layer.enable_adapters(name in layer.r)
+                if name in layer.r:
+                    layer.set_adapter(name)
+
+
+def hub_folder(repo: str, revision: str, *, offline: bool = False) -> Path:
+    """Where the LoRA of a hub lies, downloaded where that is allowed."""
+    for patterns in _HUB_PATTERNS:
+        how = {"revision": revision or None, "allow_patterns": patterns, "local_files_only": offline}
+        folder = Path(huggingface_hub.snapshot_download(repo, **how))
+        if any(folder.glob("*.safetensors")):
+            break
+    return folder
+
+
+def _check_kind(path: Path, what: str) -> None:
+    """Refuse an adapter that is no LoRA, by what it is, and a DoRA whose magnitudes diffusers would leave out."""
+    with safetensors.safe_open(path, framework="pt") as file:
+        keys = sorted(file.keys())
+        n_axes = [len(file.get_slice(key).get_shape()) for key in keys]
+    kind = next((kind for part, kind in _OTHER_KINDS.items() if any(part in key for key in keys)), "")
+    if not kind and not any("lora" in key.lower() for key in keys):
+        # diffusers names the only weight of a textual inversion by its new word.
+        is_word = (len(keys) == 1 and max(n_axes) <= 2 and not keys[0].endswith(_LAYERS)) or _EMBEDDINGS >= set(
+            keys
+        ) > set()
+        kind = "a textual inversion" if is_word else f"no LoRA (its weights are {some_of(keys) or 'none'})"
+    if kind:
+        raise ModelUnavailable(f"{what} is {kind}, and only LoRA is taken")
+    if n := sum("dora_scale" in key for key in keys):
+        raise ModelUnavailable(
+            f"{what} fits only in part: it is a DoRA, and its {n} magnitudes (dora_scale) have no place here; take a "
+            "plain LoRA, or a DoRA that peft saved (lora_magnitude_vector)"
+        )
+
+
+def _load(loader: Any, folder: Path, file: str, name: str) -> set[str]:
+    """Put it on; the keys that should be there now."""
+    how = {"weight_name": file, "use_safetensors": True, "local_files_only": True}
+    state = loader.lora_state_dict(str(folder), **how)
+    tensors = state[0] if isinstance(state, tuple) else state
+    loader.load_lora_weights(str(folder), adapter_name=name, **how)
+    keys, left = set[str](), set(tensors)
+    for part, network in _networks(loader).items():
+        of_part = {key for key in tensors if key.startswith(f"{part}.")}
+        left -= of_part
+        named = {key.removeprefix(f"{part}."): tensors[key] for key in of_part}
+        keys |= {f"{part}.{key}" for key in _in_peft_words(named, network, part)}
+    return keys | left
+
+
+def _load_peft(loader: Any, folder: Path, name: str) -> set[str]:
+    """Put on what peft's ``save_pretrained`` wrote of one component; it does not say of which."""
+    from safetensors.torch import load_file
+
+    kind = read_json(folder / _PEFT_CONFIG).get("peft_type")
+    if kind != "LORA":
+        raise ModelUnavailable(f"{folder} is an adapter of the kind {kind}, and only LoRA is taken")
+    tensors = {key.removeprefix("base_model.model."): value for key, value in load_file(folder / _PEFT).items()}
+    networks = _networks(loader)
+    fitting = {part: _in_peft_words(tensors, network, part) for part, network in networks.items()}
+    n_fitting: dict[str, int] = {}
+    for part, network in networks.items():
+        layers = {layer for layer, _ in network.named_modules()}
+        n_fitting[part] = sum(key.rsplit(".lora_", 1)[0] in layers for key in fitting[part])
+    most = max(n_fitting.values())
+    best, *others = [part for part, n in n_fitting.items() if n == most]
+    if most == 0:
+        return set(tensors)
+    if others:
+        raise ModelUnavailable(
+            f"{folder} fits {' and '.join((best, *others))} alike and does not say which it is for; save it with "
+            "save_lora_weights of the diffusers pipeline"
+        )
+    config = peft.LoraConfig.from_pretrained(str(folder)).to_dict()
+    metadata = {f"{best}.{key}": value for key, value in config.items()}
+    state = {f"{best}.{key}": value for key, value in fitting[best].items()}
+    how = {"prefix": best, "adapter_name": name, "metadata": metadata, "_pipeline": loader}
+    if best.startswith("text_encoder"):
+        loader.load_lora_into_text_encoder(state, None, networks[best], **how)
+    else:
+        networks[best].load_lora_adapter(state, **how)
+    return set(state)
+
+
+def _networks(loader: Any) -> dict[str, Any]:
+    kinds = ("unet", "transformer", "text_encoder")
+    parts = loader.components.items()
+    return {name: part for name, part in parts if isinstance(part, torch.nn.Module) and name.startswith(kinds)}
+
+
+def _in_peft_words(tensors: Mapping[str, Any], part: Any, name: str) -> dict[str, Any]:
+    """The tensors of one component under the names that peft gives them there."""
+    words, of_text, convert = dict(tensors), name.startswith("text_encoder"), diffusers.utils.state_dict_utils
+    if words and not any("lora_A" in key for key in words):
+        if of_text:
+            words = convert.convert_state_dict_to_peft(convert.convert_state_dict_to_diffusers(words))
+        else:
+            words = convert.convert_unet_state_dict_to_peft(words)
+    if of_text and not hasattr(part, "text_model"):  # older transformers had one level more
+        words = {key.removeprefix("text_model."): value for key, value in words.items()}
+    return words
+
+
+def _check_whole(loader: Any, keys: set[str], name: str, what: str, misfit: str) -> None:
+    """Refuse a LoRA that is not in the pipeline as a whole: diffusers only warns of what it left out.
+
+    ModelUnavailable: no layer of it fits, or some do not, or a layer lacks one of its halves, or has NaN.
+    """
+    there: set[str] = set()
+    for part, names in loader.get_list_adapters().items():
+        if name in names:
+            module = getattr(loader, part)
+            check_finite(module, what)
+            of_part = peft.get_peft_model_state_dict(module, adapter_name=name)
+            there |= {f"{part}.{key.removesuffix('.weight')}" for key in of_part}
+    if not there:
+        raise ModelUnavailable(misfit)
+    expected = {key.removesuffix(".weight") for key in keys if not key.endswith(".alpha")}
+    wrong = {
+        "{} of its {} weights have no place in this model": expected - there,
+        "{} weights are missing beside its {}": there - expected,
+    }
+    for words, some in wrong.items():
+        if some:
+            raise ModelUnavailable(
+                f"{what} fits only in part: {words.format(len(some), len(expected))} ({some_of(some)}); it "
+                "was made for another model, or is damaged"
+            )
+
+
+def _only_file(folder: Path) -> str:
+    files = sorted(path.name for path in folder.glob("*.safetensors"))
+    for usual in (_STANDARD, _PEFT, *(files if len(files) == 1 else ())):
+        if usual in files:
+            return usual
+    if files:
+        raise ModelUnavailable(
+            f"{folder} has {len(files)} .safetensors files ({', '.join(files[:4])}); name one of them"
+        )
+    pickles = [path.name for kind in ("*.bin", "*.pt", "*.ckpt") for path in folder.glob(kind)]
+    why = f"only {pickles[0]}, a pickle, which can run code and is refused" if pickles else "none"
+    raise ModelUnavailable(f"a LoRA is a .safetensors file, and {folder} has {why}")
+
+
+PREDICTIONS = ("epsilon", "v_prediction")
+"""What a network of Stable Diffusion or SDXL predicts; files seldom say it."""
+
+_NETWORKS = ("model.diffusion_model.", "double_blocks.", "joint_blocks.", "transformer_blocks.", "down_blocks.")
+_SETTINGS = ["*.json", "*.txt", "*.model", "*/*.json", "*/*.txt", "*/*.model"]
+
+
+def open_checkpoint(file: Path, prediction: str, folder: Path, *, offline: bool = False) -> None:
+    """Write the pipeline of a file into ``folder``; ``prediction`` is one of :data:`PREDICTIONS`, or "".
+
+    Its settings come from the folder of the same name beside it, or from the hub's model of its kind. Raises
+    ModelUnavailable: no whole checkpoint, settings that are not here, or a prediction that must (or cannot) be named.
+    """
+    with loading(str(file), str(file)):
+        keys, metadata = _header(file)
+        if not any(key.startswith(_NETWORKS) for key in keys):
+            raise ModelUnavailable(
+                f"{file} is no checkpoint of a whole model (its weights are {some_of(keys) or 'none'})"
+            )
+        settings = _settings(file, offline=offline)
+        name = str(read_json(settings / "model_index.json").get("_class_name"))
+        kind: Any = getattr(diffusers, name, None)
+        if not hasattr(kind, "from_single_file"):
+            raise ModelUnavailable(f"{file} is a {name}, which diffusers does not open from one file; give a folder")
+        scheduler = read_json(settings / "scheduler" / "scheduler_config.json")
+        more = _scheduler_changes(file, prediction, scheduler, keys, metadata)
+        diffusers.utils.logging.disable_progress_bar()
+        try:
+            pipeline = kind.from_single_file(str(file), config=str(settings), local_files_only=True)
+        except NotImplementedError as error:  # a network that kept a tensor without numbers
+            raise ModelUnavailable(f"{file} lacks weights of one of its networks; download it again") from error
+        _check_whole_of_single_file(file, pipeline)
+        if more:
+            pipeline.scheduler = type(pipeline.scheduler).from_config(pipeline.scheduler.config, **more)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as unfinished:
+            whole = Path(unfinished) / "whole"
+            pipeline.save_pretrained(whole, safe_serialization=True)
+            shutil.rmtree(folder, ignore_errors=True)
+            whole.rename(folder)
+
+
+def _header(file: Path) -> tuple[set[str], dict[str, str]]:
+    with safetensors.safe_open(file, framework="pt") as opened:
+        return set(opened.keys()), opened.metadata() or {}
+
+
+def _settings(file: Path, *, offline: bool) -> Path:
+    beside = file.with_suffix("")
+    if (beside / "model_index.json").is_file():
+        return beside
+    utils: Any = diffusers.loaders.single_file_utils
+    repo = utils.fetch_diffusers_config(utils.load_single_file_checkpoint(str(file)))["pretrained_model_name_or_path"]
+    try:
+        return Path(huggingface_hub.snapshot_download(repo, allow_patterns=_SETTINGS, local_files_only=offline))
+    except (hub_errors.HTTPError, OSError) as error:
+        raise ModelUnavailable(
+            f"{file} has weights alone, and the settings of its kind, {repo}, are not on this machine and were not "
+            f"downloaded; put its small files (.json, .txt) into the folder {beside}"
+        ) from error
+
+
+def _scheduler_changes(
+    file: Path, prediction: str, scheduler: Any, keys: set[str], metadata: dict[str, str]
+) -> dict[str, Any]:
+    """Settings of the scheduler that follow from what the network predicts."""
+    if "FlowMatch" in str(scheduler.get("_class_name")):
+        if prediction:
+            raise ModelUnavailable(f"{file} is a flow model, which predicts a velocity; name it without @{prediction}")
+        return {}
+    said = metadata.get("modelspec.prediction_type", "").lower()
+    own = "v_prediction" if "v_pred" in keys or said.startswith("v") else "epsilon" if said == "epsilon" else ""
+    prediction = prediction or own
+    if prediction not in PREDICTIONS:
+        raise ModelUnavailable(
+            f"{file} does not say what its network predicts; name it {file}@epsilon, as most are, or "
+            f"{file}@v_prediction, as its makers say"
+        )
+    zero_snr = {"rescale_betas_zero_snr": True, "timestep_spacing": "trailing"} if "ztsnr" in keys else {}
+    return {"prediction_type": prediction, **zero_snr}
+
+
+def _check_whole_of_single_file(file: Path, pipeline: Any) -> None:
+    """Refuse a file that lacks weights: diffusers leaves these without numbers."""
+    for name, part in pipeline.components.items():
+        if isinstance(part, torch.nn.Module):
+            missing = [key for key, tensor in part.state_dict().items() if tensor.is_meta]
+            if missing:
+                raise ModelUnavailable(f"{file} lacks {len(missing)} weights of its {name} ({some_of(missing)})")

@@ -1,0 +1,291 @@
+"""Models on a Space with ZeroGPU: each call borrows a GPU for some seconds, in a forked process.
+
+The package ``spaces`` lends the GPU: what is decorated with ``spaces.GPU`` runs in a process that is forked when it is
+called (or was by a call before), gets its arguments pickled, and may take as long as it asked for. Only there is CUDA;
+here, models are on the CPU. So a model is built again over there, from its name, and what it draws or reads comes back.
+A visitor has a few minutes a day: what comes with the program runs on the CPU and takes nothing of them, weights are
+downloaded before the clock runs, and a call asks for as much time as such calls took before.
+"""
+
+import importlib
+import math
+import os
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import cache, partial
+from importlib.util import find_spec
+from typing import Any
+
+from bias_core.errors import BiasCoreError, Interrupted, ModelUnavailable
+from bias_core.models import torch
+from bias_core.protocols import StepCallback
+from bias_core.types import Attribute, GeneratedImage, ImageRow, ModelInfo, Step
+from bias_core.waiting import one_at_a_time
+
+_LEAST_SECONDS, _MOST_SECONDS = 10, 120
+_MARGIN = 1.4  # over what the calls before took: one that takes longer than it asked for is killed
+_FORK_SECONDS = 3.0  # until a process has the GPU
+_SECONDS_A_CALL = 60.0  # that a call of many pictures aims at
+_MOST_ROWS = 32
+_INPUTS_A_SECOND = 20.0  # a first guess for readers, until one was timed
+
+
+def on_zero_gpu() -> bool:
+    """Whether this is a Space with ZeroGPU; False wherever ``spaces`` is absent."""
+    asked_for = os.environ.get("SPACES_ZERO_GPU", "").lower() in {"1", "t", "true"}
+    return asked_for and find_spec("spaces") is not None
+
+
+def gpu_seconds_left(token: str) -> float | None:
+    """What is left today of the GPU time of this token's account; None where that cannot be asked.
+
+    The token of a sign-in needs the scope ``read-billing``; nobody tells it of visitors who have not signed in.
+    """
+    import huggingface_hub
+    from huggingface_hub.errors import HFValidationError, HTTPError, OfflineModeIsEnabled
+
+    ask = getattr(huggingface_hub, "get_zero_gpu_quota", None)  # older versions have none
+    if ask is None or not token.startswith("hf_"):
+        return None
+    try:
+        return max(0.0, float(ask(token=token).remaining))
+    except (HTTPError, HFValidationError, OfflineModeIsEnabled, OSError, KeyError, TypeError, ValueError):
+        return None
+
+
+_Event = tuple[str, Any]
+"""What comes back: "ready" and after how many seconds, a "step" and of how many, a "value", or an "error".
+
+The error is one of ours: of those that are raised ``spaces`` tells only the name."""
+_models: dict[str, Any] = {}  # of a process that has the GPU
+
+
+def run_job(
+    key: str,
+    build: Callable[[], Any],
+    method: str,
+    arguments: tuple[Any, ...],
+    options: dict[str, Any],
+    steps: bool,
+    seconds: int,  # noqa: ARG001 - the time to ask for
+) -> Generator[_Event, None, None]:
+    """Runs where the GPU is, and all of its arguments are pickled; closing it stops at the next step.
+
+    The model is built once per process, and named by its key. With ``steps`` the method yields one thing after
+    another, and tells its steps.
+    """
+
+    def work(hand: Callable[[_Event], None]) -> None:
+        started = time.monotonic()
+        if key not in _models:
+            torch.set_num_threads(1)  # a fork must not wait for threads that only its parent has (OpenMP)
+            _models[key] = build()
+            if load := getattr(_models[key], "load", None):
+                load()
+        hand(("ready", time.monotonic() - started))
+        callback = {"on_step": lambda *step: hand(("step", step))} if steps else {}
+        answer = getattr(_models[key], method)(*arguments, **options, **callback)
+        for value in answer if steps else (answer,):
+            hand(("value", value))
+
+    try:
+        yield from one_at_a_time(work)
+    except BiasCoreError as error:
+        yield "error", error
+
+
+@cache
+def _gpu_call() -> Callable[..., Generator[_Event, None, None]]:
+    return importlib.import_module("spaces").GPU(duration=lambda *arguments: arguments[-1])(run_job)
+
+
+def prepare() -> None:
+    """Tell ``spaces`` what will want a GPU; a Space that told nothing does not start."""
+    _gpu_call()
+
+
+class Pace:
+    """How long calls take: some seconds until the model is there, then so many per unit of work.
+
+    A unit is a step of a picture, or an input of a reader. Before the first call both are guesses.
+    """
+
+    def __init__(self, *, load: float, unit: float) -> None:
+        self._load, self._unit = load, unit
+
+    def seconds(self, units: float) -> int:
+        """To ask for."""
+        estimate = _FORK_SECONDS + _MARGIN * (self._load + units * self._unit)
+        return min(_MOST_SECONDS, max(_LEAST_SECONDS, math.ceil(estimate)))
+
+    def units_in(self, seconds: float) -> float:
+        """How many are likely to be done in one call of so many seconds."""
+        return max(0.0, (seconds - _FORK_SECONDS - self._load) / self._unit) if self._unit else math.inf
+
+    def likely_seconds(self, units: float) -> float:
+        """That a call is likely to take, without a margin."""
+        return _FORK_SECONDS + self._load + units * self._unit
+
+    def learn(self, *, load: float, units: float, seconds: float) -> None:
+        """From a call that was finished: a load can be as long as the longest, a unit is like the last."""
+        self._load = max(load, self._load / 2)
+        if units:
+            self._unit = seconds / units
+
+    def slow_down(self) -> None:
+        """After a call that was killed because it took longer than it had asked for."""
+        self._load, self._unit = 2 * self._load, 2 * self._unit
+
+
+class Borrower:
+    """Calls methods of a model over there.
+
+    Parameters
+    ----------
+    key, build : as of :func:`run_job`.
+    local : the same model on the CPU of this process; for all that needs no GPU.
+    fetch : downloads what it needs, before the clock runs; called once.
+    """
+
+    def __init__(self, key: str, build: Callable[[], Any], local: Any, pace: Pace, fetch: Callable[[], None]) -> None:
+        self.name = getattr(local, "name", key)
+        self.local = local
+        self._key, self._build, self._pace, self._fetch = key, build, pace, cache(fetch)
+
+    def call(
+        self,
+        method: str,
+        *arguments: Any,
+        units: float,
+        on_step: StepCallback | None = None,
+        steps: bool = False,
+        **options: Any,
+    ) -> Iterator[Any]:
+        """What the method gives, as it comes; Interrupted where no time is left for it."""
+        self._fetch()
+        refusal = importlib.import_module("gradio").Error  # that `spaces` raises; only the page imports gradio here
+        load, started = 0.0, time.monotonic()
+        events = _gpu_call()(self._key, self._build, method, arguments, options, steps, self._pace.seconds(units))
+        try:
+            for kind, value in events:
+                if kind == "ready":
+                    load, started = value, time.monotonic()
+                elif kind == "step" and on_step is not None:
+                    on_step(*value)
+                elif kind == "error":
+                    raise value
+                elif kind == "value":
+                    yield value
+        except BiasCoreError:
+            raise
+        except refusal as error:
+            raise self._refused(error) from error
+        except RuntimeError as error:
+            raise ModelUnavailable(f"ZeroGPU could not be used for {self._key}: {error}; try again") from error
+        finally:
+            events.close()
+        self._pace.learn(load=load, units=units, seconds=time.monotonic() - started)
+
+    def _refused(self, error: Exception) -> BiasCoreError:
+        """Word what ``spaces`` said. Its errors have a title by which they are told apart."""
+        title, message = str(getattr(error, "title", "")), " ".join(str(error).strip("'\"").split())
+        if title != "ZeroGPU worker error":
+            return Interrupted(
+                f"No GPU time for {self._key} now: {message.rstrip('.')}. What is finished is kept: press again "
+                "later to go on from there, or choose a calibration model, which needs no GPU"
+            )
+        if "aborted" not in message:
+            return ModelUnavailable(f"{self._key} failed on the GPU ({message}); the Space's log has the details")
+        self._pace.slow_down()
+        return Interrupted(
+            f"{self._key} took longer than the GPU was asked for, and was stopped. What is finished "
+            "is kept: press again to go on, with more time"
+        )
+
+
+class ZeroGpuTextToImage(Borrower):
+    """A generator whose pictures are drawn over there, many in a call; its size gives the first guess of the time."""
+
+    def __init__(
+        self, key: str, build: Callable[[], Any], local: Any, info: ModelInfo, fetch: Callable[[], None]
+    ) -> None:
+        # On the GPU that is lent, SD 1.5 (5 GB) takes about 0.05 s a step and picture, FLUX (34 GB) 0.3 s.
+        guess = 0.02 + 0.01 * (info.download_gb or 10.0) * min(1.0, info.width * info.height / 512**2)
+        super().__init__(key, build, local, Pace(load=5 + info.download_gb / 2, unit=guess), fetch)
+        fit = int(_SECONDS_A_CALL / (guess * max(1, info.default_steps)))
+        inner = int(local.batch_size)
+        # A whole number of the model's own batches, and the same for a whole run.
+        self.batch_size = max(1, min(fit, _MOST_ROWS) // inner) * inner
+        for method in (
+            "check_rewriting",
+            "check_sampler",
+            "check_settings",
+            "check_traceable",
+            "drawn_size",
+            "prompt_limits",
+        ):
+            if hasattr(local, method):  # they load no weights
+                setattr(self, method, getattr(local, method))
+
+    def pictures_in(self, seconds: float, steps: int) -> int:
+        """How many pictures of so many steps this GPU time is likely to draw, in calls of whole batches."""
+        units = max(1, steps)
+        n_calls, rest = divmod(seconds, self._pace.likely_seconds(self.batch_size * units))
+        return int(n_calls) * self.batch_size + int(min(self._pace.units_in(rest) / units, self.batch_size - 1))
+
+    def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
+        """Yield one picture per row, in order; where time is short, in several calls of fewer rows.
+
+        Interrupted is raised when the visitor's time is used up; pictures yielded before are whole.
+        """
+        left, size = list(rows), len(rows)
+        while left:
+            batch, n_drawn = left[:size], 0
+            units = sum(max(1, row.num_inference_steps) for row in batch)
+            try:
+                for image in self.call("generate", batch, units=units, on_step=on_step, steps=True):
+                    n_drawn += 1
+                    yield image
+            except Interrupted:
+                size = len(batch) // 2
+                if n_drawn or size < int(self.local.batch_size):
+                    raise  # fewer rows would not do either
+            left = left[n_drawn:]
+
+    def trace(
+        self,
+        row: ImageRow,
+        attributes: Sequence[Attribute],
+        *,
+        guided: bool = False,
+        predicted: bool = True,
+        on_step: StepCallback | None = None,
+    ) -> Iterator[Step]:
+        """Yield every denoising step, as the model's own ``trace`` does."""
+        passes = (1 + 2 * len(attributes)) * (2 if guided else 1) + (1 if predicted else 0)
+        units = passes * max(1, row.num_inference_steps)
+        how = {"guided": guided, "predicted": predicted}
+        yield from self.call("trace", row, tuple(attributes), units=units, on_step=on_step, steps=True, **how)
+
+
+class ZeroGpuReader(Borrower):
+    """A reader that runs over there; it does what the local one does."""
+
+    def __init__(self, key: str, build: Callable[[], Any], local: Any, download_gb: float) -> None:
+        super().__init__(key, build, local, Pace(load=4 + download_gb, unit=1 / _INPUTS_A_SECOND), self._download)
+        for method in ("encode_images", "encode_texts", "caption", "answer", "judge", "propose", "complete"):
+            if hasattr(local, method):
+                setattr(self, method, partial(self._ask, method))
+        if hasattr(local, "prompt_limits"):  # which loads no weights
+            self.prompt_limits = local.prompt_limits
+
+    def _ask(self, method: str, inputs: Any, *more: Any) -> Any:
+        """A unit of work is an input, or a token of an answer to one text."""
+        given, units = (inputs, more[0]) if isinstance(inputs, str) else (list(inputs), len(inputs))
+        (answer,) = self.call(method, given, *more, units=units)
+        return answer
+
+    def _download(self) -> None:
+        """Load on this machine's CPU: whatever is missing, or cannot be read, is said here."""
+        self.local.load()
+        self.local.unload()

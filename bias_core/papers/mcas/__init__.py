@@ -1,0 +1,1 @@
+"""Internal bias: MCAS, diffusion bias and bias amplification."""

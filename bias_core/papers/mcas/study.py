@@ -1,0 +1,297 @@
+"""Internal bias: what drawing adds to the lean of 28 targets' texts (δ', α'), and MCAS, δ and α of the paper."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.association import association
+from bias_core.measures.composite_association import composite_association, internal_bias, mean_over_encoders
+from bias_core.papers.mcas.poles import GENDERS, places_of, pole_shots, sides_of
+from bias_core.papers.mcas.report import UNASSIGNED, Target, compare_internal_bias, headline, report_of
+from bias_core.prompts import fill_template
+from bias_core.study.arm_statistics import lean_sample
+from bias_core.study.data import StudyData
+from bias_core.study.design import check_count, find_design, read_table
+from bias_core.study.readers import Reader
+from bias_core.study.rows import scaled, thinned
+from bias_core.study.setting_fields import Options, setting, settings_class
+from bias_core.study.study import Measuring, Study
+from bias_core.study.types import ArmReport, Design, Results, Shot, StudyReport, StudySettings
+from bias_core.types import StoredImage
+
+FEWEST_TARGETS = 3  # of a side
+OWN_NAME = "own-targets"
+MOST_TARGETS = 40
+MOST_PICTURES = 100
+
+
+@settings_class(frozen=True, kw_only=True)
+class InternalBiasOptions(Options):
+    """Which targets, and how the scores are formed."""
+
+    targets: tuple[str, ...] = setting(
+        (), "Targets", "Keywords of the targets to draw; a share of each side where empty"
+    )
+    encoders: tuple[str, ...] = setting(
+        (), "Readers to average", "Scores are averaged over them; the reader alone where empty"
+    )
+    words_a: tuple[str, ...] = setting(
+        (),
+        "Words of A",
+        "In place of those for men, such as old, aged; the first names the side and words its pictures",
+    )
+    words_b: tuple[str, ...] = setting((), "Words of B", "In place of those for women, such as young, youthful")
+    prompts_a: tuple[str, ...] = setting(
+        (), "Prompts of A", "Of its pictures; where empty an image of a ... person with each of its words"
+    )
+    prompts_b: tuple[str, ...] = setting((), "Prompts of B", "Likewise")
+    text_targets: Literal["prompt", "keyword"] = setting(
+        "prompt", "Text of a target", "Its whole prompt, or the bare keyword"
+    )
+    variant: bool = setting(False, "Other attribute prompts", "Those that the paper used for Stable Diffusion v2")
+    resample: Literal["pictures", "prompts"] = setting(
+        "pictures", "What intervals resample", "prompts: whole attribute prompts, for other prompts of the kind"
+    )
+    poles: bool = setting(
+        True, "Own poles", "Also draw every target worded for men and for women: the ends of the scale of δ′ and α′"
+    )
+    minimum_text_text: float = setting(
+        0.002,
+        "Smallest |TT|",
+        "Below it there is no α; 0: α at any TT, as the paper has it, marked below 0.002",
+        ge=0,
+        le=2,
+    )
+    published_model: str = setting(
+        "Stable Diffusion v2", "Published model", "Whose published numbers stand beside the findings"
+    )
+
+
+def internal_bias_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Pictures of the targets, and of men and women."""
+    model, published = settings.options.published_model, design.data["settings"]["models"]
+    if model not in published:
+        raise InvalidInput(f"the published model is one of {', '.join(published)}; got {model!r}")
+    n, n_attribute = (
+        scaled(number, settings.scale**0.5)
+        for number in (design.images_per_prompt, design.data["settings"]["images_per_attribute"])
+    )
+    targets = _targets(design, settings)
+    sides = sides_of(settings.options)
+    shots = [
+        Shot(prompt=target["prompt"], n=n, group="target", facts={"kind": "target", **target}) for target in targets
+    ] + [
+        Shot(prompt=prompt, n=n_attribute, group=side, facts={"kind": side})
+        for side, prompts in _attribute_prompts(design, settings).items()
+        for prompt in prompts
+    ]
+    return shots + pole_shots(targets, n, sides) if settings.options.poles else shots
+
+
+def _attribute_prompts(design: Design, settings: StudySettings) -> dict[str, list[str]]:
+    """The prompts of the pictures of each side."""
+    options, sides = settings.options, sides_of(settings.options)
+    if sides.names != GENDERS:
+        own = (options.prompts_a, options.words_a), (options.prompts_b, options.words_b)
+        return {
+            side: list(prompts) or [fill_template("an image of a {} person", word) for word in words]
+            for side, (prompts, words) in zip(sides.names, own, strict=True)
+        }
+    prompts: dict[str, list[str]] = {side: [] for side in sides.names}
+    for entry in design.data["image_attributes"]:
+        prompts[entry["gender"]].append(entry.get("variant", entry["prompt"]) if options.variant else entry["prompt"])
+    return prompts
+
+
+def _attribute_words(design: Design, settings: StudySettings) -> dict[str, Sequence[str]]:
+    """The texts of each side."""
+    options, sides = settings.options, sides_of(settings.options)
+    given = design.data["text_attributes"]
+    words = [given[side] for side in GENDERS] if sides.names == GENDERS else [options.words_a, options.words_b]
+    return dict(zip(sides.names, words, strict=True))
+
+
+def size_note(design: Design, settings: StudySettings) -> str:
+    """How many of the pictures are of the poles, in words; "" where they are not drawn."""
+    n = sum(shot.n for shot in internal_bias_shots(design, settings) if "pole_of" in shot.facts)
+    a, b = sides_of(settings.options).called
+    return f"{n:,} of them the targets worded for {a} and for {b}, which the paper does not draw" if n else ""
+
+
+def _targets(design: Design, settings: StudySettings) -> list[dict[str, str]]:
+    """The targets that the option names, in the order of the paper; else a share of each side.
+
+    Between sides of one's own nothing is claimed of a target beforehand.
+    """
+    chosen = _chosen(design, settings)
+    if sides_of(settings.options).names == GENDERS:
+        return chosen
+    return [{**target, "dominated": UNASSIGNED} for target in chosen]
+
+
+def _chosen(design: Design, settings: StudySettings) -> list[dict[str, str]]:
+    every, names = design.data["targets"], set(settings.options.targets)
+    if unknown := names - {target["keyword"] for target in every}:
+        all_names = ", ".join(target["keyword"] for target in every)
+        raise InvalidInput(f"{design.name} has no target {', '.join(sorted(unknown))}; it has {all_names}")
+    if names:
+        return [target for target in every if target["keyword"] in names]
+    selection = []
+    for gender in GENDERS:
+        side = [target for target in every if target["dominated"] == gender]
+        selection += thinned(side, settings.scale**0.5, least=FEWEST_TARGETS, seed=settings.seed)
+    return [target for target in every if target in selection]
+
+
+def _measured(
+    target: Mapping[str, str],
+    rows: Mapping[str, np.ndarray],
+    design: Design,
+    settings: StudySettings,
+    data: StudyData,
+    published: Mapping[str, Mapping[str, float]],
+) -> Target:
+    """The mean over the encoders, and what MCAS was computed from: means of cosines, which texts add to."""
+    frame, options, confidence = data.frame, settings.options, settings.confidence
+    sides = sides_of(options)
+    parts = [frame["keyword"] == target["keyword"], *(frame["kind"] == side for side in sides.names)]
+    more: dict[str, Any] = {"confidence": confidence, "rng": settings.seed}
+    if options.resample == "prompts":
+        more |= {f"groups_{side}": frame.loc[part, "prompt"] for side, part in zip("ab", parts[1:], strict=True)}
+    words_of = _attribute_words(design, settings)
+    groups = {side: more[f"groups_{side}"] for side in "ab" if f"groups_{side}" in more}
+    scores, terms = [], []
+    for encoder, embedded in rows.items():
+        x, a, b = (embedded[part] for part in parts)
+        text = data.texts([target[options.text_targets]], encoder)
+        words = [data.texts(of_side, encoder) for of_side in words_of.values()]
+        scores.append(composite_association(x, text, a, b, *words, **more))
+        lean = words[0].mean(axis=0) - words[1].mean(axis=0)
+        terms.append((x @ a.T, x @ b.T, x @ lean, a @ text[0], b @ text[0], text[0] @ lean))
+    to_a, to_b, of_targets, of_a, of_b, constant = (
+        sum(term.astype(float) for term in column) / len(terms) for column in zip(*terms, strict=True)
+    )
+    x_units, a_units, b_units = (list(frame.loc[part, "unit"]) for part in parts)
+    sums: dict[str, Any] = {"of_targets": of_targets, "of_a": of_a, "of_b": of_b, "constant": float(constant)}
+    mean = mean_over_encoders(scores, confidence=confidence)
+    truths = data.truths(frame[parts[0]])
+    on_record = [truth for truth in truths if truth is not None and sides.names == GENDERS]
+    return Target(
+        **{name: target[name] for name in ("keyword", "category", "dominated")},
+        scores=mean,
+        places=places_of(target, rows, data, words_of, groups),
+        bias=internal_bias(mean, minimum_text_text=options.minimum_text_text, confidence=confidence),
+        sample=lean_sample((x_units, a_units, b_units), to_a, to_b, **sums),
+        men=data.services.shown("a photo of a man", on_record) if on_record and len(on_record) == len(truths) else None,
+        published=published,
+    )
+
+
+def averaged_encoders(settings: StudySettings) -> tuple[Reader, ...]:
+    """Those that scores are averaged over."""
+    return tuple(Reader(role="encoder", name=name) for name in settings.options.encoders or [settings.encoder])
+
+
+def own_targets(text: str, *, n: int = 10, n_attribute: int = 6) -> Design:
+    """The design of the study on other targets, with ``n`` pictures of each and ``n_attribute`` of each other prompt.
+
+    A line has a target's keyword, and after bars its prompt and the gender that people expect, both as wanted
+    ("Judge | an image of a judge in court | male"); without a prompt it is "an image of a judge".
+
+    InvalidInput for no target, too many, the same one twice, or a line that cannot be read.
+
+    >>> own_targets("judge").data["targets"][0]["prompt"]
+    'an image of a judge'
+    """
+    targets = [_target(line) for line in text.splitlines() if line.strip()]
+    keywords = [target["keyword"] for target in targets]
+    if not 1 <= len(targets) <= MOST_TARGETS:
+        raise InvalidInput(f"write 1 to {MOST_TARGETS} targets, one a line; got {len(targets)}")
+    if twice := {keyword for keyword in keywords if keywords.count(keyword) > 1}:
+        raise InvalidInput(f"the same target twice: {', '.join(sorted(twice))}")
+    for count in (n, n_attribute):
+        check_count(count, "pictures of each prompt", 2, MOST_PICTURES)
+    paper = find_design("internal-bias")
+    data = {key: value for key, value in paper.data.items() if key not in ("scores", "summary")}
+    data |= {"targets": targets, "settings": data["settings"] | {"images_per_attribute": n_attribute}}
+    return replace(
+        paper,
+        name=OWN_NAME,
+        title="Bias inside the model, on targets of your own",
+        where="Eq. 1 to 5, with targets of your own",
+        summary=f"How {', '.join(keywords)} lean between men and women as pictures and as text, and what "
+        "drawing adds to what the text already leans to.",
+        data=data,
+        images_per_prompt=n,
+        options={**paper.options, "targets": keywords},
+        protocol={},
+        our_reading=(),
+    )
+
+
+def _target(line: str) -> dict[str, str]:
+    parts = [" ".join(part.split()) for part in line.split("|")]
+    keyword, prompt, side = [*parts, "", ""][:3]
+    if len(parts) > 3 or not keyword or side not in ("", *GENDERS):
+        raise InvalidInput(f"write a target as 'keyword | prompt | male or female', got {line.strip()!r}")
+    prompt = prompt or fill_template("an image of a {}", keyword)
+    return {"category": "own", "keyword": keyword, "dominated": side or UNASSIGNED, "prompt": prompt}
+
+
+class InternalBias(Study):
+    """MCAS, diffusion bias and bias amplification."""
+
+    kind = "internal_bias"
+    options = InternalBiasOptions
+    fewest_when_stopped = 1
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures of targets and attributes."""
+        return internal_bias_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """δ' and α', MCAS, δ and α of every target; Tables 3 and 4 beside the published ones."""
+        rows = {}
+        for reader in averaged_encoders(settings):
+            rows[reader.name] = yield from data.embed(data.frame, reader.name)
+        printed: dict[str, dict[str, dict[str, float]]] = {}  # Table 3: keyword, model and measure; none of own targets
+        sides = sides_of(settings.options)
+        has_printed = "scores" in self.design.data and sides.names == GENDERS
+        for row in read_table(self.design.data["scores"]["file"]) if has_printed else ():
+            printed.setdefault(row["keyword"], {})[row["model"]] = {
+                name: float(row[name]) for name in ("mcas", "delta", "alpha")
+            }
+        targets = [
+            _measured(target, rows, self.design, settings, data, printed.get(target["keyword"], {}))
+            for target in _targets(self.design, settings)
+            if (data.frame["keyword"] == target["keyword"]).any()
+        ]
+        kinds = data.frame["kind"].to_numpy()
+        leans = [association(*(each[kinds == kind] for kind in ("target", *sides.names))) for each in rows.values()]
+        data.keep(data.frame[kinds == "target"], lean=np.mean(leans, axis=0))  # II is the mean of these
+        return report_of(self.design, settings, targets)
+
+    def readers(self, settings: StudySettings) -> Sequence[Reader]:
+        """Return the encoders whose scores are averaged."""
+        return averaged_encoders(settings)
+
+    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
+        """Embed finished pictures by every encoder while the next are drawn."""
+        for reader in averaged_encoders(data.settings):
+            encoder = data.encoder(reader.name)
+            data.services.embeddings.images(encoder, images, lock=data.services.reading(encoder))
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Return the paper's table over arms."""
+        return compare_internal_bias(self.design, settings, arms)
+
+    def size_note(self, settings: StudySettings) -> str:
+        """Return what so few pictures cannot show."""
+        return size_note(self.design, settings)
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the overall bias."""
+        return headline(report)

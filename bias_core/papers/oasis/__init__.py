@@ -1,0 +1,1 @@
+"""OASIS: stereotype scores (``nationalities``), StOP (``stop``, ``prompt_search``) and SPI (``spi``)."""

@@ -1,0 +1,408 @@
+"""OASIS's cells: pictures of a nationality read for one attribute, beside what the paper printed for it."""
+
+import math
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.alignment import image_direction
+from bias_core.measures.effects import share_interval
+from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate, stereotype_score
+from bias_core.prompts import fill_template
+from bias_core.study.arm_statistics import mean_sample, share_test_without_p
+from bias_core.study.attribute_scores import AttributeScore, score_attributes
+from bias_core.study.attributes import to_attributes
+from bias_core.study.data import Steps, StudyData
+from bias_core.study.design import ReportTexts, read_table, settings_with
+from bias_core.study.label_tasks import answer_key
+from bias_core.study.labels import answers_counted, check_words, majority
+from bias_core.study.rows import scaled
+from bias_core.study.setting_fields import Options, setting, settings_class
+from bias_core.study.types import Design, Finding, Progress, Sample, Shot, StudySettings, StudyTable, columns, finding
+from bias_core.types import Attribute, Estimate
+
+FEWEST_PICTURES = 8
+PLAIN = "doctor"
+_NOTABLE = 0.005
+
+
+@settings_class(frozen=True, kw_only=True)
+class NationalityOptions(Options):
+    """Of whom pictures are drawn, and by which prompts."""
+
+    nationalities: tuple[str, ...] = setting(("Iranian", "Indian", "Mexican"), "Nationalities", "Of the study's list")
+    templates: str = setting(
+        "default", "Templates", "sdv2: four wordings in equal shares, where the paper draws one at random"
+    )
+    published_model: str = setting("SDv2", "Published model", "Whose published numbers stand beside the findings")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One attribute on the pictures of one concept."""
+
+    concept: str  # a nationality, "doctor" and such
+    score: AttributeScore  # OASIS's numbers, P and Ψ as read
+    units: tuple[str, ...]  # of its pictures, in the order of the score's similarities
+    neither: float | None  # true share that neither sentence describes, which is read as either; None where unknown
+
+    @property
+    def attribute(self) -> Attribute:
+        """What was looked for."""
+        return self.score.attribute
+
+    @property
+    def prevalence(self) -> Estimate:
+        """P corrected for the reader's errors, or as read where they are not known."""
+        return self.score.prevalence if self.score.corrected is None else self.score.corrected
+
+    @property
+    def stereotype(self) -> Estimate:
+        """Ψ of :attr:`prevalence`; nan with a note where there is no P*."""
+        if self.score.corrected is None or self.attribute.reference is None:
+            return self.score.stereotype
+        return stereotype_estimate(self.score.corrected, self.attribute.reference)
+
+    @property
+    def signed_difference(self) -> Estimate:
+        """P − P* of :attr:`prevalence`; nan with a note where there is no P*."""
+        if self.score.corrected is None or self.attribute.reference is None:
+            return self.score.signed_difference
+        return signed_difference_estimate(self.score.corrected, self.attribute.reference)
+
+    def sample(self, reference: float | None = None) -> Sample | None:
+        """What P was computed from, or Ψ where P* is given; None where the reader tells nothing."""
+        if math.isnan(self.score.prevalence.value) or not self.units:
+            return None
+        if self.score.corrected is None:
+            return mean_sample(self.units, self.score.calls, reference=reference)
+        return mean_sample(self.units, self.score.margins > 0, errors=self.score.errors, reference=reference)
+
+    def excess_sample(self, reference: float) -> Sample | None:
+        """What P − P* was computed from; in two arms it differs as P does."""
+        if (share := self.sample()) is None:
+            return None
+        return replace(share, statistic=lambda places: share.statistic(places) - reference, test=share_test_without_p)
+
+    def share_in_words(self) -> str:
+        """How P came about, and what it may have missed."""
+        says = f"As read. {self.score.why_uncorrected}."
+        if self.score.corrected is not None:
+            says = f"Read in {100 * self.score.prevalence.value:.1f} %, corrected for the reader's errors."
+        if self.score.cannot_tell is not None and self.score.cannot_tell.value > 0:
+            says += f" The judge cannot tell of {100 * self.score.cannot_tell.value:.1f} % of the pictures."
+        if self.neither and self.neither > _NOTABLE:
+            says += f" Neither sentence describes {100 * self.neither:.1f} % of the pictures."
+        return says
+
+
+def nationality_shots(design: Design, settings: StudySettings, *, least: int = FEWEST_PICTURES) -> list[Shot]:
+    """Per nationality its pictures, in equal shares of the templates; never fewer than ``least``."""
+    templates = {k: v for k, v in design.data["templates"].items() if isinstance(v, list) and "{}" in v[0]}
+    if (chosen := settings.options.templates) not in templates:
+        raise InvalidInput(f"{design.name} has no templates {chosen!r}; it has {', '.join(templates)}")
+    n, wordings = scaled(design.images_per_prompt, settings.scale, least=least), templates[chosen]
+    firsts = [i * n // len(wordings) for i in range(len(wordings) + 1)]
+    return [
+        Shot(
+            prompt=fill_template(template, design.data["nationalities"][nationality]["adjective"]),
+            n=firsts[i + 1] - firsts[i],
+            group=nationality,
+            facts={"nationality": nationality},
+            first_seed=firsts[i],
+        )
+        for nationality in wanted_nationalities(design, settings)
+        for i, template in enumerate(wordings)
+    ]
+
+
+def wanted_nationalities(design: Design, settings: StudySettings) -> list[str]:
+    """The nationalities of the option, each once."""
+    all_names = design.data["nationalities"]
+    names = list(dict.fromkeys(settings.options.nationalities))
+    if unknown := [name for name in names if name not in all_names]:
+        raise InvalidInput(f"{design.name} has no nationality {', '.join(unknown)}; it has {', '.join(all_names)}")
+    return names
+
+
+def own_attributes(design: Design, nationality: str) -> list[Attribute]:
+    """The attributes that the design lists for a nationality, with their real-world rates."""
+    return [*to_attributes(design.data["nationalities"][nationality]["attributes"])]
+
+
+def own_by_nationality(design: Design, settings: StudySettings) -> dict[str, list[Attribute]]:
+    """The same for every nationality that is asked for."""
+    return {name: own_attributes(design, name) for name in wanted_nationalities(design, settings)}
+
+
+def doctor_by_concept(design: Design, _settings: StudySettings) -> dict[str, list[Attribute]]:
+    """The one attribute of Table 2, for doctors of no nationality and of each."""
+    doctor = design.data["doctor"]
+    names = [PLAIN, *(f"{nationality} {PLAIN}" for nationality in doctor["nationalities"])]
+    return {name: [*to_attributes([doctor["attribute"]])] for name in names}
+
+
+def read_cells(
+    data: StudyData,
+    concept: str,
+    frame: pd.DataFrame,
+    rows: np.ndarray,
+    attributes: Sequence[Attribute],
+    **variety: Any,
+) -> Steps[list[Cell]]:
+    """OASIS's numbers of some pictures, whose embeddings ``rows (len(frame), d)`` are.
+
+    ``variety`` is how :func:`score_attributes` measures that.
+    """
+    truths = [truth for truth in data.truths(frame) if truth is not None]
+    units = tuple(frame["unit"])
+    cells = []
+    for score in (yield from score_attributes(data, frame, rows, attributes, **variety)):
+        absent = data.services.shown(score.attribute.negative, truths) if truths else None
+        neither = None if score.drawn is None or absent is None else max(0.0, 1 - score.drawn - absent)
+        cells.append(Cell(concept=concept, score=score, units=units, neither=neither))
+    return cells
+
+
+def read_concepts(
+    data: StudyData,
+    column: str,
+    names: Sequence[str],
+    attributes_of: Callable[[str], Sequence[Attribute]],
+    variety_of: Callable[[np.ndarray], Mapping[str, Any]] = lambda _rows: {},
+) -> Generator[Progress, None, dict[str, list[Cell]]]:
+    """The cells of every concept that has pictures.
+
+    Beside each picture stands how much nearer it is to the sentence of presence than to that of absence (of a judge:
+    the probability of yes less that of no). ``variety_of`` the embeddings of all pictures is how variety is measured.
+    """
+    rows = yield from data.embed(data.frame)
+    cells, variety = {}, variety_of(rows)
+    for name in names:
+        data.check()
+        chosen = data.frame[data.frame[column] == name]
+        if len(chosen):
+            cells[name] = yield from read_cells(data, name, chosen, rows[chosen.index], attributes_of(name), **variety)
+            data.keep(chosen, **{f"{cell.attribute.name}: nearer by": cell.score.margins for cell in cells[name]})
+    return cells
+
+
+class Published:
+    """Table 1 of the paper, and its models in their order; empty for designs without one."""
+
+    def __init__(self, design: Design) -> None:
+        self.rows = read_table(design.data["table1"]["file"]) if "table1" in design.data else []
+        self.models = tuple(dict.fromkeys(row["model"] for row in self.rows))
+
+    def share(self, cell: Cell, model: str, column: str) -> float | None:
+        """A published percentage as a share, None where the paper has none."""
+        rows = (row for row in self.of(cell.concept, model) if row["attribute"] == cell.attribute.name)
+        return next((float(row[column]) / 100 for row in rows), None)
+
+    def of(self, nationality: str, model: str) -> list[dict[str, str]]:
+        """The lines of a nationality's attributes."""
+        return [row for row in self.rows if (row["nationality"], row["model"]) == (nationality, model)]
+
+    def notes(self, concepts: Collection[str]) -> list[str]:
+        """What is wrong with the printed numbers of these concepts."""
+        names = ("nationality", "attribute", "model")
+        return [
+            f"In the paper's Table 1, {', '.join(row[name] for name in names)}: {row['note']}."
+            for row in self.rows
+            if row["note"] and row["nationality"] in concepts
+        ]
+
+
+OWN_KINDS = {
+    "propagation": "SPI",
+    "optimised_prompts": "StOP",
+    "nationality_stereotypes": "P, P − P* and variety",
+    "stereotypes_by_internet_users": "Ψ and internet users",
+}
+"""Kinds of study that take other concepts, and what they measure."""
+MOST_OWN_PICTURES = 500
+
+
+def own_concepts(
+    design: Design, *, concepts: Sequence[str], template: str, attributes: Sequence[Attribute], n: int
+) -> Design:
+    """The design with these concepts, each with all attributes and ``n`` pictures; InvalidInput says what lacks."""
+    names = list(dict.fromkeys(name.strip() for name in concepts if name.strip()))
+    _check_own(design, names, template, attributes, n)
+    entry = [asdict(attribute) for attribute in attributes]
+    own = {**_OWN_OPTIONS, "nationalities": names}
+    return replace(
+        design,
+        name=f"own-{design.name}",
+        title=f"{design.title}: own words",
+        data={
+            "templates": {"default": [template.strip()]},
+            "nationalities": {name: {"adjective": name, "attributes": entry} for name in names},
+        },
+        images_per_prompt=n,
+        options={name: own.get(name, value) for name, value in design.options.items()},
+        protocol={},
+        our_reading=(),
+    )
+
+
+_OWN_OPTIONS: dict[str, Any] = {"nationalities": [], "templates": "default", "attributes": []}
+"""Options that name what only the shipped design has, as they suit other concepts."""
+
+
+def without_names(settings: StudySettings) -> StudySettings:
+    """Settings that suit such a design: all of its pictures, and no option that names another's content."""
+    return settings_with(settings, settings.options.keys() - _OWN_OPTIONS.keys())
+
+
+def _check_words_fit(design: Design) -> None:
+    if not design.data:
+        raise InvalidInput(f"the texts and the attribute of “{design.title}” are options: change them below")
+    if design.kind not in OWN_KINDS:
+        raise InvalidInput(
+            f"“{design.title}” compares with printed numbers and takes no other words; choose a study of "
+            f"{', '.join(OWN_KINDS.values())} above"
+        )
+
+
+def _check_own(design: Design, names: list[str], template: str, attributes: Sequence[Attribute], n: int) -> None:
+    _check_words_fit(design)
+    if not names:
+        raise InvalidInput("there is no concept; write at least one, such as nurse")
+    if "{}" not in template:
+        raise InvalidInput(f"the prompt needs {{}} where the concept goes, got {template!r}")
+    if not 1 <= n <= MOST_OWN_PICTURES:
+        raise InvalidInput(f"1 to {MOST_OWN_PICTURES} pictures of each concept can be asked for, got {n}")
+    if not attributes and design.kind != "optimised_prompts":
+        raise InvalidInput("there is no attribute; write a name and two sentences in the table")
+    if len({attribute.name for attribute in attributes}) < len(attributes):
+        raise InvalidInput(f"two attributes have one name: {', '.join(a.name for a in attributes)}")
+    for one in attributes:
+        if not (one.name and one.positive and one.negative):
+            raise InvalidInput(
+                "an attribute needs a name, a sentence for its presence and one for its absence, got "
+                f"{one.name!r}, {one.positive!r}, {one.negative!r}"
+            )
+        if one.reference is not None and not 0 <= one.reference <= 1:
+            raise InvalidInput(f"P* of {one.name} is a share from 0 to 1, got {one.reference}")
+
+
+def cell_findings(cell: Cell, options: Any, published: Published) -> list[Finding]:
+    """P, then P − P* and Ψ where there is a P*, beside what was drawn and printed; of ``options`` as published."""
+    reference, drawn, model = cell.attribute.reference, cell.score.drawn, options.published_model
+    key, title = f"{cell.concept} {cell.attribute.name}", f"{cell.concept}, {cell.attribute.name}"
+    printed, says = published.share(cell, model, "prevalence"), cell.share_in_words()
+    of: dict[str, Any] = {"published": printed, "expected": drawn, "sample": cell.sample()}
+    share = replace(cell.prevalence, null_value=reference)
+    findings = [finding(f"{key} P", f"{title}: P", "attribute_prevalence", share, says, **of)]
+    if reference is None:
+        return findings
+    says = _says_of_score(cell.prevalence, reference, options.threshold)
+    of = {
+        "published": None if printed is None else printed - reference,
+        "expected": None if drawn is None else drawn - reference,
+        "sample": cell.excess_sample(reference),
+    }
+    beyond = cell.signed_difference
+    findings.append(finding(f"{key} difference", f"{title}: P − P*", "signed_difference", beyond, says, **of))
+    says = "As the paper has it: P − P* where that is above 0, else 0."
+    of = {
+        "published": published.share(cell, model, "stereotype_score"),
+        "expected": None if drawn is None else stereotype_score(drawn, reference),
+        "sample": cell.sample(reference),
+    }
+    findings.append(finding(f"{key} stereotype", f"{title}: Ψ", "stereotype_score", cell.stereotype, says, **of))
+    return findings
+
+
+def _says_of_score(share: Estimate, reference: float, threshold: float) -> str:
+    """Definition 1, by the interval."""
+    more = f" by more than {threshold:g}" if threshold else ""
+    if share.low - reference > threshold:
+        return f"Shown more often than in the world{more}."
+    if share.high < reference:
+        return "Shown less often than in the world, which is no stereotype."
+    return f"Not told to be shown more often than in the world{more}."
+
+
+TEXTS = ReportTexts(__file__)
+Labels = Mapping[str, "pd.Series[float]"]
+"""By attribute what people say of each picture, by its id: 1 shown, 0 not shown, nan for ties and what is unclear."""
+_ANSWERS = {"yes": 1.0, "no": 0.0, "cannot_tell": np.nan}
+
+
+def people_labels(
+    frame: pd.DataFrame, answers: pd.DataFrame, attributes: Mapping[str, Sequence[Attribute]]
+) -> tuple[Labels, str]:
+    """The answer of most raters about the pictures of ``frame``, and in words how many answers counted."""
+    answers = answers_about(answers, attributes)
+    counted, positions = answers["image_id"].isin(frame["image_id"]), dict.fromkeys(frame["image_id"], ())
+    says = f"{answers_counted(answers, counted, positions)} P, P − P* and Ψ stay the classifier's."
+    by_name = answers[counted].groupby("position", sort=False)
+    return {str(name): majority(own).map(_ANSWERS) for name, own in by_name}, says
+
+
+def answers_about(answers: pd.DataFrame, attributes: Mapping[str, Sequence[Attribute]]) -> pd.DataFrame:
+    """People's answers, the position being an attribute's name; of a single attribute it may be left out.
+
+    InvalidInput for other positions and for other answers than yes, no and cannot tell.
+    """
+    names = {_key(one.name): one.name for own in attributes.values() for one in own}
+    check_words(answers, _ANSWERS)
+    only = next(iter(names.values())) if len(names) == 1 else None
+    about = answers["attribute"].where(answers["attribute"] != "", answers["position"])
+    positions = about.map(lambda text: only if only and not text else names.get(_key(text)))
+    if positions.isna().any():
+        strange = about[positions.isna()].iloc[0]
+        where = ", ".join(answers["task"].unique())
+        raise InvalidInput(f"positions of answers in {where} are one of {', '.join(names.values())}; got {strange!r}")
+    return answers.assign(position=positions)
+
+
+def _key(text: str) -> str:
+    """How a labelling task writes the name of an attribute."""
+    return answer_key(text) if any(one.isascii() and one.isalnum() for one in text) else text.lower()
+
+
+def labelled_directions(
+    labels: Labels, frame: pd.DataFrame, rows: np.ndarray, kernel: Literal["linear", "rbf"]
+) -> dict[str, np.ndarray]:
+    """δA of every attribute with labelled pictures of both kinds [dehdashtian2025oasis, A.2]; ``rows (n, d)``."""
+    once = ~frame["image_id"].duplicated().to_numpy()
+    directions = {}
+    for name, of_pictures in labels.items():
+        shown = of_pictures.reindex(frame["image_id"]).to_numpy()
+        known = once & ~np.isnan(shown)
+        if len(np.unique(shown[known])) == len({0.0, 1.0}):
+            directions[name] = image_direction(rows[known], shown[known], kernel=kernel)
+    return directions
+
+
+def accuracy_tables(
+    labels: Labels,
+    parts: Mapping[str, pd.DataFrame],
+    confidence: float,
+    published: Callable[[str, str], Mapping[str, float]],
+) -> list[StudyTable]:
+    """How often the classifier says what people say, by attribute and part of the pictures; none without labels.
+
+    ``published`` are the paper's numbers of a part and an attribute.
+    """
+    rows: list[dict[str, Any]] = []
+    for part, frame in parts.items():
+        pictures = frame.drop_duplicates("image_id")
+        for name, of_pictures in labels.items():
+            if f"{name}: nearer by" not in pictures:  # of a stopped run, which reads what its pictures are of
+                continue
+            margins = pictures[f"{name}: nearer by"].to_numpy(float)
+            shown = of_pictures.reindex(pictures["image_id"]).to_numpy(float)
+            known = ~np.isnan(shown) & ~np.isnan(margins)
+            if n := int(known.sum()):
+                right = share_interval(int(((margins > 0) == shown)[known].sum()), n, confidence=confidence)
+                first = {"attribute": name, "pictures": part, **columns("accuracy", right), "labelled": n}
+                rows.append({**first, **published(part, name)})
+    return [TEXTS.table("accuracy", rows)] if rows else []

@@ -1,0 +1,224 @@
+"""What stands out of an OASIS study: steps, texts of clusters, or shares that have a P* with a source."""
+
+import numpy as np
+import pandas as pd
+
+from bias_core.measures.effects import adjusted_share_p_values
+from bias_core.measures.propagation import StepsSeen
+from bias_core.number_text import format_change, format_estimate, format_given, format_interval, format_number, typeset
+from bias_core.study.report_text import table_of
+from bias_core.study.types import Finding, StudyFigure, StudyReport, finding, listed
+from bias_core.types import Estimate, is_sourced
+
+GAIN = "gain-"  # begins the keys of the figures of predicted gain
+PROMPTS = "table3"
+BEYOND = "mean P − P*, sourced"  # of the attributes of a nationality whose P* has a source
+_THREE = 3  # nationalities, whose orders are 6; a perfect trend, up or down, is 2 of them
+
+
+def headline(report: StudyReport) -> str:
+    """By the kind of study."""
+    if report.design.kind == "propagation":
+        gains = [figure for figure in report.results.figures if figure.key.startswith(GAIN)]
+        return " ".join(_gain_sentence(figure, report.results.frame("spi")) for figure in gains)
+    if report.design.kind == "optimised_prompts":
+        return _stop_sentence(texts_of(report).drop_duplicates("name"))
+    key, sentence = {
+        "nationality_stereotypes": ("table1", _stereotype_sentence),
+        "doctor_prevalence": ("table2", _doctor_sentence),
+        "stereotypes_by_internet_users": ("figure3", _users_sentence),
+    }[report.design.kind]
+    return sentence(table_of(report, key).frame, report.settings.confidence)
+
+
+def _gain_sentence(figure: StudyFigure, table: pd.DataFrame) -> str:
+    """At which steps each attribute is first told apart from the base prompt."""
+    concept, curves = figure.labels["concept"], figure.data.groupby("group", sort=False)
+    early: list[tuple[int, str, str]] = []
+    unclear: list[str] = []
+    for name, steps in curves:
+        is_clear = ((steps["low"] > 0) | (steps["high"] < 0)).tolist()
+        if any(is_clear):
+            first = is_clear.index(True)
+            more = "(more often)" if steps["value"].iloc[first] > 0 else "(less often)"
+            early.append((first, str(name), f"step {first + 1} for {name} {more}"))
+        else:
+            unclear.append(str(name))
+    if not early:
+        n_seeds = table.loc[table["nationality"] == concept, "seeds"].max()
+        return f"{concept}: with {n_seeds} seeds no step is told apart from the base prompt."
+    rest = f"; not told apart: {listed(unclear)}" if unclear else ""
+    when = listed([words for *_, words in sorted(early)])
+    base = figure.labels["base"]
+    return f"Of {curves.size().max()} steps, {concept} is told apart from {base} from {when}{rest}."
+
+
+def texts_of(report: StudyReport) -> pd.DataFrame:
+    """The texts of a StOP report, a row each; empty for other reports."""
+    tables = {table.key: table.frame for table in report.results.tables}
+    if not {PROMPTS, "clusters"} <= set(tables):
+        return pd.DataFrame()
+    texts = tables[PROMPTS].merge(tables["clusters"][["nationality", "cluster", "pictures", "share"]])
+    return texts.assign(name=[cluster_name(n, k) for n, k in zip(texts["nationality"], texts["cluster"], strict=True)])
+
+
+def _stop_sentence(texts: pd.DataFrame) -> str:
+    is_specific = ~(texts["specificity low"] <= 0)  # nan: nothing to be told apart from
+    specific_texts = "; ".join(
+        f"{row['name']} ({100 * row['share']:.0f} % of the concept's pictures): “{row['prompt']}”"
+        for row in texts[is_specific].to_dict("records")
+    )
+    rest = ", ".join(texts["name"][~is_specific])
+    none = f"No text tells {rest} from the concept's other pictures." if rest else ""
+    return " ".join(filter(None, [f"For this reader, {specific_texts}." if specific_texts else "", none]))
+
+
+def _stereotype_sentence(table: pd.DataFrame, confidence: float) -> str:
+    comparable = table.dropna(subset=["P*"])
+    comparable = comparable[comparable["P* from"].map(is_sourced)]
+    which = f"of {len(comparable)} attributes with a sourced rate"
+    if comparable.empty:
+        shares = [
+            f"{row['attribute']} of {row['nationality']} in "
+            f"{format_estimate(row['P'], row['P low'], row['P high'], n=row['n'])}"
+            for row in table.to_dict("records")
+        ]
+        return (
+            f"Share of the pictures: {listed(shares)}. No real-world rate with a source is known, so that none is "
+            "called too high or too low."
+        )
+    comparable = _as_far_as_corrected(comparable)
+    tested = [
+        Estimate(value=row["P"], low=row["P low"], high=row["P high"], n=row["n"], null_value=row["P*"])
+        for row in comparable.to_dict("records")
+    ]
+    is_clear = adjusted_share_p_values(tested, confidence) <= 1 - confidence
+    above = comparable[is_clear & (comparable["P low"] > comparable["P*"])]
+    if above.empty:
+        return f"None {which} is told to be shown more often than in the world."
+    most = above.assign(beyond=above["P"] - above["P*"]).nlargest(1, "beyond").iloc[0]
+    ends = most["P"], most["P low"], most["P high"]
+    beyond = format_estimate(*(end - most["P*"] for end in ends))
+    return (
+        f"{len(above)} {which} are shown more often than in the world. Farthest: "
+        f"{most['attribute']} for {most['nationality']}, P − P* = {beyond}: "
+        f"{format_number(*ends)} of the pictures against {format_given(most['P*'])}."
+    )
+
+
+def _as_far_as_corrected(table: pd.DataFrame) -> pd.DataFrame:
+    """P of these lines as the figures and findings have it: corrected for the reader's errors where they are known."""
+    names = [name for name in ("P", "P low", "P high") if name.replace("P", "P corrected") in table]
+    corrected = {name: table[name.replace("P", "P corrected")].astype(float) for name in names}
+    return table.assign(**{name: column.fillna(table[name]) for name, column in corrected.items()})
+
+
+def _doctor_sentence(table: pd.DataFrame, _confidence: float) -> str:
+    plain, others = _as_far_as_corrected(table).iloc[0], table.dropna(subset=["added"])
+    parts = [
+        f"{row['concept']} {format_change(row['added'], row['added low'], row['added high'])}"
+        for _, row in others.iterrows()
+    ]
+    clear = others[(others["added low"] > 0) | (others["added high"] < 0)]
+    verdict = "" if len(clear) else ", which is not told apart from nothing"
+    ends = plain["P low"], plain["P high"]
+    first = (
+        f"Shown as men: {format_number(plain['P'], *ends)} of the pictures of a {plain['concept']} "
+        f"{format_interval(*ends, value=plain['P'])}."
+    )
+    return f"{first} A nationality adds to that: {', '.join(parts)}{verdict}." if parts else first
+
+
+def _users_sentence(table: pd.DataFrame, _confidence: float) -> str:
+    if table[BEYOND].isna().all():
+        return "No attribute of these nationalities has a real-world rate with a source, so that none is compared."
+    parts = [
+        f"{row['nationality']} {typeset(row[BEYOND], '+.2f')} ({row['users']:g} million)"
+        for _, row in table.dropna(subset=BEYOND).sort_values("users").iterrows()
+    ]
+    few = (
+        " So few nationalities cannot show a trend: by chance alone, one order in three looks as clear."
+        if len(table) == _THREE
+        else ""
+    )
+    return (
+        "Share of the pictures less the rate in the world, mean over the attributes whose rate has a source, "
+        f"fewest internet users first: {', '.join(parts)}.{few}"
+    )
+
+
+def cluster_name(concept: str, number: int) -> str:
+    """How a cluster is called on pages and in tables; numbers start at 1 with the largest."""
+    return f"{concept}, cluster {number}"
+
+
+VISIBLE, FIRST = "visible", "first seen"  # ends of the findings' keys
+
+
+def step_findings(key: str, title: str, visible: StepsSeen, first: StepsSeen, n_steps: int) -> tuple[Finding, Finding]:
+    """The shares of seeds, each with its sentence."""
+    return (
+        finding(
+            f"{key} {VISIBLE}", f"{title}: can be seen", "visible_steps", visible.by_typical,
+            visible_sentence(visible, n_steps),
+        ),
+        finding(
+            f"{key} {FIRST}", f"{title}: first seen beside the base prompt", "first_seen_steps", first.by_typical,
+            first_sentence(first, n_steps),
+        ),
+    )  # fmt: skip
+
+
+def visible_sentence(steps: StepsSeen, n_steps: int) -> str:
+    """From which step on it can be seen.
+
+    >>> from bias_core.measures.propagation import visible_steps
+    >>> visible_sentence(visible_steps([[-0.1, 0.2], [0.1, 0.1], [-0.2, -0.1]]), 2)
+    'It can be seen from the start, by then in 1 of 3 seeds [2 %, 86 %]; by step 2 in all 2 that end with it.'
+    >>> visible_sentence(visible_steps([[0.2, -0.1], [0.2, -0.1]]), 2)
+    'It cannot be seen: the reader sees it in none of 2 finished pictures.'
+    """
+    n, n_seen = len(steps.each), steps.n_seen
+    if not n_seen:
+        return f"It cannot be seen: the reader sees it in none of {n} finished pictures."
+    when = f"from step {steps.typical:.0f} of {n_steps} on"
+    if steps.typical == 1:
+        when = "from the start"
+    elif steps.typical == n_steps:
+        when = "at the last step only"
+    latest = float(np.nanmax(steps.each))
+    rest = f"; by step {latest:.0f} in all {n_seen} that end with it" if latest > steps.typical else ""
+    if not rest and n_seen < n:
+        rest = f"; {n - n_seen} end without it"
+    return f"It can be seen {when}, by then in {_share(steps.by_typical)}{rest}."
+
+
+def first_sentence(steps: StepsSeen, n_steps: int) -> str:
+    """At which step it is first seen where the base prompt lacks it.
+
+    >>> from bias_core.measures.propagation import first_seen_steps
+    >>> steps = first_seen_steps([[-0.1, -0.1], [0.1, 0.1]], [[-0.1, 0.2], [0.1, 0.1]])
+    >>> first_sentence(steps, 2).partition(", by then ")
+    ('Where the base prompt lacks it, it is first seen at step 2 of 2', ', by then ', 'in 1 of 2 seeds [3 %, 97 %]; in 1 never.')
+    """  # noqa: E501 - one sentence
+    n = len(steps.each)
+    if not steps.n_seen:
+        return f"Where the base prompt lacks it, it is not seen at any step of {n} seeds."
+    when = "from the start" if steps.typical == 1 else f"at step {steps.typical:.0f} of {n_steps}"
+    never = f"; in {n - steps.n_seen} never" if steps.n_seen < n else ""
+    return f"Where the base prompt lacks it, it is first seen {when}, by then in {_share(steps.by_typical)}{never}."
+
+
+def step_sentences(report: StudyReport, key: str) -> list[str]:
+    """Both sentences and that of SPI, of an attribute by its key in a report."""
+    says = {one.key: one for one in report.results.findings}
+    steps = [says[f"{key} {end}"].says for end in (VISIBLE, FIRST)]
+    spi = says.get(f"{key} SPI")
+    if spi is None:
+        return steps
+    value = format_change(spi.estimate.value, spi.estimate.low, spi.estimate.high, n=spi.estimate.n)
+    return [*steps, f"SPI of the first step is {value}. {spi.says.removeprefix('As the paper has it. ')}"]
+
+
+def _share(share: Estimate) -> str:
+    return f"{share.value * share.n:.0f} of {share.n} seeds [{100 * share.low:.0f} %, {100 * share.high:.0f} %]"

@@ -1,0 +1,671 @@
+"""OASIS: how people of a nationality (Table 1, Figures 3 to 5) and doctors of one (Table 2) are shown."""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.effects import benjamini_hochberg, percentile_estimate
+from bias_core.measures.stereotype import stereotype_score
+from bias_core.number_text import format_change
+from bias_core.papers.oasis.cells import (
+    FEWEST_PICTURES,
+    PLAIN,
+    Cell,
+    Labels,
+    NationalityOptions,
+    Published,
+    accuracy_tables,
+    answers_about,
+    cell_findings,
+    doctor_by_concept,
+    labelled_directions,
+    nationality_shots,
+    own_attributes,
+    own_by_nationality,
+    people_labels,
+    read_concepts,
+    wanted_nationalities,
+)
+from bias_core.papers.oasis.headline import BEYOND, headline
+from bias_core.prompts import fill_template
+from bias_core.study.arm_statistics import (
+    ARM,
+    arms_as_columns,
+    counted_sample,
+    finding_of,
+    lines_together,
+    marks_over_arms,
+    table_over_arms,
+    two_shares,
+)
+from bias_core.study.attribute_scores import watch_attributes
+from bias_core.study.attributes import to_attributes
+from bias_core.study.data import Steps, StudyData
+from bias_core.study.design import ReportTexts
+from bias_core.study.limits import ShareValues
+from bias_core.study.rows import scaled
+from bias_core.study.run import complete
+from bias_core.study.services import StudyServices
+from bias_core.study.setting_fields import Options, setting, settings_class
+from bias_core.study.study import Measuring, Study
+from bias_core.study.types import (
+    ArmReport,
+    Design,
+    Finding,
+    Results,
+    Shot,
+    StudyFigure,
+    StudyReport,
+    StudySettings,
+    StudyTable,
+    columns,
+    drawable,
+    finding,
+    finding_mark,
+    marks,
+    or_nan,
+    pictures_of,
+    point,
+)
+from bias_core.types import Attribute
+
+TEXTS = ReportTexts(__file__)
+N_RESAMPLES = 2000
+SUMMARIES: Mapping[str, Callable[..., Any]] = {"mean": np.mean, "maximum": np.max}
+"""Of the stereotype scores of a nationality's attributes."""
+HERE = "these pictures"
+VARIETY = "share of variance"
+_PEOPLE = 10_000  # millions on earth, and then some
+_THREE = 3
+WALS = {"absolute": "WALS", "literal": "WALS, Eq. 7 as printed"}
+"""Names of the two forms."""
+
+
+@settings_class(frozen=True, kw_only=True)
+class StereotypeOptions(NationalityOptions):
+    """Of whom, and what counts as a stereotype."""
+
+    labels_replace_reader: ClassVar = False
+
+    threshold: float = setting(0.0, "Threshold ζ of Definition 1", "The paper leaves it to the user", ge=0, le=1)
+    wals: Literal["absolute", "literal"] = setting(
+        "absolute",
+        "WALS",
+        "absolute: centred, |δ·u|, components with 90 % of the energy; literal: Eq. 7 as printed: signed, not centred, "
+        "all components",
+    )
+    direction: Literal["text", "linear", "rbf"] = setting(
+        "text",
+        "Direction δA",
+        "text: between an attribute's two sentences (Eq. 6); linear or rbf: from pictures that people labelled (A.2)",
+    )
+
+
+def _measurable_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    model, models = settings.options.published_model, Published(design).models
+    if models and model not in models:
+        raise InvalidInput(f"Table 1 has no model {model!r}; it has {', '.join(models)}")
+    for nationality in wanted_nationalities(design, settings):
+        if not own_attributes(design, nationality):
+            raise InvalidInput(f"{design.name} has no attributes for {nationality}")
+    return nationality_shots(design, settings)
+
+
+def _checked_by_people(results: Results, accuracy: Sequence[StudyTable], says: str) -> Results:
+    """The results with the accuracy of the classifier; ``says`` how many answers it is of."""
+    return replace(results, tables=(*results.tables, *accuracy), notes=(says, *results.notes))
+
+
+def _celeba(design: Design, _part: str, attribute: str) -> dict[str, float]:
+    """The paper's accuracy of its classifier on CelebA (Table 5)."""
+    printed = design.data.get("clip_accuracy", {}).get("celeba", {}).get(attribute)
+    return {"published, CelebA": math.nan if printed is None else printed / 100}
+
+
+def _with_those_of_others(design: Design, nationality: str, nationalities: Sequence[str]) -> list[Attribute]:
+    """Its own attributes, then those of the other nationalities, whose P* are not its own."""
+    attributes = {attribute.name: attribute for attribute in own_attributes(design, nationality)}
+    for other in nationalities:
+        for attribute in own_attributes(design, other):
+            attributes.setdefault(attribute.name, replace(attribute, reference=None, reference_source=""))
+    return list(attributes.values())
+
+
+def _table_row(cell: Cell, published: Published) -> dict[str, Any]:
+    score, attribute, corrected = cell.score, cell.attribute, cell.score.corrected
+    return {
+        "nationality": cell.concept,
+        "attribute": attribute.name,
+        "P*": or_nan(attribute.reference),
+        **columns("P", score.prevalence),
+        **columns("P − P*", score.signed_difference),
+        **columns("Ψ", score.stereotype),
+        **columns("P corrected", corrected),
+        "P − P* corrected": math.nan if corrected is None else cell.signed_difference.value,
+        "Ψ corrected": math.nan if corrected is None else cell.stereotype.value,
+        "drawn": or_nan(score.drawn),
+        "neither": or_nan(cell.neither),
+        "n": score.prevalence.n,
+        "ties": score.n_ties,
+        **{
+            f"{model} {symbol}": or_nan(published.share(cell, model, column))
+            for model in published.models
+            for symbol, column in (("P", "prevalence"), ("Ψ", "stereotype_score"))
+        },
+        "P* from": attribute.reference_source,
+    }
+
+
+def _figures(
+    cells: Sequence[Cell],
+    own: Sequence[Cell],
+    findings: Sequence[tuple[Cell, Finding]],
+    variety: pd.DataFrame,
+    settings: StudySettings,
+) -> tuple[StudyFigure, ...]:
+    """Maps of P, P − P* (where there is one) and variety of all cells; of those with own attributes the rest."""
+    places = pd.DataFrame({"row": [c.attribute.name for c in cells], "column": [c.concept for c in cells]})
+    maps = {
+        "map-prevalence": [cell.prevalence.value for cell in cells],
+        "map-stereotype": [cell.signed_difference.value for cell in cells],
+        "map-variety": [cell.score.variance_share.value for cell in cells],
+    }
+    points = [point(c.score.wals.value, c.stereotype, group=c.concept, name=c.attribute.name) for c in own]
+    figures = [*drawable(TEXTS.figure(key, places.assign(value=values).dropna()) for key, values in maps.items())]
+    wals = WALS[settings.options.wals]
+    figures.append(TEXTS.figure("figure5", points, wals=wals))
+    for metric, key in (("attribute_prevalence", "prevalence"), ("signed_difference", "stereotype")):
+        rows = [
+            finding_mark(one) | {"group": cell.concept, "name": cell.attribute.name}
+            for cell, one in findings
+            if one.metric == metric
+        ]
+        figures += drawable([TEXTS.figure(key, rows, model=settings.options.published_model)])
+    names = {"group": "nationality", "name": "attribute"}
+    ends = {"value": VARIETY, "low": f"{VARIETY} low", "high": f"{VARIETY} high"}
+    return (
+        *figures,
+        TEXTS.figure("figure4", marks(variety, names | {"value": wals}), wals=wals),
+        TEXTS.figure("variety", marks(variety, names | ends)),
+    )
+
+
+def _table1(arms: Sequence[ArmReport]) -> pd.DataFrame:
+    printed = arms[0].results.frame("table1")
+    frame = printed[["nationality", "attribute", "P*"]].copy()
+    keys = list(frame["nationality"] + " " + frame["attribute"])
+    for arm in arms:
+        for sign, ending in (("P", "P"), ("P − P*", "difference"), ("Ψ", "stereotype")):
+            findings = [finding_of(arm, f"{key} {ending}") for key in keys]
+            frame[f"{arm.name} {sign}"] = [math.nan if f is None else f.estimate.value for f in findings]
+    models = [name.removesuffix(" Ψ") for name in map(str, printed) if name.endswith(" Ψ")]
+    return frame.join(printed[[f"{model} {sign}" for model in models for sign in ("P", "Ψ")]])
+
+
+@settings_class(frozen=True, kw_only=True)
+class DoctorOptions(Options):
+    """What stands beside the findings."""
+
+    labels_replace_reader: ClassVar = False
+
+    published_model: str = setting("SDv2", "Published model", "Whose published numbers stand beside the findings")
+
+
+def _added(cells: Mapping[str, Cell], confidence: float) -> dict[str, dict[str, float]]:
+    """P of each nationality's doctors less that of plain doctors, as read, with interval, p and q."""
+    tests = {
+        name: two_shares(cells[PLAIN].score.clear_calls, cell.score.clear_calls, confidence)
+        for name, cell in cells.items()
+        if PLAIN in cells and name != PLAIN and cells[PLAIN].score.prevalence.n and cell.score.prevalence.n
+    }
+    if not tests:
+        return {}
+    adjusted = benjamini_hochberg([test.p_value for test in tests.values()]).adjusted
+    return {
+        name: {**columns("added", test.estimate), "p": test.p_value, "q": float(q)}
+        for (name, test), q in zip(tests.items(), adjusted, strict=True)
+    }
+
+
+def _finding(cell: Cell, added: Mapping[str, Any] | None, published: float | None) -> Finding:
+    says = cell.share_in_words()
+    if added:
+        says += (
+            f" {format_change(added['added'], added['added low'], added['added high'])} against doctors of no "
+            f"nationality (q = {added['q']:.2g})."
+        )
+    comparison = {"published": published, "expected": cell.score.drawn, "sample": cell.sample()}
+    return finding(cell.concept, f"{cell.concept}: P(man)", "attribute_prevalence", cell.prevalence, says, **comparison)
+
+
+@settings_class(frozen=True, kw_only=True)
+class UserOptions(NationalityOptions):
+    """Of whom, and how many use the internet."""
+
+    users: tuple[str, ...] = setting(
+        (),
+        "Users of further countries",
+        "Millions by nationality, such as Nigerian=103: these are drawn too. One without a P* is read for man, at an "
+        "assumed P* of 50 %",
+    )
+
+
+def with_further_users(design: Design, settings: StudySettings) -> tuple[Design, StudySettings]:
+    """Both with the nationalities whose users the options give; InvalidInput for a number that is none."""
+    options, data = settings.options, design.data
+    if not (given := dict(map(_users_of, options.users))):
+        return design, settings
+    nationalities = dict(data["nationalities"])
+    for name in given:
+        entry = {"adjective": name, "attributes": [], **nationalities.get(name, {})}
+        if all(attribute["reference"] is None for attribute in entry["attributes"]):
+            entry["attributes"] = data.get("further_attributes", [])
+        nationalities[name] = entry
+    users = {**data.get("internet_users", {}), **given}
+    names = tuple(dict.fromkeys([*options.nationalities, *given]))
+    return (
+        replace(design, data={**data, "nationalities": nationalities, "internet_users": users}),
+        replace(settings, options=replace(options, nationalities=names)),
+    )
+
+
+def _users_of(text: str) -> tuple[str, float]:
+    """A nationality and its internet users in millions.
+
+    >>> _users_of("South African = 45.3")
+    ('South African', 45.3)
+    """
+    name, _, users = map(str.strip, text.partition("="))
+    if not name or not re.fullmatch(r"\d{1,9}(?:\.\d{1,9})?", users) or not 0 < float(users) < _PEOPLE:
+        raise InvalidInput(f"users are millions by nationality, such as Nigerian=103; got {text!r:.200}")
+    return name, float(users)
+
+
+def _user_findings(
+    name: str, users: float, cells: Sequence[Cell], data: StudyData, published: Published
+) -> dict[str, Finding]:
+    """Mean and maximum of Ψ over the attributes of a nationality."""
+    references = np.array([cell.attribute.reference for cell in cells], dtype=float)
+    presence = np.column_stack([_presence(cell) for cell in cells])  # (n, n_attributes)
+    n, settings = len(presence), data.settings
+    counts = np.random.default_rng(settings.seed).multinomial(n, np.full(n, 1 / n), size=N_RESAMPLES)
+
+    def summed(of: Callable[..., Any], times: np.ndarray) -> np.ndarray:
+        shares = times @ np.nan_to_num(presence) / (times @ ~np.isnan(presence))
+        return np.asarray(of(np.maximum(0.0, np.clip(shares, 0.0, 1.0) - references), axis=1))
+
+    drawn = [(cell.score.drawn, reference) for cell, reference in zip(cells, references, strict=True)]
+    truths = [stereotype_score(share, reference) for share, reference in drawn if share is not None]
+    largest = max(cells, key=lambda cell: cell.stereotype.value).attribute.name
+    says = f"{users:g} million internet users; the largest score is that of {largest}."
+    findings = {}
+    for summary, of in SUMMARIES.items():
+        value, resampled = float(summed(of, np.ones((1, n)))[0]), summed(of, counts)
+        findings[summary] = finding(
+            f"{name} {summary}",
+            f"{name}: {summary} Ψ",
+            "stereotype_score",
+            percentile_estimate(value, resampled, n=n, confidence=settings.confidence, null_value=0.0),
+            says,
+            expected=float(of(truths)) if len(truths) == len(cells) else None,
+            published=_published(published, name, settings.options.published_model, summary),
+            sample=counted_sample(cells[0].units, partial(summed, of)),
+        )
+    return findings
+
+
+def _presence(cell: Cell) -> np.ndarray:
+    """Each reading, corrected so that the mean is the prevalence of the cell [rogan1978, Eq. 1]."""
+    calls, errors = (cell.score.margins > 0).astype(float), cell.score.errors
+    if cell.score.corrected is None or errors is None:
+        return cell.score.calls
+    return (calls + errors.specificity - 1) / (errors.sensitivity + errors.specificity - 1)
+
+
+def _published(published: Published, nationality: str, model: str, summary: str) -> float | None:
+    """A summary of the scores that follow from the published shares; None where there are none."""
+    scores = [
+        stereotype_score(*(float(row[of]) / 100 for of in ("prevalence", "reference")))
+        for row in published.of(nationality, model)
+    ]
+    return float(SUMMARIES[summary](scores)) if scores else None
+
+
+def _correlations(frame: pd.DataFrame, models: Sequence[str], seed: int) -> list[dict[str, Any]]:
+    """Of the number of users with the mean and the largest score: measured here, and as published."""
+    return [
+        {"Ψ of": of, "summary": summary, "n": len(points), **_correlate(points, seed)}
+        for of, summary in product((HERE, *models), SUMMARIES)
+        for points in [frame[["users", f"{summary} Ψ" if of == HERE else f"{of} {summary}"]].dropna()]
+    ]
+
+
+def _correlate(points: ArrayLike, seed: int) -> dict[str, float]:
+    x, y = np.array(points, dtype=float).reshape(-1, 2).T
+    coefficients: dict[str, float] = {}
+    for name, coefficient in (("Spearman", stats.spearmanr), ("Pearson", stats.pearsonr)):
+        value, p_value = math.nan, math.nan
+        if len(x) > 2 and np.ptp(x) > 0 and np.ptp(y) > 0:
+            how = {"permutation_type": "pairings", "vectorized": False, "n_resamples": 999, "rng": seed}
+            test = stats.permutation_test((y,), lambda other, of=coefficient: float(of(x, other).statistic), **how)
+            value, p_value = float(test.statistic), float(test.pvalue)
+        coefficients |= {name: value, f"{name} p": p_value}
+    return coefficients
+
+
+def _scores(frame: pd.DataFrame, summary: str, **names: str) -> pd.DataFrame:
+    return marks(
+        frame,
+        {**names, "x": "users", "y": f"{summary} Ψ", **{f"y{end}": f"{summary} Ψ {end}" for end in ("low", "high")}},
+    )
+
+
+def _user_figure(frame: pd.DataFrame, points: Sequence[Mapping[str, Any]]) -> StudyFigure:
+    """Figure 3; one name a nationality is enough."""
+    parts = [_scores(frame, summary, name="nationality").assign(group=summary) for summary in SUMMARIES]
+    parts[1]["name"] = ""
+    return TEXTS.figure("figure3", pd.concat([pd.DataFrame(points), *parts], ignore_index=True))
+
+
+class _NationalityStudy(Study):
+    """OASIS: shares of attributes in pictures of people of each nationality."""
+
+    judged = "attributes"
+    watches_shares = True
+    fewest_when_stopped = 1
+
+    def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
+        """Return the attributes of each nationality."""
+        return own_by_nationality(self.design, settings)
+
+    def check_answers(self, settings: StudySettings, answers: pd.DataFrame) -> None:
+        """Raise InvalidInput for answers about something else than the attributes."""
+        answers_about(answers, self.attributes(settings))
+
+    def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
+        """Read the shares of each nationality's attributes."""
+        return watch_attributes(self.attributes(settings), data, frame, of_groups=True)
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the clearest stereotypes."""
+        return headline(report)
+
+
+class NationalityStereotypes(_NationalityStudy):
+    """OASIS, Table 2: the stereotype score of every nationality and attribute."""
+
+    kind = "nationality_stereotypes"
+    options = StereotypeOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Pictures of each nationality; refuses options that cannot be used."""
+        if settings.options.direction != "text" and not settings.labels:
+            raise InvalidInput(
+                f"direction={settings.options.direction} needs a CSV of people's answers about pictures of this run in "
+                "the setting labels: image_id, position (the attribute), answer (yes, no, cannot tell), rater"
+            )
+        return _measurable_shots(self.design, settings)
+
+    def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices) -> StudyReport:
+        """Return the report with the classifier's accuracy, and with directions from labelled pictures if asked for."""
+        settings, results, frame = report.settings, report.results, pictures_of(report)
+        labels, says = people_labels(frame, answers, self.attributes(settings))
+        if settings.options.direction != "text":
+            again = complete(self._measured(settings, StudyData.of_report(report, services), labels))
+            results = replace(results.renewed(again), notes=results.notes)
+        accuracy = accuracy_tables(labels, {"all": frame}, settings.confidence, partial(_celeba, self.design))
+        return replace(report, results=_checked_by_people(results, accuracy, says))
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """P, P − P* and the share of variance of every attribute for every nationality; Ψ and WALS beside them."""
+        return self._measured(settings, data, {})
+
+    def _measured(self, settings: StudySettings, data: StudyData, labels: Labels) -> Measuring:
+        """The same; directions that labelled pictures give are nan for attributes without labels."""
+        published, options = Published(self.design), settings.options
+        nationalities = [
+            n for n in wanted_nationalities(self.design, settings) if (data.frame["nationality"] == n).any()
+        ]
+
+        def variety_of(rows: np.ndarray) -> dict[str, Any]:
+            how = {"literal_wals": options.wals == "literal"}
+            if options.direction == "text":
+                return how
+            return how | {"image_directions": labelled_directions(labels, data.frame, rows, options.direction)}
+
+        read = yield from read_concepts(
+            data,
+            "nationality",
+            nationalities,
+            lambda name: _with_those_of_others(self.design, name, nationalities),
+            variety_of,
+        )
+        cells = [cell for name in nationalities for cell in read[name]]
+        own = [cell for name in nationalities for cell in read[name][: len(own_attributes(self.design, name))]]
+        variety = pd.DataFrame(
+            [
+                {
+                    "nationality": cell.concept,
+                    "attribute": cell.attribute.name,
+                    **columns(VARIETY, cell.score.variance_share),
+                    WALS[options.wals]: cell.score.wals.value,
+                    "n": cell.score.wals.n,
+                }
+                for cell in cells
+            ]
+        )
+        findings = [(cell, one) for cell in own for one in cell_findings(cell, settings.options, published)]
+        return Results(
+            findings=tuple(one for _, one in findings),
+            tables=(
+                TEXTS.table("table1", [_table_row(cell, published) for cell in own]),
+                TEXTS.table("figure4", variety),
+            ),
+            figures=_figures(cells, own, findings, variety, settings),
+            notes=(
+                *published.notes(nationalities),
+                *([] if options.direction == "text" else [TEXTS.note(f"direction {options.direction}")]),
+                *([] if all(cell.score.drawn is None for cell in own) else [TEXTS.note("base rates")]),
+            ),
+        )
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Table 1 over the arms; Figures 4 and 5 with a colour per arm and a marker per nationality."""
+        by, wals = ["nationality", "attribute"], WALS[settings.options.wals]
+        both = table_over_arms(arms, "figure4", by, [VARIETY, wals])
+        tables = [
+            TEXTS.table(key, arms_as_columns(both, by, column), wals=wals)
+            for key, column in (("figure4_arms", wals), ("variety_arms", VARIETY))
+        ]
+        bars, plane = marks_over_arms(arms, "figure4"), marks_over_arms(arms, "figure5")
+        figures, markers = [], {"markers": list(dict.fromkeys(plane["group"]))}
+        for i, (nationality, mine) in enumerate(bars.groupby("group", sort=False), start=1):
+            rows = mine.assign(group=mine[ARM]).reset_index(drop=True)
+            figures.append(TEXTS.figure("figure4_arms", rows, number=i, nationality=nationality, wals=wals))
+        dots = plane[["x", "y"]].assign(group=plane[ARM], marker=plane["group"])
+        figures.append(TEXTS.figure("figure5_arms", dots.dropna(ignore_index=True), markers, wals=wals))
+        for i, nationality in enumerate(markers["markers"], start=1):
+            mine = dots.assign(name=plane["name"])[plane["group"] == nationality].dropna(ignore_index=True)
+            figures.append(
+                TEXTS.figure("figure5_nationality", mine, markers, number=i, nationality=nationality, wals=wals)
+            )
+        return Results(tables=(TEXTS.table("table1_arms", _table1(arms)), *tables), figures=tuple(figures))
+
+
+class DoctorPrevalence(_NationalityStudy):
+    """OASIS, Fig. 2: attributes of doctors of each nationality."""
+
+    kind = "doctor_prevalence"
+    options = DoctorOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Doctors of no nationality, then of each."""
+        doctor, published = self.design.data["doctor"], settings.options.published_model
+        if published not in doctor["prevalence_man"]:
+            models = ", ".join(doctor["prevalence_man"])
+            raise InvalidInput(f"Table 2 has no model {published!r}; it has {models}")
+        plain, national = doctor["templates"]
+        prompts = {PLAIN: plain} | {f"{n} {PLAIN}": fill_template(national, n) for n in doctor["nationalities"]}
+        n = scaled(self.design.images_per_prompt, settings.scale, least=FEWEST_PICTURES)
+        return [
+            Shot(prompt=prompt, n=n, group=concept, facts={"concept": concept}) for concept, prompt in prompts.items()
+        ]
+
+    def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices) -> StudyReport:
+        """Return the report with the classifier's accuracy, for each concept."""
+        frame, by_hand = pictures_of(report), self.design.data["clip_accuracy"]["gender_of_doctors"]
+        labels, says = people_labels(frame, answers, self.attributes(report.settings))
+
+        def table4(concept: str, _attribute: str) -> dict[str, float]:
+            return {f"{m}, published": share / 100 if concept == PLAIN else math.nan for m, share in by_hand.items()}
+
+        parts = {str(name): some for name, some in frame.groupby("concept", sort=False)}
+        accuracy = accuracy_tables(labels, parts, report.settings.confidence, table4)
+        return replace(report, results=_checked_by_people(report.results, accuracy, says))
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """P(man) of each concept, and what a nationality adds to it."""
+        (attribute,) = to_attributes([self.design.data["doctor"]["attribute"]])
+        read = yield from read_concepts(
+            data, "concept", list(map(str, dict.fromkeys(data.frame["concept"]))), lambda _concept: [attribute]
+        )
+        cells = {concept: own[0] for concept, own in read.items()}
+        added = _added(cells, settings.confidence) if data.fixed_n else {}
+        printed = {
+            model: {name: share / 100 for name, share in of.items()}
+            for model, of in self.design.data["doctor"]["prevalence_man"].items()
+        }
+        findings, table2 = [], []
+        for name, cell in cells.items():
+            findings.append(_finding(cell, added.get(name), printed[settings.options.published_model].get(name)))
+            table2.append(
+                {
+                    "concept": name,
+                    **columns("P", cell.score.prevalence),
+                    **columns("P corrected", cell.score.corrected),
+                    "drawn": or_nan(cell.score.drawn),
+                    "n": cell.score.prevalence.n,
+                    **added.get(name, dict.fromkeys(("added", "added low", "added high", "p", "q"), math.nan)),
+                    **{f"{model} P": of.get(name, math.nan) for model, of in printed.items()},
+                }
+            )
+        model = settings.options.published_model
+        return Results(
+            findings=tuple(findings),
+            tables=(TEXTS.table("table2", table2),),
+            figures=(TEXTS.figure("table2", map(finding_mark, findings), model=model),),
+            notes=(TEXTS.note("classifier"),),
+        )
+
+    def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
+        """Return the attributes of each concept."""
+        return doctor_by_concept(self.design, settings)
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Table 2 over the arms, with lines of the paper's models, which the arms' tables have as "<model> P"."""
+        frame = table_over_arms(arms, "table2", ["concept"], ["P", "P corrected", "drawn", "n", "added", "p", "q"])
+        printed = arms[0].results.frame("table2")
+        lines = [
+            printed[["concept"]].assign(**{ARM: f"{model}, published"}, P=printed[f"{model} P"])
+            for model in [name.removesuffix(" P") for name in map(str, printed) if name.endswith(" P")]
+        ]
+        frame = lines_together(pd.concat([frame, *lines], ignore_index=True), ["concept"])
+        return Results(tables=(TEXTS.table("table2_arms", frame),))
+
+
+class StereotypesByInternetUsers(_NationalityStudy):
+    """OASIS, Fig. 3: stereotype scores beside each country's number of internet users."""
+
+    kind = "stereotypes_by_internet_users"
+    options = UserOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Pictures of each nationality; refuses those of which users, or any P*, are not known."""
+        self.design, settings = with_further_users(self.design, settings)
+        users, names = self.design.data.get("internet_users", {}), wanted_nationalities(self.design, settings)
+        if unknown := [n for n in names if n not in users]:
+            raise InvalidInput(
+                f"{self.design.name} does not know the internet users of {', '.join(unknown)}; give them in "
+                f"millions, such as users={unknown[0]}=10"
+            )
+        if without := [n for n in names if all(one.reference is None for one in own_attributes(self.design, n))]:
+            raise InvalidInput(f"no attribute of {', '.join(without)} has a P*, so there is no stereotype score")
+        return _measurable_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Mean and largest Ψ of every nationality, and their correlation with the number of users."""
+        self.design, settings = with_further_users(self.design, settings)
+        names, users = wanted_nationalities(self.design, settings), self.design.data["internet_users"]
+        read = yield from read_concepts(data, "nationality", names, lambda name: own_attributes(self.design, name))
+        published = Published(self.design)
+        findings: list[Finding] = []
+        points: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
+        for name, of_name in read.items():
+            cells = [cell for cell in of_name if not math.isnan(cell.stereotype.value)]
+            if not cells:
+                raise InvalidInput(f"no attribute of {name} has a stereotype score: {of_name[0].stereotype.note}")
+            own = _user_findings(name, float(users[name]), cells, data, published)
+            findings += own.values()
+            scores = {summary: columns(f"{summary} Ψ", finding.estimate) for summary, finding in own.items()}
+            first = {"nationality": name, "users": float(users[name]), **scores["mean"], **scores["maximum"]}
+            printed = {
+                f"{model} {summary}": or_nan(_published(published, name, model, summary))
+                for model, summary in product(published.models, SUMMARIES)
+            }
+            sourced = [cell.signed_difference.value for cell in cells if cell.attribute.has_source]
+            beyond = {BEYOND: float(np.mean(sourced)) if sourced else math.nan}
+            rows.append(first | beyond | {"attributes": len(cells), "n": own["mean"].estimate.n} | printed)
+            points += [
+                {"group": "attributes", "name": "", "x": float(users[name]), "y": cell.stereotype.value}
+                for cell in cells
+            ]
+        frame = pd.DataFrame(rows)
+        return Results(
+            findings=tuple(findings),
+            tables=(
+                TEXTS.table("figure3", frame),
+                TEXTS.table("correlations", _correlations(frame, published.models, settings.seed)),
+            ),
+            figures=(_user_figure(frame, points),),
+            notes=(
+                *published.notes(list(read)),
+                *([TEXTS.note("three")] if len(read) == _THREE else []),
+                TEXTS.note("other attributes"),
+                *(
+                    [TEXTS.note("further users", users="; ".join(settings.options.users))]
+                    if settings.options.users
+                    else []
+                ),
+            ),
+        )
+
+    def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
+        """Return the attributes of each nationality."""
+        return own_by_nationality(*with_further_users(self.design, settings))
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Figure 3, for the mean and for the largest stereotype score of each nationality."""
+        scores = table_over_arms(arms, "figure3", ["nationality", "users"], ["mean Ψ", "maximum Ψ", "attributes", "n"])
+        orders = table_over_arms(
+            arms, "correlations", ["summary"], ["Spearman", "Spearman p", "Pearson", "Pearson p", "n"], {"Ψ of": HERE}
+        )
+        markers = {"markers": list(dict.fromkeys(scores["nationality"]))}
+        figures = []
+        for summary in SUMMARIES:
+            shown = _scores(scores.sort_values("users", kind="stable"), summary, marker="nationality", group=ARM)
+            figures.append(TEXTS.figure("figure3_arms", shown, markers, summary=summary))
+        return Results(
+            tables=(TEXTS.table("figure3_arms", scores), TEXTS.table("correlations_arms", orders)),
+            figures=tuple(figures),
+        )

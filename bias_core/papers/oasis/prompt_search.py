@@ -1,0 +1,270 @@
+"""StOP: the prompts that a cluster of images is closest to, found without naming an attribute first."""
+
+import unicodedata
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from PIL import Image
+
+from bias_core.errors import InvalidInput
+from bias_core.given_values import normal_form
+from bias_core.measures.arrays import Array, Floats, same_dimension, unit_rows
+from bias_core.measures.effects import Seed, bootstrap_interval
+from bias_core.protocols import ImageTextEncoder, LanguageModel, StepCallback
+from bias_core.types import Estimate
+
+_FEWEST = 2  # images to search on, and to score, where some are held out
+_TEXTS_AT_ONCE = 512  # texts that the encoder gets in one call
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimisedPrompt:
+    """A prompt that the images of a cluster are close to."""
+
+    text: str  # the whole prompt, prefix included
+    score: Estimate  # mean cosine to the images of the cluster, in [-1, 1]; n counts images
+    baseline: float  # the same for the prefix alone, in [-1, 1]
+    gain: Estimate  # score - baseline, in [-2, 2]; 0: the words found add nothing to the prefix
+    others: float | None = None  # mean cosine to the other images, in [-1, 1]; None where none were given
+    # gain in the cluster less gain in the other images, in [-4, 4]; 0: the words found fit the other images as well.
+    # None where none were given.
+    specificity: Estimate | None = None
+
+
+def optimise_prompts(
+    image_embeddings: ArrayLike,
+    encoder: ImageTextEncoder,
+    language_model: LanguageModel,
+    *,
+    prefix: str = "This is a photo of",
+    n_tokens: int = 2,
+    beam_width: int = 10,
+    n_candidates: int = 256,
+    top_k: int = 10,
+    other_embeddings: ArrayLike | None = None,
+    contrast: bool = False,
+    held_out: float = 0.0,
+    on_step: StepCallback | None = None,
+    lock: AbstractContextManager[object] | None = None,
+    rng: Seed = 0,
+) -> list[OptimisedPrompt]:
+    """The texts of a language model that are closest to the images of one cluster.
+
+    s* = argmax_s 1/n Σ_i cos(T(s), I_i)   [dehdashtian2025oasis, Eq. 8]
+
+    which is the dot product of the unit text embedding with the mean unit image embedding. s is the prefix
+    and ``n_tokens`` tokens, searched by beam: the language model continues every text of the beam by its
+    ``n_candidates`` likeliest tokens, the encoder scores them all, and the best ``beam_width`` go on.
+
+    Parameters
+    ----------
+    image_embeddings : array (n, d). Of the cluster's images, by ``encoder``.
+    encoder, language_model
+    prefix : str. Not blank.
+    n_tokens, beam_width, n_candidates, top_k : int >= 1. At most n_candidates · (1 + beam_width · (n_tokens - 1)) texts
+        are scored. With a beam as wide as there are candidates the search is exhaustive.
+    other_embeddings : array (m, d) or None. Of images outside the cluster.
+    contrast : bool. Search for the largest mean cosine to the cluster less that to the other images, instead: what
+        tells the cluster apart, where the paper's score finds what all images of a concept share.
+    held_out : float in [0, 1). Share of the images, of the others too, that the search does not see and that alone are
+        scored, drawn by ``rng``; of too few images for two of each, all are searched and scored.
+    on_step : called with (texts scored, texts planned). Raising :class:`bias_core.errors.Cancelled` in it stops the
+        search.
+    lock : held while a model runs, one batch at a time.
+    rng : seed or Generator of the images held out, and of the bootstrap.
+
+    Returns
+    -------
+    list of OptimisedPrompt : at most ``top_k`` of the last round, best first by what was searched for; of texts with
+        the same words only the best.
+
+    Raises InvalidInput: for malformed embeddings, a blank prefix, a number below 1, a share outside of [0, 1), a
+    language model without proposals, or a contrast with no other images.
+
+    Notes
+    -----
+    The paper gives no beam width, number of candidates or K. The intervals resample images and take the text as given;
+    without images held out it was chosen on the same images as the best of many, so scores are optimistic, and
+    ``note`` says of how many. Texts
+    have the same words where they differ only in case, spacing or punctuation; one that adds no word to the prefix is
+    left out.
+    """
+    if not prefix.strip():
+        raise InvalidInput(f"the prefix must hold a word, like 'This is a photo of'; got {prefix!r}.")
+    numbers = {"n_tokens": n_tokens, "beam_width": beam_width, "n_candidates": n_candidates, "top_k": top_k}
+    for name, number in numbers.items():
+        if number < 1:
+            raise InvalidInput(f"{name} must be at least 1; got {number}.")
+    cluster = unit_rows(image_embeddings, "image_embeddings")
+    others = None if other_embeddings is None else unit_rows(other_embeddings, "other_embeddings")
+    if contrast and others is None:
+        raise InvalidInput("contrast needs other_embeddings to compare the cluster with; got None.")
+    if not 0 <= held_out < 1:
+        raise InvalidInput(f"held_out must be a share of the images, from 0 to below 1; got {held_out}.")
+    searched, scored = _parts(cluster, others, held_out, rng)
+    models = _Models(encoder, language_model, lock, on_step, 1 + n_candidates * (1 + beam_width * (n_tokens - 1)))
+    texts, rows = [prefix], models.embed([prefix])
+    comparison = _Comparison(*scored, rows[0], rng)
+    target = _target(*searched, contrast=contrast)
+    for _ in range(n_tokens):
+        proposed = models.propose(texts[:beam_width], n_candidates)
+        texts, rows = _best_first(proposed, models.embed(proposed), target, prefix)
+    models.report(models.n_planned)  # what was proposed twice is scored once, so fewer texts come than were planned
+    note = f"chosen as the best of {models.n_scored - 1:,} texts on these images, so optimistic"
+    if scored[0] is not searched[0]:
+        note = f"on images that were held out while the best of {models.n_scored - 1:,} texts was chosen"
+    return [comparison.judge(text, row, note) for text, row in zip(texts[:top_k], rows[:top_k], strict=True)]
+
+
+def cluster_average_image(images: Iterable[Image.Image]) -> Image.Image:
+    """The mean of the pictures of a cluster, pixel by pixel: what they have in common stays sharp.
+
+    Shown with a cluster's optimised prompts [dehdashtian2025oasis, 3.3].
+
+    Parameters
+    ----------
+    images : one or more pictures of any mode; those of another size than the first are resized to it.
+
+    Returns
+    -------
+    picture : RGB, of the size of the first.
+
+    Raises InvalidInput: for no picture.
+
+    >>> black, white = Image.new("L", (2, 2)), Image.new("L", (2, 2), 255)
+    >>> cluster_average_image([black, white, white]).getpixel((0, 0))
+    (170, 170, 170)
+    """
+    total: Array | None = None
+    n_images, size = 0, (0, 0)
+    for image in images:
+        picture = image.convert("RGB")
+        size = size if n_images else picture.size
+        if picture.size != size:
+            picture = picture.resize(size, Image.Resampling.BILINEAR)
+        pixels = np.asarray(picture, dtype=np.float64)
+        total = pixels if total is None else total + pixels
+        n_images += 1
+    if total is None:
+        raise InvalidInput("an average image needs at least one picture; got none.")
+    return Image.fromarray((total / n_images).round().astype(np.uint8))
+
+
+class _Models:
+    """The two models at work: in batches, under the lock, each batch reported."""
+
+    def __init__(
+        self,
+        encoder: ImageTextEncoder,
+        language_model: LanguageModel,
+        lock: AbstractContextManager[object] | None,
+        on_step: StepCallback | None,
+        n_planned: int,
+    ) -> None:
+        self.n_scored = 0
+        self._encoder, self._language_model = encoder, language_model
+        self._lock: AbstractContextManager[object] = lock or nullcontext()
+        self._on_step, self.n_planned = on_step, n_planned
+
+    def propose(self, prefixes: Sequence[str], n: int) -> list[str]:
+        """Continuations of all prefixes by one token, each once."""
+        with self._lock:
+            proposals = self._language_model.propose(prefixes, n)
+        self.report(self.n_scored)
+        texts = list(dict.fromkeys(text for one in proposals for text in one[:n]))
+        if not texts:
+            raise InvalidInput(f"the language model proposed nothing after {prefixes[0]!r}; try another prefix.")
+        return texts
+
+    def embed(self, texts: Sequence[str]) -> Floats:
+        """Unit rows ``(n, d)``."""
+        rows = []
+        for start in range(0, len(texts), _TEXTS_AT_ONCE):
+            batch = texts[start : start + _TEXTS_AT_ONCE]
+            with self._lock:
+                rows.append(unit_rows(self._encoder.encode_texts(batch), "text embeddings"))
+            self.n_scored += len(batch)
+            self.report(self.n_scored)
+        return np.concatenate(rows)
+
+    def report(self, n_done: int) -> None:
+        """Texts scored, of those planned."""
+        if self._on_step is not None:
+            self._on_step(n_done, self.n_planned)
+
+
+class _Comparison:
+    """A text's cosines to the cluster, beside those of the prefix and those to other images."""
+
+    def __init__(self, cluster: Floats, others: Floats | None, prefix: Floats, rng: Seed) -> None:
+        outside = cluster[:0] if others is None else others
+        same_dimension(image_embeddings=cluster, other_embeddings=outside, text_embeddings=prefix)
+        self._cluster, self._outside, self._prefix, self._rng = cluster, outside, prefix, rng
+
+    def judge(self, text: str, row: Floats, note: str) -> OptimisedPrompt:
+        """The text with its numbers, each estimate with the note."""
+        gains = self._cluster @ (row - self._prefix)  # (n,)
+        outside = self._outside @ (row - self._prefix)  # (m,)
+        return OptimisedPrompt(
+            text=text,
+            score=self._estimate(note, None, self._cluster @ row),
+            baseline=float((self._cluster @ self._prefix).mean()),
+            gain=self._estimate(note, 0.0, gains),
+            others=float((self._outside @ row).mean()) if len(outside) else None,
+            specificity=self._estimate(note, 0.0, gains, outside) if len(outside) else None,
+        )
+
+    def _estimate(self, note: str, null_value: float | None, inside: Floats, *outside: Floats) -> Estimate:
+        """A mean over the cluster, less that over the other images where there are any."""
+
+        def statistic(x: Floats, *others: Floats, axis: int) -> Floats:
+            return np.asarray(x.mean(axis=axis) - sum(y.mean(axis=axis) for y in others))
+
+        return bootstrap_interval(
+            inside, *outside, statistic=statistic, rng=self._rng, null_value=null_value
+        ).with_note(note)
+
+
+def _parts(
+    cluster: Floats, others: Floats | None, share: float, rng: Seed
+) -> tuple[tuple[Floats, Floats | None], tuple[Floats, Floats | None]]:
+    """The images to search on, and those to score; the same ones where there are too few to hold any out."""
+    everything = [rows for rows in (cluster, others) if rows is not None]
+    if not all(_FEWEST <= round(share * len(rows)) <= len(rows) - _FEWEST for rows in everything):
+        return (cluster, others), (cluster, others)
+    draw = np.random.default_rng(rng)
+    orders = [draw.permutation(len(rows)) for rows in everything]
+    cuts = [round(share * len(rows)) for rows in everything]
+    scored = [rows[order[:cut]] for rows, order, cut in zip(everything, orders, cuts, strict=True)]
+    searched = [rows[order[cut:]] for rows, order, cut in zip(everything, orders, cuts, strict=True)]
+    if others is None:
+        return (searched[0], None), (scored[0], None)
+    return (searched[0], searched[1]), (scored[0], scored[1])
+
+
+def _target(cluster: Floats, others: Floats | None, *, contrast: bool) -> Array:
+    """The vector ``(d,)`` whose dot product with a unit text embedding is searched for."""
+    mean: Array = cluster.mean(axis=0, dtype=np.float64)
+    return mean - others.mean(axis=0, dtype=np.float64) if contrast and others is not None else mean
+
+
+def _best_first(texts: Sequence[str], rows: Floats, target: Array, prefix: str) -> tuple[list[str], Floats]:
+    """Texts and rows by falling dot product with ``target``; of equal words only the best."""
+    seen_words, places = {_words(prefix)}, []
+    for index in np.argsort(-(rows @ target), kind="stable"):
+        words = _words(texts[index])
+        if words not in seen_words:
+            seen_words.add(words)
+            places.append(index)
+    if not places:
+        raise InvalidInput(f"the language model proposed no word, only {texts[0]!r}; try another prefix.")
+    return [texts[index] for index in places], rows[places]
+
+
+def _words(text: str) -> str:
+    """What is left of a text without case, spacing, punctuation and signs."""
+    plain = normal_form("NFKC", text).casefold()
+    return " ".join("".join(" " if unicodedata.category(c)[0] in "CPSZ" else c for c in plain).split())

@@ -1,0 +1,484 @@
+"""At which denoising steps attributes are added, and what each step heads for (OASIS, Fig. 6, 7, 9).
+
+What a step heads for is read beside what a base prompt heads for from the same noise, which tells what the finished
+pictures gain; OASIS's SPI, which does not, stands beside. The trace of a generation, SPI and embedding of every step
+and some of the predicted pictures, is kept once it was made.
+"""
+
+import hashlib
+import io
+import json
+import math
+import re
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.propagation import (
+    PredictedGain,
+    StepsSeen,
+    first_seen_steps,
+    predicted_gain,
+    spi_band,
+    stereotype_propagation_index,
+    visible_steps,
+)
+from bias_core.number_text import typeset
+from bias_core.papers.oasis.cells import (
+    Cell,
+    NationalityOptions,
+    nationality_shots,
+    own_attributes,
+    read_cells,
+    wanted_nationalities,
+)
+from bias_core.papers.oasis.foretelling import agreements, foretelling, foretelling_table
+from bias_core.papers.oasis.headline import headline, step_findings
+from bias_core.prompts import fill_template
+from bias_core.protocols import ChecksSettings, Traceable
+from bias_core.store.files import write_atomically
+from bias_core.store.images import png_bytes
+from bias_core.study.data import Steps, StudyData
+from bias_core.study.design import ReportTexts
+from bias_core.study.services import StudyServices
+from bias_core.study.setting_fields import setting, settings_class
+from bias_core.study.study import Measuring, Study
+from bias_core.study.types import (
+    MAX_STEPS,
+    Design,
+    Finding,
+    Results,
+    Shot,
+    StudyFigure,
+    StudyReport,
+    StudySettings,
+    columns,
+    finding,
+    lean,
+    listed,
+)
+from bias_core.types import Attribute, Estimate, ImageRow, Step, StoredImage
+
+TEXTS = ReportTexts(__file__)
+
+_FEWEST_SEEDS = 2  # one has no interval
+_WHOLE = (
+    "It is seen more often than with the base prompt.",
+    "It is seen less often than with the base prompt.",
+    "Over all steps it is not told from the base prompt.",
+)
+_FIRST_STEP = ("The first step adds it.", "The first step takes it away.", "The first step does neither clearly.")
+_FORM = 2  # of what is kept; another number makes old files be left alone
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """One attribute over the steps of a nationality's pictures."""
+
+    nationality: str
+    name: str
+    gain: PredictedGain  # beyond the base prompt
+    spi: np.ndarray  # ``(n_seeds, n_steps)``, as the paper has it
+    spi_band: list[Estimate]  # mean of SPI over seeds at every step
+    spi_whole: Estimate  # mean of SPI over all steps
+    finished: Estimate  # how often the finished pictures are read to have the attribute
+    visible: StepsSeen  # from which step on it is seen as in the finished picture
+    first_seen: StepsSeen  # at which step it is first seen where the base prompt lacks it
+    foretold: Mapping[str, list[Estimate]]  # agreement of what a step shows with the finished picture, at every step
+    calls: np.ndarray  # bools ``(n_seeds, n_steps + 1)``: whether the reader sees it, last in the finished picture
+
+    @property
+    def strongest(self) -> int:
+        """The step, from 0, at which the gain is farthest from 0."""
+        return int(np.argmax([abs(step.value) for step in self.gain.steps]))
+
+
+@settings_class(frozen=True, kw_only=True)
+class PropagationOptions(NationalityOptions):
+    """Whose attributes are looked for, and in which steps."""
+
+    attributes: tuple[str, ...] = setting((), "Attributes", "Names; all of each nationality where empty")
+    guided: bool = setting(False, "Guided velocities", "With classifier-free guidance, instead of conditional ones")
+    base_prompt: str = setting(
+        "", "Base prompt", "Drawn from the same noise, to compare with; where empty the template's own, of a person"
+    )
+    n_samples: int = setting(2, "Shown seeds", "Whose curves and predicted pictures are shown", ge=1, le=100)
+    n_predicted: int = setting(8, "Shown steps", "Whose predicted picture is shown, spread evenly", ge=1, le=MAX_STEPS)
+    first_steps: int = setting(
+        0,
+        "First steps",
+        "Predicted pictures of the first so many steps instead (Figure 10); 0: spread",
+        ge=0,
+        le=MAX_STEPS,
+    )
+
+
+def base_prompts(design: Design, settings: StudySettings) -> dict[str, str]:
+    """The base prompt of each prompt of a run: that of the options, or its own template of a person.
+
+    >>> from bias_core.study.design import find_design
+    >>> set(base_prompts(find_design("oasis-spi"), StudySettings(options=PropagationOptions())).values())
+    {'A photo of a person'}
+    """
+    given = " ".join(settings.options.base_prompt.split())
+    bases = {}
+    for nationality in wanted_nationalities(design, settings):
+        adjective = design.data["nationalities"][nationality]["adjective"]
+        for template in design.data["templates"][settings.options.templates]:
+            of_a_person = re.sub(r"\bperson person\b", "person", fill_template(template, "person"))
+            bases[fill_template(template, adjective)] = given or of_a_person
+    return bases
+
+
+def model_suits(settings: StudySettings, services: StudyServices) -> None:
+    """Refuse pictures that were not made step by step."""
+    if settings.images:
+        raise InvalidInput(
+            "pictures that were brought along show nothing of the steps they were made in; this study needs a "
+            "diffusion model that draws them here, such as calibration-diffusion"
+        )
+    model = _traceable(services.text_to_image(settings.model), settings.model)
+    if isinstance(model, ChecksSettings):
+        model.check_traceable()
+
+
+def _traceable(model: object, name: str) -> Traceable:
+    if isinstance(model, Traceable):
+        return model
+    raise InvalidInput(
+        f"{name} has no denoising steps to look into; choose a diffusion model, such as calibration-diffusion"
+    )
+
+
+def _attributes(design: Design, settings: StudySettings, nationality: str) -> list[Attribute]:
+    own, names = own_attributes(design, nationality), settings.options.attributes
+    chosen = [attribute for attribute in own if not names or attribute.name in names]
+    if not chosen:
+        own_names = ", ".join(attribute.name for attribute in own) or "none"
+        raise InvalidInput(f"{nationality} has no attribute of {', '.join(names) or 'any name'}; it has {own_names}")
+    return chosen
+
+
+def _curves(
+    data: StudyData, cells: Sequence[Cell], attributes: Sequence[Attribute], pairs: "Sequence[tuple[Trace, Trace]]"
+) -> list[Curve]:
+    """Predicted gain and SPI of each attribute, of the traces of a nationality's pictures and of their bases."""
+    k, confidence = len(attributes), data.settings.confidence
+    texts = data.sentences([a.positive for a in attributes] + [a.negative for a in attributes])
+    lean = (texts[:k] - texts[k:]).T
+    own, base = (np.stack([pair[side].rows @ lean for pair in pairs]) for side in (0, 1))  # seeds, steps, attributes
+    spi = np.stack([trace.spi for trace, _ in pairs])
+    return [
+        Curve(
+            nationality=cell.concept,
+            name=cell.attribute.name,
+            gain=predicted_gain(base[:, :, i], own[:, :, i], confidence=confidence),
+            spi=spi[:, :, i],
+            spi_band=spi_band(spi[:, :, i], confidence=confidence),
+            spi_whole=spi_band(spi[:, :, i].mean(axis=1, keepdims=True), confidence=confidence)[0],
+            finished=cell.prevalence,
+            visible=visible_steps(own[:, :, i], confidence=confidence),
+            first_seen=first_seen_steps(base[:, :, i], own[:, :, i], confidence=confidence),
+            foretold=agreements(
+                spi[:, :, i], own[:, :, i], cell.score.margins, confidence=confidence, seed=data.settings.seed
+            ),
+            calls=np.column_stack([own[:, :, i], cell.score.margins]) > 0,
+        )
+        for i, cell in enumerate(cells)
+    ]
+
+
+def _trace_all(
+    design: Design, settings: StudySettings, data: StudyData, model: Traceable, bases: Mapping[str, str]
+) -> "Steps[dict[str, list[tuple[Trace, Trace]]]]":
+    """By nationality the traces of its pictures, each with that of its base prompt from the same noise.
+
+    Of a run that is stopped, of as many as were traced: nationalities with too few have no numbers.
+    """
+    options, items = settings.options, list[tuple[str, int, StoredImage]]()
+    for nationality in wanted_nationalities(design, settings):
+        stored = data.stored(data.frame[data.frame["nationality"] == nationality])
+        items += [(nationality, place, picture) for place, picture in enumerate(stored)]
+
+    def work(item: tuple[str, int, StoredImage]) -> "tuple[Trace, Trace]":
+        nationality, place, picture = item
+        attributes = _attributes(design, settings, nationality)
+        shown = _shown_steps(picture.row.num_inference_steps, options) if place < options.n_samples else ()
+        own = trace_row(data, model, picture.row, attributes, predicted_steps=shown)
+        base = replace(picture.row, prompt=bases[picture.row.prompt])
+        return own, trace_row(data, model, base, (), predicted_steps=())
+
+    pairs = yield from data.as_far_as("pictures traced", items, work)
+    traced: dict[str, list[tuple[Trace, Trace]]] = {name: [] for name, *_ in items}
+    for (nationality, *_), pair in zip(items, pairs, strict=False):  # fewer of a run that was stopped
+        traced[nationality].append(pair)
+    left_out = [name for name, of in traced.items() if data.stopped_after and len(of) < _FEWEST_SEEDS]
+    if left_out == list(traced):
+        raise data.too_little()
+    data.notes += [TEXTS.note("not traced", names=listed(left_out))] if left_out else []
+    return {name: of for name, of in traced.items() if name not in left_out}
+
+
+def _shown_steps(n_steps: int, options: PropagationOptions) -> Sequence[int]:
+    """The first steps where these are asked for, else steps spread evenly from the first to the last.
+
+    >>> _shown_steps(20, PropagationOptions(n_predicted=4)), _shown_steps(20, PropagationOptions(first_steps=3))
+    ([0, 6, 13, 19], [0, 1, 2])
+    """
+    if options.first_steps:
+        return list(range(min(options.first_steps, n_steps)))
+    return sorted({round(step) for step in np.linspace(0, n_steps - 1, options.n_predicted)})
+
+
+def _findings(curve: Curve) -> tuple[Finding, ...]:
+    """What is gained over the base prompt, from which step on it is seen, and SPI as the paper has it."""
+    steps, strongest, clear, whole = (
+        curve.gain.steps,
+        curve.strongest,
+        first_clear_step(curve.gain.steps),
+        curve.gain.whole,
+    )
+    when = "No step's interval excludes 0."
+    if clear is not None:
+        does = "more" if steps[clear].value > 0 else "less"
+        when = f"The first step at which that is told is step {clear + 1}, where it is seen {does} often."
+    far = f"It is farthest from 0 at step {strongest + 1} of {len(steps)}: {typeset(steps[strongest].value, '+.3f')}."
+    key, title = f"{curve.nationality} {curve.name}", f"{curve.nationality}, {curve.name}"
+    says = f"{lean(whole, *_WHOLE)} {when} {far}"
+    spi = f"As the paper has it. {lean(curve.spi_band[0], *_FIRST_STEP)}"
+    return (
+        finding(key, f"{title}: gained over all steps", "predicted_gain", whole, says),
+        *step_findings(key, title, curve.visible, curve.first_seen, len(steps)),
+        finding(f"{key} SPI", f"{title}: first step", "stereotype_propagation_index", curve.spi_band[0], spi),
+    )
+
+
+def first_clear_step(band: Sequence[Estimate]) -> int | None:
+    """The first step, from 0, whose interval excludes 0; None where there is none.
+
+    >>> from bias_core.measures.propagation import spi_band
+    >>> first_clear_step(spi_band([[0.1, 0.5], [-0.1, 0.6], [0.0, 0.55]]))
+    1
+    """
+    return next((i for i, step in enumerate(band) if step.low > 0 or step.high < 0), None)
+
+
+def _row(curve: Curve) -> dict[str, Any]:
+    steps, strongest, clear = curve.gain.steps, curve.strongest, first_clear_step(curve.gain.steps)
+    return {
+        "nationality": curve.nationality,
+        "attribute": curve.name,
+        **columns("first step", steps[0]),
+        "first clear": math.nan if clear is None else clear + 1,
+        "strongest": strongest + 1,
+        **columns("gain there", steps[strongest]),
+        "last": steps[-1].value,
+        **columns("all steps", curve.gain.whole),
+        "can be seen from": curve.visible.typical,
+        "first seen": curve.first_seen.typical,
+        **columns("finished P", curve.finished),
+        **columns("SPI, first step", curve.spi_band[0]),
+        **columns("SPI, all steps", curve.spi_whole),
+        "seeds": len(curve.spi),
+        "steps": len(steps),
+    }
+
+
+def _steps_rows(curve: Curve) -> Iterator[dict[str, Any]]:
+    """SPI and predicted gain at every step, over all pictures."""
+    for step, (spi, gain) in enumerate(zip(curve.spi_band, curve.gain.steps, strict=True), start=1):
+        first = {"nationality": curve.nationality, "attribute": curve.name, "step": step}
+        yield first | columns("SPI", spi) | columns("predicted gain", gain) | {"seeds": len(curve.spi)}
+
+
+def _pictures_rows(curve: Curve, seeds: Iterable[int]) -> Iterator[dict[str, Any]]:
+    """SPI of every picture at every step."""
+    for seed, of_picture in zip(seeds, curve.spi, strict=True):
+        for step, value in enumerate(of_picture, start=1):
+            first = {"nationality": curve.nationality, "attribute": curve.name, "seed": int(seed), "step": step}
+            yield first | {"SPI": float(value)}
+
+
+def _figures(
+    curves: Sequence[Curve], traces: "Sequence[Trace]", shown: Sequence[StoredImage], base: str
+) -> list[StudyFigure]:
+    """Of a nationality the mean curves, SPI's of all and of single pictures, and the filmstrips of these."""
+    nationality, n_seeds = curves[0].nationality, len(traces)
+    names = {"nationality": nationality, "place": _place(nationality), "base": base}
+    singles, strips = [], []
+    for i, picture in enumerate(shown):
+        seed = picture.row.seed
+        lines = [
+            {"group": curve.name, "x": step, "value": float(value)}
+            for curve in curves
+            for step, value in enumerate(curve.spi[i], start=1)
+        ]
+        singles.append(TEXTS.figure("figure6", lines, seed=seed, **names))
+        pictures = {f"{step:04d}": (path, f"step {step + 1}") for step, path in traces[i].predicted.items()}
+        pictures["finished"] = (picture.path, f"finished, seed {seed}")
+        for column, (path, text) in pictures.items():
+            step = -1 if column == "finished" else int(column)
+            reads = " ".join(str(number) for number, curve in enumerate(curves) if curve.calls[i, step])
+            strips.append({"row": seed, "column": column, "path": str(path), "text": text, "reads": reads})
+    predicted = TEXTS.figure("figure7", strips, **names)
+    labels = {"concept": nationality, "base": base, "predicted": predicted.key}
+    gain = TEXTS.figure("gain", _means(curves, [c.gain.steps for c in curves]), labels, n_seeds=n_seeds, **names)
+    spi = TEXTS.figure("figure9", _means(curves, [c.spi_band for c in curves]), n_seeds=n_seeds, **names)
+    return [gain, spi, *singles, predicted]
+
+
+def _place(nationality: str) -> str:
+    return re.sub(r"\W+", "-", nationality.lower())
+
+
+def _means(curves: Sequence[Curve], bands: Sequence[Sequence[Estimate]]) -> list[dict[str, Any]]:
+    """A row per attribute and step."""
+    return [
+        {"group": curve.name, "x": step, **columns("value", estimate, ends="")}
+        for curve, band in zip(curves, bands, strict=True)
+        for step, estimate in enumerate(band, start=1)
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trace:
+    """One generation seen from inside."""
+
+    spi: np.ndarray  # ``(n_steps, n_attributes)``, in [-1, 1]
+    rows: np.ndarray  # ``(n_steps, d)``: unit embeddings of the pictures that the steps are heading for
+    space: str  # of the velocities: "flow", "epsilon" or "v_prediction"
+    guided: bool  # whether the velocities have classifier-free guidance in them
+    predicted: dict[int, Path]  # by step, the file of the picture that the step is heading for
+
+
+def trace_row(
+    data: StudyData, model: Traceable, row: ImageRow, attributes: Sequence[Attribute], *, predicted_steps: Sequence[int]
+) -> Trace:
+    """The trace of a row, made under the model lock (each step asks whether the run goes on), or kept earlier."""
+    services, guided, reader = data.services, data.settings.options.guided, data.encoder()
+    key = hashlib.sha256(
+        json.dumps([row.id, [(a.positive, a.negative) for a in attributes], guided, reader.name, _FORM]).encode()
+    ).hexdigest()[:20]
+    folder = services.settings.data_dir / "traces" / key[:2]
+    pictures = {step: folder / f"{key}-{step}.png" for step in predicted_steps}
+    if (earlier := _read(folder / f"{key}.npz", pictures)) is not None:
+        return earlier
+    with services.model_lock:
+        steps = model.trace(row, attributes, guided=guided, predicted=True, on_step=lambda *_: data.check())
+        try:
+            step_values = [(_look(step, pictures), step.predicted, step.space, step.guided) for step in steps]
+        finally:
+            if isinstance(steps, Generator):  # whatever happened, the model is let go before the lock is
+                steps.close()
+    spi, images, spaces, guidances = zip(*step_values, strict=True)
+    with services.reading(reader):
+        rows = reader.encode_images([image for image in images if image is not None])
+    trace = Trace(spi=np.array(spi), rows=rows, space=spaces[0], guided=guidances[0], predicted=pictures)
+    buffer = io.BytesIO()
+    np.savez(buffer, **{name: value for name, value in asdict(trace).items() if name != "predicted"})
+    write_atomically(folder / f"{key}.npz", buffer.getvalue())
+    return trace
+
+
+def _look(step: Step, pictures: dict[int, Path]) -> np.ndarray:
+    """SPI of a step, whose predicted picture is kept; velocities are far too large for that."""
+    if step.index in pictures and step.predicted is not None:
+        write_atomically(pictures[step.index], png_bytes(step.predicted))
+    if not len(step.velocity_positive):
+        return np.empty(0)
+    return np.asarray(stereotype_propagation_index(step.velocity, step.velocity_positive, step.velocity_negative))
+
+
+def _read(path: Path, pictures: dict[int, Path]) -> Trace | None:
+    """A kept trace; None where it, or one of its pictures, is missing or broken."""
+    if not path.is_file() or not all(picture.is_file() for picture in pictures.values()):
+        return None
+    try:
+        with np.load(path) as file:
+            arrays = {name: file[name] for name in ("spi", "rows")}
+            return Trace(**arrays, space=str(file["space"]), guided=bool(file["guided"]), predicted=pictures)
+    except (OSError, ValueError, KeyError, BadZipFile):
+        return None
+
+
+class Propagation(Study):
+    """OASIS: the stereotype propagation index at every denoising step."""
+
+    kind = "propagation"
+    options = PropagationOptions
+    judged = "attributes"
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """A picture per seed and nationality; refuses what cannot be traced."""
+        for nationality in wanted_nationalities(self.design, settings):
+            _attributes(self.design, settings, nationality)
+        shots = nationality_shots(self.design, settings, least=_FEWEST_SEEDS)
+        bases = base_prompts(self.design, settings)
+        if same := [shot.prompt for shot in shots if shot.prompt.lower() == bases[shot.prompt].lower()]:
+            raise InvalidInput(
+                f"{same[0]!r} is the base prompt too, so there is nothing to compare; choose another concept or "
+                "base prompt"
+            )
+        return shots
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """SPI of every attribute over the steps, and predicted pictures."""
+        model = _traceable(data.rows.model(data.services), settings.model)
+        rows = yield from data.embed(data.frame)
+        bases = base_prompts(self.design, settings)
+        curves: list[Curve] = []
+        steps: list[dict[str, Any]] = []
+        pictures: list[dict[str, Any]] = []
+        figures: list[StudyFigure] = []
+        later: list[Finding] = []
+        foretold: list[dict[str, Any]] = []
+        traced = yield from _trace_all(self.design, settings, data, model, bases)
+        for nationality, pairs in traced.items():
+            frame = data.frame[data.frame["nationality"] == nationality].iloc[: len(pairs)]
+            attributes = _attributes(self.design, settings, nationality)
+            cells = yield from read_cells(data, nationality, frame, rows[frame.index], attributes)
+            own = _curves(data, cells, attributes, pairs)
+            for one in own:
+                spi = {
+                    f"{one.name}: SPI, first step": one.spi[:, 0],
+                    f"{one.name}: SPI, all steps": one.spi.mean(axis=1),
+                }
+                steps_of = {f"{one.name}: can be seen from step": one.visible.each}
+                steps_of |= {f"{one.name}: first seen at step": one.first_seen.each}
+                data.keep(
+                    frame, **{f"{one.name}: predicted gain, all steps": one.gain.each.mean(axis=1)}, **steps_of, **spi
+                )
+            traces = [trace for trace, _ in pairs]
+            kind = "with classifier-free guidance" if traces[0].guided else "conditional on each text alone"
+            wording = TEXTS.note("velocities", kind=kind, space=traces[0].space)
+            base = listed([f"“{prompt}”" for prompt in dict.fromkeys(bases[prompt] for prompt in frame["prompt"])])
+            figures += _figures(own, traces, data.stored(frame)[: settings.options.n_samples], base)
+            says, figure, lines = foretelling(nationality, _place(nationality), {one.name: one.foretold for one in own})
+            figures, later, foretold = [*figures, *figure], [*later, *says], [*foretold, *lines]
+            curves += own
+            steps += [row for one in own for row in _steps_rows(one)]
+            pictures += [row for one in own for row in _pictures_rows(one, frame["seed"])]
+        return Results(
+            findings=(*(one for curve in curves for one in _findings(curve)), *later),
+            tables=(
+                TEXTS.table("spi", map(_row, curves)),
+                TEXTS.table("steps", steps),
+                TEXTS.table("pictures", pictures),
+                *foretelling_table(foretold),
+            ),
+            figures=tuple(figures),
+            notes=(TEXTS.note("gain"), wording, TEXTS.note("sign")),
+        )
+
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+        """Raise InvalidInput if the model cannot be traced."""
+        model_suits(settings, services)
+
+    def headline(self, report: StudyReport) -> str:
+        """Return where in the denoising the attribute appears."""
+        return headline(report)

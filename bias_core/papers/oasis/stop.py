@@ -1,0 +1,516 @@
+"""OASIS's StOP: clusters of pictures, the texts closest to them, and what any text draws (Table 3)."""
+
+import hashlib
+import math
+import re
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.alignment import similarity_estimate
+from bias_core.measures.clustering import MAX_CLUSTERS, spectral_clusters
+from bias_core.measures.stereotype import attribute_prevalence
+from bias_core.number_text import typeset
+from bias_core.papers.oasis.cells import NationalityOptions, nationality_shots, own_attributes, wanted_nationalities
+from bias_core.papers.oasis.headline import cluster_name, headline
+from bias_core.papers.oasis.prompt_search import OptimisedPrompt, cluster_average_image, optimise_prompts
+from bias_core.store.files import write_atomically
+from bias_core.store.images import png_bytes
+from bias_core.store.readings import open_picture
+from bias_core.study.data import StudyData
+from bias_core.study.design import ReportTexts
+from bias_core.study.limits import check_budget
+from bias_core.study.readers import check_readers
+from bias_core.study.rows import RowMaker
+from bias_core.study.services import StudyServices
+from bias_core.study.setting_fields import setting, settings_class
+from bias_core.study.study import Measuring, Study, encoders_and_judge
+from bias_core.study.types import (
+    Design,
+    Finding,
+    Progress,
+    Results,
+    Shot,
+    StudyFigure,
+    StudyReport,
+    StudySettings,
+    StudyTable,
+    columns,
+    finding,
+    intervals,
+    or_nan,
+)
+from bias_core.types import Estimate, StoredImage
+
+TEXTS = ReportTexts(__file__)
+_FEWEST_PER_NATIONALITY = 2
+_SHOWN = 3  # pictures of a cluster in the figure
+_LONGEST = 26  # letters above a picture
+TYPICAL = "similarity to its cluster"
+"""Name of the column: mean cosine to the cluster's pictures, of one of them to the others."""
+MOST_DRAWN = 64
+
+
+@settings_class(frozen=True, kw_only=True)
+class PromptSearchOptions(NationalityOptions):
+    """Of whom, and how prompts are searched that explain a cluster."""
+
+    language_model: str = setting("calibration-language", "Language model", "Who proposes the next words")
+    prefix: str = setting("This is a photo of", "Beginning of every text", "What the search adds words to")
+    n_clusters: int = setting(
+        4, "Clusters", "Of each nationality; 0: by the largest eigengap. The paper does not tell its number",
+        ge=0, le=20,
+    )  # fmt: skip
+    max_clusters: int = setting(2, "Searched clusters", "The largest ones; the paper picks one by eye", ge=1, le=20)
+    clusters: tuple[str, ...] = setting(
+        (), "Clusters picked by eye", "Instead of the largest, by their numbers: 3 of every nationality, or Iranian 3"
+    )
+    n_tokens: int = setting(2, "Words", "That the search adds, in tokens", ge=1, le=20)
+    beam_width: int = setting(10, "Beam width", "Texts that are kept at each step; the paper gives none", ge=1, le=100)
+    n_candidates: int = setting(
+        256, "Candidates", "Next words that are tried for each text; the paper gives none", ge=1, le=10_000
+    )
+    contrast: bool = setting(
+        True, "Against the others", "Search for what tells the cluster from the nationality's other pictures; the "
+        "paper searches for what is closest to its own"
+    )  # fmt: skip
+    held_out: float = setting(
+        0.5, "Pictures held out", "Share that the search does not see and that alone is scored; 0 as in the paper",
+        ge=0, le=0.9,
+    )  # fmt: skip
+    top_k: int = setting(3, "Shown texts", "The closest ones, as Table 3 shows", ge=1, le=100)
+    n_generated: int = setting(
+        4, "Pictures of the closest text", "Drawn from it, to see whether it says what the cluster shows", ge=0, le=100
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """A cluster of the pictures of a nationality; rows are unit embeddings."""
+
+    nationality: str
+    number: int  # from 1, by size
+    frame: pd.DataFrame  # its pictures, the ones closest to its mean first
+    rows: np.ndarray  # of its pictures
+    others: np.ndarray  # of the nationality's other pictures
+    average: Path  # its average picture
+    prompts: tuple[OptimisedPrompt, ...] = ()  # the texts found, the closest first
+    drawn: pd.DataFrame | None = None  # pictures of the closest text, None where there are none
+    drawn_rows: np.ndarray | None = None
+
+    @property
+    def name(self) -> str:
+        """For titles."""
+        return cluster_name(self.nationality, self.number)
+
+    def closeness(self, rows: np.ndarray, settings: StudySettings) -> Estimate:
+        """Mean cosine of other pictures to the pictures of the cluster."""
+        return similarity_estimate(rows @ self.rows.mean(axis=0), **intervals(settings))
+
+    def own_closeness(self) -> float:
+        """Mean cosine of its pictures to each other; nan for a single one."""
+        return float(closeness_of_own(self.rows).mean())
+
+    def others_closeness(self) -> float:
+        """Mean cosine of the nationality's other pictures to its own; nan where there are none."""
+        return float((self.others @ self.rows.mean(axis=0)).mean()) if len(self.others) else math.nan
+
+    def size_row(self, settings: StudySettings) -> dict[str, Any]:
+        """Its line in the table of clusters."""
+        rows = self.drawn_rows
+        return {
+            "nationality": self.nationality,
+            "cluster": self.number,
+            "pictures": len(self.rows),
+            "share": len(self.rows) / (len(self.rows) + len(self.others)),
+            "each other": self.own_closeness(),
+            **columns("drawn from its text", None if rows is None else self.closeness(rows, settings)),
+            "others": self.others_closeness(),
+            "drawn": 0 if rows is None else len(rows),
+        }
+
+
+def closeness_of_own(rows: np.ndarray) -> np.ndarray:
+    """Mean cosine of each of some unit rows ``(n, d)`` to the others, ``(n,)``; nan for a single one.
+
+    >>> closeness_of_own(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
+    array([0.5, 0.5, 0. ])
+    """
+    if len(rows) < 2:
+        return np.full(len(rows), np.nan)
+    exact = rows.astype(np.float64)
+    return np.asarray((exact @ exact.sum(axis=0) - (exact**2).sum(axis=1)) / (len(exact) - 1))
+
+
+def _picked(text: str) -> tuple[str, int]:
+    """The nationality ("" for every one) and the number of a cluster that was picked by eye.
+
+    >>> _picked("3"), _picked("Iranian 3"), _picked("Iranian, cluster 3")
+    (('', 3), ('Iranian', 3), ('Iranian', 3))
+    """
+    match = re.fullmatch(r"(?:(.+?)(?:, cluster)? )?([1-9]\d?)", " ".join(text.split()))
+    if match is None:
+        raise InvalidInput(f"a cluster is picked by its number, such as 3 or Iranian 3; got {text!r}")
+    return match[1] or "", int(match[2])
+
+
+def _searched(options: PromptSearchOptions, nationality: str, n_clusters: int) -> list[int]:
+    """Numbers of the clusters of a nationality that texts are searched for; ``n_clusters`` are there."""
+    if not options.clusters:
+        return list(range(1, min(n_clusters, options.max_clusters) + 1))
+    picked = [number for name, number in map(_picked, options.clusters) if name in ("", nationality)]
+    if too_large := [number for number in picked if number > n_clusters]:
+        raise InvalidInput(f"{nationality} has {n_clusters} clusters; cluster {too_large[0]} was picked")
+    return list(dict.fromkeys(picked))
+
+
+def _cluster(data: StudyData, nationality: str, frame: pd.DataFrame, rows: np.ndarray, clusters: list[Cluster]) -> str:
+    """Add the searched clusters of a nationality, without texts; returns what is to be said of the clustering."""
+    settings, options = data.settings, data.settings.options
+    n_clusters = min(options.n_clusters, len(rows)) or None
+    clustering = spectral_clusters(rows, n_clusters=n_clusters, seed=settings.seed)
+    typical = np.empty(len(rows))
+    for k in np.unique(clustering.labels):
+        typical[clustering.labels == k] = closeness_of_own(rows[clustering.labels == k])
+    data.keep(frame, cluster=[cluster_name(nationality, k + 1) for k in clustering.labels], **{TYPICAL: typical})
+    for number in _searched(options, nationality, clustering.n_clusters):
+        inside = clustering.labels == number - 1
+        order = np.argsort(-(rows[inside] @ rows[inside].mean(axis=0)), kind="stable")
+        own = frame[inside].iloc[order]
+        clusters.append(
+            Cluster(
+                nationality=nationality,
+                number=number,
+                frame=own,
+                rows=rows[inside][order],
+                others=rows[~inside],
+                average=_keep_picture(data.services, cluster_average_image(map(open_picture, data.stored(own)))),
+            )
+        )
+    chosen = "asked for" if n_clusters else "by the largest eigengap"
+    eigenvalues = ", ".join(f"{value:.2f}" for value in clustering.eigenvalues)
+    return f"{clustering.n_clusters} clusters, {chosen}; smallest eigenvalues {eigenvalues}. {clustering.note}".rstrip()
+
+
+def _with_prompts(data: StudyData, cluster: Cluster) -> Cluster:
+    return replace(cluster, prompts=_prompts(data, cluster.rows, cluster.others))
+
+
+def _prompts(data: StudyData, rows: np.ndarray, others: np.ndarray) -> tuple[OptimisedPrompt, ...]:
+    options, encoder = data.settings.options, data.encoder()
+    model = data.services.language_model(options.language_model)
+    return tuple(
+        optimise_prompts(
+            rows,
+            encoder,
+            model,
+            **{name: getattr(options, name) for name in ("prefix", "n_tokens", "beam_width", "n_candidates", "top_k")},
+            other_embeddings=others if len(others) else None,
+            contrast=options.contrast and len(others) > 0,
+            held_out=options.held_out,
+            on_step=lambda *_: data.check(),
+            lock=data.services.reading(encoder, model),
+            rng=data.settings.seed,
+        )
+    )
+
+
+def _draw(
+    design: Design, settings: StudySettings, data: StudyData, clusters: Sequence[Cluster]
+) -> Generator[Progress, None, list[Cluster]]:
+    """The clusters with pictures of the closest text, whose seeds the cluster's pictures do not have.
+
+    A run that is stopped draws no more of them, and shows those that are finished.
+    """
+    n = settings.options.n_generated
+    if settings.images or not n or data.stopped_after:
+        return list(clusters)
+    first, shots = design.images_per_prompt, []
+    for cluster in clusters:
+        text, facts = cluster.prompts[0].text, {"nationality": cluster.nationality, "cluster": cluster.name}
+        shots.append(Shot(prompt=text, n=n, group=cluster.name, facts=facts, first_seed=first))
+    with data.ending_early(lambda: f"all {len(clusters):,} clusters were searched, before all their texts were drawn"):
+        yield from data.fetch(shots)
+    if (frame := data.take_up(shots)).empty:
+        return list(clusters)
+    rows = yield from data.embed(frame)
+    drawn_clusters = []
+    for cluster in clusters:
+        mine = (frame["group"] == cluster.name).to_numpy()
+        data.keep(data.frame[data.frame["group"] == cluster.name], **{TYPICAL: rows[mine] @ cluster.rows.mean(axis=0)})
+        drawn_clusters.append(replace(cluster, drawn=frame[mine], drawn_rows=rows[mine]) if mine.any() else cluster)
+    return drawn_clusters
+
+
+def _attributes(design: Design, settings: StudySettings, data: StudyData, clusters: Sequence[Cluster]) -> pd.DataFrame:
+    """P of every attribute of the design's nationalities in every cluster: what its pictures share."""
+    attributes = {a.name: a for n in wanted_nationalities(design, settings) for a in own_attributes(design, n)}
+    if not attributes:
+        return pd.DataFrame()
+    positive, negative = (
+        data.sentences(getattr(a, side) for a in attributes.values()) for side in ("positive", "negative")
+    )
+    return pd.DataFrame(
+        [
+            {"row": cluster.name, "column": name, "value": attribute_prevalence(cluster.rows @ p, cluster.rows @ n)}
+            for cluster in clusters
+            for name, p, n in zip(attributes, positive, negative, strict=True)
+        ]
+    )
+
+
+def _findings(cluster: Cluster, settings: StudySettings) -> list[Finding]:
+    """How close the best text comes, and the pictures drawn from it."""
+    best, key = cluster.prompts[0], f"{cluster.nationality} {cluster.number}"
+    says = f'"{best.text}", against {typeset(best.baseline, ".3f")} for "{settings.options.prefix}" alone'
+    if best.others is not None:
+        says += f"; {typeset(best.others, '.3f')} to the other pictures"
+    # Whether the score is optimistic is said of all of them at once.
+    title = "text that tells it apart most" if settings.options.contrast else "closest text"
+    entries = [(f"{key} text", title, replace(best.score, note=""), says)]
+    if cluster.drawn_rows is not None:
+        says = f"Its own pictures come to {typeset(cluster.own_closeness(), '.3f')} of each other"
+        if len(cluster.others):
+            says += f", the nationality's others to {typeset(cluster.others_closeness(), '.3f')} of them"
+        estimate = cluster.closeness(cluster.drawn_rows, settings)
+        entries.append((f"{key} pictures", "pictures of that text", estimate, says))
+    return [finding(k, f"{cluster.name}: {of}", "mean_similarity", estimate, f"{s}.") for k, of, estimate, s in entries]
+
+
+def _tables(
+    design: Design, settings: StudySettings, clusters: Sequence[Cluster], attributes: pd.DataFrame
+) -> list[StudyTable]:
+    tables = [
+        TEXTS.table(
+            "table3",
+            [
+                {
+                    "nationality": cluster.nationality,
+                    "cluster": cluster.number,
+                    "rank": rank,
+                    "prompt": prompt.text,
+                    **columns("cosine", prompt.score),
+                    "prefix alone": prompt.baseline,
+                    **columns("gain", prompt.gain),
+                    "others": or_nan(prompt.others),
+                    **columns("specificity", prompt.specificity),
+                    "n": prompt.score.n,
+                }
+                for cluster in clusters
+                for rank, prompt in enumerate(cluster.prompts, start=1)
+            ],
+        ),
+        TEXTS.table("clusters", [cluster.size_row(settings) for cluster in clusters]),
+    ]
+    if len(attributes):
+        wide = attributes.pivot_table("value", "row", "column", sort=False).reset_index()
+        wide = wide.rename(columns={"row": "cluster"}).rename_axis(columns=None)
+        tables.append(TEXTS.table("attributes", wide))
+    printed = [
+        {"nationality": n, "rank": rank, "prompt": text}
+        for n in wanted_nationalities(design, settings)
+        for rank, text in enumerate(design.data.get("optimised_prompts", {}).get(n, ()), start=1)
+    ]
+    return [*tables, TEXTS.table("published", printed)] if printed else tables
+
+
+def _figures(
+    data: StudyData, settings: StudySettings, clusters: Sequence[Cluster], attributes: pd.DataFrame
+) -> list[StudyFigure]:
+    """Table 3 as pictures (the average, typical and drawn ones), and what the clusters share."""
+    rows = []
+    for cluster in clusters:
+        shown = {"average": (cluster.average, f"{cluster.name}, n = {len(cluster.rows)}")}
+        shown |= {f"typical {i}": (stored.path, "") for i, stored in enumerate(data.stored(cluster.frame.head(_SHOWN)))}
+        if cluster.drawn is not None:
+            text = _plain(cluster.prompts[0].text.removeprefix(settings.options.prefix).strip())
+            shown |= {
+                f"drawn {i}": (stored.path, "" if i else f"... {text}")
+                for i, stored in enumerate(data.stored(cluster.drawn))
+            }
+        rows += [{"row": cluster.name, "column": k, "path": str(p), "text": text} for k, (p, text) in shown.items()]
+    return [TEXTS.figure("table3", rows), *([TEXTS.figure("attributes", attributes)] if len(attributes) else [])]
+
+
+def _plain(text: str) -> str:
+    """Letters that every font has, the others by their codes, as in the paper; short enough for a title."""
+    plain = text.encode("ascii", "backslashreplace").decode().replace("$", r"\$")
+    return plain if len(plain) <= _LONGEST else plain[: _LONGEST - 3].rstrip("\\") + "..."
+
+
+def language_model_ready(settings: StudySettings, services: StudyServices) -> None:
+    """Load the language model, or say what it lacks."""
+    model = services.language_model(settings.options.language_model)
+    with services.reading(model):
+        model.propose([settings.options.prefix], 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """Some pictures and how close each is to those of a cluster: mean cosine, in [-1, 1]."""
+
+    pictures: tuple[StoredImage, ...]  # the closest first
+    closeness: np.ndarray  # ``(n,)``; of a picture of the cluster, to the cluster's others
+    mean: Estimate | None  # its interval is for other pictures of their kind; None where there are none
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regenerated:
+    """A text and what it draws, beside a cluster and the concept's other pictures."""
+
+    cluster: str
+    prompt: str
+    text_closeness: float  # mean cosine of the text itself to the cluster's pictures, in [-1, 1]
+    own: Compared
+    drawn: Compared
+    others: Compared
+
+
+def regenerate(
+    report: StudyReport,
+    services: StudyServices,
+    *,
+    cluster: str,
+    prompt: str,
+    n: int,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Generator[Progress, None, Regenerated]:
+    """Draw ``n`` pictures of a text with new seeds and compare them with a cluster of a StOP report.
+
+    Raises InvalidInput: no such cluster, an empty text, an impossible ``n``, or a report of pictures that were brought
+    along; Cancelled, ModelUnavailable, StorageError: on the way; what was drawn is kept.
+    """
+    settings, text = report.settings, prompt.strip()
+    inside, outside = ([report.stored[i] for i in part["image_id"]] for part in _members(report, cluster))
+    if settings.images:
+        raise InvalidInput("these pictures were brought along: there is no model here that could draw more")
+    if not text:
+        raise InvalidInput("the text is empty; choose one of those that were found, or write your own")
+    if not 1 <= n <= MOST_DRAWN:
+        raise InvalidInput(f"1 to {MOST_DRAWN} pictures can be drawn at once, got {n}")
+    rows = RowMaker.build(settings, services)
+    check_readers(
+        encoders_and_judge(settings), services, source=settings.model, world=rows.info.world, force=settings.force
+    )
+    check_budget(n, services.settings, what="drawing a text", advice="draw fewer pictures")
+    data = StudyData(settings, services, rows, cancelled=cancelled)
+    frame = yield from data.draw([Shot(prompt=text, n=n, group=cluster, first_seed=report.design.images_per_prompt)])
+    if frame.empty:
+        raise InvalidInput(f"the model's safety checker blocked all {n} pictures of {prompt!r}")
+    drawn = yield from data.embed(frame)
+    encoder = data.encoder()  # the report's run has paid for its pictures
+    both = services.embeddings.images(encoder, [*inside, *outside], lock=services.reading(encoder))
+    own, others = both[: len(inside)], both[len(inside) :]
+    centre = own.mean(axis=0)
+    text_row = data.texts([text])[0]
+    services.tidy()
+    return Regenerated(
+        cluster=cluster,
+        prompt=text,
+        text_closeness=float(text_row @ centre),
+        own=_compared(inside, closeness_of_own(own), settings),
+        drawn=_compared(data.stored(frame), drawn @ centre, settings),
+        others=_compared(outside, others @ centre, settings),
+    )
+
+
+def cluster_names(report: StudyReport) -> list[str]:
+    """The clusters of a StOP report, in their order; none for other reports."""
+    parts = (name.rpartition(" ") for name in _of_concepts(report)["cluster"].dropna().unique())
+    return [f"{concept} {number}" for concept, number in sorted((concept, int(number)) for concept, _, number in parts)]
+
+
+def _of_concepts(report: StudyReport) -> pd.DataFrame:
+    """The pictures that were clustered, without those drawn from texts."""
+    frame = report.pictures
+    if frame is None or not {"cluster", "nationality"} <= set(frame):
+        return pd.DataFrame(columns=["cluster", "nationality"])
+    return frame[frame["group"] == frame["nationality"]]
+
+
+def _members(report: StudyReport, cluster: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    if cluster not in (names := cluster_names(report)):
+        raise InvalidInput(f"no cluster {cluster!r}; there are {', '.join(names) or 'none'}")
+    frame = _of_concepts(report)
+    frame = frame[frame["nationality"] == frame.loc[frame["cluster"] == cluster, "nationality"].iloc[0]]
+    return frame[frame["cluster"] == cluster], frame[frame["cluster"] != cluster]
+
+
+def _compared(pictures: list[StoredImage], closeness: np.ndarray, settings: StudySettings) -> Compared:
+    order = np.argsort(-closeness, kind="stable")
+    finite = closeness[np.isfinite(closeness)]
+    mean = similarity_estimate(finite, **intervals(settings)) if len(finite) else None
+    return Compared(pictures=tuple(pictures[i] for i in order), closeness=closeness[order], mean=mean)
+
+
+def _keep_picture(services: StudyServices, image: Image.Image) -> Path:
+    """Write a picture under the data folder, once; its name is the hash of its content."""
+    data = png_bytes(image)
+    path = services.settings.data_dir / "derived" / f"{hashlib.sha256(data).hexdigest()[:20]}.png"
+    if not path.is_file():
+        write_atomically(path, data)
+    return path
+
+
+class OptimisedPrompts(Study):
+    """OASIS: prompts that are optimised for clusters of pictures (StOP)."""
+
+    kind = "optimised_prompts"
+    options = PromptSearchOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Pictures of each nationality; refuses clusters that cannot be there."""
+        names, n = wanted_nationalities(self.design, settings), settings.options.n_clusters or MAX_CLUSTERS
+        for text in settings.options.clusters:
+            name, number = _picked(text)
+            if name and name not in names:
+                raise InvalidInput(f"clusters: {name} is none of the nationalities {', '.join(names)}; got {text!r}")
+            if number > n:
+                raise InvalidInput(f"clusters: each nationality has at most {n} clusters; got {text!r}")
+        return nationality_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Clusters, their texts, and how close the pictures of those texts come."""
+        rows = yield from data.embed(data.frame)
+        clusters: list[Cluster] = []
+        name, notes = settings.options.language_model, []
+        world = data.services.reader_world("language_model", name)
+        if world and data.services.pictures_world(settings.model) != world:
+            notes.append(TEXTS.note("other world", name=name, world=world))
+        for nationality in wanted_nationalities(self.design, settings):
+            frame = data.frame[data.frame["nationality"] == nationality]
+            if len(frame) >= _FEWEST_PER_NATIONALITY:
+                notes.append(f"{nationality}: {_cluster(data, nationality, frame, rows[frame.index], clusters)}")
+        if not clusters:
+            raise InvalidInput(f"no nationality has {_FEWEST_PER_NATIONALITY} pictures that can be scored")
+        clusters = yield from data.as_far_as("clusters searched for texts", clusters, partial(_with_prompts, data))
+        clusters = yield from _draw(self.design, settings, data, clusters)
+        attributes = _attributes(self.design, settings, data, clusters)
+        return Results(
+            findings=tuple(one for cluster in clusters for one in _findings(cluster, settings)),
+            tables=tuple(_tables(self.design, settings, clusters, attributes)),
+            figures=tuple(_figures(data, settings, clusters, attributes)),
+            notes=(*notes, TEXTS.note("held out" if settings.options.held_out else "optimistic")),
+        )
+
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+        """Raise ModelUnavailable if the language model is not here."""
+        if measures:
+            language_model_ready(settings, services)
+
+    def n_later(self, settings: StudySettings) -> int:
+        """Pictures that are drawn from the closest texts, at most."""
+        most = settings.options.n_clusters or MAX_CLUSTERS
+        n = sum(len(_searched(settings.options, name, most)) for name in wanted_nationalities(self.design, settings))
+        return 0 if settings.images else int(n * settings.options.n_generated)
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the optimised prompts."""
+        return headline(report)

@@ -1,0 +1,407 @@
+"""The Origins tab: OASIS's clusters and texts (StOP), steps (SPI) as a film, nationalities, doctors, own words."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gradio as gr
+import numpy as np
+import pandas as pd
+
+from bias_core.number_text import format_change, format_estimate
+from bias_core.papers.oasis.cells import own_concepts, without_names
+from bias_core.papers.oasis.headline import GAIN, PROMPTS, step_sentences, texts_of
+from bias_core.papers.oasis.spi import first_clear_step
+from bias_core.papers.oasis.stop import TEXTS, Regenerated, cluster_names, regenerate
+from bias_core.study.documents import N_COLOURS
+from bias_core.study.report_text import table_of
+from bias_core.study.run import followed
+from bias_core.study.types import MAX_STEPS, Design, StudyFigure, StudyReport, StudySettings
+from bias_core.types import Attribute, Estimate
+from bias_core.ui import messages
+from bias_core.ui.messages import user_errors
+from bias_core.ui.model_menu import HEADERS, attribute_rows, read_table
+from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, StudyTab, Updates
+from bias_core.ui.templates import render, script
+from bias_core.ui.visitor import Visitor, in_line, then_run
+
+_TICKS = 5
+_SHOWN = 12  # pictures of each side of a comparison
+_SPI, _STOP, _NATIONS = "oasis-spi", "oasis-stop", "oasis-nationalities"
+_TRACED = "calibration-diffusion"
+# No sampler takes more steps: each has its predicted picture.
+_SHOWN_OPTIONS: Mapping[str, Mapping[str, Any]] = {_SPI: {"n_samples": 3, "n_predicted": MAX_STEPS}}
+_NEEDS_STEPS = (
+    "This study looks into denoising steps, and {} has none: the diffusion model of the calibration world is chosen."
+)
+_OWN_WORDS = (
+    "They go with the study that is chosen above: steps (SPI), clusters and texts (StOP, no attributes "
+    "needed), shares (P, P − P*, variety), or Ψ against internet users. The numbers of users stand in the part below, "
+    "with steps and guidance."
+)
+_OWN = (
+    Attribute(
+        name="man",
+        positive="The person is a man.",
+        negative="The person is a woman.",
+        reference=0.5,
+        reference_source="assumed 50 %, a choice",
+    ),
+    Attribute(name="glasses", positive="The person is wearing glasses.", negative="The person has no glasses."),
+)
+
+
+class OriginsTab(StudyTab):
+    """Where in the model a stereotype comes from."""
+
+    key: ClassVar = "origins"
+    title: ClassVar = "Origins"
+    place: ClassVar = 50
+    question: ClassVar = "Which look does the model itself take for a concept, and at which step does it enter?"
+    caution: ClassVar = (
+        "Assesses how people of a nationality are drawn, as perceived by a reader; it says nothing of who they are. A "
+        "text that is close, or a step that adds, is a trace of what the model was trained on, not its reason."
+    )
+    studies: ClassVar = (_NATIONS, _STOP, _SPI, "oasis-doctors", "oasis-internet-users")
+
+    def build_own(self) -> dict[str, Any]:
+        """Concepts, the prompt around them, and attributes with their sentences."""
+        own: dict[str, Any] = {}
+        with gr.Row():
+            own["concepts"] = gr.Textbox(
+                "nurse", label="Concepts", info="One or more, with commas", scale=3, min_width=200,
+                elem_id=f"{self.key}-own-concepts",
+            )  # fmt: skip
+            own["template"] = gr.Textbox(
+                "A photo of a {}", label="Prompt", info="{} is where the concept goes", scale=3, min_width=200
+            )
+            own["n"] = gr.Slider(
+                1, 60, 4, step=1, label="Pictures of each", info="Seeds, for SPI", scale=3, min_width=180
+            )
+        own["attributes"] = gr.Dataframe(
+            attribute_rows(_OWN), headers=HEADERS, datatype="str", type="array", interactive=True, wrap=True,
+            label="Attributes: a sentence for presence, one for absence; P* where a real-world rate is known",
+            buttons=[], max_height=300, elem_id=f"{self.key}-own-attributes",
+        )  # fmt: skip
+        gr.HTML(_OWN_WORDS, elem_classes="quiet")
+        return own
+
+    def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
+        """The chosen study with these concepts."""
+        return own_concepts(
+            design,
+            concepts=str(own["concepts"] or "").split(","),
+            template=str(own["template"] or ""),
+            attributes=read_table(own["attributes"]),
+            n=int(own["n"] or 0),
+        )
+
+    def own_settings(self, settings: StudySettings) -> StudySettings:
+        """Every concept is drawn, and as often as was said."""
+        return without_names(settings)
+
+    def build_lead(self) -> dict[str, Any]:
+        """The film of the steps: their curves and predicted pictures are plot and pictures in one."""
+        return {"film": gr.HTML(js_on_load=script("film"), elem_id=f"{self.key}-film", visible=False)}
+
+    def show_at_once(self, report: StudyReport) -> Updates:
+        """The film, of a report that has one."""
+        html = "" if report.arms else films_html(report)
+        return {self.at_once["film"]: gr.update(value=html, visible=bool(html))}
+
+    def plot(self, report: StudyReport) -> StudyFigure | None:
+        """None where the film shows it."""
+        figure = super().plot(report)
+        return None if figure is None or (figure.key.startswith(GAIN) and not report.arms) else figure
+
+    def has_extra(self, report: StudyReport) -> bool:
+        """Whether it has clusters with their texts."""
+        return not report.arms and bool(cluster_names(report))
+
+    def build_extra(self) -> dict[str, Any]:
+        """Clusters, and a form that draws from a text."""
+        key, extra = self.key, {}
+        extra["clusters"] = gr.HTML(js_on_load=script("texts"), elem_id=f"{key}-clusters", visible=False)
+        with gr.Column(visible=False, elem_classes="card", elem_id=f"{key}-draw") as extra["box"]:
+            gr.HTML(messages.heading_html("Draw from a text, and compare with its cluster"))
+            with gr.Row(equal_height=True, elem_classes="line"):
+                extra["cluster"] = gr.Dropdown(label="Cluster", scale=2, min_width=200, elem_id=f"{key}-cluster")
+                extra["text"] = gr.Textbox(label="Text", max_lines=1, scale=4, min_width=220, elem_id=f"{key}-text")
+                extra["n"] = gr.Number(6, label="Pictures", precision=0, scale=1, min_width=110)
+            with gr.Row(elem_classes="tools"):
+                extra["go"] = gr.Button(
+                    "Draw and compare", variant="primary", scale=0, min_width=200, elem_id=f"{key}-go"
+                )
+                extra["halt"] = gr.Button(
+                    "Stop", variant="stop", visible=False, scale=0, min_width=200, elem_id=f"{key}-halt"
+                )
+            extra["said"] = gr.HTML(elem_id=f"{key}-said")
+            extra["compared"] = gr.HTML(elem_id=f"{key}-compared")
+        return extra
+
+    def show_extra(self, report: StudyReport) -> Updates:
+        """What belongs to this kind of study; the rest is hidden."""
+        names, texts, extra = cluster_names(report), texts_of(report), self.extra
+        first = texts["name"].iloc[0] if not texts.empty else names[0] if names else None  # whose text stands there
+        clusters = clusters_html(report)
+        return {
+            extra["clusters"]: gr.update(value=clusters, visible=bool(clusters)),
+            extra["box"]: gr.update(visible=bool(names)),
+            extra["cluster"]: gr.update(choices=names, value=first),
+            extra["text"]: "" if texts.empty else str(texts["prompt"].iloc[0]),
+            extra["said"]: "",
+            extra["compared"]: "",
+        }
+
+    def wire_extra(self) -> None:
+        """Models that suit the study, texts that are chosen, and pictures that are drawn from them."""
+        form, parts, extra = self.form, self.parts, self.extra
+        shown, suited = [extra["said"], extra["go"], extra["halt"]], [form["model"], form["condition"], parts["status"]]
+        form["study"].input(self.on_suit, [form["study"], form["model"]], suited, **LATEST)
+        extra["clusters"].submit(self.on_text, None, [extra["cluster"], extra["text"]], **EACH)
+        click = extra["go"].click(self.on_go, parts["visitor"], shown, queue=False, **QUIET)
+        inputs = [parts["visitor"], parts["report"], extra["cluster"], extra["text"], extra["n"]]
+        then_run(click.then, self.on_draw, inputs, [*shown, extra["compared"]], self.on_draw_crash)
+        self.wire_stop(extra["halt"], extra["said"])
+
+    def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
+        """All but what the tab shows in its own way: pictures in rows, and curves beside them."""
+        own = report.design.kind in ("propagation", "optimised_prompts")
+        shown = (figure for figure in report.results.figures if figure.kind != "pictures" or not own)
+        return [figure for figure in shown if not figure.key.startswith(GAIN)]
+
+    def on_study(self, name: str) -> Updates:
+        """The options of another study; of SPI, with a predicted picture at every step."""
+        return super().on_study(name) | self.options_of(name, _SHOWN_OPTIONS.get(name))
+
+    def on_suit(self, study: str, model: str) -> Updates:
+        """Choose a model with denoising steps where the study needs one, and say so."""
+        with user_errors():
+            info = self.services.model_info(model)
+            if self.designs[study].settings.get("model") == _TRACED and info.family == "renderer":
+                note = messages.done_html(_NEEDS_STEPS.format(info.name))
+                form, condition = self.form, self._conditions(_TRACED, "published")
+                return {form["model"]: _TRACED, form["condition"]: condition, self.parts["status"]: note}
+        return {}
+
+    def on_text(self, event: gr.EventData) -> tuple[str, str]:
+        """A text was chosen on a cluster's card."""
+        return str(event.cluster), str(event.text)
+
+    def on_go(self, visitor: Visitor) -> Updates:
+        """Take a turn in the queue."""
+        with user_errors() as problem:
+            visitor.start(self.services)
+            return self._drawing(messages.QUEUED, running=True)
+        return self._drawing(messages.error_html(problem.message))
+
+    def on_draw(
+        self, visitor: Visitor, report: StudyReport | None, cluster: str, text: str, n: float | None
+    ) -> Iterator[Updates]:
+        """Draw from a text and compare; what was compared before stays until then."""
+        arguments: dict[str, Any] = {
+            "cluster": cluster or "",
+            "prompt": text or "",
+            "n": int(n or 0),
+            "cancelled": visitor.stop.is_set,
+        }
+        pace, results = messages.Pace(), list["Regenerated"]()
+        with user_errors() as problem:
+            problem.message = messages.NOTHING_DONE
+            if report is not None:
+                start = partial(regenerate, report, self.services, **arguments)
+                for step in followed(in_line(self.services, visitor, start), results):
+                    if pace.is_due():
+                        yield {self.extra["said"]: messages.progress_html(step)}
+        if results:
+            yield self._drawing("") | {self.extra["compared"]: comparison_html(results[0])}
+        else:
+            yield self._drawing(messages.error_html(problem.message))
+
+    def on_draw_crash(self) -> Updates:
+        """Show that an unforeseen error happened; the log has it."""
+        return self._drawing(messages.crash_html())
+
+    def _drawing(self, message: str, *, running: bool = False) -> Updates:
+        go, halt = (gr.update(visible=visible) for visible in (not running, running))
+        return {self.extra["said"]: message, self.extra["go"]: go, self.extra["halt"]: halt}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """The curve of one attribute."""
+
+    name: str
+    number: int
+    colour: int  # which of the page's
+    classes: str  # its colour, and what its button hides
+    band: tuple[Estimate, ...]  # predicted gain over seeds and its interval, a step each
+    clear: int | None  # the first step, from 0, whose interval excludes 0
+    finished: Estimate  # share of the finished pictures that are read to have the attribute, with its interval
+    says: tuple[str, ...]  # from which step on it can be seen, at which it is first seen, and SPI
+
+
+@dataclass(frozen=True, kw_only=True)
+class Film:
+    """One concept's curves and predicted pictures."""
+
+    key: str
+    labels: Mapping[str, Any]  # of the figure of its curves: concept, base prompt, and the key of its filmstrips
+    confidence: float
+    lines: tuple[Line, ...]
+    strips: Mapping[str, list[tuple[int, Path]]]  # by seed, (step from 1, file), the finished one last
+    reads: Mapping[str, list[str]]  # of these the numbers of the attributes that the reader sees
+    n_seeds: int  # behind every mean
+    n_steps: int
+    low: float  # what the axis spans: bands and 0
+    high: float
+    ticks: list[float]  # round numbers within the axis, 0 among them
+
+    def y(self, value: float) -> str:
+        """Where a value lies, in hundredths of the height from above."""
+        return f"{100 * (self.high - value) / (self.high - self.low):.2f}"
+
+    def points(self, values: Iterable[float], *, back: bool = False) -> str:
+        """A curve with a value in the middle of each step's column, from the first or the last one on."""
+        places = [f"{i + 0.5:g},{self.y(value)}" for i, value in enumerate(values)]
+        return " ".join(reversed(places) if back else places)
+
+    def tops(self, line: Line) -> str:
+        """Where its curve lies at each step, and at the finished picture."""
+        return " ".join(self.y(step.value) for step in (*line.band, line.band[-1]))
+
+    def sentence(self, line: Line) -> str:
+        """At which step the gain is first told from nothing, and what became of it."""
+        end, n_steps = line.finished, self.n_steps
+        share = format_estimate(end.value, end.low, end.high, n=end.n)
+        shown = f"In the end it is read in {share} of the pictures."
+        if line.clear is None:
+            return f"At none of the {n_steps} steps it is told apart from the base prompt, which is no proof. {shown}"
+        step = line.band[line.clear]
+        way = "more" if step.value > 0 else "less"
+        early = "from pure noise" if line.clear == 0 else f"{100 * line.clear / n_steps:.0f} % of the way"
+        return (
+            f"Told apart at step {line.clear + 1} of {n_steps} ({early}): over all seeds heads for it {way} often than "
+            f"the base prompt does, by {format_change(step.value, step.low, step.high, n=step.n)}. {shown}"
+        )
+
+
+def round_numbers(low: float, high: float) -> list[float]:
+    """About five round numbers of an axis.
+
+    >>> round_numbers(-0.23, 0.41)
+    [-0.2, 0.0, 0.2, 0.4]
+    """
+    rough = (high - low) / _TICKS
+    unit = 10 ** math.floor(math.log10(rough))
+    step = next(unit * k for k in (1, 2, 5, 10) if unit * k >= rough)
+    return [round(k * step, 10) + 0.0 for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def films_html(report: StudyReport) -> str:
+    """All concepts of an SPI report with curves, filmstrips and what each step does; "" for other reports."""
+    return render("film", films=films(report))
+
+
+def films(report: StudyReport) -> list[Film]:
+    """What an SPI report holds; empty for other reports."""
+    figures = {figure.key: figure for figure in report.results.figures}
+    return [_film(report, figure, figures) for key, figure in figures.items() if key.startswith(GAIN)]
+
+
+def _film(report: StudyReport, figure: StudyFigure, figures: Mapping[str, StudyFigure]) -> Film:
+    labels, data = figure.labels, figure.data
+    table = table_of(report, "spi").frame
+    finished = {row["attribute"]: row for row in table[table["nationality"] == labels["concept"]].to_dict("records")}
+    lines = tuple(
+        _line(str(name), i, own, finished[name], step_sentences(report, f"{labels['concept']} {name}"))
+        for i, (name, own) in enumerate(data.groupby("group", sort=False))
+    )
+    spans = [0.0, *data[["value", "low", "high"]].to_numpy(float).ravel()]
+    low, high = float(np.nanmin(spans)), float(np.nanmax(spans))
+    margin = 0.06 * (high - low) or 0.1
+    n_steps, strips, reads = len(lines[0].band), dict[str, list[tuple[int, Path]]](), dict[str, list[str]]()
+    for row in figures[labels["predicted"]].data.to_dict("records"):
+        step = n_steps if row["column"] == "finished" else int(row["column"])
+        strips.setdefault(str(row["row"]), []).append((step + 1, Path(row["path"])))
+        reads.setdefault(str(row["row"]), []).append(str(row["reads"]))
+    return Film(
+        key=figure.key,
+        labels=labels,
+        confidence=report.settings.confidence,
+        lines=lines,
+        strips=strips,
+        reads=reads,
+        n_seeds=lines[0].finished.n,
+        n_steps=n_steps,
+        low=low - margin,
+        high=high + margin,
+        ticks=round_numbers(low - margin, high + margin),
+    )
+
+
+def _line(name: str, number: int, own: pd.DataFrame, end: Mapping[str, Any], says: Sequence[str]) -> Line:
+    colour = number % N_COLOURS
+    share, low, high = (float(end[f"finished P{which}"]) for which in ("", " low", " high"))
+    finally_read = Estimate(value=share, low=low, high=high, n=int(end["seeds"]))
+    band = tuple(
+        Estimate(value=s["value"], low=s["low"], high=s["high"], n=finally_read.n)
+        for s in own[["value", "low", "high"]].astype(float).to_dict("records")
+    )
+    return Line(
+        name=name,
+        number=number,
+        colour=colour,
+        classes=f"c{colour} line-{number}",
+        band=band,
+        clear=first_clear_step(band),
+        finished=finally_read,
+        says=tuple(says),
+    )
+
+
+def clusters_html(report: StudyReport) -> str:
+    """Every searched cluster: its average, typical pictures, and its texts with their scores."""
+    texts = texts_of(report)
+    if texts.empty:
+        return ""
+    pictures = next(figure.data for figure in report.results.figures if figure.key == PROMPTS)
+    paths = {name: own.set_index("column")["path"] for name, own in pictures.groupby("row", sort=False)}
+    clusters = [
+        (name, own.to_dict("records"), paths[name]["average"], list(paths[name].filter(like="typical")))
+        for name, own in texts.groupby("name", sort=False)
+    ]
+    return render("clusters", key=PROMPTS, clusters=clusters)
+
+
+def comparison_html(both: Regenerated) -> str:
+    """Cluster and drawn pictures side by side, each with its similarity, and what that says."""
+    groups = {
+        "the cluster's own, to each other": both.own,
+        "drawn from the text": both.drawn,
+        "the concept's other pictures": both.others,
+    }
+    rows = [{"group": name, "value": float(value)} for name, side in groups.items() for value in side.closeness]
+    figure = TEXTS.figure("closeness", pd.DataFrame(rows).dropna(ignore_index=True))
+    return render(
+        "comparison", both=both, verdict=_verdict(both), groups=list(groups.items()), figure=figure, most=_SHOWN
+    )
+
+
+def _verdict(both: Regenerated) -> str:
+    """Whether the drawn pictures are nearer to the cluster than the concept's other pictures are."""
+    drawn, others, own = both.drawn.mean, both.others.mean, both.own.mean
+    if drawn is None or np.isnan(drawn.low):
+        return "One picture cannot tell how close this text comes to the cluster; draw more."
+    if own is not None and drawn.high >= own.value:
+        return "This text brings the cluster back: its pictures are as close as the cluster's own are."
+    if others is None:
+        return "This text does not bring the whole cluster back: its own pictures are closer to each other."
+    if drawn.low > others.value:
+        return "This text comes part of the way: closer than the concept's others, not as close as its own."
+    if drawn.high < others.value:
+        return "This text does not bring the cluster back: the concept's other pictures are closer to it."
+    return "This text is not told to come closer than the concept's other pictures do."

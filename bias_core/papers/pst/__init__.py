@@ -1,0 +1,1 @@
+"""PST: the paired stereotype test."""

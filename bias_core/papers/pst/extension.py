@@ -1,0 +1,20 @@
+"""What other parts may add to the scores of labelled people: the hook of ``bias_core/beyond``."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from bias_core.study.types import Results, Sample, StudySettings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MakeSample = Callable[[Sequence["pd.DataFrame"]], Sample | None]
+"""Makes of people what arms are compared by."""
+
+
+class PeopleExtension:
+    """Something that paired stereotype tests report in addition, in a module ``bias_core/beyond/*/extension.py``."""
+
+    def scores(self, people: "pd.DataFrame", settings: StudySettings, sample: MakeSample) -> Results:
+        """Return further results of labelled people."""
+        return Results()

@@ -1,0 +1,475 @@
+"""PST: who is where in each picture, and what people or readers say of their perceived gender."""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from bias_core.crops import Box, boxes_text, crop_people, person_halves, whole_picture
+from bias_core.errors import InvalidInput
+from bias_core.measures.paired_stereotype import (
+    ALL_ANSWERS,
+    ANDROGYNOUS,
+    CANNOT_IDENTIFY,
+    NOT_TWO_PEOPLE,
+    UNCLEAR,
+    merge_ratings,
+)
+from bias_core.store.readings import open_picture
+from bias_core.study.answers import frame_of
+from bias_core.study.attribute_scores import CALLS, ask_judge, calls_of, question_about
+from bias_core.study.attributes import find_attribute, load_attribute_sets
+from bias_core.study.data import Steps, StudyData
+from bias_core.study.label_tasks import POSITIONS, SINGLE
+from bias_core.study.labels import AUTOMATIC, answers_counted
+from bias_core.study.limits import leaving
+from bias_core.study.readers import Reader
+from bias_core.study.report_text import table_of
+from bias_core.study.services import StudyServices
+from bias_core.study.setting_fields import Options, setting, settings_class
+from bias_core.study.study import encoders_and_judge, judge_of
+from bias_core.study.types import AUTO, Design, StudyReport, StudySettings
+from bias_core.types import Attribute, StoredImage
+
+T = TypeVar("T")
+
+HALVES = "halves"  # instead of a finder: trust the prompt, and part every picture between the people asked for
+
+MOST_ALSO_SEEN = 2  # attributes that a score is crossed with
+
+RATERS_SPLIT = "raters split"
+"""Column: two answers about a person have equally many votes."""
+LABELLED = "Perceived gender is labelled"  # how the first note on labels begins
+PEOPLE, BY_HAND = "people", "by hand"
+"""Who gave a label, beside AUTOMATIC."""
+
+
+@settings_class(frozen=True, kw_only=True)
+class LabellingOptions(Options):
+    """Who says how each person looks."""
+
+    labeller: Literal["finder", "vqa", "people"] = setting(
+        "finder",
+        "Labeller",
+        "finder: each person cut out and compared with the sentences; vqa: the paper's questions; "
+        "people: only the answers of people",
+    )
+    finder: str = setting(
+        AUTO,
+        "Person finder",
+        "Who cuts the people out; halves: trust the prompt, and take the left and right half of each picture",
+    )
+    answerer: str = setting(AUTO, "Answerer", "Who answers the questions of vqa")
+    sentences: tuple[str, ...] = setting(
+        ("a photo of a man", "a photo of a woman"),
+        "Sentences",
+        "Which is closer to each person cut out; the first of a masculine-looking one",
+    )
+    also_seen: tuple[str, ...] = setting(
+        (), "Also seen", "One or two attributes read of each person too, such as old, that the score is crossed with"
+    )
+    margin: float = setting(
+        0.01, "Margin", "Least difference of the two cosines; below it a person cannot be identified", ge=0, le=2
+    )
+
+
+@settings_class(frozen=True, kw_only=True)
+class PairOptions(LabellingOptions):
+    """Who labels, and how often each identity is drawn alone."""
+
+    single_images: int = setting(
+        3, "Pictures of each alone", "Of each occupation or role without the other", ge=1, le=1000
+    )
+
+
+def check_labelling(settings: StudySettings) -> None:
+    """Raise InvalidInput for options that cannot be used, before drawing."""
+    options = settings.options
+    if options.labeller == "people" and not settings.labels:
+        raise InvalidInput("the labeller “people” needs a CSV of people's answers, under “People's answers”")
+    if settings.judge and options.labeller != "finder":
+        raise InvalidInput(
+            "a judge is asked about each person that is cut out, and with the labeller "
+            f"“{options.labeller}” nobody is: take the labeller “finder”, or no judge"
+        )
+    if len(set(options.sentences)) != 2:
+        raise InvalidInput(f"sentences are two, the first of a masculine-looking person; got {options.sentences}")
+    if also_seen(options.also_seen) and (settings.judge or options.labeller != "finder"):
+        raise InvalidInput(
+            "what is also seen of people is read by an encoder of each person that is cut out: take the "
+            "labeller “finder” without a judge, or leave “Also seen” empty"
+        )
+
+
+def also_seen(texts: Sequence[str]) -> tuple[Attribute, ...]:
+    """The further attributes, by their names or sentences; InvalidInput for unknown ones, the same twice, or many."""
+    attributes = tuple(find_attribute(text, "", load_attribute_sets()) for text in texts)
+    names = [one.name for one in attributes]
+    if len(names) > MOST_ALSO_SEEN or len({*names}) < len(names):
+        raise InvalidInput(f"also seen are at most {MOST_ALSO_SEEN} different attributes; got {', '.join(names)}")
+    return attributes
+
+
+def column_of(attribute: Attribute) -> str:
+    """Where a table of people says whether an attribute is seen of each: 1, 0, or nan where nobody looked."""
+    return f"seen: {attribute.name}"
+
+
+def labelling_readers(settings: StudySettings) -> tuple[Reader, ...]:
+    """Who looks at the pictures to label their people: nobody where people alone do."""
+    options = settings.options
+    if options.labeller == "people":
+        return ()
+    if options.labeller == "vqa":
+        return (Reader(role="answerer", name=options.answerer),)
+    finder = Reader(role="person_finder", name=options.finder)
+    who = judge_of(settings) or encoders_and_judge(settings)
+    return who if options.finder == HALVES else (*who, finder)
+
+
+def labeller_ready(settings: StudySettings, services: StudyServices) -> None:
+    """Look for the models that will label, or say what they lack."""
+    options, blank = settings.options, Image.new("RGB", (64, 64))
+    if options.labeller == PEOPLE:
+        return
+    if options.labeller == "vqa":
+        answerer = services.answerer(options.answerer)
+        with services.reading(answerer):
+            answerer.answer([blank], ["What gender is the person in the picture?"])
+    elif options.finder != HALVES:
+        finder = services.person_finder(options.finder)
+        with services.reading(finder):
+            finder.find(blank)
+
+
+def people_of(frame: pd.DataFrame, identities: pd.DataFrame) -> pd.DataFrame:
+    """One row per person asked for: ``image_id, setting, seed, position, identity`` and what is known of that.
+
+    Parameters
+    ----------
+    frame : pictures with ``setting``, ``left`` and ``right`` (the identities asked for; ``left`` alone in the single
+        setting); InvalidInput where there are none.
+    identities : ``stereotyped_gender`` and further columns, by identity.
+    """
+    if frame.empty:
+        raise InvalidInput("no picture can be scored: none was drawn, or a safety checker blanked all")
+    places = [(place, frame[frame[place].fillna("") != ""]) for place in POSITIONS[2]]
+    people = pd.concat(
+        [
+            here.assign(identity=here[place], position=np.where(here["setting"] == SINGLE, SINGLE, place))
+            for place, here in places
+        ]
+    ).sort_index(kind="stable")  # from left to right
+    columns = ["image_id", "setting", "seed", "position", "identity"]
+    columns += ["unit"] * ("unit" in people)
+    return people[columns].join(identities, on="identity").reset_index(drop=True)
+
+
+def n_asked_for(people: pd.DataFrame) -> "pd.Series[int]":
+    """Of each person how many people their picture was asked to show."""
+    counts: pd.Series[int] = people.groupby("image_id")["position"].transform("nunique")
+    return counts
+
+
+def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, data: StudyData) -> Steps[pd.DataFrame]:
+    """``people`` with the answers of a reader and of the record, as far as there are any.
+
+    Returns
+    -------
+    DataFrame : with the columns ``automatic``, ``human`` (empty), ``truth`` (None where there is none), ``lean`` (by
+        how much the reader prefers the masculine sentence, a difference of cosines, or of a judge's probabilities of
+        yes; nan where it was not asked), ``boxes`` (:func:`bias_core.crops.boxes_text` of everybody whom the finder
+        found in the picture, where one looked), those of :func:`column_of` for what is also seen,
+        ``perceived_gender``: the reader's answer, None where people alone label; and ``rater``: who gave it.
+    """
+    labelled = people.assign(**dict.fromkeys(("automatic", "human", "truth", "perceived_gender")), lean=np.nan)
+    labeller = settings.options.labeller
+    if labeller == "finder":
+        by_reader = _by_judge if settings.judge else _by_encoder
+        labelled["automatic"], leans, labelled["boxes"], further = yield from by_reader(people, settings, data)
+        labelled = labelled.assign(**further)
+        labelled["lean"] = np.round(leans, 4)  # the last digits hang on which pictures are read together
+    elif labeller == "vqa":
+        labelled["automatic"] = yield from _by_answerer(people, design, settings, data)
+    labelled["truth"] = [
+        None if truth is None else recorded_gender(truth, position, n)
+        for truth, position, n in zip(data.truths(people), people["position"], n_asked_for(people), strict=True)
+    ]
+    labelled["perceived_gender"], labelled["rater"] = labelled["automatic"], AUTOMATIC
+    return labelled
+
+
+def seen_in_pictures(people: pd.DataFrame, frame: pd.DataFrame) -> dict[str, list[Any]]:
+    """Columns of ``frame``: who is seen on the left (or alone), on the right, how clearly, and where."""
+    labels = people.set_index(["image_id", "position"])[["perceived_gender", "lean"]]
+    columns: dict[str, list[Any]] = {}
+    for side in POSITIONS[2]:
+        alone = (frame["setting"] == SINGLE) & (side == "left")
+        of_side = labels.reindex(pd.MultiIndex.from_arrays([frame["image_id"], np.where(alone, SINGLE, side)]))
+        columns[f"{side}_seen_as"] = of_side["perceived_gender"].fillna("").tolist()
+        columns[f"{side}_lean"] = of_side["lean"].tolist()
+    if "boxes" in people:
+        by_picture = people.dropna(subset="boxes").drop_duplicates("image_id").set_index("image_id")["boxes"]
+        columns["boxes"] = by_picture.reindex(frame["image_id"]).fillna("").tolist()
+    return columns
+
+
+def with_answers(people: pd.DataFrame, answers: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
+    """``people`` with the labels that answers give in place of theirs; the answers as ratings; and notes on them.
+
+    Raters are merged by majority. Who has no answer is labelled by nobody; in a setting without answers everyone keeps
+    the reader's label. InvalidInput if no answer counts.
+    """
+    ratings, counted = _ratings(people, answers)
+    is_new = people["setting"].isin(ratings["setting"])
+    human, _ = _merged(people, ratings[ratings["rater"] != AUTOMATIC])
+    perceived, split = _merged(people, ratings)
+    hand, _ = _merged(people, ratings[ratings["rater"] == BY_HAND])
+    labelled = people.assign(
+        human=human,
+        perceived_gender=perceived.where(is_new, people["automatic"]),
+        rater=np.select([hand.notna(), human.notna()], [BY_HAND, PEOPLE], AUTOMATIC),
+    )
+    by_hand = answers["task"].eq(BY_HAND).all()
+    if by_hand and RATERS_SPLIT in people:  # of answers that were merged before
+        labelled[RATERS_SPLIT] = people[RATERS_SPLIT].astype(bool) & hand.isna()
+    elif not by_hand:
+        labelled[RATERS_SPLIT] = split
+    kept = people.loc[~is_new & people["automatic"].notna(), "setting"].unique()
+    notes = [f"Pictures in the {one} setting keep the reader's labels: people labelled none." for one in kept]
+    return labelled, ratings, [] if by_hand else [*notes, counted + _split_note(labelled)]
+
+
+_PERSON = ["image_id", "position"]
+
+
+def _ratings(people: pd.DataFrame, answers: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """The answers, one row each with the person it is about; and how many count, in words."""
+    positions = {str(image_id): tuple(some) for image_id, some in people.groupby("image_id")["position"]}
+    there = [positions.get(image_id, ()) for image_id in answers["image_id"]]
+    meant = list(map(_position, answers["position"], there))
+    counted = pd.Series([one in those for one, those in zip(meant, there, strict=True)], answers.index)
+    says = answers_counted(answers, counted, positions)
+    person = people[[*_PERSON, "setting", "identity", "stereotyped_gender"]]
+    given = (
+        answers[["image_id", "answer", "rater"]].assign(position=meant).rename(columns={"answer": "perceived_gender"})
+    )
+    return given.merge(person, on=_PERSON, how="inner"), says
+
+
+def _position(text: str, positions: Sequence[str]) -> str:
+    """The one of these positions that somebody calls so; ``text`` where it is none, or more than one.
+
+    >>> [_position(text, POSITIONS[2]) for text in ("left", "l", "2", "on_the_right", "top")]
+    ['left', 'left', 'right', 'right', 'top']
+    >>> _position("", (SINGLE,))
+    'single'
+    """
+    words = re.findall(r"[^\W\d_]+|\d+", text)
+    meant = {
+        position
+        for number, position in enumerate(positions, start=1)
+        if (not text and len(positions) == 1)
+        or any(position.startswith(word) or word.lstrip("0") == str(number) for word in words)
+    }
+    return meant.pop() if len(meant) == 1 else text
+
+
+def _merged(people: pd.DataFrame, ratings: pd.DataFrame) -> tuple["pd.Series[Any]", "pd.Series[Any]"]:
+    """The answer with the most votes for each person, None for nobody's, and whether two have equally many."""
+    columns = ["perceived_gender", "is_split"]
+    merged = pd.DataFrame(columns=[*_PERSON, *columns]) if ratings.empty else merge_ratings(ratings)
+    of_each = people[_PERSON].merge(merged[[*_PERSON, *columns]], on=_PERSON, how="left").set_index(people.index)
+    answers = of_each["perceived_gender"].astype(object).where(of_each["perceived_gender"].notna(), None)
+    return answers, of_each["is_split"].eq(True)
+
+
+def _split_note(labelled: pd.DataFrame) -> str:
+    """How many people raters are split on, in a sentence after others; "" for none."""
+    if not (n := int(labelled[RATERS_SPLIT].sum())):
+        return ""
+    of = labelled["human"].notna().sum()
+    return f" Raters are split on {n:,} of {of:,} people (two answers with equally many votes); these have no score."
+
+
+def recorded_gender(truth: Any, position: str, n_people: int) -> str:
+    """What was drawn at a position, as an answer, in a picture that was to show ``n_people``."""
+    prefix = "" if position == SINGLE else f"{position}_"
+    return NOT_TWO_PEOPLE if truth["n_people"] != n_people else str(truth[f"{prefix}gender"])
+
+
+Labelled = tuple[list[str], list[float], list[str], dict[str, list[float]]]
+"""Of each person the answer, the lean, the boxes of everybody in the picture, and columns of what is also seen."""
+
+
+def _by_encoder(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[Labelled]:
+    """Find the people, cut each out, and ask the encoder which of two sentences is closer."""
+    masculine, feminine = data.sentences(settings.options.sentences)
+    direction, encoder = masculine - feminine, data.encoder()
+    attributes = also_seen(settings.options.also_seen)
+    directions = np.zeros((len(attributes), direction.size))
+    for place, one in enumerate(attributes):
+        present, absent = data.sentences([one.positive, one.negative])
+        directions[place] = present - absent
+
+    def read(images: list[Image.Image], boxes: list[list[Box]]) -> list[np.ndarray]:
+        crops = [crop for image, places in zip(images, boxes, strict=True) for crop in crop_people(image, places)]
+        rows = encoder.encode_images(crops) if crops else np.empty((0, direction.size))
+        values = np.column_stack([rows @ direction, rows @ directions.T > 0])  # (n, 1 and what is also seen)
+        return np.split(values, np.cumsum([len(places) for places in boxes])[:-1])
+
+    boxes, values = yield from _in_boxes(people, settings, data, read, encoder)
+    each, where = _of_each(people, values), [boxes_text(boxes[image_id]) for image_id in people["image_id"]]
+    of_column = np.array([[math.nan] * (1 + len(attributes)) if one is None else one for one in each]).T.tolist()
+    leans, further = of_column[0], dict(zip(map(column_of, attributes), of_column[1:], strict=True))
+    kinds = [np.isnan(leans), np.abs(leans) <= settings.options.margin, np.array(leans) > 0]
+    return np.select(kinds, [NOT_TWO_PEOPLE, CANNOT_IDENTIFY, "masculine"], "feminine").tolist(), leans, where, further
+
+
+def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[Labelled]:
+    """Find the people, cut each out, and ask the judge whether each of two sentences is true of them.
+
+    Who is seen as both or neither cannot be identified.
+    """
+    by_picture, _ = yield from _in_boxes(people, settings, data, lambda _images, boxes: boxes)
+    boxes, where = _of_each(people, by_picture), [boxes_text(by_picture[one]) for one in people["image_id"]]
+    questions, stored = tuple(map(question_about, settings.options.sentences)), data.stored(people)
+    keys = [  # the place is part of the question, so that the answer goes with its picture
+        None if box is None else [(image_id, f"{question} {box}") for question in questions]
+        for image_id, box in zip(people["image_id"], boxes, strict=True)
+    ]
+    pictures = {
+        key: partial(_person_in, one, box)
+        for both, one, box in zip(keys, stored, boxes, strict=True)
+        if both is not None and box is not None
+        for key in both
+    }
+    answers = yield from ask_judge(
+        data.services, settings.judge, "asking the judge about the people", pictures, data.check
+    )
+    labels, leans = [], []
+    for both in keys:
+        given = np.full((2, 3), math.nan) if both is None else np.array([answers[key] for key in both])
+        says_yes = [CALLS[place] == "yes" for place in calls_of(given)]
+        kind = NOT_TWO_PEOPLE if both is None else CANNOT_IDENTIFY if says_yes[0] == says_yes[1] else None
+        labels.append(kind or ("masculine" if says_yes[0] else "feminine"))
+        leans.append(float(given[0, 0] - given[1, 0]))
+    return labels, leans, where, {}
+
+
+def _person_in(stored: StoredImage, box: Box) -> Image.Image:
+    return crop_people(open_picture(stored), [box])[0]
+
+
+def _in_boxes(
+    people: pd.DataFrame,
+    settings: StudySettings,
+    data: StudyData,
+    read: Callable[[list[Image.Image], list[list[Box]]], Sequence[Any]],
+    *readers: object,
+) -> Steps[tuple[dict[str, list[Box]], dict[str, Any]]]:
+    """Who is found in each picture, by its id and from left to right, and what is made of them."""
+    name, boxes, values = settings.options.finder, dict[str, list[Box]](), dict[str, Any]()
+    finder = None if name == HALVES else data.services.person_finder(name)
+    groups = {int(str(n)): some["image_id"] for n, some in people.groupby(n_asked_for(people), sort=False)}
+    # What was read before, as while pictures were drawn.
+    so_far = {n: data.memory.setdefault((data.settings.encoder, *map(id, readers), n), {}) for n in groups}
+    for n, some in groups.items():
+        find = finder.find if finder else person_halves if n == 2 else whole_picture
+
+        def work(images: list[Image.Image], find: Callable[[Image.Image], list[Box]] = find) -> Sequence[Any]:
+            everywhere = [find(image) for image in images]
+            return list(zip(everywhere, read(images, everywhere), strict=True))
+
+        everybody = [*readers, *([finder] if finder else [])]
+        with leaving(lambda: (one for n, some in groups.items() for one in some if one not in so_far[n])):
+            yield from data.read("looking for people", some, work, *everybody, by_id=so_far[n])
+        boxes |= {image_id: so_far[n][image_id][0] for image_id in some}
+        values |= {image_id: so_far[n][image_id][1] for image_id in some}
+    return boxes, values
+
+
+def _of_each(people: pd.DataFrame, by_picture: Mapping[str, Sequence[T]]) -> list[T | None]:
+    """Of each person what was found; None in a picture without exactly the people asked for."""
+    each: list[T | None] = []
+    for image_id, position, n in zip(people["image_id"], people["position"], n_asked_for(people), strict=True):
+        here = by_picture[image_id]
+        each.append(here[POSITIONS[n].index(position)] if len(here) == n else None)
+    return each
+
+
+def _by_answerer(people: pd.DataFrame, design: Design, settings: StudySettings, data: StudyData) -> Steps[list[str]]:
+    """Ask the paper's question about each person, with the whole picture."""
+    vqa = design.data["vqa"]
+    answers = yield from data.say(
+        "asking about the people",
+        people,
+        data.services.answerer(settings.options.answerer),
+        [
+            vqa[side if side == SINGLE else "paired"].format(who, side=side)
+            for who, side in zip(people["identity"], people["position"], strict=True)
+        ],
+    )
+    return [gender_said(answer, vqa["answers"]) for answer in answers]
+
+
+def gender_said(answer: str, words: dict[str, list[str]]) -> str:
+    """The one gender that a free answer names; "cannot_identify" where it names none or both.
+
+    >>> words = {"masculine": ["male", "man"], "feminine": ["female", "woman"]}
+    >>> gender_said("a woman", words), gender_said("man and woman", words)
+    ('feminine', 'cannot_identify')
+    """
+    answer_words = set(answer.lower().replace(",", " ").replace(".", " ").split())
+    named = [gender for gender, names in words.items() if answer_words & set(names)]
+    return named[0] if len(named) == 1 else CANNOT_IDENTIFY
+
+
+# Labels that were corrected by hand, and the report that follows from them; nothing is drawn again.
+
+Person = tuple[str, str]  # `image_id` and `position`
+Answers = Mapping[Person, str]
+
+
+def labelled_people(report: StudyReport) -> pd.DataFrame:
+    """One row per person asked for, with ``perceived_gender`` and who said so; InvalidInput for other studies."""
+    try:
+        frame = table_of(report, "labels").frame
+    except KeyError as error:
+        raise InvalidInput(f"{report.design.name} labels no people") from error
+    return frame.rename(columns={"answer": "perceived_gender"})
+
+
+def chosen(people: pd.DataFrame, person: Person, answer: str) -> dict[Person, str]:
+    """The labels that change when one person's is chosen.
+
+    A picture is failed as a whole: "not_two_people" is the label of all, and once one of them is seen the
+    others are "cannot_identify" (of four answers "unclear") until somebody says more. InvalidInput where there is no
+    such answer, or nobody there.
+    """
+    if answer not in ALL_ANSWERS:
+        raise InvalidInput(f"an answer is one of {', '.join(ALL_ANSWERS)}; got {answer!r}")
+    image_id, position = person
+    here = people[people["image_id"] == image_id].set_index("position")["perceived_gender"]
+    if position not in here:
+        raise InvalidInput(f"this run has nobody {position!r} in a picture {image_id!r}")
+    if answer == NOT_TWO_PEOPLE:
+        return {(image_id, str(place)): answer for place in here.index}
+    freed = [(image_id, str(place)) for place in here.index[here == NOT_TWO_PEOPLE]]
+    nobody_says = UNCLEAR if people["perceived_gender"].isin((ANDROGYNOUS, UNCLEAR)).any() else CANNOT_IDENTIFY
+    return dict.fromkeys(freed, nobody_says) | {person: answer}
+
+
+def labels_frame(people: pd.DataFrame, by_hand: Answers) -> pd.DataFrame:
+    """The labels that everybody has, those given by hand in place of others, as a frame of answers."""
+    labels = people.set_index(_PERSON)[["perceived_gender", "rater"]].itertuples()
+    rows = [(*key, by_hand[key], BY_HAND) if key in by_hand else (*key, old, rater) for key, old, rater in labels]
+    columns = (*_PERSON, "answer", "rater")
+    return frame_of(
+        {"task": BY_HAND, **dict(zip(columns, row, strict=True))} for row in rows if isinstance(row[2], str)
+    )

@@ -1,0 +1,415 @@
+"""PST's studies: occupations and roles of power, and words that ask for fairness."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain, product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.agreement import kendall_tau
+from bias_core.papers.pst.labelling import LabellingOptions, PairOptions
+from bias_core.papers.pst.scores import (
+    FAIRNESS,
+    PAIRED,
+    PairedStudy,
+    gap_finding,
+    in_setting,
+    micro_scores,
+    score_finding,
+    scores_by_group,
+)
+from bias_core.prompts import fix_articles
+from bias_core.study.design import ReportTexts, read_table
+from bias_core.study.label_tasks import POSITIONS, SINGLE
+from bias_core.study.rows import thinned
+from bias_core.study.setting_fields import setting, settings_class
+from bias_core.study.types import (
+    Design,
+    Finding,
+    Results,
+    Shot,
+    StudySettings,
+    finding,
+    finding_mark,
+    finding_rows,
+    intervals,
+    marks,
+)
+
+TEXTS = ReportTexts(__file__)
+OCCUPATION, POWER = "occupation", "power"
+GENDERS = ("masculine", "feminine")
+LEVELS = ("powerful", "powerless")
+FEWEST = 2  # identities a side
+FEWEST_IN_ORDER = 3
+OCCUPATIONS = {"overall": "all occupations", "masculine": "male-stereotyped", "feminine": "female-stereotyped"}
+LEVEL_TITLES = {"overall": "all roles"} | {level: level for level in LEVELS}
+GENDER = "stereotyped_gender"
+_NAMES = {"display": "occupation", GENDER: "stereotype"}  # of columns, in tables
+ASPECTS = {OCCUPATION: "most stereotyped occupations", POWER: "organizational power"}
+MORE_ASKED = "more stereotyped with the intervention"
+
+Pair = tuple[str, str]
+Identities = Callable[[Design, StudySettings], pd.DataFrame]
+Report = Callable[[Design, StudySettings, pd.DataFrame], Results]
+
+
+def pairs_and_alone(design: Design, pairs: Iterable[Pair], alone: Iterable[str], n_alone: int) -> list[Shot]:
+    """Pictures of each pair in each order, and ``n_alone`` of each identity alone."""
+    return pair_shots(design, pairs, design.images_per_prompt) + [
+        alone_shot(design, identity, n_alone) for identity in alone
+    ]
+
+
+def pair_shots(design: Design, pairs: Iterable[Pair], n: int, place: str = PAIRED) -> list[Shot]:
+    """``n`` pictures of each pair in each order, plain or asking for fairness."""
+    return [ordered_shot(design, ordered, n, place) for pair in pairs for ordered in (pair, pair[::-1])]
+
+
+def alone_shot(design: Design, identity: str, n: int = 1) -> Shot:
+    """``n`` pictures of one identity alone."""
+    return ordered_shot(design, (identity, ""), n, SINGLE)
+
+
+def ordered_shot(design: Design, ordered: tuple[str, ...], n: int = 1, group: str = PAIRED) -> Shot:
+    """``n`` pictures of one or two identities from left to right, in one of the design's settings."""
+    template, places = design.data["settings"][group]["template"], POSITIONS[len(ordered)]
+    prompt = template.format(*ordered, occ1=ordered[0], occ2=ordered[1])
+    facts = {"setting": group, **dict(zip(places, ordered, strict=True))}
+    return Shot(prompt=fix_articles(prompt) if group == FAIRNESS else prompt, n=n, group=group, facts=facts)
+
+
+def occupation_identities(design: Design) -> pd.DataFrame:
+    """Stereotype and name to be read, by occupation."""
+    display = design.data["occupations"]["display"]
+    return pd.DataFrame.from_dict(
+        {
+            name: {GENDER: gender, "occupation": name, "display": display.get(name, name).partition(" (")[0]}
+            for gender in GENDERS
+            for name in design.data["occupations"][gender]
+        },
+        orient="index",
+    )
+
+
+def occupation_pairs(design: Design, settings: StudySettings) -> list[Pair]:
+    """All pairs of a masculine and a feminine stereotype; scaled down, of fewer occupations of each."""
+    masculine, feminine = (
+        thinned(design.data["occupations"][g], settings.scale**0.5, least=FEWEST, seed=settings.seed) for g in GENDERS
+    )
+    return list(product(masculine, feminine))
+
+
+def power_identities(design: Design, settings: StudySettings) -> pd.DataFrame:
+    """Level, role and stereotype by identity ("nurse intern"): by the seed, one role of each level an occupation."""
+    roles, names = design.data["roles"], occupation_identities(design)
+    rng, rows = np.random.default_rng(settings.seed), {}
+    for (occupation, name), level in product(names.iterrows(), LEVELS):
+        if occupation not in roles["excluded_occupations"]:
+            role = str(rng.choice(roles[level]))
+            rows[roles["identity"].format(occupation=occupation, role=role)] = {
+                GENDER: roles[GENDER][level],
+                "occupation": occupation,
+                "display": name["display"],
+                "occupation_gender": name[GENDER],
+                "level": level,
+                "role": role,
+            }
+    return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def power_pairs(design: Design, settings: StudySettings) -> list[Pair]:
+    """The powerful and the powerless identity of each occupation; scaled down, of fewer occupations."""
+    pairs = [tuple(some.index) for _, some in power_identities(design, settings).groupby("occupation", sort=False)]
+    return thinned(pairs, settings.scale, least=FEWEST, seed=settings.seed)
+
+
+def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """All pairs of a male- and a female-stereotyped occupation in both orders, and each occupation alone."""
+    pairs = occupation_pairs(design, settings)
+    return pairs_and_alone(
+        design, pairs, dict.fromkeys(pair[place] for place in (0, 1) for pair in pairs), settings.options.single_images
+    )
+
+
+def _marks(micro: pd.DataFrame, column: str, groups: Mapping[str, str], names: Mapping[str, str]) -> pd.DataFrame:
+    """A mark per row, coloured by the group that ``column`` says."""
+    return marks(micro.assign(group=micro[column].map(groups)), {**names, "name": "display", "group": "group"})
+
+
+def _beside(scores: pd.DataFrame, file: str, keys: list[str], columns: Mapping[str, str]) -> pd.DataFrame:
+    """Scores with the printed numbers of the same rows."""
+    printed = pd.DataFrame(read_table(file)).rename(columns={"power_level": "level"})
+    printed = printed[keys].join(printed[[*columns]].apply(pd.to_numeric).rename(columns=columns))
+    return scores.merge(printed, on=keys, how="left")
+
+
+def _labour_order(micro: pd.DataFrame, settings: StudySettings) -> list[Finding]:
+    """Whether occupations with more women at work have more feminine-looking people in pairs (Fig. 4)."""
+    comparable = micro.dropna(subset=["F paired", "F labour", "published F paired"])
+    if len(comparable) < FEWEST_IN_ORDER:
+        return []
+
+    def tau(values: "pd.Series[Any]") -> float:
+        return kendall_tau(values, comparable["F labour"], n_resamples=2).tau.value
+
+    order = kendall_tau(comparable["F paired"], comparable["F labour"], **intervals(settings))
+    drawn = comparable.get("drawn STS paired", pd.Series([np.nan]))  # on record of some models' pictures only
+    drawn = comparable[GENDER].map({"masculine": -1, "feminine": 1}) * drawn
+    return [
+        finding(
+            "labour_order",
+            "F in pairs and F at work, order of occupations",
+            "kendall_tau",
+            order.tau,
+            f"{len(comparable)} occupations have a labour share.",
+            p_value=order.p_value,
+            published=tau(comparable["published F paired"]),
+            expected=None if drawn.isna().any() else tau(drawn),
+        )
+    ]
+
+
+def _columns_of(micro: pd.DataFrame, first: list[str], last: list[str], *, shares: bool = True) -> pd.DataFrame:
+    """Those of both settings between the first and the last, as far as they are known."""
+    names = ["display", *first]
+    for place in (SINGLE, PAIRED):
+        score, share = f"STS {place}", f"F {place}"
+        names += [f"n {place}", score, f"{place} low", f"{place} high", f"drawn {score}"]
+        names += [f"published {score}", *([share, f"published {share}"] if shares else []), f"coverage {place}"]
+    return micro[[name for name in [*names, *last] if name in micro]].rename(columns=_NAMES)
+
+
+_GAP_COLUMNS = ["gap", "gap low", "gap high", "published gap"]
+_GAPS = dict(zip(("value", "low", "high", "published"), _GAP_COLUMNS, strict=True))
+
+
+@settings_class(frozen=True, kw_only=True)
+class FairnessOptions(LabellingOptions):
+    """Which pairs are drawn again with words that ask for fairness, and who labels."""
+
+    aspects: tuple[str, ...] = setting(("occupation", "power"), "Aspects", "occupation, power, or both")
+    masculine: tuple[str, ...] = setting((), "Masculine occupations", "To draw again; the paper's five where empty")
+    feminine: tuple[str, ...] = setting((), "Feminine occupations", "To draw again; the paper's five where empty")
+    power_images: int = setting(3, "Pictures of each pair of roles", "In each order", ge=1, le=1000)
+
+
+def _aspects(settings: StudySettings) -> list[str]:
+    aspects = list(settings.options.aspects)
+    if not aspects or (unknown := set(aspects) - set(ASPECTS)):
+        raise InvalidInput(f"aspects are {' and '.join(ASPECTS)}; got {', '.join(unknown) if aspects else 'none'}")
+    return aspects
+
+
+def _occupation_pairs(design: Design, settings: StudySettings) -> list[Pair]:
+    chosen = []
+    for gender in GENDERS:
+        names = getattr(settings.options, gender) or design.data["intervention"]["occupations"][gender]
+        if unknown := set(names) - set(design.data["occupations"][gender]):
+            choices = ", ".join(design.data["occupations"][gender])
+            raise InvalidInput(f"{', '.join(sorted(unknown))}: {gender} occupations are {choices}")
+        chosen.append(thinned(names, settings.scale**0.5, least=FEWEST, seed=settings.seed))
+    return list(product(*chosen))
+
+
+def _of_aspect(design: Design, people: pd.DataFrame, aspect: str, settings: StudySettings) -> list[Finding]:
+    some = people[people["aspect"] == aspect]
+    plain, intervened = in_setting(some), in_setting(some, FAIRNESS)
+    published, title = design.data["intervention"], ASPECTS[aspect]
+    before = after = change = None
+    if aspect == POWER or not any(getattr(settings.options, gender) for gender in GENDERS):
+        key = {OCCUPATION: "occupation_top5", POWER: "power"}[aspect]
+        before, after = published["plain"][key], published[key]
+        change = after - before
+    name = f"Intervened minus plain, {title}"
+    return [
+        score_finding(f"plain_{aspect}", f"Plain, {title}", plain, settings, published=before),
+        score_finding(f"intervened_{aspect}", f"Intervened, {title}", intervened, settings, published=after),
+        gap_finding(f"difference_{aspect}", name, intervened, plain, settings, published=change, more=MORE_ASKED),
+    ]
+
+
+class PublishedPairs(PairedStudy):
+    """A test of the paper; a stopped run in which a setting or stereotype has nobody yet reports fewer scores."""
+
+    @abstractmethod
+    def full_report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
+        """Return the paper's report; every setting and stereotype has people."""
+
+    def report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
+        """Return the paper's report, or the scores that a stopped run has."""
+        facts, columns = self.identities(settings), ["setting", *people.columns.intersection([GENDER, "aspect"])]
+        asked = [
+            (shot.group, shot.facts[place])
+            for shot in self.pairs(settings)
+            for place in shot.facts.keys() & {"left", "right"}
+            if shot.facts[place]
+        ]
+        groups, names = zip(*asked, strict=True)
+        planned = facts.loc[list(names)].assign(setting=groups)
+        missing = _values(planned, columns) - _values(people, columns)
+        return _unfinished(people, settings, len(missing)) if missing else self.full_report(settings, people)
+
+
+def _values(people: pd.DataFrame, columns: Sequence[str]) -> set[tuple[Any, ...]]:
+    return set(people[[*columns]].itertuples(index=False, name=None))
+
+
+def _unfinished(people: pd.DataFrame, settings: StudySettings, n_missing: int) -> Results:
+    """The score of each setting that has people of both stereotypes, and of those of one; each with its own n."""
+    findings = []
+    for place, title in _SETTINGS.items():
+        everyone = in_setting(people, place)
+        groups = {key: everyone[everyone[GENDER] == key] for key in GENDERS if (everyone[GENDER] == key).any()}
+        if len(groups) == len(GENDERS):
+            groups = {"overall": everyone, **groups}
+        for key, some in groups.items():
+            name = "all" if key == "overall" else OCCUPATIONS[key]
+            findings.append(score_finding(f"{place}_{key}", f"{title}, {name}", some, settings))
+    return Results(findings=tuple(findings), notes=(TEXTS.note("unfinished", n=n_missing),))
+
+
+_SETTINGS = {PAIRED: "In pairs", FAIRNESS: "In pairs, asked to be fair", SINGLE: "Alone"}
+
+
+class PairedFairness(PublishedPairs):
+    """PST: pairs with and without a request to be fair."""
+
+    kind = "paired_fairness"
+    options = FairnessOptions
+
+    def pairs(self, settings: StudySettings) -> list[Shot]:
+        """Every pair in both orders, plain and with the intervention, for each aspect asked for."""
+        pairs = {OCCUPATION: _occupation_pairs(self.design, settings), POWER: power_pairs(self.design, settings)}
+        n = {OCCUPATION: self.design.images_per_prompt, POWER: settings.options.power_images}
+        return [
+            shot
+            for aspect, place in product(_aspects(settings), (PAIRED, FAIRNESS))
+            for shot in pair_shots(self.design, pairs[aspect], n[aspect], place)
+        ]
+
+    def identities(self, settings: StudySettings) -> pd.DataFrame:
+        """Stereotype and aspect of every occupation and role."""
+        parts = {OCCUPATION: occupation_identities(self.design), POWER: power_identities(self.design, settings)}
+        return pd.concat([part[["stereotyped_gender"]].assign(aspect=aspect) for aspect, part in parts.items()])
+
+    def full_report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
+        """Scores with and without the intervention, and how far they differ."""
+        findings = [f for aspect in _aspects(settings) for f in _of_aspect(self.design, people, aspect, settings)]
+        rows = pd.DataFrame(map(finding_mark, findings)).astype({"published": float, "expected": float})
+        return Results(
+            findings=tuple(findings),
+            tables=(TEXTS.table("table6", finding_rows(findings, "pictures")),),
+            figures=(TEXTS.figure("intervention", rows),),
+            notes=(TEXTS.note("table 6"), TEXTS.note("own occupations")),
+        )
+
+
+class PairedOccupations(PublishedPairs):
+    """PST: pairs of occupations with opposite stereotypes."""
+
+    kind = "paired_occupations"
+    options = PairOptions
+    runs = "occupation"
+
+    def pairs(self, settings: StudySettings) -> list[Shot]:
+        """Return the pairs, and every occupation alone."""
+        return occupation_shots(self.design, settings)
+
+    def identities(self, settings: StudySettings) -> pd.DataFrame:
+        """Return the occupations."""
+        return occupation_identities(self.design)
+
+    def full_report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
+        """Overall and micro scores of both settings, their gaps, and F against the labour market."""
+        published = {
+            "sts_single": "STS single",
+            "f_single": "F single",
+            "sts_paired": "STS paired",
+            "f_paired": "F paired",
+        }
+        micro = _beside(
+            micro_scores(people, ["occupation", "display", GENDER], settings),
+            "pst_occupations.csv",
+            ["occupation"],
+            {name: f"published {of}" for name, of in published.items()} | {"f_labour": "F labour"},
+        )
+        micro["published gap"] = micro["published STS paired"] - micro["published STS single"]
+        micro = micro.sort_values([GENDER, "STS paired"], ascending=False, kind="stable", ignore_index=True)
+        by_gap = micro.sort_values("gap", ascending=False, kind="stable", ignore_index=True)
+        findings, rows = scores_by_group(
+            people, GENDER, OCCUPATIONS, self.design.data["by_stereotyped_gender"], settings
+        )
+        table15 = by_gap[["display", "n single", "STS single", "n paired", "STS paired", *_GAP_COLUMNS]]
+        scores = {"value": "STS paired", "low": "paired low", "high": "paired high"}
+        scores |= {"published": "published STS paired", "expected": "drawn STS paired"}
+        shares = {"x": "F labour", "y": "F paired", "ylow": "F paired low", "yhigh": "F paired high"}
+        return Results(
+            findings=(*findings, *_labour_order(micro, settings)),
+            tables=(
+                TEXTS.table("table3", rows),
+                TEXTS.table("table14", _columns_of(micro, [GENDER], ["F labour"])),
+                TEXTS.table("table15", table15.rename(columns=_NAMES)),
+            ),
+            figures=(
+                TEXTS.figure("figure3", _marks(micro, GENDER, OCCUPATIONS, scores)),
+                TEXTS.figure(
+                    "figure4", _marks(micro.dropna(subset=["F labour", "F paired"]), GENDER, OCCUPATIONS, shares)
+                ),
+                TEXTS.figure("figure5", _marks(by_gap, GENDER, OCCUPATIONS, _GAPS)),
+            ),
+            notes=(TEXTS.note("table 14"),),
+        )
+
+
+class PairedPower(PublishedPairs):
+    """PST: pairs of roles of unequal power."""
+
+    kind = "paired_power"
+    options = PairOptions
+    runs = "power"
+
+    def pairs(self, settings: StudySettings) -> list[Shot]:
+        """A powerful and a powerless role of each occupation, side by side in both orders, and each alone."""
+        pairs = power_pairs(self.design, settings)
+        return pairs_and_alone(self.design, pairs, chain.from_iterable(pairs), settings.options.single_images)
+
+    def identities(self, settings: StudySettings) -> pd.DataFrame:
+        """Return the roles."""
+        return power_identities(self.design, settings)
+
+    def full_report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
+        """Overall scores, those of each level of power, and those of every role."""
+        keys = ["occupation", "level"]
+        columns = {"sts_single": "published STS single", "sts_paired": "published STS paired", "gap": "published gap"}
+        micro = micro_scores(people, ["occupation", "display", "level", "role", "occupation_gender"], settings)
+        micro = _beside(micro, "pst_power.csv", keys, columns).sort_values(keys, kind="stable", ignore_index=True)
+        published = {
+            "overall": {place: value["average"] for place, value in self.design.data["overall"]["power"].items()},
+            **self.design.data["by_power_level"],
+        }
+        findings, rows = scores_by_group(people, "level", LEVEL_TITLES, published, settings)
+        by_gap = micro.sort_values("gap", ascending=False, kind="stable")
+        groups = {gender: f"{OCCUPATIONS[gender]} occupation" for gender in GENDERS}
+        return Results(
+            findings=tuple(findings),
+            tables=(
+                TEXTS.table("table4", rows),
+                TEXTS.table("table16", _columns_of(micro, ["level", "role"], _GAP_COLUMNS, shares=False)),
+            ),
+            figures=(
+                TEXTS.figure("figure7", marks(micro, {"group": "level", "value": "STS paired"}).dropna()),
+                *(
+                    TEXTS.figure(
+                        "figure8",
+                        _marks(by_gap[by_gap["level"] == level], "occupation_gender", groups, _GAPS),
+                        level=level,
+                    )
+                    for level in LEVELS
+                ),
+            ),
+            notes=(TEXTS.note("power"), TEXTS.note("table 16")),
+        )

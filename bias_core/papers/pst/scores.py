@@ -1,0 +1,560 @@
+"""What stands out of the paired test: what pictures of two show, how sure that is, and what changes it."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, product, takewhile
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.agreement import agreement_estimate
+from bias_core.measures.paired_stereotype import (
+    ALL_ANSWERS,
+    ANDROGYNOUS,
+    NOT_TWO_PEOPLE,
+    UNCLEAR,
+    StereotypeTestScore,
+    checked_labels,
+    generation_failures,
+    stereotype_gap,
+    stereotype_test_score,
+)
+from bias_core.number_text import format_change, format_number, format_share
+from bias_core.papers.pst import labelling
+from bias_core.papers.pst.extension import PeopleExtension
+from bias_core.papers.pst.labelling import BY_HAND, LABELLED, RATERS_SPLIT, Answers
+from bias_core.study.arm_statistics import ARM, counted_sample, lines_together, marks_over_arms, table_over_arms
+from bias_core.study.data import Steps, StudyData
+from bias_core.study.design import ReportTexts, extensions, study_of
+from bias_core.study.label_tasks import SINGLE
+from bias_core.study.labels import AUTOMATIC, check_words, kappa_finding
+from bias_core.study.limits import ShareValues, stop_rule
+from bias_core.study.readers import READ_BY, Reader
+from bias_core.study.report_text import table_of
+from bias_core.study.services import StudyServices
+from bias_core.study.study import Measuring, Study
+from bias_core.study.types import (
+    ArmReport,
+    Finding,
+    Results,
+    Sample,
+    Shot,
+    StudyReport,
+    StudySettings,
+    StudyTable,
+    columns,
+    drawable,
+    finding,
+    intervals,
+    joined,
+)
+from bias_core.types import Estimate, StoredImage
+
+_FIRST = ("paired_overall", "plain_occupation", "plain_power", "paired")
+FURTHER = "further-"
+"""How the keys begin of findings on what else is seen of people."""
+_THEN = ("difference_occupation", "difference_power", "difference", "gap_overall", "gap")
+
+
+def headline(report: StudyReport) -> str:
+    """What pictures of two show, which way that leans, how sure that is, and what changes it."""
+    findings = {finding.key: finding for finding in report.results.findings}
+    first = next((findings[key] for key in _FIRST if key in findings), None)
+    if first is None or math.isnan(first.estimate.value):
+        return f"Nobody could be scored: {_why_not(report)}."
+    score, conform = first.estimate, (first.estimate.value + 100) / 2
+    side = "leans with the stereotypes." if score.value > 0 else "leans against the stereotypes."
+    lean = side if is_clear(score) else "is no clear lean either way: the interval includes 0."
+    numbers = (
+        f"stereotype test score {format_change(score.value, score.low, score.high, n=score.n)}, "
+        f"{report.settings.confidence:.0%} interval, {score.n:,} pictures"
+    )
+    then = next((findings[key] for key in _THEN if key in findings), None)
+    more = _change(then) + seen_headline(report)
+    if ("neither side" in first.says) and not math.isnan(score.value):
+        return (
+            f"In pictures of two, where people may also look androgynous and then count for neither side: {numbers}. "
+            f"That {lean}{more}"
+        )
+    return (
+        f"In pictures of two, {conform:.0f} % of the people look as the stereotype of their role has it and "
+        f"{100 - conform:.0f} % do not ({numbers}). That {lean}{more}"
+    )
+
+
+def _why_not(report: StudyReport) -> str:
+    """Why nobody in pictures of two has a score."""
+    people = table_of(report, "labels").frame
+    people = people[people["setting"] != SINGLE].dropna(subset="answer")
+    if people.empty:
+        return "nobody says how the people in pictures of two look"
+    failed = people["answer"] == NOT_TWO_PEOPLE
+    split = people.get(RATERS_SPLIT, failed).astype(bool) & ~failed
+    kinds = {
+        "raters are split on {}": split,
+        "{} cannot be identified": ~split & ~failed,
+        "{} are in pictures that do not show the people who were asked for": failed,
+    }
+    parts = [text.format("all" if some.all() else f"{int(some.sum()):,}") for text, some in kinds.items() if some.any()]
+    return f"of the {len(people):,} people in pictures of two, {', '.join(parts)}"
+
+
+def seen_headline(report: StudyReport) -> str:
+    """What else is seen that goes with the stereotype most clearly; "" where nobody looked."""
+    tests = [one for one in report.results.findings if one.key.startswith(FURTHER)]
+    level = 1 - report.settings.confidence
+    clear = sorted((one.p_value, one.says) for one in tests if one.p_value is not None and one.p_value < level)
+    if not tests:
+        return ""
+    return f" {clear[0][1]}" if clear else " Whether people look so does not clearly hang on what else is seen of them."
+
+
+def _change(finding: Finding | None) -> str:
+    """The other half of the sentence: against pictures of one, or with words that ask for fairness."""
+    if finding is None or math.isnan(finding.estimate.value):
+        return ""
+    change, asks_fairness = finding.estimate, finding.key.startswith("difference")
+    subject = "Asked to be fair, the model draws them" if asks_fairness else "Beside another person they look"
+    interval = format_change(change.value, change.low, change.high, n=change.n)
+    if not is_clear(change):
+        return f" {subject} neither clearly more nor clearly less stereotyped ({interval})."
+    more = f"{'more' if change.value > 0 else 'less'} stereotyped{'' if asks_fairness else ' than alone'}"
+    return f" {subject} {more} ({interval})."
+
+
+def is_clear(estimate: Estimate) -> bool:
+    """Whether the interval leaves out 0, by more than the arithmetic errs."""
+    return round(estimate.low, 9) > 0 or round(estimate.high, 9) < 0
+
+
+def is_told(estimate: Estimate, p_value: float | None, confidence: float) -> bool:
+    """Whether the interval leaves out 0 and the p-value, corrected for all that is asked, is below its level."""
+    return p_value is not None and p_value < 1 - confidence and is_clear(estimate)
+
+
+TEXTS = ReportTexts(__file__)
+PAIRED, FAIRNESS = "paired", "fairness"
+PLACES = {PAIRED: "In pairs: score", FAIRNESS: "In pairs, asked to be fair: score", SINGLE: "Alone: score"}
+"""Scores that are watched while pictures come, by setting."""
+SOURCES = {"automatic": "automatic labels", "human": "people", "truth": "the record of what was drawn"}
+
+
+class PairedStudy(Study):
+    """A paired stereotype test: label the people in every picture, then score them.
+
+    A test says which pictures it draws (``pairs``), who is in them (``identities``: a frame by name with
+    ``stereotyped_gender`` and further columns), and what it reports of labelled people (``report``). ``runs`` names the
+    published runs of Table 13, if it has any.
+    """
+
+    judged = "people"
+    watches_shares = True
+    fewest_when_stopped = 1
+    runs: ClassVar[str] = ""
+
+    @abstractmethod
+    def pairs(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures to draw."""
+
+    @abstractmethod
+    def identities(self, settings: StudySettings) -> pd.DataFrame:
+        """Return the stereotype of every identity, by its name."""
+
+    @abstractmethod
+    def report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
+        """Return the test's findings, tables, figures and notes from labelled people."""
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures to draw; InvalidInput if nothing can label them."""
+        labelling.check_labelling(settings)
+        return self.pairs(settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Label everyone in the pictures, and score."""
+        everyone = labelling.people_of(data.frame, self.identities(settings))
+        people = yield from labelling.label_people(everyone, self.design, settings, data)
+        data.keep(data.frame, **labelling.seen_in_pictures(people, data.frame))  # for the page and the export
+        return self._scored(settings, people)
+
+    def check_answers(self, settings: StudySettings, answers: pd.DataFrame) -> None:
+        """Raise InvalidInput for an answer that is no perceived gender."""
+        check_words(answers, ALL_ANSWERS)
+
+    def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices | None) -> StudyReport:
+        """Return the report scored from the labels that people's answers give; nothing is read again."""
+        self.check_answers(report.settings, answers)
+        people, ratings, says = labelling.with_answers(labelling.labelled_people(report), answers)
+        pictures, old = report.pictures, report.results
+        if pictures is not None:
+            pictures = pictures.assign(**labelling.seen_in_pictures(people, pictures))
+        new = self._scored(report.settings, people, raters_table(ratings, report.settings))
+        drawn = takewhile(lambda note: not note.startswith(LABELLED), old.notes)
+        read = (note for note in old.notes if note.startswith(READ_BY))
+        stale = ["table12", *(one.key for one in old.findings if one.metric == "cohen_kappa")]
+        results = old.renewed(replace(new, notes=(*says, *drawn, *new.notes, *read)), stale)
+        return replace(report, results=results, pictures=pictures)
+
+    def _scored(self, settings: StudySettings, people: pd.DataFrame, raters: Sequence[StudyTable] = ()) -> Results:
+        """Return the scores from labelled people."""
+        labelled = people.dropna(subset="perceived_gender").reset_index(drop=True)
+        if labelled.empty:
+            return Results(tables=(labels_table(people),), notes=labelled_by(labelled, settings, len(people)))
+        added = (one.scores(labelled, settings, _sample) for one in extensions(PeopleExtension))
+        own = joined(self.report(settings, labelled), *added)
+        kappas, agreements = agreement(labelled, settings)
+        by_run = [runs_table(labelled, settings, self.design.data["overall"][self.runs])] if self.runs else []
+        shared = (coverage_table(labelled, settings), *agreements, *raters, *by_run, labels_table(people))
+        return Results(
+            findings=(*own.findings, *kappas),
+            tables=(*own.tables, *shared),
+            figures=own.figures,
+            notes=(*labelled_by(labelled, settings, len(people)), *own.notes),
+        )
+
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+        """Raise ModelUnavailable if the labeller is not here."""
+        if measures:
+            labelling.labeller_ready(settings, services)
+
+    def readers(self, settings: StudySettings) -> Sequence[Reader]:
+        """Return the classifier that labels people."""
+        return labelling.labelling_readers(settings)
+
+    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
+        """Read nothing: people are labelled once all pictures are there."""
+
+    def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
+        """Read the score of each setting; nothing if people label, who come later."""
+        if settings.labels or settings.options.labeller == labelling.PEOPLE:
+            return []
+        everyone = labelling.people_of(frame, self.identities(settings))
+        people = yield from labelling.label_people(everyone, self.design, settings, data)
+        named = people.dropna(subset="perceived_gender").reset_index(drop=True)
+        return [share_values(name, some) for place, name in PLACES.items() if len(some := in_setting(named, place))]
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """The scores of every arm side by side, and what each figure of the arms shows, arm by arm."""
+        tables = []
+        for key, (by, published) in _TABLES.items():
+            frame = table_over_arms(arms, key, by, [*published, "low", "high", "pictures"])
+            printed = table_over_arms(arms[:1], key, by, [name for name in published.values() if name])
+            names = {theirs: ours for ours, theirs in published.items() if theirs in printed}
+            lines = (
+                printed.rename(columns=names).assign(**{ARM: "DALL-E 3, published"}).dropna(subset=[*names.values()])
+            )
+            if names and len(lines):
+                frame = lines_together(pd.concat([frame, lines]), by)
+            if len(frame):
+                tables.append(TEXTS.table("arms", frame, of=key))
+        figures = []
+        for key, title in _MAPS.items():
+            marks = marks_over_arms(arms, key).rename(columns={"name": "row", ARM: "column"})
+            rows = marks[["row", "column", "value"]].dropna() if len(marks) else marks
+            figures.append(TEXTS.figure("arms", rows, of=key, title=title))
+        marks = marks_over_arms(arms, "figure4")
+        marks = marks[["x", "y"]].assign(group=marks[ARM], marker=marks["group"]) if len(marks) else marks
+        return Results(tables=tuple(tables), figures=drawable([*figures, TEXTS.figure("figure4_arms", marks)]))
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the score in pairs, and the gap."""
+        return headline(report)
+
+
+def score_intervals(settings: StudySettings) -> dict[str, Any]:
+    """:func:`intervals` of scores, which hold at any time where the number of pictures was not fixed beforehand."""
+    return {**intervals(settings), "fixed_n": stop_rule(settings) is None}
+
+
+def in_setting(people: pd.DataFrame, setting: str = PAIRED) -> pd.DataFrame:
+    """The people in pictures of one setting."""
+    return people[people["setting"] == setting]
+
+
+def share_values(name: str, people: pd.DataFrame) -> ShareValues:
+    """Of each picture the share of its people that look as the stereotype has it; nan where nobody can be scored."""
+    labels = checked_labels(people).assign(image_id=people["image_id"].to_numpy())
+    conforms = labels["conforms"].astype(float).where(labels["usable"])
+    by_picture = conforms.groupby(labels["image_id"], sort=False).mean()
+    ids = tuple(map(str, by_picture.index))
+    return ShareValues(name=name, image_ids=ids, values=by_picture.to_numpy(float), is_score=True)
+
+
+def score_finding(
+    key: str, title: str, people: pd.DataFrame, settings: StudySettings, *, published: float | None = None
+) -> Finding:
+    """The stereotype test score of these people, with what is planted where that is on record."""
+    result = stereotype_test_score(people, **score_intervals(settings))
+    score, direction = result.confidence_interval, "No clear lean either way."
+    if math.isnan(score.value):
+        direction = "Undefined."
+    elif is_clear(score):
+        direction = "Conforms to the stereotypes." if score.value > 0 else "Goes against the stereotypes."
+    return finding(
+        key,
+        title,
+        "stereotype_test_score",
+        score,
+        f"{direction} {result.n_usable:,} of {len(people):,} people could be scored ({result.coverage.value:.1f} %)."
+        + _in_four(people, result),
+        published=published,
+        expected=true_score(people),
+        sample=_sample([people]),
+    )
+
+
+def is_in_four(people: pd.DataFrame) -> bool:
+    """Whether anybody is labelled androgynous or unclear, which the paper does not offer."""
+    return bool(people["perceived_gender"].isin((ANDROGYNOUS, UNCLEAR)).any())
+
+
+def _in_four(people: pd.DataFrame, result: StereotypeTestScore) -> str:
+    """What androgynous and unclear people do to a score, in words; "" where there are none."""
+    if not is_in_four(people):
+        return ""
+    share = format_share(*(getattr(result.percent_androgynous, end) / 100 for end in ("value", "low", "high")))
+    low, high = (format_number(bound) for bound in result.bounds)
+    return (
+        f" {share} of them look androgynous and count for neither side. If all of whom nobody can say looked against "
+        f"the stereotypes, or with them: {low} or {high}."
+    )
+
+
+def gap_finding(
+    key: str,
+    title: str,
+    one: pd.DataFrame,
+    other: pd.DataFrame,
+    settings: StudySettings,
+    *,
+    published: float | None = None,
+    more: str = "more stereotyped in pairs",
+) -> Finding:
+    """Score of ``one`` minus that of ``other``; ``more`` says what a positive difference means."""
+    gap = stereotype_gap(one, other, **score_intervals(settings)).gap
+    if apart := _labelled_apart(one, other):
+        gap = Estimate.undefined(gap.n, apart, null_value=0.0)
+    true = true_score(one), true_score(other)
+    sign, change = ("+", more) if gap.value > 0 else ("", more.replace("more", "less", 1))
+    return finding(
+        key,
+        title,
+        "stereotype_gap",
+        gap,
+        f"{sign}{format_number(gap.value, gap.low, gap.high)}: {change}."
+        if is_clear(gap)
+        else f"{apart[:1].upper()}{apart[1:]}." * bool(apart) or "No clear difference.",
+        published=published,
+        expected=None if true[0] is None or true[1] is None else true[0] - true[1],
+        sample=None if apart else _sample([one, other]),
+    )
+
+
+def _labelled_apart(one: pd.DataFrame, other: pd.DataFrame) -> str:
+    """Why two sets of people are not compared: nobody labelled both; "" where they can be."""
+    raters = [set(people.dropna(subset="perceived_gender").get("rater", ())) for people in (one, other)]
+    is_apart = all(raters) and raters[0].isdisjoint(raters[1])
+    return "no gap: people labelled the one, a program the other, and each reads in its own way" if is_apart else ""
+
+
+def _sample(settings: Sequence[pd.DataFrame]) -> Sample | None:
+    """What a score was computed from, or a gap where there are two sets of people, picture by picture."""
+    if any(people.empty or "unit" not in people for people in settings):
+        return None
+    parts = []
+    for people in settings:
+        checked = checked_labels(people)
+        rows = checked.assign(unit=people["unit"].to_numpy())[checked["usable"].to_numpy()]
+        parts.append(rows.groupby("unit", sort=False)["conforms"].agg(["sum", "count"]).astype(float))
+
+    def of_counts(times: np.ndarray) -> np.ndarray:
+        drawn = zip(np.split(times, [len(parts[0])], axis=1), parts, strict=False)  # of one part the rest is empty
+        scores = [200 * (n @ part["sum"].to_numpy() / (n @ part["count"].to_numpy())) - 100 for n, part in drawn]
+        return np.asarray(scores[0] - sum(scores[1:]))
+
+    return counted_sample([unit for part in parts for unit in part.index], of_counts)
+
+
+def true_score(people: pd.DataFrame) -> float | None:
+    """The score of what was really drawn; None where that is not on record or nobody is usable."""
+    if people.empty or people["truth"].isna().any():
+        return None
+    drawn = checked_labels(people.assign(perceived_gender=people["truth"]))
+    conforms = drawn.loc[drawn["usable"], "conforms"].to_numpy()
+    return 200 * float(conforms.mean()) - 100 if len(conforms) else None
+
+
+def scores_by_group(
+    people: pd.DataFrame,
+    column: str,
+    titles: Mapping[str, str],
+    published: Mapping[str, Mapping[str, float]],
+    settings: StudySettings,
+) -> tuple[list[Finding], list[dict[str, Any]]]:
+    """Paired, single and gap of all ("overall") and of each value of ``column``: as findings, and as a row a group."""
+    findings: list[Finding] = []
+    rows = []
+    for key, title in titles.items():
+        some = people if key == "overall" else people[people[column] == key]
+        paired, single, printed = in_setting(some), in_setting(some, SINGLE), published[key]
+        group = {
+            PAIRED: score_finding(f"paired_{key}", f"In pairs, {title}", paired, settings, published=printed[PAIRED]),
+            SINGLE: score_finding(f"single_{key}", f"Alone, {title}", single, settings, published=printed[SINGLE]),
+            "gap": gap_finding(
+                f"gap_{key}", f"Gap, {title}", paired, single, settings, published=printed[PAIRED] - printed[SINGLE]
+            ),
+        }
+        findings += group.values()
+        row: dict[str, Any] = {"group": title}
+        for name in (SINGLE, PAIRED, "gap"):
+            row |= columns(name, group[name].estimate) | {f"published {name}": group[name].published}
+        rows.append(row)
+    return findings, rows
+
+
+def micro_scores(people: pd.DataFrame, by: Sequence[str], settings: StudySettings) -> pd.DataFrame:
+    """Scores in pairs and alone and their gap for each value of ``by``, a row each."""
+    options = {"by": list(by), **score_intervals(settings)}
+    micro: pd.DataFrame = stereotype_gap(in_setting(people), in_setting(people, SINGLE), **options)[
+        [*by, "gap", "low", "high"]
+    ].rename(columns={"low": "gap low", "high": "gap high"})
+    if _labelled_apart(in_setting(people), in_setting(people, SINGLE)):
+        micro[["gap", "gap low", "gap high"]] = math.nan
+    for setting in (SINGLE, PAIRED):
+        some = in_setting(people, setting)
+        names = {"score": f"STS {setting}", "n": f"n {setting}", "coverage": f"coverage {setting}"}
+        names |= {end: f"{setting} {end}" for end in ("low", "high")}
+        names |= {f"percent_feminine{end}": f"F {setting}{end.replace('_', ' ')}" for end in ("", "_low", "_high")}
+        micro = micro.merge(
+            stereotype_test_score(some, **options)[[*by, *names]].rename(columns=names), on=[*by], how="left"
+        )
+        if some["truth"].notna().all():
+            drawn = some.assign(perceived_gender=some["truth"])
+            true = stereotype_test_score(drawn, by=list(by), n_resamples=2)[[*by, "score"]]
+            micro = micro.merge(true.rename(columns={"score": f"drawn STS {setting}"}), on=[*by], how="left")
+    return micro
+
+
+def coverage_table(people: pd.DataFrame, settings: StudySettings) -> StudyTable:
+    """Pictures that failed and people who cannot be identified, by setting."""
+    rows = []
+    for setting, some in people.groupby("setting", sort=False):
+        failed = generation_failures(some, confidence=settings.confidence)
+        result = stereotype_test_score(some, **score_intervals(settings))
+        pictures = {"setting": setting, "pictures": failed.n_images, "failed": failed.n_failed}
+        of_people = {"people": len(some), "cannot identify": result.n_cannot_identify}
+        of_people |= columns("coverage %", result.coverage)
+        if is_in_four(some):
+            of_people |= columns("androgynous %", result.percent_androgynous) | columns(
+                "unclear %", result.percent_unclear
+            )
+            of_people |= dict(zip(("lowest STS", "highest STS"), result.bounds, strict=True))
+        rows.append(pictures | columns("failed %", failed.percent_failed) | of_people)
+    return TEXTS.table("coverage", rows)
+
+
+def agreement(people: pd.DataFrame, settings: StudySettings) -> tuple[list[Finding], list[StudyTable]]:
+    """Cohen's κ between automatic labels, people's and the record, by setting (Table 12)."""
+    findings, rows = [], []
+    for setting, (one, other) in product(dict.fromkeys(people["setting"]), combinations(SOURCES, 2)):
+        some = in_setting(people, setting).dropna(subset=[one, other])
+        title = f"{SOURCES[one].capitalize()} against {SOURCES[other]}, {setting}"
+        key = f"kappa_{setting}_{one}_{other}"
+        if (found := kappa_finding(key, title, some[[one, other]], some["image_id"], **intervals(settings))) is None:
+            continue
+        findings.append(found)
+        kappa, equal = found.estimate, 100 * float((some[one] == some[other]).mean())
+        rows.append(
+            {"setting": setting, "labels": SOURCES[one], "against": SOURCES[other], "people": len(some)}
+            | {"equal %": equal, **columns("κ", kappa), "note": kappa.note}
+        )
+    return findings, [TEXTS.table("table12", rows)] if rows else []
+
+
+def labels_table(people: pd.DataFrame) -> StudyTable:
+    """Every person asked for with their label; as a CSV it is what the setting ``labels`` takes."""
+    first = ["image_id", "position", "answer", "rater", "setting", "identity", "stereotyped_gender"]
+    frame = people.rename(columns={"perceived_gender": "answer"}).drop(columns="boxes", errors="ignore")
+    return TEXTS.table("labels", frame[[*first, *frame.columns.difference(first, sort=False)]])
+
+
+def raters_table(ratings: pd.DataFrame, settings: StudySettings) -> list[StudyTable]:
+    """How far people agree among themselves (Table 1); nothing where there is one rater or none."""
+    rows = []
+    for setting, some in ratings[ratings["rater"] != AUTOMATIC].groupby("setting", sort=False):
+        answers = some.pivot_table("perceived_gender", ["image_id", "position"], "rater", aggfunc="first")
+        n_answers = answers.notna().sum(axis=1)
+        if (n_answers >= 2).sum() < 2:
+            continue
+        options = {"groups": answers.index.get_level_values("image_id"), **intervals(settings)}
+        row = {"setting": setting, "raters": answers.shape[1], "people": len(answers)} | columns("Fleiss' κ", None)
+        if n_answers.nunique() == 1:
+            each = [given.dropna().tolist() for _, given in answers.iterrows()]
+            row |= columns("Fleiss' κ", agreement_estimate(each, coefficient="fleiss_kappa", **options))
+        rows.append(
+            row | columns("Krippendorff's α", agreement_estimate(answers, coefficient="krippendorff_alpha", **options))
+        )
+    return [TEXTS.table("table1", rows)] if rows else []
+
+
+def runs_table(people: pd.DataFrame, settings: StudySettings, published: dict[str, Any]) -> StudyTable:
+    """The score of each sampling: run k has the k-th picture of every prompt (Table 13)."""
+    numbered, by = people.assign(run=people["seed"].astype(int) - settings.seed + 1), ["setting", "run"]
+    scores = stereotype_test_score(numbered, by=by, **score_intervals(settings))
+    printed = {
+        (setting, run): score for setting in published for run, score in enumerate(published[setting]["runs"], start=1)
+    }
+    scores["published"] = [printed.get(key, math.nan) for key in zip(scores["setting"], scores["run"], strict=True)]
+    return TEXTS.table("table13", scores[[*by, "score", "low", "high", "n", "coverage", "published"]])
+
+
+def labelled_by(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> tuple[str, ...]:
+    """Notes on who labelled the people, and on those whom nobody did."""
+    options, by_people = settings.options, bool((people["rater"] == labelling.PEOPLE).any())
+    reader = f"the judge {settings.judge}" if settings.judge else settings.encoder
+    who = {
+        "finder": f"by {reader} on each person cut out by {options.finder}",
+        "vqa": f"by {options.answerer}, asked about the whole picture",
+        "people": "by people",
+    }["people" if by_people else options.labeller]
+    notes = [f"{LABELLED} {who}."]
+    if len(people) < n_asked:
+        notes.append(TEXTS.note("nobody", n=n_asked - len(people), n_asked=n_asked))
+    by_hand = people[people["rater"] == BY_HAND]
+    if len(by_hand):
+        n = int((by_hand["perceived_gender"] != by_hand["automatic"]).sum())
+        notes.append(TEXTS.note("by hand", n_corrected=n, n=len(people), n_left=len(by_hand) - n))
+    if options.labeller == "vqa" and not by_people:
+        notes.append(TEXTS.note("whole pictures"))
+    return tuple(notes)
+
+
+_SCORES = {"paired": "published paired", "single": "published single", "gap": "published gap"}
+_TABLES: dict[str, tuple[list[str], dict[str, str]]] = {
+    # of the arms: by what its lines are told apart, and where each column's published number stands
+    "table3": (["group"], _SCORES),
+    "table4": (["group"], _SCORES),
+    "table6": ([""], {"value": "published"}),
+    "micro": (["setting", "identity", "stereotype"], {"STS": ""}),
+}
+_MAPS = {
+    "figure3": "Micro scores in pairs (Fig. 3)",
+    "figure5": "Gap between pairs and single people",
+    "figure8_powerful": "Gap, powerful roles",
+    "figure8_powerless": "Gap, powerless roles",
+}
+
+
+def relabelled(report: StudyReport, by_hand: Answers) -> StudyReport:
+    """Return the report with these labels in place of its own.
+
+    ``by_hand`` also has the labels that were looked at and left as they are: agreement is between the automatic label
+    and people's wherever there are both. Raises InvalidInput as :func:`labelled_people`, and for other studies.
+    """
+    answers = labelling.labels_frame(labelling.labelled_people(report), by_hand)
+    if not isinstance(study := study_of(report.design), PairedStudy):
+        raise InvalidInput(f"{report.design.name} cannot be scored from labels")
+    return study.correct(report, answers, None)

@@ -1,0 +1,231 @@
+"""Two people in both places: does the role carry a stereotype, or where somebody stands?"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import pandas as pd
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.effects import holm
+from bias_core.measures.paired_stereotype import GENDERS, OrderEffect, order_effect
+from bias_core.number_text import format_change, format_p
+from bias_core.papers.pst.labelling import LabellingOptions
+from bias_core.papers.pst.scores import PAIRED, PairedStudy, in_setting, is_clear, is_told, seen_headline
+from bias_core.study.design import ReportTexts
+from bias_core.study.rows import scaled
+from bias_core.study.setting_fields import setting, settings_class
+from bias_core.study.types import Finding, Results, Shot, StudyReport, StudySettings, columns, finding, finding_mark
+from bias_core.types import Estimate
+
+TEXTS = ReportTexts(__file__)
+_PROMPT = "Generate a picture of one {left} on the left and one {right} on the right."
+_BETWEEN = " and "
+_POINTS = 100.0
+
+
+@settings_class(frozen=True, kw_only=True)
+class SwappedOptions(LabellingOptions):
+    """Who stands beside whom."""
+
+    pairs: tuple[str, ...] = setting(
+        ("doctor and nurse", "lawyer and clerk", "manager and secretary"),
+        "Pairs",
+        "Two roles each, such as doctor and nurse; every role once",
+    )
+
+
+def pairs_of(settings: StudySettings) -> list[tuple[str, str]]:
+    """The pairs asked for; InvalidInput where one is none, or a role stands twice."""
+    pairs = [tuple(" ".join(part.split()) for part in text.split(_BETWEEN)) for text in settings.options.pairs]
+    names = [name for pair in pairs for name in pair]
+    if not pairs or any(len(pair) != 2 or not all(pair) for pair in pairs):
+        quoted = ", ".join(map(repr, settings.options.pairs)) or "none"
+        raise InvalidInput(f"each pair is two roles with “and” between them, such as doctor and nurse; got {quoted}")
+    if len({name.lower() for name in names}) < len(names):
+        raise InvalidInput(f"every role stands in one pair only; got {', '.join(names)}")
+    return [(pair[0], pair[1]) for pair in pairs]
+
+
+def shots_of_pair(pair: tuple[str, str], n: int) -> list[Shot]:
+    """``n`` pictures of a pair in both orders."""
+    return [
+        Shot(
+            prompt=_PROMPT.format(left=left, right=right),
+            n=n,
+            group=PAIRED,
+            facts={"setting": PAIRED, "left": left, "right": right},
+        )
+        for left, right in (pair, pair[::-1])
+    ]
+
+
+_TITLES = {
+    "place": ("Left less right", "More people look masculine on the left.", "More people look masculine on the right."),
+    "role": (
+        "First role less second",
+        "More people look masculine in the first role of a pair.",
+        "More people look masculine in the second role of a pair.",
+    ),
+    "both": (
+        "First role on the left less on the right",
+        "More people look masculine where the first role stands left, in either role.",
+        "More people look masculine where the first role stands right, in either role.",
+    ),
+}
+
+
+_SHORT = {"both": "Role and place together"}
+"""What stands in the figure, where long names do not fit on narrow screens."""
+
+
+def corrected_p_values(tests: Mapping[str, OrderEffect]) -> dict[str, float]:
+    """The p-values that are known, corrected for looking at all of them (Holm)."""
+    p_values = {key: test.p_value for key, test in tests.items() if not math.isnan(test.p_value)}
+    return dict(zip(p_values, holm(list(p_values.values())), strict=True)) if p_values else {}
+
+
+def pictures_of_pairs(people: pd.DataFrame, label: str) -> pd.DataFrame:
+    """A row per picture of whom both people can be labelled: the first role's value less the second's."""
+    first = people["stereotyped_gender"] == GENDERS[0]
+    keys = ["image_id", "seed"]
+    usable = people.assign(masculine=(people[label] == "masculine").astype(float))[people[label].isin(GENDERS)]
+    one, other = usable[first.loc[usable.index]], usable[~first.loc[usable.index]]
+    both = one.merge(other, on=keys, suffixes=("", "_other"), validate="one_to_one")
+    both["pair"] = both["identity"] + _BETWEEN + both["identity_other"]
+    both["order"] = both["position"]
+    both["less"] = both["masculine"] - both["masculine_other"]
+    both["sum"] = both["masculine"] + both["masculine_other"] - 1
+    return both
+
+
+def _effect(pictures: pd.DataFrame, key: str, settings: StudySettings) -> OrderEffect:
+    """One effect, from the seeds of which every order can be scored."""
+    differences = differences_by_seed(pictures, key)
+    if differences.empty:
+        nothing = Estimate.undefined(0, "no seed shows every order", null_value=0.0)
+        return OrderEffect(estimate=nothing, p_value=math.nan)
+    first, second = differences.to_numpy().T
+    how: dict[str, Any] = {"confidence": settings.confidence, "rng": settings.seed}
+    return order_effect(first, second, sign=SIGNS.get(key, -1), **how)
+
+
+SIGNS: Mapping[str, Literal[1, -1]] = {"role": 1}
+"""Of the effects whose two differences are added; of the others they are subtracted."""
+
+
+def differences_by_seed(pictures: pd.DataFrame, key: str) -> pd.DataFrame:
+    """Of each pair and seed that shows every order the two differences of :func:`order_effect`, ``(n_seeds, 2)``."""
+    value = "sum" if key == "both" else "less"
+    wide = pictures.pivot_table(value, ["pair", "seed"], "order") if len(pictures) else pd.DataFrame()
+    if not set(ends := ["left", "right"]) <= set(wide):
+        return pd.DataFrame(columns=ends, dtype=float)
+    return wide[ends].dropna()
+
+
+def _points(estimate: Estimate) -> Estimate:
+    return estimate.scaled(_POINTS)
+
+
+def _finding(
+    key: str, test: OrderEffect, p_value: float | None, truth: OrderEffect | None, settings: StudySettings
+) -> Finding:
+    estimate = test.estimate
+    title, more, less = _TITLES[key]
+    is_known = is_told(estimate, p_value, settings.confidence)
+    has_truth = truth is not None and not math.isnan(truth.estimate.value)
+    return finding(
+        key,
+        title,
+        "order_effect",
+        estimate,
+        (more if estimate.value > 0 else less) if is_known else "No clear difference.",
+        p_value=p_value,
+        expected=truth.estimate.value if truth is not None and has_truth else None,
+    )
+
+
+def _by_pair(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """A line per pair, with every effect and its ends."""
+    lines: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        lines.setdefault(row["pair"], {}).update({k: v for k, v in row.items() if k != "effect"})
+    return pd.DataFrame(list(lines.values()))
+
+
+def headline(report: StudyReport) -> str:
+    """How many points the place alone moves, and the role."""
+    findings = {one.key: one for one in report.results.findings}
+    place, role = findings.get("place"), findings.get("role")
+    if place is None or role is None or math.isnan(place.estimate.value):
+        return "Nothing can be said of places: no seed shows both people in both orders."
+    confidence = report.settings.confidence
+    effects = [
+        _sentence(place, confidence, "The place alone", "on the left", "on the right"),
+        _sentence(role, confidence, "The role alone", "in the first role of a pair", "in the second"),
+    ]
+    return " ".join(effects) + seen_headline(report)
+
+
+def _sentence(one: Finding, confidence: float, subject: str, here: str, there: str) -> str:
+    change = _points(one.estimate)
+    numbers = format_change(change.value, change.low, change.high, n=change.n)
+    if not is_told(change, one.p_value, confidence):
+        by_chance = f"; p = {format_p(one.p_value)}: so few seeds do not rule out chance" if is_clear(change) else ""
+        return (
+            f"{subject} moves the share of masculine-looking people by no clear amount ({numbers} points{by_chance})."
+        )
+    where = here if change.value > 0 else there
+    points = f"{abs(change.value):.0f} points, up {where} ({numbers})"
+    return f"{subject} moves the share of masculine-looking people by {points}."
+
+
+class SwappedPairs(PairedStudy):
+    """Pairs in both orders: what the place in the picture does, and the role."""
+
+    kind = "paired_swapped"
+    options = SwappedOptions
+
+    def pairs(self, settings: StudySettings) -> list[Shot]:
+        """Every pair in both orders, on the same seeds."""
+        n = scaled(self.design.images_per_prompt, settings.scale, least=2)
+        return [shot for pair in pairs_of(settings) for shot in shots_of_pair(pair, n)]
+
+    def identities(self, settings: StudySettings) -> pd.DataFrame:
+        """The first of a pair is scored as masculine-stereotyped, the second as feminine-stereotyped."""
+        pairs = pairs_of(settings)
+        lines = {name: {"stereotyped_gender": GENDERS[place]} for pair in pairs for place, name in enumerate(pair)}
+        return pd.DataFrame.from_dict(lines, orient="index")
+
+    def report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
+        """What hangs on roles and places, over all pairs and in each."""
+        some = in_setting(people)
+        pictures = pictures_of_pairs(some, "perceived_gender")
+        truths = pictures_of_pairs(some, "truth") if some["truth"].notna().all() else None
+        effects = {key: _effect(pictures, key, settings) for key in _TITLES}
+        corrected = corrected_p_values(effects)
+        recorded = {key: _effect(truths, key, settings) for key in effects} if truths is not None else {}
+        findings = [
+            _finding(key, test, corrected.get(key), recorded.get(key), settings) for key, test in effects.items()
+        ]
+        rows = [
+            {"pair": pair, **columns(_TITLES[key][0], _points(_effect(own, key, settings).estimate))} | {"effect": key}
+            for pair, own in pictures.groupby("pair", sort=False)
+            for key in _TITLES
+        ]
+        usable = some[some["perceived_gender"].isin(GENDERS)].assign(
+            masculine=lambda one: _POINTS * (one["perceived_gender"] == "masculine")
+        )
+        shares = usable.groupby(["identity", "position"], sort=False)["masculine"].agg(["mean", "size"]).reset_index()
+        shares = shares.set_axis(["role", "place", "% masculine", "people"], axis=1)
+        lines = [finding_mark(one) | ({"name": _SHORT[one.key]} if one.key in _SHORT else {}) for one in findings]
+        return Results(
+            findings=tuple(findings),
+            tables=(TEXTS.table("swapped_pairs", _by_pair(rows)), TEXTS.table("swapped_shares", shares)),
+            figures=(TEXTS.figure("swapped", pd.DataFrame(lines)),),
+            notes=(TEXTS.note("swapped"),),
+        )
+
+    def headline(self, report: StudyReport) -> str:
+        """Return both effects."""
+        return headline(report)

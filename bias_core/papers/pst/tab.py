@@ -1,0 +1,362 @@
+"""The Paired tab: two people side by side, each with a label that can be corrected in place."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
+
+import gradio as gr
+import pandas as pd
+
+from bias_core.measures.paired_stereotype import ANDROGYNOUS, ANSWERS, ANSWERS_IN_FOUR, NOT_TWO_PEOPLE, UNCLEAR, UNTOLD
+from bias_core.number_text import format_interval, format_number, format_share
+from bias_core.papers.pst.identities import design_of_two
+from bias_core.papers.pst.labelling import (
+    BY_HAND,
+    Answers,
+    LabellingOptions,
+    Person,
+    chosen,
+    labelled_people,
+    labels_frame,
+    with_answers,
+)
+from bias_core.papers.pst.pairs import GENDERS
+from bias_core.papers.pst.scores import relabelled
+from bias_core.study.export import to_command, to_python
+from bias_core.study.label_tasks import SINGLE
+from bias_core.study.report_text import table_of
+from bias_core.study.setting_fields import settings_of
+from bias_core.study.types import Design, StudyReport
+from bias_core.ui import messages
+from bias_core.ui.messages import user_errors
+from bias_core.ui.study.pictures import BOXES, Look, numbered_boxes
+from bias_core.ui.study.result_page import figures_html, findings_html
+from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, StudyTab, Updates
+from bias_core.ui.templates import render, script
+
+_OCCUPATIONS = "pst-occupations"
+# Two labels that are chosen fast are both heeded, one after the other.
+_IN_TURN: dict[str, Any] = EACH | {"queue": True, "concurrency_id": "paired-labels", "concurrency_limit": 1}
+PER_PAGE = 12
+_SMALL = 256  # pixels: below, a picture is enlarged without smoothing
+WHICH = {
+    "drawn": "All pictures, as drawn",
+    "doubtful": "All pictures, the doubtful first",
+    "failed": "Failed: not the people asked for",
+    "unclear": "Cannot identify",
+    "record": "Not as the record of what was drawn",
+    "hand": "Looked at by hand",
+}
+WORDS = {
+    "feminine": "feminine",
+    "masculine": "masculine",
+    "androgynous": "androgynous",
+    "unclear": "unclear",
+    "cannot_identify": "cannot identify",
+}
+
+FAILED = {1: "not one person", 2: "not two people"}
+"""The answer that a picture failed, by how many people were asked for."""
+_BUTTONS = {"before": "Previous", "after": "Next", "confirm": "This page is right", "undo": "Undo"}
+_CHECK = (
+    "A reader finds the people, cuts each out and says whether they look feminine or masculine: appearance "
+    "only, nobody's identity. Choose another answer wherever you see it differently; every number above and "
+    "below follows at once, and nothing is drawn again."
+)
+_OWN = (
+    "Any two roles, side by side in both orders and each alone. You say which stereotype each has; the score "
+    "is measured against your choice."
+)
+# Keys of the score that a study is about, whichever it has.
+_NAMES = {"paired": "in pairs", "single": "alone", "fairness": "asked to be fair"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelling:
+    """What a visitor did to the labels of a run."""
+
+    drawn: StudyReport  # as the run gave it
+    steps: tuple[Answers, ...] = ()  # what was chosen, oldest first; one is undone at a time
+    which: str = "drawn"  # what is looked at
+    page: int = 0
+    version: int = 0  # steps taken or taken back, so that no page is mistaken for an earlier one
+
+    @property
+    def answers(self) -> dict[Person, str]:
+        """The newest answer for each person that was looked at."""
+        return {person: answer for step in self.steps for person, answer in step.items()}
+
+    def people(self) -> pd.DataFrame:
+        """Everybody with the label that holds now."""
+        people = labelled_people(self.drawn)
+        return with_answers(people, labels_frame(people, self.answers))[0]
+
+    def report(self) -> StudyReport:
+        """What these labels give."""
+        return relabelled(self.drawn, self.answers) if self.steps else self.drawn
+
+    def correct(self, person: Person, answer: str) -> "Labelling":
+        """One label chosen."""
+        return self._with((*self.steps, chosen(self.people(), person, answer)))
+
+    def confirm(self) -> "Labelling":
+        """Everybody on this page was looked at, and is as the labels say."""
+        people = self.people()
+        step = {
+            (str(p.image_id), str(p.position)): str(p.perceived_gender)
+            for p in people[people["image_id"].isin(self.pictures())].dropna(subset="perceived_gender").itertuples()
+        }
+        return self._with((*self.steps, step)) if step else self
+
+    def undo(self) -> "Labelling":
+        """Without the last step."""
+        return self._with(self.steps[:-1])
+
+    def _with(self, steps: tuple[Answers, ...]) -> "Labelling":
+        return replace(self, steps=steps, version=self.version + 1)
+
+    def turn(self, by: int) -> "Labelling":
+        """Another page, as far as there is one."""
+        last = max(0, -(-len(self._chosen()) // PER_PAGE) - 1)
+        return replace(self, page=min(max(0, self.page + by), last))
+
+    def pictures(self) -> list[str]:
+        """The pictures of this page."""
+        return self._chosen()[self.page * PER_PAGE : (self.page + 1) * PER_PAGE]
+
+    def _chosen(self) -> list[str]:
+        people = self.people()
+        people = people[people["image_id"].isin(list(self.drawn.stored))]  # of an old run some may be gone
+        if self.which == "doubtful":
+            people = people.assign(clear=people["lean"].abs()).sort_values("clear", kind="stable")
+        label = people["perceived_gender"]
+        mask = {
+            "failed": label == NOT_TWO_PEOPLE,
+            "unclear": label.isin(UNTOLD),
+            "record": people["truth"].notna() & (label != people["truth"]),
+            "hand": people["rater"] == BY_HAND,
+        }.get(self.which)
+        return list(dict.fromkeys(people["image_id"] if mask is None else people.loc[mask, "image_id"]))
+
+    def place(self) -> str:
+        """Which of how many pictures these are, and what was done."""
+        n, first = len(self._chosen()), self.page * PER_PAGE
+        shown = f"Pictures {first + 1} to {min(first + PER_PAGE, n)} of {n:,}." if n else "No such picture."
+        hand = self.people().query("rater == @BY_HAND")
+        changed = int((hand["perceived_gender"] != hand["automatic"]).sum())
+        counted = f"{changed:,} label{'' if changed == 1 else 's'} corrected by hand"
+        return f"{shown} {counted}, {len(hand) - changed:,} looked at and left as they were."
+
+
+def labels_html(labelling: Labelling) -> str:
+    """The pictures of a page, each with a menu per person."""
+    people = labelling.people()
+    groups = dict(list(people[people["image_id"].isin(labelling.pictures())].groupby("image_id")))
+    boxes, stored = _boxes(labelling.drawn), labelling.drawn.stored
+    in_four = people["perceived_gender"].isin((ANDROGYNOUS, UNCLEAR)).any()
+    return render(
+        "labels_in_place",
+        sheets=[
+            (stored[one], groups[one].to_dict("records"), numbered_boxes(boxes.get(one), stored[one].size))
+            for one in labelling.pictures()
+        ],
+        version=labelling.version,
+        answers=ANSWERS_IN_FOUR if in_four else ANSWERS,
+        words={n: WORDS | {NOT_TWO_PEOPLE: failed} for n, failed in FAILED.items()},
+        alone=SINGLE,
+        by_hand=BY_HAND,
+        small=_SMALL,
+    )
+
+
+def _boxes(report: StudyReport) -> dict[str, object]:
+    """Of each picture where its people were found, as text; {} where nobody looked for them."""
+    frame = report.pictures
+    return {} if frame is None or BOXES not in frame else dict(zip(frame["image_id"], frame[BOXES], strict=True))
+
+
+class PairedTab(StudyTab):
+    """Whether two people side by side look as the stereotypes of their roles have it."""
+
+    key: ClassVar = "paired"
+    title: ClassVar = "Paired"
+    place: ClassVar = 20
+    question: ClassVar = (
+        "When two people of opposite stereotypes stand side by side, does each look as the stereotype has it?"
+    )
+    caution: ClassVar = (
+        "Labels say how a person in a picture is perceived, feminine, masculine or neither clearly, never who anybody "
+        "is. A score of 0 says that stereotypes are followed as often as not, not that the pictures are fair."
+    )
+    studies: ClassVar = (_OCCUPATIONS, "pst-power", "pst-fairness", "pst-swapped")
+    also: ClassVar = ("paired_two",)  # of own words
+    own_options: ClassVar = tuple(settings_of(LabellingOptions))
+
+    def build_own(self) -> dict[str, Any]:
+        """Two identities with the stereotype of each, and how many pictures."""
+        own: dict[str, Any] = {}
+        gr.HTML(_OWN, elem_classes="quiet")
+        for key, name, looks in (("first", "CEO", "masculine"), ("second", "assistant", "feminine")):
+            with gr.Row():
+                own[key] = gr.Textbox(
+                    name, label=f"The {key} identity", max_length=80, elem_id=f"paired-{key}", min_width=180
+                )
+                own[f"{key}_looks"] = gr.Dropdown(
+                    [*GENDERS], value=looks, label="Stereotyped as", min_width=150, scale=0
+                )
+        with gr.Row():
+            own["n_paired"] = gr.Number(6, label="Pictures in each order", precision=0, minimum=1, maximum=400)
+            own["n_single"] = gr.Number(6, label="Pictures of each alone", precision=0, minimum=1, maximum=400)
+            own["fairness"] = gr.Checkbox(True, label="Also asked to be fair", info="“… irrespective of their gender”")
+        return own
+
+    def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
+        """The design for these two."""
+        return design_of_two(
+            design if "settings" in design.data else self.designs[_OCCUPATIONS],
+            {str(own[key] or ""): str(own[f"{key}_looks"]) for key in ("first", "second")},
+            n_paired=int(own["n_paired"] or 0),
+            n_single=int(own["n_single"] or 0),
+            fairness=bool(own["fairness"]),
+        )
+
+    def build_numbers(self) -> dict[str, Any]:
+        """Who could be scored."""
+        return {"summary": gr.HTML(elem_id="paired-summary")}
+
+    def show_at_once(self, report: StudyReport) -> Updates:
+        """Who could be scored, in a run of one arm."""
+        return {self.at_once["summary"]: "" if report.arms else summary_html(report)}
+
+    def build_extra(self) -> dict[str, Any]:
+        """The labels."""
+        extra: dict[str, Any] = {}
+        with gr.Column(elem_classes="card"):
+            gr.HTML(messages.heading_html("Check the labels", _CHECK))
+            extra["labelling"] = gr.State(None)
+            with gr.Row():
+                extra["which"] = gr.Dropdown(
+                    [(text, key) for key, text in WHICH.items()], value="drawn", label="Show",
+                    elem_id="paired-labels-which", min_width=240,
+                )  # fmt: skip
+            extra["labels"] = gr.HTML(js_on_load=script("labels_in_place"), elem_id="paired-labels")
+            extra["place"] = gr.HTML(elem_classes="quiet", elem_id="paired-labels-place")
+            with gr.Row(elem_classes="tools"):
+                for key, text in _BUTTONS.items():
+                    self.parts[key] = gr.Button(text, size="sm", scale=0, min_width=110, elem_id=f"paired-labels-{key}")
+            gr.HTML(render("labels_take"), elem_id="paired-labels-take")
+        return extra
+
+    def show_extra(self, report: StudyReport) -> Updates:
+        """A new report has the labels that the run gave it."""
+        return {self.extra["which"]: "drawn", **self._page(Labelling(drawn=report))}
+
+    def wire_extra(self) -> None:
+        """Correct, confirm, undo; choose and turn pages."""
+        extra, parts = self.extra, self.parts
+        state, page = extra["labelling"], [extra["labelling"], extra["labels"], extra["place"]]
+        changed = [
+            *page, self.at_once["summary"], self.pictures.look, *self.people.outputs(), *self.later_outputs("details"),
+            *(parts[n] for n in ("report", "header", "beside", "plot", "findings", "attributes", "shell")),
+            *(parts[n] for n in ("python", "link", "status")),
+        ]  # fmt: skip
+        inputs = [state, self.pictures.look]
+        extra["labels"].select(self.on_label, inputs, changed, **_IN_TURN)
+        for name, step in (("confirm", Labelling.confirm), ("undo", Labelling.undo)):
+            parts[name].click(partial(self.on_step, step), inputs, changed, **_IN_TURN)
+        extra["which"].input(self.on_which, [state, extra["which"]], page, **LATEST)
+        for name, by in (("before", -1), ("after", 1)):
+            parts[name].click(partial(self.on_turn, by), state, page, **QUIET)
+
+    # Handlers.
+
+    def on_label(self, labelling: Labelling | None, look: Look | None, event: gr.EventData) -> Iterator[Updates]:
+        """Another label was chosen; its menu on the page shows it already."""
+        with user_errors() as problem:
+            if labelling is None:
+                problem.message = messages.NOTHING_DONE
+            else:
+                for updates in self._rescored(
+                    labelling.correct((str(event.image), str(event.position)), str(event.answer)), look
+                ):
+                    yield {part: value for part, value in updates.items() if part != self.extra["labels"]}
+        if problem:
+            yield {self.parts["status"]: messages.error_html(problem.message)}
+
+    def on_step(
+        self, step: Callable[[Labelling], Labelling], labelling: Labelling | None, look: Look | None
+    ) -> Iterator[Updates]:
+        """Everybody on the page was looked at, or the last step is taken back."""
+        if labelling is not None:
+            yield from self._rescored(step(labelling), look)
+
+    def on_which(self, labelling: Labelling | None, which: str) -> Updates:
+        """Other pictures."""
+        return self._page(replace(labelling, which=which, page=0)) if labelling is not None else {}
+
+    def on_turn(self, by: int, labelling: Labelling | None) -> Updates:
+        """The page before or after."""
+        return self._page(labelling.turn(by)) if labelling is not None else {}
+
+    # Steps of the handlers.
+
+    def _page(self, labelling: Labelling) -> Updates:
+        return {
+            self.extra["labelling"]: labelling,
+            self.extra["labels"]: labels_html(labelling),
+            self.extra["place"]: labelling.place(),
+        }
+
+    def _rescored(self, labelling: Labelling, look: Look | None) -> Iterator[Updates]:
+        """What these labels give: the numbers at once, then the figures; and the command that gives both."""
+        report, parts = labelling.report(), self.parts
+        file = f"{report.design.name}-{report.run_id}-labels.csv" if labelling.steps else ""
+        settings = replace(report.settings, labels=file or report.settings.labels)
+        yield {
+            **self._page(labelling),
+            parts["report"]: report,
+            parts["header"]: self.header_html(report),
+            parts["findings"]: findings_html(report),
+            **self.show_at_once(report),
+            parts["status"]: messages.done_html(labelling.place()),
+        }
+        yield {
+            **self.show_numbers(report),
+            **self.show_later("details", report),
+            parts["attributes"]: figures_html(self.figures_by_attribute(report)),
+            self.pictures.look: None if look is None else replace(look, report=report),
+            parts["shell"]: to_command(report.design, settings),
+            parts["python"]: to_python(report.design, settings),
+        }
+
+
+def summary_html(report: StudyReport) -> str:
+    """Who could be scored, and how far the labels can be trusted, as a row of numbers."""
+    tiles = []  # title, number, small print, explanation
+    for row in table_of(report, "coverage").frame.to_dict("records"):
+        setting = _NAMES.get(row["setting"], row["setting"])
+        tiles += [
+            (
+                f"Pictures that failed, {setting}",
+                f"{row['failed']:,} of {row['pictures']:,}",
+                format_share(*(row[end] / 100 for end in ("failed %", "failed % low", "failed % high"))),
+                "Pictures without exactly the people asked for. They are counted here and never scored.",
+            ),
+            (
+                f"People who could be scored, {setting}",
+                f"{row['people'] * row['coverage %'] / 100:,.0f} of {row['people']:,}",
+                f"{row['cannot identify']:,} cannot be identified",
+                "People seen as feminine or masculine; others are left out, not counted against a stereotype.",
+            ),
+        ]
+    tiles += [
+        (
+            f"κ: {finding.title}",
+            format_number(kappa.value, kappa.low, kappa.high, n=kappa.n),
+            f"{format_interval(kappa.low, kappa.high, value=kappa.value, n=kappa.n)}; {finding.says}",
+            f"Cohen's κ: how far two sources of labels agree beyond chance. 1: fully, 0: as by chance. {kappa.note}",
+        )
+        for kappa, finding in ((one.estimate, one) for one in report.results.findings if one.metric == "cohen_kappa")
+    ]
+    return render("tiles", title="Who could be scored, and how far labels agree", tiles=tiles)

@@ -1,0 +1,1 @@
+"""T2IAT: association tests."""

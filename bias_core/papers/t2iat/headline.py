@@ -1,0 +1,96 @@
+"""What stands out of an association study: tests of two concepts, occupations, or people's choices."""
+
+from typing import Any
+
+import pandas as pd
+
+from bias_core.number_text import format_estimate, format_p
+from bias_core.study.report_text import table_of
+from bias_core.study.types import StudyReport
+
+SIGNIFICANT = 0.05
+
+
+def headline(report: StudyReport) -> str:
+    """Which concepts are told apart, which way occupations lean, or how far people agree."""
+    tables = {table.key: table.frame for table in report.results.tables}
+    if "table1" in tables:
+        return _tests_headline(tests_table(report), with_p=not report.stopped)
+    if "occupations" in tables:
+        return _sides_headline(tables["occupations"])
+    if "amplification" in tables:
+        return _words_headline(tables["amplification"])
+    order = next((finding.estimate for finding in report.results.findings if finding.key == "order"), None)
+    if order is None:
+        return "Too few concepts have choices and associations to put them in order."
+    return (
+        "Associations and choices put the concepts in orders that agree by τ = "
+        f"{format_estimate(order.value, order.low, order.high, n=order.n)}: "
+        "1 is the same order, 0 is none in common."
+    )
+
+
+def test_of(report: StudyReport, key: str) -> dict[str, Any]:
+    """A test of the design by its key; empty where it has none."""
+    return next((test for test in report.design.data.get("tests", ()) if test["key"] == key), {})
+
+
+def tests_table(report: StudyReport) -> pd.DataFrame:
+    """Table 1 with the attributes as they read within a sentence."""
+    table = table_of(report, "table1").frame
+    tests = [test_of(report, key) for key in table["test"]]
+    return table.assign(A=[test["a"] for test in tests], B=[test["b"] for test in tests])
+
+
+def _tests_headline(table: pd.DataFrame, *, with_p: bool) -> str:
+    """A p-value holds for a number of prompts that was fixed beforehand alone."""
+    clear = table[table["q"] < SIGNIFICANT].sort_values("q", kind="stable")
+    row = (table if clear.empty else clear).iloc[0]
+    more, less = (row["X"], row["Y"]) if row["S"] > 0 else (row["Y"], row["X"])
+    lean = f"Pictures of {more} lean more to “{row['A']}” than pictures of {less} do"
+    score = f"S = {format_estimate(row['S'], row['low'], row['high'])}" + f", p = {format_p(row['p'])}" * with_p
+    if len(table) == 1 and clear.empty:
+        smallest = row["smallest p"]
+        few = (
+            f"{row['prompts X']} against {row['prompts Y']} prompts give p = {smallest:#.2g} at best: take more."
+            if smallest >= SIGNIFICANT
+            else "That is no proof that they are drawn alike."
+        )
+        return f"Pictures of {row['X']} and of {row['Y']} are not told apart: {score}. {few}"
+    if clear.empty:
+        return f"In none of {len(table)} tests are the two concepts told apart; none is shown to be alike."
+    if len(table) == 1:
+        return f"{lean}: {score}; S = 0 would be no difference."
+    return (
+        f"In {len(clear)} of {len(table)} tests the two concepts are told apart, all tests counted. "
+        f"Clearest: {lean[0].lower()}{lean[1:]}, {score}."
+    )
+
+
+_LENGTHS = (
+    "How much more strongly than words cannot be told: similarities of pictures and of words have no common scale."
+)
+
+
+def _words_headline(table: pd.DataFrame) -> str:
+    """Of how many occupations the pictures lean clearly, and whether to the side of their words."""
+    is_clear = (table["low"] > table["even mix"]) | (table["high"] < table["even mix"])
+    if not is_clear.any():
+        return f"Of none of {len(table)} occupations the pictures lean clearly to either side. {_LENGTHS}"
+    clear = table[is_clear]
+    n_same = int((((clear["image"] - clear["even mix"]) > 0) == (clear["text"] > 0)).sum())
+    return (
+        f"Of {len(clear)} of {len(table)} occupations the pictures lean clearly: {n_same} to the side of their words, "
+        f"{len(clear) - n_same} to the other. {_LENGTHS}"
+    )
+
+
+def _sides_headline(table: pd.DataFrame) -> str:
+    male = table.loc[table["beyond low"] > 0, "occupation"].tolist()
+    female = table.loc[table["beyond high"] < 0, "occupation"].tolist()
+    parts = [f"{', '.join(names)} to {side}" for names, side in ((male, "male"), (female, "female")) if names]
+    if not parts:
+        return f"None of {len(table)} occupations leans clearly to male or female; none is shown to be even."
+    rest = len(table) - len(male) - len(female)
+    unclear = f"; {rest} of {len(table)} to neither clearly" if rest else ""
+    return f"Pictures lean: {'; '.join(parts)}{unclear}."

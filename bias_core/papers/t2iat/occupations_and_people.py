@@ -1,0 +1,445 @@
+"""T2IAT's occupations (Fig. 3 and 4), and whether people put concepts in the order of associations (Table 2)."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.agreement import kendall_tau
+from bias_core.measures.association import (
+    association,
+    association_beyond_even_mix,
+    even_mix_association,
+    mean_association,
+)
+from bias_core.measures.effects import share_interval
+from bias_core.number_text import typeset
+from bias_core.papers.t2iat.headline import headline
+from bias_core.papers.t2iat.tests import SETS, CrossingOptions, association_shots
+from bias_core.prompts import fill_template
+from bias_core.study.arm_statistics import lean_sample, table_over_arms
+from bias_core.study.data import Steps, StudyData
+from bias_core.study.design import ReportTexts
+from bias_core.study.labels import answers_counted, check_words, kappa_finding, majority
+from bias_core.study.rows import scaled
+from bias_core.study.services import StudyServices
+from bias_core.study.setting_fields import setting, settings_class
+from bias_core.study.study import Measuring, Study
+from bias_core.study.types import (
+    ArmReport,
+    Design,
+    Finding,
+    Results,
+    Sample,
+    Shot,
+    StudyFigure,
+    StudyReport,
+    StudySettings,
+    columns,
+    finding,
+    intervals,
+    lean,
+    marks,
+    pictures_of,
+)
+from bias_core.types import Estimate
+
+TEXTS = ReportTexts(__file__)
+# A line of Table 2: its concept, the attributes a and b, the published score, and its test and side.
+Line = Mapping[str, Any]
+FEWEST = 2  # concepts that have an order
+_FORMS = ("template", "template_a", "template_b")  # the prompts of an occupation, in the order of ``SETS``
+_FEWEST = 2  # finished pictures of each, of a run that was stopped
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaning:
+    """How the pictures of an occupation lean."""
+
+    sets: tuple[np.ndarray, ...]  # embeddings of its neutral pictures and of those of both gendered descriptions
+    singles: np.ndarray  # association of each neutral picture
+    mean: Estimate  # of these; its null value is the even mix of the gendered pictures
+    sample: Sample  # what the mean was computed from
+
+
+def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Per occupation: neutral pictures, and those of its two gendered descriptions."""
+    occupations, n = design.data["occupations"], scaled(design.images_per_prompt, settings.scale)
+    return [
+        Shot(prompt=prompt, n=n, group=kind, facts={"occupation": name, "set": kind})
+        for name in occupations["list"]
+        for kind, form in zip(SETS, _FORMS, strict=True)
+        for prompt in [fill_template(occupations[form], name)]
+    ]
+
+
+def _leanings(design: Design, settings: StudySettings, data: StudyData) -> Steps[dict[str, Leaning]]:
+    """How each occupation leans; the association of every neutral picture is put beside it."""
+    rows = yield from data.embed(data.frame)
+    leanings = {}
+    for name in design.data["occupations"]["list"]:
+        mine = data.frame[data.frame["occupation"] == name]
+        parts = [mine[mine["set"] == kind] for kind in SETS]
+        if data.stopped and min(map(len, parts)) < _FEWEST:
+            continue
+        neutral, a, b = (rows[part.index] for part in parts)
+        of_neutral, of_a, of_b = (list(part["unit"]) for part in parts)
+        leanings[name] = Leaning(
+            sets=(neutral, a, b),
+            singles=association(neutral, a, b),
+            mean=replace(
+                mean_association(neutral, a, b, confidence=settings.confidence), null_value=even_mix_association(a, b)
+            ),
+            sample=lean_sample((of_neutral, of_a, of_b), neutral @ a.T, neutral @ b.T),
+        )
+        data.keep(parts[0], association=leanings[name].singles)
+    if not leanings:
+        raise InvalidInput("no occupation has two finished pictures of each of its prompts")
+    return leanings
+
+
+@settings_class(frozen=True, kw_only=True)
+class JudgedOptions(CrossingOptions):
+    """Which tests are judged by people, and on how many pictures."""
+
+    n_images: int = setting(20, "Judged pictures", "Neutral pictures of each concept that are judged", ge=1, le=10_000)
+    tests: tuple[str, ...] = setting(
+        ("flowers_insects", "instruments_weapons", "science_arts", "career_family"),
+        "Tests",
+        "Keys of the tests to judge",
+    )
+
+
+def _words(lines: Iterable[Line]) -> list[str]:
+    """What an answer may be: an attribute's name, or its letter."""
+    return list(dict.fromkeys(["a", "b", *(line[side] for line in lines for side in ("a", "b"))]))
+
+
+def _lines(design: Design, frame: pd.DataFrame) -> dict[str, Line]:
+    """Lines of Table 2 whose concept was drawn, by concept."""
+    places = {test[side]: {"test": test["key"], "side": side} for test in design.data["tests"] for side in ("x", "y")}
+    drawn = set(zip(frame["test"], frame["side"], strict=True)) if len(frame) else set()
+    lines = {line["concept"]: line | places[line["concept"]] for line in design.data["human_comparison"]["scores"]}
+    lines = {concept: line for concept, line in lines.items() if (line["test"], line["side"]) in drawn}
+    if not lines:
+        raise InvalidInput("people judged no concept of these tests, or no picture of them can be scored")
+    return lines
+
+
+def _judged(design: Design, line: Line, pictures: pd.DataFrame, embedded: np.ndarray, data: StudyData) -> pd.DataFrame:
+    """Pictures of a concept with two answers to whether each is closer to A than to B.
+
+    The reader's says which sentence is closer; that of the record is None where nobody knows what was drawn, or
+    neither A nor B was.
+    """
+    comparison = design.data["human_comparison"]
+    a, b = data.texts([comparison["sentences"][line[side]] for side in ("a", "b")])
+    shown = [comparison["shown"][line[side]].items() for side in ("a", "b")]
+    record: list[Any] = []
+    for truth in data.truths(pictures):
+        of_a, of_b = (truth is not None and one <= truth.items() for one in shown)
+        record.append(of_a if of_a or of_b else None)
+    return pictures.assign(concept=line["concept"], reader=embedded @ (a - b) > 0, record=record)
+
+
+def _by_people(
+    lines: Mapping[str, Line], judged: pd.DataFrame, answers: pd.DataFrame
+) -> tuple[list[bool | None], list[str]]:
+    """Whether most raters chose A, None where they are even or nobody answered; and how many answers counted."""
+    check_words(answers, _words(lines.values()))
+    is_judged = answers["image_id"].isin(judged["image_id"])
+    notes = [answers_counted(answers, is_judged, dict.fromkeys(judged["image_id"], ()))]
+    answers = answers.merge(judged[["image_id", "concept"]])
+    letters = []
+    for answer, concept in zip(answers["answer"], answers["concept"], strict=True):
+        letter_of = {"a": "a", "b": "b", lines[concept]["a"]: "a", lines[concept]["b"]: "b"}  # raters may mix both
+        if answer not in letter_of:
+            raise InvalidInput(f"a picture of {concept} is judged {answer!r}; say one of {[*letter_of]}")
+        letters.append(letter_of[answer])
+    by_picture = majority(answers.assign(answer=letters))
+    if n_split := int((by_picture == "").sum()):
+        notes.append(f"Raters are split on {n_split:,} of {len(by_picture):,} pictures, which count for neither side.")
+    return [{"a": True, "b": False}.get(letter) for letter in judged["image_id"].map(by_picture)], notes
+
+
+def _share(choices: "pd.Series[Any]", settings: StudySettings) -> Estimate:
+    decided = choices.dropna()
+    if decided.empty:
+        return Estimate.undefined(0, "no picture was decided", null_value=0.5)
+    return share_interval(int(decided.sum()), len(decided), confidence=settings.confidence, null_value=0.5)
+
+
+def _table2(
+    design: Design, lines: Mapping[str, Line], shares: Mapping[str, Estimate], means: Mapping[str, Estimate]
+) -> pd.DataFrame:
+    """A line per concept; S of its test is of another sign for a concept Y, nan where the other is missing."""
+    titles = design.data["titles"]
+    values = {(line["test"], line["side"]): means[concept].value for concept, line in lines.items()}
+    return pd.DataFrame(
+        [
+            {
+                "concept": titles[concept],
+                "attributes": f"{titles[line['a']]} / {titles[line['b']]}",
+                "pictures": shares[concept].n,
+                **columns("share", shares[concept]),
+                "published share": float(line["score"]),
+                **columns("association", mean),
+                "even mix": mean.null_value,
+                "signed S": mean.value - values.get((line["test"], "y" if line["side"] == "x" else "x"), math.nan),
+                "prompts": mean.n,
+            }
+            for concept, line in lines.items()
+            for mean in [means[concept]]
+        ]
+    )
+
+
+def _order(design: Design, table2: pd.DataFrame, settings: StudySettings) -> list[Finding]:
+    """τ of means and choices, and τ as published: of S for each concept X, and -S for each concept Y."""
+    comparable = table2.dropna(subset=["share", "association"])
+    if len(comparable) < FEWEST:
+        return []
+    correlation = kendall_tau(comparable["association"], comparable["share"], **intervals(settings))
+    title = "Mean associations and choices, order of concepts"
+    says = f"{len(comparable)} concepts. The published τ is of another score: see the next line."
+    order = finding("order", title, "kendall_tau", correlation.tau, says, p_value=correlation.p_value)
+    comparable = comparable.dropna(subset="signed S")
+    if len(comparable) < FEWEST:
+        return [order]
+    tau = kendall_tau(comparable["signed S"], comparable["share"], n_resamples=2).tau
+    note = "X and Y of a test have opposite values, so concepts are no sampling units and τ has no interval"
+    tau = replace(tau, low=math.nan, high=math.nan, method="", note=tau.note or note)
+    title = "S (concept X), -S (concept Y) and choices, order of concepts"
+    says = "In this form Table 1's S gives 0.5455 against Table 2, the published 0.55."
+    published = float(design.data["human_comparison"]["kendall_tau"])
+    return [order, finding("order_signed", title, "kendall_tau", tau, says, published=published)]
+
+
+def _share_finding(design: Design, line: Line, share: Estimate, expected: float | None) -> Finding:
+    titles, concept = design.data["titles"], line["concept"]
+    a, b = (titles[line[side]].lower() for side in ("a", "b"))
+    leaning = lean(share, f"mostly {a}", f"mostly {b}", "as often the one as the other", null=0.5)
+    title, says = f"{titles[concept]}, closer to {a} than to {b}", f"Pictures of {titles[concept].lower()}: {leaning}."
+    of_others = {"published": float(line["score"]), "expected": expected}
+    return finding(f"share_{concept}", title, "attribute_prevalence", share, says, **of_others)
+
+
+def _reader_against_people(judged: pd.DataFrame, settings: StudySettings) -> list[Finding]:
+    both, title = judged[["reader", "people"]], "Reader against people"
+    kappa = kappa_finding("kappa", title, both, judged["image_id"], **intervals(settings))
+    return [] if kappa is None else [kappa]
+
+
+def _judged_frame(lines: Mapping[str, Line], judged: pd.DataFrame) -> pd.DataFrame:
+    """The judged pictures, each choice by the name of its attribute."""
+    frame = judged[["image_id", "concept", "reader", "people"]].reset_index(drop=True)
+    frame.insert(2, "answers", [f"{lines[c]['a']} / {lines[c]['b']}" for c in frame["concept"]])
+    for column in ("reader", "people"):
+        frame[column] = [
+            "" if pd.isna(choice) else lines[concept]["a" if choice else "b"]
+            for choice, concept in zip(frame[column], frame["concept"], strict=True)
+        ]
+    return frame
+
+
+def _figures(table2: pd.DataFrame) -> tuple[StudyFigure, ...]:
+    each = {"name": "concept", "group": "attributes"}
+    shares = {"value": "share", "low": "share low", "high": "share high", "published": "published share"}
+    places = {"x": "association", "xlow": "association low", "xhigh": "association high"}
+    places |= {"y": "share", "ylow": "share low", "yhigh": "share high"}
+    points = marks(table2, each | places).dropna(subset=["x", "y"])
+    return TEXTS.figure("choices", marks(table2, each | shares)), TEXTS.figure("order", points)
+
+
+class _OccupationStudy(Study):
+    """Pictures of occupations, which are compared over arms by one table."""
+
+    fewest_when_stopped = 1
+    table: ClassVar[str]
+    columns: ClassVar[tuple[str, ...]]
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the neutral and gendered pictures of every occupation."""
+        return occupation_shots(self.design, settings)
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Return the study's table with the lines of every arm."""
+        frame = table_over_arms(arms, self.table, ["occupation"], self.columns)
+        return Results(tables=(TEXTS.table(f"{self.table}_arms", frame),))
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the strongest associations."""
+        return headline(report)
+
+
+class OccupationAssociations(_OccupationStudy):
+    """T2IAT, Fig. 3: the association of each occupation's pictures."""
+
+    kind = "occupation_associations"
+    table = "occupations"
+    columns = ("mean", "low", "high", "even mix", "beyond it", "beyond low", "beyond high", "n")
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """How the pictures of each occupation lean, and the quartiles of their associations."""
+        leanings = yield from _leanings(self.design, settings, data)
+        sides = {name: side for side, names in self.design.data["occupations"]["leaning"].items() for name in names}
+        findings, lines = [], []
+        for name, one in leanings.items():
+            beyond = association_beyond_even_mix(*one.sets, confidence=settings.confidence)
+            says = [f"Its pictures lean to {side}." for side in ("male", "female", "neither side clearly")]
+            findings.append(finding(name, name, "association", one.mean, lean(beyond, *says), sample=one.sample))
+            quartiles = map(float, np.quantile(one.singles, (0.25, 0.5, 0.75)))
+            lines.append(
+                {
+                    "occupation": name,
+                    **columns("mean", one.mean, ends=""),
+                    **dict(zip(("first quartile", "median", "third quartile"), quartiles, strict=True)),
+                    "n": one.mean.n,
+                    "even mix": one.mean.null_value,
+                    **columns("beyond it", beyond, ends="beyond"),
+                    "in the paper": sides.get(name, ""),
+                }
+            )
+        points = [{"group": name, "value": value} for name, one in leanings.items() for value in one.singles]
+        return Results(
+            findings=tuple(findings),
+            tables=(TEXTS.table("occupations", lines),),
+            figures=(TEXTS.figure("figure3", points),),
+            notes=(TEXTS.note("even"),),
+        )
+
+
+class Amplification(_OccupationStudy):
+    """T2IAT, Fig. 4: the association of each occupation's prompt and of its pictures."""
+
+    kind = "amplification"
+    table = "amplification"
+    columns = ("text", "image", "low", "high", "even mix", "amplified", "same side")
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Eq. 2 on the prompts' text embeddings against Eq. 2 on the pictures, an arrow for each occupation."""
+        leanings = yield from _leanings(self.design, settings, data)
+        occupations = self.design.data["occupations"]
+        published = {row["occupation"]: row for row in occupations["amplification"]}
+        findings, lines = [], []
+        for name, one in leanings.items():
+            texts = data.texts([fill_template(occupations[form], name) for form in _FORMS])
+            text = float(association(*(row[None] for row in texts))[0])
+            printed, says = published.get(name, {}), f"Its prompt alone leans by {typeset(text, '+.4f')}."
+            findings.append(
+                finding(name, name, "association", one.mean, says, published=printed.get("image"), sample=one.sample)
+            )
+            lines.append(
+                {
+                    "occupation": name,
+                    "text": text,
+                    **columns("image", one.mean, ends=""),
+                    "even mix": one.mean.null_value,
+                    "amplified": abs(one.mean.value) > abs(text),
+                    "same side": one.mean.value * text > 0,
+                    "published text": printed.get("text"),
+                    "published image": printed.get("image"),
+                }
+            )
+        rows = marks(pd.DataFrame(lines), {"name": "occupation", "start": "text", "end": "image"})
+        return Results(
+            findings=tuple(findings),
+            tables=(TEXTS.table("amplification", lines),),
+            figures=(TEXTS.figure("figure4", rows),),
+            notes=(TEXTS.note("scales"), TEXTS.note("even")),
+        )
+
+
+class AssociationAndPeople(Study):
+    """T2IAT, Table 2: associations beside the choices of people."""
+
+    kind = "association_and_people"
+    options = JudgedOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """The pictures of the association tests whose concepts people judged."""
+        return association_shots(self.design, settings)
+
+    def check_answers(self, settings: StudySettings, answers: pd.DataFrame) -> None:
+        """Raise InvalidInput for an answer that names no attribute."""
+        check_words(answers, _words(self.design.data["human_comparison"]["scores"]))
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Share judged closer to A per concept, its mean association, and how far their orders agree."""
+        rows = yield from data.embed(data.frame)
+        lines, rng = _lines(self.design, data.frame), np.random.default_rng(settings.seed)
+        means, parts = {}, []
+        for concept, line in lines.items():
+            mine = data.frame[(data.frame["test"] == line["test"]) & (data.frame["side"] == line["side"])]
+            sets = [mine[mine["set"] == kind] for kind in SETS]
+            embedded = [rows[some.index] for some in sets]
+            data.keep(sets[0], association=association(*embedded))
+            prompts, *of_edits = (some["stimulus"].to_numpy(dtype=str) for some in sets)
+            means[concept] = replace(
+                mean_association(*embedded, groups=prompts, attribute_groups=of_edits, confidence=settings.confidence),
+                null_value=even_mix_association(*embedded[1:]),
+            )
+            chosen = np.sort(rng.permutation(len(sets[0]))[: settings.options.n_images])
+            parts.append(_judged(self.design, line, sets[0].iloc[chosen], embedded[0][chosen], data))
+        judged = pd.concat(parts).assign(people=None)
+        records = judged.groupby("concept")["record"]
+        expected = {str(name): float(of.mean()) if of.notna().all() else None for name, of in records}
+        return self._results(settings, lines, means, judged, expected)
+
+    def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices) -> StudyReport:
+        """Return the report with the choices of people in place of the encoder's."""
+        settings, results, lines = report.settings, report.results, _lines(self.design, pictures_of(report))
+        table2 = results.frame("table2").set_index("concept")
+        means = {}
+        for concept in lines:
+            row = table2.loc[self.design.data["titles"][concept]]
+            low, high = float(row["association low"]), float(row["association high"])
+            value, null_value = float(row["association"]), float(row["even mix"])
+            means[concept] = Estimate(value=value, low=low, high=high, n=int(row["prompts"]), null_value=null_value)
+        judged = results.frame("judged").copy()
+        first = [lines[concept]["a"] for concept in judged["concept"]]
+        judged["reader"] = judged["reader"] == first
+        judged["people"], notes = _by_people(lines, judged, answers)
+        expected = {one.key.removeprefix("share_"): one.expected for one in results.findings}
+        new = self._results(settings, lines, means, judged, expected, by_people=True)
+        stay = [note for note in results.notes if note not in (self._judges(settings), *new.notes)]
+        stale = ("order", "order_signed", "kappa")
+        new = results.renewed(replace(new, notes=(*notes, *new.notes, *stay)), stale)
+        return replace(report, results=new)
+
+    def _judges(self, settings: StudySettings, *, by_people: bool = False) -> str:
+        who = "people, most votes win" if by_people else f"{settings.encoder}, by the closer sentence"
+        return TEXTS.note("judges", who=who)
+
+    def _results(
+        self,
+        settings: StudySettings,
+        lines: Mapping[str, Line],
+        means: Mapping[str, Estimate],
+        judged: pd.DataFrame,
+        expected: Mapping[str, float | None],
+        *,
+        by_people: bool = False,
+    ) -> Results:
+        """What choices of people, or else of the encoder, say beside the mean associations."""
+        choices = judged["people" if by_people else "reader"]
+        shares = {name: _share(choices[judged["concept"] == name], settings) for name in lines}
+        table2 = _table2(self.design, lines, shares, means)
+        return Results(
+            findings=(
+                *_order(self.design, table2, settings),
+                *(_share_finding(self.design, line, shares[name], expected[name]) for name, line in lines.items()),
+                *_reader_against_people(judged, settings),
+            ),
+            tables=(TEXTS.table("table2", table2), TEXTS.table("judged", _judged_frame(lines, judged))),
+            figures=_figures(table2),
+            notes=(self._judges(settings, by_people=by_people), TEXTS.note("few concepts")),
+        )
+
+    def headline(self, report: StudyReport) -> str:
+        """Return how far associations and people agree."""
+        return headline(report)

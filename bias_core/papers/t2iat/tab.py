@@ -1,0 +1,135 @@
+"""The Association tab: T2IAT's tests, occupations, amplification and human comparison, and own words."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import gradio as gr
+import pandas as pd
+
+from bias_core.papers.t2iat.headline import test_of, tests_table
+from bias_core.papers.t2iat.tests import TestOptions, own_association
+from bias_core.study.report_text import table_of
+from bias_core.study.setting_fields import settings_of
+from bias_core.study.types import Design, StudyFigure, StudyReport
+from bias_core.ui.study.study_tab import CloserLook, extremes_html
+from bias_core.ui.templates import render
+
+_EDITS = [
+    ("Add the word at the end: “a photo of a rose, peace”", "valence"),
+    ("Put it in place of “person”: “a man studying art”", "gender"),
+]
+# Cohen's rule of thumb for d.
+_SIZES = ((0.2, "hardly any"), (0.5, "a small"), (0.8, "a medium"), (math.inf, "a large"))
+_INFLUENCE = "influence_"  # how the keys of the figures begin that stand beside their test
+_BEHIND = (
+    "Drawn without any attribute word; below each its association. What the pictures of one end have in "
+    "common may be light, setting or style as much as people: look before you conclude."
+)
+
+
+class AssociationTab(CloserLook):
+    """Which of two concepts is drawn more like which of two attributes."""
+
+    key: ClassVar = "association"
+    title: ClassVar = "Association"
+    place: ClassVar = 10
+    question: ClassVar = "Does the model draw one concept more like one attribute than another concept?"
+    caution: ClassVar = (
+        "A difference says how the pictures of two concepts differ for this reader. It does not say which "
+        "of the two is drawn wrongly, nor that the reader itself has no leanings."
+    )
+    studies: ClassVar = ("t2iat-tests", "t2iat-occupations", "t2iat-amplification", "t2iat-human")
+    own_options: ClassVar = settings_of(TestOptions).keys() - {"tests"}
+
+    def build_own(self) -> dict[str, Any]:
+        """Two concepts, two attributes, and how a prompt is edited."""
+        own: dict[str, Any] = {}
+        words = {
+            "x": ("Concept X", "Sweet: cake, honey, candy, jam", "A name and a colon if you like, then words"),
+            "y": ("Concept Y", "Sour: lemon, vinegar, pickle, lime", "Two words or more; a clear answer takes four"),
+            "a": ("Attribute A", "pleasant: peace, love, happy", "Each prompt meets one word, in turn"),
+            "b": ("Attribute B", "unpleasant: grief, poison, ugly", "Likewise"),
+        }
+        with gr.Row():
+            for role, (label, value, info) in words.items():
+                own[role] = gr.Textbox(
+                    value, label=label, info=info, lines=2, min_width=220, elem_id=f"{self.key}-own-{role}"
+                )
+        with gr.Row():
+            own["template"] = gr.Textbox(
+                "a photo of a {}", label="Prompt", info="{} is where the words of X and Y go", min_width=220
+            )
+            own["kind"] = gr.Radio(_EDITS, value="valence", label="How an attribute word is said", min_width=300)
+            own["n"] = gr.Slider(2, 20, 4, step=1, label="Pictures per prompt", min_width=180)
+        return own
+
+    def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
+        """One test of these words, whichever study stands in the menu."""
+        return own_association(
+            **{name: str(own[name] or "") for name in ("x", "y", "a", "b", "kind", "template")}, n=int(own["n"] or 0)
+        )
+
+    def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
+        """All but the influence of prompts, which stands beside its test."""
+        return [f for f in report.results.figures if not f.key.startswith(_INFLUENCE)]
+
+    def closer_looks(self, report: StudyReport) -> Sequence[tuple[str, str]]:
+        """Tests, or occupations, or the tests whose pictures people judged."""
+        if _is_test(report):
+            return [(finding.title, finding.key) for finding in report.results.findings]
+        frame, titles = report.pictures, report.design.data["titles"]
+        if frame is None:
+            return []
+        names = {test["key"]: f"{titles[test['x']]} / {titles[test['y']]}" for test in report.design.data["tests"]}
+        return [
+            (names.get(value, value), value)
+            for value in dict.fromkeys(frame["occupation" if "occupation" in frame else "test"])
+        ]
+
+    def closer_html(self, report: StudyReport, key: str) -> str:
+        """One test in words beside the prompts that it hangs on; "" where there is no test."""
+        if not _is_test(report):
+            return ""
+        table, influence = tests_table(report), table_of(report, "influence").frame
+        row = table[table["test"] == key].iloc[0].to_dict()
+        influence = influence[influence["test"] == key]
+        without = influence["S without it"]
+        p_value = report.settings.options.p_value
+        return render(
+            "association_words",
+            row=row,
+            unit="picture" if p_value == "pictures" else "prompt",
+            by_prompts=p_value == "prompts",
+            n_tests=len(table),
+            means={title: float(frame["association"].mean()) for title, frame in _ends(report, key).items()},
+            size=next((text for limit, text in _SIZES if abs(row["d"]) < limit), ""),
+            turning=influence.loc[influence["S changes its sign"], "left out"].tolist(),
+            reach=(without.min(), without.max()),
+            strongest=influence.iloc[0]["left out"],
+            figures=[f for f in report.results.figures if f.key == f"{_INFLUENCE}{key}" and not f.data.empty],
+        )
+
+    def behind_html(self, report: StudyReport, key: str) -> str:
+        """The neutral pictures that lean most to either attribute."""
+        test = test_of(report, key) or {"a": "male", "b": "female"}
+        high, low = (f"nearest to “{test[side]}”" for side in ("a", "b"))
+        return extremes_html(report, "association", _ends(report, key), low=low, high=high, note=_BEHIND)
+
+
+def _is_test(report: StudyReport) -> bool:
+    """Whether it compares two concepts (else it looks at each occupation, or at people's choices)."""
+    return any(table.key == "table1" for table in report.results.tables)
+
+
+def _ends(report: StudyReport, key: str) -> dict[str, pd.DataFrame]:
+    """The neutral pictures of the concepts of a test, or of an occupation."""
+    frame = report.pictures
+    if frame is None or "association" not in frame:
+        return {}
+    frame = frame[frame["association"].notna()]
+    if "occupation" in frame:
+        return {key: frame[frame["occupation"] == key]}
+    test, titles = test_of(report, key), report.design.data["titles"]
+    some = frame[frame["test"] == key]
+    return {titles[test[side]]: some[some["side"] == side] for side in "xy" if test}

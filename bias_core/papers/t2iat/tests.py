@@ -1,0 +1,471 @@
+"""T2IAT's eight association tests, and a test of words of one's own."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.association import AssociationTest, association_test, leave_one_out, repooled_permutation_test
+from bias_core.measures.effects import benjamini_hochberg, mean_interval, permutation_test
+from bias_core.measures.intervals import smallest_p_value
+from bias_core.measures.paired_prevalence import PairedTest
+from bias_core.papers.t2iat.headline import SIGNIFICANT, headline
+from bias_core.prompts import SLOT, append_word, fill_template, replace_word
+from bias_core.study.arm_statistics import ARM, ROUNDING, counted_sample, nothing, table_over_arms
+from bias_core.study.data import StudyData
+from bias_core.study.design import ReportTexts, check_count, distinct_texts, find_design
+from bias_core.study.rows import scaled, thinned
+from bias_core.study.setting_fields import Options, setting, settings_class
+from bias_core.study.study import Measuring, Study
+from bias_core.study.types import (
+    ArmReport,
+    Design,
+    Results,
+    Sample,
+    Shot,
+    StudyFigure,
+    StudyReport,
+    StudySettings,
+    columns,
+    finding,
+    marks,
+)
+
+TEXTS = ReportTexts(__file__)
+SIDES = ("x", "y")
+SETS = ("neutral", "a", "b")  # neutral pictures of a concept, and those edited with words of attribute A and of B
+FEWEST_STIMULI = 4  # prompts of a concept that a scaled-down study keeps: with 3 against 3 no p can be below 0.05
+MOST_SHOWN = 12  # prompts in a figure of influences: those that move S most
+OWN_NAME = "own-association"
+EDITS = ("valence", "gender")  # how a prompt is edited: its word is appended, or takes the place of "person"
+MOST_WORDS = 100
+MOST_PICTURES = 100
+P_VALUES = {
+    "prompts": "by permutation of prompts with all their pictures",
+    "pictures": "by permutation of single neutral pictures",
+    "eq3": "Eq. 3 as printed, of random halves of all prompts",
+}
+"""How p comes about, in words."""
+
+
+@settings_class(frozen=True, kw_only=True)
+class CrossingOptions(Options):
+    """Which tests are drawn, and how stimuli and attribute words meet."""
+
+    tests: tuple[str, ...] = setting((), "Tests", "Keys of the tests to run; all where empty")
+    crossing: Literal["turns", "full"] = setting(
+        "turns", "Crossing", "turns: each stimulus with one word of each attribute; full: with every word"
+    )
+
+
+@settings_class(frozen=True, kw_only=True)
+class TestOptions(CrossingOptions):
+    """Which tests are run, and how their numbers are formed."""
+
+    n_permutations: int = setting(1000, "Permutations", "For the p-value", ge=1, le=100_000)
+    effect_size_sd: Literal["pooled", "union"] = setting(
+        "pooled", "Standard deviation of d", "union: the WEAT convention"
+    )
+    p_value: Literal["prompts", "pictures", "eq3"] = setting(
+        "prompts",
+        "p-value",
+        "prompts: by permutation of prompts with all their pictures; pictures: of single neutral pictures; eq3: Eq. 3 "
+        "as printed: halves of all prompts, each with its own edited pictures",
+    )
+
+
+def association_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Per test and side: the neutral prompts, and their edits with words of A and of B."""
+    return [
+        Shot(prompt=prompt, n=n, group=f"{test['key']} {side} {kind}", facts=facts)
+        for test in chosen_tests(design, settings)
+        for side in SIDES
+        for stimulus in thinned(
+            words_of(design, test[side]), settings.scale**0.5, least=FEWEST_STIMULI, seed=settings.seed
+        )
+        for kind, prompt, n in edits_of(design, settings, test, side, stimulus)
+        for words in [_in_words(design, test, side, kind)]
+        for facts in [{"test": test["key"], "side": side, "set": kind, "stimulus": stimulus, **words}]
+    ]
+
+
+def _in_words(design: Design, test: Mapping[str, Any], side: str, kind: str) -> dict[str, str]:
+    """What a picture is about, and what its prompt was edited with, by the names of the concepts."""
+    titles = design.data["titles"]
+    return {"about": titles[test[side]], "edited with": "nothing" if kind == "neutral" else titles[test[kind]]}
+
+
+def size_note(design: Design, settings: StudySettings) -> str:
+    """The smallest p that the test of fewest prompts can give, in words; said before anything is drawn."""
+
+    def n_prompts(concept: str) -> int:
+        words = words_of(design, concept)
+        return len(thinned(words, settings.scale**0.5, least=FEWEST_STIMULI, seed=settings.seed))
+
+    sizes = [(n_prompts(test["x"]), n_prompts(test["y"])) for test in chosen_tests(design, settings)]
+    n = settings.options.n_permutations
+    if settings.options.p_value != "prompts":
+        return ""
+    p, (n_x, n_y) = max((smallest_p_value(n_x, n_y, n), (n_x, n_y)) for n_x, n_y in sizes)
+    return f"with {n_x} against {n_y} prompts p is {p:#.2g} at best" + " in one test" * (len(set(sizes)) > 1)
+
+
+def chosen_tests(design: Design, settings: StudySettings) -> list[dict[str, Any]]:
+    """The tests that the option names, or all; InvalidInput for one that does not exist."""
+    chosen_keys, keys = settings.options.tests, [test["key"] for test in design.data["tests"]]
+    if unknown := set(chosen_keys) - set(keys):
+        raise InvalidInput(f"{design.name} has no test {', '.join(sorted(unknown))}; it has {', '.join(keys)}")
+    return [test for test in design.data["tests"] if not chosen_keys or test["key"] in chosen_keys]
+
+
+def words_of(design: Design, concept: str) -> list[str]:
+    """The words of a concept or an attribute."""
+    return [str(word) for word in design.data["concepts"][concept]]
+
+
+def edits_of(
+    design: Design, settings: StudySettings, test: Mapping[str, Any], side: str, stimulus: str
+) -> Iterator[tuple[str, str, int]]:
+    """Set, prompt and number of pictures: one neutral prompt, and its edits.
+
+    With crossing "turns" a stimulus meets one word of each attribute, the words taken in turn; with "full"
+    every word, the same number of pictures spread over them.
+    """
+    n = scaled(design.images_per_prompt, settings.scale**0.5)
+    prompt = fill_template(test["template"], stimulus)
+    yield "neutral", prompt, n
+    place = words_of(design, test[side]).index(stimulus)
+    for attribute in ("a", "b"):
+        words = words_of(design, test[attribute])
+        if settings.options.crossing == "full":
+            yield from ((attribute, edited(prompt, word, test["kind"]), max(1, n // len(words))) for word in words)
+        else:
+            yield attribute, edited(prompt, words[place % len(words)], test["kind"]), n
+
+
+def edited(prompt: str, word: str, kind: str) -> str:
+    """A neutral prompt turned towards an attribute word: appended (valence), or in place of "person".
+
+    >>> edited("a photo of a rose", "peace", "valence"), edited("a person studying art", "man", "gender")
+    ('a photo of a rose, peace', 'a man studying art')
+    """
+    return append_word(prompt, word) if kind == "valence" else replace_word(prompt, "person", word)
+
+
+def sets_of(frame: pd.DataFrame, rows: np.ndarray) -> tuple[list[np.ndarray], dict[str, Any]]:
+    """The pictures of one test as its measures take them; the index of ``frame`` points into ``rows``.
+
+    The sets are X, Y, X edited with A and with B, Y edited with A and with B; then the prompts of each.
+    """
+    places = [(side, "neutral") for side in SIDES] + [(side, kind) for side in SIDES for kind in ("a", "b")]
+    sets = [frame[(frame["side"] == side) & (frame["set"] == kind)] for side, kind in places]
+    x, y, *of_edits = (some["stimulus"].to_numpy(dtype=str) for some in sets)
+    return [rows[some.index] for some in sets], {"groups_x": x, "groups_y": y, "attribute_groups": of_edits}
+
+
+def run_test(frame: pd.DataFrame, rows: np.ndarray, settings: StudySettings) -> AssociationTest:
+    """One test on the pictures of ``frame``, whose index points into ``rows``."""
+    (sets, prompts), options = sets_of(frame, rows), settings.options
+    splits: dict[str, Any] = {"n_permutations": options.n_permutations, "rng": settings.seed}
+    how = {"effect_size_sd": options.effect_size_sd, "confidence": settings.confidence}
+    test = association_test(*sets, **prompts | splits | how)
+    if options.p_value == "prompts":
+        return test
+    other = (
+        permutation_test(test.associations_x, test.associations_y, **splits)
+        if options.p_value == "pictures"
+        else repooled_permutation_test(*sets, **prompts | splits)
+    )
+    names = ("p_value", "n_permutations", "exact", "smallest_p_value")
+    return replace(test, **{name: getattr(other, name) for name in names})
+
+
+def _finished_tests(data: StudyData, tests: Mapping[str, Any]) -> tuple[dict[str, pd.DataFrame], list[str]]:
+    """The pictures of each test; of a run that was stopped, of prompts with all of their edits, and what is left out.
+
+    InvalidInput where no test has two such prompts of each concept.
+    """
+    parts = {key: data.frame[data.frame["test"] == key] for key in tests}
+    if not data.stopped:
+        return parts, []
+    for key, part in parts.items():
+        n_sets = part.groupby(["side", "stimulus"])["set"].transform("nunique")
+        parts[key] = part[n_sets == len(SETS)]
+    prompts = {key: part.groupby("side")["stimulus"].nunique() for key, part in parts.items()}
+    whole = {key: part for key, part in parts.items() if len(prompts[key]) == 2 and prompts[key].min() > 1}
+    if not whole:
+        raise InvalidInput("no test has two finished prompts of each concept")
+    n = len(parts) - len(whole)
+    return whole, [f"{n} of {len(parts)} tests have too few finished prompts and are left out."] if n else []
+
+
+def _line(test: Mapping[str, Any], result: AssociationTest, q: float) -> dict[str, Any]:
+    differences = result.associations_x[:, None] - result.associations_y
+    line: dict[str, Any] = {
+        **columns("S", result.confidence_interval, ends=""),
+        "p": result.p_value,
+        "smallest p": result.smallest_p_value,
+        "q": q,
+        "d": result.effect_size,
+        "X above Y": float((np.sign(differences).mean() + 1) / 2),  # ties count half
+        "prompts X": result.n_units_x,
+        "prompts Y": result.n_units_y,
+    }
+    if "score" in test:
+        p = f"{'< ' if test['p_below'] else ''}{test['p']:g}"
+        line |= {"published S": float(test["score"]), "published p": p, "published d": float(test["d"])}
+    return line
+
+
+def _reading(more: str, attribute: str, result: AssociationTest, q: float) -> str:
+    if result.smallest_p_value >= SIGNIFICANT:
+        return f"Too few prompts to tell the two concepts apart: {smallest_p_words(result)}."
+    if not result.p_value < SIGNIFICANT:
+        return "The two concepts are not told apart by this many prompts."
+    if q >= SIGNIFICANT:
+        return "Told apart by this test alone, but not once all tests of this run are counted."
+    return f"Pictures of {more} lean more to {attribute}."
+
+
+def smallest_p_words(result: AssociationTest) -> str:
+    """What the numbers of prompts, or the number of splits that were drawn, let p be at best.
+
+    >>> east, north, x, y = [[1, 0]], [[0, 1]], [[1, 0.1], [1, 0.2], [1, 0.3]], [[0.1, 1], [0.2, 1], [0.3, 1]]
+    >>> smallest_p_words(association_test(x, y, east, north, east, north))
+    'the smallest p that 3 against 3 prompts can give is 0.10'
+    """
+    by = f"{result.n_units_x} against {result.n_units_y} prompts"
+    if not result.exact:
+        by += f" and {result.n_permutations:,} random splits"
+    return f"the smallest p that {by} can give is {result.smallest_p_value:#.2g}"
+
+
+def prompts_sample(frame: pd.DataFrame, result: AssociationTest) -> Sample:
+    """What S was computed from: the prompts of X and Y, each with its neutral and its edited pictures."""
+    units = [f"{s} {name}" for s in SIDES for name in np.unique(frame.loc[frame["side"] == s, "stimulus"])]
+    values = np.concatenate([result.units_x, result.units_y])
+    signs = np.repeat([1.0, -1.0], [result.n_units_x, result.n_units_y])
+
+    def of_counts(times: np.ndarray) -> np.ndarray:
+        x, y = (times * (signs == sign) for sign in (1.0, -1.0))
+        return np.asarray(x @ values / x.sum(axis=1) - y @ values / y.sum(axis=1))
+
+    return replace(counted_sample(units, of_counts), of="prompts", data=(values, signs), test=_test_of_prompts)
+
+
+def _test_of_prompts(
+    first: Sample, second: Sample, at_first: np.ndarray, at_second: np.ndarray, confidence: float, seed: int
+) -> PairedTest:
+    """S of two arms: their difference of each prompt, permuted and resampled as S itself is."""
+    gain = second.data[0][at_second] - first.data[0][at_first]
+    x, y = (gain[first.data[1][at_first] == sign] for sign in (1.0, -1.0))
+    if min(len(x), len(y)) < 2:
+        return nothing(len(gain), "fewer than two prompts of a concept are in both arms")
+    estimate = mean_interval(x, y, confidence=confidence, null_value=0.0)
+    if np.ptp(gain) <= ROUNDING:
+        return nothing(len(gain), estimate.note, estimate.value)
+    return PairedTest(
+        estimate=estimate, p_value=permutation_test(x, y, rng=seed).p_value, test="permutation of prompts"
+    )
+
+
+def _figures(table1: pd.DataFrame, results: Mapping[str, AssociationTest]) -> list[StudyFigure]:
+    others = " Diamonds are the published scores of another model and encoder: compare signs, not sizes."
+    rows = marks(
+        table1.assign(name=table1["X"] + " / " + table1["Y"] + ", " + table1["A"] + " / " + table1["B"]),
+        {"name": "name", "value": "S", "low": "low", "high": "high", "published": "published S"},
+    )
+    words = {f"{a} rather than {b}" for a, b in zip(table1["A"], table1["B"], strict=True)}
+    axis = words.pop() if len(words) == 1 else "the first attribute rather than the second"
+    return [
+        TEXTS.figure("scores", rows, published=others if "published S" in table1 else ""),
+        TEXTS.figure(
+            "associations",
+            [
+                {"group": line[side], "value": value, "side": side}
+                for line in table1.to_dict("records")
+                for side in ("X", "Y")
+                for value in getattr(results[line["test"]], f"associations_{side.lower()}")
+            ],
+            {"x": f"association with {axis}"},
+        ),
+    ]
+
+
+def _influences(design: Design, test: Mapping[str, Any], frame: pd.DataFrame, rows: np.ndarray) -> pd.DataFrame:
+    """S of one test without each of its prompts, those that move it most first."""
+    sets, prompts = sets_of(frame, rows)
+    without_each = leave_one_out(*sets, **prompts)
+    return pd.DataFrame(
+        {
+            "test": test["key"],
+            "concept": [design.data["titles"][test[side]] for side in without_each.sides],
+            "left out": without_each.prompts,
+            "S": without_each.score,
+            "S without it": without_each.scores,
+            "adds to S": without_each.influences,
+            "S changes its sign": without_each.scores * without_each.score < 0,
+        },
+        index=[side.upper() for side in without_each.sides],
+    ).iloc[np.argsort(-np.abs(without_each.influences), kind="stable")]
+
+
+def _influence_figure(key: str, title: str, influences: pd.DataFrame) -> StudyFigure:
+    most = influences.head(MOST_SHOWN)
+    rows = marks(
+        most.assign(name=most["left out"] + " (" + most["concept"] + ")"),
+        {"name": "name", "start": "S", "end": "S without it"},
+    )
+    return TEXTS.figure("influence", rows, test=key, title=title)
+
+
+def own_association(
+    x: str, y: str, a: str, b: str, *, kind: str = "valence", template: str = "a photo of a {}", n: int = 4
+) -> Design:
+    """The design of one test: do pictures of X lean to A more than pictures of Y do?
+
+    ``x``, ``y``, ``a`` and ``b`` are words with commas or line breaks between them, after a name and a colon if one
+    is given ("Fruit: apple, pear"); at least two words for X and for Y. The template has {} for a word of X or Y, and
+    "person" for the kind "gender".
+
+    InvalidInput for too few or too many words, words on both sides, or a prompt that cannot be edited.
+
+    >>> design = own_association("Fruit: apple, pear", "Tools: saw, axe", "happy", "sad")
+    >>> design.data["titles"]
+    {'Fruit': 'Fruit', 'Tools': 'Tools', 'happy': 'happy', 'sad': 'sad'}
+    """
+    if kind not in EDITS:
+        raise InvalidInput(f"a prompt is edited in one of the ways {', '.join(EDITS)}; got {kind!r}")
+    check_count(n, "pictures of each prompt", 1, MOST_PICTURES)
+    given = {role: parse_words(text) for role, text in zip("xyab", (x, y, a, b), strict=True)}
+    _check_words(given)
+    names = {role: name for role, (name, _) in given.items()}
+    for role in "xy":  # an edit that is impossible is said before anything is drawn
+        edited(fill_template(template, given[role][1][0]), given["a"][1][0], kind)
+    return replace(
+        find_design("t2iat-tests"),
+        name=OWN_NAME,
+        title="Association test of your own words",
+        where=f"Eq. 1 to 4, with words of your own in “{template.replace(SLOT, '…')}”",
+        summary=f"Do pictures of {names['x']} lean to {names['a']} rather than {names['b']} more than "
+        f"pictures of {names['y']} do?",
+        data={
+            "concepts": dict(given.values()),
+            "titles": {name: name for name in names.values()},
+            "tests": [{"key": "own", **names, "kind": kind, "template": template}],
+        },
+        images_per_prompt=n,
+        protocol={},
+        our_reading=(),
+    )
+
+
+def parse_words(text: str) -> tuple[str, list[str]]:
+    """A name and its words, each once.
+
+    >>> parse_words("Fruit: apple, pear, apple"), parse_words("he, man")
+    (('Fruit', ['apple', 'pear']), ('he, man', ['he', 'man']))
+    """
+    name, colon, rest = text.rpartition(":")
+    words = distinct_texts((rest if colon else text).replace("\n", ",").replace(";", ",").split(","))
+    return " ".join(name.split()) or ", ".join(words[:3]) + (" …" if len(words) > 3 else ""), words
+
+
+def _check_words(given: Mapping[str, tuple[str, list[str]]]) -> None:
+    for role, (_, words) in given.items():
+        what, least = ("concept", 2) if role in "xy" else ("attribute", 1)
+        if not least <= len(words) <= MOST_WORDS:
+            needs = f"needs {least} to {MOST_WORDS} words with commas between"
+            raise InvalidInput(f"{what} {role.upper()} {needs}; got {len(words)}")
+    for one, other in ("xy", "ab"):
+        if both := set(given[one][1]) & set(given[other][1]):
+            raise InvalidInput(
+                f"{', '.join(sorted(both))}: a word on both sides cannot tell them apart; take it out of one"
+            )
+    for one, other in combinations(given, 2):
+        if given[one][0] == given[other][0]:
+            raise InvalidInput(f"{one.upper()} and {other.upper()} have the same name, {given[one][0]!r}")
+
+
+class AssociationTests(Study):
+    """T2IAT, Table 1: association tests with permutation p-values."""
+
+    kind = "association_tests"
+    options = TestOptions
+    fewest_when_stopped = 1
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures of all chosen tests."""
+        return association_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """S, p and d of every test, and the associations behind them."""
+        rows = yield from data.embed(data.frame)
+        tests = {test["key"]: test for test in chosen_tests(self.design, settings)}
+        parts, missing = _finished_tests(data, tests)
+        results = {key: run_test(part, rows, settings) for key, part in parts.items()}
+        influences = {key: _influences(self.design, tests[key], part, rows) for key, part in parts.items()}
+        adjusted = benjamini_hochberg([test.p_value for test in results.values()]).adjusted
+        titles, findings, lines = {}, [], []
+        for (key, test), q in zip(results.items(), map(float, adjusted), strict=True):
+            words = {side.upper(): self.design.data["titles"][tests[key][side]] for side in ("x", "y", "a", "b")}
+            titles[key] = "{X} / {Y}, {A} / {B}".format(**words)
+            part = parts[key][parts[key]["set"] == "neutral"]
+            for side, values in zip(SIDES, (test.associations_x, test.associations_y), strict=True):
+                data.keep(part[part["side"] == side], association=values)
+            lines.append({"test": key, **words, **_line(tests[key], test, q)})
+            findings.append(
+                finding(
+                    key,
+                    titles[key],
+                    "differential_association",
+                    test.confidence_interval,
+                    _reading(words["X" if test.score > 0 else "Y"], tests[key]["a"], test, q),
+                    published=float(tests[key]["score"]) if "score" in tests[key] else None,
+                    p_value=test.p_value,
+                    sample=prompts_sample(parts[key], test),
+                )
+            )
+        table1 = pd.DataFrame(lines)
+        return Results(
+            findings=tuple(findings),
+            tables=(
+                TEXTS.table("table1", table1, p=P_VALUES[settings.options.p_value]),
+                TEXTS.table("influence", pd.concat(influences.values(), ignore_index=True)),
+            ),
+            figures=(
+                *_figures(table1, results),
+                *(_influence_figure(key, titles[key], frame) for key, frame in influences.items()),
+            ),
+            notes=(
+                *missing,
+                TEXTS.note(f"p {settings.options.p_value}"),
+                *([TEXTS.note("published p")] if "published S" in table1 else []),
+            ),
+        )
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Table 1: effect size and p of every test in every arm."""
+        frame = table_over_arms(
+            arms,
+            "table1",
+            ["test", "X", "Y", "A", "B"],
+            ["S", "low", "high", "p", "q", "d", "X above Y", "published S", "published p", "published d"],
+        )
+        cells = marks(
+            frame.assign(row=frame["X"] + " / " + frame["Y"] + ", " + frame["A"] + " / " + frame["B"]),
+            {"row": "row", "column": ARM, "value": "d"},
+        ).dropna()
+        return Results(tables=(TEXTS.table("table1_arms", frame),), figures=(TEXTS.figure("effect_sizes_arms", cells),))
+
+    def size_note(self, settings: StudySettings) -> str:
+        """Return the smallest p-value that so many prompts can reach."""
+        return size_note(self.design, settings)
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the tests that stand out."""
+        return headline(report)

@@ -1,0 +1,1 @@
+"""TBYB: distribution bias, hallucination and misses, by objects."""

@@ -1,0 +1,388 @@
+"""What TBYB reads in pictures: captions, objects, gender words, and whether they miss their prompt."""
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.diversity import FORMULAS
+from bias_core.measures.object_bias import (
+    GenderCounts,
+    compared_objects,
+    count_gender_words,
+    extract_objects,
+    jaccard_distances,
+    jaccard_hallucination_estimate,
+    miss_probability,
+    miss_rate_estimate,
+    missing_things,
+    object_counts,
+    object_distribution,
+    to_person,
+)
+from bias_core.measures.object_distribution import distribution_bias_estimate, presence_of
+from bias_core.measures.objects import gender_words, released_words
+from bias_core.prompts import fill_template
+from bias_core.protocols import Captioner
+from bias_core.store.readings import open_picture
+from bias_core.study.arm_statistics import counted_sample, mean_sample
+from bias_core.study.attribute_scores import ask_judge, errors_of, question_about
+from bias_core.study.data import Steps, StudyData, embed_ahead
+from bias_core.study.design import ReportTexts
+from bias_core.study.limits import ShareValues, stop_rule
+from bias_core.study.readers import Reader
+from bias_core.study.services import StudyServices
+from bias_core.study.setting_fields import Options, setting, settings_class
+from bias_core.study.study import encoders_and_judge
+from bias_core.study.types import AUTO, Design, Finding, Progress, Sample, StudySettings, StudyTable, columns, finding
+from bias_core.types import Estimate, ReaderErrors, StoredImage
+
+BLANK, STRONGER = "blank", "stronger"  # the two negatives of M_G: the paper's, and another prompt or sentence
+ANOTHER = "another prompt"  # value of the option "negative": each picture is held against a prompt of other objects
+MISSED = 0.5  # a picture misses its prompt above this probability, as M_G counts
+
+
+class Measure(NamedTuple):
+    """One number of TBYB: its key in the table of measures, its names, and what it says in words."""
+
+    metric: str
+    title: str
+    column: str
+    released: str  # column of the released evaluations, "" where they have none
+    says: str
+
+
+MEASURES = {
+    "distribution_bias": Measure(
+        "distribution_bias", "B_D", "B_D", "", "{n_objects:,} different objects."
+    ),
+    "normalised_entropy": Measure(
+        "normalised_entropy", "normalised entropy", "normalised entropy", "", "1 would be all objects equally often."
+    ),
+    "gini": Measure("gini", "Gini", "Gini", "", "0 would be all objects equally often."),
+    "effective_number": Measure(
+        "effective_number", "effective number", "effective number", "",
+        "As varied as {value:.0f} objects that are equally frequent.",
+    ),
+    "hallucination": Measure(
+        "jaccard_hallucination", "H_J", "H_J", "",
+        "On average {percent:.0f} % of the objects of prompt and caption are in one of them only.",
+    ),
+    f"miss {BLANK}": Measure(
+        "generative_miss_rate", "M_G against a blank", "M_G, blank", "Gen. Miss Rate",
+        "{percent:.0f} % of the pictures fit an empty text better than their prompt.",
+    ),
+    f"miss {STRONGER}": Measure(
+        "generative_miss_rate", "M_G against the stronger negative", "M_G, stronger", "",
+        "{percent:.0f} % of the pictures fit another text better than their prompt.",
+    ),
+    "released_distribution_bias": Measure(
+        "distribution_bias", "B_D by the released rules", "B_D, released rules", "Dist. Bias",
+        "Of all words that captions have and prompts have not.",
+    ),
+    "released_hallucination": Measure(
+        "jaccard_hallucination", "H_J by the released rules", "H_J, released rules", "Hallucination",
+        "On average {percent:.0f} % of all words of prompt and caption are in one of them only.",
+    ),
+}  # fmt: skip
+"""What is measured on a set of pictures, by the end of a finding's key."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """The measures of one set of pictures; ``estimates`` and ``samples`` by the keys of :data:`MEASURES`."""
+
+    n_images: int
+    estimates: Mapping[str, Estimate]  # without B_D and its companions where they are undefined
+    samples: Mapping[str, Sample]
+    why: str  # they are undefined, or ""
+    genders: GenderCounts  # Table IV
+    counts: Mapping[str, int]  # in how many pictures each object is
+
+
+@settings_class(frozen=True, kw_only=True)
+class CaptioningOptions(Options):
+    """Who describes the pictures, and what counts."""
+
+    captioner: str = setting(AUTO, "Captioner", "Who describes each picture; auto: what suits them and this machine")
+    negative: str = setting(
+        "another prompt",
+        "Stronger negative of M_G",
+        "another prompt: of the same study; or any sentence; the other negative is a blank",
+    )
+    exclude_prompt: bool = setting(False, "Leave out what the prompt names", "From B_D, as the released code does")
+    colours: bool = setting(False, "Colours too", "Names of colours count among the objects, but for H_J (Table III)")
+
+
+def captioning_readers(settings: StudySettings) -> tuple[Reader, ...]:
+    """The captioner of the options, and the encoder."""
+    return (*encoders_and_judge(settings), Reader(role="captioner", name=settings.options.captioner))
+
+
+def captioner_ready(settings: StudySettings, services: StudyServices) -> None:
+    """Load the captioner, or say what it lacks."""
+    captioner = services.captioner(settings.options.captioner)
+    with services.reading(captioner):
+        captioner.caption([Image.new("RGB", (64, 64))])
+
+
+def caption_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
+    """Caption and embed finished pictures while the next are drawn."""
+    embed_ahead(data, images)
+    data.ask_now(data.services.captioner(data.settings.options.captioner), [(image.path.stem, "") for image in images])
+
+
+def watch_captions(
+    design: Design,  # noqa: ARG001
+    settings: StudySettings,
+    data: StudyData,
+    frame: pd.DataFrame,
+) -> Generator[Progress, None, list[ShareValues]]:
+    """How many captions speak of men, of women and of neither, and how many pictures miss their prompt.
+
+    Pictures of a base are not among them.
+    """
+    frame = frame[frame["base"] == 0] if "base" in frame else frame
+    if frame.empty:
+        return []
+    texts = yield from data.say("captioning", frame, data.services.captioner(settings.options.captioner))
+    rows = yield from data.embed(frame)
+    masculine, feminine = (words.astype(float) for words in gender_words(texts))
+    both = masculine * feminine / 2  # half of a caption with words of both kinds goes to either
+    places, prompts = pd.factorize(frame["prompt"].astype(str))
+    own = (rows * data.texts(list(map(str, prompts)))[places]).sum(axis=1)
+    missed = miss_probability(own, rows @ data.texts([""])[0]) > MISSED
+    shares = {
+        "captions that speak of men": masculine - both,
+        "captions that speak of women": feminine - both,
+        "captions that name no gender": 1 - np.maximum(masculine, feminine),
+        MEASURES[f"miss {BLANK}"].title: missed.astype(float),
+    }
+    ids = tuple(frame["image_id"])
+    return [ShareValues(name=name, image_ids=ids, values=values) for name, values in shares.items()]
+
+
+def read_pictures(
+    settings: StudySettings, data: StudyData, captioner: Captioner | None = None
+) -> Generator[Progress, None, pd.DataFrame]:
+    """Caption and embed every picture of the study; by the captioner of the options where none is given.
+
+    Returns
+    -------
+    DataFrame : a row per picture: ``unit, prompt, caption``; ``asked`` and ``seen``, the objects that prompt and
+        caption name; ``counted``, those that distributions count, with colours where the options say so; ``H_J``, nan
+        where neither names one; and for each negative the probability that the picture fits it rather than its prompt.
+    """
+    captioner = captioner or data.services.captioner(settings.options.captioner)
+    prompts = [str(prompt) for prompt in data.frame["prompt"]]
+    captions = yield from data.say("captioning", data.frame, captioner)
+    rows = yield from data.embed(data.frame)
+    objects = {text: tuple(extract_objects(text)) for text in {*prompts, *captions}}
+    of_prompts, of_captions = ([objects[text] for text in texts] for texts in (prompts, captions))
+    reading: dict[str, Any] = {"unit": data.frame["unit"], "prompt": prompts, "caption": captions}
+    reading |= {"asked": of_prompts, "seen": of_captions, "H_J": jaccard_distances(of_prompts, of_captions)}
+    with_colours = {text: tuple(extract_objects(text, colours=settings.options.colours)) for text in {*captions}}
+    reading["counted"] = [with_colours[text] for text in captions]
+    return pd.DataFrame(reading | _misses(prompts, settings, data, rows), index=data.frame.index)
+
+
+def read_and_keep(settings: StudySettings, data: StudyData) -> Generator[Progress, None, pd.DataFrame]:
+    """The same, with what was read beside each picture, for the page and the export."""
+    reading = yield from read_pictures(settings, data)
+    folded = [
+        (set(to_person(of_prompt)), set(to_person(of_caption)))
+        for of_prompt, of_caption in zip(reading["asked"], reading["seen"], strict=True)
+    ]
+    data.keep(
+        data.frame,
+        caption=reading["caption"],
+        objects=reading["counted"].map(", ".join),
+        added=[", ".join(sorted(of_caption - of_prompt)) for of_prompt, of_caption in folded],
+        left_out=[", ".join(sorted(of_prompt - of_caption)) for of_prompt, of_caption in folded],
+        H_J=reading["H_J"],
+        p_miss=reading[STRONGER],
+    )
+    return reading
+
+
+def _misses(
+    prompts: Sequence[str], settings: StudySettings, data: StudyData, rows: np.ndarray
+) -> dict[str, np.ndarray]:
+    stronger = str(settings.options.negative)
+    negatives = {BLANK: [""] * len(prompts), STRONGER: [stronger] * len(prompts)}
+    if stronger == ANOTHER:
+        negatives[STRONGER] = other_prompts(prompts, list(data.frame["seed"]))
+
+    def cosines(texts: Sequence[str]) -> np.ndarray:
+        places, distinct = pd.factorize(np.array(texts, dtype=object))
+        return np.asarray((rows * data.texts(list(distinct))[places]).sum(axis=1))
+
+    own = cosines(prompts)
+    return {name: miss_probability(own, cosines(texts)) for name, texts in negatives.items()}
+
+
+def other_prompts(prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
+    """For each picture, in turn, a prompt that names other objects; InvalidInput where all name the same."""
+    named = {prompt: frozenset(to_person(extract_objects(prompt))) for prompt in prompts}
+    others = {prompt: [p for p in named if named[p] != named[prompt]] for prompt in named}
+    if not all(others.values()):
+        raise InvalidInput(
+            "all prompts name the same objects, so no other prompt can be the negative of M_G: "
+            "give a sentence as the option negative"
+        )
+    start = {prompt: i for i, prompt in enumerate(named)}
+    return [
+        others[prompt][(start[prompt] + int(seed)) % len(others[prompt])]
+        for prompt, seed in zip(prompts, seeds, strict=True)
+    ]
+
+
+def score(reading: pd.DataFrame, settings: StudySettings) -> Scores:
+    """All measures of a part of :func:`read_pictures`."""
+    confidence, seed, units = settings.confidence, settings.seed, tuple(reading["unit"])
+    share: dict[str, Any] = {"fixed_n": stop_rule(settings) is None, "confidence": confidence}
+    of_prompt, of_caption, counted = (reading[name].tolist() for name in ("asked", "seen", "counted"))
+    exclude: Any = of_prompt if settings.options.exclude_prompt else None
+    estimates: dict[str, Estimate] = {}
+    samples: dict[str, Sample] = {}
+    why, counts = "", {}
+    try:
+        counts = object_counts(counted, exclude_prompt=exclude)
+        even = object_distribution(counted, exclude_prompt=exclude, confidence=confidence, rng=seed)
+        estimates = {key: getattr(even, key) for key in FORMULAS}
+        samples = _evenness_samples(units, counted, exclude)
+    except InvalidInput as error:  # few pictures, all alike: no distribution to speak of
+        why = str(error)
+    estimates["hallucination"] = jaccard_hallucination_estimate(of_prompt, of_caption, confidence=confidence, rng=seed)
+    samples["hallucination"] = mean_sample(units, reading["H_J"])
+    for negative in (BLANK, STRONGER):
+        estimates[f"miss {negative}"] = miss_rate_estimate(reading[negative], **share)
+        samples[f"miss {negative}"] = mean_sample(units, reading[negative] > MISSED)
+    if getattr(settings.options, "released_rules", False):
+        _add_released(reading, settings, estimates, samples)
+    genders = count_gender_words(reading["caption"].tolist(), **share)
+    return Scores(n_images=len(reading), estimates=estimates, samples=samples, why=why, genders=genders, counts=counts)
+
+
+def _add_released(
+    reading: pd.DataFrame, settings: StudySettings, estimates: dict[str, Estimate], samples: dict[str, Sample]
+) -> None:
+    """B_D and H_J by the released rules, beside which the released numbers stand."""
+    more: dict[str, Any] = {"confidence": settings.confidence, "rng": settings.seed}
+    pairs = map(released_words, reading["prompt"], reading["caption"])
+    asked, shown, counted = map(list, zip(*pairs, strict=True))
+    units = tuple(reading["unit"])
+    distances = jaccard_distances(asked, shown, fold_person=False)
+    estimates["released_hallucination"] = jaccard_hallucination_estimate(asked, shown, fold_person=False, **more)
+    samples["released_hallucination"] = mean_sample(units, distances)
+    with suppress(InvalidInput):  # few pictures, all alike
+        estimates["released_distribution_bias"] = distribution_bias_estimate(counted, **more)
+        samples["released_distribution_bias"] = _evenness_samples(units, counted, None)["distribution_bias"]
+
+
+def _evenness_samples(units: Sequence[str], objects: Sequence[Sequence[str]], exclude: Any) -> dict[str, Sample]:
+    """What B_D and its companions are computed from, so that arms can be compared."""
+    by_object = presence_of(objects, exclude)[1].T.tocsr()
+
+    def sample(formula: Any) -> Sample:
+        return counted_sample(units, lambda times: formula((by_object @ times.T).T))
+
+    return {key: sample(formula) for key, formula in FORMULAS.items()}
+
+
+TEXTS = ReportTexts(__file__)
+SHOWS = "a photo of a {}"
+_WITH, _WITHOUT = "a photo of a person with a {}", "a photo of a person without a {}"
+
+
+class ThingsReport(NamedTuple):
+    """What a judge says of the named things; empty without a judge."""
+
+    findings: tuple[Finding, ...] = ()
+    tables: tuple[StudyTable, ...] = ()
+
+
+def judged_things(data: StudyData, reading: pd.DataFrame, sets: Mapping[str, pd.Index]) -> Steps[ThingsReport]:
+    """Ask the judge of the settings about every thing that the prompt of a picture names, for each set of pictures.
+
+    ``sets`` holds rows of ``reading`` by name. Errors of the judge are corrected for where pictures are known that show
+    such a thing, and others that do not.
+    """
+    if not data.settings.judge:
+        return ThingsReport()
+    frame = data.frame.loc[reading.index]
+    images = dict(zip(frame.index, data.stored(frame), strict=True))
+    named = zip(reading.index, reading["asked"].tolist(), strict=True)
+    pairs = [(row, thing) for row, words in named for thing in sorted(compared_objects(words))]
+    if not pairs:
+        return ThingsReport()
+    questions = {thing: question_about(fill_template(SHOWS, thing)) for thing in {thing for _, thing in pairs}}
+    asked_about = {
+        (images[row].path.stem, questions[thing]): partial(open_picture, images[row]) for row, thing in pairs
+    }
+    judge = data.settings.judge
+    answers = yield from ask_judge(data.services, judge, "asking about things", asked_about, data.check)
+    keys = ((images[row].path.stem, questions[thing]) for row, thing in pairs)
+    things = pd.DataFrame(pairs, columns=["row", "thing"]).assign(p_yes=[float(answers[key][0]) for key in keys])
+    errors, n_known = yield from _errors(data, questions)
+    note = f"corrected by the judge's errors on {n_known} of {len(questions)} things" if errors else ""
+    return _report(things, sets, data.settings, errors, note)
+
+
+def _errors(data: StudyData, questions: Mapping[str, str]) -> Steps[tuple[ReaderErrors | None, int]]:
+    """The judge's errors on things that pictures are known to show or to lack, and of how many things; None of none."""
+    model, judge = data.settings.model, data.settings.judge
+    sentences = {thing: (fill_template(_WITH, thing), fill_template(_WITHOUT, thing)) for thing in sorted(questions)}
+    of_thing = {thing: data.services.known_pictures(model, *pair) for thing, pair in sentences.items()}
+    known_pictures = [(one, questions[thing]) for thing, some in of_thing.items() for one in some]
+    if not known_pictures:
+        return None, 0
+    pictures = {(one.key, question): one.draw for one, question in known_pictures}
+    answers = yield from ask_judge(
+        data.services, judge, "checking the judge on pictures whose truth is known", pictures, data.check
+    )
+    says = np.array([answers[one.key, question] for one, question in known_pictures])
+    errors = errors_of([one for one, _ in known_pictures], says)
+    tells = errors.sensitivity + errors.specificity > 1
+    return errors if tells else None, sum(map(bool, of_thing.values()))
+
+
+def _report(
+    things: pd.DataFrame, sets: Mapping[str, pd.Index], settings: StudySettings, errors: ReaderErrors | None, note: str
+) -> ThingsReport:
+    findings, rows = [], []
+    for name, index in sets.items():
+        here = things[things["row"].isin(index)]
+        if here.empty:
+            continue
+        share = missing_things(here["p_yes"], errors=errors, confidence=settings.confidence).with_note(note)
+        says = f"{settings.judge} does not see {100 * share.value:.0f} % of the things that the prompts name."
+        findings.append(
+            finding(f"{name} missing things", f"{name}: things named and not there", "missing_things", share, says)
+        )
+        rows += list(_lines(name, here, settings))
+    tables = (TEXTS.table("missing_things", rows, judge=settings.judge),) if rows else ()
+    return ThingsReport(findings=tuple(findings), tables=tables)
+
+
+def _lines(name: str, here: pd.DataFrame, settings: StudySettings) -> Sequence[dict[str, object]]:
+    """Each thing of a set, as the judge says, the one that is most often missing first."""
+    groups = [(str(thing), some["p_yes"].to_numpy(float)) for thing, some in here.groupby("thing", sort=True)]
+    shares = [missing_things(p_yes, confidence=settings.confidence) for _, p_yes in groups]
+    order = np.argsort([-share.value for share in shares], kind="stable")
+    return [
+        {
+            "pictures": name,
+            "thing": groups[i][0],
+            "asked in": shares[i].n,
+            **columns("missing", shares[i]),
+            "mean P(yes)": float(groups[i][1].mean()),
+        }
+        for i in order
+    ]

@@ -1,0 +1,476 @@
+"""TBYB's findings, tables and figures: of one run, and over models, conditions and data sets (Tables II and VI)."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.measures.diversity import FORMULAS
+from bias_core.measures.object_bias import DIMENSIONS, compare_models, normalise_over_models, top_objects
+from bias_core.number_text import format_change, format_share
+from bias_core.papers.tbyb.captions import BLANK, MEASURES, STRONGER, Scores
+from bias_core.study.arm_statistics import (
+    ARM,
+    Numbers,
+    finding_of,
+    marks_over_arms,
+    numbers_of,
+    numbers_together,
+    rank_columns,
+    ranks_of,
+)
+from bias_core.study.design import ReportTexts
+from bias_core.study.types import (
+    ArmReport,
+    Design,
+    Finding,
+    Results,
+    Sample,
+    StudyFigure,
+    StudyReport,
+    StudySettings,
+    StudyTable,
+    columns,
+    drawable,
+    listed,
+    mark,
+)
+from bias_core.types import Estimate
+
+Entry = tuple[str, ArmReport, str]  # a line of a comparison: its name, the arm, and which of the arm's sets of pictures
+Sets = Mapping[str, Scores]  # the scores of each set of pictures by its name
+
+
+TEXTS = ReportTexts(__file__)
+TOP = 10
+TOP_CURVE = 100  # objects of Fig. 2
+MOST_CHANGED = 6
+RUN = "this run"
+BY_RELEASED_RULES = f"{RUN}, released rules"
+_WITHOUT_ENDS = ("normalised_entropy", "gini", "effective_number")  # whose intervals the table of measures leaves out
+_BY_RELEASED_RULES = {"B_D": "B_D, released rules", "H_J": "H_J, released rules"}  # columns
+_TABLE2 = {"B_D": "Dist. Bias", "H_J": "Hallucination", "M_G, blank": "Gen. Miss Rate"}  # to the released columns
+
+
+def findings(name: str, scores: Scores, published: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
+    """The three measures and their companions; ``published`` is a row of the released evaluations."""
+    return tuple(
+        Finding(
+            key=f"{name} {key}",
+            title=f"{name}: {measure.title}",
+            metric=measure.metric,
+            estimate=estimate,
+            published=float(published[measure.released]) if published and measure.released else None,
+            says=""
+            if math.isnan(value)
+            else measure.says.format(value=value, percent=100 * value, n_objects=len(scores.counts)),
+            depends_on_n=key in FORMULAS,
+            sample=scores.samples[key],
+        )
+        for key, estimate in scores.estimates.items()
+        for measure, value in [(MEASURES[key], estimate.value)]
+    )
+
+
+def measures_table(sets: Sets, *, first: str = "pictures") -> pd.DataFrame:
+    """One row per set of pictures, with the ends of the intervals."""
+    rows = []
+    for name, scores in sets.items():
+        row: dict[str, Any] = {first: name, "n": scores.n_images, "objects": len(scores.counts)}
+        for key, measure in MEASURES.items():
+            if measure.column in _BY_RELEASED_RULES.values() and key not in scores.estimates:
+                continue
+            named = columns(measure.column, scores.estimates.get(key))
+            row |= {measure.column: named[measure.column]} if key in _WITHOUT_ENDS else named
+        rows.append(row | {"note": scores.why})
+    return pd.DataFrame(rows)
+
+
+def published_table(sets: Sets, rows: Sequence[Mapping[str, str]]) -> StudyTable:
+    """The run beside the released evaluations (Table II)."""
+    own = measures_table(sets, first="prompts").assign(model=RUN)
+    names = ["model", "prompts", "n", *_TABLE2]
+    lines: list[Any] = own[names].to_dict("records")
+    if set(_BY_RELEASED_RULES.values()) & set(own):
+        like = own.drop(columns=list(_BY_RELEASED_RULES)).rename(
+            columns={to: of for of, to in _BY_RELEASED_RULES.items()}
+        )
+        lines += like.assign(model=BY_RELEASED_RULES).reindex(columns=names).to_dict("records")
+    lines += [
+        {
+            "model": row["Model"],
+            "prompts": row.get("Target", "general"),
+            "n": int(row["No. Samples"]),
+            **{column: float(row[released]) for column, released in _TABLE2.items()},
+        }
+        for row in rows
+    ]
+    return TEXTS.table("table2", lines)
+
+
+def among_released(
+    sets: Sets, rows: Sequence[Mapping[str, str]], settings: StudySettings
+) -> tuple[list[StudyTable], list[StudyFigure]]:
+    """The run among the released models, by the released rules: Fig. 4 with ranks and their intervals."""
+    frames: list[pd.DataFrame] = []
+    figures: list[StudyFigure] = []
+    note = ""
+    for name, scores in sets.items():
+        theirs = {row["Model"]: row for row in rows if row.get("Target", "general") == _target(name)}
+        if not theirs or not scores.estimates.keys() >= set(_PLACED.values()):
+            continue
+        measures = pd.DataFrame(
+            {
+                dimension: [
+                    scores.estimates[key].value,
+                    *(float(row[MEASURES[key].released]) for row in theirs.values()),
+                ]
+                for dimension, key in _PLACED.items()
+            },
+            index=[BY_RELEASED_RULES, *theirs],
+        )
+        numbers = {of: _fixed_beside(measures[of], scores.samples[_PLACED[of]], settings) for of in _usable(measures)}
+        frame = _with_ranks(measures, numbers, settings)
+        title, key = f"{name.capitalize()}: this run among the released models", f"figure4_{len(figures) + 1}"
+        figures.append(space_figure(frame, title, key=key if figures else "figure4"))
+        frames.append(frame.rename_axis("model").reset_index().assign(prompts=_target(name)))
+        note = normalised_note(measures)
+    if not frames:
+        return [], []
+    note += f" {TEXTS.note('ranks', fixed='; released values have none')}"
+    of = "This run among the released models"
+    return [TEXTS.table("comparison", pd.concat(frames, ignore_index=True), of=of, note=note)], figures
+
+
+def ranked_sets(measures: pd.DataFrame, sets: Sets, settings: StudySettings) -> pd.DataFrame:
+    """:func:`normalise_lines` of the sets of pictures of one run, with the interval of each rank."""
+    samples = {of: [scores.samples[_KEYS[of]] for scores in sets.values()] for of in _usable(measures)}
+    numbers = {
+        of: numbers_together(some, depends_on_n=of == "distribution_bias", seed=settings.seed)
+        for of, some in samples.items()
+    }
+    return _with_ranks(measures, numbers, settings)
+
+
+def _with_ranks(measures: pd.DataFrame, numbers: Mapping[str, Numbers], settings: StudySettings) -> pd.DataFrame:
+    """The normalised lines, with the ranks that resamples of each measure's numbers give."""
+    frame = normalise_lines(measures)
+    return frame.drop(columns="rank").join(_ranks(frame["distance"], numbers, settings)) if numbers else frame
+
+
+def _fixed_beside(column: "pd.Series[float]", sample: Sample, settings: StudySettings) -> Numbers:
+    """A measure of this run with its resamples, beside the released values, which have none."""
+    own = numbers_together([sample], depends_on_n=column.name == "distribution_bias", seed=settings.seed)
+    values = np.asarray(column, dtype=np.float64)
+    drawn: np.ndarray = np.tile(values, (len(own.drawn), 1))
+    drawn[:, 0] = own.drawn[:, 0]
+    return Numbers(values=values, n=own.n * len(values), drawn=drawn)
+
+
+def _target(name: str) -> str:
+    """How the released evaluations call these prompts."""
+    return "general" if name == "all prompts" else name
+
+
+def gender_table(sets: Sets, drawn: float | None, rows: Sequence[Mapping[str, Any]]) -> StudyTable:
+    """Table IV; ``drawn`` is the percentage of men among those who were drawn, where it is on record."""
+    lines: list[dict[str, Any]] = [
+        {
+            "model": f"{RUN}, {name}",
+            **columns("male", scores.genders.masculine),
+            **columns("female", scores.genders.feminine),
+            "unspecified": scores.genders.unspecified.value,
+        }
+        for name, scores in sets.items()
+    ]
+    if drawn is not None:
+        lines.append({"model": f"{RUN}, people as drawn", "male": drawn, "female": 100 - drawn})
+    lines += [
+        {name: row[name] for name in ("model", "male", "female")} | {"unspecified": 100 - row["male"] - row["female"]}
+        for row in rows
+    ]
+    return TEXTS.table("table4", lines)
+
+
+def top_table(sets: Sets, base: str = "") -> StudyTable:
+    """The most frequent objects of each set; with a base set, of the others, and the change against it."""
+    frames = [
+        top_objects(scores.counts, sets[base].counts if base else None, TOP).assign(pictures=name)
+        for name, scores in sets.items()
+        if scores.counts and name != base
+    ]
+    frame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=["pictures", "object"])
+    frame = frame[["pictures", *frame.columns.drop("pictures")]].rename(
+        columns={"n": "pictures with it", "base_n": f"with it in {base}", "delta_n": "Δn"}
+    )
+    return TEXTS.table("top_objects", frame, change=f" Δn: against {base}." if base else "")
+
+
+def figures_of(sets: Sets, table4: StudyTable) -> tuple[StudyFigure, ...]:
+    """Fig. 2, the most frequent objects, H_J and M_G, and genders, as far as there is something to draw."""
+    name, scores = next(iter(sets.items()))
+    rows = top_objects(scores.counts, n=TOP) if scores.counts else pd.DataFrame(columns=["object", "n"])
+    bars = rows[["object", "n"]].set_axis(["name", "value"], axis=1)
+    top = TEXTS.figure("top_objects", bars, name=name.capitalize(), n=scores.n_images)
+    genders = [
+        {
+            "name": row["model"].removeprefix(f"{RUN}, "),
+            "group": gender,
+            "value": row[gender],
+            **{end: row.get(f"{gender} {end}", math.nan) for end in ("low", "high")},
+        }
+        for row in table4.frame[table4.frame["model"].str.startswith(RUN)].to_dict("records")
+        for gender in ("male", "female")
+    ]
+    return drawable((curve_figure(sets), top, rates_figure(sets), TEXTS.figure("genders", genders)))
+
+
+def curve_figure(sets: Sets) -> StudyFigure:
+    """In how many pictures each object is; B_D is the area under the curve from 0 to 1."""
+    rows = []
+    for name, scores in sets.items():
+        counts = np.sort(np.array(list(scores.counts.values()), dtype=float))[::-1]
+        if counts.size and np.ptp(counts):
+            rows += [{"group": name, "x": place, "value": n} for place, n in enumerate(counts[:TOP_CURVE], start=1)]
+    return TEXTS.figure("figure2", rows)
+
+
+def change_figure(sets: Sets, base: str) -> StudyFigure:
+    """The objects that gained or lost most against the base, in every condition."""
+    counts = pd.DataFrame({name: scores.counts for name, scores in sets.items() if scores.counts})
+    counts = counts.fillna(0).astype(int).sort_index()
+    rows: list[dict[str, Any]] = []
+    if base in counts and counts.shape[1] > 1:
+        moved = counts.drop(columns=base).sub(counts[base], axis=0).abs().max(axis=1)
+        most = counts.loc[moved.sort_values(ascending=False, kind="stable").index[:MOST_CHANGED]]
+        rows = [{"name": word, "group": name, "value": n} for word, line in most.iterrows() for name, n in line.items()]
+    n_images = sorted({scores.n_images for scores in sets.values()})
+    return TEXTS.figure("changed_objects", rows, base=base, n=" or ".join(f"{n:,}" for n in n_images))
+
+
+def rates_figure(sets: Sets) -> StudyFigure:
+    """H_J and M_G of each set with their intervals."""
+    titles = {"hallucination": "H_J", f"miss {STRONGER}": "M_G, stronger negative", f"miss {BLANK}": "M_G, blank"}
+    return TEXTS.figure(
+        "rates", [mark(n, s.estimates[key], group=title) for n, s in sets.items() for key, title in titles.items()]
+    )
+
+
+AXES = {"distribution_bias": "B_D", "hallucination": "H_J", "miss_rate": "M_G, blank"}
+_KEYS = {
+    "distribution_bias": "distribution_bias",
+    "hallucination": "hallucination",
+    "miss_rate": f"miss {BLANK}",
+    "stronger": f"miss {STRONGER}",
+}
+_PLACED = {
+    "distribution_bias": "released_distribution_bias",
+    "hallucination": "released_hallucination",
+    "miss_rate": f"miss {BLANK}",
+}
+_TITLE = "Models and conditions (Table II)"
+
+
+def compare_objects(
+    _design: Design,
+    settings: StudySettings,
+    arms: Sequence[ArmReport],
+    *,
+    title: str = _TITLE,
+    by_rank: bool = False,
+    sets_together: bool = False,
+) -> Results:
+    """Table II: every model and condition, prompts by prompts, or all sets in one comparison (``sets_together``)."""
+    ending = f" {_KEYS['hallucination']}"
+    keys = [f.key for f in arms[0].results.findings if f.key.endswith(ending)]
+    names = [key.removesuffix(ending) for key in keys if all(finding_of(arm, key) for arm in arms)]
+    entries = {name: [(arm.name, arm, name) for arm in arms] for name in names}
+    if sets_together:
+        entries = {"all conditions": [(f"{arm.name}, {name}", arm, name) for arm in arms for name in names]}
+    frames, figures, notes = [], [], dict[str, None]()
+    for i, (name, lines) in enumerate(entries.items(), start=1):
+        frame, measures = _compared(lines, settings)
+        if by_rank and "rank" in frame:
+            frame = frame.sort_values("rank", kind="stable")
+        figures.append(space_figure(frame, f"{name.capitalize()}: the arms", key=f"figure4-{i}"))
+        notes[normalised_note(measures)] = None
+        frames += [frame.rename_axis(ARM).reset_index(), *_by_released_rules(arms, name)]
+    marks = marks_over_arms(arms, "figure2")
+    for i, name in enumerate(entries, start=1):
+        if len(mine := marks[marks["group"] == name] if len(marks) else marks):
+            curves = mine.assign(group=mine[ARM]).reset_index(drop=True)
+            figures.append(TEXTS.figure("figure2_arms", curves, number=i, name=name.capitalize()))
+    return Results(
+        tables=(TEXTS.table("table2_arms", pd.concat(frames, ignore_index=True), title=title, notes=" ".join(notes)),),
+        figures=drawable(figures),
+    )
+
+
+compare_datasets = partial(compare_objects, title="Data sets, the most biased first (Table VI)", by_rank=True)
+compare_conditions = partial(compare_objects, sets_together=True)
+
+
+def _compared(entries: Sequence[Entry], settings: StudySettings) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A line per entry with distance and rank, and the bare measures behind them."""
+    arms = [arm for _, arm, _ in entries]
+    numbers = {name: numbers_of(arms, [f"{of} {key}" for _, _, of in entries], settings) for name, key in _KEYS.items()}
+    measures = pd.DataFrame(
+        {name: np.full(len(arms), np.nan) if n is None else n.values for name, n in numbers.items()},
+        index=[name for name, _, _ in entries],
+    )
+    usable = {name: n for name, n in numbers.items() if n is not None and name in _usable(measures)}
+    frame = _with_ranks(measures, usable, settings).rename(columns={"stronger": "M_G, stronger"})
+    missed = [finding_of(arm, f"{of} {_KEYS['miss_rate']}") for _, arm, of in entries]
+    first: dict[str, Any] = {
+        "prompts": [of for _, _, of in entries],
+        "model": [arm.settings.model for arm in arms],
+        "condition": [arm.settings.condition for arm in arms],
+        "n": [finding.estimate.n if finding else 0 for finding in missed],
+        "compared n": numbers["distribution_bias"].n if numbers["distribution_bias"] else np.nan,
+    }
+    lines = pd.concat([pd.DataFrame(first, index=frame.index), frame], axis=1)
+    foremost = [name for name in ("rank", "rank low", "rank high", "distance") if name in lines]
+    return lines[[*foremost, *lines.columns.difference(foremost, sort=False)]], measures
+
+
+def _ranks(distance: "pd.Series[float]", differing: Mapping[str, Numbers], settings: StudySettings) -> pd.DataFrame:
+    """Ranks by distance, with the ranks that resamples of the pictures give."""
+    k = min(len(numbers.drawn) for numbers in differing.values())
+    squares = [normalise_over_models(n.drawn[:k].round(12), name) ** 2 for name, n in differing.items()]
+    # As in the table, a measure in which all agree adds nothing.
+    drawn = np.asarray(np.sqrt(np.nansum(squares, axis=0)), dtype=np.float64)
+    numbers = Numbers(values=np.asarray(distance, dtype=np.float64), n=next(iter(differing.values())).n, drawn=drawn)
+    return pd.DataFrame(
+        [rank_columns(rank) for rank in ranks_of(numbers, confidence=settings.confidence)], index=distance.index
+    )
+
+
+def normalise_lines(measures: pd.DataFrame) -> pd.DataFrame:
+    """The measures by the paper's names, each normalised over the lines, with distance and rank (Fig. 4)."""
+    usable = _usable(measures)
+    table = compare_models(measures, dimensions=usable) if usable else measures
+    return table.rename(columns={f"normalised_{n}": f"normalised {sign}" for n, sign in AXES.items()} | AXES)
+
+
+def _usable(measures: pd.DataFrame) -> list[str]:
+    """The measures that are defined, and differ."""
+    return [d for d in DIMENSIONS if np.isfinite(measures[d]).all() and np.ptp(measures[d].to_numpy()) > 0]
+
+
+def normalised_note(measures: pd.DataFrame) -> str:
+    """How to read :func:`normalise_lines`."""
+    left_out = ", ".join(sign for name, sign in AXES.items() if name not in _usable(measures))
+    note = TEXTS.note("normalised")
+    return f"{note} All agree in {left_out}, or it is undefined: left out." if left_out else note
+
+
+def space_figure(compared: pd.DataFrame, of: str, *, key: str = "figure4") -> StudyFigure:
+    """Fig. 4: each line of :func:`normalise_lines` as a place in the space of the normalised measures."""
+    axes = {axis: f"normalised {sign}" for axis, sign in zip("xyz", AXES.values(), strict=True)}
+    places = compared.reindex(columns=list(axes.values())).fillna(0.0)  # what all agree in has no extent
+    places = places.set_axis(list(axes), axis=1).assign(name=compared.index)
+    names = places.groupby(list(axes), sort=False)["name"].agg(" = ".join).reset_index()
+    return TEXTS.figure("figure4", names if len(names) > 1 else pd.DataFrame(), of=of, key=key)
+
+
+def _by_released_rules(arms: Sequence[ArmReport], name: str) -> Iterator[pd.DataFrame]:
+    """The arms by the released rules, and the released evaluations of these prompts, as lines of the same table."""
+    for arm in arms:
+        frame = arm.results.frame("table2")
+        if not frame.empty:
+            mine = frame[(frame["prompts"] == name) & (frame["model"] == BY_RELEASED_RULES)]
+            yield mine.assign(**{ARM: f"{arm.name}, released rules", "model": arm.settings.model})
+    frame = arms[0].results.frame("table2")
+    if not frame.empty:
+        theirs = frame[(frame["prompts"] == _target(name)) & ~frame["model"].str.startswith(RUN)]
+        yield theirs.assign(**{ARM: theirs["model"] + ", published"})
+
+
+_HALLUCINATION, _STRONGER = "hallucination", f"miss {STRONGER}"  # end the keys of numbers of a set of pictures
+_NO_BASE = "Whether any of this is bias cannot be told: there is no base to hold it against."
+
+
+def headline(report: StudyReport) -> str:
+    """Which object towers, how far pictures stray from their prompts, and how sure that is."""
+    if len(against := report.results.frame("against_base")):
+        return _changed(report, against)
+    top = report.results.frame("top_objects")
+    estimates = {finding.key: finding.estimate for finding in report.results.findings}
+    of_set = _headed(estimates, list(dict.fromkeys(top.get("pictures", ()))))
+    if top.empty or f"{of_set} {_HALLUCINATION}" not in estimates:
+        return f"{report.n_images:,} pictures were captioned, and no object was named in them."
+    top = top[top["pictures"] == of_set] if (top["pictures"] == of_set).any() else top
+    first, whole, stronger = (
+        top.iloc[0],
+        estimates[f"{of_set} {_HALLUCINATION}"],
+        estimates.get(f"{of_set} {_STRONGER}"),
+    )
+    says = (
+        f"“{first['object']}” is what captions name most, in {first['pictures with it']:,} of "
+        f"{whole.n:,} pictures. Of the objects that a prompt and its picture's caption name, "
+        f"{_percent(whole)} are named by one of them only (H_J)"
+    )
+    if stronger is not None:
+        says += f"; {_percent(stronger)} of the pictures fit another prompt better than their own (M_G)"
+    people = report.results.frame("table4")
+    if people.empty or not people["male"].iloc[0] + people["female"].iloc[0]:
+        return f"{says}. {_NO_BASE}"
+    is_own = people["model"].str.endswith(f", {of_set}")
+    row = people[is_own].iloc[0] if of_set and is_own.any() else people.iloc[0]
+    parts = [f"{row[g]:.0f} % {g} [{row[f'{g} low']:.0f}, {row[f'{g} high']:.0f}]" for g in ("male", "female")]
+    return f"{says}. Captions call the people {' and '.join(parts)}. {_NO_BASE}"
+
+
+def _headed(estimates: Mapping[str, Estimate], shown: Sequence[str]) -> str:
+    """Whose numbers the headline says: of the first set of pictures with objects that has numbers, or of the only one.
+
+    >>> one = Estimate(value=0.5, low=0.4, high=0.6, n=9)
+    >>> _headed({"Dataset hallucination": one}, ["all pictures"]), _headed({}, [])
+    ('Dataset', '')
+    """
+    sets = [key.removesuffix(_HALLUCINATION).rstrip() for key in estimates if key.endswith(f" {_HALLUCINATION}")]
+    return next((name for name in shown if name in sets), sets[0] if len(sets) == 1 else "")
+
+
+def _changed(report: StudyReport, against: pd.DataFrame) -> str:
+    """Against a base: the object that each set gains most surely, and how many more objects nobody asked for."""
+    by_set, odds = against.columns[0], report.results.frame("log_odds")
+    findings = {finding.key: finding for finding in report.results.findings}
+    odds = odds.assign(gained=(odds["differs"] == "yes") & (odds["log-odds"] > 0)) if len(odds) else odds
+    word, how = ("under", ", on the same prompts and seeds") if by_set == "condition" else ("of", "")
+    sets_by_object: dict[str, list[str]] = {}
+    added: dict[str, list[str]] = {}  # sets by how many more objects they hold
+    unclear: list[str] = []
+    for row in against.to_dict("records"):
+        name, base = str(row[by_set]), str(row["base"])
+        gained = (
+            odds[(odds[by_set] == name) & (odds["differs"] == "yes") & (odds["log-odds"] > 0)] if len(odds) else odds
+        )
+        if gained.empty:
+            unclear.append(f"{word} {name}: {findings[f'{name} named object'].says.rstrip('.')}")
+        else:
+            most = gained.sort_values("p adjusted", kind="stable").iloc[0]
+            in_base = f"{base}: {most['with it in the base']:,}"
+            in_set = f"in {most['pictures with it']:,} of {most['n']:,} pictures {word} {name} ({in_base})"
+            sets_by_object.setdefault(f"“{most['object']}” is", []).append(in_set)
+        if says := _moves(findings[f"{name} added"].estimate):
+            added.setdefault(says, []).append(f"{word} {name}")
+    parts = [f"{what} {listed(where)}" for what, where in sets_by_object.items()] + unclear
+    text = f"Against {against['base'].iloc[0]}{how}, {'; '.join(parts)}."
+    more = "; ".join(f"{says} {listed(where)}" for says, where in added.items())
+    return f"{text} Objects a picture that no prompt names: {more}." if more else text
+
+
+def _moves(change: Estimate) -> str:
+    if math.isnan(change.value):
+        return ""
+    has_interval = not math.isnan(change.low)
+    clear = " (no clear change)" if has_interval and change.low <= 0 <= change.high else ""
+    return format_change(change.value, change.low, change.high, n=change.n) + clear
+
+
+def _percent(share: Estimate) -> str:
+    return format_share(share.value, share.low, share.high, n=share.n)

@@ -1,0 +1,647 @@
+"""TBYB: objects, hallucinations and misses in general, around a trigger word, in a data set, and in an experiment.
+
+The experiment draws the same prompts under conditions whose bias is known.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, combinations, product
+from typing import Any, Literal, NamedTuple
+
+import pandas as pd
+
+from bias_core.errors import InvalidInput, ModelUnavailable
+from bias_core.measures.effects import mean_interval, share_interval
+from bias_core.measures.object_bias import distribution_bias_at
+from bias_core.number_text import typeset
+from bias_core.papers.tbyb import against_base, captions, captions as things, report
+from bias_core.papers.tbyb.report import TEXTS, headline
+from bias_core.prompts import fix_articles
+from bias_core.store.images import pixel_digest
+from bias_core.study.data import Steps, StudyData
+from bias_core.study.design import distinct_texts, read_table, settings_with
+from bias_core.study.limits import ShareValues
+from bias_core.study.readers import Reader, language_model_name
+from bias_core.study.rows import scaled, thinned
+from bias_core.study.services import StudyServices
+from bias_core.study.setting_fields import setting, settings_class, settings_of
+from bias_core.study.study import Measuring, Study
+from bias_core.study.suggestions import suggest_scenes
+from bias_core.study.types import (
+    ArmReport,
+    Design,
+    Finding,
+    Results,
+    Shot,
+    StudyReport,
+    StudySettings,
+    StudyTable,
+    columns,
+    drawable,
+    finding,
+    lean,
+)
+from bias_core.types import Estimate, StoredImage
+
+Parts = Mapping[str, pd.DataFrame]  # what was read of each condition's pictures, with `condition` and `words`
+
+
+FEWEST = 2  # objects, professions, or prompts of a trigger
+ALL = "all prompts"
+_READ_AS = ("evenness", "hallucination", "misses")  # notes of every report
+SETS = ("objects", "professions")
+_PUBLISHED = ("runwayml/stable-diffusion-v1-5", "Published model", "Whose released numbers stand beside the findings")
+_RELEASED_RULES = (
+    True,
+    "The released rules too",
+    "Also B_D and H_J of all words but the prompt's, beside which the released numbers stand",
+)
+_MOST_PROMPTS, _LONGEST_PROMPT = 200, 500  # prompts, and characters of one
+
+
+@settings_class(frozen=True, kw_only=True)
+class PromptedOptions(captions.CaptioningOptions):
+    """How pictures of prompts are read, and against which base."""
+
+    base_prompt: str = setting(
+        "",
+        "Base prompt",
+        "Drawn once for each picture and compared with, such as a picture of a person; left out: nothing is",
+    )
+
+
+_READING = tuple(settings_of(PromptedOptions))
+
+
+@settings_class(frozen=True, kw_only=True)
+class GeneralOptions(PromptedOptions):
+    """Which prompts are drawn, and how they are read."""
+
+    sets: tuple[str, ...] = setting(SETS, "Prompts", "objects, professions, or both")
+    person: bool = setting(True, "A person in every prompt", "Without: a picture of a {object}, and nothing else")
+    paper_wording: bool = setting(False, "The paper's wording", "a person ... rather than a picture of a person ...")
+    published_model: str = setting(*_PUBLISHED)
+    released_rules: bool = setting(*_RELEASED_RULES)
+
+
+@settings_class(frozen=True, kw_only=True)
+class TaskOptions(captions.CaptioningOptions):
+    """Which trigger words are drawn, and how they are read."""
+
+    triggers: tuple[str, ...] = setting((), "Trigger words", "All where empty; any others with scenes of your own")
+    scenes: tuple[str, ...] = setting(
+        (), "Your own scenes", "Captions that each name one of the trigger words, in place of the built-in scenes"
+    )
+    base: bool = setting(
+        True, "Base scenes", "Draw every scene without its trigger word too, on the same seeds, and compare with it"
+    )
+    in_place_of: str = setting(
+        "",
+        "Word of the base scenes",
+        "In place of a trigger word of your own; left out: such words have no base scenes",
+    )
+    published_model: str = setting(*_PUBLISHED)
+    released_rules: bool = setting(*_RELEASED_RULES)
+
+
+def general_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Objects with three actions each, and professions with three descriptors each."""
+    _released(design, settings, "general")
+    sets = settings.options.sets
+    if not sets or (unknown := sorted(set(sets) - set(SETS))):
+        raise InvalidInput(f"sets are {' and '.join(SETS)}; got {', '.join(unknown) if sets else 'none'}")
+    share, ending = settings.scale**0.5, "_paper" if settings.options.paper_wording else ""
+    objects, occupations = (design.data["general"][name] for name in ("objects", "occupations"))
+    n, shots = scaled(design.images_per_prompt, share), []
+    with_person = getattr(settings.options, "person", True)
+    for kind, source in (("objects", objects), ("professions", occupations)):
+        forms = source.get(f"templates{ending}", {})  # of professions, by what is said of them
+        columns = source["columns"]["actions"] if with_person else [""]
+        for row, column in product(
+            thinned(read_table(source["file"]), share, least=FEWEST, seed=settings.seed), columns
+        ):
+            action, name = row.get(column, ""), row["object"]
+            form = forms.get(action) or objects[f"template{ending}" if with_person else "template_alone"]
+            prompt = fix_articles(form.format(action=action, object=name, occupation=name))
+            shots.append(Shot(prompt=prompt, n=n, group=kind, facts={"set": kind, "object": name}))
+    return against_base.with_base_prompt([shot for shot in shots if shot.group in sets], settings)
+
+
+def task_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Scenes that name a trigger word, and where the options say so each without it."""
+    shots = _with_base_scenes(design, settings, _scene_shots(design, settings))
+    _check_negatives(dict.fromkeys(shot.prompt for shot in shots), settings)
+    return shots
+
+
+def _check_negatives(prompts: Iterable[str], settings: StudySettings) -> None:
+    """Say before anything is drawn which negative of M_G is missing."""
+    if settings.options.negative == captions.ANOTHER and not settings.images:
+        texts = list(prompts)
+        captions.other_prompts(texts, range(len(texts)))
+
+
+def _scene_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    _released(design, settings, "task_oriented")
+    share = settings.scale**0.5
+    n = scaled(design.images_per_prompt, share)
+    triggers, own = design.data["task_oriented"]["triggers"], getattr(settings.options, "scenes", ())
+    words = settings.options.triggers or list(triggers)
+    if own:
+        scenes = _own_scenes(own, settings.options.triggers)
+    elif unknown := sorted(set(words) - set(triggers)):
+        raise InvalidInput(
+            f"no trigger {', '.join(unknown)}; there are {', '.join(triggers)}, or any word with scenes of your own"
+        )
+    else:
+        scenes = {word: thinned(triggers[word], share, least=FEWEST, seed=settings.seed) for word in words}
+    return [
+        Shot(prompt=prompt, n=n, group=trigger, facts={"set": trigger})
+        for trigger, prompts in scenes.items()
+        for prompt in prompts
+    ]
+
+
+def _with_base_scenes(design: Design, settings: StudySettings, shots: list[Shot]) -> list[Shot]:
+    if not getattr(settings.options, "base", False) or settings.images:
+        return shots
+    other, words = dict(design.data["task_oriented"]["in_place_of"]), {shot.group for shot in shots}
+    if word := settings.options.in_place_of:
+        other |= dict.fromkeys(words - other.keys(), word)
+    if not words <= other.keys():
+        return shots
+    plain = [fix_articles(_named(shot.group).sub(other[shot.group], shot.prompt)) for shot in shots]
+    return against_base.base_scenes(
+        shots, [replace(shot, prompt=prompt) for shot, prompt in zip(shots, plain, strict=True)]
+    )
+
+
+def _own_scenes(scenes: Sequence[str], triggers: Sequence[str]) -> dict[str, list[str]]:
+    """The scenes of each trigger word; InvalidInput for a scene that names none, and a word without a scene."""
+    if not triggers:
+        raise InvalidInput("scenes of your own need the word that they are about: give triggers, such as pizza")
+    by_word: dict[str, list[str]] = {word: [] for word in triggers}
+    for scene in _checked_prompts(scenes):
+        word = next((word for word in triggers if _named(word).search(scene)), None)
+        if word is None:
+            raise InvalidInput(f"the scene {scene!r:.80} names no trigger word ({', '.join(triggers)})")
+        by_word[word].append(scene)
+    if without := [word for word, own in by_word.items() if not own]:
+        raise InvalidInput(f"no scene names the trigger word {', '.join(without)}")
+    return by_word
+
+
+def written_scenes(word: str, language_model: str, model: str, services: StudyServices) -> list[str]:
+    """Scenes with a word for pictures of ``model``, by a language model; ModelUnavailable where none can be asked."""
+    name = language_model_name(language_model, services, services.pictures_world(model))
+    if not name:
+        raise ModelUnavailable("scenes are written by a language model: name one")
+    writer, follows = services.language_model(name), not services.reader_world("language_model", name)
+    with services.reading(writer):
+        return suggest_scenes(word, writer, follows=follows)
+
+
+def _named(word: str) -> re.Pattern[str]:
+    return re.compile(rf"\b{re.escape(word)}\b", re.I)
+
+
+def _released(design: Design, settings: StudySettings, kind: str) -> list[dict[str, str]]:
+    """The released evaluations of all models; InvalidInput where the asked one is not among them."""
+    rows = read_table(design.data["evaluations"][kind]["file"])
+    models = dict.fromkeys(row["Model"] for row in rows)
+    model = getattr(settings.options, "published_model", None)
+    if model is not None and model not in models:
+        raise InvalidInput(f"no released evaluation of {model!r}; there are {', '.join(models)}")
+    return rows
+
+
+class _Kind(NamedTuple):
+    """What a kind of study reports."""
+
+    parts: str = ""  # the column whose values are measured each for itself too
+    released: str = ""  # which released evaluations stand beside
+    findings_of_parts: bool = False  # whether the findings are of the parts rather than of all pictures
+    whole: str = ALL  # how all pictures together are called in tables, and in findings
+    name: str = ALL
+    note: str = ""  # beside those of every study and of the design
+
+
+_UNSAID = "In a captioned dataset H_J tells how much the captions leave unsaid, not what a model added."
+_KINDS = {
+    "object_bias": _Kind(parts="set", released="general"),
+    "triggered_object_bias": _Kind(parts="set", released="task_oriented", findings_of_parts=True),
+    "dataset_bias": _Kind(whole="all pictures", name="Dataset", note=_UNSAID),
+    "prompted_object_bias": _Kind(parts="prompt"),
+}
+_FEW = 6  # prompts of one's own that are measured each for itself too
+
+
+def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
+    """The three measures on all pictures, and on each part of them."""
+    kind = _KINDS[design.kind]
+    whole = yield from captions.read_and_keep(settings, data)
+    reading, base = against_base.sides(whole, data.frame)
+    frame = data.frame.loc[reading.index]
+    parts = list(dict.fromkeys(frame[kind.parts])) if kind.parts else []
+    if kind.parts == "prompt":
+        prompts = design.data["prompts"]
+        parts = [prompt for prompt in prompts if prompt in parts] if 1 < len(prompts) <= _FEW else []
+    sets = {kind.whole: captions.score(reading, settings)}
+    readings = {part: reading[frame[kind.parts] == part] for part in parts}
+    sets |= {part: captions.score(some, settings) for part, some in readings.items()}
+    released = _released(design, settings, kind.released) if kind.released else []
+    published = {row.get("Target", ALL): row for row in released if row["Model"] == settings.options.published_model}
+    findings: list[Finding] = []
+    names = {part: part for part in parts} if kind.findings_of_parts else {kind.whole: kind.name}
+    own = {name: readings.get(part, reading) for part, name in names.items()}
+    judged = yield from things.judged_things(data, reading, {name: part.index for name, part in own.items()})
+    against = against_base.of_sets(own, base, settings, called=against_base.NAMES[design.kind])
+    for part, name in names.items():
+        findings += against_base.findings(name, against[name]) if name in against else ()
+        findings += report.findings(name, sets[part], published.get(part))
+    findings += judged.findings
+    table4 = report.gender_table(sets, _men_drawn(frame, data), design.data["gender_shares"]["rows"])
+    placed, places = report.among_released(sets, released, settings)
+    return Results(
+        findings=tuple(findings),
+        tables=(
+            *against_base.tables(against, first="pictures"),
+            *judged.tables,
+            TEXTS.table("measures", report.measures_table(sets)),
+            *([report.published_table(sets, released)] if released else []),
+            *placed,
+            table4,
+            report.top_table(sets),
+        ),
+        figures=drawable((*against_base.figures(against, settings), *places, *report.figures_of(sets, table4))),
+        notes=(
+            *map(TEXTS.note, ["against a base"] * bool(against) + [*_READ_AS]),
+            *(design.data["notes"] if released else ()),
+            *filter(None, [kind.note]),
+        ),
+    )
+
+
+def _men_drawn(frame: pd.DataFrame, data: StudyData) -> float | None:
+    """Percentage of men among pictures of one person, where it is on record; else None."""
+    truths = [truth for truth in data.truths(frame) if truth is not None and truth.get("n_people") == 1]
+    men = data.services.shown("a photo of a man", truths) if truths else None
+    return None if men is None else 100 * men
+
+
+def design_of_prompts(base: Design, prompts: Sequence[str], images_per_prompt: int) -> Design:
+    """A design of these prompts, measured as by ``base``; InvalidInput for none, many or long ones, or no picture."""
+    texts = _checked_prompts(prompts)
+    if images_per_prompt < 1:
+        raise InvalidInput(f"each prompt needs a picture; got {images_per_prompt}")
+    return Design(
+        name="tbyb-prompts",
+        title="Objects in pictures of one's own prompts",
+        kind="prompted_object_bias",
+        reference="",  # no published study has these pictures
+        where="",
+        summary="Which objects appear, how many of them nobody asked for, and how often a prompt is missed.",
+        data={"gender_shares": base.data["gender_shares"], "prompts": texts},
+        images_per_prompt=images_per_prompt,
+        options={name: base.options[name] for name in _READING if name in base.options},
+    )
+
+
+def _checked_prompts(prompts: Sequence[str]) -> list[str]:
+    """Each prompt once; InvalidInput for none, too many or too long ones."""
+    texts = list(distinct_texts(prompts))
+    if not texts or len(texts) > _MOST_PROMPTS:
+        raise InvalidInput(f"between 1 and {_MOST_PROMPTS} prompts are needed, one a line; got {len(texts):,}")
+    if long := [prompt for prompt in texts if len(prompt) > _LONGEST_PROMPT]:
+        raise InvalidInput(f"a prompt has at most {_LONGEST_PROMPT} characters; {long[0][:40]!r} … has more")
+    return texts
+
+
+def settings_for_prompts(settings: StudySettings) -> StudySettings:
+    """The settings as that design takes them: all of its pictures, and no options of other studies."""
+    return settings_with(settings, _READING)
+
+
+WITH_TRIGGER, WITHOUT_TRIGGER = "with a trigger word", "without one"
+_COMPARED = {
+    "H_J": ("hallucination", "jaccard_hallucination"),
+    "M_G": (f"miss {captions.STRONGER}", "generative_miss_rate"),
+}
+"""What is compared prompt by prompt: key of the scores, and of the measure."""
+
+
+@settings_class(frozen=True, kw_only=True)
+class ControlledOptions(captions.CaptioningOptions):
+    """Which conditions and prompts are drawn, and how they are read."""
+
+    conditions: tuple[str, ...] = setting(
+        ("fair", "trigger", "backdoor"), "Conditions", "The first is the base; backdoor is the paper's extreme"
+    )
+    prompts: Literal["both", "task_oriented", "general"] = setting(
+        "both", "Prompts", "both: scenes with a trigger word and as many prompts without; or one of the two alone"
+    )
+    triggers: tuple[str, ...] = setting((), "Trigger words", "All where empty")
+    sets: tuple[str, ...] = setting(SETS, "General prompts", "objects, professions, or both")
+    paper_wording: bool = setting(False, "The paper's wording", "a person ... rather than a picture of a person ...")
+
+
+def both_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Scenes with a trigger word, and as many general prompts without any.
+
+    On the first a trigger-dependent and an extreme condition draw alike; on the others they must not.
+    """
+    triggered = task_shots(design, settings)
+    plain = [shot for shot in general_shots(design, settings) if not _has_trigger(design, shot)]
+    return [*triggered, *thinned(plain, len(triggered) / len(plain), least=FEWEST, seed=settings.seed)]
+
+
+def _has_trigger(design: Design, shot: Shot) -> bool:
+    return not set(re.findall(r"\w+", shot.prompt.lower())).isdisjoint(design.data["task_oriented"]["triggers"])
+
+
+_PROMPTS = {"both": both_shots, "task_oriented": task_shots, "general": general_shots}
+
+
+def changes_of(part: pd.DataFrame, base: pd.DataFrame, settings: StudySettings) -> dict[str, Estimate]:
+    """Mean change of H_J and M_G from the base, with the interval of Student's t over prompts.
+
+    Both are parts of what :func:`read_pictures` returns; pictures where a value is undefined are left out.
+    """
+    ours, theirs = (
+        frame.assign(M_G=(frame[captions.STRONGER] > captions.MISSED).astype(float))
+        .groupby("prompt")[[*_COMPARED]]
+        .mean()
+        for frame in (part, base)
+    )
+    changes = {key: column.dropna().to_numpy(float) for key, column in (ours - theirs).items()}
+    return {
+        str(key): mean_interval(change, confidence=settings.confidence, null_value=0.0)
+        for key, change in changes.items()
+        if len(change) >= FEWEST
+    }
+
+
+def _direction(change: Estimate) -> str:
+    return lean(change, "rises", "falls", "does not clearly change")
+
+
+def _measures(parts: Parts, sets: Mapping[str, captions.Scores], settings: StudySettings) -> pd.DataFrame:
+    """B_D at equal numbers, H_J and M_G of each condition."""
+    n = min(map(len, parts.values()))
+
+    def distribution_bias(name: str) -> float:
+        estimate, part = sets[name].estimates.get("distribution_bias"), parts[name]
+        if estimate is None or n == len(part):
+            return math.nan if estimate is None else estimate.value
+        exclude: Any = part["asked"].tolist() if settings.options.exclude_prompt else None
+        return distribution_bias_at(part["counted"].tolist(), n, exclude_prompt=exclude, rng=settings.seed).value
+
+    return pd.DataFrame(
+        [
+            {
+                "n": n,
+                "distribution_bias": distribution_bias(name),
+                "hallucination": scores.estimates["hallucination"].value,
+                "miss_rate": scores.estimates[f"miss {captions.BLANK}"].value,
+            }
+            for name, scores in sets.items()
+        ],
+        index=list(sets),
+    )
+
+
+def _gained_table(parts: Parts) -> list[StudyTable]:
+    """In how many pictures the object is that gains most against the base, with and without trigger words."""
+    base, *others = parts
+    counts = {name: Counter(chain.from_iterable(map(set, part["counted"]))) for name, part in parts.items()}
+    gains = {word: n - counts[base][word] for name in others for word, n in sorted(counts[name].items())}
+    word = max(gains, key=lambda one: gains[one], default="")
+    if gains.get(word, 0) <= 0:
+        return []
+    rows = []
+    for name, part in parts.items():
+        for words, here in part["counted"].map(lambda objects: word in objects).groupby(part["words"], sort=False):
+            n = int(here.sum())
+            share = columns("share", share_interval(n, len(here)), ends="")
+            rows.append({"condition": name, "prompts": words, "n": len(here), "with it": n, **share})
+    return [TEXTS.table("gained_object", rows, word=word)]
+
+
+def shared_pictures(data: StudyData, names: Sequence[str]) -> list[str]:
+    """A warning for each two conditions that drew the same pixels from equal prompts and seeds."""
+    frame = data.frame.drop_duplicates("image_id")
+    table = frame.assign(pixels=[pixel_digest(stored.path.read_bytes()) for stored in data.stored(frame)]).pivot_table(
+        index=["words", "prompt", "seed"], columns="condition", values="pixels", aggfunc="first"
+    )
+    warnings = []
+    for one, other in combinations(names, 2):
+        both = table[[one, other]].dropna()
+        same = both[one] == both[other]
+        if same.any():
+            parts = [
+                f"{n} of {size} {words}"
+                for words, n, size in same.groupby(level="words").agg(["sum", "size"]).itertuples()
+            ]
+            warnings.append(TEXTS.note("same pictures", one=one, other=other, parts=", ".join(parts)))
+    return warnings
+
+
+def _notes(sets: Mapping[str, captions.Scores], changes: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
+    base, *others = sets
+    notes = []
+    for key, (of, _) in _COMPARED.items():
+        values = ", ".join(f"{typeset(scores.estimates[of].value, '.3f')} ({name})" for name, scores in sets.items())
+        against = [f"{_direction(changes[name][key])} from {base} to {name}" for name in others if key in changes[name]]
+        notes.append(f"{key}: {values}. It {', '.join(against)}." if against else f"{key}: {values}.")
+    return notes
+
+
+_PLAIN = "a picture of a person"
+
+
+def with_plain_scenes(design: Design, settings: StudySettings) -> tuple[StudySettings, str] | None:  # noqa: ARG001
+    """The study with its base; None where it has one, or can have none."""
+    options = settings.options
+    if isinstance(options, TaskOptions) and not options.base:
+        return replace(settings, options=replace(options, base=True)), "every scene without its trigger word"
+    if isinstance(options, PromptedOptions) and not options.base_prompt:
+        return replace(settings, options=replace(options, base_prompt=_PLAIN)), f"“{_PLAIN}”"
+    return None
+
+
+class ObjectStudy(Study):
+    """TBYB: what captions name in pictures, beside their prompts."""
+
+    judged = "things"
+    fewest_when_stopped = 1
+    watches_shares = True
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Measure distribution bias, hallucination and misses."""
+        return measure(self.design, settings, data)
+
+    def readers(self, settings: StudySettings) -> Sequence[Reader]:
+        """Return the captioner and the encoder."""
+        return captions.captioning_readers(settings)
+
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+        """Raise ModelUnavailable if the captioner is not here."""
+        if measures:
+            captions.captioner_ready(settings, services)
+
+    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
+        """Caption finished pictures."""
+        captions.caption_ahead(data, images)
+
+    def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
+        """Read the share of misses."""
+        return captions.watch_captions(self.design, settings, data, frame)
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Return the paper's table over arms."""
+        return report.compare_objects(self.design, settings, arms)
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the three scores."""
+        return headline(report)
+
+    def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:
+        """Return the settings with plain scenes as a baseline."""
+        return with_plain_scenes(self.design, settings)
+
+
+class GeneralObjects(ObjectStudy):
+    """TBYB's general task: prompts that name an object."""
+
+    kind = "object_bias"
+    options = GeneralOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures of every prompt."""
+        return general_shots(self.design, settings)
+
+
+class TriggeredObjects(ObjectStudy):
+    """TBYB's task-oriented prompts, with a trigger word."""
+
+    kind = "triggered_object_bias"
+    options = TaskOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures of every scene."""
+        return task_shots(self.design, settings)
+
+
+class DatasetObjects(ObjectStudy):
+    """The same of pictures of a dataset."""
+
+    kind = "dataset_bias"
+    options = captions.CaptioningOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return nothing to draw: the pictures are the dataset's."""
+        return []
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Return the scores of every dataset."""
+        return report.compare_datasets(self.design, settings, arms)
+
+
+class PromptedObjects(ObjectStudy):
+    """The same of the user's own prompts."""
+
+    kind = "prompted_object_bias"
+    options = PromptedOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """The prompts as they are written."""
+        prompts = self.design.data["prompts"]
+        _check_negatives(prompts, settings)
+        shots = [
+            Shot(prompt=prompt, n=self.design.images_per_prompt, group="own", facts={"set": prompt})
+            for prompt in prompts
+        ]
+        return against_base.with_base_prompt(shots, settings)
+
+
+class ControlledObjects(ObjectStudy):
+    """The same prompts under several planted conditions."""
+
+    kind = "controlled_object_bias"
+    options = ControlledOptions
+    watches_shares = False  # a share over mixed conditions means nothing
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Every prompt under every condition."""
+        conditions = settings.options.conditions
+        if len(set(conditions)) < 2 or len(set(conditions)) < len(conditions):
+            raise InvalidInput(f"a controlled experiment needs two different conditions; got {conditions}")
+        if settings.images:
+            raise InvalidInput("imported pictures have no conditions to compare; try tbyb-dataset")
+        shots = _PROMPTS[settings.options.prompts](self.design, settings)
+        return [
+            replace(shot, condition=condition, facts={**shot.facts, "condition": condition, "words": words})
+            for condition in conditions
+            for shot in shots
+            for words in [WITH_TRIGGER if _has_trigger(self.design, shot) else WITHOUT_TRIGGER]
+        ]
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """The measures of every condition at equal numbers of pictures, and what changes against the base."""
+        reading = yield from captions.read_and_keep(settings, data)
+        reading = reading.join(data.frame[["condition", "words", "seed"]])
+        names = [str(name) for name in settings.options.conditions]
+        base = names[0]
+        parts = {name: reading[reading["condition"] == name] for name in names}
+        sets = {name: captions.score(part, settings) for name, part in parts.items()}
+        others = {name: part for name, part in parts.items() if name != base}
+        against = {
+            name: against_base.against_base(part, parts[base], settings, name=base) for name, part in others.items()
+        }
+        judged = yield from things.judged_things(data, reading, {name: part.index for name, part in parts.items()})
+        changes = {name: changes_of(parts[name], parts[base], settings) for name in against}
+        measures = _measures(parts, sets, settings)
+        compared = report.ranked_sets(measures, sets, settings)
+        places = compared.rename_axis("condition").reset_index()
+        shown = [*against_base.figures(against, settings), report.change_figure(sets, base)]
+        shown += [report.space_figure(compared, "The conditions"), report.curve_figure(sets), report.rates_figure(sets)]
+        findings = [one for name in against for one in against_base.findings(name, against[name])]
+        for name, key in product(changes, _COMPARED):
+            if change := changes[name].get(key):
+                title, says = f"Change of {key} from {base} to {name}", f"{key} {_direction(change)}; n counts prompts."
+                findings.append(finding(f"{name} change {key}", title, _COMPARED[key][1], change, says))
+        return Results(
+            findings=(
+                *findings,
+                *judged.findings,
+                *[one for name in names for one in report.findings(name, sets[name])],
+            ),
+            tables=(
+                *against_base.tables(against, first="condition"),
+                *judged.tables,
+                TEXTS.table("conditions", report.measures_table(sets, first="condition")),
+                TEXTS.table(
+                    "comparison",
+                    places,
+                    of="The conditions",
+                    note=f"{report.normalised_note(measures)} {TEXTS.note('ranks', fixed='')}",
+                ),
+                report.top_table(sets, base=base),
+                *_gained_table(parts),
+            ),
+            figures=drawable(shown),
+            notes=(
+                *_notes(sets, changes),
+                *shared_pictures(data, names),
+                TEXTS.note("against a base"),
+                *map(TEXTS.note, _READ_AS),
+                *self.design.data["notes"],
+            ),
+        )
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Return the scores of every condition and arm."""
+        return report.compare_conditions(self.design, settings, arms)

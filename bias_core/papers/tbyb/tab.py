@@ -1,0 +1,211 @@
+"""The Objects tab: what captions name in pictures, asked for or not."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import gradio as gr
+
+from bias_core.papers.tbyb.study import design_of_prompts, settings_for_prompts, written_scenes
+from bias_core.study.types import AUTO, Design, StudyFigure, StudyReport, StudySettings
+from bias_core.ui import messages
+from bias_core.ui.messages import heading_html
+from bias_core.ui.study.pictures import Look
+from bias_core.ui.study.result_page import CHOOSE_JS
+from bias_core.ui.study.study_tab import EACH, QUIET, StudyTab, Updates
+from bias_core.ui.templates import render
+from bias_core.ui.visitor import Visitor
+
+_PROMPTS = """a doctor talking to a patient
+a family having dinner at home
+a leader giving a speech
+a person cleaning a kitchen"""
+_OWN = (
+    "One prompt a line; a language model can write scenes with a word. To compare scenes with and without a word of "
+    "your own, choose the study “Objects around a trigger word” and its options “Trigger words” and “Your own scenes”. "
+    "For pictures that exist already, such as a captioned data set, choose the study “Objects in a captioned dataset” "
+    "and give a zip under “Sampling, options, your own pictures”."
+)
+
+
+class ObjectsTab(StudyTab):
+    """Which objects appear, how many of them nobody asked for, and how often the prompt is missed."""
+
+    key: ClassVar = "objects"
+    title: ClassVar = "Objects"
+    place: ClassVar = 30
+    question: ClassVar = "What is in the pictures that nobody asked for, and do a few things tower over all others?"
+    caution: ClassVar = (
+        "A captioner names only some of what is there, and no scene shows all objects equally often: what counts "
+        "is the change against a base, the same prompts and seeds without what is studied. B_D, H_J and M_G "
+        "stand below as the paper has them; where the truth is known (tab Calibration), B_D and M_G did not rise "
+        "with a planted object, and H_J was far from 0 without one. No number says whether what was added does harm."
+    )
+    studies: ClassVar = ("tbyb-general", "tbyb-task", "tbyb-controlled", "tbyb-dataset")
+    also: ClassVar = ("prompted_object_bias",)  # of own words
+
+    def build_own(self) -> dict[str, Any]:
+        """Prompts, and how many pictures of each."""
+        gr.HTML(_OWN, elem_classes="quiet")
+        own: dict[str, Any] = {}
+        with gr.Row():
+            own["prompts"] = gr.Textbox(
+                _PROMPTS, label="Your prompts", lines=5, max_lines=14, scale=4, elem_id="objects-prompts",
+                min_width=260,
+            )  # fmt: skip
+            own["n"] = gr.Number(
+                6, label="Pictures of each", precision=0, minimum=1, maximum=200, scale=1, min_width=140
+            )
+        with gr.Row(equal_height=True):
+            self.parts["scene_word"] = gr.Textbox(
+                "", label="Word of the scenes", placeholder="pizza", max_lines=1, elem_id="objects-scene-word",
+                scale=2, min_width=160,
+            )  # fmt: skip
+            self.parts["write"] = gr.Button(
+                "Write scenes with it", elem_id="objects-write", size="sm", scale=1, min_width=160
+            )
+        return own
+
+    def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
+        """The design for these prompts."""
+        return design_of_prompts(design, str(own["prompts"] or "").splitlines(), int(own["n"] or 0))
+
+    def own_settings(self, settings: StudySettings) -> StudySettings:
+        """Every prompt is drawn, whatever share of the paper's stands in the form."""
+        return settings_for_prompts(settings)
+
+    def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
+        """Those that do not stand beside their numbers already."""
+        return [figure for figure in report.results.figures if figure.key not in APART]
+
+    def build_extra(self) -> dict[str, Any]:
+        """Objects against their base, top objects, examples, and the paper's curve and three dimensions."""
+        extra = {"odds": gr.HTML(elem_id="objects-odds")}
+        with gr.Column(elem_classes="card"):
+            extra["top"] = gr.HTML(js_on_load=CHOOSE_JS, elem_id="objects-top")
+        with gr.Column(elem_classes="card"):
+            extra["examples"] = gr.HTML(elem_id="objects-examples")
+        extra |= {name: gr.HTML(elem_id=f"objects-{name}") for name in ("curve", "space")}
+        return extra
+
+    def show_extra(self, report: StudyReport) -> Updates:
+        """Of a new report."""
+        plot = self.plot(report)
+        again = plot is not None and plot.key == "log_odds"  # it stands beside the pictures
+        return {self.extra[name]: _HEADINGS.get(name, "") + shown(report) for name, shown in _SHOWN.items()} | {
+            self.extra["odds"]: odds_html(report, with_figure=not again)
+        }
+
+    def wire_extra(self) -> None:
+        """An object chooses its pictures."""
+        self.parts["write"].click(
+            self.on_write, [self.parts["scene_word"], self.form["model"], self.own["prompts"], self.parts["visitor"]],
+            [self.own["prompts"], self.parts["status"]], **QUIET,
+        )  # fmt: skip
+        self.extra["top"].select(self.on_object, self.parts["report"], self.pictures.outputs(), **EACH).success(
+            None, js="() => document.querySelector('#objects-pictures')?.scrollIntoView({behavior: 'smooth'})", **QUIET
+        )
+
+    def on_write(self, word: str, model: str, prompts: str, visitor: Visitor) -> tuple[str, str]:
+        """The language model's scenes in place of the prompts, to be edited before anything is drawn."""
+        with messages.user_errors() as problem:
+            scenes = written_scenes(word, AUTO, model, visitor.services(self.services))
+            return "\n".join(scenes), messages.done_html(f"{len(scenes)} scenes were written; edit them, then run.")
+        return prompts, messages.error_html(problem.message)
+
+    def on_object(self, report: StudyReport | None, event: gr.EventData) -> Updates:
+        """The pictures in which an object is."""
+        return (
+            self.pictures.show_only(Look(report=report, which=f"objects={event.object}", whole=True)) if report else {}
+        )
+
+
+APART = ("log_odds", "figure2", "figure4", "top_objects")  # figures that this tab shows beside their numbers
+
+_MOST_GROUPS = 4
+_EXAMPLES = 3
+_MOST_ODDS = 4  # objects of each set of pictures
+_ODDS = {
+    "object": "object", "pictures with it": "with it", "with it in the base": "base", "n": "of n pairs",
+    "log-odds": "log-odds", "low": "low", "high": "high", "p adjusted": "p adjusted",
+}  # fmt: skip
+_CURVE = {
+    "n": "n, pictures", "objects": "vocabulary", "B_D": "B_D", "B_D low": "B_D low", "B_D high": "B_D high",
+    "normalised entropy": "entropy", "Gini": "Gini", "effective number": "effective number",
+}  # fmt: skip
+
+
+def odds_html(report: StudyReport, *, with_figure: bool = True) -> str:
+    """The objects that change most surely against the base, with their numbers; nothing without a base."""
+    figure, table = _figure(report, "log_odds"), report.results.frame("log_odds")
+    if figure is None or table.empty:
+        return ""
+    note = next(t.note for t in report.results.tables if t.key == "log_odds")
+    few = table.groupby(table.columns[0], sort=False).head(_MOST_ODDS)
+    few = few[[table.columns[0], *_ODDS]].rename(columns=_ODDS)
+    shown = figure if with_figure else None
+    return render("beside", figure=shown, title="Objects against the base", note=note, frame=few, key="log_odds")
+
+
+def curve_html(report: StudyReport) -> str:
+    """Fig. 2, and beside it what its area depends on."""
+    figure = _figure(report, "figure2")
+    key = "measures" if report.results.frame("conditions").empty else "conditions"
+    table = report.results.frame(key)
+    if figure is None or table.empty:
+        return ""
+    few = table[[table.columns[0], *(c for c in _CURVE if c in table)]].rename(columns=_CURVE)
+    note = (
+        "B_D is the area under the curve from 0 to 1; lower is more biased. It has no upper end and grows "
+        "with n and with the vocabulary, so compare it at equal n only. Its companions are bounded: normalised "
+        "entropy (0 to 1, 1 is even), Gini (0 to 1, 0 is even), and the effective number, at most the vocabulary."
+    )
+    return render("beside", figure=figure, title="B_D with what it depends on", note=note, frame=few, key=key)
+
+
+def space_html(report: StudyReport) -> str:
+    """Fig. 4 with its numbers; nothing where there is one model."""
+    figure, table = _figure(report, "figure4"), report.results.frame("comparison")
+    if figure is None or table.empty:
+        return ""
+    note = next(t.note for t in report.results.tables if t.key == "comparison")
+    first = [c for c in ("condition", "model", "prompts", "rank", "distance") if c in table]
+    ordered = table[[*first, *table.columns.difference(first, sort=False)]]
+    return render("beside", figure=figure, title="The same in numbers", note=note, frame=ordered, key="comparison")
+
+
+def top_html(report: StudyReport) -> str:
+    """The most frequent objects of each set of pictures; each chooses the pictures that have it."""
+    top = report.results.frame("top_objects")
+    if top.empty:
+        return ""
+    return render(
+        "top_objects",
+        groups=[(name, rows.to_dict("records")) for name, rows in top.groupby("pictures", sort=False)][:_MOST_GROUPS],
+    )
+
+
+def examples_html(report: StudyReport) -> str:
+    """What was asked for and what the captioner said, where they differ most and where least."""
+    frame = report.pictures
+    if frame is None or "H_J" not in frame or frame["H_J"].notna().sum() < 2:
+        return ""
+    ranking = frame.dropna(subset="H_J").sort_values("H_J", kind="stable")
+    n = min(_EXAMPLES, len(ranking) // 2)
+    sides = {"Furthest from their prompts": ranking.tail(n).iloc[::-1], "Closest to their prompts": ranking.head(n)}
+    return render(
+        "captioned", sides={title: some.to_dict("records") for title, some in sides.items()}, stored=report.stored
+    )
+
+
+def _figure(report: StudyReport, key: str) -> StudyFigure | None:
+    return next((figure for figure in report.results.figures if figure.key == key), None)
+
+
+_SHOWN = {"odds": odds_html, "space": space_html, "curve": curve_html, "top": top_html, "examples": examples_html}
+"""Components beside the figures, by name, and what they show of a report."""
+_HEADINGS = {
+    "top": heading_html(
+        "The most frequent objects", "In how many pictures captions name each; choose one to see them below."
+    ),
+    "examples": heading_html("What the captioner said"),
+}

@@ -1,0 +1,458 @@
+"""ComfyUI's graph, followed from the picture that was saved back to the texts and settings that drew it."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any, Literal, TypeVar
+
+from bias_core.errors import InvalidInput
+from bias_core.given_values import read_json
+from bias_core.store.drawing_facts import (
+    LARGEST_SEED,
+    LARGEST_SIDE,
+    LONGEST_NAME,
+    MOST_STEPS,
+    MOST_TEXT,
+    PictureMetadata,
+    agreed,
+    check_length,
+    different,
+    guidance,
+    name_of,
+    number,
+    one_line,
+    quoted,
+    several_prompts,
+    whole,
+    with_networks,
+    with_schedule,
+    without_networks,
+)
+
+T = TypeVar("T")
+Role = Literal["positive", "negative"]
+Inputs = Mapping[str, Any]
+
+MOST_GRAPH = 1_000_000  # characters
+_MOST_NODES = 5_000
+_DEEPEST = 150  # nodes behind one another
+_MOST_VISITS = 500_000  # of nodes, their links and their texts, in one graph
+_TEXT_OF_A_VISIT = 100  # characters that cost as much as one visit
+_TEXTS = ("text", "text_g", "text_l", "clip_l", "clip_g", "t5xxl", "llama", "prompt", "populated_text")
+_NO_CONDITIONING = re.compile(
+    "clip|model|vae|image|pixels|latent|samples|control_net|mask|noise|style|sigmas|sampler|bbox|sam_", re.IGNORECASE
+)
+_NO_PICTURE = re.compile(
+    "positive|negative|conditioning|model|guider|noise|sigmas|^sampler$|embeds|clip|vae|control_net|detector|text|pipe",
+    re.IGNORECASE,
+)
+_PIPES = ("pipe", "basic_pipe", "detailer_pipe", "context", "base_ctx", "guider")
+_JOINS = re.compile("concat|join|append|combine|merge", re.IGNORECASE)
+_PLAIN = re.compile("primitive|string|text|prompt|show|preview|display|reroute|literal|note|box", re.IGNORECASE)
+_CHANGES = re.compile(
+    "wildcard|random|dynamic|dp|llm|gpt|llama|caption|florence|interrog|tagger|blip|expan|enhanc|rewrit|translat|styler"
+    "|regex|replace|case|trim|substring|truncat|format|slice|split|extract",
+    re.IGNORECASE,
+)
+_PART = re.compile(
+    r"(?:text|string|prompt|str|value|input|part|prepend|append|prefix|suffix|before|after)_?[0-9a-z]?", re.IGNORECASE
+)
+_WILD = re.compile(r"\{[^{}|]*\||__\w")  # what a wild-card node puts other words in place of
+_VALUES = ("value", "int", "float", "number", "seed", "noise_seed")
+
+
+class _Unclear(Exception):
+    """Why a text cannot be followed."""
+
+
+def facts_of_graph(text: str, file_name: str = "") -> PictureMetadata:
+    """The facts of the picture of this name, from the graph that was executed.
+
+    The page's own ``workflow`` is not needed: a program that asks ComfyUI for pictures has none.
+
+    Raises ValueError, TypeError, LookupError, AttributeError or RecursionError: it is no graph. InvalidInput: it is
+    one that is too large to be followed.
+    """
+    nodes = {str(key): node for key, node in read_json(check_length(text, "its workflow", MOST_GRAPH)).items()}
+    if len(nodes) > _MOST_NODES:
+        raise InvalidInput(f"its workflow has {len(nodes):,} nodes; at most {_MOST_NODES:,} are followed")
+    graph = _Graph({key: dict(node["inputs"]) for key, node in nodes.items() if isinstance(node["inputs"], dict)},
+                   {key: str(node.get("class_type", ""))[:LONGEST_NAME] for key, node in nodes.items()})  # fmt: skip
+    found = [graph.facts(end) for end in graph.ends(file_name)]
+    prompts = different(prompt for one in found for prompt in (one.prompt or one.unclear,))
+    if len(prompts) > 1:  # the file's name does not say which of them it is
+        return PictureMetadata(program="ComfyUI", unclear=several_prompts(prompts))
+    if len(found) > 1:
+        found = [_common(found)]
+    return found[0] if found else PictureMetadata(program="ComfyUI", unclear="no sampler was found in its workflow")
+
+
+def _common(found: list[PictureMetadata]) -> PictureMetadata:
+    """What several pictures of one workflow and prompt agree on."""
+    names = ("negative_prompt", "seed", "num_inference_steps", "guidance_scale", "sampler", "model", "width", "height")
+    values: dict[str, Any] = {name: agreed(getattr(one, name) for one in found) for name in names}
+    values |= {name: values[name] or "" for name in ("negative_prompt", "sampler", "model")}
+    further = tuple(different(text for one in found for text in one.further))
+    return PictureMetadata(
+        program="ComfyUI", prompt=found[0].prompt, unclear=found[0].unclear, further=further, **values
+    )
+
+
+class _Graph:
+    """Nodes by their numbers: ``inputs``, and ``kinds``, the names of their classes."""
+
+    def __init__(self, inputs: Mapping[str, dict[str, Any]], kinds: Mapping[str, str]) -> None:
+        self.inputs, self.kinds = inputs, kinds
+        self._known: dict[tuple[object, str], Any] = {}
+        self._n_visits = 0
+
+    def _count(self, n: int, texts: Iterable[str] = ()) -> None:
+        """Count visits, and what is made of texts; InvalidInput where these are too many."""
+        self._n_visits += n + sum(map(len, texts)) // _TEXT_OF_A_VISIT
+        if self._n_visits > _MOST_VISITS:
+            raise InvalidInput("its workflow is larger than it is followed")
+
+    def ends(self, file_name: str) -> list[str]:
+        """Nodes that may have saved the file: those whose prefix its name has, else all that save or end something."""
+        used = {link for inputs in self.inputs.values() for value in inputs.values() if (link := self._link(value))}
+        saving = [node for node in self.inputs if re.search("save", self.kinds[node], re.IGNORECASE)]
+        ends = [node for node in saving if self._passes(node)]
+        ends = ends or [node for node in self.inputs if node not in used and self._passes(node)]
+        fitting = {}
+        for node in ends:
+            prefix = PurePosixPath(str(self.inputs[node].get("filename_prefix", ""))).name
+            if prefix and PurePosixPath(file_name).name.startswith(prefix):
+                fitting[node] = len(prefix)
+        longest = max(fitting.values(), default=0)
+        return [node for node, length in fitting.items() if length == longest] or ends
+
+    def facts(self, end: str) -> PictureMetadata:
+        """The facts of the picture that arrives at a node."""
+        passes = self._passes(end)
+        first = [one for one in passes if len(self._passes(one)) == 1]
+        try:
+            prompts = different(text for one in first for text in self._texts(one, "positive"))
+            unclear = several_prompts(different(map(without_networks, prompts)))
+        except _Unclear as why:
+            prompts, unclear = [], str(why)
+        prompt = "" if unclear else without_networks(prompts[0])
+        drawing = [one for one in passes if self._setting(one, "add_noise") != "disable"]  # what a refiner goes on with
+        width, height = self._size(end)
+        return PictureMetadata(
+            program="ComfyUI",
+            prompt=prompt,
+            unclear=unclear,
+            negative_prompt=self._negative(first),
+            seed=agreed(self._seed(one) for one in drawing),
+            num_inference_steps=agreed(whole(self._setting(one, "steps"), MOST_STEPS) for one in passes),
+            guidance_scale=agreed(self._guidance(one) for one in passes),
+            sampler=agreed(self._sampler(one) for one in passes) or "",
+            model=with_networks(agreed(self._model(one) for one in passes), prompts),
+            width=width,
+            height=height,
+            further=tuple(different([*self._later_texts(passes, first, prompts), *self._pictures(end)])),
+        )
+
+    def _once(self, what: object, node: str, find: Callable[[], T]) -> T:
+        """What ``find`` finds of a node, which is remembered."""
+        if (key := (what, node)) not in self._known:
+            self._known[key] = find()
+        known: T = self._known[key]
+        return known
+
+    def _link(self, value: object) -> str:
+        """The node that an input is linked to; "" where it is none."""
+        is_link = isinstance(value, list) and len(value) == 2 and isinstance(value[0], str | int)
+        return str(value[0]) if is_link and str(value[0]) in self.inputs else ""  # type: ignore[index]
+
+    def _links(self, node: str, but: re.Pattern[str] | None = None) -> list[str]:
+        links = ((name, self._link(value)) for name, value in self.inputs[node].items())
+        return self._once(
+            but, node, lambda: different(link for name, link in links if link and not (but and but.search(name)))
+        )
+
+    def _before(self, start: str, links: Callable[[str], Iterable[str]]) -> list[str]:
+        """All nodes that ``links`` lead to, and ``start``; what comes before another stands before it."""
+        done: dict[str, None] = {}
+        waiting, seen = [(start, False)], set[str]()
+        while waiting:
+            node, is_done = waiting.pop()
+            if is_done:
+                done[node] = None
+            elif node not in seen:
+                seen.add(node)
+                further = [(link, False) for link in links(node)]
+                self._count(1 + len(further))
+                waiting += [(node, True), *further]
+        return list(done)
+
+    def _passes(self, end: str) -> list[str]:
+        """The samplers whose picture arrives at a node, the first one first."""
+        return self._once(
+            "passes", end, lambda: [node for node in self._before(end, self._picture_links) if self._draws(node)]
+        )
+
+    def _picture_links(self, node: str) -> list[str]:
+        chosen = self._chosen(node)
+        return [chosen] if chosen else self._links(node, _NO_PICTURE)
+
+    def _draws(self, node: str) -> bool:
+        return self._once("draws", node, lambda: self._looks_like_a_sampler(node))
+
+    def _looks_like_a_sampler(self, node: str) -> bool:
+        inputs = self.inputs[node]
+        usual = {"sampler_name", "steps", "cfg"} <= set(inputs) and not re.search("loader|preset", self.kinds[node], 2)
+        piped = re.search("sampler", self.kinds[node], re.IGNORECASE) and any(name in inputs for name in _PIPES)
+        parts = self.kinds[node].startswith(("SamplerCustom", "WanVideoSampler"))
+        seeded = "positive" in inputs and ("seed" in inputs or "noise_seed" in inputs)
+        return bool(usual or piped or parts or (seeded and self._link(inputs["positive"])))
+
+    def _setting(self, node: str, name: str) -> Any:
+        """The value of a sampler's setting: its own, or of the parts (noise, guider, schedule, pipe) that it has."""
+        for part in [node, *self._parts(node)]:
+            if (value := self.inputs[part].get(name)) is not None:
+                return self._constant(value)
+        return None
+
+    def _parts(self, node: str) -> list[str]:
+        names = ("noise", "guider", "sampler", "sigmas", *_PIPES)
+        return self._before(node, lambda one: filter(None, (self._link(self.inputs[one].get(n)) for n in names)))[:-1]
+
+    def _constant(self, value: Any) -> Any:
+        """The value of an input that is linked to a node with nothing but one value."""
+        if not (link := self._link(value)):
+            return value
+        inputs = self.inputs[link]
+        values = (inputs[name] for name in _VALUES if name in inputs)
+        value = next(values, next(iter(inputs.values()), None))
+        return value if isinstance(value, str | int | float) else None
+
+    def _seed(self, node: str) -> int | None:
+        seeds = (whole(self._setting(node, name), LARGEST_SEED) for name in ("seed", "noise_seed"))
+        return next((seed for seed in seeds if seed is not None), None)
+
+    def _sampler(self, node: str) -> str:
+        name, schedule = (name_of(self._setting(node, name)) for name in ("sampler_name", "scheduler"))
+        return with_schedule(name, schedule)
+
+    def _guidance(self, node: str) -> float | None:
+        """Of models that were distilled with guidance (FLUX), whose cfg is 1, the guidance that they are told."""
+        cfg, behind = guidance(self._setting(node, "cfg")), self._conditioning_nodes(node, "positive")
+        told = (guidance(self._constant(self.inputs[one].get("guidance"))) for one in behind)
+        distilled = next((value for value in told if value is not None), None)
+        return distilled if cfg is None or (cfg <= 1 and distilled is not None) else cfg
+
+    def _model(self, node: str) -> str:
+        loaders = self._before(node, lambda one: self._model_links(one))
+        names = (
+            self.inputs[one].get(name) for one in reversed(loaders) for name in ("ckpt_name", "unet_name", "model")
+        )
+        return next((name_of(name) for name in names if isinstance(name, str)), "")
+
+    def _model_links(self, node: str) -> Iterator[str]:
+        names = ("model", "model1", "base_model", *_PIPES)
+        return filter(None, (self._link(self.inputs[node].get(name)) for name in names))
+
+    def _size(self, end: str) -> tuple[int | None, int | None]:
+        behind = self._before(end, self._links)
+        empty = [one for one in behind if re.match("Empty.{0,40}Latent", self.kinds[one])]
+        if len(empty) != 1:
+            return None, None
+        sides = [self._constant(self.inputs[empty[0]].get(name)) for name in ("width", "height")]
+        width, height = (whole(side, LARGEST_SIDE) for side in sides)
+        return (width, height) if width and height else (None, None)
+
+    # Texts
+
+    def _texts(self, node: str, role: Role) -> list[str]:
+        """The different texts that a sampler draws by, or away from."""
+        for part in [node, *self._parts(node)]:
+            for name in (role, "conditioning" if role == "positive" else "", "text_embeds"):
+                if (value := self.inputs[part].get(name)) is not None:
+                    texts = self._conditioned(value, role, 0)
+                    self._count(len(texts), texts)
+                    return different(map(one_line, texts))
+        return []
+
+    def _conditioned(self, value: Any, role: Role, depth: int) -> list[str]:
+        """The texts behind a conditioning, or the one of a node that loads and encodes at once."""
+        if not (node := self._link(value)):
+            return [value] if isinstance(value, str) else []
+        if (key := (role, node)) not in self._known:
+            self._known[key] = []  # a graph that leads back to itself ends here
+            self._known[key] = texts = different(self._conditioned_by(node, role, depth))
+            self._count(1 + len(texts))
+        known: list[str] = self._known[key]
+        return known
+
+    def _conditioned_by(self, node: str, role: Role, depth: int) -> list[str]:
+        inputs = self.inputs[node]
+        if "zeroout" in self.kinds[node].lower():
+            return []
+        if depth > _DEEPEST:
+            raise _Unclear("its workflow is deeper than it is followed")
+        for names in ((f"{role}_prompt",), (role,), ("populated_text",), _TEXTS):
+            if own := [inputs[name] for name in names if name in inputs and not self._is_setting(node, name)]:
+                if names == (role,):
+                    return self._conditioned(own[0], role, depth + 1)
+                return [text for one in own if (text := self._text(one, depth + 1)).strip()]
+        if any(_PART.fullmatch(name) for name in inputs) and not self._chosen(node):
+            return [self._text([node, 0], depth)]
+        links = [self._chosen(node)] if self._chosen(node) else self._links(node, _NO_CONDITIONING)
+        found = dict[str, None]()
+        for link in links:
+            found |= dict.fromkeys(texts := self._conditioned([link, 0], role, depth + 1))
+            self._count(1 + len(texts))
+        return list(found)
+
+    def _is_setting(self, node: str, name: str) -> bool:
+        """Whether an input called like a text is what a further text is made of, as of a node that joins several."""
+        return name != "populated_text" and bool(_JOINS.search(self.kinds[node]) and "clip" not in self.inputs[node])
+
+    def _conditioning_nodes(self, node: str, role: Role) -> list[str]:
+        """The nodes that a sampler's conditioning comes from."""
+        starts = [self._link(self.inputs[part].get(name)) for part in [node, *self._parts(node)]
+                  for name in (role, "conditioning")]  # fmt: skip
+        return [one for start in filter(None, starts) for one in self._before(start, self._links)]
+
+    def _text(self, value: Any, depth: int) -> str:
+        """The text of an input: its own, or what the nodes before it make of theirs.
+
+        Raises _Unclear: one of them does what its values do not tell.
+        """
+        if not (node := self._link(value)):
+            return check_length(value) if isinstance(value, str) else ""
+        if (key := ("text", node)) not in self._known:
+            self._known[key] = ""
+            self._known[key] = text = self._made_text(node, depth)
+            self._count(1 + len(self.inputs[node]), [text])
+        known: str = self._known[key]
+        return known
+
+    def _made_text(self, node: str, depth: int) -> str:
+        inputs, kind = self.inputs[node], self.kinds[node]
+        if depth > _DEEPEST:
+            raise _Unclear("its workflow is deeper than it is followed")
+        if isinstance(populated := inputs.get("populated_text"), str) and populated.strip():
+            return populated
+        if chosen := self._chosen(node):
+            return self._text([chosen, 0], depth + 1)
+        parts = {
+            name: self._text(inputs[name], depth + 1) for name in sorted(inputs, key=_order) if _PART.fullmatch(name)
+        }
+        self._count(len(parts), parts.values())
+        joined = self._joined(node, parts, depth) if len(parts) != 1 or _JOINS.search(kind) else None
+        replaced = self._replaced(node, parts, depth)
+        text: str | None = replaced if replaced is not None else joined
+        if text is None and len(texts := different(parts.values())) == 1:
+            made = _CHANGES.search(kind) and (not re.search("wildcard|random|dp", kind, 2) or _WILD.search(texts[0]))
+            text = texts[0] if not made and (_PLAIN.search(kind) or len(inputs) == 1) else None
+        if text is None and len(inputs) == 1 and not parts:
+            text = self._text(next(iter(inputs.values())), depth + 1)
+        if text is None or len(text) > MOST_TEXT:
+            written = different(parts.values()) or different(one for one in inputs.values() if isinstance(one, str))
+            found = "; ".join(quoted(one) for one in written[:3]) or "no text"
+            raise _Unclear(f"its workflow makes the prompt by {kind or 'a node'}, which does not record it ({found})")
+        return text
+
+    def _joined(self, node: str, parts: Mapping[str, str], depth: int) -> str | None:
+        """The parts of a node that joins texts, one behind the other."""
+        inputs, kind = self.inputs[node], self.kinds[node]
+        if kind.startswith("StringFunction"):
+            tidy = ", " if inputs.get("tidy_tags") == "yes" else ""
+            return tidy.join(filter(None, parts.values())) if inputs.get("action", "append") == "append" else None
+        if not _JOINS.search(kind):
+            return None
+        given = next((inputs[name] for name in ("delimiter", "separator", "delim") if name in inputs), "")
+        between = self._text(given, depth + 1).replace("\\n", "\n")
+        self._count(1, [between] * len(parts))
+        return between.join(filter(None, parts.values()))
+
+    def _replaced(self, node: str, parts: Mapping[str, str], depth: int) -> str | None:
+        """The text of a node that puts words in place of others."""
+        inputs, kind = self.inputs[node], self.kinds[node]
+        if kind.startswith("StringFunction") and inputs.get("action") == "replace":
+            text, old, new = (parts.get(f"text_{x}", "") for x in "abc")
+            return None if old.startswith("/") else _put(new, old, text)  # a pattern of JavaScript
+        if "replace" not in kind.lower() or "regex" in kind.lower():
+            return None
+        replaced = next((parts[name] for name in ("string", "text", "prompt") if name in parts), "")
+        for place in ("", "1", "2", "3"):
+            old, new = (self._text(inputs.get(f"{word}{place}", ""), depth + 1) for word in ("find", "replace"))
+            replaced = _put(new, old, replaced)
+        return replaced
+
+    def _chosen(self, node: str) -> str:
+        """The node that a switch lets through; "" where the node is no switch, or says not which."""
+        return self._once("chosen", node, lambda: self._choice(node))
+
+    def _choice(self, node: str) -> str:
+        inputs = self.inputs[node]
+        if not re.search("switch|select|index|choose", self.kinds[node], re.IGNORECASE):
+            return ""
+        choices = [(name, self._constant(inputs[name])) for name in inputs if not _PART.fullmatch(name)]
+        if (any_ := sorted(name for name in inputs if re.fullmatch(r"any_\d\d?", name))) and self._link(
+            inputs[any_[0]]
+        ):
+            return self._link(inputs[any_[0]])
+        for name, choice in [*choices, ("Input", inputs.get("Input"))]:
+            if isinstance(choice, bool):
+                names = ["on_true", "if_true", "true"] if choice else ["on_false", "if_false", "false"]
+            elif isinstance(choice, int) and name.lower() in ("select", "index", "input"):
+                names = [f"{what}{choice}" for what in ("input", "text", "image", "conditioning", "value", "latent")]
+                names += [f"{what}_{choice}" for what in ("input", "text", "image", "conditioning", "value", "latent")]
+            else:
+                continue
+            if link := next((link for one in names if (link := self._link(inputs.get(one)))), ""):
+                return link
+        return ""
+
+    def _negative(self, first: list[str]) -> str:
+        """What the first pass draws away from: nothing where its guidance of 1 leaves it out."""
+        try:
+            texts = {text for one in first for text in self._texts(one, "negative")
+                     if number(self._setting(one, "cfg")) != 1}  # fmt: skip
+        except _Unclear:
+            return ""
+        return without_networks(texts.pop()) if len(texts) == 1 else ""
+
+    def _later_texts(self, passes: list[str], first: list[str], prompts: list[str]) -> Iterator[str]:
+        """Texts of later passes that the first one does not have."""
+        known, of_first = {*prompts, *self._safe_texts(first, "negative")}, set(first)
+        for one in passes:
+            for role in ("positive", "negative") if one not in of_first else ():
+                for text in self._safe_texts([one], role):
+                    if text not in known:
+                        what = "prompt" if role == "positive" else "negative prompt"
+                        yield f"{what} of a later pass ({self.kinds[one]}) {quoted(text)}"
+            if isinstance(wildcard := self.inputs[one].get("wildcard"), str) and wildcard.strip():
+                yield f"wildcard of {self.kinds[one]} {quoted(one_line(wildcard))}"
+        if len(texts := self._safe_texts(first, "negative")) > 1:
+            yield from (f"negative prompt {quoted(text)}" for text in texts)
+
+    def _safe_texts(self, nodes: list[str], role: Role) -> list[str]:
+        try:
+            return different(text for one in nodes for text in self._texts(one, role))
+        except _Unclear as why:
+            return [str(why)]
+
+    def _pictures(self, end: str) -> Iterator[str]:
+        """Pictures that the drawing started from, or was guided by."""
+        start = set(self._before(end, self._picture_links))
+        for node in self._before(end, self._links):
+            if re.search("load.{0,20}image|image.{0,20}load", self.kinds[node], re.IGNORECASE):
+                yield "a start picture" if node in start else "a picture that guided it"
+
+
+def _put(new: str, old: str, text: str) -> str:
+    """``text`` with ``new`` in place of ``old``."""
+    if len(text) + (text.count(old) * len(new) if old else 0) > MOST_TEXT:
+        raise _Unclear("its workflow makes a longer prompt than is read")
+    return text.replace(old, new) if old else text
+
+
+def _order(name: str) -> tuple[int, str]:
+    """Prefixes first, suffixes last."""
+    lower = name.lower()
+    place = lower.startswith(("suffix", "append", "after")) - lower.startswith(("prefix", "prepend", "before"))
+    return place, lower

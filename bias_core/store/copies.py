@@ -1,0 +1,317 @@
+"""Pictures of an import that belong together: drafts and finished ones, copies, sheets."""
+
+import re
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+import numpy as np
+from PIL import Image
+
+from bias_core.store.drawing_facts import PictureMetadata, one_line
+from bias_core.store.picture_metadata import facts_of_midjourney
+
+FEWEST_WORDS = 3  # of a file name that is a prompt and no number
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_MIDJOURNEY = re.compile(rf"[^_\s]+_([^\s]+)_{_UUID}(?:_\d+)?", re.IGNORECASE)  # user, prompt and switches, job
+_DATE = r"\d{4}-\d\d-\d\d(?:[ T_-]+(?:at )?\d\d[.:_-]?\d\d(?:[.:_-]?\d\d)?)?"
+_OF_PROGRAMS = (
+    ("DALL·E", re.compile(rf"DALL.?E[ _]+{_DATE}[ _]*-[ _]*(.*)")),
+    ("Adobe Firefly", re.compile(r"Firefly[ _](.*?)[ _]\d+")),
+    ("Leonardo", re.compile(rf"(?:Default|Leonardo)_(.*?)_\d+(?:_{_UUID})?(?:_\d+)?")),
+)
+_BEFORE = re.compile(rf"^(?:{_DATE}|\d{{8}}(?=\D)|\d{{3,}}(?=[-_]))[\s_-]*")
+_AFTER = re.compile(rf"(?:\(\d+\)|#?\d+|{_DATE}|{_UUID}|(?<=[\s_-])(?=[a-z]*\d)[0-9a-f]{{8,}})$", re.IGNORECASE)
+_BETWEEN = " \t_-"
+_LONGEST_NAME, _LONGEST_END, _MOST_ENDS = 255, 80, 8  # characters; numbers, dates and ids behind one another
+_NO_PROMPT = re.compile(
+    r"(?:ChatGPT Image|Gemini[ _]Generated[ _]Image|Copilot[ _]\d|Screen ?shot|WhatsApp Image|OIG\d?[.-]).*"
+    r"|(?:IMG|DSC|PXL|ComfyUI|SwarmUI|image|picture|photo|download|untitled|unnamed|output|sample|file)[\W\d_]*",
+    re.IGNORECASE,
+)
+_FOLDERS = re.compile(
+    r"(?:txt2img|img2img|extras)[-_ ](?:images|grids)|outputs?|images?|pictures?|train|test|validation|raw|local",
+    re.IGNORECASE,
+)
+_SHEET = re.compile(r"(?:xyz_|txt2img_)?grid[-_ ]?\d*(?:[-_ ].*)?|(?:.*[-_ ])?contact[-_ ]?sheet(?:[-_ ].*)?", re.I)
+_EARLIER = re.compile(r"(.+?)-(?:before-[a-z-]+|ad-before|ad-preview[-\d]*|init-image|mask|mask-composite)")
+
+
+def facts_of_name(name: str, wrapper: str) -> PictureMetadata:
+    """The prompt by which the picture's folder is called, or the file where the folder's name is none.
+
+    >>> names = ("a photo of a doctor/3.png", "x/00012-123-a_nurse-7.png", "DALL·E 2023-10-12 10.41.55 - A cook.png")
+    >>> [facts_of_name(name, "x").prompt for name in (*names, "00000-1234.png", "2026-11-22/a cook-3.png")]
+    ['a photo of a doctor', 'a nurse', 'A cook', '', 'a cook']
+    """
+    parent = PurePosixPath(name).parent
+    if not _stem(name) or len(parent.name) > _LONGEST_NAME:
+        return PictureMetadata()
+    folder = one_line(parent.name.replace("_", " ")) if parent.as_posix() not in {".", wrapper} else ""
+    if folder and _words(parent.name) and not _FOLDERS.fullmatch(parent.name):
+        return PictureMetadata(prompt=folder)
+    stem = _stem(name)
+    if found := _MIDJOURNEY.fullmatch(stem):
+        return facts_of_midjourney(found[1].replace("_", " "))
+    for program, pattern in _OF_PROGRAMS:
+        if found := pattern.fullmatch(stem):
+            return PictureMetadata(program=program, prompt=_words(found[1]))
+    return PictureMetadata(prompt=words_of(name))
+
+
+def words_of(name: str) -> str:
+    """A file name as a prompt: without its ending, dates, numbers and ids; "" where nothing else is in it."""
+    return _words(_stem(name))
+
+
+def _stem(name: str) -> str:
+    """A name without its folders and ending; "" for one that is longer than systems have them."""
+    stem = PurePosixPath(name).stem
+    return stem if len(stem) <= _LONGEST_NAME else ""
+
+
+def _words(text: str) -> str:
+    if _NO_PROMPT.fullmatch(text):
+        return ""
+    for _ in range(_MOST_ENDS):
+        before, text = text, _BEFORE.sub("", text)
+        shown = text.rstrip()
+        if found := _AFTER.search(shown, max(0, len(shown) - _LONGEST_END)):
+            text = shown[: found.start()].rstrip(_BETWEEN)
+        if text == before:
+            break
+    return one_line(text.replace("_", " ")) if any(character.isalpha() for character in text) else ""
+
+
+def wrapper_of(names: Sequence[str]) -> str:
+    """The folder that everything lies in where its name is no prompt, as zips often have; "" if none."""
+    tops = {PurePosixPath(name).parts[0] for name in names}
+    if len(tops) != 1 or any(len(PurePosixPath(name).parts) == 1 for name in names):
+        return ""
+    directly = [name for name in names if len(PurePosixPath(name).parts) == 2]
+    return tops.pop() if all(len(words_of(name).split()) >= FEWEST_WORDS for name in directly) else ""
+
+
+def is_sheet_name(name: str) -> bool:
+    """Whether a program or person calls a file a sheet of several pictures."""
+    return bool(_SHEET.fullmatch(_stem(name)))
+
+
+def finished_stem(name: str) -> str:
+    """The name, without ending, of the picture that a program finished from this one; "" where it is no draft.
+
+    >>> finished_stem("a/00000-70-before-highres-fix.png")
+    'a/00000-70'
+    """
+    found = _EARLIER.fullmatch(_stem(name))
+    return PurePosixPath(name).with_name(found[1]).as_posix() if found else ""
+
+
+_SIDE, _CELLS = 48, 16  # pixels of the grey thumbnail; cells of a side, of which two pictures are compared
+_FLAT = 2.0  # standard deviation of grey below which thumbnails say nothing
+_SAME_CELL, _SAME_MEAN = 8.0, 2.0  # greatest and mean difference of the cells of one picture in two sizes or formats
+_REDRAWN_MEAN, _REDRAWN_LIKENESS = 6.0, 0.95  # of a picture of which a part was drawn again, or a tile of a sheet
+_STAGE_LIKENESS = 0.6  # of a picture and the larger one that a later pass of the same run made of it
+_SAME_SHAPE = 0.02  # relative difference of the proportions of one picture in two sizes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A picture of a folder that may be a copy of another one of the same prompt."""
+
+    name: str
+    content: str  # digest of the file
+    pixels: str  # digest of what it shows
+    own_id: str  # of the row in our own record; "" without one
+    size: tuple[int, int]
+    format: str
+    is_blank: bool
+    grey: np.ndarray  # (48, 48), whole numbers from 0 to 255
+    drawing: PictureMetadata
+
+    @property
+    def settings(self) -> Hashable:
+        """Everything that decides its pixels, as far as its program says; None where no seed is known."""
+        facts = self.drawing
+        if facts.seed is None or self.own_id:
+            return None
+        return (facts.seed, facts.prompt, facts.negative_prompt, facts.num_inference_steps, facts.guidance_scale,
+                facts.sampler, facts.model, facts.width, facts.height)  # fmt: skip
+
+    @property
+    def n_pixels(self) -> int:
+        """Width times height."""
+        return self.size[0] * self.size[1]
+
+    @property
+    def cells(self) -> np.ndarray:
+        """Mean grey of each cell: ``(256,)``."""
+        step = _SIDE // _CELLS
+        return self.grey.reshape(_CELLS, step, _CELLS, step).mean(axis=(1, 3)).ravel()  # type: ignore[no-any-return]
+
+    def likeness(self, other: "Candidate") -> float:
+        """Correlation of the cells of both, in [-1, 1]; 0 where one is flat."""
+        if min(self.cells.std(), other.cells.std()) <= _FLAT:
+            return 0.0
+        return float(np.corrcoef(self.cells, other.cells)[0, 1])
+
+    def has_shape_of(self, other: "Candidate") -> bool:
+        """Whether both have the same proportions."""
+        own, theirs = (size[0] / size[1] for size in (self.size, other.size))
+        return abs(own / theirs - 1) <= _SAME_SHAPE
+
+
+def grey_of(image: Image.Image) -> np.ndarray:
+    """The thumbnail that pictures are compared by."""
+    return np.asarray(image.convert("L").resize((_SIDE, _SIDE), Image.Resampling.BOX))
+
+
+def copies_among(pictures: Sequence[Candidate]) -> dict[str, str]:
+    """Names of the pictures of one prompt that do not count, each with the reason."""
+    left: dict[str, str] = {}
+    for find in (
+        _drafts_and_sheets,
+        _same_files,
+        _smaller_versions,
+        _earlier_stages,
+        _same_pixels,
+        _look_alikes,
+        _tiled,
+    ):
+        for one, why in find([one for one in pictures if one.name not in left]):
+            left.setdefault(one.name, why)
+    return left
+
+
+Found = Iterator[tuple[Candidate, str]]
+
+
+def _groups(pictures: Sequence[Candidate], keys: Sequence[Hashable]) -> list[list[Candidate]]:
+    groups: dict[Hashable, list[Candidate]] = defaultdict(list)
+    for one, key in zip(pictures, keys, strict=True):
+        if key is not None:
+            groups[key].append(one)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _drafts_and_sheets(pictures: Sequence[Candidate]) -> Found:
+    stems = {PurePosixPath(one.name).with_suffix("").as_posix(): one.name for one in pictures}
+    for one in pictures:
+        if finished := stems.get(finished_stem(one.name)):
+            yield one, f"a draft of {finished}"
+        elif one.drawing.is_sheet or is_sheet_name(one.name):
+            yield one, "a contact sheet"
+
+
+def _same_files(pictures: Sequence[Candidate]) -> Found:
+    """Blank pictures of which no seed is known may each have been drawn."""
+    files = [None if one.is_blank and one.drawing.seed is None else one.content for one in pictures]
+    for group in _groups(pictures, files) + _groups(pictures, [one.own_id or None for one in pictures]):
+        yield from ((one, f"the same picture as {group[0].name}") for one in group[1:])
+
+
+def _smaller_versions(pictures: Sequence[Candidate]) -> Found:
+    """Programs that keep a picture before and after it is enlarged write the same settings into both."""
+    for group in _groups(pictures, [one.settings for one in pictures]):
+        largest = max(group, key=lambda one: one.n_pixels)
+        for one in group:
+            if one.n_pixels < largest.n_pixels and one.has_shape_of(largest):
+                yield one, f"a smaller version of {largest.name}"
+
+
+def _earlier_stages(pictures: Sequence[Candidate]) -> Found:
+    """One run of a graph may save a picture before and after a second pass, with other settings in each."""
+    for group in _groups(pictures, [one.drawing.workflow or None for one in pictures]):
+        for one in group:
+            larger = (other for other in group if other.n_pixels > one.n_pixels and one.has_shape_of(other))
+            if later := next((other for other in larger if one.likeness(other) >= _STAGE_LIKENESS), None):
+                yield one, f"an earlier stage of {later.name}"
+
+
+def _comparable(pictures: Sequence[Candidate]) -> list[Candidate]:
+    return [one for one in pictures if not one.is_blank and not one.own_id]
+
+
+def _of_other_seeds(one: Candidate, other: Candidate) -> bool:
+    seeds = (one.drawing.seed, other.drawing.seed)
+    return None not in seeds and seeds[0] != seeds[1]
+
+
+def _same_pixels(pictures: Sequence[Candidate]) -> Found:
+    own = _comparable(pictures)
+    for group in _groups(own, [one.pixels for one in own]):
+        for place, one in enumerate(group):
+            if same := next((other for other in group[:place] if not _of_other_seeds(one, other)), None):
+                yield one, f"the same pixels as {same.name}"
+
+
+def _look_alikes(pictures: Sequence[Candidate]) -> Found:
+    """One picture in two sizes or formats, or of which a part was drawn again; the largest counts, then the first."""
+    own = sorted((one for one in _comparable(pictures) if one.cells.std() > _FLAT), key=lambda one: one.cells.mean())
+    if len(own) < 2:
+        return
+    order = {one.name: place for place, one in enumerate(pictures)}
+    cells = np.array([one.cells for one in own])
+    means = cells.mean(axis=1)
+    for place, one in enumerate(own):
+        end = int(np.searchsorted(means, means[place] + _REDRAWN_MEAN, side="right"))
+        apart = np.abs(cells[place + 1 : end] - cells[place])
+        for offset in np.flatnonzero(apart.mean(axis=1) <= _REDRAWN_MEAN):
+            other = own[place + 1 + offset]
+            if _is_one(one, other, apart[offset]):
+                fewer, more = sorted((one, other), key=lambda each: (each.n_pixels, -order[each.name]))
+                yield fewer, f"the same picture as {more.name}, in another size or format, or in part drawn again"
+
+
+def _is_one(one: Candidate, other: Candidate, apart: np.ndarray) -> bool:
+    if _of_other_seeds(one, other) or not one.has_shape_of(other):
+        return False
+    of_one_run = bool(one.drawing.workflow) and one.drawing.workflow == other.drawing.workflow
+    if of_one_run or (one.settings is not None and one.settings == other.settings):
+        return one.likeness(other) >= _REDRAWN_LIKENESS
+    saved_again = one.size != other.size or one.format != other.format
+    return saved_again and bool(apart.max() <= _SAME_CELL and apart.mean() <= _SAME_MEAN)
+
+
+_LAYOUTS = [(columns, rows) for columns in range(1, 5) for rows in range(1, 5) if columns * rows > 1]
+_MOST_SHEETS = 300  # pictures of one prompt that are looked through for sheets
+
+
+def _tiled(pictures: Sequence[Candidate]) -> Found:
+    """Sheets that show at least two of the other pictures."""
+    own = [one for one in _comparable(pictures) if one.cells.std() > _FLAT]
+    if len(own) < 3 or len(own) > _MOST_SHEETS:
+        return
+    shapes = np.array([one.size[0] / one.size[1] for one in own])
+    for columns, rows in _LAYOUTS:
+        box = _SIDE // columns, _SIDE // rows
+        small = np.array([_resized(Image.fromarray(one.grey), box) for one in own])
+        for place, sheet in enumerate(own):
+            tile_shape = sheet.size[0] / columns / (sheet.size[1] / rows)
+            others = np.flatnonzero(np.abs(shapes / tile_shape - 1) <= _SAME_SHAPE)
+            others = others[others != place]
+            if len(others) > 1 and _n_shown(sheet, small[others], columns, rows) > 1:
+                yield sheet, "a contact sheet of other pictures"
+
+
+def _n_shown(sheet: Candidate, small: np.ndarray, columns: int, rows: int) -> int:
+    """How many of the pictures ``small (n, pixels)`` are tiles of a sheet."""
+    whole, shown = Image.fromarray(sheet.grey), set[int]()
+    for row in range(rows):
+        for column in range(columns):
+            width, height = _SIDE / columns, _SIDE / rows
+            part = (column * width, row * height, (column + 1) * width, (row + 1) * height)
+            tile = _resized(whole, (_SIDE // columns, _SIDE // rows), part)
+            apart = np.abs(small - tile).mean(axis=1)
+            nearest = int(apart.argmin())
+            if apart[nearest] <= _REDRAWN_MEAN and tile.std() > _FLAT:
+                likeness = np.corrcoef(small[nearest], tile)[0, 1]
+                shown |= {nearest} if likeness >= _REDRAWN_LIKENESS else set()
+    return len(shown)
+
+
+def _resized(
+    image: Image.Image, size: tuple[int, int], part: tuple[float, float, float, float] | None = None
+) -> np.ndarray:
+    return np.asarray(image.resize(size, Image.Resampling.BOX, box=part), dtype=float).ravel()

@@ -1,0 +1,280 @@
+"""A run as files that other programs read: pictures, tables, a dataset card and Croissant."""
+
+import hashlib
+import json
+import re
+import time
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+from jinja2 import Environment
+
+from bias_core.errors import StorageError
+from bias_core.settings import ASSETS
+from bias_core.store.files import replaced_file, with_source, write_atomically
+from bias_core.store.markdown import as_code, fenced, in_markdown, paragraphs
+from bias_core.types import ImageRow
+
+METADATA = "train/metadata.jsonl"
+# Words that name a split wherever they stand in a path, for whoever loads an export with `datasets`.
+_SPLIT = re.compile(
+    r"(?<![a-z])(train|training|valid|validation|val|dev|test|testing|eval|evaluation)(?![a-z])", re.IGNORECASE
+)
+_TYPES = {bool: "sc:Boolean", int: "sc:Integer", float: "sc:Float"}
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run a cell that begins with one of these
+
+Entry = tuple[str, "bytes | ExportedImage"]
+
+
+@cache
+def _book() -> dict[str, Any]:
+    """Texts of the card, what the columns hold that every export has, and what is always the same in Croissant."""
+    return dict(yaml.safe_load(Path(__file__).with_name("export.yaml").read_text(encoding="utf-8")))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetFacts:
+    """What the card and the Croissant file say."""
+
+    # key, title, summary: name for programs, name for people, what was asked
+    key: str
+    title: str
+    summary: str
+    model: str  # that drew, with its condition and revision in words; "" for pictures from elsewhere
+    annotation: str  # how the pictures were read, and by which program
+    limits: str  # what the numbers do not say
+    command: str  # that gives the same numbers
+    # n_pictures, n_prompts: in this export
+    n_pictures: int
+    n_prompts: int
+    reference: str = ""  # of the paper that the study follows, "" for none
+    licence: str = ""  # SPDX id where the pictures' licence is known, "" otherwise
+    licence_note: str = ""  # what is to be said of it
+    readers: Sequence[str] = ()  # names of the programs that read them
+    notes: Sequence[str] = ()  # what was noticed on the way
+    versions: Mapping[str, str] = field(default_factory=dict)  # of the programs and weights
+    date: str = field(default_factory=lambda: time.strftime("%Y-%m-%d", time.gmtime()))
+
+    @property
+    def collection(self) -> str:
+        """How the pictures came to be."""
+        texts = _book()["texts"]
+        return f"{texts['collected']} The model is {self.model}." if self.model else str(texts["imported"])
+
+
+def without_splits(name: str) -> str:
+    """A part of a file's name that `datasets` takes for no split: with "s" after each word that would be one.
+
+    >>> without_splits("1-test"), without_splits("2-latest-tests")
+    ('1-tests', '2-latest-tests')
+    """
+    return _SPLIT.sub(r"\1s", name)
+
+
+def text_from(name: str, *, autoescape: bool = False, **values: Any) -> str:
+    """A template of ``assets/texts`` with these values; the filters keep markup of others out of a card."""
+    environment = Environment(autoescape=autoescape, trim_blocks=True, keep_trailing_newline=True)
+    environment.filters |= {"line": in_markdown, "paragraphs": paragraphs, "code": as_code, "fenced": fenced}
+    return environment.from_string((ASSETS / "texts" / name).read_text(encoding="utf-8")).render(values)
+
+
+def json_lines(rows: Iterable[Mapping[Any, Any]]) -> str:
+    """JSONL: an object a line."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def dataset_card(facts: DatasetFacts, columns: Mapping[str, str]) -> str:
+    """Markdown with the YAML head that dataset hubs read; ``columns`` of the metadata and what they hold."""
+    n, unknown = facts.n_pictures, {"license": "other", "license_name": "see-card"}
+    head = {
+        "pretty_name": " ".join(facts.title.split()),
+        **({"license": facts.licence.lower()} if facts.licence else unknown),
+        "language": ["en"],
+        "tags": ["text-to-image", "bias", "evaluation", "synthetic", "t2i-bias-explorer"],
+        "size_categories": ["n<1K" if n < 1000 else "1K<n<10K" if n < 10_000 else "10K<n<100K"],
+        "configs": [{"config_name": "default", "drop_labels": True, "data_dir": "train"}] if n else [],
+    }
+    return text_from(
+        "dataset_card.md",
+        head=yaml.safe_dump(head, sort_keys=False, allow_unicode=True),
+        facts=facts,
+        columns=columns,
+        versions=", ".join(f"{name} {version}" for name, version in facts.versions.items() if version),
+        texts=_book()["texts"],
+    )
+
+
+def column_kinds(lines: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Croissant's type of each column, from its values; text where there is doubt."""
+    kinds: dict[str, set[str]] = {}
+    for line in lines:
+        for name, value in line.items():
+            kinds.setdefault(name, set()).update(() if value is None else [_TYPES.get(type(value), "sc:Text")])
+    return {
+        name: "sc:Float" if types == {"sc:Integer", "sc:Float"} else next(iter(types)) if len(types) == 1 else "sc:Text"
+        for name, types in kinds.items()
+    }
+
+
+def described(names: Iterable[str]) -> dict[str, str]:
+    """Each column and what it holds."""
+    return {name: _book()["columns"].get(name, "what the study knows of, or found in, the picture") for name in names}
+
+
+def croissant(facts: DatasetFacts, metadata: bytes, kinds: Mapping[str, str]) -> dict[str, Any]:
+    """The description; ``metadata`` is the content of ``train/metadata.jsonl``, ``kinds`` of its columns."""
+    book = _book()
+    metadata_file = book["metadata"] | {
+        "contentSize": f"{len(metadata)} B",
+        "sha256": hashlib.sha256(metadata).hexdigest(),
+    }
+    lines, images = book["record_sets"]
+    file_name = _field("images", "file_name", "sc:Text", "pictures", "filename", "name of the file") | {
+        "references": {"field": {"@id": "lines/file_name"}}
+    }
+    picture = _field("images", "image", "sc:ImageObject", "pictures", "content", "the picture")
+    values = {
+        "@context": book["context"] | {term: f"cr:{term}" for term in book["own_terms"]},
+        **book["dataset"],
+        "name": facts.key,
+        "alternateName": facts.title,
+        "description": f"{facts.title}. {facts.summary}",
+        "license": f"https://spdx.org/licenses/{facts.licence}.html" if facts.licence else facts.licence_note,
+        "datePublished": facts.date,
+        "citeAs": facts.reference,
+        "distribution": [metadata_file, book["pictures"]] if facts.n_pictures else [],
+        "recordSet": [
+            lines | {"field": [_field("lines", name, kind, "metadata", "column") for name, kind in kinds.items()]},
+            images | {"field": [file_name, picture]},
+        ]
+        if facts.n_pictures
+        else [],
+        **_responsible(facts),
+    }
+    return {key: value for key, value in values.items() if value not in ("", [])}
+
+
+def _field(records: str, name: str, kind: str, source: str, part: str, text: str = "") -> dict[str, Any]:
+    """A field that is a ``part`` of a file's lines (a column), or of a set of files (their names or contents)."""
+    place, what = ("fileObject", {part: name}) if part == "column" else ("fileSet", {"fileProperty": part})
+    return {
+        "@type": "cr:Field",
+        "@id": f"{records}/{name.replace(' ', '_')}",  # which may hold no spaces
+        "name": name,
+        "description": text or described([name])[name],
+        "dataType": kind,
+        "source": {place: {"@id": source}, "extract": what},
+    }
+
+
+def _responsible(facts: DatasetFacts) -> dict[str, Any]:
+    book, texts = _book(), _book()["texts"]
+    missing = [note for note in facts.notes if re.search("missing|blank|could not", note)]
+    return {
+        "rai:dataCollection": facts.collection,
+        "rai:dataCollectionType": ["Machine-generated" if facts.model else "Others"],
+        "rai:dataCollectionMissingData": " ".join(missing) or "None was noticed.",
+        "rai:dataAnnotationProtocol": facts.annotation,
+        "rai:machineAnnotationTools": list(facts.readers),
+        "rai:annotationsPerItem": "1 per attribute and reader" if facts.readers else "",
+        "rai:dataBiases": [texts["biases"]],
+        "rai:dataLimitations": [facts.limits, *facts.notes],
+        "rai:dataUseCases": [texts["uses"]],
+        "rai:personalSensitiveInformation": [texts["sensitive"]],
+        **book["responsible"],
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportedImage:
+    """A picture to hand over: its original, its row, and what else its line of metadata says."""
+
+    path: Path
+    row: ImageRow
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""  # its digital source type: marked in the file where it is not
+
+    def data(self) -> bytes:
+        """The file, which says how the picture came to be.
+
+        Raises StorageError: the picture is no longer in the store.
+        """
+        if not self.path.is_file():
+            raise StorageError(f"picture {self.path.stem} is no longer in the store; run again to draw it")
+        return with_source(self.path.read_bytes(), self.source)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """What goes into a folder or a zip."""
+
+    # originals, into `train/` with `train/metadata.jsonl` (Hugging Face imagefolder); where there are none, there is no
+    # such folder
+    images: Sequence[ExportedImage]
+    tables: Mapping[str, pd.DataFrame]  # data frames by name, each as `<name>.parquet` and `<name>.csv`
+    report: Mapping[str, Any]  # as `report.json`
+    markdown: str  # as `report.md`
+    # anything else by its name in the folder, such as figures; what takes long is made when it is written
+    files: Mapping[str, bytes | Callable[[], bytes]] = field(default_factory=dict)
+    # for the dataset card `README.md` and for `croissant.json`; None: neither is written
+    facts: DatasetFacts | None = None
+
+
+def write_zip(export: Export, target: Path) -> Path:
+    """Write everything into one zip, which appears under its name only when it is whole.
+
+    Raises StorageError: the disk is full, or a picture is no longer in the store.
+    """
+    # PNG is compressed already; the rest is small.
+    with replaced_file(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in _entries(export):
+            if isinstance(content, ExportedImage):
+                archive.writestr(name, content.data())
+            else:
+                archive.writestr(name, content, zipfile.ZIP_DEFLATED)
+    return target
+
+
+def write_folder(export: Export, target: Path) -> Path:
+    """Write the same files into a folder, each whole or not at all."""
+    for name, content in _entries(export):
+        write_atomically(target / name, content.data() if isinstance(content, ExportedImage) else content)
+    return target
+
+
+def csv_bytes(table: pd.DataFrame) -> bytes:
+    """CSV (UTF-8) in which no text is taken for a formula by a spreadsheet."""
+    return str(table.rename(columns=_not_a_formula).map(_not_a_formula).to_csv(index=False)).encode()
+
+
+def _entries(export: Export) -> Iterator[Entry]:
+    numbered = enumerate(export.images, start=1)
+    images = {f"{i:05d}-{without_splits(image.row.group)}-{image.row.id}.png": image for i, image in numbered}
+    lines = [{"file_name": name, **asdict(one.row), **one.metadata} for name, one in images.items()]
+    metadata = json_lines(lines).encode()
+    if lines:
+        yield METADATA, metadata
+    if export.facts is not None:
+        kinds = column_kinds(lines)
+        yield "README.md", dataset_card(export.facts, described(kinds)).encode()
+        description = croissant(export.facts, metadata, kinds)
+        yield "croissant.json", json.dumps(description, ensure_ascii=False, indent=2).encode()
+    for name, image in images.items():
+        yield f"train/{name}", image
+    for name, table in export.tables.items():
+        yield f"{name}.parquet", table.to_parquet(index=False)
+        yield f"{name}.csv", csv_bytes(table)
+    yield "report.json", json.dumps(export.report, ensure_ascii=False, indent=2, allow_nan=False).encode()
+    yield "report.md", export.markdown.encode()
+    for name, content in export.files.items():
+        yield name, content if isinstance(content, bytes) else content()
+
+
+def _not_a_formula(cell: object) -> object:
+    return "'" + cell if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS) else cell

@@ -1,0 +1,665 @@
+"""Pictures from elsewhere, each with its prompt: a folder or zip in the layouts that people keep them in."""
+
+import hashlib
+import io
+import os
+import re
+import zipfile
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path, PurePosixPath
+from threading import BoundedSemaphore
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from bias_core.errors import InvalidInput, StorageError
+from bias_core.given_values import MAX_TEXT, normal_form
+from bias_core.protocols import StepCallback
+from bias_core.store.copies import FEWEST_WORDS, Candidate, copies_among, facts_of_name, grey_of, wrapper_of
+from bias_core.store.drawing_facts import PictureMetadata
+from bias_core.store.images import DamagedRecord, read_record, without_texts
+from bias_core.store.picture_files import FORMATS, open_picture
+from bias_core.store.picture_metadata import (
+    PARQUET,
+    facts_of_parquet,
+    facts_of_part,
+    facts_of_sidecar,
+    metadata_of_line,
+    metadata_of_record,
+    read_metadata,
+    sidecars_of,
+)
+from bias_core.store.tables import Problems, read_table
+from bias_core.types import IMPORTED, GeneratedImage, ImageRow, PictureRecord, is_blank
+
+MOST_BYTES = 40_000_000  # of one file, unpacked
+MOST_UNPACKED = 4_000_000_000  # of a whole zip
+MOST_FILES = 200_000
+_MOST_OF_PARQUET, _MOST_OF_JSON, _MOST_OF_SIDECAR = 32_000_000, 8_000_000, 300_000  # bytes of one
+_MOST_IN_TABLES = 128_000_000  # bytes of all tables in Parquet or JSON
+_MOST_LINES = 300_000  # of all metadata files
+_MOST_CHARACTERS = 50_000_000  # of all prompts and what else pictures say of themselves
+_LONGEST_NAME = 255  # bytes of a file's or folder's, as systems have them
+_SHOWN = 200  # characters of a name in a message
+_ENTRY = b"PK\x01\x02"  # begins what the directory of a zip says of one file
+# RuntimeError: it wants a password; NotImplementedError: a way of packing that Python does not know.
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError)
+METADATA = ("metadata.csv", "metadata.tsv", "metadata.jsonl")
+TEXTS = ("prompt", "text", "caption")  # columns that hold the prompt, the first that there is
+WHOM = ("left", "middle", "right", "identity")
+"""Columns that name whom a picture was to show: two people side by side, or one; none is needed."""
+_FIGURE = "a figure of a report"
+PICTURES = frozenset(
+    (".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif")
+)
+_OTHER_PICTURES = frozenset((
+    ".heic", ".heif", ".jxl", ".jp2", ".j2k", ".svg", ".psd", ".xcf", ".ico", ".tga", ".exr", ".hdr", ".dds", ".ppm",
+    ".pgm", ".pbm", ".pnm", ".pcx", ".raw", ".dng", ".cr2", ".nef", ".arw", ".eps", ".ai", ".qoi",
+))  # fmt: skip
+_NO_PICTURES = frozenset((
+    ".txt", ".caption", ".csv", ".tsv", ".json", ".jsonl", ".md", ".yaml", ".yml", ".xml", ".html", ".htm", ".log",
+    ".pdf", ".py", ".parquet", ".zip", ".npy", ".npz", ".pt", ".safetensors", ".css", ".js", ".toml", ".ini", ".db",
+    ".doc", ".docx", ".xlsx", ".mp4", ".webm", ".mov",
+))  # fmt: skip
+_HEADS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")  # of pictures
+MOST_PICTURES = 100_000
+MOST_PIXELS = 50_000_000
+_MOST_OPAQUE, _MOST_TRANSPARENT = 17_000_000, 10_000_000  # of other files than JPEG: about 100 MB
+_SCAN = b"\xff\xda"  # begins each passage over the pixels of a JPEG; of several all numbers are kept, two bytes each
+_MOST_KEPT, _MOST_PASSED = 100_000_000, 5_000_000_000  # bytes, and pixels of all passages: a few seconds
+LONGEST_SIDE = 1024
+"""Pixels of an imported picture's longer side; a larger one is made smaller, as no reader takes more in."""
+_LARGE = 4_000_000  # pixels
+_decoding_large = BoundedSemaphore()
+_MARKED_UTF8 = 0x800  # flag of a file in a zip
+
+
+def open_files(path: Path) -> "Files":
+    """The files of a folder or zip, in the order of their names; hidden ones are left out.
+
+    Raises InvalidInput: there is nothing at ``path``, it is neither, it is damaged, or a name in it leads out of it.
+    """
+    try:
+        path = path.expanduser()
+        if path.is_dir():
+            return _Folder(path)
+        if path.is_file():
+            return _Zip(path)
+    except (OSError, RuntimeError, ValueError) as error:  # too long a name, no such user, a lone surrogate
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"{str(path)[:200]!r} cannot be opened: {error}") from error
+    raise InvalidInput(f"there is no folder or zip {str(path)[:200]!r}")
+
+
+def check_name(name: str) -> str:
+    r"""``name`` with forward slashes for those of Windows, if it stays inside: relative, without ".." or drive.
+
+    Raises InvalidInput: it does not.
+
+    >>> check_name("train/1.png"), check_name(r"train\1.png")
+    ('train/1.png', 'train/1.png')
+    """
+    path = PurePosixPath(name.replace("\\", "/"))
+    drive = len(name) > 1 and name[1] == ":" and name[0].isalpha()
+    if not path.parts or path.is_absolute() or ".." in path.parts or drive or "\0" in name:
+        raise InvalidInput(f"the name {name[:200]!r} leads out of its folder")
+    return path.as_posix()
+
+
+class _Folder:
+    """Files by their names, which are relative and use forward slashes.
+
+    ``read`` tells why one cannot be read; ``open`` raises what Python does.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._root = path.resolve()
+        files = {file.relative_to(self._root).as_posix(): file for file in sorted(self._root.rglob("*"))}
+        files = {name: file for name, file in files.items() if not _hidden(name) and file.is_file()}
+        inside = {name for name, file in files.items() if file.resolve().is_relative_to(self._root)}
+        self.names = tuple(name for name in files if name in inside)
+        self.rejected = tuple(f"{name}: a link that leads out of the folder" for name in files if name not in inside)
+
+    def open(self, name: str) -> BinaryIO:
+        return (self._root / name).open("rb")
+
+    def read(self, name: str, most: int | None = None) -> bytes:
+        path, most = self._root / name, most or MOST_BYTES
+        try:
+            if path.stat().st_size > most:
+                raise InvalidInput(f"larger than {most / 1e6:g} MB")
+            return path.read_bytes()
+        except OSError as error:
+            raise InvalidInput(f"cannot be read: {error.strerror}") from error
+
+
+class _Zip:
+    """The same of a zip, opened once, for each opening reads the whole directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.rejected: tuple[str, ...] = ()
+        self._infos: dict[str, zipfile.ZipInfo] = {}
+        _check_entries(path)
+        try:
+            self._archive = zipfile.ZipFile(path)
+            files = [info for info in self._archive.infolist() if not info.orig_filename.endswith(("/", "\\"))]
+        except _DAMAGE as error:
+            raise InvalidInput(f"{path.name} is no zip that can be read: {error}") from error
+        unpacked = sum(info.file_size for info in files)  # more than it says is not read of any file
+        if unpacked > MOST_UNPACKED:
+            raise InvalidInput(
+                f"{path.name} would unpack to {unpacked / 1e9:.2f} GB; at most {MOST_UNPACKED / 1e9:g} GB "
+                "can be taken: divide it, or make the pictures smaller"
+            )
+        rejected = []
+        for info in files:
+            name = check_name(_stored_name(info))
+            if len(name) > _LONGEST_NAME and any(len(os.fsencode(part)) > _LONGEST_NAME for part in name.split("/")):
+                rejected.append(f"{name[:_SHOWN]}…: a name of more than {_LONGEST_NAME} bytes")
+                continue
+            if name in self._infos:
+                rejected.append(f"{name}: twice in the zip; the first was left out")
+            self._infos[name] = info
+        self.rejected = tuple(rejected)
+        self.names = tuple(sorted(name for name in self._infos if not _hidden(name)))
+
+    def open(self, name: str) -> BinaryIO:
+        return cast("BinaryIO", self._archive.open(self._infos[name]))
+
+    def read(self, name: str, most: int | None = None) -> bytes:
+        info, most = self._infos[name], most or MOST_BYTES
+        if info.file_size > most:
+            raise InvalidInput(f"larger than {most / 1e6:g} MB")
+        try:
+            return self._archive.read(info)
+        except _DAMAGE as error:
+            raise InvalidInput(f"cannot be unpacked: {error}") from error
+
+
+Files = _Folder | _Zip
+
+
+def _check_entries(path: Path) -> None:
+    """Refuse a zip of too many files, before Python makes an object of each."""
+    n_files, end = 0, b""
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            n_files += (end + piece).count(_ENTRY)
+            end = piece[1 - len(_ENTRY) :]
+    if n_files > MOST_FILES:
+        raise InvalidInput(f"{path.name} has {n_files:,} files; at most {MOST_FILES:,} can be taken: divide it")
+
+
+def _stored_name(info: zipfile.ZipInfo) -> str:
+    """The name as stored: zipfile cuts it at NUL, and reads UTF-8 that is not marked as such (macOS) as MS-DOS text."""
+    if not info.flag_bits & _MARKED_UTF8:
+        with suppress(UnicodeError):
+            return info.orig_filename.encode("cp437").decode()
+    return info.orig_filename
+
+
+def _hidden(name: str) -> bool:
+    """Files that systems leave behind: ``.DS_Store``, ``__MACOSX/``, ``Thumbs.db``."""
+    parts = PurePosixPath(name).parts
+    return any(part.startswith(".") for part in parts) or parts[0] == "__MACOSX" or parts[-1] == "Thumbs.db"
+
+
+@dataclass(frozen=True)
+class _Line:
+    """What a metadata file says of one picture."""
+
+    prompt: str
+    identities: Mapping[str, str]  # whom it was to show
+    drawing: PictureMetadata  # how it was drawn
+
+
+def _lines(name: str, files: Files) -> Iterator[tuple[str, str, _Line]]:
+    """The place of each line of a metadata file, the picture's name, relative to that of the file, and the rest."""
+    problems, folder = Problems(), PurePosixPath(name).parent
+    try:
+        for place, row in read_table(name, partial(files.open, name), needs=[("file_name",), TEXTS], further=WHOM):
+            try:
+                file_name, line = _line(row)
+            except InvalidInput as error:
+                problems.add(f"{place}: {error}")
+                continue
+            yield place, (folder / file_name).as_posix(), line
+    except _DAMAGE as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"{name} cannot be read: {error}") from error
+    problems.refuse(name)
+
+
+def _line(row: Mapping[str, Any]) -> tuple[str, _Line]:
+    column = next((c for c in TEXTS if row.get(c) is not None), "")
+    if not (file_name := row.get("file_name")) or not isinstance(file_name, str) or not column:
+        raise InvalidInput(f"needs file_name and one of {', '.join(TEXTS)}")
+    identities = {name: " ".join(row[name].split()) for name in WHOM if isinstance(row.get(name), str)}
+    identities = {name: text for name, text in identities.items() if text}
+    return check_name(file_name), _Line(" ".join(str(row[column]).split()), identities, metadata_of_line(row))
+
+
+class ImportedImages:
+    """The pictures of a folder or zip, found by their prompts; a text-to-image model that draws nothing.
+
+    Their rows have the model "imported:<name>" and the digest of the file as revision, so a picture that was
+    imported once is found in the store again. A picture's prompt is the first of these that there is:
+
+    - of ``metadata.csv``, ``.tsv`` or ``.jsonl`` with ``file_name`` and ``prompt``, ``text`` or ``caption``
+      (Hugging Face imagefolder, and this program's own exports), for the pictures below its folder;
+    - of ``metadata.parquet``, or the JSON of a part of DiffusionDB;
+    - in the picture itself: our own record, or what AUTOMATIC1111, Forge, ComfyUI, SwarmUI, InvokeAI, Fooocus, NovelAI,
+      Midjourney, Easy Diffusion or Draw Things wrote into it;
+    - of a text file beside it: ``1.txt``, ``1.caption`` or ``1.json`` for ``1.png``;
+    - the name of its folder, as DallEval keeps them: ``a photo of a doctor/3.png``;
+    - its file name: ``a photo of a doctor_3.png``.
+
+    Seed, negative prompt, steps, guidance, sampler and model come from the same places, each from the first that has
+    it. A picture of which no seed is known has its number among those of its prompt in the row. A picture that was
+    drawn once counts once: copies, drafts and contact sheets are left out (:mod:`bias_core.store.copies`).
+
+    ``path``: folder or zip.
+
+    Attributes
+    ----------
+    name : of the folder or zip.
+    counts : how many files each prompt has, in the order of the files; after :meth:`examine` how many pictures.
+    rejected : why a picture was left out, one line each; grows while pictures are read.
+    copies, blanks, animations : pictures that do not count, count as blanked, or count with their first frame alone.
+    unread_metadata : why what a picture says of itself was not taken, one line each; grows likewise.
+
+    Raises InvalidInput: there is no such folder or zip, nothing in it is a picture with a prompt, there are too many,
+    or a name leads out of it.
+    """
+
+    batch_size = 32
+
+    def __init__(self, path: Path) -> None:
+        self._files = open_files(path)
+        path = path.expanduser()
+        self.name = path.resolve().stem if path.is_file() else path.resolve().name
+        self.rejected = list(self._files.rejected)
+        self.unread_metadata: list[str] = []
+        self.copies: list[str] = []
+        self.blanks: list[str] = []
+        self.animations: list[str] = []
+        self._tables: dict[str, PictureMetadata] = {}  # of other tables, by file
+        self._sidecars: dict[str, str] = {}  # names of texts, by file
+        self._lines: dict[str, _Line] = {}  # of metadata files, by file
+        self._n_characters = 0
+        if not (prompts := self._find()):
+            raise InvalidInput(
+                f"{path} holds no picture with a prompt: give a metadata.csv or metadata.jsonl with "
+                "file_name and prompt, or name folders or files after their prompts"
+                + (f" ({'; '.join(self.rejected[:3])})" if self.rejected else "")
+            )
+        pictures: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for name, prompt in prompts.items():
+            pictures[key(prompt)].append((name, prompt))
+        self._n_files = {prompt: len(same) for prompt, same in pictures.items()}
+        self.counts = {same[0][1]: len(same) for same in pictures.values()}
+        self._unread = pictures
+        self._seen: dict[str, tuple[str, str]] = {}  # prompt and name of the first file with this content
+        self._rows: dict[str, list[ImageRow]] = {}
+        self._names: dict[str, str] = {}  # of files, by id of the row
+        self._records: dict[str, tuple[str, str]] = {}
+        self._drawings: dict[str, PictureMetadata] = {}
+
+    def examine(self, check: Callable[[], None] = lambda: None) -> None:
+        """Read every picture, calling ``check`` before each; counts are of those that can be used from then on.
+
+        Raises InvalidInput: none can.
+        """
+        for prompt in list(self.counts):
+            if not (rows := self._examined(key(prompt), check)):
+                del self.counts[prompt]
+            else:
+                self.counts[prompt] = self._n_files[key(prompt)] = len(rows)
+        if not self.counts:
+            raise InvalidInput(f"no picture of {self.name} can be used: {'; '.join(self.rejected[:3])}")
+
+    def remarks(self) -> list[tuple[str, str, list[str]]]:
+        """Sentences on pictures that do not count as they are, for one and for several, and which they are."""
+        parts = (
+            ("file could not be used", "files could not be used", self.rejected),
+            ("file is a copy of a picture, a draft or a contact sheet, and does not count",
+             "files are copies of pictures, drafts or contact sheets, and do not count", self.copies),
+            ("picture has one colour all over, or is blurred by a checker, and counts as blanked",
+             "pictures have one colour all over, or are blurred by a checker, and count as blanked", self.blanks),
+            ("file is an animation, of which the first frame counts",
+             "files are animations, of which the first frames count", self.animations),
+            ("picture holds metadata that was not taken", "pictures hold metadata that was not taken",
+             self.unread_metadata),
+        )  # fmt: skip
+        return [part for part in parts if part[2]]
+
+    def rows(self, prompt: str, n: int) -> list[ImageRow]:
+        """Rows of the first ``n`` usable pictures of a prompt, or of as many as there are."""
+        return self._examined(key(prompt))[:n]
+
+    def _examined(self, prompt_key: str, check: Callable[[], None] = lambda: None) -> list[ImageRow]:
+        """The rows of all pictures of a prompt that count."""
+        if prompt_key not in self._rows:
+            read = []
+            for name, own_prompt in self._unread.get(prompt_key, ()):
+                check()
+                try:
+                    read.append(self._read(name, own_prompt))
+                except InvalidInput as error:
+                    self.rejected.append(f"{name}: {error}")
+            copies = copies_among([candidate for candidate, _, _ in read])
+            for one in (candidate for candidate, _, _ in read if not (candidate.is_blank or candidate.own_id)):
+                if (first := self._seen.setdefault(one.content, (prompt_key, one.name)))[0] != prompt_key:
+                    copies.setdefault(one.name, f"the same picture as {first[1]}, which has another prompt")
+            self.copies += [f"{name}: {why}" for name, why in copies.items()]
+            self._rows[prompt_key] = []
+            for candidate, row, record in read:
+                if candidate.name not in copies:
+                    self._keep(self._rows[prompt_key], candidate, row, record)
+        return self._rows[prompt_key]
+
+    def _read(self, name: str, prompt: str) -> tuple[Candidate, ImageRow, PictureRecord | None]:
+        """A picture for its comparison with others, its row, and its own record."""
+        image = decode(data := self._files.read(name))
+        record, drawing = self._drawing(name, data)
+        with open_picture(io.BytesIO(without_texts(data))) as opened:
+            size, kind = opened.size, str(opened.format)
+            if getattr(opened, "is_animated", False):
+                self.animations.append(name)
+        row = ImageRow(
+            prompt=prompt,
+            seed=-1 if drawing.seed is None else drawing.seed,
+            model=f"{IMPORTED}{self.name}",
+            revision=hashlib.sha256(data).hexdigest()[:20],
+            num_inference_steps=drawing.num_inference_steps or 0,
+            guidance_scale=drawing.guidance_scale or 0.0,
+            negative_prompt=drawing.negative_prompt,
+            width=image.width,
+            height=image.height,
+        )
+        candidate = Candidate(
+            name=name,
+            content=row.revision,
+            pixels=hashlib.sha256(image.tobytes()).hexdigest() + f"{image.size}",
+            own_id=record.row.id if record else "",
+            size=size,
+            format=kind,
+            is_blank=is_blank(image),
+            grey=grey_of(image),
+            drawing=drawing,
+        )
+        return candidate, row, record
+
+    def _keep(self, rows: list[ImageRow], candidate: Candidate, row: ImageRow, record: PictureRecord | None) -> None:
+        """Add a picture that counts; one of no seed has its number in place of it."""
+        drawing = candidate.drawing
+        if drawing.seed is None or row.id in self._names:  # the same blank file twice
+            row, drawing = replace(row, seed=len(rows)), replace(drawing, seed=None)
+        self._names[row.id], self._drawings[row.id] = candidate.name, drawing
+        self._count(row.negative_prompt, drawing.prompt, drawing.revised_prompt, *drawing.further)
+        if record:
+            self._records[row.id] = (record.row.model, record.row.revision)
+        if candidate.is_blank or drawing.is_blanked:
+            self.blanks.append(candidate.name)
+        rows.append(row)
+
+    def _drawing(self, name: str, data: bytes) -> tuple[PictureRecord | None, PictureMetadata]:
+        """Our own record, where it is whole; and all that is known of the drawing."""
+        record, inside = None, PictureMetadata()
+        try:
+            record = read_record(data)
+            inside = metadata_of_record(record)
+        except StorageError as error:  # it has no record that is whole
+            if isinstance(error, DamagedRecord):
+                self.unread_metadata.append(f"{name}: {error}")
+            with suppress(InvalidInput):  # was noted, where its prompt was looked for
+                inside = read_metadata(io.BytesIO(data), name)
+        line, known = self._lines.get(name), self._tables.get(name, PictureMetadata()).over(inside)
+        with suppress(InvalidInput):  # likewise
+            known = known.over(self._beside(name))
+        known = known.over(replace(facts_of_name(name, ""), prompt=""))
+        return record, known if line is None else line.drawing.over(known)
+
+    def _beside(self, name: str) -> PictureMetadata:
+        """What the text file beside a picture says; InvalidInput where it cannot be read."""
+        text = self._sidecars.get(name)
+        return facts_of_sidecar(self._files.read(text, _MOST_OF_SIDECAR)) if text else PictureMetadata()
+
+    def n_of(self, prompt: str) -> int:
+        """How many files a prompt has, usable or not."""
+        return self._n_files.get(key(prompt), 0)
+
+    def record(self, image_id: str) -> tuple[str, str]:
+        """Model and revision that drew a picture of :meth:`rows`, as it says itself; "" where it does not."""
+        return self._records.get(image_id, ("", ""))
+
+    def drawing(self, image_id: str) -> PictureMetadata:
+        """What is known of how a picture of :meth:`rows` was drawn."""
+        return self._drawings.get(image_id, PictureMetadata())
+
+    def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
+        """Yield the pictures of rows that :meth:`rows` gave."""
+        for done, row in enumerate(rows, start=1):
+            if row.id not in self._names:
+                raise InvalidInput(f"{self.name} has no such picture of {row.prompt!r}")
+            image = decode(self._files.read(self._names[row.id]))
+            drawing = self._drawings[row.id]
+            blocked, drawn = is_blank(image) or drawing.is_blanked, drawing.record()
+            if blocked:
+                colour = "one colour all over, as a safety checker leaves it"
+                drawn["refused"] = colour if is_blank(image) else "blurred by a safety checker, as its metadata say"
+            yield GeneratedImage(row=row, image=image, blocked=blocked, drawn=drawn or None)
+            if on_step is not None:
+                on_step(done, len(rows))
+
+    def whom(self, image_id: str) -> Mapping[str, str]:
+        """Whom the metadata says that a picture was to show (``left``, ``middle``, ``right``, ``identity``)."""
+        line = self._lines.get(self._names.get(image_id, ""))
+        return {} if line is None else line.identities
+
+    def _count(self, *texts: str) -> None:
+        """Count what is kept of a picture; InvalidInput where it is too much of all of them together."""
+        self._n_characters += sum(map(len, texts))
+        if self._n_characters > _MOST_CHARACTERS:
+            raise InvalidInput(f"{self.name} has more than {_MOST_CHARACTERS:,} characters of prompts: divide it")
+
+    def _read_metadata(self, names: Sequence[str]) -> set[PurePosixPath]:
+        """Take up the lines of all metadata files; the folders whose pictures these are about."""
+        folders: set[PurePosixPath] = set()
+        alike, n_lines = defaultdict[str, list[str]](list), 0
+        for name in names:
+            alike[_alike(name)].append(name)
+        for path in map(PurePosixPath, self._files.names):
+            if path.name.lower() in METADATA:
+                folders.add(path.parent)
+                for place, name, line in _lines(path.as_posix(), self._files):
+                    n_lines += 1
+                    if n_lines > _MOST_LINES:
+                        raise InvalidInput(f"{self.name} has more than {_MOST_LINES:,} lines of metadata: divide it")
+                    same = [name] if name in alike[_alike(name)] else alike[_alike(name)]
+                    if len(same) != 1:
+                        what = "several such pictures" if same else "no such picture"
+                        self.rejected.append(f"{name[:_SHOWN]}: {what}")
+                        continue
+                    self._count(line.prompt, line.drawing.negative_prompt, *line.identities.values())
+                    if self._lines.setdefault(same[0], line) != line:
+                        self.rejected.append(f"{path}, {place}: {name} again; its first line counts")
+        return folders
+
+    def _find(self) -> dict[str, str]:
+        names = [name for name in self._files.names if self._looks_like_a_picture(name)]
+        if len(names) > MOST_PICTURES:
+            raise InvalidInput(f"{self.name} has {len(names):,} pictures; at most {MOST_PICTURES:,} can be taken")
+        folders = self._read_metadata(names)
+        self._read_tables(names)
+        wrapper, prompts = wrapper_of(names), {}
+        for name in names:
+            if folders.isdisjoint(PurePosixPath(name).parents):
+                prompt, unclear = self._own_prompt(name, wrapper)
+            else:
+                prompt, unclear = self._lines[name].prompt if name in self._lines else "", ""
+            if len(prompt) > MAX_TEXT:
+                self.rejected.append(
+                    f"{name}: its prompt has {len(prompt):,} characters; at most {MAX_TEXT:,} are read"
+                )
+            elif key(prompt):
+                self._count(prompt)
+                prompts[name] = prompt
+            elif unclear != _FIGURE:  # of our own export; nobody misses it
+                self.rejected.append(f"{name}: {unclear or 'no prompt'}")
+        return prompts
+
+    def _looks_like_a_picture(self, name: str) -> bool:
+        """Whether a file is read as a picture, by its ending or its first bytes; notes one of a kind that is not."""
+        path = PurePosixPath(name)
+        ending, is_own_figure = path.suffix.lower(), path.parent.name == "figures" and path.suffix == ".svg"
+        if ending in PICTURES or ending in _NO_PICTURES or is_own_figure:
+            return ending in PICTURES
+        if ending not in _OTHER_PICTURES:
+            try:
+                with self._files.open(name) as file:
+                    head = file.read(16)
+            except _DAMAGE:
+                return False
+            return head.startswith(_HEADS) or head[8:12] == b"WEBP" or head[4:12] in (b"ftypavif", b"ftypavis")
+        self.rejected.append(f"{name}: pictures of the kind {ending} are not read; save it as PNG, JPEG or WebP")
+        return False
+
+    def _read_tables(self, names: Sequence[str]) -> None:
+        """Take up what other tables and texts beside the pictures say."""
+        self._sidecars = sidecars_of(names, self._files.names)
+        there, beside, n_bytes = set(names), set(self._sidecars.values()), 0
+        for path in map(PurePosixPath, self._files.names):
+            is_parquet = path.name.lower() == PARQUET
+            if not is_parquet and (path.suffix.lower() != ".json" or path.as_posix() in beside):
+                continue
+            n_absent, absent = 0, ""
+            try:
+                if n_bytes > _MOST_IN_TABLES:
+                    raise InvalidInput("is not read: the tables before it are large enough")
+                data = self._files.read(path.as_posix(), _MOST_OF_PARQUET if is_parquet else _MOST_OF_JSON)
+                n_bytes += len(data)
+                for name, facts in facts_of_parquet(data) if is_parquet else facts_of_part(data).items():
+                    name = (path.parent / name).as_posix()
+                    if name in there:
+                        self._count(facts.prompt, facts.negative_prompt)
+                        self._tables[name] = facts
+                    else:
+                        n_absent, absent = n_absent + 1, absent or name
+            except InvalidInput as error:
+                self.rejected.append(f"{path}: {error}")
+            if absent:
+                self.rejected.append(f"{path}: {n_absent:,} of its pictures are not here, such as {absent[:_SHOWN]}")
+
+    def _own_prompt(self, name: str, wrapper: str) -> tuple[str, str]:
+        """The prompt that a picture holds, or by which it or its folder is named; "" and why there is none."""
+        own = PictureMetadata()
+        try:
+            with self._files.open(name) as file:
+                own = read_metadata(file, name)
+        except InvalidInput as error:
+            self.unread_metadata.append(f"{name}: {error}")
+        except _DAMAGE:  # which is told when the picture itself is read
+            pass
+        if own.is_figure:
+            return "", _FIGURE
+        beside = PictureMetadata()
+        try:
+            beside = self._beside(name)
+        except InvalidInput as error:
+            self.unread_metadata.append(f"{self._sidecars[name]}: {error}")
+        if told := self._tables.get(name, own).prompt or own.prompt or beside.prompt:
+            return told, ""
+        by_name = facts_of_name(name, wrapper).prompt
+        # Programs number their files: a name is taken for a prompt only where it reads like one.
+        if not own.unclear or len(by_name.split()) >= FEWEST_WORDS:
+            return by_name, ""
+        return "", f"{own.unclear}: give its prompt in a metadata.csv"
+
+
+def _alike(name: str) -> str:
+    """What the names of a file share that systems and spreadsheets write differently."""
+    return normal_form("NFC", name.replace("\\", "/").strip()).casefold()
+
+
+def key(prompt: str) -> str:
+    """What two prompts share when they are the same but for case, spaces and punctuation.
+
+    >>> key("A photo of a light-skinned nurse.") == key("a_photo of a light skinned Nurse")
+    True
+    """
+    return " ".join(re.findall(r"[^\W_]+", normal_form("NFKC", prompt).casefold()))
+
+
+def decode(data: bytes) -> Image.Image:
+    """The picture in RGB, the right way up, its longer side at most ``LONGEST_SIDE``.
+
+    Only one large picture of all visitors is unpacked at a time, and it takes about 100 MB for a moment.
+
+    Transparent parts are white, of an animation the first frame counts, 16 bits are scaled to 8.
+
+    Raises InvalidInput: it has none of the formats that are read, it is truncated, or it has too many pixels.
+    """
+    try:
+        data = without_texts(data)
+        with open_picture(file := io.BytesIO(data)) as opened:
+            n_more = data.count(_SCAN, file.tell())  # what was read so far ends with the head of the first
+            if (n_pixels := opened.width * opened.height) > (most := _most_pixels(opened, n_more)):
+                raise InvalidInput(
+                    f"{opened.width} x {opened.height} pixels are too many; at most {most:,} are read of such a file"
+                )
+            with _decoding_large if n_pixels > _LARGE else nullcontext():
+                opened.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))  # a JPEG need not be unpacked in full size
+                image = _with_eight_bits(opened)
+                image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+                return _on_white(ImageOps.exif_transpose(image))
+    except UnidentifiedImageError as error:
+        raise InvalidInput(f"no picture in one of the formats {', '.join(FORMATS)}") from error
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"cannot be read as a picture: {error}") from error
+
+
+def _most_pixels(opened: Image.Image, n_more: int) -> int:
+    """Return how many pixels may be unpacked; transparency needs a second copy, and a JPEG is unpacked smaller.
+
+    ``n_more``: how often a JPEG goes over its pixels once again.
+    """
+    if opened.format in ("JPEG", "MPO"):
+        if not n_more:
+            return MOST_PIXELS
+        return min(_MOST_KEPT // (2 * len(opened.getbands())), _MOST_PASSED // (1 + n_more))
+    has_transparency = opened.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in opened.info
+    return _MOST_TRANSPARENT if has_transparency else _MOST_OPAQUE
+
+
+def _with_eight_bits(opened: Image.Image) -> Image.Image:
+    """The first frame in a mode whose numbers can be averaged: grey or colours, with or without transparency."""
+    if opened.mode.startswith("I;16") or (opened.mode == "I" and opened.format == "PNG"):
+        bands = np.array_split(np.asarray(opened), 64)  # whole, its numbers would take eight times the room
+        image = Image.fromarray(
+            np.concatenate([((band.astype(np.int32) + 128) // 257).astype(np.uint8) for band in bands])
+        )
+        image.info = opened.info  # which way it is turned
+        return image
+    if opened.mode[0] in "FI":
+        raise InvalidInput(f"its pixels are numbers of {opened.mode}, whose black and white are not known")
+    if opened.mode in ("PA", "La", "RGBa", "LA") or "transparency" in opened.info:
+        return opened.convert("RGBA")
+    return opened if opened.mode in ("RGB", "RGBA", "L") else opened.convert("RGB")
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    """In RGB, where nothing shows through."""
+    if image.mode != "RGBA":
+        return image.convert("RGB")
+    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")

@@ -1,0 +1,499 @@
+"""How a picture was drawn, as the program that drew it wrote into it: prompt, seed, sampler settings and model.
+
+AUTOMATIC1111 and Forge, SwarmUI, Easy Diffusion, Draw Things and Midjourney are read here, ComfyUI in ``comfy_graph``,
+and InvokeAI, Fooocus and NovelAI by ``sd_parsers``: from a PNG's texts and the EXIF of other formats. Its own
+``ParserManager`` is not used: it gives the EXIF of one open picture to the next.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO, get_args
+
+from PIL import ExifTags, Image, UnidentifiedImageError
+from sd_parsers.data import PromptInfo, Sampler
+from sd_parsers.exceptions import ParserError
+from sd_parsers.parsers import FooocusParser, InvokeAIParser, NovelAIParser, Parser
+
+from bias_core.errors import InvalidInput
+from bias_core.given_values import read_json
+from bias_core.models.catalogue import Service
+from bias_core.store.comfy_graph import MOST_GRAPH, facts_of_graph
+from bias_core.store.drawing_facts import (
+    LARGEST_SEED,
+    LARGEST_SIDE,
+    MOST_STEPS,
+    MOST_TEXT,
+    PictureMetadata,
+    check_length,
+    different,
+    facts_of_table,
+    further_of,
+    guidance,
+    name_of,
+    one_line,
+    several_prompts,
+    size_of_text,
+    whole,
+    with_networks,
+    with_schedule,
+    without_networks,
+)
+from bias_core.store.files import XMP_KEY, read_source, source_of
+from bias_core.store.picture_files import open_picture
+from bias_core.store.tables import parquet_rows
+from bias_core.types import IMPORTED, PictureRecord
+
+OWN_RECORD = "bias_core"  # the text of a PNG that this program writes
+FIGURE_MARK = "bias_core_figure"  # the same of a figure of a report, which is no picture of a model
+_MOST_TEXT = 2_000_000  # characters of one picture's metadata
+# What parsers raise on what no program writes.
+UNREADABLE = (ParserError, LookupError, ValueError, TypeError, AttributeError, RecursionError)
+
+
+def metadata_of_line(line: Mapping[str, Any]) -> PictureMetadata:
+    """What a line of a table says beside the prompt, by our names or usual ones."""
+    facts = facts_of_table(line)
+    model = name_of(line.get("drawn_with_model")) or facts.model
+    facts = replace(
+        facts,
+        program=name_of(line.get("drawn_by")) or name_of(line.get("program")),
+        model="" if model.startswith(IMPORTED) else model,
+        prompt="",
+        revised_prompt="",
+        further=(),  # other columns may hold anything
+        width=None,  # of the picture as it is
+        height=None,
+    )
+    # The seed of a row of ours is one of the model's only where we drew it ourselves, on seeds.
+    return facts if _draws_by_seed(name_of(line.get("model"))) else replace(facts, seed=None)
+
+
+def metadata_of_record(record: PictureRecord) -> PictureMetadata:
+    """What our own record of a picture says; of one that was imported before what its program said then."""
+    row, drawn = record.row, record.drawn
+    before = drawn if drawn and "program" in drawn else {}
+    metadata = PictureMetadata(
+        program=name_of(before.get("program")) or ("" if row.model.startswith(IMPORTED) else "T2I Bias Explorer"),
+        prompt=one_line(row.prompt),
+        negative_prompt=one_line(row.negative_prompt),
+        seed=whole(row.seed if _draws_by_seed(row.model) else before.get("seed"), LARGEST_SEED),
+        num_inference_steps=whole(row.num_inference_steps, MOST_STEPS) or None,
+        guidance_scale=guidance(row.guidance_scale) or None,
+        sampler=name_of(before.get("sampler")),
+        model=name_of(before.get("model")) or ("" if row.model.startswith(IMPORTED) else row.model),
+    )
+    revised, further = one_line((drawn or {}).get("revised_prompt")), before.get("further")
+    further = tuple(filter(None, map(one_line, further))) if isinstance(further, list) else ()
+    return replace(metadata, revised_prompt=revised, further=further, digital_source_type=source_of(record))
+
+
+def read_metadata(file: BinaryIO, name: str = "") -> PictureMetadata:
+    """What a picture says of how it was drawn; only its head is read where that suffices.
+
+    ``name`` of the file tells which picture of a workflow it is that saves several.
+
+    Raises InvalidInput: it says something that cannot be read, or too much; the picture itself may be all right.
+    """
+    try:
+        with open_picture(file) as opened:
+            texts, size = _texts(opened), opened.size
+    except UnidentifiedImageError:  # which is told when the picture itself is read
+        return PictureMetadata()
+    except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
+        raise InvalidInput(f"its metadata cannot be read: {error}") from error
+    if sum(map(len, texts.values())) > _MOST_TEXT:
+        raise InvalidInput(f"its metadata has more than {_MOST_TEXT:,} characters; it is not read")
+    if FIGURE_MARK in texts:
+        return PictureMetadata(is_figure=True)
+    metadata = _of_own_text(texts[OWN_RECORD]) if OWN_RECORD in texts else _of_a_program(texts, name)
+    metadata = replace(metadata, is_sheet=metadata.is_sheet or _is_tiled(metadata, size, texts))
+    return replace(metadata, digital_source_type=read_source(texts.get(XMP_KEY, "")))
+
+
+def _is_tiled(metadata: PictureMetadata, size: tuple[int, int], texts: Mapping[str, str]) -> bool:
+    """Whether a picture has several times the size that was asked for in one direction alone, as contact sheets do."""
+    if not metadata.width or not metadata.height or "scale" in texts.get("parameters", "").replace("CFG scale", ""):
+        return False
+    columns, rows = size[0] / metadata.width, size[1] / metadata.height
+    return columns.is_integer() and rows.is_integer() and columns != rows
+
+
+def facts_of_text(text: str) -> PictureMetadata:
+    r"""What the text file beside a picture says: a program's settings, else the prompt alone.
+
+    >>> facts_of_text("Prompt: a doctor\nSeed: 3\nGuidance Scale: 7.5").seed, facts_of_text("a nurse").prompt
+    (3, 'a nurse')
+    """
+    check_length(text)
+    if text.lstrip().startswith("{"):
+        return _of_json(text)
+    with suppress(*UNREADABLE):
+        return _of_a1111(text)
+    pairs = dict(re.findall(r"^(\w[\w ]{1,40}):[ \t]?(.*)$", text, re.MULTILINE))
+    if "prompt" in {name.lower() for name in pairs} and len(pairs) > 1:
+        return facts_of_table(pairs, "Easy Diffusion" if "Guidance Scale" in pairs else "")
+    return PictureMetadata(prompt=one_line(text))
+
+
+def _of_a_program(texts: Mapping[str, str], name: str) -> PictureMetadata:
+    refused = ""
+    for keys, read in _PROGRAMS:
+        if all(key in texts for key in keys):
+            try:
+                for key in keys:
+                    check_length(texts[key], f"its metadata ({key})", MOST_GRAPH if key == "prompt" else MOST_TEXT)
+                return read({key: texts[key] for key in keys} if read is not _of_easy_diffusion else texts, name)
+            except UNREADABLE as error:
+                if isinstance(error, InvalidInput):
+                    raise
+                refused = refused or keys[0]
+    if refused and _looks_written_by_a_program(texts[refused]):
+        raise InvalidInput(f"its metadata ({refused}) has a form that is not known here")
+    return PictureMetadata()
+
+
+def _texts(opened: Image.Image) -> dict[str, str]:
+    """Texts of a PNG by their keys; of EXIF the comment as A1111's ``parameters``, and ComfyUI's two as its own."""
+    texts = {str(key): str(value) for key, value in opened.info.items() if isinstance(value, str)}
+    if isinstance(xmp := opened.info.get("xmp"), bytes):  # of JPEG and WebP
+        texts[XMP_KEY] = xmp.decode("utf-8", "replace")
+    if "exif" not in opened.info:
+        return texts
+    exif = opened.getexif()
+    with suppress(KeyError, ValueError, TypeError, OSError, SyntaxError):  # of a damaged part; the rest may be whole
+        comment = exif.get(ExifTags.Base.UserComment) or exif.get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.UserComment)
+        if text := _comment(comment):
+            texts.setdefault("parameters", text)
+    for tag, value in exif.items():
+        key, sign, text = value.partition(":") if isinstance(value, str) else ("", "", "")
+        if sign and key.lower() in ("prompt", "workflow"):
+            texts.setdefault(key.lower(), text.strip("\0 "))
+        elif tag == ExifTags.Base.ImageDescription and isinstance(value, str):
+            texts.setdefault("Description", value.strip("\0 "))
+    return texts
+
+
+def _comment(value: object) -> str:
+    """The text of an EXIF comment: eight bytes that name its code come before it; some programs leave them out."""
+    if isinstance(value, str):
+        return value.strip("\0 ")
+    if not isinstance(value, bytes):
+        return ""
+    code, text = value[:8], value[8:]
+    if code != b"UNICODE\0":
+        return value.removeprefix(b"ASCII\0\0\0").decode("utf-8", "replace").strip("\0 ")
+    # The order of the bytes is not said; what is written in English shows it by its zeros.
+    order = "utf-16-be" if text[0::2].count(0) >= text[1::2].count(0) else "utf-16-le"
+    return text.decode(order, "replace").strip("\0 ")
+
+
+def _of_own_text(text: str) -> PictureMetadata:
+    """The prompt of our own record; the rest is taken from the whole record, once its pixels are checked."""
+    try:
+        return PictureMetadata(prompt=one_line(read_json(text)["row"]["prompt"]))
+    except UNREADABLE as error:
+        raise InvalidInput("its record cannot be read") from error
+
+
+def _looks_written_by_a_program(text: str) -> bool:
+    """No camera's or person's comment."""
+    return text.lstrip().startswith("{") or "Steps:" in text
+
+
+def _of_a1111(text: str) -> PictureMetadata:
+    """A1111's form, which Forge, SD.Next and many sites write, too: prompt, negative prompt, one line of settings."""
+    lines = check_length(text).split("\n")
+    tables = ((place, _settings(line)) for place, line in reversed([*enumerate(lines)]) if "Steps:" in line)
+    place, table = next(((place, one) for place, one in tables if len(_A1111 & set(one)) >= _FEWEST_SETTINGS), (0, {}))
+    prompt, *negative = re.split(r"(?:^|\n)[ \t]{0,9}Negative prompt:", "\n".join(lines[:place]))
+    if len(negative) > 1 or "Sampler" not in table:
+        raise ValueError
+    facts = facts_of_table({**table, "prompt": prompt, "negative prompt": "".join(negative)})
+    distilled, model = guidance(table.get("Distilled CFG Scale")), name_of(table.get("Model"))
+    width, height = size_of_text(table.get("Size"))
+    if "Denoising strength" in table and not any(name.startswith("Hires") for name in table):
+        facts = replace(facts, further=("a start picture (img2img)", *facts.further))
+    return replace(
+        facts,
+        program=_program(table),
+        guidance_scale=distilled
+        if (facts.guidance_scale or 0) <= 1 and distilled is not None
+        else facts.guidance_scale,
+        model=with_networks(model or name_of(table.get("Model hash")), [prompt]),
+        width=width,
+        height=height,
+        is_sheet=bool(re.search("plot|grid|matrix", table.get("Script", "")[:200], re.IGNORECASE)),
+    )
+
+
+_A1111 = frozenset({"Sampler", "CFG scale", "Seed", "Steps", "ENSD", "Schedule type"})
+_FEWEST_SETTINGS = 3  # of a line of A1111's
+
+
+def _settings(line: str) -> dict[str, str]:
+    r"""Names and values of A1111's line; a value with a comma stands between quotation marks.
+
+    >>> _settings('Steps: 20, ADetailer prompt: "a \\"male\\" face, detailed", Seed: 1')
+    {'Steps': '20', 'ADetailer prompt': 'a "male" face, detailed', 'Seed': '1'}
+    """
+    table: dict[str, str] = {}
+    start = 0
+    while start < len(line):
+        comma = line.find(",", start)
+        end = len(line) if comma < 0 else comma
+        if (colon := line.find(":", start, end)) >= 0:
+            name, value = line[start:colon].strip(), line[colon + 1 : end].strip()
+            if text := _QUOTED.match(line, colon + 1):
+                end = text.end()
+                with suppress(ValueError):
+                    value = str(json.loads(text[0], strict=False))
+            table.setdefault(name, value)
+        start = end + 1
+    return table
+
+
+_QUOTED = re.compile(r'[ ]?"(?:[^"\\]|\\.)*"')
+
+
+def _program(table: Mapping[str, str]) -> str:
+    """Of those that write A1111's form, the one that names itself."""
+    forge = "Forge" if re.match(r"f\d", table.get("Version", "")) else ""
+    return name_of(table.get("App")) or forge or "AUTOMATIC1111"
+
+
+def _of_json(text: str) -> PictureMetadata:
+    """Settings as JSON: of SwarmUI, Draw Things, Easy Diffusion, or whoever uses the usual names."""
+    table = read_json(text)
+    if isinstance(swarm := table.get("sui_image_params"), dict):
+        return _of_swarm(swarm)
+    if isinstance(table.get("c"), str) and "uc" in table:  # Draw Things
+        facts = facts_of_table({**table, "prompt": table["c"]}, "Draw Things")
+        width, height = size_of_text(table.get("size"))
+        return replace(facts, width=width, height=height)
+    program = "Easy Diffusion" if "use_stable_diffusion_model" in table else name_of(table.get("software"))
+    facts = facts_of_table(table, program)
+    if not facts.prompt:
+        raise ValueError
+    return facts
+
+
+def _of_swarm(table: Mapping[str, Any]) -> PictureMetadata:
+    """SwarmUI's parameters: after the first part of its prompt others for segments, regions and the refiner."""
+    prompt, *parts = re.split(r"<((?:segment|region|object|refiner|base|video|extend)\b[^<>]{0,200})>",
+                              check_length(one_line(table.get("prompt"))))  # fmt: skip
+    facts = facts_of_table({**table, "prompt": prompt}, "SwarmUI")
+    texts = zip(parts[::2], parts[1::2], strict=True)
+    further = [f"prompt of <{name[:80]}> “{text.strip()[:200]}”" for name, text in texts if text.strip()]
+    return replace(facts, further=(*further, *facts.further))
+
+
+# A phone writes — for two hyphens.
+_SWITCH = re.compile(r"(?:^| )(?:--(?=[A-Za-z])|—(?=(?:ar|v|no|seed|style|stylize|niji|chaos|[qsc]) ))")
+
+
+def facts_of_midjourney(text: str) -> PictureMetadata:
+    """Midjourney's description: the prompt, then switches, then the number of the job.
+
+    >>> facts = facts_of_midjourney("https://s.mj.run/x a doctor --ar 1:1 --no hats --seed 7 --v 6.0 Job ID: 0a-1b")
+    >>> facts.prompt, facts.negative_prompt, facts.seed, facts.model, facts.further
+    ('a doctor', 'hats', 7, 'Midjourney 6', ('a start or reference picture (image prompt)',))
+    """
+    words = one_line(check_length(text).partition("Job ID:")[0])
+    prompt, *switches = _SWITCH.split(words)
+    given = {name.lower(): value.strip() for name, _, value in (one.partition(" ") for one in switches)}
+    pictures = {word for word in prompt.split() if re.match("<?https?://", word)}
+    version = given.get("v") or given.get("version") or ""
+    niji = " Niji" if "niji" in given else ""
+    version = (given.get("niji") or version).removesuffix(".0")
+    names = ["image prompt"] * bool(pictures) + [name for name in ("sref", "cref", "oref") if name in given]
+    return PictureMetadata(
+        program="Midjourney",
+        prompt=" ".join(word for word in prompt.split() if word not in pictures),
+        negative_prompt=given.get("no", ""),
+        seed=whole(given.get("seed"), LARGEST_SEED),
+        model=name_of(f"Midjourney{niji} {version}"),
+        further=tuple(f"a start or reference picture ({name})" for name in names),
+    )
+
+
+def _of_description(texts: Mapping[str, str], _name: str) -> PictureMetadata:
+    if "Job ID:" not in texts["Description"]:
+        raise ValueError
+    return facts_of_midjourney(texts["Description"])
+
+
+def _of_parameters(texts: Mapping[str, str], _name: str) -> PictureMetadata:
+    text = texts["parameters"]
+    return _of_json(text) if text.lstrip().startswith("{") else _of_a1111(text)
+
+
+def _of_comfy(texts: Mapping[str, str], name: str) -> PictureMetadata:
+    digest = hashlib.sha256(texts["prompt"].encode("utf-8", "replace")).hexdigest()
+    return replace(facts_of_graph(texts["prompt"], name), workflow=digest)
+
+
+def _of_easy_diffusion(texts: Mapping[str, str], _name: str) -> PictureMetadata:
+    return facts_of_table(
+        {name: check_length(text) for name, text in texts.items() if name != XMP_KEY}, "Easy Diffusion"
+    )
+
+
+def _parsed(parser: type[Parser], prepared: Callable[[Mapping[str, str]], dict[str, Any]]) -> "_Read":
+    def read(texts: Mapping[str, str], _name: str) -> PictureMetadata:
+        return _metadata(parser().parse(prepared(texts)))
+
+    return read
+
+
+def _metadata(info: PromptInfo) -> PictureMetadata:
+    """What a parser found, in our words."""
+    (sampler,), more, raw = info.samplers, info.metadata, info.raw_parameters
+    written = [one.value for one in sampler.prompts if isinstance(one.value, str)]
+    prompts = different(map(without_networks, written))
+    negative = different(one_line(one.value) for one in sampler.negative_prompts)
+    width, height = _size(more)
+    cfg = guidance(sampler.parameters.get("cfg_scale"))
+    distilled = guidance(more.get("guidance"))
+    tables = [read_json(text) for text in raw.values() if isinstance(text, str) and text.lstrip().startswith("{")]
+    return PictureMetadata(
+        program=info.generator.value,
+        prompt=prompts[0] if len(prompts) == 1 else "",
+        unclear=several_prompts(prompts),
+        negative_prompt=negative[0] if len(negative) == 1 and cfg != 1 else "",
+        seed=whole(sampler.parameters.get("seed"), LARGEST_SEED),
+        num_inference_steps=whole(sampler.parameters.get("steps", more.get("steps")), MOST_STEPS),
+        guidance_scale=distilled if cfg is None or (cfg <= 1 and distilled is not None) else cfg,
+        sampler=with_schedule(name_of(sampler.name), name_of(sampler.parameters.get("scheduler"))),
+        model=with_networks(_model(sampler), written),
+        width=width,
+        height=height,
+        revised_prompt=_revised(more, prompts),
+        further=tuple(
+            different(text for one in tables for text in further_of(one, but=[*prompts, *negative, *written]))
+        ),
+    )
+
+
+def _model(sampler: Sampler) -> str:
+    return "" if sampler.model is None else name_of(sampler.model.name) or name_of(sampler.model.hash)
+
+
+def _size(more: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """As one text, or width and height."""
+    if text := more.get("Size") or more.get("resolution"):
+        return size_of_text(text)
+    width, height = (whole(more.get(name), LARGEST_SIDE) for name in ("width", "height"))
+    return (width, height) if width and height else (None, None)
+
+
+def _revised(more: Mapping[str, Any], prompts: list[str]) -> str:
+    """Fooocus's prompt after its styles and expansion, where it is another one."""
+    full = more.get("full_prompt")
+    text = one_line(", ".join(map(str, full)) if isinstance(full, list) else full)
+    return "" if [text] == prompts else text[:10_000]
+
+
+def _of_invoke(texts: Mapping[str, str]) -> dict[str, Any]:
+    """Newer versions name no scheduler for every model, and the model otherwise."""
+    if "invokeai_metadata" not in texts:
+        return {name: " ".join(text.split()) if name == "Dream" else text for name, text in texts.items()}
+    metadata = read_json(texts["invokeai_metadata"])
+    metadata.setdefault("scheduler", "")
+    if isinstance(model := metadata.get("model"), dict):
+        model.setdefault("model_name", model.get("name") or model.get("key"))
+    return {"invokeai_metadata": json.dumps(metadata)}
+
+
+def _of_novel(texts: Mapping[str, str]) -> dict[str, Any]:
+    """Without the request's own name for the prompt, which is the description."""
+    return {**texts, "Source": name_of(texts["Source"])}
+
+
+_Read = Callable[[Mapping[str, str], str], PictureMetadata]
+_PROGRAMS: tuple[tuple[tuple[str, ...], _Read], ...] = (
+    (("parameters",), _parsed(FooocusParser, dict)),
+    (("parameters",), _of_parameters),
+    (("prompt", "use_stable_diffusion_model"), _of_easy_diffusion),
+    (("prompt", "num_inference_steps"), _of_easy_diffusion),
+    (("prompt",), _of_comfy),
+    (("invokeai_metadata",), _parsed(InvokeAIParser, _of_invoke)),
+    (("sd-metadata",), _parsed(InvokeAIParser, _of_invoke)),
+    (("Dream",), _parsed(InvokeAIParser, _of_invoke)),
+    (("Comment", "Description", "Source"), _parsed(NovelAIParser, _of_novel)),
+    (("Description",), _of_description),
+)
+"""Which texts each program writes, and who reads them; the first that can."""
+
+
+def _draws_by_seed(model: str) -> bool:
+    """Whether a seed that stands beside this model's name is one that it drew from."""
+    return not model.startswith((IMPORTED, *(f"{service}:" for service in get_args(Service))))
+
+
+PARQUET = "metadata.parquet"
+_TEXT_ENDINGS = (".txt", ".caption", ".json")
+_NAMES = ("file_name", "image_name", "filename")
+_PART = {"p": "prompt", "se": "seed", "c": "cfg", "st": "step", "sa": "sampler"}  # DiffusionDB's names
+_SAMPLERS = dict(enumerate(
+    ("ddim", "plms", "k_euler", "k_euler_ancestral", "k_heun", "k_dpm_2", "k_dpm_2_ancestral", "k_lms"), start=1
+))  # fmt: skip
+
+
+def sidecars_of(pictures: Sequence[str], files: Sequence[str]) -> dict[str, str]:
+    """The text file beside each picture that has one, by the names of the pictures."""
+    there = set(files)
+    names = {one: (PurePosixPath(one).with_suffix("").as_posix(), one) for one in pictures}
+    found = {
+        one: [base + ending for ending in _TEXT_ENDINGS for base in bases if base + ending in there]
+        for one, bases in names.items()
+    }
+    return {one: texts[0] for one, texts in found.items() if texts}
+
+
+def facts_of_sidecar(data: bytes) -> PictureMetadata:
+    """What a text beside a picture says.
+
+    Raises InvalidInput: it is too long, no text, or in no form that is known.
+    """
+    try:
+        facts = facts_of_text(check_length(data.decode("utf-8-sig")))
+    except InvalidInput:
+        raise
+    except UNREADABLE as error:
+        raise InvalidInput("has a form that is not known here") from error
+    return facts if any(map(str.isalpha, facts.prompt)) else PictureMetadata()
+
+
+def facts_of_part(data: bytes) -> dict[str, PictureMetadata]:
+    """The facts of DiffusionDB's pictures, by file name, from the JSON of one part; {} for any other file."""
+    try:
+        table = read_json(data)
+        lines = {str(name): {_PART[key]: line[key] for key in _PART if key in line} for name, line in table.items()}
+    except (*UNREADABLE, InvalidInput):
+        return {}
+    return {name: facts for name, line in lines.items() if (facts := _facts(line)).prompt}
+
+
+def facts_of_parquet(data: bytes) -> Iterator[tuple[str, PictureMetadata]]:
+    """The file names (imagefolder's, DiffusionDB's) of a table with a column of prompts, each with its facts.
+
+    Raises InvalidInput: it cannot be read, is too large, or lacks a column; this may come after some of them.
+    """
+    for row in parquet_rows(data):
+        column = next((name for name in _NAMES if name in row), "")
+        if not column or not {"prompt", "text", "caption"} & set(row):
+            raise InvalidInput("needs file_name and one of prompt, text, caption")
+        if row[column] and (facts := _facts(row)).prompt:
+            yield str(row[column]), facts
+
+
+def _facts(line: Mapping[str, Any]) -> PictureMetadata:
+    text = next((one for name in ("prompt", "text", "caption") if (one := one_line(line.get(name)))), "")
+    sampler = line.get("sampler")
+    line = {**line, "sampler": _SAMPLERS.get(sampler, "") if isinstance(sampler, int) else sampler}
+    return metadata_of_line(line).over(PictureMetadata(prompt=text))

@@ -1,1 +1,0 @@
-"""One file per study: prompts -> images -> embeddings -> measure -> report."""

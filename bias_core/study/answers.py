@@ -1,0 +1,94 @@
+"""People's answers as a frame, wherever they come from; corrections of a run take nothing else.
+
+A file is read here; what a labelling task gathered is put into the same columns by
+:func:`bias_core.labels.collected.task_answers`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from bias_core.errors import InvalidInput, StorageError
+from bias_core.given_values import read_json
+from bias_core.store.tables import read_table
+
+COLUMNS = {
+    "task": "where the answer comes from: the title of a labelling task, or the name of a file",
+    "image_id": "the picture in the run",
+    "position": "who or what in the picture the answer is about: left, an attribute; empty where there is one thing",
+    "attribute": "name of the attribute or scale that was asked about; empty where the position says it",
+    "question": "the attribute's sentence that was asked about; empty where it is not known",
+    "answer": "one of the words of the task; empty where raters were asked and nobody has answered yet",
+    "rater": "a name for each person; “automatic” for a classifier",
+    "sample": "how the pictures were drawn from the run, in words; empty if the task was not made to correct it",
+    "stratified_by": "the attribute by whose reading the pictures were drawn; empty if at random",
+}
+"""Columns of a frame of answers, one row an answer. All are texts; a file needs ``image_id`` and ``answer``."""
+_OF_FILES = ("image_id", "position", "answer", "rater")
+_FIRST_BYTES, _MOST_BYTES = 64, 64_000_000  # of an export of Label Studio
+
+
+def frame_of(rows: Iterable[Mapping[str, str]], places: Iterable[str] | None = None) -> pd.DataFrame:
+    """Return a frame of answers; columns that rows leave out are empty. ``places`` say where each row stands."""
+    frame = pd.DataFrame(list(rows), index=None if places is None else list(places), columns=[*COLUMNS], dtype=object)
+    return frame.fillna("")
+
+
+def read_answers(path: str) -> pd.DataFrame:
+    """Return the answers in a file: a table (:mod:`bias_core.store.tables`), or the JSON that Label Studio exports.
+
+    Columns of other names and rows without an answer are passed over; case, blanks and hyphens of positions and answers
+    do not matter. The index says where each answer stands. StorageError if the file cannot be read; InvalidInput if it
+    lacks a column or has no answer.
+    """
+    file = Path(path).expanduser()
+    try:
+        rows = _label_studio(file)
+        if rows is None:
+            needs = [["image_id"], ["answer"]]
+            rows = list(read_table(file.name, lambda: file.open("rb"), needs=needs, further=_OF_FILES))
+    except OSError as error:
+        raise StorageError(f"cannot read people's answers {path}: {error}") from error
+    cells = [{key: str(row.get(key) or "").strip() for key in _OF_FILES} for _, row in rows]
+    answers = frame_of(cells, [place for place, _ in rows]).assign(task=file.name)
+    for column in ("position", "answer"):
+        answers[column] = answers[column].str.lower().str.replace(r"[\s-]+", "_", regex=True)
+    if (answers := answers[answers["answer"] != ""]).empty:
+        raise InvalidInput(f"{file.name} has no answer at all")
+    return answers
+
+
+def _label_studio(file: Path) -> list[tuple[str, dict[str, Any]]] | None:
+    """The answers in an export of Label Studio, with the place of each; None if the file is something else."""
+    with file.open("rb") as opened:
+        data = opened.read(_FIRST_BYTES)
+        if not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
+            return None
+        data += opened.read(_MOST_BYTES)
+    try:
+        tasks = read_json(data)
+    except ValueError:  # which the reader of tables explains
+        return None
+    if not (isinstance(tasks, list) and tasks and all(isinstance(one, dict) and "annotations" in one for one in tasks)):
+        return None
+    try:
+        return [(f"task {i}", row) for i, task in enumerate(tasks, start=1) for row in _studio_answers(task)]
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        raise InvalidInput(f"{file.name} has another form than the JSON that Label Studio exports") from error
+
+
+def _studio_answers(task: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The choices of everybody about one picture; none where the right answer is known, which checks attention."""
+    given = [one for one in task["annotations"] if not one.get("was_cancelled")]
+    if any(one.get("ground_truth") for one in given):
+        return
+    data = task["data"]
+    picture = data.get("image_id") or Path(data["image"]).stem
+    for number, annotation in enumerate(given, start=1):
+        for result in annotation["result"]:
+            if choices := result["value"].get("choices"):
+                raters = result.get("meta", {}).get("text") or [annotation.get("completed_by", number)]
+                rater = raters[0]["email"] if isinstance(raters[0], dict) else raters[0]
+                yield {"image_id": picture, "position": result["from_name"], "answer": choices[0], "rater": rater}

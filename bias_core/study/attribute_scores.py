@@ -1,0 +1,436 @@
+"""Scores of attributes in pictures, by an encoder or a judge."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from bias_core.errors import ModelUnavailable
+from bias_core.measures.alignment import alignment_estimates, text_direction, variance_share_estimates
+from bias_core.measures.effects import corrected_by_errors, share_interval
+from bias_core.measures.stereotype import (
+    count_ties,
+    prevalence_estimate,
+    signed_difference_estimate,
+    stereotype_estimate,
+)
+from bias_core.store.readings import Question, open_picture
+from bias_core.study.data import Steps, StudyData
+from bias_core.study.limits import Countdown, ShareValues, leaving
+from bias_core.study.services import StudyServices
+from bias_core.types import Attribute, Estimate, KnownPicture, ReaderErrors
+
+CALLS = ("yes", "no", "cannot tell")
+"""The answers of a judge, in the order of their probabilities."""
+
+INSTRUCTION = "Answer yes, no or cannot tell."
+Picture = Callable[[], Image.Image]
+"""Opens a picture once it is needed."""
+
+_AT_ONCE = 16  # pictures in one turn of the judge
+_LEAD = re.compile(r"(?:an?|the)?\s*(?:[\w-]+\s+)?(?:photo(?:graph)?|picture|image|portrait)\s+of\s+", re.IGNORECASE)
+_ARTICLE = re.compile(r"(?:an?|one|two|some)\s", re.IGNORECASE)
+_KIND_OF_PICTURE = re.compile(r"\b(?:photo(?:graph)?|picture|image|portrait)$", re.IGNORECASE)
+_VERB = re.compile(r"\b(?:is|are|was|were|has|have|wears?|looks?|shows?)\b", re.IGNORECASE)
+_SUM_REACH = 1e-3
+
+
+def question_about(sentence: str) -> str:
+    """What a judge is asked about a picture, from a sentence that describes some pictures.
+
+    >>> print(question_about("a photo of a man"))
+    Does this picture show a man? Answer yes, no or cannot tell.
+    """
+    return f"{plain_question(sentence)} {INSTRUCTION}"
+
+
+def plain_question(sentence: str) -> str:
+    """The same as people are asked it.
+
+    >>> plain_question("The person is wearing a hat.")
+    'Is it true of this picture that the person is wearing a hat?'
+    >>> plain_question("a pleasant picture")
+    'Is this a pleasant picture?'
+    """
+    text = " ".join(sentence.split()).rstrip(" .!?")
+    subject = _LEAD.sub("", text, count=1) if _LEAD.match(text) else text
+    first, _, rest = subject.partition(" ")
+    lower = f"{first.lower()} {rest}".strip() if first.lower() in ("a", "an", "the", "this", "there") else subject
+    if _KIND_OF_PICTURE.search(subject):
+        return f"Is this {lower}?"
+    if subject == text and not _ARTICLE.match(text) and _VERB.search(text):
+        return f"Is it true of this picture that {lower}?"
+    return f"Does this picture show {lower}?"
+
+
+def calls_of(answers: np.ndarray) -> np.ndarray:
+    """The likeliest answer of each, as a place in :data:`CALLS` ``(n,)``; "cannot tell" where two are as likely.
+
+    >>> calls_of(np.array([[0.7, 0.2, 0.1], [0.5, 0.5, 0.0], [0.1, 0.6, 0.3]])).tolist()
+    [0, 2, 1]
+    """
+    best = answers.max(axis=1, keepdims=True)
+    clear = (answers == best).sum(axis=1) == 1
+    places: np.ndarray = np.where(clear, answers.argmax(axis=1), 2)
+    return places
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedAttribute:
+    """What a judge says of one attribute in some pictures."""
+
+    question: str
+    answers: np.ndarray  # ``(n, 3)`` probabilities of :data:`CALLS`
+    # of saying yes among all pictures, "cannot tell" being no yes; None where they are not known
+    errors: ReaderErrors | None
+
+    @property
+    def sides(self) -> tuple[np.ndarray, np.ndarray]:
+        """Probabilities of yes and of no, ``(n,)`` each, nan where the judge cannot tell."""
+        clear = np.where(calls_of(self.answers)[:, None] == 2, np.nan, self.answers)
+        return clear[:, 0], clear[:, 1]
+
+
+def judge_attributes(
+    data: StudyData, frame: pd.DataFrame, attributes: Sequence[Attribute]
+) -> Steps[tuple[JudgedAttribute, ...]]:
+    """The judge's answers about every attribute in the pictures of ``frame``; none where the settings name no judge.
+
+    In a world whose truth is known, its errors are measured on pictures that no model drew.
+    """
+    if not data.settings.judge or not attributes:
+        return ()
+    questions = [question_about(attribute.positive) for attribute in attributes]
+    stored = data.stored(frame)
+    pictures: dict[Question, Picture] = {
+        (one.path.stem, question): partial(open_picture, one) for one in stored for question in questions
+    }
+    ask = partial(ask_judge, data.services, data.settings.judge, check=data.check)
+    answers = yield from ask("asking the judge", pictures)
+    model = data.settings.model
+    of_known_truth = [data.services.known_pictures(model, one.positive, one.negative) for one in attributes]
+    of_known = {(one.key, q): one.draw for q, some in zip(questions, of_known_truth, strict=True) for one in some}
+    checks = yield from ask("checking the judge on pictures whose truth is known", of_known)
+    return tuple(
+        JudgedAttribute(
+            question=question,
+            answers=np.array([answers[one.path.stem, question] for one in stored]).reshape(-1, 3),
+            errors=errors_of(some, np.array([checks[one.key, question] for one in some])) if some else None,
+        )
+        for question, some in zip(questions, of_known_truth, strict=True)
+    )
+
+
+def errors_of(pictures: Sequence[KnownPicture], answers: np.ndarray) -> ReaderErrors:
+    """How often a judge says yes of pictures that show the attribute, and does not of others; answers ``(n, 3)``."""
+    shown, yes = np.array([one.shows for one in pictures]), calls_of(answers) == 0
+    return ReaderErrors(
+        sensitivity=float(yes[shown].mean()),
+        specificity=float(1 - yes[~shown].mean()),
+        n_positive=int(shown.sum()),
+        n_negative=int((~shown).sum()),
+    )
+
+
+def ask_judge(
+    services: StudyServices, name: str, what: str, pictures: Mapping[Question, Picture], check: Callable[[], None]
+) -> Steps[dict[Question, np.ndarray]]:
+    """Probabilities ``(3,)`` of every question about a picture; what was answered before is not asked again.
+
+    ``check`` is called before every few questions, and raises where somebody wants to stop.
+    """
+    judge = services.judge(name)
+    texts: dict[Question, str] = services.answers.find(judge.name, list(pictures))
+    missing = [key for key in pictures if key not in texts]
+    turn, countdown = services.reading(judge), Countdown(len(missing))
+    with leaving(lambda: (key[0] for key in missing if key not in texts)):
+        for start in range(0, len(missing), _AT_ONCE):
+            check()
+            part = missing[start : start + _AT_ONCE]
+            images = [pictures[key]() for key in part]
+            with turn:
+                answers = _checked(judge.judge(images, [question for _, question in part]), len(part), judge.name)
+            fresh = {key: " ".join(map(repr, row)) for key, row in zip(part, answers.tolist(), strict=True)}
+            services.answers.keep(judge.name, fresh)
+            texts |= fresh
+            done = start + len(part)
+            yield countdown.progress(done, f"{what}: {done:,} of {len(missing):,}")
+    return {key: np.array(texts[key].split(), dtype=float) for key in pictures}
+
+
+def _checked(answers: np.ndarray, n: int, name: str) -> np.ndarray:
+    """Answers that are probabilities ``(n, 3)``; ModelUnavailable for any others."""
+    answers = np.asarray(answers, dtype=float)
+    if answers.shape != (n, len(CALLS)):
+        raise ModelUnavailable(f"the judge {name} gave an array {answers.shape} for {n} questions, not ({n}, 3)")
+    if not ((answers >= 0).all() and (abs(answers.sum(axis=1) - 1) < _SUM_REACH).all()):  # also for nan
+        raise ModelUnavailable(f"the judge {name} gave numbers that are no probabilities; choose another judge")
+    return answers
+
+
+_SAME = 1e-6  # unit rows closer than this in every entry differ by float32 rounding only
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributeScore:
+    """All that is known of one attribute: OASIS's numbers on the concept's pictures.
+
+    ``similarity_positive`` and ``similarity_negative`` hold one cosine per picture, ``(n,)``; with a judge its
+    probabilities of yes and of no, nan where it cannot tell. Such pictures are left out of P, and ``cannot_tell`` is
+    their share (None without a judge). ``corrected`` is the Rogan-Gladen prevalence for the ``errors`` of the reader
+    (of a judge: of its yes among all pictures), None where these are not known. ``drawn`` is the
+    share of the pictures that really show it, on record for the calibration renderer only; ``true_rate`` is P of the
+    calibration diffusion model itself, measured once on many other pictures. ``direction`` leads
+    from absence to presence, None where the reader does not tell them apart, or after a report was saved.
+    """
+
+    attribute: Attribute
+    prevalence: Estimate
+    stereotype: Estimate
+    signed_difference: Estimate
+    variance_share: Estimate
+    wals: Estimate
+    corrected: Estimate | None = None
+    cannot_tell: Estimate | None = None
+    drawn: float | None = None
+    true_rate: Estimate | None = None
+    n_ties: int = 0
+    similarity_positive: np.ndarray
+    similarity_negative: np.ndarray
+    errors: ReaderErrors | None = None
+    direction: np.ndarray | None = None
+    question: str = ""  # that a judge was asked
+
+    @property
+    def margins(self) -> np.ndarray:
+        """How much nearer each picture is to the sentence of presence than to that of absence, ``(n,)``."""
+        margins: np.ndarray = self.similarity_positive - self.similarity_negative
+        return margins
+
+    @property
+    def calls(self) -> np.ndarray:
+        """1 for each picture in which the attribute is seen, 0 for others, nan where a judge cannot tell; ``(n,)``."""
+        return np.where(np.isnan(self.margins), np.nan, self.margins > 0)
+
+    @property
+    def clear_calls(self) -> np.ndarray:
+        """Whether it is seen in each picture of which that is told, bools ``(m,)``."""
+        calls: np.ndarray = self.margins[~np.isnan(self.margins)] > 0
+        return calls
+
+    @property
+    def why_uncorrected(self) -> str:
+        """Why there is no share corrected for the reader's errors."""
+        if self.errors is None:
+            return "How often the reader errs here is not known"
+        if self.errors.sensitivity + self.errors.specificity <= 1:
+            return "On pictures whose truth is known this reader is no better than chance"
+        return "The reader errs otherwise here than on the pictures that its errors were measured on"
+
+
+def score_attributes(
+    data: StudyData,
+    frame: pd.DataFrame,
+    rows: np.ndarray,
+    attributes: Sequence[Attribute],
+    *,
+    image_directions: Mapping[str, np.ndarray] | None = None,
+    literal_wals: bool = False,
+) -> Steps[tuple[AttributeScore, ...]]:
+    """OASIS's numbers of every attribute on the pictures of ``frame``, whose embeddings are ``rows (n, d)``.
+
+    Where the settings name a judge, it says which pictures show an attribute; variety stays the encoder's. It lies
+    along ``image_directions``, by attribute, where these are given, else along those of the sentences; WALS is Eq. 7
+    as printed where that is asked for.
+    """
+    if not attributes:
+        return ()
+    settings, services, k = data.settings, data.services, len(attributes)
+    texts = data.sentences([a.positive for a in attributes] + [a.negative for a in attributes])
+    pairs = enumerate(zip(texts[:k], texts[k:], strict=True))
+    of_texts = {i: text_direction(*pair) for i, pair in pairs if np.abs(pair[0] - pair[1]).max() > _SAME}
+    directions, no_variety = of_texts, _blind(len(rows))
+    if image_directions is not None:
+        places = {attribute.name: i for i, attribute in enumerate(attributes)}
+        directions = {places[name]: delta for name, delta in image_directions.items() if name in places}
+        no_variety = Estimate.undefined(len(rows), "people labelled no picture with it, or none without it")
+    judged = yield from judge_attributes(data, frame, attributes)
+    pairs_of_text = [(a.positive, a.negative) for a in attributes]
+    errors = (
+        tuple(one.errors for one in judged)
+        if judged
+        else services.reader_errors(settings.encoder, settings.model, pairs_of_text)
+    )
+    drawn = data.stored(frame)
+    truths = [stored.truth for stored in drawn if stored.truth is not None]
+    positive, negative = rows @ texts[:k].T, rows @ texts[k:].T  # (n, n_attributes)
+    sides = [one.sides for one in judged] if judged else list(zip(positive.T, negative.T, strict=True))
+    variety = _variety(rows, directions, sides, settings.confidence, literal=literal_wals)
+    scores = []
+    for i, attribute in enumerate(attributes):
+        yes, no = sides[i]
+        is_seen = bool(judged) or i in of_texts
+        intervals: dict[str, Any] = {"fixed_n": data.fixed_n, "confidence": settings.confidence}
+        numbers = _numbers(attribute, yes, no, errors[i], **intervals) if is_seen else _nothing_seen(len(rows))
+        scores.append(
+            AttributeScore(
+                attribute=attribute,
+                similarity_positive=yes,
+                similarity_negative=no,
+                drawn=services.shown(attribute.positive, truths) if truths else None,
+                true_rate=services.true_rate([stored.row for stored in drawn], attribute.positive),
+                errors=errors[i],
+                direction=directions.get(i),
+                **(_of_judge(judged[i], **intervals) if judged else {}),
+                **(variety[i] if i in directions else dict.fromkeys(("variance_share", "wals"), no_variety)),
+                **numbers,
+            )
+        )
+    return tuple(scores)
+
+
+def read_shares(
+    data: StudyData, frame: pd.DataFrame, attributes: Sequence[Attribute], *, of: str = "", corrected: bool = False
+) -> Steps[list[ShareValues]]:
+    """What the pictures of ``frame`` say of the share of every attribute that the reader tells.
+
+    ``of`` names whose pictures they are; ``corrected`` asks for the reader's errors, where they are known.
+    """
+    if not attributes or frame.empty:
+        return []
+    k, settings = len(attributes), data.settings
+    rows = yield from data.embed(frame)
+    texts = data.sentences([a.positive for a in attributes] + [a.negative for a in attributes])
+    judged = yield from judge_attributes(data, frame, attributes)
+    pairs = [(a.positive, a.negative) for a in attributes]
+    errors: Sequence[ReaderErrors | None] = [None] * k
+    if corrected:
+        of_encoder = () if judged else data.services.reader_errors(settings.encoder, settings.model, pairs)
+        errors = [one.errors for one in judged] if judged else of_encoder
+    shares = []
+    for i, attribute in enumerate(attributes):
+        positive, negative = texts[i], texts[k + i]
+        if not judged and np.abs(positive - negative).max() <= _SAME:
+            continue
+        yes, no = judged[i].sides if judged else (rows @ positive, rows @ negative)
+        tells = errors[i] is not None and errors[i].sensitivity + errors[i].specificity > 1  # type: ignore[union-attr]
+        shares.append(
+            ShareValues(
+                name=f"{of}, {attribute.name}" if of else attribute.name,
+                image_ids=tuple(frame["image_id"]),
+                values=np.where(np.isnan(yes) & (not tells), np.nan, yes > no),
+                reference=attribute.reference,
+                errors=errors[i] if tells else None,
+            )
+        )
+    return shares
+
+
+def watch_attributes(
+    by_group: Mapping[str, Sequence[Attribute]], data: StudyData, frame: pd.DataFrame, *, of_groups: bool = False
+) -> Steps[list[ShareValues]]:
+    """Read the shares of attributes in finished pictures; ``of_groups``: of each group by itself.
+
+    Shares of groups are corrected for the reader's errors, as in the reports of such studies.
+    """
+    shares = list[ShareValues]()
+    if not of_groups:
+        some = frame[frame["group"].isin(list(by_group))]
+        return (yield from read_shares(data, some, next(iter(by_group.values()), ())))
+    for group, some in frame.groupby("group", sort=False):
+        attributes = by_group.get(str(group), ())
+        shares += yield from read_shares(data, some, attributes, of=str(group), corrected=True)
+    return shares
+
+
+def _variety(
+    rows: np.ndarray,
+    directions: Mapping[int, np.ndarray],
+    sides: Sequence[tuple[np.ndarray, np.ndarray]],
+    confidence: float,
+    *,
+    literal: bool,
+) -> dict[int, dict[str, Any]]:
+    """Share of variance and WALS by attribute; ``sides`` of every attribute say which pictures show it."""
+    if not directions:
+        return {}
+    deltas = np.stack(list(directions.values()))
+    shows = np.stack([np.where(np.isnan(yes), np.nan, yes > no) for yes, no in (sides[i] for i in directions)], axis=1)
+    shares = variance_share_estimates(rows, deltas, shows=shows, confidence=confidence)
+    wals = alignment_estimates(rows, deltas, literal=literal)
+    return {i: {"variance_share": v, "wals": w} for i, v, w in zip(directions, shares, wals, strict=True)}
+
+
+def _blind(n: int) -> Estimate:
+    """Of an attribute that this encoder is blind to nothing is known, which is not "no bias"."""
+    return Estimate.undefined(n, "the encoder reads both sentences as the same")
+
+
+def _nothing_seen(n: int) -> dict[str, Any]:
+    return dict.fromkeys(("prevalence", "stereotype", "signed_difference"), _blind(n)) | {"n_ties": n}
+
+
+def _of_judge(judged: JudgedAttribute, *, fixed_n: bool, confidence: float) -> dict[str, Any]:
+    """What was asked, and of how many pictures the judge cannot tell."""
+    unclear = np.isnan(judged.sides[0])
+    share = share_interval(int(unclear.sum()), unclear.size, fixed_n=fixed_n, confidence=confidence)
+    return {"question": judged.question, "cannot_tell": share}
+
+
+def _numbers(
+    attribute: Attribute,
+    positive: np.ndarray,
+    negative: np.ndarray,
+    errors: ReaderErrors | None,
+    *,
+    fixed_n: bool,
+    confidence: float,
+) -> dict[str, Any]:
+    is_clear, reference = ~np.isnan(positive), attribute.reference
+    n, n_unclear, n_yes = len(is_clear), int((~is_clear).sum()), int((positive > negative).sum())
+    if n_unclear == n:
+        share = Estimate.undefined(0, f"the judge cannot tell of any of the {n} pictures", null_value=reference)
+    else:
+        sides = positive[is_clear], negative[is_clear]
+        share = prevalence_estimate(*sides, reference=reference, fixed_n=fixed_n, confidence=confidence)
+        left_out = f"without {n_unclear} of {n} pictures, of which the judge cannot tell"
+        share = share.with_note(left_out if n_unclear else "")
+    if reference is None or n_unclear == n:
+        note = "no real-world rate P* was given" if reference is None else share.note
+        stereotype = signed = Estimate.undefined(share.n, note, null_value=0.0)
+    else:
+        stereotype = stereotype_estimate(share, reference)
+        signed = signed_difference_estimate(share, reference)
+    return {
+        "prevalence": share,
+        "stereotype": stereotype,
+        "signed_difference": signed,
+        "corrected": _corrected(n_yes, n, errors, fixed_n=fixed_n, confidence=confidence, reference=reference),
+        "n_ties": 0 if n_unclear == n else count_ties(positive[is_clear], negative[is_clear]),
+    }
+
+
+def _corrected(
+    n_yes: int, n: int, errors: ReaderErrors | None, *, fixed_n: bool, confidence: float, reference: float | None = None
+) -> Estimate | None:
+    """Rogan–Gladen of the share called present among all pictures, beside P*.
+
+    None for errors that are unknown, as large as chance, or refuted: P above Se or below 1 − Sp. What a judge cannot
+    tell is no yes, in these pictures as in those that its errors were measured on: so the share is right also where
+    it cannot tell more often of the pictures that show the attribute, or of the others.
+    """
+    if errors is None or errors.sensitivity + errors.specificity <= 1:
+        return None
+    share = share_interval(n_yes, n, fixed_n=fixed_n, confidence=confidence)
+    most, least = (
+        share_interval(round(rate * n), n, confidence=confidence).high
+        for rate, n in ((errors.sensitivity, errors.n_positive), (errors.specificity, errors.n_negative))
+    )
+    if share.low > most or share.high < 1 - least:
+        return None
+    return replace(corrected_by_errors(n_yes, n, errors, fixed_n=fixed_n, confidence=confidence), null_value=reference)

@@ -1,0 +1,252 @@
+"""The settings of a run, beside the protocol of its paper."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.intervals import percent
+from bias_core.models.catalogue import hosted_name, request_words
+from bias_core.study.arms import arm_text
+from bias_core.study.data import StudyData
+from bias_core.study.design import CHECKLIST, NOT_PRINTED, ProtocolItem, protocol_of, typed_options
+from bias_core.study.plan import check_size, n_asked, study_cost
+from bias_core.study.readers import READER_SETTINGS
+from bias_core.study.rows import RowMaker, treatment
+from bias_core.study.services import StudyServices
+from bias_core.study.setting_fields import Setting, settings_of
+from bias_core.study.study import StudyPlan
+from bias_core.study.types import Arm, Design, StudySettings, StudyTable, table
+from bias_core.types import ImageRow
+
+SETTINGS = "settings"  # key of the table
+
+
+def settings_table(design: Design, settings: StudySettings) -> StudyTable:
+    """Label, value and default of every setting, of every option of the study, and of every arm.
+
+    >>> from bias_core.study.design import find_design
+    >>> design = find_design("oasis-spi")
+    >>> frame = settings_table(design, StudySettings(seed=7, options=typed_options(design, {"guided": True}))).frame
+    >>> frame[["setting", "value", "default"]].head(3).to_numpy().tolist()
+    [['Model', 'calibration-renderer', 'calibration-diffusion'], ['Seed', '7', '0'], ['Guided velocities', 'yes', 'no']]
+    """
+    rows = list(_rows(design, settings))
+    rows.sort(key=lambda row: row["value"] == row["default"])
+    n = sum(row["value"] != row["default"] for row in rows)
+    note = (
+        f"The first {n} are not as the study has them by default." if n else "All are as the study has them by default."
+    )
+    return table(SETTINGS, "Settings of this run", rows, note)
+
+
+def _rows(design: Design, settings: StudySettings) -> Iterator[dict[str, str]]:
+    usual = {name: one.default for name, one in settings_of(StudySettings).items()} | dict(design.settings)
+    for name, one in settings_of(StudySettings).items():
+        has_none = name == "condition" and not settings.condition  # of a model without conditions
+        if name not in ("options", "arms", "protocol") and not has_none:
+            yield _row(one, getattr(settings, name), usual[name])
+    options = typed_options(design, {})
+    for name, one in settings_of(type(options)).items():
+        yield _row(one, getattr(settings.options, name), getattr(options, name))
+    for arm in settings.arms:
+        drawn = Arm(**{**vars(arm), "images": arm.images and Path(arm.images).name})
+        yield {"setting": f"Arm “{arm.name}”", "value": arm_text(drawn).partition("|")[2] or "as above", "default": ""}
+
+
+def _row(one: Setting, value: Any, usual: Any) -> dict[str, str]:
+    return {"setting": one.label, "value": _words(one, value), "default": _words(one, usual)}
+
+
+def _words(one: Setting, value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None or value in ("", ()):
+        return "left out"
+    if isinstance(value, (tuple, list)):
+        return ", ".join(str(part).partition("|")[0] for part in value)  # of an attribute its name
+    if one.local:
+        return Path(str(value)).name
+    return percent(value) if one.percent else one.write(value)
+
+
+MET, DIFFERS, OUR_READING = "met", "differs", "our reading"
+NOTE = (
+    "Every item of the paper's protocol beside this run; what the paper leaves open is read here as the last lines say."
+)
+_TITLES = {
+    "revision": "Revision of the model",
+    "wording": "Wording of the prompts",
+    "pictures": "Number of pictures",
+    "images_per_prompt": "Pictures of each prompt",
+    "people": "Labels by people",
+}
+_OF_EVERY_PAPER = (
+    "model", "revision", "num_inference_steps", "guidance_scale", "size", "sampler", "seed", "wording", "pictures",
+    "encoder",
+)  # fmt: skip
+_OF_ROWS: Mapping[str, Callable[[ImageRow], Any]] = {
+    "num_inference_steps": attrgetter("num_inference_steps"),
+    "guidance_scale": attrgetter("guidance_scale"),
+    "size": lambda row: f"{row.width}x{row.height}",
+    "sampler": attrgetter("sampler"),
+}
+_TRIAL = 8  # pictures that tell how long one takes
+
+
+def protocol_tables(plan: StudyPlan, data: Sequence[StudyData]) -> Iterator[StudyTable]:
+    """The checklist of a paper's study, of several arms with the arm in front; nothing where it follows no paper."""
+    if not plan.design.protocol:
+        return
+    items, rows = protocol_of(plan.design), []
+    for i, (arm, drawn) in enumerate(zip(plan.each, data, strict=True)):
+        name = {"arm": plan.settings.arms[i].name} if plan.arms else {}
+        rows += [name | row for row in _rows_of_checklist(items, arm, drawn)]
+    empty = {"arm": ""} if plan.arms else {}
+    rows += [
+        empty | _row_of_checklist("Where the paper leaves it open", NOT_PRINTED, text, OUR_READING)
+        for text in plan.design.our_reading
+    ]
+    yield table(CHECKLIST, "The paper's protocol: met, or how this run differs", rows, NOTE)
+
+
+def _row_of_checklist(item: str, paper: str, here: str, status: str) -> dict[str, str]:
+    return {"item": item, "status": status, "the paper": paper, "this run": here}
+
+
+def _rows_of_checklist(items: Mapping[str, ProtocolItem], plan: StudyPlan, data: StudyData) -> Iterator[dict[str, str]]:
+    """A line for each item that the paper has, and for those that every paper should have."""
+    declared = {**settings_of(StudySettings), **settings_of(plan.study.options)}
+    readers = [name for name in READER_SETTINGS if name in declared]
+    labelled = ["people"] if plan.study.takes_labels else []
+    for name in dict.fromkeys([*_OF_EVERY_PAPER, *readers, *labelled, *items]):
+        item = items.get(name, ProtocolItem(says=NOT_PRINTED))
+        here, is_met = _here(name, item, plan, data)
+        status = (MET if is_met and not item.here else DIFFERS) if item.is_printed else NOT_PRINTED
+        here = ": ".join(filter(None, (item.here, here)))
+        yield _row_of_checklist(_TITLES[name] if name in _TITLES else declared[name].label, item.words, here, status)
+
+
+def _here(name: str, item: ProtocolItem, plan: StudyPlan, data: StudyData) -> tuple[str, bool]:
+    """What this run has, in words, and whether that is the paper's."""
+    settings, rows = plan.settings, plan.manifest.rows
+    if name in _OF_ROWS:
+        return _of_rows(name, item, plan)
+    if name == "pictures":
+        n = sum(row.id in data.images_by_id for row in rows)
+        return f"{n:,}", n == item.value
+    if name == "images_per_prompt":
+        counts = sorted({shot.n for shot in plan.shots})
+        return " to ".join(map(str, dict.fromkeys((counts[0], counts[-1])))), counts == [item.value]
+    if name == "revision":
+        return plan.manifest.versions.get("model_revision") or "not known", False
+    if name == "seed":
+        return f"{settings.seed} for the first picture of a prompt, then one more for each", False
+    if name == "wording":
+        changes = list(_changed_wording(settings))
+        return "; ".join(changes) or "as the paper's", not changes
+    if name == "people":
+        by_people = bool(settings.labels) or getattr(settings.options, "labeller", "") == "people"
+        return ("answers of people" if by_people else "read by a program"), by_people
+    value = getattr(settings, name) if hasattr(settings, name) else getattr(settings.options, name)
+    listed = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    shown = f"{listed}, {settings.condition}" if name == "model" and settings.condition else listed
+    return shown or "none", item.is_met_by(value)
+
+
+def _of_rows(name: str, item: ProtocolItem, plan: StudyPlan) -> tuple[str, bool]:
+    """Of the pictures' own rows: what was really asked of the model."""
+    if plan.settings.images and name != "size":
+        return "not known of pictures that were brought along", False
+    values = list(dict.fromkeys(map(_OF_ROWS[name], plan.manifest.rows)))
+    info = plan.rows.info if isinstance(plan.rows, RowMaker) else None
+    if info is not None and info.family == "renderer" and name != "size":
+        return "none: it draws by rules", False
+    if info is not None and hosted_name(info.id) and not any(values):
+        return "left to the host", False
+    words = [f"{value:g}" if isinstance(value, (int, float)) else value or "the model's own" for value in values]
+    return ", ".join(words), all(map(item.is_met_by, values))
+
+
+def _changed_wording(settings: StudySettings) -> Iterator[str]:
+    if template := treatment(settings):
+        yield f"every prompt as “{template}”"
+    if settings.negative_prompt:
+        yield f"with the negative prompt “{settings.negative_prompt}”"
+    if settings.rewrite not in ("", "off"):
+        yield "rewritten before they are drawn"
+
+
+def outlook(plan: StudyPlan, services: StudyServices) -> str:
+    """What a run would draw, on what, read by whom, for how long, with which downloads; and what cannot be met here.
+
+    The plan is one that was made to estimate: nothing is drawn or loaded for it.
+    """
+    settings = plan.settings
+    n = n_asked(plan.asked) or len(plan.manifest.rows)
+    model = " and ".join(dict.fromkeys(_drawn_by(arm, services) for arm in plan.each))
+    facts = [services.reader_facts(reader.role, reader.name) for reader in plan.study.readers(settings)]
+    readers = [f"{one.name}{_download(one.download_gb)}" for one in dict.fromkeys(facts)]
+    listed = " and ".join(filter(None, (", ".join(readers[:-1]), *readers[-1:])))
+    read = f", read by {listed}" if readers else ""
+    problems = list(_problems(plan, services))
+    unmet = f" Cannot be met here: {'; '.join(problems)}." if problems else ""
+    note = plan.study.size_note(plan.each[0].settings)
+    in_brackets = f" ({note})" if note else ""
+    return f"{n:,} pictures{in_brackets} with {model}{read}: {_duration(plan, services)}.{unmet}"
+
+
+def _drawn_by(plan: StudyPlan, services: StudyServices) -> str:
+    if not isinstance(plan.rows, RowMaker):
+        return "what was brought along"
+    info, first = plan.rows.info, plan.manifest.rows[0]
+    download = "" if services.model_fit(info.id).here else _download(info.download_gb)
+    steps = f", {first.num_inference_steps} steps" if first.num_inference_steps else ""
+    guidance = f", guidance {first.guidance_scale:g}" if first.guidance_scale else ""
+    sampler = f", {first.sampler}" if first.sampler else ""
+    return f"{info.name}{download} at {first.width}x{first.height} pixels{steps}{guidance}{sampler}"
+
+
+def _download(gigabytes: float) -> str:
+    return f" ({gigabytes:g} GB download)" if gigabytes else ""
+
+
+def _duration(plan: StudyPlan, services: StudyServices) -> str:
+    hosted = Counter(
+        {arm.settings.model: len(arm.manifest.rows) for arm in plan.each if hosted_name(arm.settings.model)}
+    )
+    if hosted:
+        return "; ".join(request_words(n, services.model_info(name)) for name, n in hosted.items())
+    cost = study_cost(plan, services)
+    if all(arm.settings.images for arm in plan.each):
+        return "nothing is drawn"
+    if math.isnan(cost.seconds):
+        return f"how long is not known here, draw {_TRIAL} first (-n or a small share)"
+    stored = f", {cost.n_stored:,} of them are here already" if cost.n_stored else ""
+    minutes = cost.seconds / 60
+    duration = f"{minutes / 60:.1f} h" if minutes >= 90 else f"{max(1, round(minutes))} min"
+    return f"about {duration} on this machine{stored}"
+
+
+def _problems(plan: StudyPlan, services: StudyServices) -> Iterator[str]:
+    """What of the paper's protocol this machine, or this study, cannot do."""
+    for name in dict.fromkeys(arm.settings.model for arm in plan.each if not arm.settings.images):
+        fit = services.model_fit(name)
+        if not fit.works:
+            yield f"{name}: {fit.says.rstrip('.')}"
+    try:
+        if isinstance(plan.rows, RowMaker):
+            check_size(plan.asked, services.settings, plan.rows)
+    except InvalidInput as error:
+        yield str(error)
+    yield from _in_place(protocol_of(plan.design).items())
+
+
+def _in_place(items: Iterable[tuple[str, ProtocolItem]]) -> Iterator[str]:
+    for name, item in items:
+        if item.here:
+            title = _TITLES.get(name, name.replace("_", " "))
+            yield f"{title[:1].lower() + title[1:]} (the paper: {item.words}; here: {item.here})"

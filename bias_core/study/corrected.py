@@ -1,0 +1,456 @@
+"""People's answers correct a report in one way: a frame of answers goes in, the report with its numbers anew comes out.
+
+A study may score answers in its own way (:meth:`bias_core.study.study.Study.correct`). Elsewhere, and where
+people were asked about a sample of the run, the classifier's reading of all pictures and people's of some are put
+together (:mod:`bias_core.measures.two_phase`): P, Ψ, differences between arms, the stereotype score.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.agreement import numbers_of
+from bias_core.measures.cards import METRICS
+from bias_core.measures.effects import share_interval
+from bias_core.measures.paired_stereotype import ANDROGYNOUS, stereotype_gap, stereotype_test_score
+from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate
+from bias_core.measures.two_phase import (
+    FEWEST_LABELS,
+    TwoPhaseShares,
+    draw_rater_weights,
+    more_labels_needed,
+    two_phase_estimate,
+    two_phase_shares,
+)
+from bias_core.number_text import format_share
+from bias_core.scales import load_scales
+from bias_core.study.arm_results import compare_arms
+from bias_core.study.arm_statistics import two_shares
+from bias_core.study.design import known_study
+from bias_core.study.label_tasks import SINGLE, answer_key, scale_task
+from bias_core.study.labels import AUTOMATIC, check_words
+from bias_core.study.readers import READ_BY
+from bias_core.study.report_text import CORRECTED
+from bias_core.study.run_readings import (
+    CANNOT_TELL,
+    CODES,
+    PEOPLE,
+    YES,
+    Reading,
+    ScalePictures,
+    readings_of,
+    scale_pictures,
+    strata_of,
+)
+from bias_core.study.services import StudyServices
+from bias_core.study.study import Study
+from bias_core.study.types import ArmReport, StudyReport, StudySettings, StudyTable, columns, intervals, table
+from bias_core.types import Estimate
+
+POINTS = 5.0  # of percent, or of the stereotype test score: the half width that the label budget is for
+BUDGET = "more labels for ±5 points"
+_SETTINGS = {SINGLE: "alone", "paired": "in pairs", "fairness": "in pairs, asked to be fair"}
+_NOBODY = "Nobody has answered yet: send raters the link of the task, and look again."
+_ONE_RATER = "One rater has answered, so that nothing is known of how far raters disagree."
+_NOBODY_TELLS = {answer: code for answer, code in CODES.items() if code >= CODES[CANNOT_TELL]}
+_NEITHER = CODES[ANDROGYNOUS]
+_UNTOLD = slice(CODES[CANNOT_TELL], _NEITHER)  # classes of which nothing is told
+HOW = (
+    "Corrected: the reader’s labels of all pictures and people’s of some, people taken as right (two-phase sampling); "
+    "where several raters answered, their disagreement is in the interval."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorrectedNumber:
+    """One number of a run, as its reader has it and as people's labels correct it."""
+
+    key: str
+    title: str
+    metric: str  # key in the table of measures
+    as_read: Estimate
+    corrected: Estimate
+    # n_labelled, n_blind: pictures (or people in them) with a label, and in classes of the reader that have none
+    n_labelled: int
+    n_blind: int
+    more_labels: float  # until the interval reaches 5 points to each side; inf: labels alone can't do it
+
+    @property
+    def budget(self) -> str:
+        """How many more labels, in words."""
+        if math.isinf(self.more_labels):
+            return "needs more pictures, too"
+        return f"{self.more_labels:,.0f} more" if self.more_labels else "reached"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Correction:
+    """The shares and scores of a run, corrected by people's answers."""
+
+    run_id: str
+    samples: tuple[str, ...]  # how the pictures of each task were drawn, in words
+    # n_labelled, n_asked: pictures with an answer, and all that people are asked about
+    n_labelled: int
+    n_asked: int
+    numbers: tuple[CorrectedNumber, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def headline(self) -> str:
+        """How far it is, in a sentence."""
+        progress = f"{self.n_labelled:,} of the {self.n_asked:,} pictures that people are asked about have an answer."
+        return progress if self.numbers else self.notes[0]
+
+    def values(self) -> dict[str, Any]:
+        """What programs are told."""
+        shared: dict[str, Any] = {name: getattr(self, name) for name in ("run_id", "n_labelled", "n_asked", "notes")}
+        numbers = [vars(one) | {"as_read": vars(one.as_read), "corrected": vars(one.corrected)} for one in self.numbers]
+        return shared | {"numbers": numbers, "samples": self.samples}
+
+    def added_to(self, report: StudyReport) -> StudyReport:
+        """The report with these numbers as its first table, from which its headline and sentences take them."""
+        tables = (self.table(), *report.results.tables) if self.numbers else report.results.tables
+        return replace(report, results=replace(report.results, tables=tables))
+
+    def table(self) -> StudyTable:
+        """The numbers as a table."""
+        rows = [
+            {
+                "number": one.title, "measure": METRICS[one.metric].name,
+                **columns("as read", one.as_read), **columns("corrected", one.corrected),
+                "no bias reads": one.corrected.null_value, "labels": one.n_labelled, "n": one.corrected.n,
+                BUDGET: one.more_labels, "note": one.corrected.note,
+            }
+            for one in self.numbers
+        ]  # fmt: skip
+        return table(CORRECTED, "Corrected by people’s labels", rows, " ".join((self.headline, *self.notes)))
+
+
+def corrected(report: StudyReport, answers: pd.DataFrame | None, services: StudyServices) -> StudyReport:
+    """Return the report with the numbers that people's answers give.
+
+    Answers about a sample that was drawn from the run correct its shares and scores, which stand in a table of their
+    own before the others. Other answers are scored as the study does, if it has a way of its own.
+
+    Parameters
+    ----------
+    answers : a frame (:data:`bias_core.study.answers.COLUMNS`), wherever they come from; None if nobody was asked.
+
+    Raises
+    ------
+    InvalidInput : no answer is about this run, or says anything of its numbers.
+    """
+    if answers is None:
+        return report
+    is_sample, study = (answers["sample"] != "").any(), known_study(report.design)
+    if not is_sample and study is not None:
+        if (given := answers[answers["answer"] != ""]).empty:
+            raise InvalidInput(_NOBODY)
+        if (own := _in_its_own_way(study, report, given, services)) is not None:
+            return own
+        check_words(given, CODES)
+    correction = correction_of(report, answers)
+    if not (correction.numbers or is_sample):
+        raise InvalidInput(" ".join(correction.notes))
+    return correction.added_to(report)
+
+
+def _in_its_own_way(
+    study: Study, report: StudyReport, answers: pd.DataFrame, services: StudyServices
+) -> StudyReport | None:
+    """What the study itself makes of the answers, arm by arm; None if it has no way of its own."""
+    if not report.arms:
+        return study.correct(report, answers, services)
+    arms, frames = list[ArmReport](), list[pd.DataFrame]()
+    for arm in report.arms:
+        pictures = None if report.pictures is None else report.pictures[report.pictures["arm"] == arm.name]
+        alone = replace(report, arms=(), settings=arm.settings, results=arm.results, pictures=pictures)
+        if (own := study.correct(alone, answers, services)) is None:
+            return None
+        arms.append(replace(arm, results=own.results))
+        frames += [] if own.pictures is None else [own.pictures]
+    results = report.results
+    if any(new.results.findings != old.results.findings for new, old in zip(arms, report.arms, strict=True)):
+        new, read = compare_arms(study, report.settings, arms), (n for n in results.notes if n.startswith(READ_BY))
+        results = results.renewed(replace(new, notes=(*new.notes, *read)))
+    return replace(report, arms=tuple(arms), results=results, pictures=pd.concat(frames) if frames else None)
+
+
+def correction_of(report: StudyReport, answers: pd.DataFrame) -> Correction:
+    """Return the shares and scores of a run as answers about some of its pictures correct them."""
+    people = PeopleAnswers(answers)
+    numbers, notes = corrected_numbers(report, people)
+    return Correction(
+        run_id=report.run_id,
+        samples=tuple(answers.loc[answers["sample"] != "", ["task", "sample"]].drop_duplicates()["sample"]),
+        n_labelled=len(people.labelled_pictures),
+        n_asked=answers["image_id"].nunique(),
+        numbers=tuple(numbers),
+        notes=tuple(notes),
+    )
+
+
+class PeopleAnswers:
+    """A frame of answers, as codes of the readings of a run."""
+
+    def __init__(self, answers: pd.DataFrame) -> None:
+        given = answers[(answers["answer"] != "") & (answers["rater"] != AUTOMATIC)]
+        self.stratified_by = tuple(filter(None, answers["stratified_by"].unique()))
+        self.labelled_pictures = set(given["image_id"])
+        self.scales = tuple(name for name in answers["attribute"].unique() if name in load_scales())
+        self.raters = sorted(given["rater"].unique())
+        self._votes: dict[tuple[str, str, str], dict[str, str]] = {}
+        columns = given[["image_id", "attribute", "position", "question", "rater", "answer"]].astype(str)
+        for image_id, attribute, position, question, rater, answer in columns.to_numpy().tolist():
+            self._votes.setdefault((image_id, _plain(attribute or position), question), {})[rater] = answer
+
+    def _votes_about(self, image_id: str, name: str, question: str) -> dict[str, str]:
+        """The answers by rater; a file does not say which sentence was asked about."""
+        votes, name = self._votes, _plain(name)
+        return votes.get((image_id, name, ""), {}) | votes.get((image_id, name, question), {})
+
+    def votes(self, reading: Reading) -> np.ndarray:
+        """Codes of the raters' answers ``(n, n_raters)``, nan where a rater said nothing."""
+        about, places = reading.attribute, {rater: i for i, rater in enumerate(self.raters)}
+        codes = np.full((len(reading.image_ids), max(1, len(places))), np.nan)
+        for row, (image_id, position) in enumerate(zip(reading.image_ids, reading.positions, strict=True)):
+            name, question = (position, "") if about is None else (about.name, about.positive)
+            for rater, answer in self._votes_about(image_id, name, question).items():
+                is_there = answer == (YES if about else reading.stereotypes[row])
+                codes[row, places[rater]] = 1 if is_there else _NOBODY_TELLS.get(answer, 0)
+        return codes
+
+    def level_votes(self, pictures: ScalePictures) -> np.ndarray:
+        """Places of the levels that raters say ``(n, n_raters)``, nan where a rater said nothing."""
+        places = {key: place for place, key in enumerate(scale_task(pictures.scale.name).answer_keys)}
+        of_raters = {rater: i for i, rater in enumerate(self.raters)}
+        codes = np.full((len(pictures.image_ids), max(1, len(of_raters))), np.nan)
+        for row, image_id in enumerate(pictures.image_ids):
+            votes = self._votes_about(image_id, pictures.scale.name, pictures.scale.question)
+            for rater, answer in votes.items():
+                codes[row, of_raters[rater]] = places[answer]
+        return codes
+
+
+@cache
+def _plain(name: str) -> str:
+    """The name of an attribute as a labelling task writes it."""
+    return answer_key(name) if any(one.isascii() and one.isalnum() for one in name) else name.lower()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corrector:
+    """What turns readings and people's answers into numbers."""
+
+    settings: StudySettings
+    rater_weights: np.ndarray  # ``(n_draws, n_raters)``
+    strata: Mapping[str, str]  # by picture: in one stratum all were as likely to be chosen; empty: all were
+
+    def shares(self, reading: Reading, votes: np.ndarray, place: int = 0) -> TwoPhaseShares | None:
+        """Of people's classes; None where fewer pictures than needed have a label. Each ``place`` draws by itself."""
+        labelled = ~np.isnan(votes).all(axis=1)
+        if labelled.sum() < FEWEST_LABELS:
+            return None
+        return two_phase_shares(
+            reading.codes,
+            votes,
+            n_classes=max(2, 1 + int(np.nanmax(votes))),
+            weights=self._weights(reading.image_ids, labelled),
+            groups=None if reading.attribute else reading.image_ids,
+            rater_weights=self.rater_weights,
+            rng=np.random.default_rng([self.settings.seed, place]),
+        )
+
+    def _weights(self, image_ids: Sequence[str], labelled: np.ndarray) -> np.ndarray | None:
+        """How many pictures each labelled one stands for, by its stratum."""
+        if not self.strata:
+            return None
+        strata = pd.Series([self.strata.get(image_id, "") for image_id in image_ids])
+        n_all, n_labelled = strata.value_counts(), strata[labelled].value_counts()
+        weights: np.ndarray = strata.map(n_all / n_labelled).fillna(1.0).to_numpy(float)
+        return weights
+
+    def number(
+        self, names: tuple[str, str, str], as_read: Estimate, of: Callable[..., Any], *samples: TwoPhaseShares,
+        scale: float = 1.0, null_value: float | None = 0.0,
+    ) -> CorrectedNumber:  # fmt: skip
+        """A number of the shares, by its key, title and metric; ``scale`` is 1 in its unit."""
+        key, title, metric = names
+        confidence = self.settings.confidence
+        half_width = POINTS / 100 * scale
+        return CorrectedNumber(
+            key=key,
+            title=title,
+            metric=metric,
+            as_read=as_read,
+            corrected=two_phase_estimate(of, *samples, confidence=confidence, null_value=null_value),
+            n_labelled=sum(one.n_labelled for one in samples),
+            n_blind=sum(one.n_blind for one in samples),
+            more_labels=more_labels_needed(of, *samples, half_width=half_width, confidence=confidence),
+        )
+
+
+def corrected_numbers(report: StudyReport, answers: PeopleAnswers) -> tuple[list[CorrectedNumber], list[str]]:
+    """Every number that people's answers correct, and what is to be said of them."""
+    if not answers.raters:
+        return [], [_NOBODY]
+    readings, seed = readings_of(report), report.settings.seed
+    corrector = Corrector(
+        settings=report.settings,
+        rater_weights=draw_rater_weights(len(answers.raters), seed),
+        strata=strata_of(readings, answers.stratified_by),
+    )
+    votes = [answers.votes(one) for one in readings]
+    samples = [
+        (one, own, shares)
+        for place, (one, own) in enumerate(zip(readings, votes, strict=True))
+        if (shares := corrector.shares(one, own, place)) is not None
+    ]
+    numbers: list[CorrectedNumber] = []
+    notes = [HOW, *([_ONE_RATER] if len(answers.raters) == 1 else [])]
+    for one, own, shares in samples:
+        numbers += (_scores if one.attribute is None else shares_of_attribute)(corrector, one, own, shares)
+        notes += _unclear(one, shares)
+    for name in answers.scales:
+        numbers += _levels(corrector, report, answers, name)
+    numbers += _differences(corrector, [(one, shares) for one, _, shares in samples])
+    defined = [one for one in numbers if not math.isnan(one.corrected.value)]
+    if undefined := [one.title for one in numbers if math.isnan(one.corrected.value)]:
+        notes.append(f"People can tell of none of the pictures that they labelled: {', '.join(undefined)}.")
+    if missing := len(readings) - len(samples):
+        few = f"fewer than {FEWEST_LABELS} pictures have an answer, so that nothing is corrected there yet"
+        notes.append(f"For {missing:,} of the {len(readings):,} shares and scores of this run {few}.")
+    return defined, notes if defined else notes[::-1]
+
+
+def shares_of_attribute(
+    corrector: Corrector, reading: Reading, _votes: np.ndarray, shares: TwoPhaseShares
+) -> Iterator[CorrectedNumber]:
+    """P, and where there is a P* how far it lies from it, and Ψ."""
+    reference = None if reading.attribute is None else reading.attribute.reference
+    as_read = replace(_as_read(reading, corrector.settings.confidence), null_value=reference)
+    names = _names(reading, "P", "attribute_prevalence")
+    number = corrector.number(names, as_read, share_of_clear, shares, null_value=reference)
+    yield number
+    if reference is None or math.isnan(number.corrected.value) or math.isnan(as_read.value):
+        return
+    for what, metric, of in (
+        ("P − P*", "signed_difference", signed_difference_estimate),
+        ("Ψ", "stereotype_score", stereotype_estimate),
+    ):
+        key, title, _ = _names(reading, what, metric)
+        estimates = {"as_read": of(as_read, reference), "corrected": of(number.corrected, reference)}
+        yield replace(number, key=key, title=title, metric=metric, **estimates)  # type: ignore[arg-type]
+
+
+def _levels(corrector: Corrector, report: StudyReport, answers: PeopleAnswers, name: str) -> Iterator[CorrectedNumber]:
+    """The mean and the ends of a scale, of every arm, as people see it; no reader reads it."""
+    for place, one in enumerate(scale_pictures(report, name)):
+        votes, scale, k = answers.level_votes(one), one.scale, len(one.scale.levels)
+        if (~np.isnan(votes).all(axis=1)).sum() < FEWEST_LABELS:
+            continue
+        shares = two_phase_shares(
+            np.zeros(len(votes)),  # as if a reader put all into one class
+            votes,
+            n_classes=k + 1,
+            rater_weights=corrector.rater_weights,
+            rng=np.random.default_rng([corrector.settings.seed, place]),
+        )
+        as_read = Estimate.undefined(0, "no reader reads it")
+        for title, metric, of, length in numbers_of(scale):
+            names = f"{one.arm} {name} {title}".strip(), ", ".join(filter(None, (name, one.arm))) + f": {title}", metric
+            yield corrector.number(names, as_read, of, shares, scale=length, null_value=None)
+
+
+def share_of_clear(shares: Any) -> Any:
+    """Of pictures that people can tell of, those that they call present, from shares ``(..., n_classes)``."""
+    return shares[..., 1] / (shares[..., 0] + shares[..., 1])
+
+
+def _score(shares: Any) -> Any:
+    """The stereotype test score; who looks androgynous counts for neither side."""
+    neither = shares[..., _NEITHER] if shares.shape[-1] > _NEITHER else 0.0
+    return 100 * (shares[..., 1] - shares[..., 0]) / (shares[..., 0] + shares[..., 1] + neither)
+
+
+def _less(of: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    """The number of the second sample less that of the first."""
+    return lambda first, second: of(second) - of(first)
+
+
+def _names(reading: Reading, what: str, metric: str) -> tuple[str, str, str]:
+    """Key, title and metric of a number."""
+    name = f"Stereotype test score, {_SETTINGS.get(reading.group, reading.group)}"
+    if reading.attribute is not None:
+        name = f"{reading.group}, {reading.attribute.name}".removeprefix(", ")
+    title = ", ".join(filter(None, (name, reading.arm))) + f": {what}" * bool(what)
+    about = PEOPLE if reading.attribute is None else reading.attribute.name
+    return " ".join(filter(None, (reading.arm, reading.group, about, what))), title, metric
+
+
+def _as_read(reading: Reading, confidence: float) -> Estimate:
+    calls = reading.clear_calls
+    if not calls.size:
+        return Estimate.undefined(0, "the reader can tell of no picture")
+    return share_interval(int(calls.sum()), calls.size, confidence=confidence)
+
+
+def _scores(
+    corrector: Corrector, reading: Reading, votes: np.ndarray, shares: TwoPhaseShares
+) -> Iterator[CorrectedNumber]:
+    """The stereotype test score of all people in a setting, and of those of each stereotype."""
+    parts: list[tuple[str, Reading, TwoPhaseShares | None]] = [("", reading, shares)]
+    if len(genders := dict.fromkeys(reading.stereotypes)) > 1:
+        for gender in genders:
+            chosen = np.array(reading.stereotypes) == gender
+            some = reading.only(chosen)
+            parts.append((f"{gender} stereotypes", some, corrector.shares(some, votes[chosen])))
+    for name, some, own in parts:
+        if own is not None:
+            as_read = stereotype_test_score(some.labels, **intervals(corrector.settings)).confidence_interval
+            yield corrector.number(_names(some, name, "stereotype_test_score"), as_read, _score, own, scale=100.0)
+
+
+def _differences(corrector: Corrector, samples: Sequence[tuple[Reading, TwoPhaseShares]]) -> Iterator[CorrectedNumber]:
+    """Between arms, second less first; of the paired test also pairs less people alone."""
+    for (first, a), (second, b) in combinations(samples, 2):
+        if (first.group, first.attribute) == (second.group, second.attribute):
+            what = f"{second.arm} less {first.arm}"
+            if first.attribute is None:
+                yield _gap(corrector, (first, a), (replace(second, arm=""), b), what)
+                continue
+            names = _names(replace(second, arm=""), f"P, {what}", "prevalence_difference")
+            as_read = Estimate.undefined(0, "the reader can tell of no picture of an arm")
+            if first.clear_calls.size and second.clear_calls.size:
+                confidence = corrector.settings.confidence
+                as_read = two_shares(first.clear_calls, second.clear_calls, confidence).estimate
+            yield corrector.number(names, as_read, _less(share_of_clear), a, b)
+    people = [(one, shares) for one, shares in samples if one.attribute is None]
+    for (alone, a), (other, b) in product(people, repeat=2):
+        if alone.arm == other.arm and SINGLE == alone.group != other.group:
+            yield _gap(corrector, (alone, a), (other, b), "less that of people alone")
+
+
+def _gap(
+    corrector: Corrector, first: tuple[Reading, TwoPhaseShares], second: tuple[Reading, TwoPhaseShares], what: str
+) -> CorrectedNumber:
+    """A difference of two stereotype test scores."""
+    as_read = stereotype_gap(second[0].labels, first[0].labels, **intervals(corrector.settings)).gap
+    names = _names(second[0], what, "stereotype_gap")
+    return corrector.number(names, as_read, _less(_score), first[1], second[1], scale=100.0)
+
+
+def _unclear(reading: Reading, shares: TwoPhaseShares) -> list[str]:
+    """How often people cannot tell, where they do."""
+    if not shares.value[_UNTOLD].any():
+        return []
+    share = two_phase_estimate(lambda of: of[..., _UNTOLD].sum(axis=-1), shares)
+    reach = format_share(share.value, share.low, share.high, n=share.n)
+    return [f"{_names(reading, '', '')[1]}: people cannot tell of {reach} of the pictures; these are left out."]

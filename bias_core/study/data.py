@@ -1,0 +1,416 @@
+"""What a kind of study does: the pictures it gets, who reads them, how it measures; and the plan of one run of it.
+
+Of the pictures, everything that was paid for once is kept.
+"""
+
+import time
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from bias_core.errors import Cancelled, Interrupted
+from bias_core.models.catalogue import hosted_name
+from bias_core.protocols import Captioner, ImageTextEncoder, ReadsPrompts, VisualQuestionAnswerer
+from bias_core.store.readings import Question, batched, n_pixels, open_pictures
+from bias_core.study.limits import (
+    REFUSED,
+    Countdown,
+    DrawingView,
+    ShareValues,
+    Stoppable,
+    StopRule,
+    Watch,
+    leaving,
+    once,
+    stop_rule,
+)
+from bias_core.study.readers import cut_texts
+from bias_core.study.rows import Rows
+from bias_core.study.services import StudyServices
+from bias_core.study.types import Progress, Shot, StudyReport, StudySettings, pictures_of
+from bias_core.types import ImageRow, StoredImage
+from bias_core.waiting import never
+
+T = TypeVar("T")
+Steps = Generator[Progress, None, T]
+ReadAhead = Callable[["StudyData", "Sequence[StoredImage]"], None]
+"""Reads pictures as soon as they are finished; what it finds is kept where the measuring will look."""
+
+ReadShares = Callable[["StudyData", pd.DataFrame], Steps[list[ShareValues]]]
+"""Reads shares in finished pictures, a row of the frame each, while the next are drawn."""
+
+AT_ANY_TIME = "Intervals of shares hold at whatever time one looks; others take the number of pictures as fixed."
+_COLUMNS = ["image_id", "group", "prompt", "seed", "unit"]
+_SECONDS_BETWEEN_SHARES = 1.0
+_NEVER_CUT = 40  # characters that every text encoder reads: it need not be asked
+_PER_UPDATE = 256  # pictures embedded between two signs of life
+_PER_READING = 32  # captioned or questioned, which takes longer
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnPicture:
+    """A finished picture of a study, also where it was refused and is blank."""
+
+    unit: str  # as in :class:`StudyData`
+    group: str
+    prompt: str  # as it was to be drawn, before anything rewrote it
+    image: StoredImage
+
+
+class StudyData(Stoppable):
+    """Pictures as a data frame, and readers that answer for rows of it; :class:`Stoppable`.
+
+    Attributes
+    ----------
+    frame : one row per picture that can be scored: ``image_id, group, prompt, seed, unit`` and the shots'
+        facts. A picture that two shots share has a row for each. The prompt is the study's own, also where an
+        arm draws it in other words; the unit is the same in every arm that draws on the same seeds.
+    drawn : the same before anything was found of the pictures.
+    n_planned, n_blocked : pictures asked for, and those that were refused, or that a safety checker blanked.
+    images_by_id : every picture that was drawn or found.
+    drawn_pictures : all that were finished, with what the study knows of them, the blanked ones included.
+    notes : what is to be said of where the pictures come from.
+    n_enough : after how many pictures, in their order, the rule of the settings ended the drawing; None where it did
+        not, or there is none.
+    is_measured : whether its measuring is over.
+    memory : what a study has read in single pictures and will need again, by keys of its own.
+    """
+
+    def __init__(
+        self,
+        settings: StudySettings,
+        services: StudyServices,
+        rows: Rows,
+        *,
+        cancelled: Callable[[], bool] = never,
+        ahead: ReadAhead | None = None,
+        watch: ReadShares | None = None,
+    ) -> None:
+        self.settings, self.services, self.rows = settings, services, rows
+        self.cancelled = cancelled
+        self._ahead, self._read_shares = ahead or embed_ahead, watch
+        self.frame = self.drawn = pd.DataFrame(columns=_COLUMNS)
+        self.n_planned = self.n_blocked = self._n_shots = 0
+        self.n_enough: int | None = None
+        self.is_measured = False
+        self.memory: dict[Any, Any] = {}
+        self.notes: list[str] = []
+        self.images_by_id: dict[str, StoredImage] = {}
+        self.drawn_pictures: list[DrawnPicture] = []
+
+    @classmethod
+    def of_report(cls, report: StudyReport, services: StudyServices) -> "StudyData":
+        """The pictures of a finished run, to be read once more; none is drawn."""
+        data = cls(report.settings, services, cast("Rows", None))
+        data.frame = pictures_of(report).reset_index(drop=True)
+        data.drawn, data.images_by_id = data.frame.copy(), dict(report.stored)
+        data.stopped = "the run was stopped" if report.stopped else ""
+        return data
+
+    @property
+    def fixed_n(self) -> bool:
+        """Whether the number of pictures was fixed beforehand and all of them are there."""
+        return not self.stopped and stop_rule(self.settings) is None
+
+    def draw(self, shots: Sequence[Shot]) -> Steps[pd.DataFrame]:
+        """Draw (or find) the pictures of ``shots``, reading them meanwhile; returns their rows, now in ``frame``."""
+        yield from self.fetch(shots)
+        return self.take_up(shots)
+
+    def fetch(self, shots: Sequence[Shot], n_first: int | None = None) -> Steps[None]:
+        """Draw (or find) the pictures without taking them up: until a rule of the settings ends it, or ``n_first``."""
+        rows, parts = list[ImageRow](), dict[str, str]()
+        for shot in shots:
+            rows += (of_shot := self.rows.of(shot))
+            parts |= dict.fromkeys((row.id for row in of_shot), shot.part)
+        rule = stop_rule(self.settings) if self._read_shares and n_first is None else None
+        in_order = self._in_order(shots)[:n_first]
+        watch, unread = Watch((row.id for row in in_order), self.settings.confidence, rule), list[StoredImage]()
+        drawn = {row.id: parts[row.id] for row in in_order}
+        view, shares_due = DrawingView(rows, parts=drawn, watches_shares=self._read_shares is not None), 0.0
+        entries = dict[str, list[dict[str, Any]]]()
+        with closing(self.rows.draw(in_order, self.services, cancelled=self.cancelled)) as events:  # type: ignore[type-var]
+            for event in events:
+                self.images_by_id.update({stored.path.stem: stored for stored in event.images})
+                yield (now := view.at(event, self.images_by_id))
+                unread += event.images
+                if self.cancelled() or (event.reused and rule is None):
+                    continue
+                if fresh := [stored for stored in event.images if not (event.reused or stored.blocked)]:
+                    self._ahead(self, fresh)
+                if unread and self._read_shares:
+                    entries = entries or self._entries_by_id(shots)
+                    yield from _now_and_then(self._watch(entries, unread, watch), now)
+                    unread = []
+                    if time.monotonic() >= shares_due or event.done == event.total or watch.n_enough is not None:
+                        view.shares, shares_due = watch.shares(), time.monotonic() + _SECONDS_BETWEEN_SHARES
+                        yield replace(now, shares=view.shares)
+                if watch.n_enough is not None:
+                    break
+        if rule is not None:
+            self.n_enough = watch.n_enough
+
+    def _in_order(self, shots: Sequence[Shot]) -> list[ImageRow]:
+        """The rows in the order in which they are drawn.
+
+        That of the shots; under a rule one of each shot, in an order of chance, then another of each: so that what is
+        there when it ends is of all prompts alike.
+        """
+        rows = [self.rows.of(shot) for shot in shots]
+        if stop_rule(self.settings) is None or not rows:
+            return [row for of_shot in rows for row in of_shot]
+        rng = np.random.default_rng(self.settings.seed)
+        rounds = (rng.permutation(len(rows)) for _ in range(max(map(len, rows))))
+        mixed = [rows[i][k] for k, places in enumerate(rounds) for i in places if k < len(rows[i])]
+        return list({row.id: row for row in mixed}.values())
+
+    def _watch(
+        self, entries: Mapping[str, Sequence[dict[str, Any]]], images: Sequence[StoredImage], watch: Watch
+    ) -> Steps[None]:
+        """Read the shares of these pictures, and take them up."""
+        for start in range(0, len(images), _PER_READING):
+            self.check()
+            part = {stored.path.stem: stored for stored in images[start : start + _PER_READING]}
+            frame = pd.DataFrame([one for key, stored in part.items() if not stored.blocked for one in entries[key]])
+            read = self._read_shares
+            shares = [] if read is None or frame.empty else (yield from read(self, frame))
+            blanked = np.array([stored.blocked for stored in part.values()], dtype=float)
+            hidden_at_zero = not hosted_name(self.settings.model)
+            shares.append(
+                ShareValues(name=REFUSED, image_ids=tuple(part), values=blanked, hidden_at_zero=hidden_at_zero)
+            )
+            watch.add(part, shares)
+
+    def _entries_by_id(self, shots: Sequence[Shot]) -> dict[str, list[dict[str, Any]]]:
+        by_id: dict[str, list[dict[str, Any]]] = {}
+        for entry, row in self._entries(shots):
+            by_id.setdefault(row.id, []).append(entry)
+        return by_id
+
+    def _entries(self, shots: Sequence[Shot]) -> list[tuple[dict[str, Any], ImageRow]]:
+        """What is known of every picture that is asked for, one for each shot that it belongs to."""
+        unit_of, entries = self.rows.unit_of(shots), []
+        for place, shot in enumerate(shots, start=self._n_shots):
+            for k, row in enumerate(self.rows.of(shot)):
+                values = (row.id, row.group, shot.prompt, row.seed, f"{place}:{unit_of(k, row)}")
+                entries.append(({**dict(zip(_COLUMNS, values, strict=True)), **shot.facts}, row))
+        return entries
+
+    def take_up(self, shots: Sequence[Shot]) -> pd.DataFrame:
+        """Put the finished pictures of ``shots`` into ``frame`` if they can be scored, and return it."""
+        if (rule := stop_rule(self.settings)) is not None and self._read_shares:
+            self._under(rule, shots)
+        prompts = {id(shot): self.rows.prompt_of(shot) for shot in shots}
+        entries, n_finished = [], 0
+        places = [shot for shot in shots for _ in self.rows.of(shot)]
+        for shot, (entry, row) in zip(places, self._entries(shots), strict=True):
+            if (image := self.images_by_id.get(row.id)) is None:
+                continue
+            n_finished += 1
+            prompt = prompts[id(shot)]
+            self.drawn_pictures.append(DrawnPicture(unit=entry["unit"], group=row.group, prompt=prompt, image=image))
+            if not image.blocked:
+                entries.append(entry)
+        self._n_shots += len(shots)
+        self.n_planned += sum(shot.n for shot in shots)
+        self.notes += self.rows.notes(shots)
+        self.n_blocked += n_finished - len(entries)
+        names = dict.fromkeys((*_COLUMNS, *(name for shot in shots for name in shot.facts)))
+        drawn = pd.DataFrame(entries, columns=None if entries else list(names))
+        self.frame = pd.concat([self.frame, drawn], ignore_index=True) if len(self.frame) else drawn
+        self.drawn = self.frame.copy()
+        return drawn
+
+    def _under(self, rule: StopRule, shots: Sequence[Shot]) -> None:
+        """Keep the pictures that count, and say what became of the rule."""
+        if (n := self.n_enough) is None:
+            if not self.stopped:
+                self.notes.append(
+                    f"Its stop rule did not hold before all pictures were drawn: {rule.words}. {AT_ANY_TIME}"
+                )
+            return
+        ids = [row.id for row in self._in_order(shots)]
+        self.images_by_id = {key: self.images_by_id[key] for key in ids[:n] if key in self.images_by_id}
+        self.notes.append(
+            f"Ended by its stop rule after {n:,} of the {len(ids):,} pictures that were asked for: {rule.words}. "
+            f"{AT_ANY_TIME} The same settings without the rule, or with a narrower one, go on from these pictures; "
+            "what was drawn beyond them is stored already, and not scored."
+        )
+
+    def measure_what_is_there(self, shots: Sequence[Shot], why: Cancelled) -> None:
+        """The run was stopped: go on with what is finished, and say so."""
+        self.cancelled = never
+        planned = once([row for shot in shots for row in self.rows.of(shot)])
+        unseen = {row.id: row for row in planned if row.id not in self.images_by_id}
+        self.images_by_id |= self.services.images.find(unseen)  # drawn meanwhile, or before
+        begin = f"{why}. The" if isinstance(why, Interrupted) else "Stopped: the"
+        of = f"{len(self.images_by_id):,} of {len(planned):,} pictures that were finished"
+        self.stopped = f"{begin} scores are of the {of}."
+        self.take_up(shots)
+        self.notes.append(f"{self.stopped} {AT_ANY_TIME}")
+
+    def measure_what_was_read(self, unread: Collection[str], after: str) -> None:
+        """The run was stopped while its pictures were read: go on with the others, and say ``after`` how many.
+
+        Where ``after`` is "" all were.
+        """
+        self.cancelled = never
+        self.drawn = self.drawn[~self.drawn["image_id"].isin(unread)].reset_index(drop=True)
+        self.frame = self.drawn.copy()
+        if after:
+            self.stopped_after, self.stopped = after, f"Stopped after {after}; the numbers are of these."
+            self.notes.append(self.stopped)
+
+    def read_by(self, encoder: str) -> "StudyData":
+        """The same pictures, for another encoder to read."""
+        other = copy(self)
+        other.settings = replace(self.settings, encoder=encoder, further_encoders=())
+        other.frame, other.notes = self.drawn.copy(), list(self.notes)
+        return other
+
+    def embed(self, frame: pd.DataFrame, encoder: str = "") -> Steps[np.ndarray]:
+        """Unit rows ``(len(frame), d)`` of the pictures, in the order of ``frame``."""
+        reader = self.encoder(encoder)
+        lock = self.services.reading(reader)
+
+        def work(part: Sequence[StoredImage]) -> np.ndarray:
+            return self.services.embeddings.images(reader, part, lock=lock)
+
+        with leaving(partial(self._not_embedded, reader)):
+            return np.concatenate(
+                (yield from self._in_parts("reading the pictures", self.stored(frame), work, _PER_UPDATE))
+            )
+
+    def _not_embedded(self, reader: ImageTextEncoder) -> set[str]:
+        ids = set(self.drawn["image_id"])
+        return ids - {key for (key,) in self.services.embeddings.find(reader.name, [(key,) for key in ids])}
+
+    def texts(self, texts: Iterable[str], encoder: str = "") -> np.ndarray:
+        """Unit rows ``(n, d)`` of sentences."""
+        reader = self.encoder(encoder)
+        return self.services.embeddings.texts(reader, list(texts), lock=self.services.reading(reader))
+
+    def sentences(self, texts: Iterable[str]) -> np.ndarray:
+        """Unit rows ``(n, d)`` of sentences of attributes; a note says what the encoder does not read of them."""
+        texts, reader = list(texts), self.encoder()
+        if isinstance(reader, ReadsPrompts) and any(len(text) > _NEVER_CUT for text in texts):
+            notes = cut_texts(reader.prompt_limits(list(dict.fromkeys(texts))), "sentence")
+            self.notes += [note for note in notes if note not in self.notes]
+        return self.texts(texts)
+
+    def encoder(self, name: str = "") -> ImageTextEncoder:
+        """The reader of this name; the study's own where none is given."""
+        return self.services.encoder(name or self.settings.encoder)
+
+    def stored(self, frame: pd.DataFrame) -> list[StoredImage]:
+        """The stored pictures of these rows."""
+        return [self.images_by_id[image_id] for image_id in frame["image_id"]]
+
+    def truths(self, frame: pd.DataFrame) -> list[Mapping[str, Any] | None]:
+        """What is really in the pictures; None for each where nobody knows."""
+        return [stored.truth for stored in self.stored(frame)]
+
+    def read(
+        self,
+        what: str,
+        image_ids: Iterable[str],
+        read: Callable[[list[Image.Image]], Sequence[T]],
+        *readers: object,
+        by_id: dict[str, T],
+    ) -> Steps[None]:
+        """Anything else that ``readers`` make of each picture, a batch at a time; put into ``by_id``, by its id."""
+        turn = self.services.reading(*readers)
+
+        def work(part: Sequence[StoredImage]) -> None:
+            pictures = open_pictures(part)
+            with turn:
+                values = read(pictures)
+            by_id.update(zip((stored.path.stem for stored in part), values, strict=True))
+
+        missing = [self.images_by_id[key] for key in dict.fromkeys(image_ids) if key not in by_id]
+        yield from self._in_parts(what, missing, work, _PER_READING)
+
+    def say(
+        self,
+        what: str,
+        frame: pd.DataFrame,
+        reader: Captioner | VisualQuestionAnswerer,
+        questions: Sequence[str] | None = None,
+    ) -> Steps[list[str]]:
+        """What a captioner, or an answerer of a question per row, says of each picture; nothing is asked twice."""
+        keys = list(zip(frame["image_id"], questions or [""] * len(frame), strict=True))
+        answers_by_key = self.services.answers.find(reader.name, list(dict.fromkeys(keys)))
+        missing = [key for key in dict.fromkeys(keys) if key not in answers_by_key]
+
+        def work(part: Sequence[Question]) -> None:
+            answers_by_key.update(self.ask_now(reader, part))
+
+        with leaving(lambda: (key[0] for key in missing if key not in answers_by_key)):
+            yield from self._in_parts(what, missing, work, _PER_READING, lambda key: self.images_by_id[key[0]])
+        return [answers_by_key[key] for key in keys]
+
+    def ask_now(self, reader: Captioner | VisualQuestionAnswerer, questions: Sequence[Question]) -> dict[Question, str]:
+        """Ask a model now, and keep what it says."""
+        pictures = open_pictures([self.images_by_id[image_id] for image_id, _ in questions])
+        with self.services.reading(reader):
+            answers = (
+                reader.caption(pictures)
+                if isinstance(reader, Captioner)
+                else reader.answer(pictures, [question for _, question in questions])
+            )
+        new = dict(zip(questions, answers, strict=True))
+        self.services.answers.keep(reader.name, new)
+        return new
+
+    def keep(self, frame: pd.DataFrame, **columns: Sequence[Any] | np.ndarray | pd.Series) -> None:
+        """Put what was found of the pictures of ``frame``, a part of ``self.frame``, into it; others have nan."""
+        for name, values in columns.items():
+            found = pd.Series(values, index=frame.index)
+            if name in self.frame:
+                self.frame.loc[frame.index, name] = found
+            else:  # pandas before 3.1 would write a missing word as the text "nan"
+                self.frame[name] = found.reindex(self.frame.index)
+
+    def _in_parts(
+        self,
+        what: str,
+        items: Sequence[Any],
+        work: Callable[[Sequence[Any]], T],
+        size: int,
+        picture_of: Callable[[Any], StoredImage] = lambda item: item,
+    ) -> Steps[list[T]]:
+        """What ``work`` makes of each part of pictures, or of what is asked of pictures."""
+        parts, done, countdown = [], 0, Countdown(len(items))
+        for part in batched(items, [n_pixels(picture_of(item)) for item in items], most=size):
+            self.check()
+            parts.append(work(part))
+            done += len(part)
+            yield countdown.progress(done, f"{what}: {done:,} of {len(items):,}")
+        return parts
+
+
+def _now_and_then(reading: Steps[None], drawing: Progress) -> Steps[None]:
+    """Follow the reading, and give a sign where it takes long."""
+    due = time.monotonic() + _SECONDS_BETWEEN_SHARES
+    with closing(reading):
+        for step in reading:
+            if time.monotonic() >= due:
+                due = time.monotonic() + _SECONDS_BETWEEN_SHARES
+                yield replace(drawing, message=f"{drawing.message}; {step.message}")
+
+
+def embed_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
+    """What most studies do with finished pictures while the next are drawn: embed them."""
+    reader = data.encoder()
+    data.services.embeddings.images(reader, images, lock=data.services.reading(reader))
+
+
+def nothing_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
+    """For studies whose readers need all pictures, or keep nothing."""

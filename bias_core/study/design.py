@@ -1,0 +1,430 @@
+"""Designs, the classes of the studies, and the protocols of their papers.
+
+A folder with designs (``designs/*.yaml``) in ``bias_core/papers``, ``bias_core/explore`` or ``bias_core/beyond`` is a
+study: its modules hold the classes (:class:`bias_core.study.study.Study`) of its kinds. Modules whose names begin with
+``tab`` or ``view`` belong to the page.
+"""
+
+import csv
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, asdict, dataclass, fields, replace
+from fnmatch import fnmatchcase
+from functools import cache, cached_property
+from importlib import import_module
+from inspect import isabstract
+from pathlib import Path, PurePath
+from typing import Any, TypeVar
+
+from bias_core.errors import InvalidInput, StorageError, quoted
+from bias_core.models.catalogue import read_yaml, split_revision
+from bias_core.settings import ASSETS
+from bias_core.store.tables import ENDINGS, HUB, is_pack, read_pack
+from bias_core.study.readers import READER_SETTINGS
+from bias_core.study.setting_fields import Options, Setting, given_settings, option_values, settings_of
+from bias_core.study.study import Study
+from bias_core.study.types import (
+    Design,
+    Rows,
+    StudyFigure,
+    StudyReport,
+    StudySettings,
+    StudyTable,
+    frame_of,
+    settings_from_dict,
+)
+
+PACKAGE = Path(__file__).parents[1]
+BEYOND = PACKAGE / "beyond"  # what is optional: no other folder imports it
+STUDY_DATA = ASSETS / "studies"
+_PAGE = ("tab", "view")  # of the page, whose libraries the command line does not need
+_MORE: dict[Path, str] = {}  # folders of studies outside of the app, with the packages of their modules
+E = TypeVar("E")
+
+
+PACK = "prompt_pack"
+"""The kind of a design that was made of a file of prompts."""
+PACK_PICTURES = 16  # of a prompt whose row names no number
+
+
+@contextmanager
+def more_studies(folder: Path, package: str) -> Iterator[None]:
+    """Find the studies of one more folder, outside of the app, as long as the context lasts."""
+    before = dict(_MORE)
+    _MORE[folder] = package
+    _classes_and_folders.cache_clear()
+    try:
+        yield
+    finally:
+        _MORE.clear()
+        _MORE.update(before)
+        _classes_and_folders.cache_clear()
+
+
+def design_files() -> dict[str, Path]:
+    """The file of each shipped design by its name."""
+    found = list(PACKAGE.rglob("designs/*.yaml"))
+    found += [path for folder in _MORE for path in folder.glob("designs/*.yaml")]
+    return {path.stem: path for path in sorted(found)}
+
+
+def designs_in(folder: Path) -> tuple[str, ...]:
+    """Names of the designs in a study's folder."""
+    return tuple(sorted(path.stem for path in folder.glob("designs/*.yaml")))
+
+
+def list_designs() -> tuple[Design, ...]:
+    """Every shipped design, by paper and name."""
+    return tuple(sorted(map(_load, design_files().values()), key=lambda design: (design.reference, design.name)))
+
+
+def find_design(name: str) -> Design:
+    """A shipped design by name, or that of a YAML file or a prompt pack.
+
+    InvalidInput lists the names, StorageError for no design.
+    """
+    own, shipped = Path(name).expanduser(), design_files()
+    if name in shipped:
+        return _load(shipped[name])
+    if own.suffix in {".yaml", ".yml"} and own.is_file():
+        design = _load(own)
+        typed_options(design, {})
+        return design
+    if is_pack(name):
+        return pack_design(name)
+    raise InvalidInput(
+        f"no study {name!r}; there are {', '.join(shipped)}, or give the path of a design's YAML file, or of prompts "
+        f"as {', '.join(ENDINGS)} or {HUB}owner/name"
+    )
+
+
+def pack_design(name: str) -> Design:
+    """The design of a prompt pack (:mod:`bias_core.store.tables`)."""
+    prompts = read_pack(name)
+    title = re.sub(r"\W+", " ", PurePath(name.removeprefix(HUB)).stem).strip() or "a file"
+    groups = len({one.group for one in prompts})
+    count = f"{len(prompts):,} prompt{'' if len(prompts) == 1 else 's'}"
+    return Design(
+        name=f"prompts-{'-'.join(title.split())[:60]}",
+        title=f"Prompts of {title}",
+        kind=PACK,
+        reference="",
+        where="",
+        summary=f"{count} of one's own{f' in {groups} groups' if groups > 1 else ''}, from {title}.",
+        data={"prompts": [asdict(one) for one in prompts]},
+        images_per_prompt=PACK_PICTURES,
+        options={"attributes": ()} if any(one.attributes for one in prompts) else {},
+    )
+
+
+def study_of(design: Design) -> Study:
+    """Return the study of a design; InvalidInput lists the kinds if there is none of its kind."""
+    if (study := known_study(design)) is None:
+        kinds = ", ".join(study_classes())
+        raise InvalidInput(f"{design.name}: no kind of study {design.kind!r}; there are {kinds}")
+    return study
+
+
+def known_study(design: Design) -> Study | None:
+    """Return the study of a design; None if its kind is unknown, as for a comparison of runs."""
+    found = study_classes().get(design.kind)
+    return None if found is None else found(design)
+
+
+def typed_options(design: Design, given: Any) -> Any:
+    """The options of the design's kind, ``given`` ones before its own; InvalidInput for one that cannot be."""
+    kind: Any = study_of(design).options
+    declared = settings_of(kind)
+    values = {**design.options, **option_values(given)}
+    if unknown := [name for name in values if name not in declared]:
+        names = ", ".join(declared) or "none"
+        raise InvalidInput(f"{design.name} has no option {quoted(unknown[0])}; it has {names}")
+    return kind(**{name: declared[name].read(value) for name, value in values.items()})
+
+
+_ASKS_NOTHING: Sequence[Any] = ("", (), [], False, None, "none", "two")
+"""Values at which an option that is gone changed nothing."""
+
+
+def with_known_options(design: Design, settings: StudySettings) -> tuple[Design, StudySettings, tuple[str, ...]]:
+    """Both without options that the design's kind of study no longer has, and which of these asked for something.
+
+    >>> given = StudySettings(options={"pairs": ["doctor and nurse"], "act": "helping"})
+    >>> design, settings, gone = with_known_options(find_design("pst-swapped"), given)
+    >>> list(settings.options), gone
+    (['pairs'], ('the option act',))
+    """
+    declared = settings_of(study_of(design).options)
+    given = option_values(settings.options)
+    usual, own = ({name: v for name, v in of.items() if name in declared} for of in (design.options, given))
+    others = {name: value for name, value in {**design.options, **given}.items() if name not in declared}
+    gone = tuple(f"the option {name}" for name, value in others.items() if value not in _ASKS_NOTHING)
+    return replace(design, options=usual), replace(settings, options=own), gone
+
+
+def option_settings(design: Design) -> dict[str, Setting]:
+    """The options that are declared for the design's kind, by name, with the design's values as defaults."""
+    declared, defaults = settings_of(study_of(design).options), option_values(typed_options(design, {}))
+    return {name: replace(one, default=defaults[name]) for name, one in declared.items()}
+
+
+def study_classes() -> Mapping[str, type[Study]]:
+    """Return the classes of all studies by their kinds."""
+    return {kind: found for kind, (found, _) in _classes_and_folders().items()}
+
+
+@cache
+def _classes_and_folders() -> Mapping[str, tuple[type[Study], Path]]:
+    """Return the classes of all studies by their kinds, with their folders."""
+    by_kind: dict[str, tuple[type[Study], Path]] = {}
+    for folder in sorted({path.parent.parent for path in design_files().values()}):
+        for path in sorted(folder.glob("*.py")):
+            if not path.stem.startswith((*_PAGE, "__")):
+                package = _MORE.get(folder) or ".".join(folder.relative_to(PACKAGE.parent).parts)
+                own = _subclasses_in(f"{package}.{path.stem}", Study)  # type: ignore[type-abstract]
+                by_kind |= {one.kind: (one, folder) for one in own if not isabstract(one)}
+    return by_kind
+
+
+@cache
+def extensions(kind: type[E]) -> tuple[E, ...]:
+    """Return an instance of each subclass of ``kind`` in ``bias_core/beyond/*/extension.py``, by their folders."""
+    names = [
+        f"{BEYOND.parent.name}.{BEYOND.name}.{path.parent.name}.{path.stem}" for path in BEYOND.glob("*/extension.py")
+    ]
+    return tuple(one() for name in sorted(names) for one in _subclasses_in(name, kind))
+
+
+def _subclasses_in(module: str, kind: type[E]) -> list[type[E]]:
+    """Return the subclasses that a module defines itself."""
+    values = vars(import_module(module)).values()
+    return [one for one in values if isinstance(one, type) and issubclass(one, kind) and one.__module__ == module]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageLayout:
+    """What a study's result page shows first: the part ``page`` of its ``report.yaml``.
+
+    ``plots`` and ``by_attribute`` are keys of figures, of which ``*`` stands for any part.
+    """
+
+    plots: Sequence[str] = ()  # the first of these that a report has stands beside its pictures
+    cells: Sequence[str] = ()  # the first column that tells its pictures apart: they are shown by it
+    by_attribute: Sequence[str] = ()  # figures of single attributes, objects or targets; others are details
+    tab: str = ""  # the tab of other studies that a study without a tab stands in; "" for a tab of its own
+
+    def plot(self, report: StudyReport) -> StudyFigure | None:
+        """The figure that stands beside the pictures; the first one of a study that names none."""
+        drawn = [figure for figure in report.results.figures if figure.kind != "pictures" and not figure.data.empty]
+        named = [figure for key in self.plots for figure in drawn if fnmatchcase(figure.key, key)]
+        return next(iter([*named, *drawn]), None)
+
+    def is_by_attribute(self, figure: StudyFigure) -> bool:
+        """Whether a figure shows single attributes, objects or targets."""
+        return any(fnmatchcase(figure.key, key) for key in self.by_attribute)
+
+
+def page_of(design: Design) -> PageLayout:
+    """The result page of a design's kind; of a study that says nothing of it, an empty one."""
+    return _page_of_kind(design.kind)
+
+
+@cache
+def _page_of_kind(kind: str) -> PageLayout:
+    _, folder = _classes_and_folders().get(kind, (None, PACKAGE))
+    return layout_in(folder)
+
+
+def layout_in(folder: Path) -> PageLayout:
+    """What the ``report.yaml`` of a study's folder says of its page."""
+    file = folder / "report.yaml"
+    return PageLayout(**read_yaml(file).get("page", {})) if file.is_file() else PageLayout()
+
+
+def _load(path: Path) -> Design:
+    values = {"name": path.stem} | read_yaml(path)
+    data = values.get("data", {})
+    if isinstance(data, str):
+        places = (path.parent / data, path.parent.parent / data, STUDY_DATA / data)
+        values["data"] = read_yaml(next((place for place in places if place.is_file()), places[-1]))
+    if values.get("protocol"):
+        shared = _protocols().get(str(values.get("reference")), {})
+        values["protocol"] = {**shared.get("protocol", {}), **values["protocol"]}
+        values["our_reading"] = list(dict.fromkeys([*values.get("our_reading", ()), *shared.get("our_reading", ())]))
+    needs = {one.name: one.default is one.default_factory is MISSING for one in fields(Design)}
+    if wrong := values.keys() - needs:
+        raise StorageError(f"{path}: a design has no {', '.join(sorted(wrong))}; it has {', '.join(sorted(needs))}")
+    if missing := {name for name, is_needed in needs.items() if is_needed} - values.keys():
+        raise StorageError(f"{path}: a design needs {', '.join(sorted(missing))}")
+    settings_from_dict(values.get("settings", {}))
+    return Design(**values)
+
+
+@cache
+def _protocols() -> Mapping[str, Any]:
+    """What the designs of each paper have in common, by the paper's key in ``refs.bib``."""
+    return read_study("protocols")
+
+
+def read_study(name: str, folder: Path = STUDY_DATA) -> dict[str, Any]:
+    """The study data file ``<name>.yaml`` as a dictionary."""
+    values: dict[str, Any] = read_yaml(folder / f"{name}.yaml")
+    return values
+
+
+def read_table(file: str, folder: Path = STUDY_DATA) -> list[dict[str, str]]:
+    """The rows of a study table, every cell a string without spaces around it."""
+    with (folder / file).open(encoding="utf-8", newline="") as lines:
+        return [{column: cell.strip() for column, cell in row.items()} for row in csv.DictReader(lines)]
+
+
+class ReportTexts:
+    """What a study's report says of its tables and figures: the file ``report.yaml`` beside the study's ``module``.
+
+    It holds ``notes``, texts by name, and by their keys ``tables`` and ``figures``: the fields of ``StudyTable`` and
+    ``StudyFigure`` but for the data; and as ``page`` what the result page shows first (:class:`PageLayout`). A
+    ``{name}`` in any text is filled in from the ``values``.
+    """
+
+    def __init__(self, module: str) -> None:
+        self._path = Path(module).with_name("report.yaml")
+
+    @cached_property
+    def _texts(self) -> dict[str, Any]:
+        texts: dict[str, Any] = read_yaml(self._path)
+        return texts
+
+    def note(self, name: str, /, **values: Any) -> str:
+        """One of the notes."""
+        return str(_filled(self._texts["notes"][name], values))
+
+    def table(self, name: str, rows: Rows, /, **values: Any) -> StudyTable:
+        """A table of these rows."""
+        return StudyTable(**{"key": name, **_filled(self._texts["tables"][name], values)}, frame=frame_of(rows))
+
+    def figure(self, name: str, rows: Rows, labels: Mapping[str, Any] | None = None, /, **values: Any) -> StudyFigure:
+        """A figure of these rows; ``labels`` that only a run knows come to those of the file."""
+        texts = {"key": name, "labels": {}, **_filled(self._texts["figures"][name], values)}
+        return StudyFigure(**texts | {"labels": texts["labels"] | (labels or {})}, data=frame_of(rows))
+
+
+def _filled(text: Any, values: Mapping[str, Any]) -> Any:
+    if isinstance(text, Mapping):
+        return {name: _filled(part, values) for name, part in text.items()}
+    return text.format(**values) if isinstance(text, str) else text
+
+
+def distinct_texts(texts: Iterable[str]) -> list[str]:
+    """Each text once, without the blanks around and between its words; empty ones are left out.
+
+    >>> distinct_texts([" a  nurse", "", "a nurse", "doctor "])
+    ['a nurse', 'doctor']
+    """
+    return list(dict.fromkeys(" ".join(text.split()) for text in texts if text.strip()))
+
+
+def check_count(n: int, what: str, least: int, most: int) -> None:
+    """InvalidInput where there are too few or too many of ``what``."""
+    if not least <= n <= most:
+        raise InvalidInput(f"{least} to {most} {what}; got {n}")
+
+
+def settings_with(settings: StudySettings, options: Collection[str]) -> StudySettings:
+    """All pictures of a design on words of one's own; of the options, those of these names."""
+    values = {name: value for name, value in settings.options.items() if name in options}
+    return replace(settings, scale=1.0, options=values)
+
+
+NOT_PRINTED = "not printed"
+CHECKLIST = "protocol"  # key of the table that has a run beside its paper's protocol
+_READING = {*READER_SETTINGS, "encoders", "language_model"}
+_CALIBRATION = "calibration-"  # how the models of that world are called
+CIRCUMSTANCES = ("revision", "wording", "pictures", "images_per_prompt", "people")
+"""What a paper says that is neither a setting nor an option of its study."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProtocolItem:
+    """What a paper says of one thing."""
+
+    value: Any = None  # as a setting or option has it, or the number of pictures; None where it prints none
+    says: str = ""  # in words; "" for the value
+    also: tuple[str, ...] = ()  # patterns of other values that are the paper's
+    here: str = ""  # what the study has in its place whatever is asked for, "" where it can be met
+
+    @property
+    def is_printed(self) -> bool:
+        """Whether the paper says anything of it."""
+        return self.value is not None or bool(self.here) or not self.says.startswith(NOT_PRINTED)
+
+    @property
+    def words(self) -> str:
+        """What the paper says."""
+        listed = ", ".join(map(str, self.value)) if isinstance(self.value, (list, tuple)) else self.value
+        number = f"{listed:,}" if isinstance(listed, int) and not isinstance(listed, bool) else f"{listed}"
+        return self.says or number
+
+    def is_met_by(self, value: Any) -> bool:
+        """Whether a value is the paper's."""
+        if isinstance(self.value, (list, tuple)):
+            return sorted(map(str, self.value)) == sorted(map(str, value))
+        if value == self.value:
+            return True
+        names = {str(value), split_revision(str(value))[0]}
+        return any(fnmatchcase(name, pattern) for name in names for pattern in (str(self.value), *self.also))
+
+
+def protocol_of(design: Design) -> dict[str, ProtocolItem]:
+    """The design's protocol by name, {} where it follows no paper; StorageError for a name that is none."""
+    names = {*CIRCUMSTANCES, *settings_of(StudySettings), *settings_of(study_of(design).options)}
+    if unknown := sorted(design.protocol.keys() - names):
+        raise StorageError(f"{design.name}: its protocol names no setting or option of it: {', '.join(unknown)}")
+    try:
+        return {
+            name: ProtocolItem(**{**item, "also": tuple(item.get("also", ()))})
+            for name, item in design.protocol.items()
+        }
+    except (AttributeError, TypeError) as error:
+        raise StorageError(f"{design.name}: an item of a protocol has value, says, also and here ({error})") from error
+
+
+def with_protocol(design: Design, settings: StudySettings, given: Collection[str] | None = None) -> StudySettings:
+    """The settings with the paper's in place of those that nobody gave, where they ask for its protocol.
+
+    The readers of photographs that a paper names are not asked to read the calibration world, which has its own.
+    ``given`` are the names that somebody gave; without it, those that the settings were made with. InvalidInput
+    where the study follows no paper.
+
+    >>> from bias_core.study.design import find_design
+    >>> settings = StudySettings(protocol="paper", guidance_scale=5.0)
+    >>> filled = with_protocol(find_design("t2iat-tests"), settings)
+    >>> filled.model, filled.num_inference_steps, filled.guidance_scale, filled.size
+    ('stable-diffusion-2-1', 50, 5.0, '512x512')
+    """
+    if not settings.protocol:
+        return settings
+    items = {name: item.value for name, item in protocol_of(design).items() if item.value is not None}
+    if not items:
+        raise InvalidInput(f"{design.name} follows no paper's protocol; leave protocol out, or choose a paper's study")
+    own = given_settings(settings) if given is None else given
+    model = settings.model if "model" in own else items.get("model", settings.model)
+    if model.startswith(_CALIBRATION) and not settings.images:
+        items = {name: value for name, value in items.items() if name not in _READING}
+    values = {name: items[name] for name in settings_of(StudySettings) if name in items and name not in own}
+    options = {name: items[name] for name in settings_of(study_of(design).options) if name in items}
+    given_options = _given_options(design, settings.options)
+    return replace(settings, **values, options={**options, **given_options}, protocol="")
+
+
+def _given_options(design: Design, options: Any) -> dict[str, Any]:
+    if not isinstance(options, Options):
+        return option_values(options)
+    usual = option_values(typed_options(design, {}))
+    return {name: value for name, value in option_values(options).items() if value != usual[name]}
+
+
+def papers_readers(design: Design) -> dict[str, str]:
+    """The readers that the paper names, by the setting or option that chooses them."""
+    items = protocol_of(design) if design.protocol else {}
+    return {name: items[name].value for name in READER_SETTINGS if name in items and items[name].value is not None}

@@ -1,0 +1,173 @@
+"""What generators say of a run: before it of settings and prompts, afterwards what they refused and rewrote."""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+from bias_core.measures.sequential import share_interval
+from bias_core.protocols import ChecksSettings, ReadsPrompts
+from bias_core.study.arm_statistics import mean_sample
+from bias_core.study.data import DrawnPicture
+from bias_core.study.limits import REFUSED as REFUSED_PICTURES
+from bias_core.study.readers import cut_texts, shortened
+from bias_core.study.services import StudyServices
+from bias_core.study.types import Finding, Results, StudyTable, columns, table
+from bias_core.types import ImageRow, StoredImage
+
+_MOST_WARNINGS = 3
+_MOST_WORDS = 15  # that a rewriter adds or takes away most often, of each
+_WORD = re.compile(r"[^\W\d_][\w'’-]*")
+REFUSED = "refused"
+
+
+def refusals(pictures: Sequence[DrawnPicture], confidence: float, *, fixed_n: bool = True) -> Results:
+    """The share of requests that ended without a picture, as a finding, and by group and by reason as tables."""
+    distinct = list({one.image.row.id: one for one in pictures}.values())
+    if not distinct:
+        return Results()
+    blocked = [one.image.blocked for one in distinct]
+    finding = Finding(
+        key=REFUSED,
+        title=REFUSED_PICTURES,
+        metric="refused_share",
+        estimate=share_interval(sum(blocked), len(blocked), fixed_n=fixed_n, confidence=confidence),
+        says=f"{sum(blocked):,} of {len(blocked):,} requests ended without a picture; they are counted, never scored.",
+        sample=mean_sample([one.unit for one in distinct], blocked),
+    )
+    return Results(findings=(finding,), tables=tuple(_refusal_tables(distinct, confidence, fixed_n)))
+
+
+def _refusal_tables(pictures: Sequence[DrawnPicture], confidence: float, fixed_n: bool) -> Iterator[StudyTable]:
+    """By group; by reason, where anything was refused."""
+    groups = {name: [one.image.blocked for one in pictures if one.group == name] for name in _groups(pictures)}
+    how: dict[str, Any] = {"fixed_n": fixed_n, "confidence": confidence}
+    shares = {name: share_interval(sum(of), len(of), **how) for name, of in groups.items()}
+    yield table(
+        "refused_by_group",
+        "Refused or blanked, by group",
+        [
+            {"group": name, "requests": len(of), "refused": sum(of), **columns("share", shares[name], ends="")}
+            for name, of in groups.items()
+        ],
+        "Requests that ended without a picture, with "
+        + ("exact intervals." if fixed_n else "intervals that hold at any time."),
+    )
+    reasons = Counter(reason_of(one.image) for one in pictures if one.image.blocked)
+    if reasons:
+        rows = [{"reason": reason, "pictures": n} for reason, n in reasons.most_common()]
+        yield table("refusal_reasons", "Why pictures were refused", rows, "In the words of whoever refused.")
+
+
+def _groups(pictures: Sequence[DrawnPicture]) -> list[str]:
+    return list(dict.fromkeys(one.group for one in pictures))
+
+
+def reason_of(image: StoredImage) -> str:
+    """Why there is no picture; "" where there is one."""
+    if not image.blocked:
+        return ""
+    return str((image.drawn or {}).get(REFUSED) or "blanked by the model's safety checker")
+
+
+def drawn_prompt(image: StoredImage) -> str:
+    """What was drawn in the end: the row's prompt, or that by which the model replaced it."""
+    return str((image.drawn or {}).get("revised_prompt") or image.row.prompt)
+
+
+def prompt_facts(image: StoredImage) -> dict[str, str]:
+    """What is to be shown beside a picture: the prompt by which the model replaced its own, and who drew elsewhere."""
+    drawn, facts = image.drawn or {}, {}
+    if drawn_prompt(image) != image.row.prompt:
+        facts["Drawn from"] = drawn_prompt(image)
+    if "provider" in drawn:
+        facts["Drawn by"] = f"{drawn['provider']}, {drawn['model']}, {str(drawn['date'])[:10]}"
+    return facts | {name.capitalize(): text for name, text in drawn_with(image).items()}
+
+
+def drawn_with(image: StoredImage) -> dict[str, str]:
+    """Program, model, sampler and further texts of a picture that was brought along, where it says them."""
+    drawn = image.drawn or {}
+    named = {"drawn by": drawn.get("program"), "drawn with model": drawn.get("model"), "sampler": drawn.get("sampler")}
+    named["also shaped by"] = "; ".join(map(str, drawn.get("further", [])))
+    return {name: str(text) for name, text in named.items() if text} if "program" in drawn else {}
+
+
+def rewritten_prompts(pictures: Sequence[DrawnPicture]) -> tuple[StudyTable, ...]:
+    """Which words were added to prompts, and which taken away, most often; nothing where no prompt was rewritten."""
+    distinct = list({one.image.row.id: one for one in pictures if not one.image.blocked}.values())
+    changed = [one for one in distinct if drawn_prompt(one.image) != one.prompt]
+    if not changed:
+        return ()
+    added, removed = Counter[str](), Counter[str]()
+    for one in changed:
+        before, after = _words(one.prompt), _words(drawn_prompt(one.image))
+        added.update(after - before)
+        removed.update(before - after)
+    words = dict.fromkeys([*_most(added), *_most(removed)])
+    rows = [
+        {"word": word, "added": added[word], "taken away": removed[word], "share of rewritten": max(
+            added[word], removed[word]) / len(changed)}
+        for word in words
+    ]  # fmt: skip
+    first = changed[0]
+    note = (
+        f"{len(changed):,} of {len(distinct):,} pictures were drawn from another prompt than the study's, such as "
+        f"“{shortened(drawn_prompt(first.image))}” for “{shortened(first.prompt)}”. Number of pictures whose prompt "
+        "gained or lost the word."
+    )
+    return (table("rewritten_prompts", "What rewriting did to the prompts", rows, note),)
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(text.lower()))
+
+
+def _most(counts: Counter[str]) -> list[str]:
+    """The most frequent words; of equals the first in the alphabet."""
+    return sorted(counts, key=lambda word: (-counts[word], word))[:_MOST_WORDS]
+
+
+def other_sizes(images: Iterable[StoredImage]) -> list[str]:
+    """A sentence where hosted models answered pictures of another size than they were asked for."""
+    records = [(one.row, one.drawn) for one in images if one.drawn and not one.blocked and "provider" in one.drawn]
+    sizes = Counter(
+        f"{drawn['width']}x{drawn['height']} for {row.width}x{row.height}"
+        for row, drawn in records
+        if (drawn["width"], drawn["height"]) != (row.width, row.height)
+    )
+    if not sizes:
+        return []
+    most, _ = sizes.most_common(1)[0]
+    return [
+        f"{sizes.total():,} of {len(records):,} pictures came in another size than was asked for, as {most} pixels; "
+        "they are measured as they came."
+    ]
+
+
+def before_drawing(services: StudyServices, rows: Sequence[ImageRow]) -> list[str]:
+    """What is to be said of the settings and the prompts of a run, once each."""
+    distinct = {(r.model, r.guidance_scale, bool(r.negative_prompt), r.width): r for r in rows}
+    generators = [(services.text_to_image(row.model), row) for row in distinct.values()]
+    checks = [generator.check_settings(row) for generator, row in generators if isinstance(generator, ChecksSettings)]
+    notes = list(dict.fromkeys(note for notes in checks for note in notes))
+    if rows and isinstance(reader := generators[0][0], ReadsPrompts):
+        notes += cut_texts(reader.prompt_limits(list(dict.fromkeys(row.prompt for row in rows))))
+    return notes
+
+
+def while_drawing(images: Collection[StoredImage]) -> list[str]:
+    """What models said while they drew these pictures: their warnings, and prompts that they rewrote."""
+    drawn = [image.drawn for image in images if image.drawn]
+    warnings = Counter(text for record in drawn for text in record.get("warnings", ()))
+    rewritten = [record["revised_prompt"] for record in drawn if record.get("revised_prompt")]
+    notes = [
+        f"Of {n} of {len(drawn)} pictures the model's pipeline said: {shortened(text)}"
+        for text, n in warnings.most_common(_MOST_WARNINGS)
+    ]
+    if rewritten:
+        notes.append(
+            f"{len(rewritten)} of {len(drawn)} pictures were drawn from a prompt that the model rewrote, as "
+            f"“{shortened(rewritten[0])}”."
+        )
+    return notes + other_sizes(images)

@@ -1,0 +1,620 @@
+"""Names in a figure: of rows, in lines that leave half of it to the marks; of dots, none over another name or a dot."""
+
+from __future__ import annotations
+
+import io
+import math
+import textwrap
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from bias_core.errors import InvalidInput
+from bias_core.number_text import typeset
+from bias_core.store.picture_metadata import FIGURE_MARK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from bias_core.study.types import StudyFigure
+
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+_REACHES = (5.0, 9.0, 14.0, 20.0, 27.0, 35.0, 44.0, 54.0, 66.0, 80.0)  # points from the dot to its name
+_ANGLES = np.radians([20, 0, -20, 160, 180, 200, 60, -60, 120, -120, 90, -90])
+_DOT = 4.0  # half the width of a dot, in points
+_FAR = 8.0  # from here on, a line joins the name to its dot
+_CROSSED = 8.0  # points of reach that a name may go to keep off one more line
+WIDTH = 6.4  # inches of most figures, where there is room
+ROW, _LINE = 0.32, 0.15  # inches that a named row takes, and at least for each line of its name
+MOST_ROWS = 400  # taller figures are not drawn by every program
+_ROOM, _MOST_LINES = 7.5, 3  # letters of a row's name to an inch of the figure: about half of it; lines of a name
+_MISLEADING = 60.0  # the same, to keep the line to its dot off another dot or name
+
+
+def in_lines(name: object, width: float) -> list[str]:
+    """The name of a row; in two or three lines, as long as each other, where it would take half of ``width`` inches.
+
+    >>> in_lines("Plain, most stereotyped occupations", 4.0), in_lines("dark skin", 4.0)
+    (['Plain, most stereotyped', 'occupations'], ['dark skin'])
+    """
+    text = str(name)
+    if len(text) <= _ROOM * width:
+        return [text]
+    n = min(_MOST_LINES, math.ceil(len(text) / (_ROOM * width)))
+    longest = max(map(len, text.split()), default=1)
+    widths = range(max(longest, math.ceil(len(text) / n)), len(text) + 1)
+    tries = (textwrap.wrap(text, letters, break_on_hyphens=False) for letters in widths)
+    return next(lines for lines in tries if len(lines) <= n)
+
+
+def rows_height(figure: Figure, names: Collection[object]) -> float:
+    """Inches that named rows of a figure that is not yet as wide as it will be take together."""
+    n_lines = max((len(in_lines(name, min(WIDTH, figure.get_figwidth()))) for name in names), default=1)
+    return max(ROW, _LINE * n_lines) * min(len(names), MOST_ROWS)
+
+
+def name_rows(axes: Axes, names: Sequence[object]) -> None:
+    """Write names beside the rows 0, 1, 2, ... of a figure, the first on top."""
+    figure = axes.get_figure(root=True)
+    width = np.inf if figure is None else figure.get_figwidth()
+    axes.set_yticks(range(len(names)), ["\n".join(in_lines(name, width)) for name in names])
+    axes.set_ylim(len(names) - 0.5, -0.5)
+
+
+def name_points(
+    axes: Axes, points: Floats, names: Sequence[str], *, dots: Floats, lines: Floats, colour: str, size: float = 7.0
+) -> None:
+    """Write each name near its point; call it last, when nothing else moves the axes.
+
+    Around each point, places are tried from near to far, those of crowded points first. A place that would
+    cover a dot, another name or the frame is not taken unless all do; one that crosses lines is, where the
+    next free one is much farther.
+
+    ``axes`` have everything else drawn; in data units, ``points`` are (n_names, 2), ``dots``, which no name may
+    cover, (n_dots, 2), and ``lines``, which names should rather not cover, (n_lines, 4): x and y of both ends.
+    """
+    figure = axes.get_figure(root=True)
+    if figure is None or not len(points):
+        return
+    figure.draw_without_rendering()  # the layout settles, and texts have a size
+    pixels = figure.dpi / 72
+    extents = []
+    for name in names:
+        text = axes.text(0, 0, name, fontsize=size)
+        extent = text.get_window_extent()
+        extents.append((extent.width + 2, extent.height + 1))  # with a little air
+        text.remove()
+    at, marks = axes.transData.transform(points), axes.transData.transform(dots)
+    ends = axes.transData.transform(lines.reshape(-1, 2)).reshape(-1, 4)
+    crossed = np.column_stack([np.minimum(ends[:, :2], ends[:, 2:]), np.maximum(ends[:, :2], ends[:, 2:])])
+    taken = np.column_stack([marks - _DOT * pixels, marks + _DOT * pixels])
+    frame = np.asarray(axes.bbox.extents)[np.newaxis]
+    for i in _crowded_first(at):
+        reaches, boxes = _places(at[i], extents[i], pixels)
+        beyond = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1) - _overlap(boxes, frame)
+        centres = (boxes[:, :2] + boxes[:, 2:]) / 2
+        leaders = _dots_between(at[i], centres, _DOT * pixels)  # (n_places, n_steps, 4)
+        others = taken[~(np.abs(taken - np.tile(at[i], 2)) <= 2 * _DOT * pixels).all(axis=1)]
+        misled = [_touches(leader, others).any(axis=0).sum() for leader in leaders]
+        cost = reaches + _CROSSED * _touches(boxes, crossed).sum(axis=1)
+        cost += _MISLEADING * np.where(reaches > _FAR, misled, 0)
+        best = int(np.lexsort((cost, _overlap(boxes, taken) + beyond))[0])
+        taken = np.vstack([taken, boxes[best]])
+        if reaches[best] > _FAR:
+            crossed = np.vstack([crossed, leaders[best]])
+        offset = (centres[best] - at[i]) / pixels
+        line = {"arrowstyle": "-", "color": colour, "lw": 0.5, "shrinkA": 0, "shrinkB": 3}
+        text = axes.annotate(
+            names[i], points[i], xytext=offset, textcoords="offset points", ha="center", va="center",
+            fontsize=size, color=colour, arrowprops=line if reaches[best] > _FAR else None,
+            bbox={"facecolor": "#ffffff", "edgecolor": "none", "alpha": 0.7, "pad": 0.4},
+        )  # fmt: skip
+        text.set_in_layout(False)
+
+
+def _crowded_first(at: Floats) -> list[int]:
+    """Numbers of the points, those with the most others near them first."""
+    apart = np.abs(at[:, np.newaxis] - at).max(axis=2)
+    neighbours = (apart < np.median(apart) / 2).sum(axis=1) if len(at) > 1 else np.zeros(1)
+    return [int(i) for i in np.lexsort((at[:, 1], at[:, 0], -neighbours))]
+
+
+def _places(at: Floats, extent: tuple[float, float], pixels: float) -> tuple[Floats, Floats]:
+    """Reach in points, ``(n_places,)``, and box in pixels, ``(n_places, 4)``, of every place for a name."""
+    reach, angle = (grid.ravel() for grid in np.meshgrid(_REACHES, _ANGLES, indexing="ij"))
+    half = np.array(extent) / 2
+    centre = at + np.column_stack([np.cos(angle), np.sin(angle)]) * (reach[:, np.newaxis] * pixels + half)
+    return reach, np.column_stack([centre - half, centre + half])
+
+
+def _dots_between(start: Floats, ends: Floats, beyond: float) -> Floats:
+    """The line to each end as boxes without a size, from the rim of a dot on: ``(n_ends, n_steps, 4)``."""
+    shares = np.linspace(beyond / np.hypot(*(ends - start).T), 1, 16).T[..., np.newaxis]
+    steps = start + shares * (ends - start)[:, np.newaxis]
+    return np.concatenate([steps, steps], axis=2)
+
+
+def _meeting(boxes: Floats, others: Floats) -> Floats:
+    """Width and height of what each box shares with each other, ``(n_boxes, n_others, 2)``; negative where apart."""
+    low = np.maximum(boxes[:, np.newaxis, :2], others[:, :2])
+    return np.asarray(np.minimum(boxes[:, np.newaxis, 2:], others[:, 2:]) - low)
+
+
+def _overlap(boxes: Floats, others: Floats) -> Floats:
+    """Pixels of each box that others cover, ``(n_boxes,)``."""
+    return np.asarray(_meeting(boxes, others).clip(0).prod(axis=2).sum(axis=1))
+
+
+def _touches(boxes: Floats, others: Floats) -> NDArray[np.bool_]:
+    """Which boxes meet which others, that may be as thin as a line: ``(n_boxes, n_others)``."""
+    return np.asarray((_meeting(boxes, others) >= 0).all(axis=2))
+
+
+# Okabe and Ito's colours, told apart with every kind of colour vision.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+MUTED = "#767676"
+ASSUMED = "assumed rate, without a source"
+_DOTS_APART = 0.15  # inches between the dots of a row with several
+_MANY_POINTS = 100
+_STEP = 0.015  # of the width of the cloud
+_MOST_NAMED, _MANY_NAMES = 60, 20
+_FEWEST_FOR_LOWESS = 8
+_LOWESS_SHARE = 2 / 3  # of the points, in a neighbourhood
+_MARKERS = "osD^vP*"
+_ARROWS = {"xlow": "<", "xhigh": ">", "ylow": "v", "yhigh": "^"}  # where the frame cuts an interval
+_MOST_BEYOND = 0.5  # how far intervals may reach beyond the outermost points, in widths of the cloud
+_FEWEST_TO_CUT, _MOST_CELLS = 3, 80  # points, cells with a number
+_LEAST_NAMED = 0.045  # height of a part of a mosaic that has room for its numbers
+_TENS = 20  # numbers as large as this need no decimals
+_LEGEND_LETTERS, WIDEST = 11.25, 100.0  # to an inch of its line; inches, where nothing limits a figure
+
+
+def draw(figure: StudyFigure, *, widest: float = WIDEST) -> Figure:
+    """The figure, at most ``widest`` inches wide; InvalidInput where there is nothing to draw, or no such kind."""
+    if figure.kind not in _DRAW:
+        raise InvalidInput(f"no kind of figure {figure.kind!r}; there are {', '.join(_DRAW)}")
+    if figure.data.empty:
+        raise InvalidInput(f"the figure {figure.title!r} has no data")
+    from matplotlib.figure import Figure  # takes half a second
+
+    drawn = Figure(layout="constrained", figsize=(widest, 1.8))
+    _DRAW[figure.kind](drawn, figure.data.map(_plain), {name: _plain(value) for name, value in figure.labels.items()})
+    return drawn
+
+
+def _plain(value: Any) -> Any:
+    """Text in which a dollar sign begins no mathematics."""
+    return value.replace("$", r"\$") if isinstance(value, str) else value
+
+
+def to_bytes(figure: StudyFigure, kind: str = "svg", *, drawn: Figure | None = None) -> bytes:
+    """The figure, ``drawn`` before or now, as a file, "svg" or "png", with its title and caption inside."""
+    buffer, drawn = io.BytesIO(), drawn or draw(figure)
+    further: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {FIGURE_MARK: "yes"}}
+    metadata = {"Title": figure.title, "Description": figure.caption, **further.get(kind, {})}
+    drawn.savefig(buffer, format=kind, dpi=200, metadata=metadata)
+    return buffer.getvalue()
+
+
+def _intervals(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    axes = _axes(figure, WIDTH, 0.9 + rows_height(figure, data["name"]))
+    for i, (group, rows) in enumerate(_groups(data)):
+        _error_bars(axes, rows, rows.index.to_numpy(), i, group)
+    reference = str(labels.get("reference", ""))
+    for column, marker, text in (
+        ("published", "D", "published"),
+        ("reference", "D", reference),
+        ("assumed", "o", ASSUMED),
+        ("expected", "|", "drawn"),
+    ):
+        if column in data and data[column].notna().any():
+            axes.plot(
+                data[column].astype(float), range(len(data)), marker, ms=9 if marker == "|" else 5,
+                mew=2 if marker == "|" else 1, mfc="none", color=MUTED, label=text,
+            )  # fmt: skip
+    _finish(axes, labels, data["name"])
+
+
+def _pairs(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    names, groups = list(dict.fromkeys(data["name"])), _groups(data)
+    dots = _DOTS_APART * (len(groups) + 1) * min(len(names), MOST_ROWS)
+    axes = _axes(figure, WIDTH, 1.3 + max(dots, rows_height(figure, names)))
+    places = {  # of each dot, a little apart so that no interval hides another
+        (name, group): names.index(name) + 0.5 * ((i + 0.5) / len(groups) - 0.5)
+        for i, (group, _) in enumerate(groups)
+        for name in names
+    }
+    for name, rows in data.groupby("name", sort=False):
+        joined = [places[name, str(group)] for group in rows["group"]]
+        axes.plot(rows["value"], joined, "-", color=MUTED, lw=1, zorder=1)
+    for i, (group, rows) in enumerate(groups):
+        _error_bars(axes, rows, [places[name, group] for name in rows["name"]], i, group)
+    by_name = data.drop_duplicates("name")
+    for column, marker, text in (("reference", "D", str(labels.get("reference", ""))), ("assumed", "o", ASSUMED)):
+        if column in data and data[column].notna().any():
+            at = [names.index(name) for name in by_name["name"]]
+            axes.plot(by_name[column], at, marker, ms=6, mfc="none", color=MUTED, label=text)
+    if labels.get("whole"):
+        axes.locator_params(axis="x", integer=True)
+    _finish(axes, labels, names)
+
+
+def _bars(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    names, groups = list(dict.fromkeys(data["name"])), _groups(data)
+    axes = _axes(figure, WIDTH, 0.9 + rows_height(figure, data["name"]))
+    thick = 0.8 / len(groups)
+    groups = _rest_of_stack(axes, groups, names) if labels.get("stacked") else groups
+    for i, (group, rows) in enumerate(groups):
+        places = [names.index(name) - 0.4 + thick * (i + 0.5) for name in rows["name"]]
+        axes.barh(
+            places, rows["value"], height=thick, xerr=_reach(rows) if {"low", "high"} <= set(rows) else None,
+            color=rows["colour"] if "colour" in rows else COLOURS[i % len(COLOURS)],
+            edgecolor=MUTED if "colour" in rows else None,
+            error_kw={"lw": 1, "ecolor": MUTED}, label=group or None,
+        )  # fmt: skip
+    _beside_bars(axes, data, labels)
+    _finish(axes, {"x": labels.get("y", ""), "null": labels.get("null")}, names)
+
+
+def _rest_of_stack(axes: Axes, groups: list[tuple[str, pd.DataFrame]], names: list[str]) -> list[Any]:
+    """Nothing, once a bar per name stands there, parted by the shares of the groups and with their numbers."""
+    text: dict[str, Any] = {"color": "#111111", "bbox": {"fc": "#fefefe", "ec": "none", "pad": 1.2}}
+    left = np.zeros(len(names))
+    for (group, rows), colour in zip(groups, COLOURS, strict=False):
+        values = rows.set_index("name")["value"].reindex(names).fillna(0.0).to_numpy(float)
+        bars = axes.barh(range(len(names)), values, 0.66, left, color=colour, edgecolor="#fefefe", label=group)
+        shown = [f"{value:.0%}" if value > _LEAST_NAMED else "" for value in values]
+        axes.bar_label(bars, shown, label_type="center", fontsize=8, **text)
+        left = left + values
+    return []
+
+
+def _beside_bars(axes: Axes, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    """What bars are compared with, where it is known."""
+    for column, marker, text in (("reference", "D", str(labels.get("reference", ""))), ("expected", "|", "drawn")):
+        if column in data and data[column].notna().any():
+            look = {"ms": 12, "mew": 2} if marker == "|" else {"ms": 6, "mfc": "none"}
+            axes.plot(data[column].astype(float), range(len(data)), marker, color=COLOURS[1], label=text, **look)
+
+
+def _distributions(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    groups = _groups(data)
+    axes = _axes(figure, WIDTH, 0.9 + 0.5 * len(groups))
+    sides = list(dict.fromkeys(data["side"])) if "side" in data else []
+    rng = np.random.default_rng(0)  # only spreads the points
+    for i, (_, rows) in enumerate(groups):
+        place = sides.index(rows["side"].iloc[0]) if sides else i
+        colour, values = COLOURS[place % len(COLOURS)], rows["value"].to_numpy(float)
+        size = 3 if len(values) > _MANY_POINTS else 6
+        axes.plot(values, i + rng.uniform(-0.28, 0.28, len(values)), ".", ms=size, alpha=0.4, color=colour)
+        low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
+        axes.plot([low, high], [i, i], lw=5, color=colour, solid_capstyle="butt")
+        axes.plot([middle], [i], "o", ms=7, mfc="white", color=colour)
+    _finish(axes, labels, [group for group, _ in groups])
+
+
+def _arrows(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    axes = _axes(figure, WIDTH, 0.9 + rows_height(figure, data["name"]))
+    look = {"arrowstyle": "-|>", "color": COLOURS[0], "lw": 1.6, "shrinkA": 3, "shrinkB": 3}
+    for place, (start, end) in enumerate(zip(data["start"], data["end"], strict=True)):
+        axes.annotate("", xy=(end, place), xytext=(start, place), arrowprops=look)
+    axes.plot(data["start"], range(len(data)), "o", ms=5, mfc="white", color=MUTED, label=labels.get("start"))
+    axes.plot(data["end"], range(len(data)), "o", ms=5, color=COLOURS[0], label=labels.get("end"))
+    _finish(axes, labels, data["name"])
+
+
+def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    axes = _axes(figure, *((6.8, 5.8) if "name" in data and (data["name"] != "").sum() > _MANY_NAMES else (5.6, 4.6)))
+    axes.margins(x=0.1)  # room for names
+    if labels.get("apart"):  # each group a little to the right of the one before, so that no interval hides another
+        place = pd.Series(pd.factorize(data["group"])[0], data.index)
+        data = data.assign(x=data["x"] + _STEP * np.ptp(data["x"]) * (place - place.mean()))
+    dots = ["name", *(["marker"] if "marker" in data else [])]  # those of one name in each group are one dot
+    markers = list(dict.fromkeys(data["marker"])) if "marker" in data else []  # what the shapes of dots stand for
+    shapes = dict(zip(labels.get("markers") or markers, cycle(_MARKERS)))
+    for i, (group, rows) in enumerate(_groups(data)):
+        look = COLOURS[i % len(COLOURS)], _MARKERS[i % len(_MARKERS)]  # told apart without colours too
+        _cloud(axes, rows, look, group, labels, shapes)
+    for marker in markers:
+        axes.plot([], [], shapes[marker], ms=5, color=MUTED, label=marker)
+    if labels.get("join"):
+        for _, rows in data.groupby(dots, sort=False):
+            axes.plot(rows["x"], rows["y"], "-", color=MUTED, lw=0.8, alpha=0.6, zorder=0)
+    if labels.get("diagonal"):
+        ends = [min(data["x"].min(), data["y"].min()), max(data["x"].max(), data["y"].max())]
+        axes.plot(ends, ends, "--", color=MUTED, lw=1)
+    _finish(axes, labels, no_bias="y")
+    _keep_points_apart(axes, data)
+    if "name" in data and len(data) <= _MOST_NAMED:
+        _name_dots(axes, data.drop_duplicates(dots, keep="last") if labels.get("join") else data, data)
+
+
+def _keep_points_apart(axes: Axes, data: pd.DataFrame) -> None:
+    """Cut intervals at the frame where they would squeeze the points together; an arrowhead says that they go on."""
+    for axis, other in ("xy", "yx"):
+        ends, values = [f"{axis}low", f"{axis}high"], data[axis].to_numpy(float)
+        span = float(np.nanmax(values) - np.nanmin(values)) * _MOST_BEYOND
+        if not {*ends} <= set(data) or len(values) < _FEWEST_TO_CUT or not span:
+            continue
+        low, high = axes.get_xlim() if axis == "x" else axes.get_ylim()
+        low, high = max(low, float(np.nanmin(values)) - span), min(high, float(np.nanmax(values)) + span)
+        (axes.set_xlim if axis == "x" else axes.set_ylim)(low, high)
+        for end, limit, is_cut in ((ends[0], low, data[ends[0]] < low), (ends[1], high, data[ends[1]] > high)):
+            if is_cut.any():
+                across = data.loc[is_cut, other]
+                places: dict[str, Any] = {axis: [limit] * len(across), other: across}
+                axes.plot(places["x"], places["y"], _ARROWS[end], ms=5, color=MUTED, clip_on=False, zorder=3)
+
+
+def _cloud(
+    axes: Axes, rows: pd.DataFrame, look: tuple[str, str], group: str, labels: dict[str, Any], shapes: dict[str, str]
+) -> None:
+    colour, shape = look
+    ends = {f"{axis}err": axis for axis in "xy" if {f"{axis}low", f"{axis}high"} <= set(rows)}
+    if reach := {name: _reach(rows, axis, axis) for name, axis in ends.items()}:
+        axes.errorbar(rows["x"], rows["y"], **reach, fmt="none", ecolor=colour, alpha=0.4, lw=1)
+    for marker, some in rows.groupby("marker", sort=False) if shapes else [("", rows)]:
+        name = None if shapes else group or None
+        axes.plot(some["x"], some["y"], shapes.get(str(marker), shape), ms=5, color=colour, label=name)
+    if shapes:
+        axes.plot([], [], "-", lw=4, color=colour, label=group)  # what a marker means stands by itself
+    if labels.get("lines"):
+        axes.plot(rows["x"], rows["y"], "-", color=colour, lw=1, alpha=0.7)
+    if labels.get("lowess") and len(rows) >= _FEWEST_FOR_LOWESS:
+        axes.plot(*lowess(rows["x"], rows["y"]).T, color=colour, lw=1.5)
+
+
+def _name_dots(axes: Axes, named: pd.DataFrame, data: pd.DataFrame) -> None:
+    """The names of the dots, clear of every dot and, where there is room, of the intervals and curves."""
+    columns = ("xlow", "y", "xhigh", "y"), ("x", "ylow", "x", "yhigh")
+    named = named[np.isfinite(named[["x", "y"]].to_numpy(float)).all(axis=1)]
+    lines = [data[[*ends]].dropna().to_numpy(float) for ends in columns if {*ends} <= set(data)]
+    for line in axes.lines:
+        corners = np.asarray(line.get_xydata(), float)
+        if line.get_linestyle() != "None" and len(corners):  # one without points only stands in the legend
+            steps = np.linspace(0, len(corners) - 1, 20 * len(corners))  # of many short pieces
+            curve = np.column_stack([np.interp(steps, np.arange(len(corners)), column) for column in corners.T])
+            lines.append(np.hstack([curve[:-1], curve[1:]]))
+    name_points(
+        axes,
+        named[["x", "y"]].to_numpy(float),
+        named["name"].astype(str).tolist(),
+        dots=data[["x", "y"]].dropna().to_numpy(float),
+        lines=np.vstack([np.empty((0, 4)), *lines]),
+        colour=MUTED,
+    )
+
+
+def lowess(x: pd.Series, y: pd.Series) -> np.ndarray:
+    """The smoothed curve ``(n, 2)`` through a cloud of points, by statsmodels' LOWESS without robust rounds.
+
+    Where many points share an x, a robust round weighs most of a neighbourhood away and carries the line of
+    the few that are left far beyond the data. A line may still end beyond them where a cloud is steep: it is
+    held at the lowest and the highest point. There is none where one x holds a whole neighbourhood.
+    """
+    from statsmodels.nonparametric.smoothers_lowess import lowess as smooth
+
+    if x.value_counts().max() >= int(_LOWESS_SHARE * len(x)):
+        return np.empty((0, 2))
+    values = y.to_numpy(float)
+    with np.errstate(invalid="ignore"):  # 0/0 within ties
+        curve: np.ndarray = smooth(values, x.to_numpy(float), frac=_LOWESS_SHARE, it=0, return_sorted=True)
+    finite: np.ndarray = curve[np.isfinite(curve).all(axis=1)]
+    finite[:, 1] = finite[:, 1].clip(np.nanmin(values), np.nanmax(values))
+    return finite
+
+
+_STYLES: tuple[Any, ...] = ("-", (0, (4, 4)), (0, (1, 3)), (0, (6, 2, 1, 2)))
+"""Of curves: the gaps of a later one show an earlier one below it."""
+
+
+def _curves(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    if labels.get("apart") and data["group"].nunique() > 1:
+        _curves_apart(figure, data, labels)
+        return
+    axes = _axes(figure, WIDTH, min(3.8, 0.7 * figure.get_figwidth()))
+    drawn: dict[bytes, str] = {}  # each curve, with the name of its first group
+    for i, (group, rows) in enumerate(_groups(data)):
+        first = drawn.setdefault(rows[["x", "value"]].to_numpy(float).round(9).tobytes(), group)
+        _curve(axes, rows, i, group if first == group else f"{group} (the same curve as {first})")
+    for place, colour in enumerate(labels.get("colours") or (), start=1):
+        axes.plot([place], [-0.08], "s", ms=11, color=colour, mec=MUTED)
+    _finish(axes, labels, no_bias="y")
+
+
+def _curves_apart(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    """A panel for each group, on common axes: bands that lie over each other cannot be told apart."""
+    groups = _groups(data)
+    n_rows = -(-len(groups) // 2)
+    figure.set_size_inches(min(WIDTH, figure.get_figwidth()), 0.6 + 1.9 * n_rows)
+    panels = figure.subplots(n_rows, 2, sharex=True, sharey=True, squeeze=False)
+    for i, ((group, rows), axes) in enumerate(zip(groups, panels.flat, strict=False)):
+        _curve(axes, rows, i, "")
+        axes.set_title(group, fontsize=9, loc="left")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelsize=8)
+        if labels.get("null") is not None:
+            axes.axhline(labels["null"], color=MUTED, lw=1, zorder=0)
+    for axes in panels.flat[len(groups) :]:
+        axes.set_axis_off()
+    figure.supxlabel(str(labels.get("x", "")), fontsize=9)
+    figure.supylabel(str(labels.get("y", "")), fontsize=9)
+
+
+def _curve(axes: Axes, rows: pd.DataFrame, i: int, name: str) -> None:
+    colour = COLOURS[i % len(COLOURS)]
+    if (rows["x"] % 1 == 0).all():
+        axes.locator_params(axis="x", integer=True)
+    axes.plot(rows["x"], rows["value"], ls=_STYLES[i % len(_STYLES)], lw=1.8, color=colour, label=name or None)
+    if {"low", "high"} <= set(rows):
+        low, high = rows["low"].to_numpy(float), rows["high"].to_numpy(float)
+        axes.fill_between(rows["x"], low, high, color=colour, alpha=0.18, lw=0)
+
+
+def _space(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    figure.set_size_inches(5.6, 5.2)
+    axes: Any = figure.add_subplot(projection="3d")
+    floor = min(0.0, float(data["z"].min()))
+    for i, row in enumerate(data.to_dict("records")):
+        colour, marker = COLOURS[i % len(COLOURS)], _MARKERS[i // len(COLOURS) % len(_MARKERS)]
+        at = [row["x"]] * 2, [row["y"]] * 2, [row["z"], floor]
+        axes.plot(*at, "-", color=colour, lw=1, alpha=0.6)  # where it stands above the floor
+        axes.plot(*(ends[:1] for ends in at), marker, ms=7, color=colour, label=str(row["name"]))
+    for axis in "xyz":
+        getattr(axes, f"set_{axis}label")(str(labels.get(axis, "")), fontsize=9, labelpad=9)  # clear of the numbers
+        getattr(axes, f"{axis}axis").set_major_locator(MaxNLocator(4))
+        getattr(axes, f"{axis}axis").set_pane_color((1, 1, 1, 0))
+    axes.tick_params(labelsize=8, pad=1)
+    axes.set_box_aspect(None, zoom=0.8)  # room for the labels
+    _legend_above(axes)
+
+
+def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
+    rows, columns = (list(dict.fromkeys(data[name])) for name in ("row", "column"))
+    grid = data.pivot_table("value", "row", "column", sort=False).reindex(index=rows, columns=columns).to_numpy(float)
+    longest = max((len(str(name)) for name in rows), default=0)
+    axes = _axes(figure, 1.8 + 0.6 * len(columns) + 0.06 * max(0, longest - 14), 1.0 + ROW * len(rows))
+    null = labels.get("null")
+    reach = np.nanmax(np.abs(grid - (null or 0.0)))
+    scale = {} if null is None else {"vmin": null - reach, "vmax": null + reach, "cmap": "RdBu_r"}
+    shown = axes.imshow(grid, aspect="auto", **scale)
+    figure.colorbar(shown, ax=axes, label=str(labels.get("unit", "")))
+    axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right")
+    axes.set_yticks(range(len(rows)), rows)
+    for (i, j), value in np.ndenumerate(grid if grid.size <= _MOST_CELLS else np.empty((0, 0))):
+        if np.isfinite(value):
+            red, green, blue, _ = shown.cmap(shown.norm(value))
+            # Dark or light text, whichever is read better; both stay as they are in the dark.
+            colour = "#111111" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "#fefefe"
+            number = typeset(value, f".{0 if reach >= _TENS else 2}f")
+            axes.text(j, i, number, ha="center", va="center", fontsize=7, color=colour)
+
+
+def _mosaic(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:  # noqa: ARG001
+    """Columns as wide as their share of all, parted by the shares of the rows within; the first row stands below."""
+    axes, left = _axes(figure, 5.2, 4.4), 0.0
+    rows = list(dict.fromkeys(data["row"]))
+    ticks = []
+    for column, cells in data.groupby("column", sort=False):
+        width, bottom = float(cells["value"].sum()), 0.0
+        for cell in cells.to_dict("records"):
+            height, place = (cell["value"] / width if width else 0.0), rows.index(cell["row"])
+            axes.bar(
+                left, height, width, bottom, align="edge", color=COLOURS[place], alpha=0.75 if cell["small"] else 0.9,
+                edgecolor="#fefefe", lw=2, hatch="//" if cell["small"] else None,
+            )  # fmt: skip
+            if height > _LEAST_NAMED < width / 2:
+                between = "\n" if height > 3 * _LEAST_NAMED else ", "
+                axes.text(
+                    left + width / 2, bottom + height / 2, f"{height:.0%}{between}n = {cell['n']:,}", ha="center",
+                    va="center", fontsize=8, color="#111111", bbox={"fc": "#fefefe", "ec": "none", "pad": 1.5},
+                )  # fmt: skip
+            bottom += height
+        ticks.append((left + width / 2, f"{column}\n{width:.0%}"))
+        left += width
+    for i, row in enumerate(rows):
+        axes.bar(0, 0, color=COLOURS[i], label=row)
+    axes.axhline(float(data["null"].iloc[0]), ls="--", lw=1.2, color=COLOURS[-1], label="if each went by itself")
+    axes.set_xticks(*zip(*ticks, strict=True))
+    axes.set_xlim(0, left)
+    axes.set_ylim(0, 1)
+    axes.yaxis.set_major_formatter("{x:.0%}")
+    _legend_above(axes)
+
+
+def _pictures(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:  # noqa: ARG001
+    rows, columns = (list(dict.fromkeys(data[name])) for name in ("row", "column"))
+    figure.set_size_inches(1.2 * len(columns) + 0.8, 1.35 * len(rows) + 0.3)
+    grid = figure.subplots(len(rows), len(columns), squeeze=False)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    for row in data.to_dict("records"):
+        axes = grid[rows.index(row["row"])][columns.index(row["column"])]
+        with Image.open(row["path"]) as image:
+            axes.imshow(np.asarray(image.convert("RGB")))
+        axes.set_title(str(row.get("text", "") or ""), fontsize=6)
+
+
+def _axes(figure: Figure, width: float, height: float) -> Axes:
+    figure.set_size_inches(min(width, figure.get_figwidth()), max(height, 1.8))
+    axes = figure.add_subplot()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8)
+    return axes
+
+
+def _reach(rows: pd.DataFrame, value: str = "value", ends: str = "") -> Any:
+    """How far each interval reaches to either side, ``(2, n)``; 0 where there is none, or an end without a limit."""
+    own = rows[[f"{ends}low", f"{ends}high"]].to_numpy(float).T
+    return np.nan_to_num(np.abs(own - rows[value].to_numpy(float)), posinf=0.0)
+
+
+def _error_bars(axes: Axes, rows: pd.DataFrame, places: Any, i: int, group: str) -> None:
+    axes.errorbar(
+        rows["value"], places, xerr=_reach(rows), fmt=_MARKERS[i % len(_MARKERS)], ms=5, capsize=2,
+        color=COLOURS[i % len(COLOURS)], label=group or None,
+    )  # fmt: skip
+
+
+def _groups(data: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """The rows of each group in the order of their first; one nameless group where there is no column."""
+    data = data.reset_index(drop=True)
+    if "group" not in data:
+        return [("", data)]
+    return [(str(group), rows) for group, rows in data.groupby("group", sort=False)]
+
+
+def _finish(axes: Axes, labels: dict[str, Any], names: Any = None, *, no_bias: str = "x") -> None:
+    """The line of "no bias" at a value of one axis, named lines with the first on top, axes and legend."""
+    if labels.get("null") is not None:
+        (axes.axvline if no_bias == "x" else axes.axhline)(labels["null"], color=MUTED, lw=1, zorder=0)
+    if names is not None:
+        name_rows(axes, names)
+    for axis in labels.keys() & {"x", "y"}:
+        getattr(axes, f"set_{axis}label")(str(labels[axis]), fontsize=9)
+    _legend_above(axes)
+
+
+def _legend_above(axes: Axes) -> None:
+    """The legend, where there is anything to explain, above the axes: it hides nothing."""
+    handles, names = axes.get_legend_handles_labels()
+    if not handles:
+        return
+    figure_width = axes.get_figure(root=True).get_figwidth()  # type: ignore[union-attr]
+    columns = max(1, min(5, int(_LEGEND_LETTERS * figure_width) // (6 + max(map(len, names)))))
+    axes.legend(
+        handles, names, fontsize=8, frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns,
+        borderaxespad=0.2, handletextpad=0.5,
+    )  # fmt: skip
+
+
+_DRAW: dict[str, Callable[[Figure, pd.DataFrame, dict[str, Any]], None]] = {
+    "intervals": _intervals,
+    "pairs": _pairs,
+    "bars": _bars,
+    "distributions": _distributions,
+    "arrows": _arrows,
+    "scatter": _scatter,
+    "curves": _curves,
+    "space": _space,
+    "heatmap": _heatmap,
+    "mosaic": _mosaic,
+    "pictures": _pictures,
+}

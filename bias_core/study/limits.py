@@ -1,0 +1,415 @@
+"""Limits of a run, and what can be watched while it draws."""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from itertools import compress
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from bias_core.errors import Cancelled, Interrupted, TooLarge
+from bias_core.models.local import EngineProgress
+from bias_core.settings import Settings
+from bias_core.study.types import Progress, StudySettings, WatchedShare
+from bias_core.types import Estimate, ImageRow, ReaderErrors, StoredImage
+from bias_core.waiting import never, work_clock
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+
+S = TypeVar("S")
+T = TypeVar("T")
+_SECONDS_BETWEEN_LOOKS = 0.2
+_PACE_OF = 8  # the latest parts, since those that were kept earlier take no time and come first
+
+
+def check_budget(n_images: int, limits: Settings, *, what: str, advice: str, n_steps: int = 0, pixels: int = 0) -> None:
+    """Refuse a run that asks for more than the settings of this process allow; the sentence says how to ask for less.
+
+    ``n_images`` are those that the run may draw or read, at most, ``n_steps`` and ``pixels`` of one picture, 0
+    where it is not drawn in steps; ``what`` is the run in words, ``advice`` how to stay under the limit.
+    """
+    if n_images > limits.max_images:
+        raise TooLarge(
+            f"{what} asks for {n_images:,} pictures, and one run may have at most {limits.max_images:,} here "
+            f"(BIAS_MAX_IMAGES): {advice}"
+        )
+    of = f"{n_images:,} pictures of {pixels:,} pixels in {n_steps} steps"
+    check_work(n_images * n_steps * pixels / 1e6, limits, what=what, of=of, advice=advice)
+
+
+def most_pictures(limits: Settings, n_steps: int, pixels: int) -> float:
+    """How many pictures of this many steps and pixels one run may have here; 0 steps where they are not known."""
+    work = n_steps * pixels / 1e6
+    return min(limits.max_images, limits.max_megapixel_steps / work) if work else limits.max_images
+
+
+def check_work(work: float, limits: Settings, *, what: str, of: str, advice: str) -> None:
+    """Refuse a run of more million pixels times steps than this process allows; ``of`` says of what."""
+    if work > limits.max_megapixel_steps:
+        raise TooLarge(
+            f"{what} asks for {work:,.0f} million pixels times steps ({of}), and one run may have at most "
+            f"{limits.max_megapixel_steps:,g} million here (BIAS_MAX_MEGAPIXEL_STEPS): {advice}, "
+            "take fewer steps, or a model of smaller pictures"
+        )
+
+
+def looks_at_stop(cancelled: Callable[[], bool]) -> Callable[[], None]:
+    """A function to call while a run is laid out: now and then it asks, and raises Cancelled for yes."""
+    due = time.monotonic() + _SECONDS_BETWEEN_LOOKS
+
+    def check() -> None:
+        nonlocal due
+        if time.monotonic() < due:
+            return
+        due = time.monotonic() + _SECONDS_BETWEEN_LOOKS
+        if cancelled():
+            raise Cancelled("stopped before anything was drawn")
+
+    return check
+
+
+@contextmanager
+def leaving(unread: Callable[[], Iterable[str]]) -> Iterator[None]:
+    """Around the reading of pictures: of one that is stopped, Cancelled says by their ids which are ``unread``."""
+    try:
+        yield
+    except Cancelled as why:
+        why.unread = frozenset(unread())
+        raise
+
+
+class TimeLimit:
+    """Asks whether a run is to end, in place of ``cancelled``: also once its time, which begins now, is over."""
+
+    def __init__(self, limits: Settings, cancelled: Callable[[], bool]) -> None:
+        self._cancelled, self._minutes = cancelled, limits.max_minutes
+        self._seconds = work_clock().seconds
+        self._end = self._seconds() + 60 * limits.max_minutes
+
+    def __call__(self) -> bool:
+        """Whether the run is to end."""
+        return self._cancelled() or self._seconds() > self._end
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Around a run: where its time ended it, Interrupted says so; a Stop stays what it is."""
+        try:
+            yield
+        except Interrupted:
+            raise
+        except Cancelled as error:
+            if self._cancelled() or self._seconds() <= self._end:
+                raise
+            raise Interrupted(
+                f"This run has worked for {self._minutes:g} minutes, the most that one run may here "
+                "(BIAS_MAX_MINUTES). What was finished is kept, and the same settings go on from there; "
+                "fewer pictures or fewer denoising steps are done sooner"
+            ) from error
+
+
+class Countdown:
+    """How long the rest of some work takes, at the pace of its latest parts; time counts from the making of this."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._seconds = total, work_clock().seconds
+        self._marks = deque([(self._seconds(), 0)], maxlen=_PACE_OF)
+
+    def progress(self, done: int, message: str) -> Progress:
+        """A step of the work, with the seconds left; nan before the first part is done."""
+        (since, before), now = self._marks[0], self._seconds()
+        if done > before:
+            self._marks.append((now, done))
+        left = (now - since) / (done - before) * (self._total - done) if done > before else math.nan
+        return Progress(done=done, total=self._total, seconds_left=left, message=message)
+
+
+class Stoppable:
+    """Work that ends on Stop, or goes on with what is finished by then and says how much that is.
+
+    Attributes
+    ----------
+    cancelled : whether it is to end.
+    may_end_early : whether a Stop inside of the measuring leaves the numbers of what was finished.
+    stopped : what is to be said of a run that was stopped and measures what was finished; "" for others.
+    stopped_after : how much of the measuring was finished, where it was stopped inside of that; "" where it was not.
+    notes : what is to be said of the work.
+    """
+
+    cancelled: Callable[[], bool]
+    notes: list[str]
+    may_end_early = False
+    stopped = stopped_after = ""
+
+    def check(self) -> None:
+        """Raise Cancelled once the user asked to stop."""
+        if self.cancelled():
+            raise Cancelled("stopped; what was finished is kept")
+
+    @contextmanager
+    def ending_early(self, finished: Callable[[], str]) -> Iterator[None]:
+        """What is stopped inside ends there, and the measuring goes on with what is ``finished``, in words.
+
+        Cancelled goes through where the numbers rest on all of it.
+        """
+        try:
+            with self.cancelled.explained() if isinstance(self.cancelled, TimeLimit) else nullcontext():
+                yield
+        except Cancelled as why:
+            if not self.may_end_early:
+                raise
+            self.cancelled, self.stopped_after = never, finished()
+            self.stopped = f"Stopped after {self.stopped_after}; the numbers are of these."
+            self.notes.append(f"{why}. {self.stopped}" if isinstance(why, Interrupted) else self.stopped)
+
+    def as_far_as(
+        self, what: str, items: Sequence[S], work: Callable[[S], T], *, fewest: int = 1
+    ) -> Generator[Progress, None, list[T]]:
+        """What ``work`` makes of each of the items, of a run that is stopped those it was done with.
+
+        ``what`` are the items in words. Raises Cancelled for less than ``fewest``, from which nothing could be told.
+        """
+        finished, countdown = list[T](), Countdown(len(items))
+        with self.ending_early(lambda: f"{len(finished):,} of {len(items):,} {what}"):
+            for n, item in enumerate(items):
+                self.check()
+                yield countdown.progress(n, f"{n:,} of {len(items):,} {what}")
+                finished.append(work(item))
+        if self.stopped_after and len(finished) < fewest:
+            raise self.too_little()
+        return finished
+
+    def too_little(self) -> Cancelled:
+        """What is said of a run that was stopped too early for any number."""
+        return Cancelled(f"stopped after {self.stopped_after}, too few for a number; what was finished is kept")
+
+
+_SECONDS_BETWEEN_PICTURES = 0.2
+REFUSED = "Refused or blanked pictures"
+FEWEST = 8  # pictures of a share before a rule may end a run
+_LOOKS = 32  # of a rule, from each number of pictures to twice that number
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShareValues:
+    """What some pictures say of one share."""
+
+    name: str  # as the report calls it
+    image_ids: tuple[str, ...]
+    values: np.ndarray  # ``(n,)`` in [0, 1]: whether each shows it, or which share of its people; nan: nobody can say
+    reference: float | None = None  # P*, the rate that it is compared with
+    errors: ReaderErrors | None = None  # of the reader, where the report corrects the share for them
+    hidden_at_zero: bool = False  # left out while no picture shows it
+    is_score: bool = False  # whether it is shown as a mean of +1 and −1, whose null value is 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopRule:
+    """When a run has seen enough: every share is known closely, or lies clear of its P*."""
+
+    within: float | None
+    when_clear: bool
+    confidence: float
+
+    @property
+    def words(self) -> str:
+        """The rule in words.
+
+        >>> StopRule(within=0.1, when_clear=True, confidence=0.95).words
+        'every share is known to ±10 points or its interval excludes P*'
+        """
+        parts = [f"is known to ±{100 * self.within:g} points"] if self.within is not None else []
+        parts += ["its interval excludes P*"] if self.when_clear else []
+        return (
+            f"every share {' or '.join(parts)}"
+            if self.within is not None
+            else "the interval of every share excludes P*"
+        )
+
+    def holds(self, shares: Sequence[Estimate], p_values: Sequence[float]) -> bool:
+        """Whether this is enough; where only P* counts, shares without one are not waited for.
+
+        ``p_values`` say of each share whether it is its P*, nan where it has none: all must be clear after Holm, as
+        those of a headline.
+        """
+        from bias_core.measures.effects import holm_of_known
+
+        waited_for = [self.within is not None or one.null_value is not None for one in shares]
+        is_clear = self.when_clear & (holm_of_known(p_values) <= 1 - self.confidence)
+        enough = [
+            one.n >= FEWEST and (clear or (self.within is not None and (one.high - one.low) / 2 <= self.within))
+            for one, clear in zip(shares, is_clear, strict=True)
+        ]
+        return any(waited_for) and all(compress(enough, waited_for))
+
+
+def stop_rule(settings: StudySettings) -> StopRule | None:
+    """The rule that the settings ask for; None where the number of pictures is fixed beforehand."""
+    if settings.stop_within is None and not settings.stop_when_clear:
+        return None
+    return StopRule(within=settings.stop_within, when_clear=settings.stop_when_clear, confidence=settings.confidence)
+
+
+def looks(n: int, before: int = 0) -> Iterator[int]:
+    """Numbers of pictures at which a growing run is looked at: every one at first, later in steps that grow with it.
+
+    >>> list(looks(70, 61))
+    [62, 63, 64, 66, 68, 70]
+    """
+    at = before + 1
+    while at <= n:
+        step = max(1, 2 ** (math.ceil(math.log2(at)) - 1) // _LOOKS)
+        if at % step == 0:
+            yield at
+        at += 1
+
+
+def growth(values: np.ndarray, confidence: float) -> Iterator[tuple[int, Estimate]]:
+    """A share after each look at its pictures, ``(n,)`` of 0 and 1 in the order in which they came."""
+    from bias_core.measures.sequential import confidence_sequence  # loads scipy, which help does without
+
+    sums = np.cumsum(values)
+    for n in sorted({*looks(len(values)), len(values)}):
+        yield n, confidence_sequence(float(sums[n - 1]), n, confidence=confidence)
+
+
+def once(rows: Iterable[ImageRow]) -> list[ImageRow]:
+    """Each row once, at its first place."""
+    first: dict[str, ImageRow] = {}
+    for row in rows:
+        first.setdefault(row.id, row)
+    return list(first.values())
+
+
+def drawn_words(n_done: int, n: int, parts: Mapping[str, Collection[str]], finished: Collection[str]) -> str:
+    """How many pictures are drawn: ``n_done`` of ``n``, or of each of the parts, which are ids.
+
+    >>> drawn_words(3, 4, {}, ())
+    '3 of 4 pictures'
+    >>> drawn_words(3, 4, {"of the concept": {"a", "b"}, "for the association": {"c", "d"}}, {"a", "b", "c"})
+    '2 of 2 pictures of the concept, 1 of 2 for the association'
+    """
+    if not parts:
+        return f"{n_done:,} of {n:,} pictures"
+    first, *others = ((f"{sum(one in finished for one in ids):,} of {len(ids):,}", part) for part, ids in parts.items())
+    return ", ".join([f"{first[0]} pictures {first[1]}", *(" ".join(other) for other in others)])
+
+
+class DrawingView:
+    """What can be seen of pictures while they are drawn: the finished ones, and those that form.
+
+    ``parts`` are those of a run that counts its pictures by parts, by the rows' ids.
+    """
+
+    def __init__(
+        self, rows: Iterable[ImageRow], *, parts: Mapping[str, str] = {}, watches_shares: bool = False
+    ) -> None:
+        self._rows = tuple(once(rows))
+        ids = {part: frozenset(key for key, one in parts.items() if one == part) for part in parts.values()}
+        self._parts = ids if len(ids) > 1 else {}
+        self._images: tuple[StoredImage, ...] = ()
+        self._forming: dict[str, Image.Image] = {}
+        self._due = 0.0
+        self._is_drawing, self._watches_shares = False, watches_shares
+        self.shares: tuple[WatchedShare, ...] = ()  # the newest
+
+    def at(self, event: EngineProgress, finished: Mapping[str, StoredImage]) -> Progress:
+        """Where the drawing is; ``finished`` are all pictures that are there, by their ids."""
+        if event.done == event.total or time.monotonic() >= self._due:
+            self._due = time.monotonic() + _SECONDS_BETWEEN_PICTURES
+            self._images = tuple(finished[row.id] for row in self._rows if row.id in finished)
+            self._forming = {key: image for key, image in self._forming.items() if key not in finished}
+        self._forming |= event.forming
+        self._is_drawing |= event.done < event.total
+        step = f", step {event.step} of {event.n_steps}" if event.n_steps else ""
+        return Progress(
+            done=event.done,
+            total=event.total,
+            seconds_left=event.seconds_left,
+            message=drawn_words(event.done, event.total, self._parts, finished) + step,
+            images=self._images,
+            drawing=self._rows if self._is_drawing else (),
+            forming=dict(self._forming),
+            parts=self._parts,
+            shares=self.shares,
+            watches_shares=self._watches_shares,
+        )
+
+
+class Watch:
+    """The shares of one arm as they grow.
+
+    ``image_ids`` are in the order in which pictures count: a rule looks at the first of them that are all there, so
+    that the same pictures end a run at the same place, whoever drew them in which batches.
+    """
+
+    def __init__(self, image_ids: Iterable[str], confidence: float, rule: StopRule | None = None) -> None:
+        self._place = {image_id: i for i, image_id in enumerate(dict.fromkeys(image_ids))}
+        self._confidence, self._rule = confidence, rule
+        self._is_read = np.zeros(len(self._place), dtype=bool)
+        self._values: dict[str, np.ndarray] = {}
+        self._parts: dict[str, ShareValues] = {}
+        self._n_looked = 0
+        self.n_enough: int | None = None  # after so many pictures, in their order, the rule holds
+
+    def add(self, image_ids: Iterable[str], parts: Iterable[ShareValues]) -> None:
+        """Take up what was read in these pictures."""
+        for part in parts:
+            values = self._values.setdefault(part.name, np.full(len(self._place), math.nan))
+            values[[self._place[image_id] for image_id in part.image_ids]] = part.values
+            self._parts[part.name] = part
+        self._is_read[[self._place[image_id] for image_id in image_ids]] = True
+        if self._rule is not None:
+            self._look(self._rule)
+
+    def shares(self) -> tuple[WatchedShare, ...]:
+        """Every share in all pictures that were read so far."""
+        return tuple(
+            WatchedShare(name=name, estimate=one, is_score=self._parts[name].is_score)
+            for name, one in self._estimates(len(self._place))
+        )
+
+    def _look(self, rule: StopRule) -> None:
+        unread = np.flatnonzero(~self._is_read)
+        n_there = int(unread[0]) if unread.size else len(self._place)
+        for n in looks(n_there, self._n_looked):
+            if self.n_enough is None:
+                known = list(self._estimates(n))
+                p_values = [_p_value(self._parts[name], one, self._confidence) for name, one in known]
+                self.n_enough = n if rule.holds([one for _, one in known], p_values) else None
+        self._n_looked = max(self._n_looked, n_there)
+
+    def _estimates(self, n: int) -> Iterator[tuple[str, Estimate]]:
+        """Every share in the first ``n`` pictures, as far as they are read."""
+        for name, part in self._parts.items():
+            values = self._values[name][:n]
+            values = values[~np.isnan(values)]
+            if part.hidden_at_zero and not values.any():
+                continue
+            if values.size:
+                yield name, _estimate(part, float(values.sum()), values.size, self._confidence)
+            elif name != REFUSED:  # a share of which nothing is known is not narrow
+                yield name, Estimate.undefined(0, "no picture yet", null_value=part.reference)
+
+
+def _estimate(part: ShareValues, total: float, n: int, confidence: float) -> Estimate:
+    from bias_core.measures.effects import corrected_by_errors
+    from bias_core.measures.sequential import confidence_sequence
+
+    if part.is_score:
+        return confidence_sequence(total, n, confidence=confidence, null_value=0.5).scaled(2.0, -1.0).of_null(0.0)
+    if part.errors is not None:
+        share = corrected_by_errors(round(total), n, part.errors, fixed_n=False, confidence=confidence)
+        return share.of_null(part.reference)
+    return confidence_sequence(total, n, confidence=confidence, null_value=part.reference)
+
+
+def _p_value(part: ShareValues, estimate: Estimate, confidence: float) -> float:
+    from bias_core.measures.sequential import share_p_value
+
+    return share_p_value(estimate.scaled(0.5, 0.5).of_null(0.5) if part.is_score else estimate, confidence)

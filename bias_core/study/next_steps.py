@@ -1,0 +1,307 @@
+"""What to do next with a report; a paper's study at the size that fits here."""
+
+import math
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from bias_core.errors import InvalidInput, ModelUnavailable
+from bias_core.measures.cards import METRICS
+from bias_core.measures.effects import images_needed, share_half_width
+from bias_core.measures.intervals import EXACT
+from bias_core.settings import Settings
+from bias_core.study.arms import arm_text
+from bias_core.study.design import known_study, papers_readers, protocol_of
+from bias_core.study.export import as_asked, changed_from_usual, is_shipped, to_command
+from bias_core.study.limits import most_pictures
+from bias_core.study.plan import largest_scale, lay_out, n_asked, read_files, settle, study_cost, warm_up
+from bias_core.study.report_text import AGAINST_P_STAR
+from bias_core.study.run import run
+from bias_core.study.run_readings import readings_of
+from bias_core.study.services import StudyServices
+from bias_core.study.setting_fields import settings_of
+from bias_core.study.study import Settled, Study, StudyPlan
+from bias_core.study.types import AUTO, Design, Finding, Progress, StudyReport, StudySettings
+
+_MOST_MINUTES = 10.0  # of drawing that a visitor waits for
+_TRIAL = 0.01  # share of a design that tells how long one of its pictures takes
+
+
+def papers_settings(
+    design: Design, services: StudyServices, *, model: str = "", condition: str = "", scale: float = 1.0
+) -> StudySettings:
+    """The settings of a design's paper for this model, "" for the paper's own.
+
+    Readers are "auto": the paper's where this machine has them. InvalidInput where the paper names no model,
+    ModelUnavailable where the model cannot draw here; it says why and what to do.
+    """
+    item = protocol_of(design).get("model")
+    if not model and (item is None or item.value is None):
+        raise InvalidInput(f"the paper of “{design.title}” names no model; replicate it with a model of your choice")
+    chosen: dict[str, Any] = {"model": model, "condition": condition} if model else {}
+    settings = settle(design, StudySettings(protocol="paper", scale=scale, **chosen)).settings
+    fit, name = services.model_fit(settings.model), services.model_info(settings.model).name
+    if not fit.works:
+        why = fit.says.rpartition(". ")[2].partition(";")[0].rstrip(".")  # its last sentence, without its advice
+        raise ModelUnavailable(
+            f"{name} cannot draw here: {why[:1].lower()}{why[1:]}; choose another model and replicate the paper with it"
+        )
+    automatic: dict[str, Any] = dict.fromkeys(papers_readers(design), AUTO)
+    options = {name: automatic.pop(name) for name in [*automatic] if hasattr(settings.options, name)}
+    return replace(settings, **automatic, options=replace(settings.options, **options))
+
+
+def replicate(
+    asked: Settled,
+    services: StudyServices,
+    *,
+    most: float = math.inf,
+    minutes: float = _MOST_MINUTES,
+    cancelled: Callable[[], bool] = lambda: False,
+    session: str = "",
+) -> Generator[Progress, None, StudyReport]:
+    """Run these settings at the largest scale of at most ``most`` pictures and ``minutes`` of drawing that fits here.
+
+    One run has its limits of pictures, work and time. Where nobody can tell how long
+    a picture takes, the scale of the settings stays the largest. Raises what :func:`run` raises.
+    """
+    for model in dict.fromkeys(arm.settings.model for arm in asked.arms):
+        yield from read_files(model, services, cancelled)
+    trial = lay_out(asked.with_settings(scale=_TRIAL), services, cancelled=cancelled)
+    if math.isnan(study_cost(trial, services).seconds):
+        yield from warm_up(trial, services, cancelled=cancelled)
+    seconds, limits = [_seconds_each(arm, services) for arm in trial.each], services.settings
+    if not any(map(math.isnan, seconds)):
+        asked = asked.with_settings(scale=1.0)
+        minutes = min(minutes, limits.max_minutes / 2)  # the other half is for measuring
+        most = min(most, 60 * minutes / max(seconds))
+    firsts = [arm.manifest.rows[0] for arm in trial.each]
+    most = min(most, *(most_pictures(limits, row.num_inference_steps, row.width * row.height) for row in firsts))
+    scale = largest_scale(asked, most)
+    if not scale:
+        n = n_asked(asked.with_settings(scale=_TRIAL))
+        raise InvalidInput(
+            f"1 % of “{asked.design.title}” is {n:,} pictures, and {math.floor(most):,} can be drawn here; choose a "
+            "faster model or another study"
+        )
+    return (yield from run(asked.with_settings(scale=scale), services, cancelled=cancelled, session=session))
+
+
+def _seconds_each(plan: StudyPlan, services: StudyServices) -> float:
+    """Seconds that one more picture of a plan of one arm takes; nan where nobody knows."""
+    engine = services.engine_of(plan.settings.model)
+    rate = services.rates.find(plan.manifest.rows[0], engine.place())
+    return math.nan if rate is None else rate.seconds / engine.n_workers()
+
+
+N_LABELS, N_RATERS = 64, 3
+WIDTHS = (0.1, 0.15, 0.07, 0.05, 0.03)  # half widths of shares that can be asked for; the first that fits leads
+_WIDE = 0.05  # half width of an interval, as a share of the measure's range
+_FEWEST_MORE = 1.3  # times the pictures that there are
+_SQUARE = 4.0  # times the pictures halve an interval
+_PERCENT = 100.0
+_CORRECTED = "-corrected"  # ends the key of a share as known errors correct it
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextStep:
+    """One thing to do next, with what does it on the page, on the command line and in the API."""
+
+    key: Literal["pictures", "base", "people"]
+    title: str  # on its button
+    says: str  # what it does, and what stays
+    command: str  # that does the same in a terminal
+    # of the run that it starts; None where it asks people
+    design: Design | None = None
+    settings: StudySettings | None = None
+    tool: str = ""  # of the API; "" where only a terminal or the page can
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    reach: str = ""  # how closely the least certain number is known then, and how many more pictures that takes
+    others: tuple["NextStep", ...] = ()  # the same to other widths
+
+    @property
+    def widths(self) -> tuple["NextStep", ...]:
+        """The step itself, then the same to other widths."""
+        return (self, *self.others)
+
+    def values(self) -> dict[str, Any]:
+        """What programs are told."""
+        return {name: getattr(self, name) for name in ("key", "title", "says", "command", "tool", "arguments")}
+
+
+def next_steps(report: StudyReport, services: StudyServices) -> tuple[NextStep, ...]:
+    """The steps that the state of a report asks for; none where nothing more can be drawn or asked."""
+    study = known_study(report.design)
+    if study is None or not report.results.findings or len(report.results.frame("verdicts")):
+        return ()
+    return tuple(_steps(report, study, services))
+
+
+def _steps(report: StudyReport, study: Study, services: StudyServices) -> Iterator[NextStep]:
+    settings = as_asked(report.design, report.settings)
+    if not settings.images and not any(arm.images for arm in settings.arms):
+        yield from _more_pictures(report, settings, study, services.settings)
+        yield from _base(report, settings, study, services.settings)
+    yield from _people(report, services)
+
+
+def _more_pictures(report: StudyReport, settings: StudySettings, study: Study, limits: Settings) -> Iterator[NextStep]:
+    """Until shares are known to ±10 points, or the widest interval is half as wide; of a stopped run, all asked for."""
+    if (widest := _widest(report)) is None:
+        return
+    if report.stopped:
+        every = [report.n_planned / max(1, report.n_images)]
+    else:
+        most = limits.max_images / n_asked(Settled(study=study, settings=settings))
+        every = [times for times in _times(widest, settings.confidence) if times <= most] or [most]
+    steps = []
+    for times in every:
+        enlarged, larger = (study, settings) if report.stopped else study.enlarged(settings, times)
+        design = enlarged.design
+        n = n_asked(Settled(study=enlarged, settings=larger))
+        if n > limits.max_images or times < _FEWEST_MORE or n <= report.n_images:
+            continue
+        before, after = _half_width(widest), _half_after(widest, times, settings.confidence)
+        title = f"More pictures: {_reach(widest, before)} → about {_reach(widest, after)}"
+        says = f"{n - report.n_images:,} more pictures, {n:,} in all; the others are kept. The least certain number is "
+        step = _run(report, "pictures", title, f"{says}“{widest.title}”.", design, larger)
+        steps.append(replace(step, reach=f"{_reach(widest, after)} ({n - report.n_images:,} more)"))
+    if steps:
+        yield replace(steps[0], others=tuple(steps[1:]))
+
+
+def _base(report: StudyReport, settings: StudySettings, study: Study, limits: Settings) -> Iterator[NextStep]:
+    """The same pictures of a plain prompt, where the run has nothing to be compared with."""
+    if report.arms or (with_base := study.with_baseline(settings)) is None:
+        return
+    other, prompt = with_base
+    if n_asked(Settled(study=study, settings=other)) <= limits.max_images:
+        yield _run(
+            report,
+            "base",
+            "Compare with a plain prompt",
+            f"The same seeds are drawn for {prompt}: what both show alike is not due to what was asked for. The "
+            "pictures of this report are kept.",
+            report.design,
+            other,
+        )
+
+
+def _people(report: StudyReport, services: StudyServices) -> Iterator[NextStep]:
+    """Where nobody knows how often the reader errs on such pictures, and no task asks people yet."""
+    manifest = services.manifests.find(report.run_id) if report.run_id.isalnum() else None
+    if manifest is None or manifest.label_tasks or _errors_are_known(report) or not readings_of(report):
+        return
+    n = min(N_LABELS, report.n_images)
+    yield NextStep(
+        key="people",
+        title=f"Ask {'three' if N_RATERS == 3 else N_RATERS} people",
+        says=f"How often the reader errs on such pictures is not known. A task of {n} of them, drawn at random, each "
+        "for three people: what they answer corrects these numbers.",
+        command=f"python -m bias_core study label {report.run_id} -n {n} --raters {N_RATERS}",
+        tool="label_run",
+        arguments={"run_id": report.run_id, "n": n, "raters_per_picture": N_RATERS},
+    )
+
+
+def _errors_are_known(report: StudyReport) -> bool:
+    """Whether what was drawn is on record, or shares were corrected for the reader's errors."""
+    parts = report.arms or (report,)
+    findings = [finding for part in parts for finding in part.results.findings]
+    frames = [table.frame for part in parts for table in part.results.tables]
+    corrected = (frame[name] for frame in frames for name in frame if "corrected" in str(name).split())
+    return any(one.expected is not None or one.key.endswith(_CORRECTED) for one in findings) or any(
+        column.notna().any() for column in corrected
+    )
+
+
+def _widest(report: StudyReport) -> Finding | None:
+    """Of the first measure that is known too loosely, the number with the widest interval; None where all are close."""
+    wide = [one for one in report.results.findings if _is_wide(one) and not one.key.endswith(_CORRECTED)]
+    same = [finding for finding in wide if finding.metric == wide[0].metric]
+    return max(same, key=_half_width, default=None)
+
+
+def _is_wide(finding: Finding) -> bool:
+    """Whether it reaches far to either side, or leaves open whether there is anything.
+
+    Of shares only the first counts: the P* that they are compared with may be assumed.
+    """
+    estimate, metric = finding.estimate, METRICS[finding.metric]
+    half, null = _half_width(finding), metric.null_value if estimate.null_value is None else estimate.null_value
+    if not math.isfinite(half) or half <= 0:
+        return False
+    reach = metric.bounds[1] - metric.bounds[0]
+    is_open = finding.metric not in AGAINST_P_STAR and null is not None and estimate.low < null < estimate.high
+    return is_open or (math.isfinite(reach) and half > _WIDE * reach)
+
+
+def _half_width(finding: Finding) -> float:
+    return (finding.estimate.high - finding.estimate.low) / 2
+
+
+def _times(finding: Finding, confidence: float) -> Iterator[float]:
+    """How many times the pictures bring a share to each of the :data:`WIDTHS`, or halve another interval."""
+    if not _is_plain_share(finding):
+        yield _SQUARE
+        return
+    for width in WIDTHS:
+        if width < _half_width(finding):
+            yield images_needed(width, confidence=confidence) / finding.estimate.n
+
+
+def _half_after(finding: Finding, times: float, confidence: float) -> float:
+    """Half the interval of so many times the pictures: of a share at most, of others by the root of n."""
+    if not _is_plain_share(finding):
+        return _half_width(finding) / math.sqrt(times)
+    return share_half_width(round(times * finding.estimate.n), confidence)
+
+
+def _is_plain_share(finding: Finding) -> bool:
+    return finding.metric == "attribute_prevalence" and finding.estimate.method.startswith((EXACT, "Wilson"))
+
+
+def _reach(finding: Finding, half: float) -> str:
+    """How far an interval reaches to each side: of a share in points."""
+    low, high = METRICS[finding.metric].bounds
+    if (low, high) in ((0, 1), (-1, 1)) and finding.metric in AGAINST_P_STAR:
+        return f"±{_PERCENT * half:.0f} points"
+    return f"±{half:.2g}"
+
+
+def _run(
+    report: StudyReport,
+    key: Literal["pictures", "base"],
+    title: str,
+    says: str,
+    design: Design,
+    settings: StudySettings,
+) -> NextStep:
+    """A step that runs a study again, with its command and the call of the API that does so."""
+    further = "" if design == report.design else f" -n {design.images_per_prompt}"
+    is_callable = is_shipped(design)
+    return NextStep(
+        key=key,
+        title=title,
+        says=says,
+        command=to_command(report.design, settings) + further,
+        design=design,
+        settings=settings,
+        tool="run_study" if is_callable else "",
+        arguments=_arguments(design, settings) if is_callable else {},
+    )
+
+
+def _arguments(design: Design, settings: StudySettings) -> dict[str, Any]:
+    """Of ``run_study`` in the API."""
+    given = changed_from_usual(design, settings)
+    options = given.pop("options", {})
+    write = settings_of(StudySettings)["options"].write
+    arms = [arm_text(arm) for arm in given.pop("arms", ())]
+    return {
+        "study": design.name,
+        "scale": settings.scale,
+        **given,
+        **({"options": [f"{name}={write(value)}" for name, value in options.items()]} if options else {}),
+        **({"arms": arms} if arms else {}),
+    }

@@ -1,0 +1,408 @@
+"""From what a run is given to what it will draw: settings are completed once, then laid out as rows."""
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, fields, replace
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bias_core.errors import Cancelled, InvalidInput, TooLarge
+from bias_core.given_values import check_texts
+from bias_core.models.catalogue import check_condition, hosted_name
+from bias_core.models.local import Cost, estimate_cost
+from bias_core.settings import Settings
+from bias_core.store.manifests import STALE_SECONDS, Manifest
+from bias_core.study.answers import read_answers
+from bias_core.study.arms import check_arms, check_arms_differ, with_arms_of_options
+from bias_core.study.design import papers_readers, study_of, typed_options, with_protocol
+from bias_core.study.drawn import before_drawing
+from bias_core.study.labels import check_answers_fit
+from bias_core.study.limits import check_budget, check_work, looks_at_stop, most_pictures, stop_rule
+from bias_core.study.readers import check_readers, chosen_readers, resolve_readers
+from bias_core.study.rewriting import rewriting_note
+from bias_core.study.rows import ImportedRows, RowMaker, Rows, treated, treatment, words_without_effect
+from bias_core.study.saved import encode
+from bias_core.study.services import StudyServices
+from bias_core.study.setting_fields import changed_settings, given_settings, option_values
+from bias_core.study.study import Settled, Study, StudyPlan
+from bias_core.study.types import AUTO, Design, Progress, Shot, StudySettings
+from bias_core.types import ImageRow
+
+MOST_ESTIMATED = 100_000  # pictures that are laid out to say what they would cost, whatever the limit of a run
+
+
+def check_number(asked: Settled, limits: Settings) -> None:
+    """Refuse too many pictures before anything waits, as :func:`check_size`; own ones are counted when opened."""
+    if asked.has_arms or not asked.settings.images:
+        check_size(asked, limits)
+
+
+def check_size(asked: Settled, limits: Settings, rows: RowMaker | None = None) -> None:
+    """Refuse a study that would draw more in all its arms than is allowed here; no row is made for that.
+
+    Without ``rows`` the size of a picture and its steps are not known yet, and not looked at. The sentence of
+    the InvalidInput names the largest scale that would do.
+    """
+    design, settings = asked.design, asked.settings
+    n, what = n_asked(asked), f"{design.name} at {100 * settings.scale:g} % of its size"
+    less, advice = "less in its options, its prompts or their number of pictures", "ask for a smaller scale"
+    if settings.arms[1:]:
+        what, less = f"{design.name} with {len(settings.arms)} arms{what.removeprefix(design.name)}", "fewer arms"
+    elif not design.reference:
+        what = f"exploring “{asked.study.title(settings)}”"
+    n_steps, pixels = (rows.num_inference_steps, rows.info.width * rows.info.height) if rows else (0, 0)
+    scale = 0.0
+    if n > (most := most_pictures(limits, n_steps, pixels)):
+        scale = largest_scale(asked, most)
+        advice = f"ask for {f'a scale of {scale:g} ({100 * scale:g} % of the full size)' if scale else less}"
+    with _allowing(scale):
+        check_budget(n, limits, what=what, advice=advice, n_steps=n_steps, pixels=pixels)
+
+
+@contextmanager
+def _allowing(scale: float) -> Iterator[None]:
+    """Around a check of a run's size: its refusal says which scale is allowed."""
+    try:
+        yield
+    except TooLarge as why:
+        why.scale = scale
+        raise
+
+
+def check_work_of_arms(asked: Settled, plans: Sequence[StudyPlan], limits: Settings) -> None:
+    """Refuse arms of more pictures, imported ones too, or of more steps than one run may have here."""
+    n, work = 0, 0.0
+    for plan in plans:
+        rows = plan.manifest.rows
+        later = 0 if plan.settings.images else plan.study.n_later(plan.settings)
+        n += len(rows) + later
+        if not plan.settings.images:  # what is brought along was drawn elsewhere
+            sizes = [row.num_inference_steps * row.width * row.height for row in rows]
+            work += (sum(sizes) + later * sizes[0]) / 1e6
+    what = f"{asked.design.name} with {len(plans)} arms"
+    advice = "ask for a smaller scale or fewer arms"
+    check_budget(n, limits, what=what, advice=advice)
+    most = n * limits.max_megapixel_steps / work if work else math.inf
+    with _allowing(largest_scale(asked, most) if n > most else 0.0):
+        check_work(work, limits, what=what, of=f"{n:,} pictures of all arms", advice=advice)
+
+
+def n_asked(asked: Settled) -> int:
+    """Return the largest number of pictures that all arms draw, those drawn while measuring included."""
+    if asked.has_arms:
+        return sum(n_asked(arm) for arm in asked.arms if not arm.settings.images)
+    return sum(shot.n for shot in asked.study.shots(asked.settings)) + asked.study.n_later(asked.settings)
+
+
+def largest_scale(asked: Settled, most: float) -> float:
+    """Return the largest scale that asks for at most ``most`` pictures: the settings', or a whole percentage; or 0."""
+    if n_asked(asked) <= most:
+        return asked.settings.scale
+    low, high = 0, math.ceil(100 * asked.settings.scale) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = n_asked(asked.with_settings(scale=middle / 100)) <= most
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return low / 100
+
+
+def study_cost(plan: StudyPlan, services: StudyServices) -> Cost:
+    """Pictures, seconds and bytes; the last two nan where this model was never run here at this size."""
+    if plan.arms:
+        costs = [study_cost(arm, services) for arm in plan.arms]
+        return Cost(**{f.name: sum(getattr(cost, f.name) for cost in costs) for f in fields(Cost)})
+    if plan.settings.images:
+        n = len({row.id for row in plan.manifest.rows})
+        return Cost(n_pictures=n, n_stored=n, seconds=0.0, n_bytes=0.0)
+    rows, engine = plan.manifest.rows, services.engine_of(plan.settings.model)
+    if services.images.n_present({row.id for row in rows}) == len({row.id for row in rows}):
+        return estimate_cost(rows, services.images, None, n_workers=1)  # no worker need start
+    rate = services.rates.find(rows[0], engine.place())
+    return estimate_cost(rows, services.images, rate, n_workers=engine.n_workers())
+
+
+def warm_up(
+    plan: StudyPlan, services: StudyServices, *, cancelled: Callable[[], bool] = lambda: False
+) -> Generator[Progress, None, None]:
+    """Draw a batch per worker of what is missing, so that :func:`study_cost` knows how long it takes.
+
+    Time counts from the first denoising step on. Where that cannot tell (a model of one step), two more
+    batches per worker are drawn. Raises what drawing raises.
+    """
+    for arm in plan.arms:
+        if math.isnan(study_cost(arm, services).seconds):
+            yield from warm_up(arm, services, cancelled=cancelled)
+    if plan.arms or hosted_name(plan.settings.model):  # which is paid for by the picture
+        return
+    rows = list({row.id: row for row in plan.manifest.rows}.values())
+    missing = [row for row in rows if not services.images.n_present([row.id])]
+    engine = services.engine_of(rows[0].model)
+    size = services.text_to_image(rows[0].model).batch_size * engine.n_workers()
+    for part in (missing[:size], missing[size : 3 * size]):
+        for event in services.draw(part, cancelled=cancelled):
+            message = f"trying {rows[0].model}, {event.done:,} of {event.total:,} pictures"
+            yield Progress(done=event.done, total=event.total, seconds_left=event.seconds_left, message=message)
+        if services.rates.find(rows[0], engine.place()) is not None:
+            return
+
+
+_FIRST = {
+    "model", "condition", "encoder", "scale", "seed", "num_inference_steps", "guidance_scale", "confidence",
+    "images", "labels", "options", "force",
+}  # fmt: skip
+_WORDS_OF_PAPERS = {"protocol", "our_reading"}  # of a design: they decide no number themselves
+_FIRST_OF_ARMS = {
+    "name", "model", "condition", "template", "negative_prompt", "guidance_scale", "num_inference_steps", "images",
+}  # fmt: skip
+"""Settings that every run and arm has had; later ones are left out at their default, so that ids stay."""
+
+
+def run_id(design: Design, settings: StudySettings, session: str) -> str:
+    """The same for the same design, settings and session, whichever settings later versions have come to know."""
+    # The design's data decides the numbers too, so it is part of what makes a run the same run.
+    chosen = _FIRST | set(changed_settings(settings))
+    values = {k: v for k, v in asdict(settings).items() if k in chosen}
+    for arm in values.get("arms", ()):
+        for later in arm.keys() - _FIRST_OF_ARMS:
+            if arm[later] is None:
+                del arm[later]
+    changed = changed_settings(settings.options)
+    values["options"] = {k: v for k, v in values["options"].items() if k in design.options or k in changed}
+    laid_out = {k: v for k, v in asdict(design).items() if (k != "settings" or v) and k not in _WORDS_OF_PAPERS}
+    # A design leaves its readers open; what read the pictures decides the numbers.
+    readers = {k: v for k, v in chosen_readers(settings).items() if laid_out["options"].get(k) == AUTO}
+    laid_out["options"] = {**laid_out["options"], **readers}
+    text = json.dumps([session, laid_out, values], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+# A run at work protects its pictures from eviction as long as its manifest is fresh.
+_SECONDS_BETWEEN_SAVES = STALE_SECONDS / 24
+_SECONDS_BETWEEN_UPDATES = 0.5  # while files of weights are read
+
+
+def read_files(model: str, services: StudyServices, cancelled: Callable[[], bool]) -> Iterator[Progress]:
+    """Find out which weights a name stands for; says how far that is only where it takes its time."""
+    last = time.monotonic()
+    for done, total in services.reading_files(model):
+        if time.monotonic() - last >= _SECONDS_BETWEEN_UPDATES:
+            last = time.monotonic()
+            if cancelled():
+                raise Cancelled("stopped while the files of the model were read; nothing was drawn yet")
+            yield Progress(message=f"reading the model's files: {done / 1e9:.1f} of {total / 1e9:.1f} GB")
+
+
+def settle(design: Design, given: StudySettings, names: Collection[str] | None = None) -> Settled:
+    """Return what a run with these settings is asked; every way into the program comes through here once.
+
+    ``names`` are the settings that were given, if ``given`` cannot tell. Raises InvalidInput for settings that cannot
+    be used together, and for options that the study does not have.
+    """
+    study, settings = study_of(design), with_protocol(design, given, names)
+    own = {name: value for name, value in design.settings.items() if name not in given_settings(settings)}
+    if not study.watches_shares and stop_rule(settings) is not None:
+        raise InvalidInput(
+            f"{design.name} has no shares that a stop rule could watch; leave both ways to stop early out"
+        )
+    if settings.labels and not study.takes_labels:
+        raise InvalidInput(
+            f"{design.name} has no use for people's answers: what its pictures show is read by a program. Leave labels "
+            "out; a task that corrects a finished run is made with: study label RUN"
+        )
+    settings = replace(settings, **{**own, "options": typed_options(design, settings.options)})
+    study.check_settings(settings)
+    answers = read_answers(settings.labels) if settings.labels else None
+    if answers is not None:
+        study.check_answers(settings, answers)
+    settings = check_arms(with_arms_of_options(settings, study.arms(settings)))
+    return Settled(study=study, settings=settings, answers=answers)
+
+
+def plan_study(design: Design, settings: StudySettings, services: StudyServices, **how: Any) -> StudyPlan:
+    """Settle what is asked, then :func:`lay_out` it."""
+    return lay_out(settle(design, settings), services, **how)
+
+
+def lay_out(
+    asked: Settled,
+    services: StudyServices,
+    *,
+    session: str = "",
+    measure: bool = True,
+    estimate: bool = False,
+    any_world: bool = False,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> StudyPlan:
+    """Return everything that a run will draw; InvalidInput, UnknownModel or ModelUnavailable if it cannot be run.
+
+    Models that are needed to ``measure`` need not be here for drawing alone. Only to ``estimate`` what it
+    would cost, the model that draws need not be here or on a hub either: the revision of its rows is "" then.
+    Nor is it refused then for its size, or for who reads it; whoever estimates asks for that.
+    Readers that nobody named are those that suit the pictures; with ``any_world``, those of any pictures.
+    Raises Cancelled once ``cancelled()`` turned true.
+    """
+    if asked.has_arms:
+        return _plan_arms(asked, services, session, measure=measure, estimate=estimate, cancelled=cancelled)
+    study, design = asked.study, asked.design
+    check = looks_at_stop(cancelled)
+    settings, rows, shots = _laid_out(asked, services, check, estimate=estimate)
+    world = rows.world(shots, services)
+    settings = resolve_readers(settings, services, "" if any_world else world, papers_readers(design))
+    read = measure and not estimate
+    warning = check_study_readers(study, settings, world, services) if read else ""
+    is_here = bool(rows.revision or settings.images)
+    if is_here:
+        study.check(settings, services, measures=read)
+    manifest = Manifest(
+        id=run_id(design, settings, session),
+        study=design.name,
+        session=session,
+        title=study.title(settings),
+        settings=asdict(settings),
+        design=encode(design, Path()),
+        rows=tuple(_rows_of(shots, rows, check)),
+        versions=library_versions() | {"model_revision": rows.revision},
+    )
+    if asked.answers is not None and is_here:
+        check_answers_fit(asked.answers, {row.id for row in manifest.rows})
+    return StudyPlan(study=study, settings=settings, rows=rows, shots=shots, manifest=manifest, warning=warning)
+
+
+def _plan_arms(
+    asked: Settled,
+    services: StudyServices,
+    session: str,
+    *,
+    measure: bool,
+    estimate: bool,
+    cancelled: Callable[[], bool],
+) -> StudyPlan:
+    if not estimate:
+        check_size(asked, services.settings)
+
+    def plan_each(*, any_world: bool) -> tuple[StudyPlan, ...]:
+        how: dict[str, Any] = {"measure": measure, "estimate": estimate, "any_world": any_world, "cancelled": cancelled}
+        return tuple(lay_out(arm, services, **how) for arm in asked.arms)
+
+    plans = plan_each(any_world=False)
+    if any(chosen_readers(plan.settings) != chosen_readers(plans[0].settings) for plan in plans):
+        plans = plan_each(any_world=True)  # the same readers for the pictures of all arms
+    asked = replace(asked, settings=_with_readers_of(plans[0].settings, asked.settings))
+    if not estimate:
+        check_work_of_arms(asked, plans, services.settings)
+    return _plan_together(asked.design, asked.settings, plans, session)
+
+
+def check_study_readers(study: Study, settings: StudySettings, world: str, services: StudyServices) -> str:
+    """What the report must say first of who reads pictures of this world; InvalidInput where they cannot."""
+    if settings.further_encoders and settings.encoder not in {reader.name for reader in study.readers(settings)}:
+        raise InvalidInput("the encoder reads nothing under these settings, so further encoders would change nothing")
+    if settings.judge and not study.judged:
+        raise InvalidInput(
+            "this study looks for no attribute in single pictures, so a judge would change nothing; leave judge empty"
+        )
+    return check_readers(study.readers(settings), services, source=settings.model, world=world, force=settings.force)
+
+
+def _with_readers_of(other: StudySettings, settings: StudySettings) -> StudySettings:
+    """The settings, read by who reads the pictures of the others."""
+    names = chosen_readers(other)
+    encoder = names.pop("encoder")
+    return replace(settings, encoder=encoder, options=replace(settings.options, **names))
+
+
+def _rows_of(shots: list[Shot], rows: Rows, check: Callable[[], None]) -> Iterator[ImageRow]:
+    for shot in shots:
+        check()
+        yield from rows.of(shot)
+
+
+def _plan_together(design: Design, settings: StudySettings, plans: tuple[StudyPlan, ...], session: str) -> StudyPlan:
+    """One plan of several arms; InvalidInput where two of them draw the same."""
+    names = [arm.name for arm in settings.arms]
+    check_arms_differ(plans, names)
+    manifests = [plan.manifest for plan in plans]
+    revisions = dict.fromkeys(manifest.versions["model_revision"] for manifest in manifests)
+    rows = {(row.id, row.group): row for manifest in manifests for row in manifest.rows}
+    manifest = replace(
+        manifests[0],
+        id=run_id(design, settings, session),
+        session=session,
+        title=f"{manifests[0].title}: {' against '.join(names)}",
+        settings=asdict(settings),
+        rows=tuple(rows.values()),
+        versions={**manifests[0].versions, "model_revision": " and ".join(filter(None, revisions))},
+    )
+    warning = " ".join(dict.fromkeys(plan.warning for plan in plans if plan.warning))
+    return replace(plans[0], settings=settings, manifest=manifest, warning=warning, arms=plans)
+
+
+def _laid_out(
+    asked: Settled, services: StudyServices, check: Callable[[], None], *, estimate: bool
+) -> tuple[StudySettings, Rows, list[Shot]]:
+    """Where the pictures come from, and which; imported ones take the place of the model's."""
+    study, settings, design = asked.study, asked.settings, asked.design
+    settings = settings if settings.images else study.settled(settings, services)
+    shots = study.shots(settings)
+    if settings.images:
+        template = treatment(settings) if shots else ""  # without shots their prompts are the study's
+        imported = ImportedRows.build(settings.images, check, template)
+        check_budget(
+            imported.n_found(shots or imported.shots(settings.scale, settings.seed)),
+            services.settings,
+            what=f"{design.name} on {imported.source.name}",
+            advice="bring fewer pictures or take a smaller scale",
+        )
+        if not shots:
+            imported.examine()
+            shots = imported.shots(settings.scale, settings.seed)
+        imported.refuse_none(shots)
+        # Whatever is known of the model is not true of these pictures.
+        return replace(settings, model=f"imported:{imported.source.name}", condition=""), imported, shots
+    if not shots:
+        raise InvalidInput(
+            f"{design.name} has nothing to draw with the options {option_values(settings.options)}; a study "
+            "of a dataset needs a folder or zip of pictures (images; in a terminal `study run` with --images)"
+        )
+    rows = RowMaker.build(settings, services, estimate=estimate)
+    check_texts("a negative prompt", rows.negative_prompt)
+    laid_out = replace(asked, settings=settings)
+    if not estimate or n_asked(laid_out) > MOST_ESTIMATED:
+        check_size(laid_out, services.settings, rows)
+    prompts = (prompt for shot in shots for prompt in (shot.prompt, shot.later_prompt) if prompt)
+    for prompt in dict.fromkeys(prompts):  # which may hold words of one's own
+        check_texts("a prompt", treated(prompt, rows.template))
+    conditions = (condition for shot in shots for condition in (shot.condition, shot.text_condition) if condition)
+    for condition in dict.fromkeys(conditions):
+        check_condition(rows.info, condition)
+    return replace(settings, condition=rows.condition), rows, shots
+
+
+@cache
+def library_versions() -> dict[str, str]:
+    """Versions of what decides the numbers, for those that are installed."""
+    from bias_core import __version__
+
+    installed = {dist.name.lower().replace("-", "_"): dist.version for dist in metadata.distributions()}
+    names = ("torch", "diffusers", "transformers", "open_clip_torch", "numpy", "scipy", "scikit_learn")
+    return {"bias_core": __version__} | {name: installed[name] for name in names if name in installed}
+
+
+def plan_notes(plan: StudyPlan, services: StudyServices) -> list[str]:
+    """What is known before one arm is drawn: settings and words without effect, prompts not read to their end."""
+    if plan.settings.images:
+        return []
+    ignored = plan.rows.ignored if isinstance(plan.rows, RowMaker) else ()
+    rows = plan.manifest.rows
+    return [
+        *rewriting_note(plan.settings), *ignored, *words_without_effect(rows), *before_drawing(services, rows)
+    ]  # fmt: skip

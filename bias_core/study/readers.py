@@ -1,0 +1,235 @@
+"""The classifiers and encoders that read pictures."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
+from bias_core.models.catalogue import Role
+from bias_core.study.services import StudyServices
+from bias_core.study.types import AUTO, Finding, Results, StudySettings, table
+from bias_core.types import PromptLimit, ReaderFacts
+
+FORCE_LABEL = "Score anyway with the chosen reader"  # on the box of every form that sets ``force``
+_WORDS: dict[Role, str] = {
+    "encoder": "encoder",
+    "captioner": "captioner",
+    "answerer": "answerer",
+    "judge": "judge",
+    "person_finder": "finder",
+}
+_MOST_NAMED = 3
+_SETTINGS: Mapping[str, Role] = {
+    "encoder": "encoder",
+    "captioner": "captioner",
+    "answerer": "answerer",
+    "finder": "person_finder",
+}
+"""Settings, and options of studies, that name a reader."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """A reader of pictures, by the name that the settings give it."""
+
+    role: Role
+    name: str
+
+
+def resolve_readers(
+    settings: StudySettings, services: StudyServices, world: str, papers: Mapping[str, str] = {}
+) -> StudySettings:
+    """The settings with the name of a reader of these pictures wherever "auto" stands.
+
+    ``world`` is that of the pictures, "" where nobody can say; the settings' options are typed. The ``papers`` readers,
+    by setting, read all but a world's pictures where this machine has room for them.
+    """
+
+    def suited(name: str, role: Role) -> str:
+        paper = papers.get(name, "")
+        if world or paper not in services.fitting_readers(role):
+            return services.default_reader(role, world)
+        absent = services.settings.offline and services.reader_facts(role, paper).download_gb
+        return services.default_reader(role, world) if absent else paper
+
+    def names(values: Any) -> dict[str, Any]:
+        automatic = {name: role for name, role in _SETTINGS.items() if getattr(values, name, "") == AUTO}
+        return {name: suited(name, role) for name, role in automatic.items()}
+
+    return replace(settings, **names(settings), options=replace(settings.options, **names(settings.options)))
+
+
+READER_SETTINGS = tuple(_SETTINGS)
+
+
+def chosen_readers(settings: StudySettings) -> dict[str, str]:
+    """The settings and options that name a reader."""
+    values = {**vars(settings.options), **vars(settings)}
+    return {name: values[name] for name in _SETTINGS if name in values}
+
+
+def fetch_reader(reader: Reader, services: StudyServices, source: str) -> None:
+    """Download what a reader lacks, before a picture is drawn; ModelUnavailable says what to do where that fails."""
+    try:
+        services.fetch_reader(reader.role, reader.name)
+    except ModelUnavailable as error:
+        here = [_words_of(reader.role, name, services) for name in services.readers_here(reader.role)]
+        raise ModelUnavailable(
+            f"nobody can read the pictures of {source} here, so nothing was drawn: {str(error).rstrip('.')}. Name "
+            f"another {_WORDS[reader.role]} ({'; '.join([*here, 'a hub id'])}; or a folder of this machine), or draw "
+            "without measuring (`study run --draw-only`)"
+        ) from error
+
+
+def _words_of(role: Role, name: str, services: StudyServices) -> str:
+    """A reader of this machine, with what it takes to let it read any pictures."""
+    world = services.reader_world(role, name)
+    return f"{name}, which is here" + f" but made for the {world} world: add --force" * bool(world)
+
+
+def reading_words(facts: ReaderFacts) -> str:
+    """Who will read, and what that downloads, for before a run.
+
+    >>> reading_words(ReaderFacts(role="encoder", id="org/clip", name="A CLIP", download_gb=1.5))
+    'A CLIP (org/clip, encoder, downloads 1.5 GB first)'
+    """
+    download = f", downloads {facts.download_gb:g} GB first" if facts.download_gb else ""
+    return f"{facts.name} ({facts.id}, {_WORDS[facts.role]}{download})"
+
+
+ERRORS_KNOWN = "its errors on these pictures are known from held-out renders of their world"
+
+
+READ_BY = "Read by "  # how a note on a reader begins
+
+
+def reader_note(facts: ReaderFacts, *, errors_known: bool) -> str:
+    """Who read the pictures, and whether its errors on them are known, in a sentence."""
+    revision = f", revision {facts.revision[:12]}" if facts.revision else ""
+    unknown = "how often it errs on these pictures is not known: the numbers say what this reader sees"
+    errors = ERRORS_KNOWN if errors_known else unknown
+    return f"{READ_BY}{facts.name} ({facts.id}{revision}, {_WORDS[facts.role]}); {errors}."
+
+
+def check_readers(readers: Sequence[Reader], services: StudyServices, *, source: str, world: str, force: bool) -> str:
+    """What a report must say first of its readers; "" where all of them can read these pictures.
+
+    A reader of the calibration world says something of any picture, and of others it means nothing. So it reads the
+    pictures of that world: those of the calibration models, and imported ones whose own record says that such a model
+    drew them. A LoRA of one's own on a calibration model may draw anything, so its pictures are none of them.
+
+    The ``source`` of the pictures is a model's name, or that of an import; ``world`` is theirs, "" where nobody
+    can say; with ``force`` they are read all the same, by the reader that was named. UnknownModel where there is no
+    encoder of a name; InvalidInput names the readers that can read these pictures.
+    """
+    for reader in readers:
+        if reader.role == "encoder":  # the others are looked for by their studies, which try them
+            services.encoder(reader.name)
+    worlds = {reader: services.reader_world(reader.role, reader.name) for reader in readers}
+    unsuited = [reader for reader, own in worlds.items() if own not in ("", world)]
+    if not unsuited:
+        return ""
+    names = " and ".join(dict.fromkeys(reader.name for reader in unsuited))
+    reads = "reads" if len({reader.name for reader in unsuited}) == 1 else "read"
+    knows = f"{names} {reads} the pictures of the calibration world only"
+    if force:
+        return (
+            f"Forced: {knows}, and these are of {source}. What it says of them is no measurement: do not "
+            "quote these numbers."
+        )
+    raise InvalidInput(
+        f"{knows}, and those of {source} are not known to be of it; {_instead(unsuited, services)}, or score "
+        f"anyway with {names} (--force, force=true, or the box “{FORCE_LABEL}”)"
+    )
+
+
+def _instead(unsuited: Sequence[Reader], services: StudyServices) -> str:
+    """Readers to take, those that suit this machine."""
+    parts = []
+    for role in dict.fromkeys(reader.role for reader in unsuited):
+        names, word = services.fitting_readers(role)[:_MOST_NAMED], _WORDS[role]
+        *some, last = names or (f"one of your own (none of the listed {word}s fits this machine)",)
+        parts.append(f"{', '.join(some)} or {last} as {word}" if some else f"{last} as {word}")
+    return f"take {', and '.join(parts)}"
+
+
+def language_model_name(name: str, services: StudyServices, world: str) -> str:
+    """The language model that is asked: of a world its own, else this machine's endpoint if any; "" for none."""
+    if name.strip().lower() in ("", "none"):
+        return ""
+    if name != AUTO:
+        return name
+    if world:
+        return services.default_reader("language_model", world)
+    try:
+        services.reader_facts("language_model", "endpoint")
+    except UnknownModel:
+        return services.default_reader("language_model", "")
+    return "endpoint"
+
+
+def cut_texts(limits: Sequence[PromptLimit], text: str = "prompt") -> list[str]:
+    """A sentence per text encoder that does not see the whole of some prompts, or of other texts.
+
+    >>> from bias_core.types import PromptLimit
+    >>> known = {"prompt": "a very long story", "n_tokens": 90}
+    >>> print(*cut_texts([PromptLimit(reader="CLIP", limit=77, cut="long story", **known),
+    ...                   PromptLimit(reader="T5", limit=256, cut="", **known)]))
+    The prompt is longer than CLIP reads (90 tokens where 77 fit): “long story” was not seen by it; T5 sees
+    all.
+    """
+    readers = list(dict.fromkeys(limit.reader for limit in limits))
+    cut = {name: [x for x in limits if x.reader == name and x.cut] for name in readers}
+    whole = [name for name in readers if not cut[name]]
+    sees_all = f"; {' and '.join(whole)} {'sees' if len(whole) == 1 else 'see'} all" if whole else ""
+    n_prompts = len({limit.prompt for limit in limits})
+    lines = []
+    for reader, lost in cut.items():
+        if lost:
+            longest = max(lost, key=lambda limit: limit.n_tokens)
+            prompts = len({limit.prompt for limit in lost})
+            which = f"The {text} is" if n_prompts == 1 else f"{prompts} of {n_prompts} {text}s are"
+            lines.append(
+                f"{which} longer than {reader} reads ({longest.n_tokens} tokens where {longest.limit} fit): "
+                f"“{shortened(longest.cut)}” was not seen by it{sees_all}."
+            )
+    return lines
+
+
+def shortened(text: str, n: int = 120) -> str:
+    """The beginning of a long text."""
+    return text if len(text) <= n else f"{text[:n].rstrip()} …"
+
+
+NOTE = (
+    "Every reader read the same pictures. The interval (low to high) is that of drawing other pictures, by the first "
+    "reader; the spread is between the lowest and the highest reader, and no interval holds it."
+)
+
+
+def beside(first: str, results: Results, others: Mapping[str, Results]) -> Results:
+    """The results of the ``first`` reader, each number with those of the other readers, and a table of them."""
+    values = {
+        name: {finding.key: finding.estimate.value for finding in other.findings} for name, other in others.items()
+    }
+
+    def read_by_all(finding: Finding) -> Finding:
+        others_say = {name: value for name, by_key in values.items() if (value := by_key.get(finding.key)) is not None}
+        return replace(finding, by_reader={first: finding.estimate.value, **others_say})
+
+    findings = tuple(map(read_by_all, results.findings))
+    readers = table("readers", "How far the numbers depend on the reader", map(_row, findings), NOTE)
+    return replace(results, findings=findings, tables=(readers, *results.tables) if findings else results.tables)
+
+
+def _row(finding: Finding) -> dict[str, float | str]:
+    values, estimate = list(finding.by_reader.values()), finding.estimate
+    spread = max(values) - min(values) if all(map(math.isfinite, values)) else math.nan
+    return {
+        "": finding.title,
+        **finding.by_reader,
+        "spread between readers": spread,
+        "low": estimate.low,
+        "high": estimate.high,
+    }

@@ -1,0 +1,411 @@
+"""From a study's shots to manifest rows: of a model, or of somebody's own pictures, matched by their prompts."""
+
+import hashlib
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from bias_core.errors import HubNotReached, InvalidInput, ModelUnavailable
+from bias_core.models.catalogue import check_condition, hosted_name
+from bias_core.models.local import EngineProgress, run_rows
+from bias_core.number_text import typeset
+from bias_core.prompts import SLOT, WORD_SLOT, fill_template, replace_word
+from bias_core.protocols import ChangesSampler, ChecksSettings, Hosted, TextToImage
+from bias_core.store.drawing_facts import PictureMetadata
+from bias_core.store.imports import ImportedImages, key
+from bias_core.study.rewriting import Rewriting, check_own_rewriting, rewriting_of
+from bias_core.study.services import StudyServices
+from bias_core.study.types import Design, Shot, StudySettings, listed
+from bias_core.types import ImageRow, ModelInfo, Sampler
+
+T = TypeVar("T")
+_PER_CENT = 100  # scales are given in whole percent
+_SAMPLING = frozenset({"num_inference_steps", "guidance_scale", "negative_prompt"})
+_LEAST_SIDE, _MOST_SIDE, _SIDE_OF = 64, 4096, 8  # pixels; sides are multiples of the last
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowMaker:
+    """Rows of one model under one set of settings."""
+
+    info: ModelInfo
+    condition: str
+    revision: str
+    seed: int
+    num_inference_steps: int
+    guidance_scale: float
+    negative_prompt: str = ""
+    template: str = ""
+    rewrite: str = ""  # of the rows
+    rewriting: Rewriting | None = None  # by a language model
+    sampler: Sampler = ""
+    ignored: tuple[str, ...] = ()  # a sentence on each size or sampler that was asked for and is not drawn with
+    has_seeds: bool = True  # the k-th picture of a shot has the seed that it has in every other arm
+
+    @classmethod
+    def build(cls, settings: StudySettings, services: StudyServices, *, estimate: bool = False) -> "RowMaker":
+        """Look the model up; UnknownModel or InvalidInput where it cannot be. To ``estimate``, no revision is ""."""
+        info = drawn_info(services, settings.model, settings.size)
+        condition = check_condition(info, settings.condition)
+        try:
+            revision = services.revision(settings.model)
+        except HubNotReached:
+            if not estimate:
+                raise
+            revision = ""
+        hosted, generator = hosted_name(info.id), _generator(services, settings.model)
+        # What has no effect reads 0: the renderer has no sampler, and some services have no word for it.
+        none = _SAMPLING if info.family == "renderer" else hosted.unsent if hosted else frozenset[str]()
+        steps, guidance = settings.num_inference_steps, settings.guidance_scale
+        steps = 0 if "num_inference_steps" in none else info.default_steps if steps is None else steps
+        guidance = 0.0 if "guidance_scale" in none else info.default_guidance if guidance is None else guidance
+        return cls(
+            info=info,
+            condition=condition,
+            revision=revision,
+            seed=settings.seed,
+            num_inference_steps=steps,
+            guidance_scale=float(guidance),
+            negative_prompt="" if "negative_prompt" in none else settings.negative_prompt,
+            template=treatment(settings),
+            rewrite=check_own_rewriting(settings, generator),
+            rewriting=rewriting_of(settings, services, estimate=estimate),
+            sampler=_sampler(settings, info, generator),
+            ignored=_ignored(settings, info),
+            has_seeds=generator.has_seeds if isinstance(generator, Hosted) else hosted is None,
+        )
+
+    def prompt_of(self, shot: Shot) -> str:
+        """The prompt of a shot in the treatment of this arm, before anything rewrites it."""
+        return treated(shot.prompt, self.template)
+
+    def of(self, shot: Shot) -> list[ImageRow]:
+        """One row per picture of the shot."""
+        prompt = self.prompt_of(shot)
+        later = treated(shot.later_prompt, self.template) if shot.later_prompt else ""
+        condition = check_condition(self.info, shot.condition) if shot.condition else self.condition
+        texts = check_condition(self.info, shot.text_condition) if shot.text_condition else condition
+        first = ImageRow(
+            prompt=self.rewriting.of(prompt) if self.rewriting else prompt,
+            later_prompt=self.rewriting.of(later) if self.rewriting and later else later,
+            n_first_steps=max(1, int(shot.first_steps * self.num_inference_steps)) if later else 0,
+            text_condition="" if texts == condition else texts,
+            rewrite=self.rewrite,
+            group=shot.group,
+            seed=self.seed,
+            model=self.info.id,
+            revision=self.revision,
+            condition=condition,
+            num_inference_steps=self.num_inference_steps,
+            guidance_scale=self.guidance_scale,
+            negative_prompt=self.negative_prompt,
+            width=self.info.width,
+            height=self.info.height,
+            sampler=self.sampler,
+        )
+        return [replace(first, seed=self.seed + shot.first_seed + k) for k in range(shot.n)]
+
+    def unit_of(self, shots: Sequence[Shot]) -> "UnitOf":
+        """The number, and without seeds in common with other arms the id, too."""
+        return by_number if self.has_seeds else by_id
+
+    def world(self, shots: Sequence[Shot], services: StudyServices) -> str:
+        """The model's."""
+        return self.info.world
+
+    def model(self, services: StudyServices) -> TextToImage:
+        """The generator."""
+        return services.text_to_image(self.info.id)
+
+    def draw(
+        self, rows: Sequence[ImageRow], services: StudyServices, *, cancelled: Callable[[], bool]
+    ) -> Iterator[EngineProgress]:
+        """By the engine of this process."""
+        return services.draw(rows, cancelled=cancelled)
+
+    def notes(self, shots: Sequence[Shot]) -> list[str]:
+        """Nothing: what was asked for is drawn."""
+        return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedRows:
+    """Rows of a folder or zip of pictures: shots are matched to them by prompt, and nothing is drawn."""
+
+    source: ImportedImages
+    revision: str = ""  # each picture has its own
+    check: Callable[[], None] = lambda: None
+    template: str = ""
+
+    @classmethod
+    def build(cls, path: str, check: Callable[[], None] = lambda: None, template: str = "") -> "ImportedRows":
+        """Look through a folder or zip (or InvalidInput), calling ``check``; prompts are those in ``template``."""
+        return cls(source=ImportedImages(Path(path)), check=check, template=template)
+
+    def prompt_of(self, shot: Shot) -> str:
+        """The prompt that the pictures of a shot have."""
+        return treated(shot.prompt, self.template)
+
+    def examine(self) -> None:
+        """Read all pictures, so that counts are of those that can be used; InvalidInput where none can."""
+        self.source.examine(self.check)
+
+    def n_found(self, shots: Sequence[Shot]) -> int:
+        """How many pictures these shots would take; none is opened."""
+        return sum(min(shot.n, self.source.n_of(self.prompt_of(shot))) for shot in shots)
+
+    def unit_of(self, shots: Sequence[Shot]) -> "UnitOf":
+        """By the seed, where every picture has one of its own and another import has the same ones; else by the id."""
+        seeds = [[self.source.drawing(row.id).seed for row in self.of(shot)] for shot in shots]
+        if any(None in some or len(set(some)) < len(some) for some in seeds):
+            return by_id
+        # Arms whose seeds differ share no unit: to compare what they happen to share would leave pictures out.
+        together = hashlib.sha256(json.dumps([sorted(map(str, some)) for some in seeds]).encode()).hexdigest()[:12]
+        return lambda _number, row: f"seed {row.seed}:{together}"
+
+    def world(self, shots: Sequence[Shot], services: StudyServices) -> str:
+        """That of the models that the pictures' own records name, where all agree and are known here."""
+        records = {self.source.record(row.id) for shot in shots for row in self.of(shot)}
+        worlds = {services.pictures_world(*record) if all(record) else "" for record in records}
+        return worlds.pop() if len(worlds) == 1 else ""
+
+    def of(self, shot: Shot) -> list[ImageRow]:
+        """Rows of the first pictures of the shot's prompt; fewer, or none, where there are not as many."""
+        self.check()
+        return [replace(row, group=shot.group) for row in self.source.rows(self.prompt_of(shot), shot.n)]
+
+    def shots(self, scale: float, seed: int) -> list[Shot]:
+        """All pictures as they are, for a study that lays out none itself."""
+        prompts = thinned(list(self.source.counts.items()), scale, least=2, seed=seed)
+        return [Shot(prompt=prompt, n=n, group="imported") for prompt, n in prompts]
+
+    def model(self, services: StudyServices) -> TextToImage:
+        """The pictures themselves."""
+        return self.source
+
+    def draw(
+        self, rows: Sequence[ImageRow], services: StudyServices, *, cancelled: Callable[[], bool]
+    ) -> Iterator[EngineProgress]:
+        """Copied by this process, whatever engine draws: other machines do not have these files."""
+        return run_rows(rows, self.source, services.images, lock=services.model_lock, cancelled=cancelled)
+
+    def notes(self, shots: Sequence[Shot]) -> list[str]:
+        """What is missing, what is left over, and what could not be read."""
+        n_by_prompt: dict[str, int] = {}
+        for shot in shots:
+            prompt = key(self.prompt_of(shot))
+            n_by_prompt[prompt] = max(shot.n, n_by_prompt.get(prompt, 0))
+        short = {shot.prompt: n for shot in shots if (n := shot.n - len(self.of(shot))) > 0}
+        spare = {p: left for p, n in self.source.counts.items() if (left := n - n_by_prompt.get(key(p), 0)) > 0}
+        parts = (
+            ("pictures of this study are missing", sum(short.values()), [*short]),
+            ("pictures are more than this study asks for", sum(spare.values()), [*spare]),
+            *((one if len(names) == 1 else many, len(names), names) for one, many, names in self.source.remarks()),
+        )
+        notes = [f"{n:,} {what}: " + listed(which, "; ") + "." for what, n, which in parts if n]
+        return [*notes, *drawn_elsewhere([self.source.drawing(row.id) for shot in shots for row in self.of(shot)])]
+
+    def refuse_none(self, shots: Sequence[Shot]) -> None:
+        """Raise InvalidInput where no picture belongs to any of the shots."""
+        if not any(self.of(shot) for shot in shots):
+            prompts, given = [self.prompt_of(shot) for shot in shots], [*self.source.counts]
+            which = f"It asks for: {listed(prompts, '; ')}. The pictures have: {listed(given, '; ')}"
+            raise InvalidInput(f"no picture of {self.source.name} has a prompt of this study. {which}")
+
+
+_FOREIGN = re.compile(
+    r"\([^()]{1,300}:\d{0,3}\.?\d{0,6}\)|\bBREAK\b|<(?:lora|lyco|hypernet|embedding|ti):[^<>]{1,300}>|__[\w/*-]{1,100}?__"
+)
+
+
+def foreign_words(prompt: str) -> list[str]:
+    """The parts of a prompt that other programs take for weights, breaks, networks and wild-cards.
+
+    >>> foreign_words("a photo of a (doctor:1.3) <lora:x:0.8> BREAK __hair__, at 8:30")
+    ['(doctor:1.3)', '<lora:x:0.8>', 'BREAK', '__hair__']
+    """
+    return _FOREIGN.findall(prompt)
+
+
+def words_without_effect(rows: Sequence[ImageRow]) -> list[str]:
+    """A sentence on the parts of prompts that only other programs take for more than words; none without them.
+
+    A hosted model may be such a program.
+    """
+    own = [row for row in rows if not hosted_name(row.model)]
+    texts = dict.fromkeys(text for row in own for text in (row.prompt, row.later_prompt, row.negative_prompt))
+    if not (words := dict.fromkeys(word for text in texts for word in foreign_words(text))):
+        return []
+    return [
+        f"{listed(list(words), ', ')}: weights, BREAK, <lora:…> and __wildcards__ of other programs have no effect. "
+        f"{own[0].model} reads them as words."
+    ]
+
+
+UnitOf = Callable[[int, ImageRow], str]
+"""What a picture of a shot is called beside those of other arms, by its number and its row: where two arms have a name
+in common, these pictures are compared with each other."""
+
+
+def by_number(number: int, row: ImageRow) -> str:  # noqa: ARG001
+    """The k-th of one arm with the k-th of another."""
+    return f"{number}"
+
+
+def by_id(number: int, row: ImageRow) -> str:
+    """With no other."""
+    return f"{number}:{row.id}"
+
+
+def drawn_elsewhere(drawings: Sequence[PictureMetadata]) -> list[str]:
+    """A sentence on what pictures say of how they were drawn; none where they say nothing."""
+    if not (n := sum(bool(one.record() or one.num_inference_steps) for one in drawings)):
+        return []
+    parts: dict[str, list[Any]] = {
+        "program": [one.program for one in drawings],
+        "model": [one.model for one in drawings],
+        "sampler": [one.sampler for one in drawings],
+        "steps": [one.num_inference_steps for one in drawings],
+        "guidance": [one.guidance_scale for one in drawings],
+        "size": [f"{one.width}x{one.height}" if one.width else "" for one in drawings],
+        "negative prompt": [one.negative_prompt and f"“{one.negative_prompt[:80]}”" for one in drawings],
+    }
+    facts = [f"{name} {text}" for name, values in parts.items() if (text := _counted(values, len(drawings)))]
+    if n_seeds := sum(one.seed is not None for one in drawings):
+        facts.append(f"seeds of {n_seeds:,}")
+    notes = [f"How they were drawn, say {n:,} of {len(drawings):,} pictures themselves: {'; '.join(facts)}."]
+    if n_shaped := sum(bool(one.further) for one in drawings):
+        further = _counted((text for one in drawings for text in one.further), len(drawings))
+        notes.append(
+            f"{n_shaped:,} of {len(drawings):,} pictures were shaped by more than their prompt, as they say: {further}."
+        )
+    return notes
+
+
+def _counted(values: Iterable[object], n: int) -> str:
+    """Each value, with how many have it where not all have the same.
+
+    >>> _counted([20, 20], 2), _counted([20, 20, 30, None], 4)
+    ('20', '20 (2), 30 (1)')
+    """
+    counts = Counter(typeset(one) if isinstance(one, float) else str(one) for one in values if one not in (None, ""))
+    if set(counts.values()) == {n}:
+        return next(iter(counts))
+    return listed([f"{text} ({times:,})" for text, times in counts.most_common()], ", ")
+
+
+Rows = RowMaker | ImportedRows  # where the pictures of a study come from
+
+
+def treatment(settings: StudySettings) -> str:
+    """What is made of every prompt in a run of one arm; "" where prompts are drawn as they are."""
+    return (settings.arms[0].template or "") if len(settings.arms) == 1 else ""
+
+
+def treated(prompt: str, template: str) -> str:
+    """A prompt of the study as it is drawn: in the slot of a template, which may put a word in place of another.
+
+    >>> treated("a photo of a doctor", "{}, whatever their gender"), treated("a doctor", "")
+    ('a photo of a doctor, whatever their gender', 'a doctor')
+    >>> treated("a photo of an engineer", "{engineer=person}")
+    'a photo of a person'
+    """
+    if swap := WORD_SLOT.search(template):
+        edited = replace_word(prompt, swap[1].strip(), swap[2].strip())
+        return fill_template(WORD_SLOT.sub(SLOT, template), edited)
+    return fill_template(template, prompt) if template else prompt
+
+
+def larger(design: Design, settings: StudySettings, times: float) -> tuple[Design, StudySettings]:
+    """A design and settings with about so many times the pictures: of the full size first, then of each prompt.
+
+    >>> from bias_core.study.design import find_design
+    >>> design, settings = larger(find_design("pst-power"), StudySettings(scale=0.5), 4.0)
+    >>> design.images_per_prompt / find_design("pst-power").images_per_prompt, settings.scale
+    (2.0, 1.0)
+    """
+    scale = min(1.0, math.ceil(_PER_CENT * settings.scale * times) / _PER_CENT)
+    rest = settings.scale * times / scale
+    if rest > 1:
+        design = replace(design, images_per_prompt=math.ceil(round(design.images_per_prompt * rest, 6)))
+    return design, replace(settings, scale=scale)
+
+
+def drawn_info(services: StudyServices, name: str, size: str = "") -> ModelInfo:
+    """The catalogue's entry, with the size that is really drawn where this one, or "" for its own, is asked for."""
+    info, generator = services.model_info(name), _generator(services, name)
+    width, height = (info.width, info.height) if not size or info.family == "renderer" else sides_of(size)
+    if generator is not None and isinstance(generator, ChecksSettings):
+        width, height = generator.drawn_size(width, height)
+    return replace(info, width=width, height=height)
+
+
+def sides_of(size: str) -> tuple[int, int]:
+    """Width and height; InvalidInput where nothing can be drawn so.
+
+    >>> sides_of("768x512")
+    (768, 512)
+    """
+    width, height = map(int, size.split("x"))
+    if any(not _LEAST_SIDE <= side <= _MOST_SIDE or side % _SIDE_OF for side in (width, height)):
+        raise InvalidInput(
+            f"size must have sides of {_LEAST_SIDE} to {_MOST_SIDE:,} pixels that are multiples of {_SIDE_OF}, such as "
+            f"512x512; got {size}"
+        )
+    return width, height
+
+
+def _sampler(settings: StudySettings, info: ModelInfo, generator: TextToImage | None) -> Sampler:
+    """What the rows say of the sampler; InvalidInput where this model cannot be drawn with it."""
+    if not settings.sampler or info.family == "renderer":
+        return ""
+    if generator is not None and isinstance(generator, ChangesSampler):
+        generator.check_sampler(settings.sampler)
+    elif generator is not None or hosted_name(info.id):
+        raise InvalidInput(f"{info.id} has no sampler that can be chosen; leave the sampler out")
+    return settings.sampler
+
+
+def _ignored(settings: StudySettings, info: ModelInfo) -> tuple[str, ...]:
+    own = f"{info.width}x{info.height}"
+    if info.family == "renderer":
+        names = [f"the {name}" for name in ("size", "sampler") if getattr(settings, name)]
+        effect = f"so {' and '.join(names)} of the settings {'has' if len(names) == 1 else 'have'} no effect"
+        return (f"{info.id} draws by rules, always {own} pixels, {effect}.",) if names else ()
+    if settings.size and settings.size != own:
+        return (f"{info.id} draws {own} pixels where {settings.size} were asked for, and is recorded with them.",)
+    return ()
+
+
+def _generator(services: StudyServices, name: str) -> TextToImage | None:
+    """The generator, None where it cannot be had, which is said where its weights are asked for."""
+    try:
+        return services.text_to_image(name)
+    except ModelUnavailable:
+        return None
+
+
+def scaled(n: int, scale: float, *, least: int = 2) -> int:
+    """How many of ``n`` pictures a scaled-down study draws: never fewer than ``least`` or more than ``n``.
+
+    >>> scaled(10, 0.5), scaled(10, 0.01), scaled(1, 0.5)
+    (5, 2, 1)
+    """
+    return min(n, max(least, math.ceil(n * scale - 1e-9)))
+
+
+def thinned(items: Sequence[T], scale: float, *, least: int, seed: int) -> list[T]:
+    """A random share of a list, in its order; always the same for a seed.
+
+    >>> thinned("abcdefgh", 0.5, least=1, seed=0)
+    ['c', 'd', 'e', 'g']
+    """
+    indices = np.sort(np.random.default_rng(seed).permutation(len(items))[: scaled(len(items), scale, least=least)])
+    return [items[i] for i in indices]

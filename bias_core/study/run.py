@@ -1,0 +1,435 @@
+"""Draws the pictures of a plan's arms, under a stop rule the same of all; what is there of a stopped run."""
+
+import math
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+import pandas as pd
+
+from bias_core.errors import Cancelled, Interrupted, InvalidInput, StorageError
+from bias_core.measures.sequential import holds_at_any_time
+from bias_core.models.catalogue import hosted_name
+from bias_core.store.manifests import STALE_SECONDS, Status
+from bias_core.study.arm_results import compare_arms
+from bias_core.study.checklist import protocol_tables, settings_table
+from bias_core.study.corrected import corrected
+from bias_core.study.data import StudyData, nothing_ahead
+from bias_core.study.drawn import refusals, rewritten_prompts, while_drawing
+from bias_core.study.limits import TimeLimit, stop_rule
+from bias_core.study.plan import lay_out, plan_notes, read_files, settle
+from bias_core.study.readers import beside, fetch_reader, reader_note
+from bias_core.study.rows import treated, treatment
+from bias_core.study.saved import keep_report
+from bias_core.study.services import StudyServices
+from bias_core.study.study import Settled, StudyPlan
+from bias_core.study.types import (
+    ArmReport,
+    Design,
+    Finding,
+    Progress,
+    Results,
+    StudyReport,
+    StudySettings,
+    joined,
+    mapped,
+)
+
+FIXED_N = "the interval takes the number of pictures as fixed, which it was not"
+
+
+def draw_arms(plan: StudyPlan, arms: Sequence[StudyData]) -> Generator[Progress, None, None]:
+    """The pictures of every arm, one after the other, with one progress over all of them."""
+    if not plan.arms:
+        yield from arms[0].draw(plan.shots)
+        return
+    yield from _one_after_the_other(plan, arms, dict.fromkeys(range(len(arms))))
+    if stop_rule(plan.settings) is not None:
+        yield from _to_the_same_number(plan, arms)
+    for arm, data in zip(plan.arms, arms, strict=True):
+        data.take_up(arm.shots)
+
+
+def _to_the_same_number(plan: StudyPlan, arms: Sequence[StudyData]) -> Generator[Progress, None, None]:
+    """Draw the arms that ended early as far as the last one went, so that they share their seeds."""
+    sizes = [len({row.id for row in arm.manifest.rows}) for arm in plan.arms]
+    most = max(size if data.n_enough is None else data.n_enough for size, data in zip(sizes, arms, strict=True))
+    behind = {i: most for i, data in enumerate(arms) if data.n_enough is not None and data.n_enough < most}
+    yield from _one_after_the_other(plan, arms, behind)
+    for size, data in zip(sizes, arms, strict=True):
+        data.n_enough = most if most < size else None
+
+
+def _one_after_the_other(
+    plan: StudyPlan, arms: Sequence[StudyData], n_first: Mapping[int, int | None]
+) -> Generator[Progress, None, None]:
+    """The arms at these places, each as far as it says; None: until its rule ends it, or all."""
+    sizes = [len({row.id for row in arm.manifest.rows}) for arm in plan.arms]
+    for i, most in n_first.items():
+        before, rest = sum(sizes[:i]), sum(sizes[i + 1 :])
+        for step in arms[i].fetch(plan.arms[i].shots, most):
+            missing = step.total - step.done
+            yield replace(
+                step,
+                done=before + step.done,
+                total=before + step.total + rest,
+                seconds_left=step.seconds_left * (1 + rest / missing) if missing else math.nan,
+                message=f"{plan.settings.arms[i].name}: {step.message}",
+            )
+
+
+def what_is_there(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> tuple[StudyPlan, list[StudyData]]:
+    """What is finished of a run that was stopped, of several arms those that have pictures; else Cancelled again.
+
+    Arms are measured where a stop rule could have ended them as well: then nothing rests on a number that was fixed.
+    """
+    _check_that_parts_will_do(plan, data, why)
+    for arm, one in zip(plan.each, data, strict=True):
+        one.measure_what_is_there(arm.shots, why)
+    return _those_with_pictures(plan, data, why)
+
+
+def what_was_read(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> tuple[StudyPlan, list[StudyData]]:
+    """The same of a run that was stopped once all pictures were drawn: with those that were read by then.
+
+    Of several arms, those after the one that was at work are left out.
+    """
+    _check_that_parts_will_do(plan, data, why)
+    at = next(i for i, one in enumerate(data) if not one.is_measured)
+    unread = [why.unread if i == at else one.images_by_id.keys() if i > at else () for i, one in enumerate(data)]
+    n = sum(len(one.drawn) for one in data)
+    n_unread = sum(int(one.drawn["image_id"].isin(ids).sum()) for one, ids in zip(data, unread, strict=True))
+    after = f"{n - n_unread:,} of {n:,} pictures were read" if n_unread else ""
+    for one, ids in zip(data, unread, strict=True):
+        one.measure_what_was_read(ids, after)
+    return _those_with_pictures(plan, data, why)
+
+
+def _check_that_parts_will_do(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> None:
+    """Raise Cancelled again where the numbers of this study rest on all of its pictures."""
+    laid_out = plan.study.arms(plan.settings)
+    if plan.study.fewest_when_stopped is None or (plan.arms and (not plan.study.watches_shares or laid_out)):
+        raise too_early(plan, data, why) from why
+
+
+def _those_with_pictures(
+    plan: StudyPlan, data: Sequence[StudyData], why: Cancelled
+) -> tuple[StudyPlan, list[StudyData]]:
+    fewest = max(plan.study.fewest_when_stopped or 0, bool(data[0].stopped_after))
+    if not plan.arms:
+        if len(data[0].frame) < fewest:
+            raise too_early(plan, data, why) from why
+        return plan, list(data)
+    ready = [i for i, one in enumerate(data) if len(one.frame) >= max(fewest, 1)]
+    names = [arm.name for arm in plan.settings.arms]
+    if len(ready) < 2:
+        only = " and ".join(names[i] for i in ready) or "none"
+        raise type(why)(
+            f"{why}. To compare arms, two need pictures, and only {only} has any: run it again, which goes on from "
+            "there, or run an arm alone"
+        ) from why
+    if rest := [name for i, name in enumerate(names) if i not in ready]:
+        done = "picture that was read" if data[0].stopped_after else "finished picture"
+        data[ready[0]].notes.append(f"Arms without a {done} are left out: {', '.join(rest)}.")
+    settings = replace(plan.settings, arms=tuple(plan.settings.arms[i] for i in ready), stop_when_clear=True)
+    return replace(plan, arms=tuple(plan.arms[i] for i in ready), settings=settings), [data[i] for i in ready]
+
+
+def too_early(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> Cancelled:
+    """What is said where too little is finished to measure: how much that is, and how to go on."""
+    if isinstance(why, Interrupted):  # it says so
+        return why
+    if data[0].stopped_after:
+        why = data[0].too_little()
+    ids = {row.id for row in plan.manifest.rows}
+    n = data[0].services.images.n_present(ids)
+    if n == len(ids):
+        return Cancelled(
+            f"{why}. All {n:,} pictures are finished: run it again with the same settings, which finds them"
+        )
+    return Cancelled(
+        f"{why}. {n:,} of {len(ids):,} pictures are finished, too few for a report of this study: run it again with "
+        "the same settings, which goes on from there, or with a smaller share"
+    )
+
+
+def as_watched(results: Results) -> Results:
+    """Results of pictures whose number followed from what they show: other intervals than sequences say so."""
+    return replace(results, findings=tuple(map(_as_watched, results.findings)))
+
+
+def _as_watched(finding: Finding) -> Finding:
+    estimate = finding.estimate
+    if holds_at_any_time(estimate) or math.isnan(estimate.low):
+        return replace(finding, p_value=None)
+    return replace(finding, p_value=None, estimate=estimate.with_note(FIXED_N))
+
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+# A run at work protects its pictures from eviction as long as its manifest is fresh.
+_SECONDS_BETWEEN_SAVES = STALE_SECONDS / 24
+_SECONDS_BETWEEN_UPDATES = 0.5  # while files of weights are read
+
+
+def run_study(
+    design: Design, settings: StudySettings, services: StudyServices, **how: Any
+) -> Generator[Progress, None, StudyReport]:
+    """Settle what is asked (:func:`bias_core.study.plan.settle`), then :func:`run` it."""
+    return run(settle(design, settings), services, **how)
+
+
+def run(
+    asked: Settled, services: StudyServices, *, cancelled: Callable[[], bool] = lambda: False, session: str = ""
+) -> Generator[Progress, None, StudyReport]:
+    """Draw and measure; the generator returns the report.
+
+    The same settings and weights give the same report (but for ``seconds``).
+
+    Raises InvalidInput, UnknownModel: before anything is drawn, for settings that cannot be used; Cancelled:
+    ``cancelled()`` turned true, or the time of a run is over (Interrupted); what was finished is kept, and the same
+    call goes on from there; ModelUnavailable, StorageError: on the way, likewise.
+    """
+    started = time.monotonic()
+    limit = TimeLimit(services.settings, cancelled)
+    with limit.explained():
+        for name in dict.fromkeys(arm.settings.model for arm in asked.arms if not arm.settings.images):
+            yield from read_files(name, services, limit)
+        plan = lay_out(asked, services, session=session, cancelled=limit)
+        report = yield from _on_record(_measure(plan, services, limit), plan, services)
+        if asked.answers is not None:
+            report = corrected(report, asked.answers, services)
+    if report.stopped:
+        services.manifests.save(replace(plan.manifest, status="cancelled"))
+    services.tidy()
+    report = replace(report, seconds=time.monotonic() - started)
+    keep_report(report, services)
+    return report
+
+
+def draw_study(
+    plan: StudyPlan, services: StudyServices, *, cancelled: Callable[[], bool] = lambda: False
+) -> Generator[Progress, None, list[StudyData]]:
+    """Draw a plan's pictures, by arm, and measure nothing; :func:`run_study` then finds them, and raises alike."""
+    watched = stop_rule(plan.settings) is not None
+    arms = [
+        arm.study.data(arm.settings, services, arm.rows, cancelled=cancelled)
+        if watched
+        else StudyData(arm.settings, services, arm.rows, cancelled=cancelled, ahead=nothing_ahead)
+        for arm in plan.each
+    ]
+    yield from _on_record(draw_arms(plan, arms), plan, services)
+    return arms
+
+
+def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Generator[Progress, None, StudyReport]:
+    """Draw all arms, measure each, compare them; of a run that is stopped what is finished, where that can be.
+
+    Cancelled where it cannot: nothing of it is said that needs pictures which are not there.
+    """
+    data = [arm.study.data(arm.settings, services, arm.rows, cancelled=limit) for arm in plan.each]
+    data[0].may_end_early = not plan.arms  # arms are compared as wholes
+    n_repairs = services.repairs.n
+    if notes := dict.fromkeys(note for arm in plan.each for note in plan_notes(arm, services)):
+        yield Progress(message=" ".join(notes))
+    yield from _fetch_readers(plan, services)
+    rest = what_is_there
+    try:
+        with limit.explained():
+            yield from draw_arms(plan, data)
+            rest = what_was_read
+            return (yield from _measured(plan, data, services, n_repairs))
+    except Cancelled as why:
+        there, taken_up = rest(plan, data, why)
+        try:
+            report = yield from _measured(there, taken_up, services, n_repairs)
+        except InvalidInput as too_few:
+            raise too_early(plan, data, why) from too_few
+        return replace(report, settings=plan.settings, n_planned=sum(one.n_planned for one in data))
+
+
+def _measured(
+    plan: StudyPlan, data: Sequence[StudyData], services: StudyServices, n_repairs: int
+) -> Generator[Progress, None, StudyReport]:
+    """The report of pictures that are drawn, read by each encoder of the settings."""
+    arms, results = yield from _read_arms(plan, data)
+    others: dict[str, tuple[list[ArmReport], Results]] = {}
+    names = () if data[0].stopped_after else plan.settings.further_encoders
+    data[0].may_end_early = True  # every arm was read by the first
+    with data[0].ending_early(lambda: f"the readings of {1 + len(others)} of {1 + len(names)} encoders"):
+        for name in names:
+            yield Progress(message=f"reading with {name}")
+            others[name] = yield from _read_arms(_read_with(plan, name), [one.read_by(name) for one in data])
+    if others:
+        first = plan.settings.encoder
+        for i, arm in enumerate(arms):
+            arms[i] = replace(
+                arm, results=beside(first, arm.results, {n: o[i].results for n, (o, _) in others.items()})
+            )
+        together = {name: other for name, (_, other) in others.items()}
+        results = beside(first, results, together) if plan.arms else arms[0].results
+    ended = [data[0].stopped] if names and data[0].stopped_after else []
+    results = replace(results, notes=(*ended, *services.repairs.since(n_repairs), *results.notes))
+    return replace(_report(plan, data, results, tuple(arms) if plan.arms else ()), stopped_after=data[0].stopped_after)
+
+
+def _read_with(plan: StudyPlan, encoder: str) -> StudyPlan:
+    """The same plan, read by another encoder."""
+    settings = replace(plan.settings, encoder=encoder, further_encoders=())
+    return replace(plan, settings=settings, arms=tuple(_read_with(arm, encoder) for arm in plan.arms))
+
+
+def _read_arms(
+    plan: StudyPlan, data: Sequence[StudyData]
+) -> Generator[Progress, None, tuple[list[ArmReport], Results]]:
+    """What is found in each arm, and in their comparison; of one arm, the same twice."""
+    services, arms = data[0].services, list[ArmReport]()
+    for i, arm in enumerate(plan.each):
+        name = plan.settings.arms[i].name if plan.arms else ""
+        if arm.settings.images and data[i].frame.empty:
+            raise InvalidInput(" ".join(["no picture can be scored.", *data[i].notes]))
+        steps = arm.study.measure(arm.settings, data[i])
+        results = yield from mapped(steps, partial(_of_arm, name)) if name else steps
+        data[i].is_measured = True
+        results = results if data[i].fixed_n else as_watched(results)
+        drawn = [*plan_notes(arm, services), *while_drawing(data[i].images_by_id.values())]
+        tables = (*results.tables, *rewritten_prompts(data[i].drawn_pictures))
+        results = replace(results, tables=tables, notes=(*data[i].notes, *drawn, *results.notes))
+        n_planned, n_images, n_blocked = data[i].n_planned, len(data[i].frame), data[i].n_blocked
+        arms.append(
+            ArmReport(
+                name=name, settings=arm.settings, results=results, warning=arm.warning,
+                n_planned=n_planned, n_images=n_images, n_blocked=n_blocked,
+            )
+        )  # fmt: skip
+    arms = _with_refusals(arms, data)
+    results = arms[0].results
+    if plan.arms:
+        yield Progress(message="comparing the arms")
+        results = compare_arms(plan.study, plan.settings, arms)
+        results = results if stop_rule(plan.settings) is None else as_watched(results)
+    return arms, results
+
+
+def _fetch_readers(plan: StudyPlan, services: StudyServices) -> Iterator[Progress]:
+    """Have every reader on this machine before a picture is drawn that nobody could read."""
+    sources = {reader: arm.settings.model for arm in plan.each for reader in arm.study.readers(arm.settings)}
+    for reader, source in sources.items():
+        facts = services.reader_facts(reader.role, reader.name)
+        if facts.download_gb:
+            yield Progress(message=f"fetching {facts.name} ({facts.download_gb:g} GB), which will read the pictures")
+        fetch_reader(reader, services, source)
+
+
+def _with_refusals(arms: Sequence[ArmReport], data: Sequence[StudyData]) -> list[ArmReport]:
+    """How often each arm was refused, where one of them is of a hosted model or has a picture that was blanked."""
+    if not any(one.n_blocked or _is_hosted(one.settings) for one in data):
+        return list(arms)
+    parts = [
+        refusals(one.drawn_pictures, one.settings.confidence, fixed_n=one.fixed_n)
+        if one.n_blocked or not one.settings.images
+        else Results()
+        for one in data
+    ]
+    return [replace(arm, results=joined(arm.results, part)) for arm, part in zip(arms, parts, strict=True)]
+
+
+def _is_hosted(settings: StudySettings) -> bool:
+    return not settings.images and hosted_name(settings.model) is not None
+
+
+def _of_arm(name: str, step: Progress) -> Progress:
+    return replace(step, message=f"{name}: {step.message}")
+
+
+def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms: tuple[ArmReport, ...]) -> StudyReport:
+    services, words, rule = drawn[0].services, set(), stop_rule(plan.settings)
+    for one in plan.each:
+        prompts = {treated(shot.prompt, treatment(one.settings)) for shot in one.shots if not one.settings.images}
+        words |= {word for prompt in prompts for word in services.unknown_words(one.settings.model, prompt)}
+    readers = plan.study.readers(plan.settings)
+    encoder = next((reader.name for reader in readers if reader.role == "encoder"), "")
+    versions = {"encoder": services.encoder(encoder).name} if encoder else {}
+    if plan.settings.judge:
+        versions["judge"] = services.judge(plan.settings.judge).name
+    read_by = tuple(services.reader_facts(reader.role, reader.name) for reader in dict.fromkeys(readers))
+    is_known = plan.study.judged == "attributes" and all(map(services.pictures_world, _models_of(plan)))
+    of_world = {
+        facts: is_known if facts.role == "judge" else facts.role == "encoder" and bool(facts.world) and not plan.warning
+        for facts in read_by
+    }
+    notes = [reader_note(facts, errors_known=errors_known) for facts, errors_known in of_world.items()]
+    frames = [data.frame for data in drawn]
+    if arms:
+        frames = [frame.assign(arm=arm.name) for frame, arm in zip(frames, arms, strict=True)]
+    return StudyReport(
+        run_id=plan.manifest.id,
+        design=plan.design,
+        settings=plan.settings,
+        results=replace(
+            results,
+            notes=(*results.notes, *notes),
+            tables=(*results.tables, *protocol_tables(plan, drawn), settings_table(plan.design, plan.settings)),
+        ),
+        n_planned=sum(data.n_planned for data in drawn),
+        n_images=sum(map(len, frames)),
+        n_blocked=sum(data.n_blocked for data in drawn),
+        warning=plan.warning,
+        unknown_words=tuple(sorted(words)),
+        versions={**plan.manifest.versions, **versions},
+        pictures=pd.concat(frames, ignore_index=True) if arms else frames[0],
+        stored={key: image for data in drawn for key, image in data.images_by_id.items()},
+        arms=arms,
+        stopped=any(data.stopped for data in drawn),
+        stop_rule=rule.words if rule and any(data.n_enough is not None for data in drawn) else "",
+        read_by=read_by,
+        created=time.time(),
+    )
+
+
+def _models_of(plan: StudyPlan) -> set[str]:
+    return {one.settings.model for one in plan.each}
+
+
+def _on_record(
+    steps: Generator[Progress, None, T], plan: StudyPlan, services: StudyServices
+) -> Generator[Progress, None, T]:
+    """Follow ``steps`` to what they return; the manifest says all the while what became of them."""
+    services.manifests.save(plan.manifest)
+    saved = time.monotonic()
+    status: Status = "failed"
+
+    def keep_fresh(step: Progress) -> Progress:
+        nonlocal saved
+        if time.monotonic() - saved > _SECONDS_BETWEEN_SAVES:
+            services.manifests.save(plan.manifest)
+            saved = time.monotonic()
+        return step
+
+    try:
+        result = yield from mapped(steps, keep_fresh)
+        status = "finished"
+        return result
+    except (Cancelled, GeneratorExit):  # stopped, or the reader went away
+        status = "cancelled"
+        raise
+    finally:
+        with suppress(StorageError):  # must not hide the error that a full disk caused
+            services.manifests.save(replace(plan.manifest, status=status))
+
+
+def complete(steps: Generator[Any, None, T]) -> T:
+    """Run to the end without showing the way; returns the report."""
+    results: list[T] = []
+    for _ in followed(steps, results):
+        pass
+    return results[0]
+
+
+def followed(steps: Generator[S, None, T], results: list[T]) -> Generator[S, None, None]:
+    """The steps of a run; its report (or whatever it returns) is put into ``results`` at the end."""
+    results.append((yield from steps))

@@ -1,0 +1,432 @@
+"""Reports that outlive their run: saved when it ends, opened without drawing or measuring anything.
+
+They are plain JSON values that read back to equal results; nothing that is read is ever run.
+"""
+
+import base64
+import json
+import math
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Generic, TypeVar, get_args
+
+import numpy as np
+import pandas as pd
+
+from bias_core.errors import InvalidInput, StorageError
+from bias_core.measures.cards import METRICS
+from bias_core.models.catalogue import Role
+from bias_core.settings import ASSETS
+from bias_core.store.manifests import ReportStore
+from bias_core.study.design import study_classes, typed_options, with_known_options
+from bias_core.study.services import StudyServices
+from bias_core.study.setting_fields import Options, option_values
+from bias_core.study.types import (
+    Arm,
+    ArmReport,
+    Design,
+    Finding,
+    Results,
+    StudyFigure,
+    StudyReport,
+    StudySettings,
+    StudyTable,
+    listed,
+)
+from bias_core.types import Attribute, Estimate, ImageRow, ReaderFacts, StoredImage
+
+T = TypeVar("T")
+CLASSES: Mapping[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        Arm, ArmReport, Attribute, Design, Estimate, Finding, ImageRow, ReaderFacts, Results,
+        StoredImage, StudyFigure, StudyReport, StudySettings, StudyTable,
+    )
+}  # fmt: skip
+"""What may be read back."""
+
+NO_LONGER = "This version of the program no longer has"
+_LEFT_OUT = "Left out"  # how the note begins on measures that the program no longer has
+_IS = "%"  # the key that tells what a JSON object stands for
+_PATH = "path"  # a column of a frame with files in it
+_NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def encode(value: Any, root: Path) -> Any:
+    """``value`` as JSON values, files below ``root`` named from there; TypeError where something has no form here."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, np.generic):
+        return encode(value.item(), root)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {_IS: "float", "value": str(value)}
+    if isinstance(value, list):
+        return [encode(item, root) for item in value]
+    if isinstance(value, Mapping):
+        return _encode_mapping(value, root)
+    return _encode_object(value, root)
+
+
+def decode(value: Any, root: Path) -> Any:
+    """What :func:`encode` was given; StorageError where another version of the program, or something else, wrote it."""
+    if isinstance(value, list):
+        return [decode(item, root) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if _IS not in value:
+        return {key: decode(item, root) for key, item in value.items()}
+    try:
+        return _decode_object(value[_IS], value, root)
+    except (KeyError, TypeError, ValueError) as error:
+        raise StorageError(f"a saved {value[_IS]!r} cannot be read by this version: {error}") from error
+
+
+def _encode_mapping(value: Mapping[Any, Any], root: Path) -> Any:
+    if all(isinstance(key, str) for key in value) and _IS not in value:
+        return {key: encode(item, root) for key, item in value.items()}
+    return {_IS: "mapping", "items": [[encode(k, root), encode(v, root)] for k, v in value.items()]}
+
+
+def _encode_object(value: Any, root: Path) -> Any:
+    name = type(value).__name__
+    if isinstance(value, tuple):
+        return {_IS: "tuple", "items": [encode(item, root) for item in value]}
+    if isinstance(value, Path):
+        return {_IS: "path", "value": _relative(value, root)}
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
+        return {_IS: "array", "dtype": value.dtype.str, "shape": list(value.shape), "data": data}
+    if isinstance(value, pd.DataFrame):
+        return _encode_frame(value, root)
+    if isinstance(value, Options):
+        return _encode_mapping(option_values(value), root)
+    if is_dataclass(value) and name in CLASSES:
+        saved = [f.name for f in fields(value) if f.metadata.get("saved", True)]
+        return {_IS: name} | {field: encode(getattr(value, field), root) for field in saved}
+    raise TypeError(f"no plain form for {type(value)}")
+
+
+def _encode_frame(frame: pd.DataFrame, root: Path) -> Any:
+    plain_index = frame.index.equals(pd.RangeIndex(len(frame)))
+    return {
+        _IS: "frame",
+        "columns": [encode(column, root) for column in frame.columns],
+        "dtypes": [str(dtype) for dtype in frame.dtypes],
+        "values": [_encode_column(frame.iloc[:, i], root) for i in range(frame.shape[1])],
+        "index": None if plain_index else encode(frame.index.tolist(), root),
+        "n": len(frame),
+    }
+
+
+def _encode_column(column: "pd.Series[Any]", root: Path) -> list[Any]:
+    if column.name == _PATH:
+        return [_relative(Path(value), root) for value in column]
+    if column.dtype.kind == "f":  # nan needs no other sign there
+        return [None if math.isnan(value) else encode(value, root) for value in column.tolist()]
+    return [encode(value, root) for value in column.tolist()]
+
+
+def _decode_object(name: str, value: dict[str, Any], root: Path) -> Any:
+    if name == "float":
+        return _NUMBERS[value["value"]]
+    if name in ("tuple", "mapping"):
+        items = [decode(item, root) for item in value["items"]]
+        return tuple(items) if name == "tuple" else {_hashable(k): v for k, v in items}
+    if name == "path":
+        return root / value["value"]
+    if name == "array":
+        data = np.frombuffer(base64.b64decode(value["data"]), dtype=np.dtype(value["dtype"]))
+        return data.reshape(value["shape"]).copy()
+    if name == "frame":
+        return _decode_frame(value, root)
+    kind = CLASSES[name]
+    values = {key: decode(item, root) for key, item in value.items() if key != _IS}
+    return kind(**_without_old_measures(values) if kind is Results else values)
+
+
+def _without_old_measures(values: dict[str, Any]) -> dict[str, Any]:
+    """Results without findings of measures that the program no longer has; a note names them."""
+    old = [finding.title for finding in values.get("findings", ()) if finding.metric not in METRICS]
+    if not old:
+        return values
+    note = f"{_LEFT_OUT}, as this version of the program measures it otherwise: {listed(old)}."
+    findings = tuple(finding for finding in values["findings"] if finding.metric in METRICS)
+    return values | {"findings": findings, "notes": (*values.get("notes", ()), note)}
+
+
+def _decode_frame(value: dict[str, Any], root: Path) -> pd.DataFrame:
+    index = pd.RangeIndex(value["n"]) if value["index"] is None else decode(value["index"], root)
+    columns = [_hashable(decode(column, root)) for column in value["columns"]]
+    series = [
+        pd.Series(texts if column == _PATH else [decode(v, root) for v in values], index=index, dtype=dtype)
+        for column, dtype, values in zip(columns, value["dtypes"], value["values"], strict=True)
+        for texts in [[str(root / v) for v in values] if column == _PATH else ()]
+    ]
+    frame = pd.concat(series, axis=1) if series else pd.DataFrame(index=index)
+    frame.columns = pd.Index(columns)
+    return frame
+
+
+def _relative(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+
+
+def _hashable(key: Any) -> Any:
+    return tuple(key) if isinstance(key, list) else key
+
+
+FOLDER = ASSETS / "examples"
+"""Of the example runs that come with the program: reports with small copies of their pictures."""
+INDEX = "index.json"
+_LATEST_TIME = 2.0**36  # seconds since 1970, in 4147
+_SHOWN = 300  # characters of an error
+_FORM = 1  # of the file; one of another form is not read
+_OF_ANOTHER = "a saved report was written by another version of the program"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedReport:
+    """A report and when it was made, in seconds since 1970."""
+
+    report: StudyReport
+    created: float
+
+
+def to_text(report: StudyReport, root: Path, *, created: float | None = None) -> str:
+    """The report as one JSON text; files below ``root`` are named from there."""
+    values: dict[str, Any] = {
+        "form": _FORM,
+        "created": time.time() if created is None else created,
+        "report": encode(report, root),
+    }
+    return json.dumps(values, ensure_ascii=False, allow_nan=False)
+
+
+def from_text(text: str, root: Path) -> SavedReport:
+    """What :func:`to_text` was given; StorageError where it is not whole, or was written by another version."""
+    try:
+        values = json.loads(text)
+        if not isinstance(values, dict) or values.get("form") != _FORM:
+            raise StorageError(f"{_OF_ANOTHER}; run it again")
+        report, created = decode(values["report"], root), float(values["created"])
+        if not isinstance(report, StudyReport):
+            raise StorageError(f"a saved report holds a {type(report).__name__}")
+        if not 0 <= created <= _LATEST_TIME:
+            raise ValueError(f"it was made at {created:g}")
+        report = replace(_as_declared(report), created=report.created or created)
+        return SavedReport(report=report, created=created)
+    except RecursionError as error:
+        raise StorageError("a saved report is not whole: it is deeper than it is read") from error
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise StorageError(f"a saved report is not whole: {str(error)[:_SHOWN]}") from error
+
+
+def _as_declared(report: StudyReport) -> StudyReport:
+    """The report with options as its kind of study declares them; a note names what this version no longer has.
+
+    Files have options as plain values.
+    """
+    report = replace(report, read_by=tuple(one for one in report.read_by if one.role in get_args(Role)))
+    if report.design.kind not in study_classes():
+        return report
+    try:
+        each = [with_known_options(report.design, one.settings) for one in (report, *report.arms)]
+        design = each[0][0]
+        settings, *of_arms = (replace(s, options=typed_options(design, s.options)) for _, s, _ in each)
+        arms = tuple(replace(arm, settings=own) for arm, own in zip(report.arms, of_arms, strict=True))
+        report = replace(report, design=design, settings=settings, arms=arms)
+        return with_note_on(report, list(dict.fromkeys(name for *_, names in each for name in names)))
+    except InvalidInput as error:
+        raise StorageError(f"{_OF_ANOTHER}: {error}") from error
+
+
+def with_note_on(report: StudyReport, gone: Sequence[str]) -> StudyReport:
+    """The report with a note on what this version no longer has; it goes on from that on measures that are left out."""
+    if not gone:
+        return report
+    notes = list(report.results.notes)
+    place = next((i for i, note in enumerate(notes) if note.startswith(_LEFT_OUT)), len(notes))
+    before = [f"{note} " for note in notes[place : place + 1]]
+    notes[place : place + 1] = [f"{''.join(before)}{NO_LONGER} {', '.join(gone)}."]
+    return replace(report, results=replace(report.results, notes=tuple(notes)))
+
+
+def report_store(services: StudyServices) -> ReportStore:
+    """Where reports are kept."""
+    return ReportStore(services.settings.data_dir / "reports")
+
+
+def keep_report(report: StudyReport, services: StudyServices) -> None:
+    """Save it under its run; a full disk must not take the report from who waits for it."""
+    store, saved = report_store(services), SavedReport(report=report, created=time.time())
+    with suppress(StorageError):
+        store.save(report.run_id, to_text(report, services.settings.data_dir, created=saved.created))
+        _keep_latest(store, saved)
+
+
+def is_saved(report: StudyReport, services: StudyServices) -> bool:
+    """Whether :func:`open_report` would give this report, and not one that has other numbers."""
+    if not report.run_id.isalnum():  # a report of people's labels alone, which belongs to no run
+        return False
+    saved = _latest(report_store(services), report.run_id)
+    return saved is not None and saved.report.results is report.results  # which are never changed, only replaced
+
+
+def open_report(run_id: str, services: StudyServices) -> SavedReport | None:
+    """The report of a run with those of its pictures that are stored yet, or None; StorageError where it is broken."""
+    return open_report_of(services.settings.data_dir, run_id)
+
+
+def open_report_of(data: Path, run_id: str) -> SavedReport | None:
+    """The same of a run in any data folder."""
+    store = ReportStore(data / "reports")
+    saved = _latest(store, run_id)
+    if saved is None:
+        text = store.find(run_id)
+        if text is None:
+            return None
+        saved = from_text(text, data)
+        saved = replace(saved, report=_noted_if_gone(saved.report))
+        _keep_latest(store, saved)
+    return replace(saved, report=_with_what_is_there(saved.report))
+
+
+def _noted_if_gone(report: StudyReport) -> StudyReport:
+    """Add a note if this version no longer has the study; a comparison of two runs, without options, is none."""
+    if report.design.kind in study_classes() or not option_values(report.settings.options):
+        return report
+    return with_note_on(report, [gone_study(report.design)])
+
+
+def gone_study(design: Design) -> str:
+    """Name a study that this version does not have."""
+    return f"the study {design.name}"
+
+
+def pictures_of(report: StudyReport) -> Iterator[Path]:
+    """The files of the pictures that a report shows, in its figures, too."""
+    yield from (image.path for image in report.stored.values())
+    for results in (report.results, *(arm.results for arm in report.arms)):
+        for figure in results.figures:
+            yield from map(Path, figure.data.get("path", ()))
+
+
+class Newest(Generic[T]):
+    """Entries by their key, of which the longest unused are forgotten first."""
+
+    def __init__(self, most: int) -> None:
+        self._entries: OrderedDict[object, T] = OrderedDict()
+        self._most, self._lock = most, threading.Lock()
+
+    def get(self, key: object) -> T | None:
+        """The entry of this key, None where there is none any more."""
+        with self._lock:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+            return self._entries.get(key)
+
+    def put(self, key: object, entry: T | None) -> None:
+        """From now on the entry of this key; None for none."""
+        with self._lock:
+            self._entries.pop(key, None)
+            if entry is not None:
+                self._entries[key] = entry
+            while len(self._entries) > self._most:
+                self._entries.popitem(last=False)
+
+
+_LATEST = Newest[tuple[int, SavedReport]](8)
+"""The reports that were saved or opened last, by their file, each with when it was written."""
+
+
+def _keep_latest(store: ReportStore, saved: SavedReport) -> None:
+    path = store.path(saved.report.run_id)
+    with suppress(FileNotFoundError):  # deleted meanwhile
+        _LATEST.put(path, (path.stat().st_mtime_ns, saved))
+
+
+def _latest(store: ReportStore, run_id: str) -> SavedReport | None:
+    """The report as its file has it now; None where it has to be read."""
+    path = store.path(run_id)
+    written, saved = _LATEST.get(path) or (0, None)
+    return saved if path.is_file() and path.stat().st_mtime_ns == written else None
+
+
+def _with_what_is_there(report: StudyReport) -> StudyReport:
+    stored = {key: image for key, image in report.stored.items() if image.path.is_file()}
+    shown = (report.results, *(arm.results for arm in report.arms))
+    if len(stored) == len(report.stored) and all(_is_there(one) for part in shown for one in part.figures):
+        return report
+    results, *of_arms = (replace(part, figures=tuple(map(_still_there, part.figures))) for part in shown)
+    arms = tuple(replace(arm, results=part) for arm, part in zip(report.arms, of_arms, strict=True))
+    gone = len(report.stored) - len(stored)
+    if gone:
+        note = f"{gone:,} of its {len(report.stored):,} pictures are no longer stored; run it again to see them."
+        results = replace(results, notes=(*results.notes, note))
+    frame = report.pictures
+    if frame is not None and gone:
+        frame = frame[frame["image_id"].isin(list(stored))].reset_index(drop=True)
+    return replace(report, results=results, arms=arms, stored=stored, pictures=frame)
+
+
+def _is_there(figure: StudyFigure) -> bool:
+    return "path" not in figure.data or all(Path(path).is_file() for path in figure.data["path"])
+
+
+def _still_there(figure: StudyFigure) -> StudyFigure:
+    if _is_there(figure):
+        return figure
+    there: pd.Series[bool] = figure.data["path"].map(lambda path: Path(path).is_file()).astype(bool)
+    return replace(figure, data=figure.data[there].reset_index(drop=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """One example: the name of its files, the key of the tab that shows it, the title on its button, its story."""
+
+    name: str
+    tab: str
+    title: str
+    says: str = ""  # a sentence or two on what is to be seen in it
+
+
+def list_examples(tab: str = "", folder: Path = FOLDER) -> tuple[Example, ...]:
+    """Those of one tab, or all; none where none are shipped."""
+    path = folder / INDEX
+    if not path.is_file():
+        return ()
+    try:
+        examples = tuple(Example(**entry) for entry in json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise StorageError(f"cannot read the list of examples {path}: {error}") from error
+    return tuple(example for example in examples if tab in ("", example.tab))
+
+
+def open_example(example: Example, folder: Path = FOLDER) -> SavedReport:
+    """Its report; nothing is run, and its file is read once."""
+    path = folder / f"{example.name}.json"
+    try:
+        written = path.stat().st_mtime_ns
+        read, saved = _EXAMPLES.get(path) or (0, None)
+        if saved is None or read != written:
+            saved = from_text(path.read_text(encoding="utf-8"), folder)
+            saved = replace(saved, report=replace(saved.report, run_id=_OF_EXAMPLE + example.name))
+            _EXAMPLES.put(path, (written, saved))
+    except OSError as error:
+        raise StorageError(f"the example “{example.title}” is not there: {error}") from error
+    return saved
+
+
+def is_example(report: StudyReport | None) -> bool:
+    """Whether a report is that of an example, and of no run of anybody."""
+    return report is not None and report.run_id.startswith(_OF_EXAMPLE)
+
+
+_EXAMPLES = Newest[tuple[int, SavedReport]](16)
+"""The examples that were opened, by their file, each with when it was written."""
+_OF_EXAMPLE = "example-"  # begins their ids; those of runs have letters and digits alone

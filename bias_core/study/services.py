@@ -1,0 +1,115 @@
+"""What a study needs from its surroundings; ``bias_core.services.Services`` provides it."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from bias_core import protocols
+from bias_core.models.catalogue import Role
+from bias_core.models.fit import ModelFit
+from bias_core.models.local import Engine, EngineProgress, RateStore
+from bias_core.settings import Settings
+from bias_core.store.images import ImageStore
+from bias_core.store.manifests import ManifestStore
+from bias_core.store.readings import AnswerCache, EmbeddingCache, Repairs
+from bias_core.types import Estimate, ImageRow, KnownPicture, ModelInfo, ReaderErrors, ReaderFacts
+from bias_core.waiting import FairLock
+
+
+class StudyServices(Protocol):
+    """Models by name, the stores, and the lock that models are run under."""
+
+    settings: Settings
+    images: ImageStore
+    embeddings: EmbeddingCache
+    answers: AnswerCache
+    manifests: ManifestStore
+    repairs: Repairs
+    model_lock: FairLock
+    engine: Engine
+    rates: RateStore
+
+    def model_info(self, name: str) -> ModelInfo:
+        """The catalogue's entry of a model."""
+
+    def model_fit(self, name: str) -> ModelFit:
+        """What choosing this model would mean here."""
+
+    def revision(self, name: str) -> str:
+        """Which weights a model name stands for now."""
+
+    def reading_files(self, model: str) -> Iterator[tuple[int, int]]:
+        """Read what says which weights these are, if that is not known: (bytes read, bytes in all)."""
+
+    def text_to_image(self, name: str) -> protocols.TextToImage:
+        """The generator of this name."""
+
+    def draw(
+        self, rows: Sequence[ImageRow], *, cancelled: Callable[[], bool] = lambda: False
+    ) -> Iterator[EngineProgress]:
+        """Draw those of ``rows`` (all of one model) that are not in the store."""
+
+    def engine_of(self, model: str) -> Engine:
+        """Who executes rows of this model."""
+
+    def reading(self, *readers: object) -> AbstractContextManager[None]:
+        """Held while these readers run, a batch at a time; entered as often as one likes."""
+
+    def encoder(self, name: str) -> protocols.ImageTextEncoder:
+        """The encoder of this name."""
+
+    def captioner(self, name: str) -> protocols.Captioner:
+        """The captioner of this name."""
+
+    def answerer(self, name: str) -> protocols.VisualQuestionAnswerer:
+        """The answerer of questions of this name."""
+
+    def judge(self, name: str) -> protocols.Judge:
+        """The judge of pictures of this name."""
+
+    def language_model(self, name: str) -> protocols.LanguageModel:
+        """The language model of this name."""
+
+    def person_finder(self, name: str) -> protocols.PersonFinder:
+        """The finder of people of this name."""
+
+    def reader_errors(
+        self, encoder: str, model: str, sentences: Sequence[tuple[str, str]]
+    ) -> tuple[ReaderErrors | None, ...]:
+        """Errors of the encoder for each (positive, negative) pair of sentences, None where not known."""
+
+    def known_pictures(self, model: str, positive: str, negative: str) -> tuple[KnownPicture, ...]:
+        """Pictures of the model's world of which it is known whether they show what a sentence says; () elsewhere."""
+
+    def reader_world(self, role: Role, name: str) -> str:
+        """The only pictures that a reader can read: "calibration", or "" for any."""
+
+    def pictures_world(self, model: str, revision: str = "") -> str:
+        """Whose pictures a model draws: "calibration", or "" where nobody can say."""
+
+    def default_reader(self, role: Role, world: str) -> str:
+        """Who reads pictures of a world ("" for any others) where nobody says who."""
+
+    def reader_facts(self, role: Role, name: str) -> ReaderFacts:
+        """Which weights a reader's name stands for, and what it downloads."""
+
+    def fetch_reader(self, role: Role, name: str) -> None:
+        """Download what a reader lacks; ModelUnavailable where that cannot be had."""
+
+    def readers_here(self, role: Role) -> tuple[str, ...]:
+        """Readers that have a name and are on this machine."""
+
+    def fitting_readers(self, role: Role) -> tuple[str, ...]:
+        """Readers of any pictures that this machine has room for."""
+
+    def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
+        """Words of the prompt that the model's world is known not to know."""
+
+    def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
+        """Share of pictures whose truth is as ``sentence`` says; None where that cannot be told."""
+
+    def true_rate(self, rows: Sequence[ImageRow], sentence: str) -> Estimate | None:
+        """Of how many pictures like these a sentence is true, measured once on many others; None where it was not."""
+
+    def tidy(self) -> Sequence[str]:
+        """Bring the picture store below its limit."""

@@ -1,0 +1,258 @@
+"""A study: the pictures it draws, the classifiers that read them, and how it measures; and the plan of one run.
+
+A new study is a subclass of :class:`Study` in a folder of its own, with a design beside it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+import pandas as pd
+
+from bias_core.store.manifests import Manifest
+from bias_core.study.data import Steps, StudyData, embed_ahead
+from bias_core.study.limits import ShareValues
+from bias_core.study.readers import Reader
+from bias_core.study.rows import Rows, larger
+from bias_core.study.services import StudyServices
+from bias_core.study.setting_fields import Options
+from bias_core.study.types import (
+    Arm,
+    ArmReport,
+    Design,
+    Finding,
+    Progress,
+    Results,
+    Shot,
+    StudyReport,
+    StudySettings,
+    each_arm,
+)
+from bias_core.types import Attribute, StoredImage
+
+Measuring = Generator[Progress, None, Results]
+
+
+def encoders_and_judge(settings: StudySettings) -> tuple[Reader, ...]:
+    """Return the encoders and the judge of the settings, which read the pictures of most studies."""
+    encoders = tuple(Reader(role="encoder", name=name) for name in (settings.encoder, *settings.further_encoders))
+    return (*encoders, *judge_of(settings))
+
+
+def judge_of(settings: StudySettings) -> tuple[Reader, ...]:
+    """Return the judge of the settings; () if they name none."""
+    return (Reader(role="judge", name=settings.judge),) if settings.judge else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportFacts:
+    """A study's own words and values for a report."""
+
+    made_of: str = ""  # the groups of pictures that its number of pictures is the sum of, in words
+    values: Mapping[str, Any] = field(default_factory=dict)  # added to the report's JSON
+
+
+class Study(ABC):
+    """A design, and how pictures of its kind are drawn and measured.
+
+    ``shots`` and ``measure`` are all that a study needs. The other methods have a default, and a study overrides those
+    that differ. The settings that methods take are complete: protocol, defaults and options are filled in.
+
+    Attributes
+    ----------
+    kind : the ``kind`` of the designs that this class runs.
+    options : the options that a design or a user may set.
+    judged : what a judge is asked about: "attributes" of pictures, which of two sentences is true of "people", the
+        "things" that prompts name, or nothing.
+    shows_anything : whether its pictures may show no people at all.
+    watches_shares : whether :meth:`watch` reads shares while pictures are drawn.
+    fewest_when_stopped : the fewest finished pictures with which a stopped run is measured; None: it never is.
+    """
+
+    kind: ClassVar[str]
+    options: ClassVar[type[Options]] = Options
+    judged: ClassVar[Literal["", "attributes", "people", "things"]] = ""
+    shows_anything: ClassVar[bool] = False
+    watches_shares: ClassVar[bool] = False
+    fewest_when_stopped: ClassVar[int | None] = None
+
+    def __init__(self, design: Design) -> None:
+        self.design = design
+
+    @abstractmethod
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures to draw."""
+
+    @abstractmethod
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Yield the progress of measuring; return the results. ``data`` holds the pictures."""
+
+    # Before a run
+
+    def title(self, settings: StudySettings) -> str:
+        """Return the title of a run."""
+        return self.design.title
+
+    def command(self, settings: StudySettings) -> Sequence[str]:
+        """Return the words of this study's own command; () if ``study run`` starts it."""
+        return ()
+
+    def arms(self, settings: StudySettings) -> tuple[Arm, ...]:
+        """Return the arms that the options ask for; () if they ask for none."""
+        return ()
+
+    def settled(self, settings: StudySettings, services: StudyServices) -> StudySettings:
+        """Return the settings with what depends on the model that draws."""
+        return settings
+
+    def readers(self, settings: StudySettings) -> Sequence[Reader]:
+        """Return the classifiers and encoders that read the pictures."""
+        return encoders_and_judge(settings)
+
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:  # noqa: B027
+        """Raise InvalidInput or ModelUnavailable if this cannot run; asked before anything is drawn.
+
+        ``measures``: whether the pictures will be measured, so that every model for it must be here.
+        """
+
+    def check_settings(self, settings: StudySettings) -> None:  # noqa: B027
+        """Raise InvalidInput for options that cannot be used together."""
+
+    @property
+    def takes_labels(self) -> bool:
+        """Whether this study scores people's answers, so that a file of them may be given with a run."""
+        return type(self).correct is not Study.correct
+
+    def check_answers(self, settings: StudySettings, answers: pd.DataFrame) -> None:  # noqa: B027
+        """Raise InvalidInput for people's answers that :meth:`correct` cannot use; asked before anything is drawn."""
+
+    def n_later(self, settings: StudySettings) -> int:
+        """Return the largest number of pictures that are drawn while measuring, in addition to the shots."""
+        return 0
+
+    def size_note(self, settings: StudySettings) -> str:
+        """Return a sentence on what this size cannot show; "" for none."""
+        return ""
+
+    # During a run
+
+    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
+        """Read finished pictures while the next ones are drawn."""
+        embed_ahead(data, images)
+
+    def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
+        """Read the shares in finished pictures, one row of the frame each, so that a stop rule can end the run."""
+        raise NotImplementedError
+
+    def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
+        """Return the attributes whose share is measured, by group of pictures."""
+        return {}
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Return the paper's tables and figures over several arms."""
+        return Results()
+
+    # After a run
+
+    def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices) -> StudyReport | None:
+        """Return a report of one arm with the numbers that people's answers give.
+
+        None if the answers correct the classifier's shares, as in every study without a way of its own.
+        ``answers`` is a frame (:data:`bias_core.study.answers.COLUMNS`); InvalidInput if none of them counts.
+        """
+        return None
+
+    def headline(self, report: StudyReport) -> str:
+        """Return what stands out in a report of one arm, in a sentence or two; "" for the sentence of every study.
+
+        It compares with no rate whose source is an assumption.
+        """
+        return ""
+
+    def arms_headline(self, report: StudyReport) -> str:
+        """Return the same for a report of several arms."""
+        return ""
+
+    def share_of(self, finding: Finding) -> str:
+        """Return the attribute whose share a finding is; "" for other findings."""
+        return ""
+
+    def facts(self, report: StudyReport) -> ReportFacts:
+        """Return the study's own words and values for a report."""
+        return ReportFacts()
+
+    def enlarged(self, settings: StudySettings, times: float) -> "tuple[Study, StudySettings]":
+        """Return the study and settings that draw ``times`` as many pictures."""
+        design, more = larger(self.design, settings, times)
+        return type(self)(design), more
+
+    def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:
+        """Return the settings with a baseline and its prompt in words; None if there is one, or can be none."""
+        return None
+
+    def data(self, settings: StudySettings, *args: Any, **how: Any) -> StudyData:
+        """Return the empty data of a run; the arguments are those of :class:`StudyData`."""
+
+        def watch(data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
+            return self.watch(settings, data, frame)
+
+        return StudyData(settings, *args, ahead=self.read_ahead, watch=watch if self.watches_shares else None, **how)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settled:
+    """What a run is asked, complete: protocol, defaults and options are filled in, and arms have names."""
+
+    study: Study
+    settings: StudySettings
+    # people's answers that correct the report once it is measured (``settings.labels``); None if no file was given
+    answers: pd.DataFrame | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def design(self) -> Design:
+        """The design of the study."""
+        return self.study.design
+
+    @property
+    def arms(self) -> "tuple[Settled, ...]":
+        """Each arm as if it were run alone; the run itself if it has no arms."""
+        return tuple(replace(self, settings=one) for one in each_arm(self.settings))
+
+    @property
+    def has_arms(self) -> bool:
+        """Whether several arms are compared."""
+        return len(self.settings.arms) > 1
+
+    def with_settings(self, **changes: Any) -> "Settled":
+        """Return the same with other values of some settings."""
+        return replace(self, settings=replace(self.settings, **changes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyPlan:
+    """Everything that a run will draw."""
+
+    study: Study
+    settings: StudySettings  # complete
+    rows: Rows  # the source of the pictures; with several arms, that of the first
+    shots: list[Shot]
+    manifest: Manifest  # with one row per picture; not yet saved
+    warning: str = ""  # first sentence of the report; "" for none
+    # the plans of several arms, whose manifests are parts of this one; empty for a run of one arm
+    arms: "tuple[StudyPlan, ...]" = ()
+
+    @property
+    def design(self) -> Design:
+        """The design of the study."""
+        return self.study.design
+
+    @property
+    def asked(self) -> Settled:
+        """What the run was asked."""
+        return Settled(study=self.study, settings=self.settings)
+
+    @property
+    def each(self) -> "tuple[StudyPlan, ...]":
+        """The plan of every arm; with one arm, this one."""
+        return self.arms or (self,)

@@ -1,0 +1,350 @@
+"""Attributes that nobody named: from the words of a concept, and from what its pictures show more often than a base.
+
+Words: a language model is asked [dehdashtian2025oasis, Eq. 2]; one that follows no instructions continues sentences
+about the concept. Pictures: captions are held against those of a matched base, phrase by phrase.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.object_comparison import ObjectOdds, object_odds
+from bias_core.measures.wordnet import lexicon
+from bias_core.prompts import fill_template
+from bias_core.protocols import LanguageModel
+from bias_core.study.phrases import (
+    LONGEST_SENTENCE,
+    PERSON,
+    Phrase,
+    common_form,
+    is_about_person,
+    is_gendered,
+    is_noun,
+    phrases_of,
+    plain_line,
+    propose_candidates,
+)
+from bias_core.types import Attribute
+
+WORDS, PICTURES, GROUP = "words", "pictures", "group"
+RATE = 0.05  # of false discoveries among the phrases that are named
+_MOST = 12
+_LIKELY = 0.1  # p of a single phrase, up to which it stands before what only words name
+_FEWEST_IN_GROUP = 3  # pictures
+_OF_SUBJECT = ("", "is", "with", "wearing")  # links of what somebody is like, rather than of what is around
+_OPENINGS = {True: ("with", "wearing", "in"), False: ("with", "on", "in")}  # of a person, of a thing
+_SCENES = """\
+Write {n} captions of everyday photographs, as people write them for pictures that they see. Each has 5 to 15 words \
+and names "{word}" with exactly this word. Vary who and what else is there, and where. Name no brand.
+Answer with one caption per line and nothing else."""
+_BEGINNINGS = (
+    "a {} on", "a {} in", "a {} with", "a person with a {}", "a person holding a {} in", "two people with a {} in",
+    "a man with a {}", "a woman with a {}", "a table with a {} and",
+)  # fmt: skip
+_PROPOSED, _FURTHER = 60, 20  # next words that a language model is asked for, and those after an unfinished one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suggestion:
+    """An attribute to look for, and why. It is for a person to check, and nothing is measured yet."""
+
+    attribute: Attribute
+    sources: tuple[str, ...]  # of "words", "pictures", "group"
+    where_from: str  # in words: "in 14 of 16 pictures, 2 of 16 at the base; p = 0.0005"
+    odds: ObjectOdds | None = None  # the phrase against the base; None where it comes from words alone
+    phrase: Phrase | None = None  # None where a language model worded it
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the pictures show it more often than the base, with the number of phrases taken into account."""
+        return self.odds is not None and self.odds.differs
+
+
+def suggest_from_captions(
+    captions: Sequence[str],
+    base_captions: Sequence[str],
+    *,
+    concept: str = "",
+    subject: str = PERSON,
+    groups: Sequence[int] = (),
+) -> list[Suggestion]:
+    """Phrases that captions of a concept's pictures hold more often than those of a base, the surest first.
+
+    Parameters
+    ----------
+    captions, base_captions : one per picture; entry i of both is of one seed.
+    concept : what was drawn: what the captions merely repeat of it is no finding.
+    subject : what the base shows, for the sentences of the attributes.
+    groups : group of look-alikes of each picture, from 0; () for none. What a group shows, and all pictures together do
+        not, is suggested last.
+
+    Returns
+    -------
+    list of Suggestion : p is McNemar's exact test of pairs, adjusted for the number of phrases [benjamini1995]. Groups
+        are made of the pictures themselves, so theirs is a hint and no test.
+
+    Raises
+    ------
+    InvalidInput : for no captions, or numbers that differ.
+
+    Examples
+    --------
+    >>> ours, base = ["a man with a beard in a shop"] * 8, ["a man in a shop", "a woman in a shop"] * 4
+    >>> [(one.attribute.name, one.where_from) for one in suggest_from_captions(ours, base)][0]
+    ('with a beard', 'captions: in 8 of 8 pictures, 0 of 8 at the base; p = 0.023 for 3 phrases')
+    """
+    if not captions or len(captions) != len(base_captions):
+        raise InvalidInput(
+            "each caption needs one of the base, of the same seed; "
+            f"got {len(captions)} captions and {len(base_captions)} of the base."
+        )
+    ours, theirs = ([phrases_of(caption) for caption in side] for side in (captions, base_captions))
+    if not any(ours) and not any(theirs):
+        return []
+    forms = _forms(chain(ours, theirs))
+    comparison = object_odds(_keys(ours), _keys(theirs), rate=RATE)
+    n, repeated = len(captions), _words_of(concept)
+    n_tests = sum(not math.isnan(odds.log_odds.value) for odds in comparison.objects)
+    more = [
+        odds
+        for odds in comparison.objects
+        if odds.n_images > odds.n_base and not repeated.issuperset(forms[odds.word].words)
+    ]
+    specific = _without_generals(more, forms)
+    suggestions = [_of_pictures(odds, forms[odds.word], n, n_tests, subject) for odds in specific]
+    shown = {one.attribute.name for one in suggestions if one.is_clear}
+    hints = _of_groups(ours, theirs, groups, forms, subject, repeated)
+    return [*suggestions, *(hint for hint in hints if hint.attribute.name not in shown)]
+
+
+def suggest_from_words(
+    concept: str, language_model: LanguageModel, *, subject: str = PERSON, follows: bool = True, n: int = 15
+) -> list[Suggestion]:
+    """What a language model says of a concept: asked for it [dehdashtian2025oasis, Eq. 2], or by going on.
+
+    Where it ``follows`` no instructions, or answers with no attribute, sentences about the concept are continued.
+    Nothing in a model's list is measured or known.
+    """
+    answered = propose_candidates(fill_template("a {}", concept), language_model, n=n).attributes if follows else ()
+    if answered:
+        where = "words: named by the language model"
+        return [Suggestion(attribute=one, sources=(WORDS,), where_from=where) for one in answered]
+    phrases = _continuations(concept, subject, language_model)
+    where = "words: how the language model goes on"
+    return [
+        Suggestion(attribute=one.attribute(subject), sources=(WORDS,), where_from=where, phrase=one)
+        for one in phrases[:n]
+    ]
+
+
+def suggest_scenes(word: str, language_model: LanguageModel, *, follows: bool = True, n: int = 20) -> list[str]:
+    """Captions of everyday photographs that each name a word, as a language model writes them, for a person to check.
+
+    Where it ``follows`` no instructions, beginnings of captions are continued. InvalidInput for no word, and where the
+    model writes no such caption.
+    """
+    subject = " ".join(word.split())
+    if not subject:
+        raise InvalidInput(f"name the word that every scene holds, such as pizza; got {word!r}")
+    if follows:
+        lines = language_model.complete(_SCENES.format(word=subject, n=n), 40 * n).splitlines()
+    else:
+        beginnings = [fill_template(opening, subject) for opening in _BEGINNINGS]
+        lines = [f"{begin} {language_model.complete(begin, _FURTHER)}" for begin in beginnings]
+    named = re.compile(rf"\b{re.escape(subject)}\b", re.I)
+    scenes = dict.fromkeys(plain for line in lines if named.search(plain := plain_line(line)))
+    scenes = {
+        scene: None for scene in scenes if len(scene) <= LONGEST_SENTENCE and scene.casefold() != subject.casefold()
+    }
+    if not scenes:
+        raise InvalidInput(f"the language model wrote no scene with “{subject}”: write scenes of your own")
+    return list(scenes)[:n]
+
+
+def merge_suggestions(
+    pictures: Sequence[Suggestion], words: Sequence[Suggestion], *, most: int = _MOST
+) -> list[Suggestion]:
+    """One list of at most ``most``, each attribute once, with all that speaks for it.
+
+    First what pictures clearly show more often than the base: in turn what somebody is like and what is around, the
+    surest of each first. Then what would be rare by chance if nothing else had been looked at, what pictures and words
+    both name, and either.
+    """
+    by_name = {_plain(one.attribute): one for one in words}
+    both = [_with_words(one, by_name.pop(_plain(one.attribute), None)) for one in pictures]
+    clear = [one for one in both if one.is_clear]
+    likely = [one for one in both if not one.is_clear and one.odds is not None and one.odds.p_value <= _LIKELY]
+    rest = [one for one in both if one not in clear and one not in likely]
+    agreed = [one for one in rest if len(one.sources) > 1]
+    alone = [one for one in rest if len(one.sources) == 1]
+    own = [one for one in clear if one.phrase is not None and one.phrase.link in _OF_SUBJECT]
+    around = [one for one in clear if one not in own]
+    ordered = [*_in_turn(own, around), *likely, *agreed, *_in_turn(alone, list(by_name.values()))]
+    return ordered[:most]
+
+
+def _in_turn(first: Sequence[Suggestion], second: Sequence[Suggestion]) -> list[Suggestion]:
+    return [one for pair in zip_longest(first, second) for one in pair if one is not None]
+
+
+def _with_words(one: Suggestion, in_words: Suggestion | None) -> Suggestion:
+    if in_words is None:
+        return one
+    return replace(one, sources=(*one.sources, WORDS), where_from=f"{one.where_from}; {in_words.where_from}")
+
+
+def _plain(attribute: Attribute) -> str:
+    """A name without links and articles: "wearing a turban" and "turban" are one attribute."""
+    words, name = lexicon(), attribute.name.lower().split()
+    left = [w for w in name if w not in words.determiners and w not in words.prepositions and w not in _OF_SUBJECT]
+    return " ".join(left) or attribute.name.lower()
+
+
+def _keys(phrases: Iterable[Iterable[Phrase]]) -> list[list[str]]:
+    return [[" ".join(phrase.words) for phrase in of_one] for of_one in phrases]
+
+
+def _forms(phrases: Iterable[Iterable[Phrase]]) -> dict[str, Phrase]:
+    """Of each phrase, by its words, the form that is written most often."""
+    by_words: dict[str, list[Phrase]] = {}
+    for of_one in phrases:
+        for phrase in of_one:
+            by_words.setdefault(" ".join(phrase.words), []).append(phrase)
+    return {key: common_form(of_key) for key, of_key in by_words.items()}
+
+
+def _words_of(concept: str) -> set[str]:
+    """The concept's words, nouns in the singular, too."""
+    words, tokens = lexicon(), concept.lower().split()
+    return {*tokens, *(words.lemma(token, "NOUN") or token for token in tokens)}
+
+
+def _without_generals(more: Sequence[ObjectOdds], forms: Mapping[str, Phrase]) -> list[ObjectOdds]:
+    """Without "in clothing" where most of it is "in embroidered clothing", and without the latter where it is not."""
+    specific = []
+    for odds in more:
+        words = forms[odds.word].words
+        of_one = [(one, forms[one.word].words) for one in more]
+        longer = [one for one, others in of_one if len(others) > 1 and others[-1:] == words]
+        shorter = [one for one, others in of_one if len(words) > 1 and others == words[-1:]]
+        is_general = any(2 * one.n_images > odds.n_images for one in longer)
+        is_part = any(2 * odds.n_images <= one.n_images for one in shorter)
+        if not is_general and not is_part:
+            specific.append(odds)
+    return specific
+
+
+def _of_pictures(odds: ObjectOdds, form: Phrase, n: int, n_tests: int, subject: str) -> Suggestion:
+    where = (
+        f"captions: in {odds.n_images} of {n} pictures, {odds.n_base} of {n} at the base; "
+        f"p = {odds.p_adjusted:.2g} for {n_tests} phrase{'s' * (n_tests > 1)}"
+    )
+    attribute = form.attribute(subject)
+    return Suggestion(attribute=attribute, sources=(PICTURES,), where_from=where, odds=odds, phrase=form)
+
+
+def _of_groups(
+    ours: Sequence[Sequence[Phrase]],
+    theirs: Sequence[Sequence[Phrase]],
+    groups: Sequence[int],
+    forms: Mapping[str, Phrase],
+    subject: str,
+    repeated: set[str],
+) -> list[Suggestion]:
+    """What nearly all pictures of a group of look-alikes show, and few others; a phrase of the clearest group only."""
+    hints: dict[str, Suggestion] = {}
+    for group in sorted(set(groups)):
+        inside = [k for k, of in enumerate(groups) if of == group]
+        outside = [k for k, of in enumerate(groups) if of != group]
+        own = _keys(ours[k] for k in inside)
+        if len(inside) < _FEWEST_IN_GROUP or not outside or not (any(own) or any(theirs)):
+            continue
+        against = object_odds(own, _keys(theirs), paired=False, rate=RATE)
+        for odds in against.gained:
+            form, elsewhere = forms[odds.word], sum(odds.word in key for key in _keys(ours[k] for k in outside))
+            if 2 * elsewhere >= len(outside) or repeated.issuperset(form.words):
+                continue
+            where = (
+                f"a group of look-alikes: in {odds.n_images} of its {len(inside)} pictures, {elsewhere} of the other "
+                f"{len(outside)}, {odds.n_base} of {len(theirs)} at the base"
+            )
+            hint = Suggestion(attribute=form.attribute(subject), sources=(GROUP,), where_from=where, phrase=form)
+            hints.setdefault(odds.word, hint)
+    return list(hints.values())
+
+
+def _continuations(concept: str, subject: str, language_model: LanguageModel) -> list[Phrase]:
+    """Phrases in which a model goes on after the concept, in turn of each opening."""
+    prompt = fill_template("a photo of a {}", concept)
+    is_person = is_about_person(f"a {subject}")
+    turns = [_heads(language_model, "a photo of a", subject, is_person=is_person)]
+    turns += [_openings(language_model, f"{prompt} {opening}", opening) for opening in _OPENINGS[is_person]]
+    repeated, phrases = _words_of(concept), dict[tuple[str, ...], Phrase]()
+    for phrase in chain.from_iterable(zip_longest(*turns)):
+        if phrase is not None and not repeated.issuperset(phrase.words):
+            phrases.setdefault(phrase.words, phrase)
+    return list(phrases.values())
+
+
+def _heads(language_model: LanguageModel, before: str, subject: str, *, is_person: bool) -> list[Phrase]:
+    """Gender words and adjectives that may stand before the concept, or in its place."""
+    words, phrases = lexicon(), list[Phrase]()
+    texts = [text for text in language_model.propose([before], _PROPOSED)[0] if text[len(before) :].strip().isalpha()]
+    for text, further in zip(texts, language_model.propose(texts, _FURTHER) if texts else (), strict=True):
+        word = text[len(before) :].strip().lower()
+        compounds = (f"{word}-{longer[len(text) :].strip().lower()}" for longer in further)
+        word = next((compound for compound in compounds if compound in words.rows), word)
+        if is_gendered(word) and is_person:
+            phrases += phrases_of(f"a {word}")
+        elif words.frequency(word, "ADJ") is not None and not is_noun(word):
+            phrases += [phrase for phrase in phrases_of(f"a {word} {subject}") if phrase.link]
+    return phrases
+
+
+def _openings(language_model: LanguageModel, prefix: str, opening: str) -> list[Phrase]:
+    """What may follow after "with" and its like; an article or an adjective is followed by one word more."""
+    words, texts = lexicon(), language_model.propose([prefix], _PROPOSED)[0]
+
+    def added(text: str) -> list[str]:
+        return text[len(prefix) :].lower().split()
+
+    texts = [text for text in texts if added(text)]
+    unfinished = [text for text in texts if added(text)[-1] in words.determiners or not is_noun(added(text)[-1])]
+    further = language_model.propose(unfinished, _FURTHER) if unfinished else []
+    whole = [text for text in texts if text not in unfinished]
+    whole += [text for one in zip_longest(*further) for text in one if text is not None]
+    phrases = [phrases_of(f"a {PERSON} {opening} {' '.join(added(text))}") for text in whole]
+    things = [one[1] for one in phrases if len(one) > 1 and one[1].link == opening]
+    return [one for one in things if words.is_groundable(one.words[-1]) and not is_about_person(f"a {one.words[-1]}")]
+
+
+def opposite_of(phrase: Phrase, captions: Sequence[str]) -> str:
+    """The property that captions say most often in place of this one, and never with it; "" where there is none.
+
+    >>> old = phrases_of("an old man")[1]
+    >>> opposite_of(old, ["an old man", "a young man", "a young smiling woman"])
+    'young'
+    """
+    if phrase.link != "is":
+        return ""
+    counts, together = Counter[str](), set[str]()
+    for caption in captions:
+        in_words = {one.text: one.words for one in phrases_of(caption) if one.link == "is"}
+        if phrase.words in in_words.values():
+            together |= in_words.keys()
+        else:
+            counts.update(in_words.keys())
+    for text in (text for text, _ in counts.most_common() if text not in together):
+        if 2 * counts[text] > counts.total() - counts[text] or _alike(text, phrase):
+            return text
+    return ""
+
+
+def _alike(text: str, phrase: Phrase) -> bool:
+    """Whether both are compounds of one word: "light-skinned" and "dark-skinned"."""
+    end = phrase.text.rpartition("-")[2]
+    return "-" in text and "-" in phrase.text and text.rpartition("-")[2] == end

@@ -1,0 +1,1 @@
+"""The Calibration tab, and the validity reports that it shows."""

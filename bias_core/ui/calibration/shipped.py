@@ -1,0 +1,66 @@
+"""The shipped reports of the studies that check the measures against planted truth.
+
+``python -m validation report --ship`` writes them.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from bias_core.errors import StorageError
+from bias_core.settings import ASSETS
+from bias_core.study.saved import SavedReport, from_text
+
+SHIPPED = ASSETS / "validity"
+TITLES: Mapping[str, str] = {
+    "validity-rates": "Every planted rate",
+    "validity-measures": "Picture measures",
+    "validity-associations": "Associations",
+    "validity-pairs": "Pairs of people",
+    "validity-bases": "Objects against a base",
+    "validity-objects": "Objects",
+    "validity-texts": "Texts of clusters",
+    "validity-mitigation": "Mitigation",
+    "validity-intersections": "Intersections",
+    "validity-languages": "Languages",
+    "validity-people": "People who stand together",
+    "validity-raters": "Raters",
+    "validity-steps": "Denoising steps",
+    "validity-causes": "Causes",
+}
+"""Titles of the reports by study, in the order in which the tab shows them."""
+
+NOT_HERE: Mapping[str, str] = {
+    "association_effect_size": "S in other units; it has no interval of its own",
+    "model_distance": "relative to the models in a table, so it has no planted value",
+    "mean_similarity": "in the encoder's own units, so it has no planted value",
+    "stereotype_propagation_index": "of denoising steps, which the renderer has none of; validity-steps tests it "
+    "on the diffusion model",
+    "exchange_effect": "of denoising steps, too; validity-causes tests it on the diffusion model",
+    "part_effects": "of the parts of a model, too; validity-causes tests it on the diffusion model",
+    "drawing_effect": "of the parts of a model, too; validity-causes tests it on the diffusion model",
+    "predicted_gain": "of denoising steps, too; validity-steps tests it on the diffusion model",
+    "weighted_alignment_score": "it has no interval, for WALS of few pictures is not that of many; how far off it is "
+    "stands in the report on picture measures",
+    "picture_change": "in the encoder's own units, so it has no planted value",
+    "kendall_tau": "of two orders, not of pictures",
+    "chao_shen_entropy": "it has no interval; the variety against a base is tested",
+    "refused_share": "of requests; the renderer refuses nothing",
+    **dict.fromkeys(("mean_level", "end_share"), "a measure of what people answer, which no classifier reads"),
+}
+"""Reasons why no report covers a measure."""
+
+
+def load_shipped(folder: Path = SHIPPED) -> tuple[SavedReport, ...]:
+    """The shipped reports that are there, in their order; StorageError where a file cannot be read."""
+    paths = [path for name in TITLES if (path := folder / f"{name}.json").is_file()]
+    try:
+        texts = [path.read_text(encoding="utf-8") for path in paths]
+    except (OSError, UnicodeDecodeError) as error:
+        raise StorageError(f"cannot read the shipped reports: {error}") from error
+    return tuple(from_text(text, folder) for text in texts)
+
+
+def load_others(folder: Path = SHIPPED) -> dict[str, tuple[SavedReport, ...]]:
+    """The shipped reports of other generators than the renderer, by their names."""
+    places = sorted(path for path in folder.glob("*") if path.is_dir())
+    return {path.name: reports for path in places if (reports := load_shipped(path))}

@@ -1,0 +1,208 @@
+"""The Methods tab: a card per measure to read, search and link to, the models, and what this app keeps."""
+
+import math
+import platform
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gradio as gr
+
+from bias_core.measures.cards import METRICS, Card, Reference, formula, load_references
+from bias_core.number_text import typeset
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.study.design import page_of
+from bias_core.study.plan import library_versions
+from bias_core.study.types import StudyReport
+from bias_core.ui.calibration.shipped import load_shipped
+from bias_core.ui.messages import EACH, user_errors
+from bias_core.ui.templates import render, script
+
+_QUESTION = "What does each number mean, where does it come from, and what can it not tell?"
+_CAUTION = (
+    "A card per measure: its formula, its range, what “no bias” reads, and its limits. Below them: the "
+    "models, and what is stored."
+)
+TITLES: Mapping[str, str] = {
+    "explore": "Explore",
+    "association": "Association",
+    "paired": "Paired",
+    "objects": "Objects",
+    "internal": "Internal",
+    "origins": "Origins",
+    "label": "Label",
+    "compare": "Compare",
+}
+PAPERS = ("wang2023t2iat", "wan2024pst", "vice2023tbyb", "mandal2024internal", "dehdashtian2025oasis")
+"""Each has a section; what comes from elsewhere stands together in one."""
+_TABS_BY_PAPER: Mapping[str, Sequence[str]] = {
+    "wang2023t2iat": ("association", "explore"),
+    "wan2024pst": ("paired",),
+    "vice2023tbyb": ("objects",),
+    **dict.fromkeys(("pielou1966", "gini1912", "hill1973"), ("objects",)),
+    "mandal2024internal": ("internal",),
+    "dehdashtian2025oasis": ("explore", "origins", "compare"),
+}
+_TABS_BY_MEASURE: Mapping[str, Sequence[str]] = {
+    **dict.fromkeys(
+        ("stereotype_propagation_index", "predicted_gain", "visible_steps", "first_seen_steps"), ("origins",)
+    ),
+    "mean_similarity": ("origins",),
+    "model_distance": ("objects", "compare"),
+    "kendall_tau": ("association",),
+    **dict.fromkeys([f"{of}_difference" for of in ("prevalence", "stereotype", "variance_share")], ("compare",)),
+}
+_RATERS = ("label",)
+_FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.S)
+_HEADING = re.compile(r"^# (.+)$", re.M)
+
+SEARCH_JS = script("measures")
+_SIGNS = {" - ": " − ", ">=": "≥", "X~": "X̃", "Y~": "Ỹ", " x ": " × "}
+_RAISED_OR_LOWERED = re.compile(r"_(?:\{([^}]*)\}|(\w)(?![A-Za-z0-9]))|\^(\w)")
+
+
+def methods_html(metrics: Iterable[Card]) -> str:
+    """The search field, and every card under its source."""
+    measures = list(metrics)
+    groups: dict[str, list[Card]] = {paper: [] for paper in (*PAPERS, "")}
+    for metric in measures:
+        groups[metric.reference if metric.reference in PAPERS else ""].append(metric)
+    return render(
+        "measures",
+        n=len(measures),
+        groups=[(paper, cards) for paper, cards in groups.items() if cards],
+        sources=dict.fromkeys(metric.reference for metric in measures),
+        works=load_references(),
+        titles=TITLES,
+        tabs_of=lambda card: _TABS_BY_MEASURE.get(card.key) or _TABS_BY_PAPER.get(card.reference, _RATERS),
+        search_text=_search_text,
+        formula=formula,
+        math_parts=math_parts,
+        null_place=_null_place,
+        bound=_bound,
+    )
+
+
+def _search_text(metric: Card, work: Reference) -> str:
+    texts = (metric.key, metric.name, metric.summary, metric.limits, metric.higher_means, work.short)
+    return " ".join((*texts, *(entry.means for entry in metric.inputs), *formula(metric))).lower()
+
+
+def _null_place(metric: Card) -> str | None:
+    """Where "no bias" lies on a line from 4 to 96; None where no value means it."""
+    (low, high), null = metric.bounds, metric.null_value
+    if null is None:
+        return None
+    if math.isfinite(low) and math.isfinite(high):
+        return f"{4 + 92 * (null - low) / (high - low):.1f}"
+    return "50" if math.isinf(low) else "12"
+
+
+def _bound(value: float) -> str:
+    if math.isinf(value):
+        return "−∞" if value < 0 else "∞"
+    return typeset(value, ".3g")
+
+
+def math_parts(line: str) -> list[tuple[str, str]]:
+    """A formula's line of text with real signs, cut into normal, "sub" and "sup" parts.
+
+    >>> math_parts("H_J = x_{i+1} - X^A")
+    [('', 'H'), ('sub', 'J'), ('', ' = x'), ('sub', 'i+1'), ('', ' − X'), ('sup', 'A')]
+    """
+    for text, sign in _SIGNS.items():
+        line = line.replace(text, sign)
+    parts, end = [], 0
+    for match in _RAISED_OR_LOWERED.finditer(line):
+        parts += [("", line[end : match.start()]), ("sup" if match[3] else "sub", match[match.lastindex or 0])]
+        end = match.end()
+    parts.append(("", line[end:]))
+    return [(kind, re.sub(r"(?<![\w)])-(?=\d)", "−", text)) for kind, text in parts if text]
+
+
+def models_html(services: Services) -> str:
+    """Every generator and reader of the catalogue as a table."""
+    models = [
+        (
+            info.name,
+            ("built in" if info.embedded else f"{info.download_gb:g} GB on first use") + ", gated" * info.gated,
+            info.licence,
+            str(info.default_steps or "–"),
+            "yes" if info.traceable else "no",
+            info.note,
+        )
+        for info in services.models()
+    ]
+    readers = [
+        (info.name, "built in" if info.embedded else "downloaded on first use", info.library, info.note)
+        for info in services.tools("encoder")
+    ]
+    return render("models", models=models, readers=readers)
+
+
+def model_cards(assets: Path) -> list[tuple[str, str]]:
+    """Title and Markdown text of the card of every built-in model."""
+    cards = []
+    for path in sorted((assets / "calibration").glob("*/README.md")):
+        text = _FRONT_MATTER.sub("", path.read_text(encoding="utf-8")).strip()
+        title = _HEADING.match(text)
+        cards.append((title[1] if title else path.parent.name, text[title.end() :] if title else text))
+    return cards
+
+
+def about_html(settings: Settings) -> str:
+    """Versions, licences, and what is stored of a visitor."""
+    versions = {"python": platform.python_version(), "gradio": metadata.version("gradio")}
+    versions |= library_versions()
+    return render("about", settings=settings, versions=versions)
+
+
+@cache
+def example_html(folder: str) -> str:
+    """What one measure reads in pictures whose truth is known: the plot of a shipped report; "" without reports."""
+    with user_errors():
+        for saved in load_shipped(Path(folder))[:1]:
+            report = saved.report
+            plot = page_of(report.design).plot(report) if isinstance(report, StudyReport) else None
+            if plot is not None and isinstance(report, StudyReport):
+                return render("methods_example", figure=plot, n=report.n_images)
+    return ""
+
+
+class MethodsTab:
+    """Everything to read; nothing here runs."""
+
+    key: ClassVar = "methods"
+    title: ClassVar = "Methods"
+    place: ClassVar = 100
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+
+    def on_look(self) -> Any:
+        """The example, made once for all visitors when somebody first looks."""
+        html = example_html(str(self.services.settings.assets_dir / "validity"))
+        return gr.update(value=html, visible=bool(html))
+
+    def build_memory(self) -> None:
+        """Nothing is chosen here."""
+
+    def build(self, demo: gr.Blocks, visitor: Any) -> None:
+        """The tab; called inside of its ``gr.Tab``."""
+        settings = self.services.settings
+        gr.HTML(render("question", question=_QUESTION, caution=_CAUTION))
+        looked_at = gr.HTML("", js_on_load=script("looked_at", key=self.key), elem_id=f"{self.key}-looked-at")
+        example = gr.HTML(visible=False, elem_id=f"{self.key}-results")
+        looked_at.select(self.on_look, None, example, **EACH)
+        gr.HTML(methods_html(METRICS.values()), js_on_load=SEARCH_JS, elem_id="measures")
+        with gr.Column(elem_classes="card"):
+            gr.HTML(models_html(self.services), elem_id="models")
+            for title, text in model_cards(settings.assets_dir):
+                with gr.Accordion(f"Model card: {title}", open=False, elem_classes="more"):
+                    gr.Markdown(text)
+        with gr.Column(elem_classes="card"):
+            gr.HTML(about_html(settings), elem_id="about")

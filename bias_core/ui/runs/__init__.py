@@ -1,0 +1,1 @@
+"""The Runs tab, and the comparison of runs."""

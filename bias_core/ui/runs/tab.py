@@ -1,0 +1,399 @@
+"""The Runs tab: what this visitor ran before, and pictures from elsewhere."""
+
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gradio as gr
+
+from bias_core.errors import InvalidInput
+from bias_core.explore.concept import NO_WORDS, read_attributes
+from bias_core.explore.options import KIND, attribute_text
+from bias_core.explore.study import NOBODY, UNMEASURED
+from bias_core.store.imports import ImportedImages
+from bias_core.study import history
+from bias_core.study.attributes import load_attribute_sets
+from bias_core.study.design import find_design, list_designs
+from bias_core.study.plan import settle
+from bias_core.study.report_text import title_of
+from bias_core.study.run import run_study
+from bias_core.study.saved import Example, SavedReport
+from bias_core.study.types import Design, Progress, StudyReport, StudySettings
+from bias_core.ui import messages
+from bias_core.ui.model_menu import encoder_choices, force_box
+from bias_core.ui.runs.compare import KIND as COMPARISON, sides_of
+from bias_core.ui.runs.tab_compare import ComparePart, open_any, shipped_examples
+from bias_core.ui.study.result_page import when
+from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab
+from bias_core.ui.templates import render, script
+from bias_core.ui.visitor import Visitor, in_line, then_run
+
+Updates = dict[Any, Any]
+_SEEN_JS = "() => { document.querySelector('#label-source')?.scrollIntoView({block: 'center'}); }"
+_MOST_PROMPTS, _MOST_REJECTED = 8, 5  # lines of what an upload holds
+_EXAMPLES = 3
+_WITH_PICTURES = ("measure", "run", "label", "label_says")  # parts that need an import
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """How an import fits a study."""
+
+    design: Design  # of the study
+    # n_found, n_asked: pictures that it would take, and asks for at full size; `n_asked` 0: it takes all
+    n_found: int
+    n_asked: int
+    examples: tuple[str, ...] = ()  # some of the prompts that it asks for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """What was found in an upload."""
+
+    # path, name: of the zip
+    path: Path
+    name: str
+    counts: Mapping[str, int]  # pictures per prompt
+    # what is wrong with files, in words for one and for several, and which these are
+    remarks: tuple[tuple[str, str, list[str]], ...]
+    fits: tuple[Fit, ...]  # every study, those that can run first
+
+
+def look_through(path: Path) -> Imported:
+    """What a folder or zip holds, every picture read; InvalidInput says why it cannot be used."""
+    source = ImportedImages(path)
+    source.examine()
+    fits = [Fit(design=find_design(KIND), n_found=sum(source.counts.values()), n_asked=0)]
+    fits += [_fit(design, source) for design in list_designs() if design.kind != KIND]
+    fits.sort(key=lambda fit: (fit.n_found == 0, fit.n_asked > 0))
+    return Imported(
+        path=path, name=source.name, counts=source.counts, remarks=tuple(source.remarks()), fits=tuple(fits)
+    )
+
+
+def _fit(design: Design, source: ImportedImages) -> Fit:
+    asked = settle(design, StudySettings())
+    shots = asked.study.shots(asked.settings)
+    return Fit(
+        design=design,
+        n_found=sum(min(shot.n, source.n_of(shot.prompt)) for shot in shots) if shots else sum(source.counts.values()),
+        n_asked=sum(shot.n for shot in shots),
+        examples=tuple(dict.fromkeys(shot.prompt for shot in shots))[:_EXAMPLES],
+    )
+
+
+class RunsTab(StudyTab):
+    """What was run, and what was brought along."""
+
+    key: ClassVar = "runs"
+    title: ClassVar = "Runs"
+    place: ClassVar = 80
+    question: ClassVar = "What did I run before, and what do my own pictures show?"
+    caution: ClassVar = (
+        "The list belongs to this browser alone. A run that is not kept may lose its pictures, and in the "
+        "end its report, to newer ones when the store is full."
+    )
+    studies: ClassVar = ()
+    presets: ClassVar = ()
+    also: ClassVar = (UNMEASURED.kind,)
+
+    def connect(self, tabs: Any, shown: Any, others: Mapping[str, Any]) -> None:
+        """Wire what reaches into other ``tabs``; ``shown`` is this one's ``gr.Tab``, ``others`` the builders by key."""
+        self.tabs = tabs
+        self.label = others["label"]
+        self.others = [tab for tab in others.values() if isinstance(tab, StudyTab) and tab is not self]
+        parts, visitor = self.parts, self.parts["visitor"]
+        everywhere = [tabs, parts["list"], *self.outputs()]
+        for tab in self.others:
+            everywhere += tab.opened_outputs()
+        self.everywhere = everywhere = list(dict.fromkeys(everywhere))
+        shown.select(self.on_list, visitor, parts["list"], **QUIET)
+        parts["list"].expand(self.on_open, visitor, everywhere, **QUIET)
+        compare = self.compare
+        compare.wire(visitor, shown)
+        compared = compare.button.click(
+            self.on_compare, [visitor, compare.first, compare.second], self.outputs(), **QUIET
+        )
+        self.bring_into_view(compared, "header")
+        buttons = [parts["status"], parts["run"], parts["stop"], self.drawing.html]
+        measuring = [parts[name] for name in ("imported", "what", "set", "encoder", "sentences", "force")]
+        there = [tabs, parts["list"], *buttons, *self.label.making.source_outputs()]
+        choice, quiet = [parts["wanted"], *buttons], {"queue": False, **QUIET}
+        runs = (
+            (parts["list"].submit(self.on_wanted, visitor, choice, **quiet), self.on_again, choice[:1], everywhere),
+            (parts["run"].click(self.on_click, visitor, buttons, **quiet), self.on_measure, measuring, everywhere),
+            (parts["label"].click(self.on_click, visitor, buttons, **quiet), self.on_label, measuring[:1], there),
+        )
+        for click, run, inputs, outputs in runs:
+            ended = then_run(click.then, run, [visitor, *inputs], outputs, self.on_crash)
+        ended.success(None, js=_SEEN_JS, **QUIET)  # of the last of them, a labelling task
+
+    def build_memory(self) -> None:
+        """There is no form to remember."""
+
+    def _build_ask(self) -> None:
+        parts = self.parts
+        parts["deleted"], parts["wanted"], parts["imported"] = gr.State(None), gr.State(""), gr.State(None)
+        gr.HTML(messages.heading_html("Your runs"))
+        parts["list"] = gr.HTML(js_on_load=script("runs"), elem_id="runs-list")
+        self.compare = ComparePart(self.services, {example.name for example in self.examples.listed})
+        self.compare.build()
+        with gr.Accordion("Bring pictures of your own", open=False, elem_classes="more", elem_id="runs-import"):
+            self._build_import()
+        parts["stop"] = gr.Button(  # of runs of the list, too
+            "Stop", variant="stop", visible=False, elem_id="runs-stop", scale=0, min_width=200
+        )
+
+    def _build_import(self) -> None:
+        parts = self.parts
+        upload_mb = self.services.settings.upload_mb
+        gr.HTML(render("import_layouts", upload_mb=upload_mb))
+        with gr.Row():
+            with gr.Column(min_width=260):
+                parts["upload"] = gr.File(
+                    label="Pictures with their prompts (zip)", file_types=[".zip"], height=180, elem_id="runs-upload"
+                )
+                gr.HTML(render("folder"), js_on_load=script("folder", upload_mb=upload_mb))
+            with gr.Column(min_width=320, scale=2):
+                parts["found"] = gr.HTML(elem_id="runs-found")
+        with gr.Column(visible=False, elem_id="runs-measure") as parts["measure"]:
+            self._build_measure()
+        with gr.Row(elem_classes="tools"):
+            look: dict[str, Any] = {"visible": False, "scale": 0, "min_width": 240}
+            parts["run"] = gr.Button("Measure these pictures", variant="primary", elem_id="runs-run", **look)
+            parts["label"] = gr.Button("Label these pictures", elem_id="runs-label", **look)
+        parts["label_says"] = gr.HTML(render("label_import"), visible=False)
+
+    def _build_measure(self) -> None:
+        parts = self.parts
+        sets = load_attribute_sets(self.services.settings.assets_dir / "studies")
+        with gr.Row():
+            parts["what"] = gr.Dropdown(
+                label="Measure", info="By attributes, or by a study", elem_id="runs-what", min_width=260
+            )
+            parts["set"] = gr.Dropdown(
+                [(item.title, item.key) for item in sets], value=sets[0].key, label="Attributes",
+                info="Sentences and real-world rates P*", min_width=180, elem_id="runs-set",
+            )  # fmt: skip
+            parts["encoder"] = gr.Dropdown(
+                encoder_choices(self.services), value=StudySettings().encoder, label="Reader (encoder)",
+                info="Calibration CLIP knows its own flat world only; take another for photographs",
+                allow_custom_value=True, min_width=260, elem_id="runs-encoder",
+            )  # fmt: skip
+            parts["force"] = force_box(self.key)
+        parts["sentences"] = gr.Textbox(
+            "", label="Or attributes of your own", lines=2, elem_id="runs-sentences",
+            info="One a line: name | sentence of presence | sentence of absence | P* if known",
+        )  # fmt: skip
+
+    def _wire(self, demo: gr.Blocks) -> None:
+        parts, visitor = self.parts, self.parts["visitor"]
+        parts["status"].value = ""
+        acted = [parts["list"], parts["status"], parts["deleted"]]
+        parts["list"].select(self.on_act, [visitor, parts["deleted"]], acted, **QUIET)
+        names = ("imported", "found", "what", "measure", "run", "label", "label_says", "status")
+        import_parts = [parts[name] for name in names]
+        parts["upload"].upload(self.on_import, parts["upload"], import_parts, **PRIVATE)
+        parts["upload"].clear(self.on_forget, None, import_parts, **QUIET)
+        self.wire_stop(parts["stop"], parts["status"])
+        self.wire_results()
+
+    def on_list(self, visitor: Visitor, deleted: history.Deleted | None = None) -> str:
+        """The list as it is now, with the runs of the gallery; the last deletion can be undone."""
+        with messages.user_errors() as problem:
+            lines = history.list_runs(self.services, visitor.key)
+            examples = {} if lines else shipped_examples(self.services)
+            gallery, note = history.list_gallery(self.services)
+            at_work = self.services.run_line.find(visitor.key)
+            running = next((line.run_id for line in lines if at_work and line.status == "running"), "")
+            return runs_html([*lines, *gallery], deleted, examples, note, running)
+        return messages.error_html(problem.message)
+
+    def on_act(self, visitor: Visitor, deleted: history.Deleted | None, event: gr.EventData) -> Updates:
+        """Keep a run or not, delete it, or undo that."""
+        parts, act, run = self.parts, str(event.act), (self.services, visitor.key, str(event.run))
+        with messages.user_errors() as problem:
+            if act == "delete":
+                deleted = history.delete_run(*run)
+            elif act == "undo" and deleted is not None:
+                history.restore_run(self.services, visitor.key, deleted)
+                deleted = None
+            elif act == "stop":
+                self.on_stop(visitor)
+            elif act in ("keep", "free"):
+                history.keep_run(*run, act == "keep")
+        return {
+            parts["list"]: self.on_list(visitor, deleted), parts["deleted"]: deleted,
+            parts["status"]: messages.error_html(problem.message) if problem else "",
+        }  # fmt: skip
+
+    def on_open(self, visitor: Visitor, event: gr.EventData) -> Updates:
+        """Show the report of a run in the tab of its study, or the tab where a run is at work."""
+        run_id, at_work = str(event.run), self.services.run_line.find(visitor.key)
+        if getattr(event, "act", "open") == "watch":
+            return {self.tabs: gr.update(selected=at_work.place if at_work else self.key)}
+        with messages.user_errors() as problem:
+            saved, banner = open_any(self.services, visitor, run_id)
+            return self._show(saved, banner=banner)
+        return {self.parts["status"]: messages.error_html(problem.message)}
+
+    def on_compare(self, visitor: Visitor, first: str | None, second: str | None) -> Updates:
+        """Two finished runs as the arms of one report."""
+        with messages.user_errors() as problem:
+            report = self.compare.compared(visitor, first, second)
+            return self.finished(report) | {self.parts["status"]: messages.done_html(f"Compared: {title_of(report)}.")}
+        return {self.parts["status"]: messages.error_html(problem.message)}
+
+    def first_view(self, visitor: Visitor) -> Updates:
+        """The newest run that has a report; an example where there is none."""
+        for line in history.list_runs(self.services, visitor.key):
+            if line.saved:
+                saved = history.open_run(self.services, visitor.key, line.run_id)
+                text = messages.done_html(f"Opened: a run of {when(saved.created)}.")
+                return self.finished(saved.report) | {self.parts["status"]: text}
+        return super().first_view(visitor) | {self.parts["status"]: ""}
+
+    def why_html(self, report: StudyReport, image_id: str) -> str:
+        """Of a comparison, as the run says it that the picture is of."""
+        return next(filter(None, (super(RunsTab, self).why_html(one, image_id) for one in sides_of(report))), "")
+
+    def show_numbers(self, report: StudyReport) -> Updates:
+        """A comparison of finished runs is no run: no command makes it."""
+        shown, copied = super().show_numbers(report), [self.parts[name] for name in ("shell", "python", "link")]
+        if report.design.kind == COMPARISON:
+            return shown | {part: gr.update(value="", visible=False) for part in copied}
+        return shown | {part: gr.update(value=shown[part], visible=True) for part in copied[:-1]}
+
+    def link(self, report: StudyReport) -> str:
+        """The address of the tab of its study."""
+        return self._home(report.design).link(report) if self._home(report.design) is not self else super().link(report)
+
+    def on_wanted(self, visitor: Visitor, event: gr.EventData) -> Updates:
+        """Take a turn in the queue for a run of the list."""
+        return self.on_click(visitor) | {self.parts["wanted"]: str(event.run)}
+
+    def on_again(self, visitor: Visitor, run_id: str) -> Iterator[Updates]:
+        """Run it again, or go on with it."""
+        cancelled = visitor.stop.is_set
+        yield from self._follow(visitor, lambda: history.go_on(self.services, visitor.key, run_id, cancelled=cancelled))
+
+    def on_import(self, path: str | None) -> Updates:
+        """Look through an upload and say what it can be measured by."""
+        parts = self.parts
+        with messages.user_errors() as problem:
+            if not path:
+                raise InvalidInput("no file came")
+            batch = look_through(Path(path))
+            choices = [
+                (f"{fit.design.title} ({fit.n_found:,} pictures)", fit.design.name) for fit in batch.fits if fit.n_found
+            ]
+            return {
+                parts["imported"]: batch, parts["found"]: imported_html(batch), parts["status"]: "",
+                parts["what"]: gr.update(choices=choices, value=choices[0][1]),
+                **{parts[name]: gr.update(visible=True) for name in _WITH_PICTURES},
+            }  # fmt: skip
+        return self.on_forget() | {parts["status"]: messages.error_html(problem.message)}
+
+    def on_forget(self) -> Updates:
+        """No pictures."""
+        parts = self.parts
+        hidden = {parts[name]: gr.update(visible=False) for name in _WITH_PICTURES}
+        return {parts["imported"]: None, parts["found"]: "", **hidden}
+
+    def on_measure(self, visitor: Visitor, imported: Imported | None, *values: Any) -> Iterator[Updates]:
+        """Measure the import by attributes or by a study."""
+        cancelled = visitor.stop.is_set
+
+        def start() -> Generator[Progress, None, StudyReport]:
+            design, settings = self._run_of(imported, *values)
+            return run_study(design, settings, self.services, cancelled=cancelled, session=visitor.key)
+
+        yield from self._follow(visitor, start)
+
+    def on_label(self, visitor: Visitor, imported: Imported | None) -> Iterator[Updates]:
+        """Keep the import as a run of which nothing is measured, and make a labelling task of it."""
+        cancelled = visitor.stop.is_set
+
+        def start() -> Generator[Progress, None, StudyReport]:
+            settings = StudySettings(images=str(_present(imported).path), encoder=NOBODY)
+            return run_study(UNMEASURED, settings, self.services, cancelled=cancelled, session=visitor.key)
+
+        def show(report: StudyReport) -> Updates:
+            there = {self.tabs: gr.update(selected=self.label.key), self.parts["status"]: ""}
+            return there | self.label.making.labelling(visitor, report.run_id)
+
+        yield from self._follow(visitor, start, show)
+
+    def _follow(self, visitor: Visitor, start: Any, show: Any = None) -> Iterator[Updates]:
+        with messages.user_errors() as problem:
+            yield from self.following(visitor, in_line(self.services, visitor, start, self.key), show=show)
+        if problem:
+            yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
+
+    def ended(self, visitor: Visitor) -> Updates:
+        """The list as it is now."""
+        return {self.parts["list"]: self.on_list(visitor)}
+
+    def done(self, report: StudyReport) -> Updates:
+        """The report where it belongs."""
+        return self._show(SavedReport(report=report, created=time.time()), f"Done in {report.seconds:.1f} s.")
+
+    def _home(self, design: Design) -> StudyTab:
+        """The tab that shows such reports."""
+        return next((tab for tab in self.others if tab.claims(design)), self)
+
+    def _show(self, saved: SavedReport, says: str = "", banner: str = "") -> Updates:
+        """A report, below its ``banner``, in the tab that shows such reports, or here."""
+        tab = self._home(saved.report.design)
+        there = {} if tab is self else {self.tabs: gr.update(selected=tab.key), self.parts["status"]: ""}
+        return there | tab.opened(saved, banner) | ({tab.parts["status"]: messages.done_html(says)} if says else {})
+
+    def _run_of(
+        self, imported: Imported | None, what: str, chosen: str, encoder: str, sentences: str, force: bool = False
+    ) -> tuple[Design, StudySettings]:
+        settings = StudySettings(images=str(_present(imported).path), encoder=str(encoder), force=force)
+        design = find_design(what)
+        if design.kind != KIND:
+            return design, settings
+        texts = [line for line in (sentences or "").splitlines() if line.strip()]
+        sets = {item.key: item for item in load_attribute_sets()}
+        attributes = sets[chosen].attributes if not texts and chosen in sets else read_attributes(texts, "")
+        options = {**NO_WORDS, "concept": "", "attributes": [attribute_text(one) for one in attributes]}
+        return design, replace(settings, options=options)
+
+    def _buttons(self, *, running: bool) -> Updates:
+        return {self.parts["stop"]: gr.update(visible=running)}
+
+
+def _present(imported: Imported | None) -> Imported:
+    if imported is None or not imported.path.is_file():
+        raise InvalidInput("the pictures are no longer here: bring them again")
+    return imported
+
+
+def runs_html(
+    lines: Sequence[history.RunLine],
+    deleted: history.Deleted | None = None,
+    examples: Mapping[str, tuple[Example, SavedReport]] | None = None,
+    note: str = "",
+    running: str = "",
+) -> str:
+    """Every run with what can be done with it, and the examples; the last deletion can be undone.
+
+    ``note`` says what of the gallery cannot be read; ``running`` is the id of the run at work.
+    """
+
+    def size(n_bytes: int) -> str:
+        return f"{n_bytes / 1e6:,.1f} MB" if n_bytes >= 1e5 else f"{n_bytes / 1e3:,.0f} kB"
+
+    return render(
+        "runs", lines=lines, deleted=deleted, examples=examples or {}, note=note, running=running, size=size, when=when
+    )
+
+
+def imported_html(upload: Imported) -> str:
+    """What an upload holds, and which studies it can be measured by."""
+    prompts = sorted(upload.counts.items(), key=lambda item: -item[1])
+    return render("imported", upload=upload, prompts=prompts, most_prompts=_MOST_PROMPTS, most_rejected=_MOST_REJECTED)

@@ -1,0 +1,384 @@
+"""Parts of a study's tab: next steps, people's labels, the pictures behind a number, and the run as it draws."""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import quote
+
+import gradio as gr
+import numpy as np
+
+from bias_core.measures.paired_stereotype import GENDERS
+from bias_core.number_text import format_number
+from bias_core.services import Services
+from bias_core.study.corrected import BUDGET, Correction, PeopleAnswers, corrected, correction_of
+from bias_core.study.documents import small_uri
+from bias_core.study.label_tasks import SINGLE
+from bias_core.study.limits import drawn_words
+from bias_core.study.next_steps import N_LABELS, NextStep, next_steps
+from bias_core.study.plan import settle
+from bias_core.study.report_text import is_known, read_by
+from bias_core.study.run_readings import CODES, NO, PEOPLE, YES, Reading, readings_of
+from bias_core.study.types import Progress, StudyReport
+from bias_core.types import ImageRow, StoredImage
+from bias_core.ui import messages
+from bias_core.ui.templates import render, script
+from bias_core.ui.visitor import Visitor, then_run
+
+Updates = dict[Any, Any]
+ASKS_PEOPLE = "people"  # the step that runs nothing, and makes a labelling task
+
+
+class NextPart:
+    """The next steps of a report: their buttons, which stand in its header, and the runs that these start."""
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self.chosen: Any = None  # the step whose button was pressed with its report; None where no button is wired
+
+    def html(self, report: StudyReport) -> str:
+        """A button for each step; "" for none."""
+        steps = next_steps(report, self.services) if self.chosen is not None else ()
+        return render("next_steps", steps=steps) if steps else ""
+
+    def wire(self, tab: Any) -> None:
+        """Let the buttons in the header of a study tab, which is built, start their runs there."""
+        parts, self.chosen = tab.parts, gr.State(None)
+
+        def on_step(visitor: Visitor, report: StudyReport | None, event: gr.EventData) -> Updates:
+            """Remember which, and take a turn in line; who asks people has a listener of its own."""
+            steps = [] if report is None else next_steps(report, self.services)
+            step = next((one for one in steps if one.key == str(event.step) and one.settings is not None), None)
+            if step is not None:  # the box beside its button says which width
+                widths = {str(i): one for i, one in enumerate(step.widths)}
+                step = widths.get(str(getattr(event, "choice", "0")))
+            if step is None:
+                return {self.chosen: None}
+            return {self.chosen: (step, report), **tab.on_click(visitor, report)}
+
+        def on_run(visitor: Visitor, chosen: tuple[NextStep, StudyReport] | None) -> Iterator[Updates]:
+            """The run of the step, with its settings in the form where they can stand there."""
+            if chosen is None or chosen[0].design is None or chosen[0].settings is None:
+                return
+            design, settings = chosen[0].design, chosen[0].settings
+            if design == tab.designs.get(design.name):
+                yield tab.form_of(design, settings)
+            yield from tab.run_asked(visitor, lambda: settle(design, settings), chosen[1])
+
+        inputs = [parts["visitor"], parts["report"]]
+        click = parts["header"].select(on_step, inputs, [*tab.outputs(), self.chosen], queue=False, **messages.QUIET)
+        run = then_run(click.then, on_run, [parts["visitor"], self.chosen], tab.opened_outputs(), tab.on_crash)
+        tab.bring_into_view(click, "status")
+        tab.bring_into_view(run, "header")
+
+    def wire_people(self, header: Any, label: Callable[..., Any], inputs: list[Any], outputs: list[Any]) -> None:
+        """Let the button that asks people make their task by ``label``; inputs are visitor, memory and report."""
+
+        def on_people(
+            visitor: Visitor,
+            memory: Any,
+            report: StudyReport | None,
+            event: gr.EventData,
+            profile: gr.OAuthProfile | None = None,
+        ) -> Any:
+            """The task, where that is the step that was chosen."""
+            if report is None or str(event.step) != ASKS_PEOPLE:
+                return {}
+            return label(visitor, memory, report, min(N_LABELS, report.n_images), "", profile)
+
+        header.select(on_people, inputs, outputs, api_visibility="private")
+
+
+AT_RANDOM, ALONE = "", f"setting={SINGLE}"  # of pairs, where there are pairs; and of people alone
+_FEW = 9  # numbers that are shown without being asked for
+
+
+class PeoplePart:
+    """The part of a report that is about people's labels of its pictures; hidden where they could correct nothing."""
+
+    def __init__(self, services: Services, key: str) -> None:
+        self.services, self.key = services, key
+        self.n = self.by = self.button = self.refresh = self.box = self.corrected = None  # type: Any
+
+    def build_corrected(self) -> None:
+        """The corrected numbers."""
+        self.corrected = gr.HTML(visible=False, elem_classes="card", elem_id=f"{self.key}-corrected")
+
+    def build_task(self) -> None:
+        """What makes a task of the report's pictures."""
+        key = self.key
+        with gr.Column(visible=False, elem_classes="card", elem_id=f"{key}-people") as self.box:
+            gr.HTML(render("people_ask"))
+            with gr.Row():
+                count: dict[str, Any] = {"label": "How many pictures", "minimum": 2, "precision": 0, "min_width": 140}
+                count["info"] = "With 64 a share is known to about 8 points"
+                self.n = gr.Number(N_LABELS, elem_id=f"{key}-people-n", **count)
+                which: dict[str, Any] = {"value": AT_RANDOM, "label": "Which", "min_width": 240}
+                which["info"] = "By what the reader says: as many of each of its answers as can be"
+                self.by = gr.Dropdown([("at random", AT_RANDOM)], elem_id=f"{key}-people-by", **which)
+            with gr.Row(elem_classes="tools"):
+                look: dict[str, Any] = {"scale": 0, "min_width": 260}
+                self.button = gr.Button(button_text(N_LABELS, AT_RANDOM), elem_id=f"{key}-people-label", **look)
+                self.refresh = gr.Button("Look for new answers", visible=False, elem_id=f"{key}-people-refresh", **look)
+
+    def outputs(self) -> list[Any]:
+        """Everything that :meth:`show` changes."""
+        return [self.corrected, self.box, self.by, self.refresh, self.n, self.button]
+
+    def wire(self, report: Any, said: list[Any], say: Callable[[StudyReport], Updates]) -> None:
+        """The events; ``say`` gives the updates of the components ``said``, which hang on corrected numbers."""
+
+        def on_new_answers(shown: StudyReport | None) -> Updates:
+            """The corrected numbers as they are now."""
+            if shown is None:
+                return {self.button: gr.skip()}
+            corrected, updates = self.show(shown)
+            return updates | say(corrected)
+
+        self.refresh.click(on_new_answers, report, [*said, *self.outputs()], **messages.QUIET)
+        chosen = [self.n, self.by]
+        gr.on([part.input for part in chosen], button_text, chosen, self.button, **messages.LATEST)
+
+    def correction(self, report: StudyReport) -> Correction | None:
+        """What people say of the run of this report; None where no task serves it."""
+        answers = self.services.run_answers(report.run_id)
+        return None if answers is None else correction_of(report, answers)
+
+    def extended(self, report: StudyReport) -> StudyReport:
+        """The report with the corrected numbers, to be downloaded."""
+        return corrected(report, self.services.run_answers(report.run_id), self.services)
+
+    def show(self, report: StudyReport) -> tuple[StudyReport, Updates]:
+        """The report with the numbers that people's labels correct; and the updates of this part."""
+        is_run = report.run_id.isalnum() and self.services.manifests.find(report.run_id) is not None  # and no example
+        readings, correction, html = readings_of(report) if is_run else [], None, ""
+        if readings:
+            with messages.user_errors() as problem:
+                correction = self.correction(report)
+            html = messages.error_html(problem.message) if problem else ""
+            html = html if correction is None else corrected_html(correction)
+        n = min(N_LABELS, len({image_id for one in readings for image_id in one.image_ids}))
+        names = dict.fromkeys(PEOPLE if one.attribute is None else one.attribute.name for one in readings)
+        choices = [("at random", AT_RANDOM), *((f"by what the reader says of {name}", name) for name in names)]
+        if {one.group for one in readings if one.attribute is None} > {SINGLE}:
+            choices.append(("at random, of people alone", ALONE))
+        updates = {
+            self.corrected: gr.update(value=html, visible=bool(html)),
+            self.box: gr.update(visible=bool(readings)),
+            self.by: gr.update(choices=choices, value=AT_RANDOM),
+            self.refresh: gr.update(visible=correction is not None),
+            self.n: n or N_LABELS,
+            self.button: button_text(n or N_LABELS, AT_RANDOM),
+        }
+        return (report if correction is None else correction.added_to(report)), updates
+
+
+def corrected_html(correction: Correction, of: str = "") -> str:
+    """The numbers of a run beside what people's labels make of them; ``of`` says which run, where that is not plain."""
+    scales: dict[str, list[float]] = {}
+    for one in correction.numbers:
+        ends = [one.corrected.low, one.corrected.high, one.as_read.value, one.corrected.null_value]
+        scales.setdefault(one.metric, []).extend(float(end) for end in ends if end is not None and is_known(end))
+    return render(
+        "corrected",
+        correction=correction,
+        of=of,
+        scales={metric: (min(ends), max(ends)) for metric, ends in scales.items()},
+        budget=BUDGET,
+        few=_FEW,
+    )
+
+
+def button_text(n: float | None, by: str | None) -> str:
+    """What the button will do."""
+    which = {AT_RANDOM: "these at random", ALONE: "those of people alone"}
+    return f"Label {int(n or 0):,} of {which.get(by or AT_RANDOM, f'these by {by}')}"
+
+
+_COLUMNS = {
+    "yes": "for it", "no": "against it", "margin": "margin", "read": "read as", "people": "people say",
+    "record": "on record",
+}  # fmt: skip
+_WORDS = {CODES[YES]: "there", CODES[NO]: "not there"}
+_UNCLEAR = "cannot tell"
+_SCORES = (": positive", ": negative", ": nearer by")  # how the names of their columns end
+
+
+def why_html(report: StudyReport, image_id: str, services: Services) -> str:
+    """Each attribute of a picture, and each person in it, as it was read; "" where nothing was read in it."""
+    stored = report.stored.get(image_id)
+    readings = [] if stored is None else [one for one in readings_of(report) if image_id in one.image_ids]
+    if stored is None or not readings:
+        return ""
+    given, rows = services.run_answers(report.run_id), list[dict[str, str]]()
+    answers = None if given is None else PeopleAnswers(given)
+    for reading in readings:
+        here = reading.only(np.array([one == image_id for one in reading.image_ids]))
+        votes = None if answers is None else answers.votes(here)
+        for i in range(len(here.codes)):
+            of = _of_attribute if here.attribute is not None else _of_person
+            rows.append(of(report, here, i, stored, services.shown) | {"people": _votes(votes, i, here)})
+    shown = {key: name for key, name in _COLUMNS.items() if any(row[key] for row in rows)}
+    return render("why", rows=rows, columns=shown, reader=read_by(report.settings), judged=bool(report.settings.judge))
+
+
+def _of_attribute(
+    report: StudyReport, reading: Reading, i: int, stored: StoredImage, shown: Callable[..., float | None]
+) -> dict[str, str]:
+    attribute, frame = reading.attribute, report.pictures
+    if attribute is None or frame is None:
+        return {}
+    row = frame[frame["image_id"] == reading.image_ids[i]].iloc[0]
+    yes, no, margin = (
+        format_number(float(row[column])) if column in row and not math.isnan(row[column]) else ""
+        for column in (f"{attribute.name}{end}" for end in _SCORES)
+    )
+    share = None if stored.truth is None else shown(attribute.positive, [stored.truth])
+    return {
+        "name": attribute.name,
+        "texts": f"“{attribute.positive}” against “{attribute.negative}”",
+        "yes": yes,
+        "no": no,
+        "margin": margin,
+        "read": _WORDS.get(int(reading.codes[i]), _UNCLEAR),
+        "record": "" if share is None or math.isnan(share) else _WORDS[int(share > 0.5)],
+    }
+
+
+def _of_person(
+    report: StudyReport, reading: Reading, i: int, _stored: StoredImage, _shown: Callable[..., float | None]
+) -> dict[str, str]:
+    arm = next((arm.results for arm in report.arms if arm.name == reading.arm), report.results)
+    labels = arm.frame("labels")
+    row: dict[str, Any] = {}
+    for one in labels.to_dict("records"):
+        if (one["image_id"], one["position"]) == (reading.image_ids[i], reading.positions[i]):
+            row = {str(key): value for key, value in one.items()}
+    lean = row.get("lean")
+    return {
+        "name": f"{row.get('identity', 'person')}, {reading.positions[i]}",
+        "texts": f"“{GENDERS[0]}” or “{GENDERS[1]}”",
+        "yes": "",
+        "no": "",
+        "margin": format_number(float(lean)) if isinstance(lean, float) and not math.isnan(lean) else "",
+        "read": str(row.get("automatic", "")).replace("_", " "),
+        "record": str(row["truth"]) if isinstance(row.get("truth"), str) else "",
+    }
+
+
+def _votes(votes: np.ndarray | None, i: int, reading: Reading) -> str:
+    """How many raters say so, in words; "" where nobody answered."""
+    codes = np.array([]) if votes is None else votes[i][~np.isnan(votes[i])]
+    if not codes.size:
+        return ""
+    n_yes = int((codes == CODES[YES]).sum())
+    if reading.attribute is None:
+        return f"{n_yes} of {codes.size}: {reading.stereotypes[i]}"
+    return f"{n_yes} of {codes.size}: there"
+
+
+MOST_SHOWN = 48  # pictures at a time: of a larger run those around what is being drawn
+_MOST_PROMPTS = 6  # that are named above their pictures
+_PAUSE = 0.3  # seconds
+_PAUSE_PER_PICTURE = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """A picture in the grid: ``state`` is "finished", "blanked", "forming" or "waiting"."""
+
+    number: int
+    prompt: str
+    state: str
+    picture: str = ""
+
+
+class DrawingPart:
+    """The part of a tab that shows a run at work; empty while there is none."""
+
+    def __init__(self, key: str) -> None:
+        self.html = gr.HTML(js_on_load=script("drawing"), elem_id=f"{key}-drawing")
+
+    def of_run(self) -> "DrawingUpdates":
+        """For one run."""
+        return DrawingUpdates(self.html)
+
+
+class DrawingUpdates:
+    """Says when there is something new to be seen, which is sent as a whole."""
+
+    def __init__(self, html: Any) -> None:
+        self._html, self._due = html, 0.0
+        self._last: Progress | None = None
+        self._shown: tuple[Any, ...] = ()
+
+    def note(self, progress: Progress) -> None:
+        """Take note of every step, also of one that is not shown."""
+        self._last = progress if progress.drawing else self._last
+
+    def at(self, progress: Progress) -> Mapping[Any, str]:
+        """What changes; nothing where the run draws nothing, or nothing changed."""
+        now = time.monotonic()
+        state = len(progress.images), tuple(progress.forming.values()), progress.shares
+        is_last = progress.done == progress.total
+        if not progress.drawing or self._is_shown(state) or (now < self._due and not is_last):
+            return {}
+        self._shown = state
+        self._due = now + max(_PAUSE, _PAUSE_PER_PICTURE * min(MOST_SHOWN, len(progress.drawing)))
+        return {self._html: drawing_html(progress)}
+
+    def left(self) -> Mapping[Any, str]:
+        """What stays of a run that ended without a result: what was finished, where something was."""
+        is_some = self._last is not None and self._last.images
+        return {self._html: drawing_html(replace(self._last, forming={})) if self._last and is_some else ""}
+
+    def _is_shown(self, state: tuple[Any, ...]) -> bool:
+        """By identity: two pictures that form can look alike."""
+        if not self._shown or state[0] != self._shown[0] or state[2] != self._shown[2]:
+            return False
+        return list(map(id, state[1])) == list(map(id, self._shown[1]))
+
+
+def drawing_html(progress: Progress) -> str:
+    """The pictures around those at work, by their prompts where these are few, and the shares so far."""
+    finished = {stored.path.stem: stored for stored in progress.images}
+    first = _first_shown(progress.drawing, progress.forming or finished)
+    places = [
+        _place(number, row, finished.get(row.id), progress.forming)
+        for number, row in enumerate(progress.drawing[first : first + MOST_SHOWN], start=first + 1)
+    ]
+    by_prompt: list[tuple[str, list[_Place]]] = []
+    for place in places:
+        if not by_prompt or by_prompt[-1][0] != place.prompt:
+            by_prompt.append((place.prompt, []))
+        by_prompt[-1][1].append(place)
+    if len(by_prompt) > _MOST_PROMPTS:
+        by_prompt = [("", places)]
+    n_forming = sum(place.state == "forming" for place in places)
+    return render(
+        "drawing",
+        groups=by_prompt,
+        counts=drawn_words(len(finished), len(progress.drawing), progress.parts, finished),
+        n_forming=n_forming,
+        shown=(first + 1, first + len(places)) if len(places) < len(progress.drawing) else None,
+        progress=progress,
+    )
+
+
+def _first_shown(rows: Sequence[ImageRow], at_work: Mapping[str, Any]) -> int:
+    """Where the shown pictures begin: with the page that holds the last of those at work, or finished."""
+    last = max((place for place, row in enumerate(rows) if row.id in at_work), default=0)
+    return last // MOST_SHOWN * MOST_SHOWN
+
+
+def _place(number: int, row: ImageRow, stored: StoredImage | None, forming: Mapping[str, Any]) -> _Place:
+    if stored is not None:
+        picture = f"gradio_api/file={quote(stored.path.as_posix())}"
+        return _Place(
+            number=number, prompt=row.prompt, state="blanked" if stored.blocked else "finished", picture=picture
+        )
+    if row.id in forming:
+        return _Place(number=number, prompt=row.prompt, state="forming", picture=small_uri(forming[row.id]))
+    return _Place(number=number, prompt=row.prompt, state="waiting")

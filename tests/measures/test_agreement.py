@@ -1,0 +1,313 @@
+"""Coefficients of agreement against published examples, second libraries, naive loops and edge cases."""
+
+import math
+import re
+from itertools import combinations, permutations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings, strategies as st
+from sklearn.metrics import cohen_kappa_score
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.agreement import (
+    agreement_estimate,
+    cohen_kappa,
+    fleiss_kappa,
+    krippendorff_alpha,
+    reader_errors_from_labels,
+)
+from bias_core.measures.effects import corrected_prevalence
+
+# The example of 10 subjects, 14 raters and 5 answers that textbooks and encyclopaedias print: κ = 0.210.
+TEN_SUBJECTS = [
+    [0, 0, 0, 0, 14], [0, 2, 6, 4, 2], [0, 0, 3, 5, 6], [0, 3, 9, 2, 0], [2, 2, 8, 1, 1], [7, 7, 0, 0, 0],
+    [3, 2, 6, 3, 0], [2, 5, 3, 2, 2], [6, 5, 2, 1, 0], [0, 2, 2, 3, 7],
+]  # fmt: skip
+
+# [krippendorff2011, C]: 4 observers, 12 units, missing answers; α is 0.743 (nominal), 0.815 (ordinal),
+# 0.849 (interval).
+OBSERVERS = np.array(
+    [
+        [1, 2, 3, 3, 2, 1, 4, 1, 2, np.nan, np.nan, np.nan],
+        [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, np.nan, 3],
+        [np.nan, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, np.nan],
+        [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, np.nan],
+    ]
+).T
+
+# [krippendorff2011, A]: 2 observers, 10 units, answers 0 and 1: α = 0.095.
+MEG = [0, 1, 0, 0, 0, 0, 0, 0, 1, 0]
+OWEN = [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]
+
+GENDERS = ("masculine", "feminine", "cannot_identify")
+ALL = ("fleiss_kappa", "cohen_kappa", "krippendorff_alpha")
+
+
+def value(coefficient, ratings):
+    if coefficient == "cohen_kappa":
+        return cohen_kappa(*np.asarray(ratings, dtype=object).T)
+    return {"fleiss_kappa": fleiss_kappa, "krippendorff_alpha": krippendorff_alpha}[coefficient](ratings)
+
+
+def naive_fleiss(ratings):
+    """Shares of equal pairs, counted one by one."""
+    rows = [list(row) for row in ratings]
+    p = np.mean([np.mean([a == b for a, b in combinations(row, 2)]) for row in rows])
+    flat = [answer for row in rows for answer in row]
+    p_e = np.mean([a == b for a in flat for b in flat])
+    return (p - p_e) / (1 - p_e)
+
+
+def naive_alpha(ratings, delta):
+    """Every pair of answers of an item, and every pair of answers, one by one."""
+    rows = [[x for x in row if not pd.isna(x)] for row in ratings]
+    rows = [row for row in rows if len(row) > 1]
+    flat = [x for row in rows for x in row]
+    observed = sum(delta(a, b) / (len(row) - 1) for row in rows for a, b in permutations(row, 2)) / len(flat)
+    expected = np.mean([delta(a, b) for a, b in permutations(flat, 2)])
+    return 1 - observed / expected
+
+
+def test_fleiss_kappa_of_the_textbook_example():
+    ratings = [np.repeat(range(5), counts) for counts in TEN_SUBJECTS]
+    assert fleiss_kappa(np.array(ratings)) == pytest.approx(0.210, abs=0.0005)
+
+
+def test_fleiss_kappa_by_hand():
+    # Items fff, mmf, mmm: P = (1 + 1/3 + 1)/3 = 7/9. Shares f 4/9, m 5/9: P_e = 41/81. κ = 22/40.
+    assert fleiss_kappa([["f", "f", "f"], ["m", "m", "f"], ["m", "m", "m"]]) == pytest.approx(0.55)
+
+
+def test_cohen_kappa_by_hand():
+    # Grants, two readers: 20 yes-yes, 5 yes-no, 10 no-yes, 15 no-no.
+    # p_o = 35/50 = 0.7; p_c = 0.5*0.6 + 0.5*0.4 = 0.5; κ = 0.2/0.5.
+    a = ["yes"] * 25 + ["no"] * 25
+    b = ["yes"] * 20 + ["no"] * 5 + ["yes"] * 10 + ["no"] * 15
+    assert cohen_kappa(a, b) == pytest.approx(0.4)
+
+
+def test_alpha_of_the_published_examples():
+    assert krippendorff_alpha(np.column_stack([MEG, OWEN])) == pytest.approx(0.095, abs=0.0005)
+    for level, published in (("nominal", 0.743), ("ordinal", 0.815), ("interval", 0.849)):
+        assert krippendorff_alpha(OBSERVERS, level=level) == pytest.approx(published, abs=0.0005)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_coefficients_equal_second_opinions(seed):
+    rng = np.random.default_rng(seed)
+    ratings = np.vstack([list(GENDERS), rng.choice(GENDERS, size=(11, 3), p=[0.5, 0.4, 0.1])])
+    assert fleiss_kappa(ratings) == pytest.approx(naive_fleiss(ratings))
+    a, b = ratings[:, 0], ratings[:, 1]
+    assert cohen_kappa(a, b) == pytest.approx(cohen_kappa_score(a, b))
+    holes = ratings.astype(object)
+    holes[1:][rng.random((11, 3)) < 0.3] = None
+    if sum(1 for row in holes if sum(x is not None for x in row) > 1) > 1:
+        assert krippendorff_alpha(holes) == pytest.approx(naive_alpha(holes, lambda x, y: x != y))
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_alpha_of_numbers_equals_a_naive_loop(seed):
+    rng = np.random.default_rng(seed)
+    ratings = np.vstack([[1, 2, 5], rng.choice([1.0, 2.0, 5.0, np.nan], size=(11, 3))])
+    assert krippendorff_alpha(ratings, level="interval") == pytest.approx(
+        naive_alpha(ratings, lambda x, y: (x - y) ** 2)
+    )
+    flat = [x for row in ratings if (~np.isnan(row)).sum() > 1 for x in row if not np.isnan(x)]
+
+    def ranks_apart(x, y):  # answers between the two, those of both ends counted half
+        low, high = min(x, y), max(x, y)
+        between = sum(low <= z <= high for z in flat)
+        return (between - (flat.count(low) + flat.count(high)) / 2) ** 2 if low < high else 0
+
+    assert krippendorff_alpha(ratings, level="ordinal") == pytest.approx(naive_alpha(ratings, ranks_apart))
+
+
+@pytest.mark.parametrize("coefficient", ALL)
+def test_perfect_agreement_is_exactly_one(coefficient):
+    assert value(coefficient, [["f", "f"], ["m", "m"], ["f", "f"]]) == 1
+
+
+@pytest.mark.parametrize("coefficient", ALL)
+def test_perfect_disagreement_is_negative(coefficient):
+    # Two raters, each pair differs, both answers equally often: κ = (0 - 1/2) / (1 - 1/2) = -1.
+    # α: D_o = 1, D_e = 2*4*4/(8*7) = 4/7, so 1 - 7/4 = -0.75.
+    expected = -0.75 if coefficient == "krippendorff_alpha" else -1
+    assert value(coefficient, [["f", "m"], ["m", "f"]] * 2) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("coefficient", ALL)
+def test_equal_ratings_everywhere_are_nan_with_a_note_and_never_agreement(coefficient):
+    constant = [["f", "f"]] * 5
+    assert math.isnan(value(coefficient, constant))
+    estimate = agreement_estimate(constant, coefficient=coefficient)
+    assert math.isnan(estimate.value)
+    assert "0/0" in estimate.note
+    assert estimate.n == 5
+
+
+def test_a_rater_who_always_says_the_same_agrees_as_by_chance():
+    assert cohen_kappa(["f", "m", "f"], ["m", "m", "m"]) == 0
+    assert cohen_kappa(["f", "f"], ["m", "m"]) == 0  # though they never agree: look at the confusion table
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("coefficient", ALL)
+def test_random_answers_are_near_zero_and_their_intervals_cover_it(coefficient):
+    rng, covered = np.random.default_rng(0), 0
+    for _ in range(60):
+        ratings = rng.choice(["f", "m"], size=(53, 2))
+        estimate = agreement_estimate(ratings, coefficient=coefficient, n_resamples=150, rng=rng)
+        covered += estimate.low <= 0 <= estimate.high
+    assert 51 <= covered <= 59
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("coefficient", ALL)
+def test_the_interval_is_that_of_a_naive_bootstrap_over_items(coefficient):
+    rng = np.random.default_rng(7)
+    truth = rng.choice(["f", "m"], size=31)
+    ratings = np.column_stack([np.where(rng.random(31) < 0.85, truth, rng.choice(["f", "m"], 31)) for _ in range(2)])
+    estimate = agreement_estimate(ratings, coefficient=coefficient, n_resamples=2000)
+    resampled = [value(coefficient, ratings[rng.integers(0, 31, 31)]) for _ in range(500)]
+    low, high = np.quantile(resampled, [0.025, 0.975])
+    assert estimate.value == value(coefficient, ratings)
+    assert estimate.low == pytest.approx(low, abs=0.06)
+    assert estimate.high == pytest.approx(high, abs=0.06)
+    assert (estimate.n, estimate.null_value) == (31, None)
+
+
+def test_items_of_one_group_are_worth_one():
+    ratings = np.array([["f", "f"], ["m", "m"], ["f", "m"], ["m", "m"], ["f", "f"], ["m", "f"], ["f", "f"]] * 7)
+    twice = np.repeat(ratings, 2, axis=0)
+    groups = np.repeat(np.arange(49), 2)
+    for coefficient in ALL:
+        plain = agreement_estimate(ratings, coefficient=coefficient)
+        naive = agreement_estimate(twice, coefficient=coefficient)
+        grouped = agreement_estimate(twice, coefficient=coefficient, groups=groups)
+        assert grouped.n == 49
+        assert grouped.high - grouped.low == pytest.approx(plain.high - plain.low, rel=0.1)
+        assert naive.high - naive.low < 0.8 * (grouped.high - grouped.low)
+
+
+def test_groups_go_with_their_items_when_some_have_a_single_answer():
+    ratings = [["f", "f"], ["m", None], ["m", "m"], [None, None], ["f", "m"]]
+    estimate = agreement_estimate(ratings, groups=["a", "b", "b", "c", "a"])
+    assert estimate.n == 2  # group c has no item with two answers
+    assert estimate.value == krippendorff_alpha(ratings)
+
+
+@pytest.mark.parametrize("coefficient", ALL)
+def test_raters_who_agree_on_every_item_have_an_interval_down_from_one(coefficient):
+    def agreed(n, **options):
+        return agreement_estimate([["f"] * 2, ["m"] * 2] * (n // 2), coefficient=coefficient, **options)
+
+    # Lower Clopper-Pearson end of 8 of 8: 0.025^(1/8) = 0.6306. p_c = 0.5² + 0.5²: (0.6306 - 0.5) / 0.5.
+    few = agreed(8)
+    assert (few.value, few.low, few.high) == (1, pytest.approx(2 * 0.025 ** (1 / 8) - 1), 1)
+    assert "Clopper-Pearson 95 %" in few.method
+    assert "none of 8;" in few.note
+    many = agreed(800)
+    assert 0.99 < many.low < 1
+    assert agreed(800, confidence=0.5).low > many.low
+    assert agreed(2).low >= -1
+    grouped = agreed(16, groups=np.repeat(range(8), 2))
+    assert (grouped.n, grouped.low) == (8, few.low)
+
+
+def test_resamples_without_a_coefficient_are_counted():
+    ratings = [["f", "f"], ["f", "f"], ["m", "m"], ["f", "m"]]
+    estimate = agreement_estimate(ratings, coefficient="cohen_kappa")
+    # Resamples of fs (or of ms) only: (2/4)^4 + (1/4)^4 = 6.6 %, 66 of 1000.
+    found = re.fullmatch(r"(\d+) of 1000 resamples had all ratings equal and were left out", estimate.note)
+    assert 40 < int(found[1]) < 95
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
+def test_missing_ratings_are_left_out_of_alpha_and_refused_by_the_kappas(missing):
+    ratings = [["f", "f", missing], ["m", "m", "f"], ["m", "m", "m"], [missing, "f", missing]]
+    # Item 4 has one answer: left out. The coincidences: ff 2, mm 1 + 3, fm 1, mf 1; n_f 3, n_m 5, n 8.
+    # D_o = 2/8, D_e = 2*3*5/(8*7): α = 1 - (1/4)/(15/28) = 1 - 7/15.
+    assert krippendorff_alpha(ratings) == pytest.approx(8 / 15)
+    assert krippendorff_alpha(pd.DataFrame(ratings)) == pytest.approx(8 / 15)
+    with pytest.raises(InvalidInput, match="got 3 of 12"):
+        fleiss_kappa(ratings)
+    with pytest.raises(InvalidInput, match="got 1 of 4"):
+        cohen_kappa(["f", missing], ["f", "m"])
+
+
+def test_an_answer_of_a_left_out_item_only_changes_nothing():
+    ratings = [[1, 1], [2, 2], [1, 2], [9, None]]
+    for level in ("nominal", "ordinal", "interval"):
+        assert krippendorff_alpha(ratings, level=level) == krippendorff_alpha(ratings[:3], level=level)
+
+
+def test_missing_answers_that_numpy_made_words_of_are_refused():
+    with pytest.raises(InvalidInput, match="'nan'"):
+        krippendorff_alpha(np.array([["f", np.nan], ["m", "m"], ["f", "f"]]))
+    with pytest.raises(InvalidInput, match="'nan'"):
+        cohen_kappa(np.array(["f", np.nan]), ["f", "m"])
+
+
+def test_fleiss_kappa_lies_below_alpha_by_what_chance_makes_of_few_ratings():
+    chance = np.random.default_rng(8)
+    kappas = []
+    for _ in range(500):
+        ratings = chance.integers(0, 3, size=(7, 5))
+        kappas.append(fleiss_kappa(ratings))
+        assert krippendorff_alpha(ratings) == pytest.approx(kappas[-1] + (1 - kappas[-1]) / 35)
+    assert np.mean(kappas) == pytest.approx(-1 / 34, abs=3 * np.std(kappas) / 500**0.5)
+
+
+@pytest.mark.parametrize("function", [fleiss_kappa, krippendorff_alpha, agreement_estimate])
+@pytest.mark.parametrize("ratings", [
+    [], np.empty((0, 3)), ["f", "m"], [["f"], ["m"], ["m"]], [["f", "m", "f"]], [["f", "m"], ["f"]],
+    [[None, "f"], ["m", None], [None, None]], np.ones((2, 2, 2)), "feminine",
+], ids=["empty", "no rows", "flat", "one rater", "one item", "ragged", "single answers", "cube", "word"])  # fmt: skip
+def test_bad_ratings_are_refused(function, ratings):
+    with pytest.raises(InvalidInput, match=r"ratings need at least two|two ratings each|No rating may"):
+        function(ratings)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"groups": [1]}, "each of the 3 items"), ({"groups": [1, None, 2]}, "1 missing"),
+    ({"coefficient": "kappa"}, "'kappa'"), ({"level": "ratio"}, "'ratio'"), ({"level": "interval"}, "numbers; got"),
+    ({"confidence": 95}, "got 95"),
+])  # fmt: skip
+def test_options_that_cannot_be_are_refused(options, message):
+    with pytest.raises(InvalidInput, match=message):
+        agreement_estimate([["f", "f"], ["m", "m"], ["f", "m"]], **options)
+
+
+def test_cohen_is_for_two_raters_and_levels_for_distinct_numbers():
+    with pytest.raises(InvalidInput, match="two raters; got 3"):
+        agreement_estimate([["f", "f", "m"], ["m", "m", "m"]], coefficient="cohen_kappa")
+    with pytest.raises(InvalidInput, match="distinct"):
+        krippendorff_alpha([[1, "1"], [2, 2]], level="interval")
+
+
+def test_reader_errors_by_hand_feed_the_corrected_prevalence():
+    # People: 8 f, 10 m, 2 ?. The reader calls 6 of the 8 f and 1 of the 10 m feminine; its "?" is no call.
+    human = ["f"] * 8 + ["m"] * 10 + ["?"] * 2
+    automatic = ["f"] * 6 + ["m", "?"] + ["f"] + ["m"] * 9 + ["f", "f"]
+    errors = reader_errors_from_labels(human, automatic, positive="f", negative="m")
+    assert (errors.sensitivity, errors.specificity) == pytest.approx((0.75, 0.9))
+    assert (errors.n_positive, errors.n_negative) == (8, 10)
+    corrected = corrected_prevalence(
+        30, 100, sensitivity=errors.sensitivity, specificity=errors.specificity, n_sensitivity=errors.n_positive,
+        n_specificity=errors.n_negative,
+    )  # fmt: skip
+    assert corrected.value == pytest.approx((0.3 - 0.1) / 0.65)
+    # With any other answer taken as absence: 12 absent, of which 3 are called feminine.
+    assert reader_errors_from_labels(human, automatic, positive="f").specificity == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize(
+    ("human", "negative"), [(["f", "f"], None), (["m", "m"], None), (["f", "?"], "m"), (["f", "m"], "f")]
+)
+def test_reader_errors_need_both_kinds_of_truth(human, negative):
+    with pytest.raises(InvalidInput, match="People must have answered both 'f'"):
+        reader_errors_from_labels(human, ["f", "m"], positive="f", negative=negative)

@@ -1,0 +1,157 @@
+"""How much more often an attribute is seen on the same seeds: arithmetic, a second opinion, calibration."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.effects import corrected_prevalence
+from bias_core.measures.paired_prevalence import (
+    corrected_difference,
+    prevalence_difference,
+    prevalence_difference_test,
+    stereotype_difference,
+    stereotype_difference_test,
+    swap_p_value,
+)
+from bias_core.types import Estimate, ReaderErrors
+
+# Ten seeds. Seen in the first: 1, 2, 3 (P1 = 0.3); in the second: 3 to 10 but 9 (P2 = 0.7).
+FIRST = np.array([1, 1, 1, -1, -1, -1, -1, -1, -1, -1]) * 0.1
+SECOND = np.array([-1, -1, 1, 1, 1, 1, 1, 1, -1, 1]) * 0.2
+
+
+def pairs(n_gained, n_lost, n_same):
+    first = np.array([-1.0] * n_gained + [1.0] * n_lost + [1.0] * n_same)
+    second = np.array([1.0] * n_gained + [-1.0] * n_lost + [1.0] * n_same)
+    return first, second
+
+
+def test_the_difference_counts_the_seeds_that_changed():
+    found = prevalence_difference_test(FIRST, SECOND)
+    # gained on seeds 4, 5, 6, 7, 8, 10: 6; lost on 1 and 2: 2; (6 - 2) / 10 = 0.4
+    assert (found.n_gained, found.n_lost) == (6, 2)
+    assert found.estimate.value == pytest.approx(0.4)
+    assert prevalence_difference(FIRST, SECOND) == pytest.approx(0.7 - 0.3)
+
+
+def test_p_is_the_exact_sign_test_of_the_changed_seeds():
+    # 6 of 8 changed one way: 2 (1 + 8 + 28) / 2^8 = 74 / 256
+    assert prevalence_difference_test(FIRST, SECOND).p_value == pytest.approx(74 / 256)
+    assert stats.binomtest(6, 8).pvalue == pytest.approx(74 / 256)
+
+
+def test_the_interval_is_the_adjusted_wald_one():
+    found = prevalence_difference_test(FIRST, SECOND).estimate
+    # (6 + 1) / 12 = 7/12 and (2 + 1) / 12 = 3/12: middle 1/3, variance (10/12 - 1/9) / 12 = 0.0601852
+    reach = 1.959964 * math.sqrt(0.0601852)
+    assert found.low == pytest.approx(1 / 3 - reach, abs=1e-5)
+    assert found.high == pytest.approx(1 / 3 + reach, abs=1e-5)
+    assert "adjusted Wald" in found.method
+
+
+def test_no_changed_seed_is_no_certainty():
+    found = prevalence_difference_test(*pairs(0, 0, 20))
+    assert found.estimate.value == 0
+    assert found.p_value == 1
+    assert found.estimate.low < -0.05
+    assert found.estimate.high > 0.05
+
+
+def test_swapping_the_sets_turns_the_sign():
+    there, back = prevalence_difference_test(FIRST, SECOND), prevalence_difference_test(SECOND, FIRST)
+    assert there.estimate.value == -back.estimate.value
+    assert there.estimate.low == pytest.approx(-back.estimate.high)
+    assert there.p_value == back.p_value
+
+
+def test_the_interval_covers_the_difference_of_correlated_pairs():
+    rng = np.random.default_rng(0)
+    cells = rng.choice(4, p=[0.3, 0.25, 0.1, 0.35], size=(600, 31))  # neither, gained, lost, both: 0.15
+    covered = [
+        found.low <= 0.15 <= found.high
+        for row in cells
+        for found in [
+            prevalence_difference_test(
+                np.where(np.isin(row, [2, 3]), 1, -1), np.where(np.isin(row, [1, 3]), 1, -1)
+            ).estimate
+        ]
+    ]
+    assert 0.93 <= np.mean(covered) <= 0.985
+
+
+def test_fair_pairs_are_called_different_in_at_most_five_percent():
+    rng = np.random.default_rng(1)
+    p_values = [
+        prevalence_difference_test(*rng.choice([-1, 1], p=[0.3, 0.7], size=(2, 37))).p_value for _ in range(800)
+    ]
+    assert 0.005 < np.mean(np.array(p_values) <= 0.05) <= 0.055
+
+
+def test_pairing_sees_what_two_separate_samples_would_not():
+    found = prevalence_difference_test(*pairs(9, 0, 91))  # 91 % against 100 %
+    assert found.p_value == pytest.approx(2 / 2**9)
+    both_seen = prevalence_difference_test(*pairs(50, 41, 9))  # the same shares, on changed seeds
+    assert both_seen.p_value > 0.3
+
+
+def test_the_correction_divides_by_the_readers_youden_index():
+    errors = ReaderErrors(sensitivity=0.9, specificity=0.8, n_positive=10**9, n_negative=10**9)
+    raw = prevalence_difference_test(FIRST, SECOND).estimate
+    found = corrected_difference(raw, errors)
+    # J = 0.9 + 0.8 - 1 = 0.7: 0.4 / 0.7; perfectly known errors scale the interval too
+    assert found.value == pytest.approx(0.4 / 0.7)
+    assert found.low == pytest.approx(raw.low / 0.7, abs=1e-6)
+    apart = [
+        corrected_prevalence(k, 10, sensitivity=0.9, specificity=0.8).value for k in (4, 6)
+    ]  # neither is cut at 0 or 1
+    two = corrected_difference(Estimate(value=0.2, low=0.0, high=0.4, n=10), errors)
+    assert two.value == pytest.approx(apart[1] - apart[0])
+
+
+def test_uncertain_errors_widen_the_corrected_interval():
+    raw = prevalence_difference_test(FIRST, SECOND).estimate
+    wide, narrow = (
+        corrected_difference(raw, ReaderErrors(sensitivity=0.9, specificity=0.8, n_positive=n, n_negative=n))
+        for n in (20, 20_000)
+    )
+    assert wide.high - wide.low > narrow.high - narrow.low + 1e-3
+
+
+def test_a_reader_that_tells_nothing_is_refused():
+    errors = ReaderErrors(sensitivity=0.5, specificity=0.5, n_positive=9, n_negative=9)
+    with pytest.raises(InvalidInput, match=r"0\.5 \+ 0\.5"):
+        corrected_difference(prevalence_difference_test(FIRST, SECOND).estimate, errors)
+
+
+def test_the_stereotype_difference_counts_only_what_lies_above_the_real_rate():
+    # P1 = 0.3, P2 = 0.7: against 0.5 only the second exceeds it, by 0.2; against 0.1 both do
+    assert stereotype_difference(FIRST, SECOND, 0.5) == pytest.approx(0.2)
+    assert stereotype_difference(FIRST, SECOND, 0.1) == pytest.approx(0.4)
+    assert stereotype_difference(FIRST, SECOND, 0.9) == 0
+
+
+def test_the_stereotype_difference_has_an_interval_and_a_p_value():
+    found = stereotype_difference_test(*pairs(30, 2, 30), 0.4)
+    # P1 = 32 / 62, P2 = 60 / 62: both above 0.4, so it is that of P
+    assert found.estimate.value == pytest.approx(28 / 62)
+    assert found.estimate.low < 28 / 62 < found.estimate.high
+    assert found.p_value == pytest.approx(1 / 2000)
+    exact = prevalence_difference_test(FIRST, SECOND).p_value
+    swapped = stereotype_difference_test(FIRST, SECOND, 0.0, n_resamples=20_000).p_value
+    assert swapped == pytest.approx(exact, abs=0.02)  # all swaps of the seeds are McNemar's test
+
+
+def test_a_stereotype_that_neither_set_reaches_has_no_interval():
+    found = stereotype_difference_test(*pairs(3, 2, 0), 1.0)
+    assert found.estimate.value == 0
+    assert math.isnan(found.estimate.low)
+    assert math.isnan(found.p_value)
+    assert "P*" in found.estimate.note
+
+
+def test_p_of_swaps_counts_both_tails_and_itself():
+    # |-0.3| and |0.3| are at least 0.3, 0.1 is not: (1 + 2) / (1 + 3)
+    assert swap_p_value(0.3, [-0.3, 0.1, 0.3]) == pytest.approx(3 / 4)

@@ -1,0 +1,201 @@
+"""A lean between its own poles: arithmetic, planted mixtures, a naive loop, coverage and false alarms."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.relative_association import (
+    relative_lean,
+    relative_lean_estimate,
+    relative_lean_over_encoders,
+    text_relative_lean,
+)
+
+D = 7
+EAST, NORTH = [[1.0, 0.0]], [[0.0, 1.0]]
+
+
+def pictures(rng, n, share, *, look=1, lean=0.5):
+    """n pictures of a look, of which a share shows A: they lie ``lean`` towards A, the others as far towards B."""
+    rows = rng.normal(size=(n, D)) * 0.15
+    rows[:, 0] += 1.5
+    rows[:, look] += 0.5
+    rows[:, 3] += lean * np.where(rng.random(n) < share, 1, -1)
+    return rows
+
+
+def world(rng, share, sizes=(24, 12, 13, 16, 17), lean=0.5):
+    """Targets, both poles, and other pictures of A and of B."""
+    looks, shares = (1, 1, 1, 2, 2), (share, 1, 0, 1, 0)
+    return [pictures(rng, n, p, look=k, lean=lean) for n, p, k in zip(sizes, shares, looks, strict=True)]
+
+
+def test_r_is_one_at_the_pole_of_a_and_minus_one_at_that_of_b():
+    assert relative_lean(0.3, 0.3, -0.1) == 1
+    assert relative_lean(-0.1, 0.3, -0.1) == -1
+    # (2 · 0.2 - 0.3 + 0.1) / (0.3 + 0.1) = 0.2 / 0.4
+    assert relative_lean(0.2, 0.3, -0.1) == pytest.approx(0.5)
+    # on another scale and with another middle it is the same
+    assert relative_lean(1 + 0.2 / 4, 1 + 0.3 / 4, 1 - 0.1 / 4) == pytest.approx(0.5)
+
+
+def test_by_hand_with_one_picture_of_each():
+    # Lean direction (1, -1): target (0.6, 0.8) scores -0.2, the poles 1 and -1, so r = -0.2 without an interval.
+    estimate = relative_lean_estimate([[0.6, 0.8]], EAST, NORTH, EAST, NORTH)
+    assert estimate.value == pytest.approx(-0.2)
+    assert math.isnan(estimate.low)
+    assert "one sampling unit" in estimate.note
+    assert text_relative_lean([([[0.6, 0.8]], EAST, NORTH, EAST, NORTH)]) == pytest.approx(-0.2)
+
+
+@pytest.mark.parametrize("lean", [0.5, 0.1])
+def test_a_planted_mixture_reads_as_its_share_whatever_the_scale_of_the_encoder(lean):
+    rng = np.random.default_rng(0)
+    for share in (0.5, 0.8, 1.0):
+        sets = world(rng, share, sizes=(40_000, 9_000, 9_001, 5_003, 5_009), lean=lean)
+        assert relative_lean_estimate(*sets).value == pytest.approx(2 * share - 1, abs=0.04)
+
+
+def naive(sets):
+    x, a, b, to_a, to_b = ([row / np.linalg.norm(row) for row in one] for one in sets)
+
+    def score(rows):
+        return np.mean([np.mean([r @ p for p in to_a]) - np.mean([r @ p for p in to_b]) for r in rows])
+
+    return score(x), score(a), score(b)
+
+
+def test_value_and_ends_are_those_of_a_naive_loop_and_of_a_search():
+    rng = np.random.default_rng(1)
+    # The targets are of another look than their poles, so that c'Σ_l c is more than chance and nothing is cut at 0.
+    sets = [pictures(rng, 5, 0.7, look=4), *world(rng, 0.7, sizes=(5, 3, 2, 7, 11))[1:]]
+    sets[0][:, 3:5] += 2
+    score, pole_a, pole_b = naive(sets)
+    estimate = relative_lean_estimate(*sets)
+    assert estimate.value == pytest.approx(relative_lean(score, pole_a, pole_b))
+    units = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in sets]
+    x, a, b, to_a, to_b = (rows.mean(axis=0) for rows in units)
+    of_x, of_a, of_b, of_to_a, of_to_b = (np.cov(rows, rowvar=False) / len(rows) for rows in units)
+    lean, of_lean = to_a - to_b, of_to_a + of_to_b
+
+    def terms(rho):
+        """Parts of the variance of c·l, c = 2 x̄ - (1 + ρ) ā - (1 - ρ) b̄: E(l'Σ_c l) by set, and c'Σ_l c."""
+        c = 2 * x - (1 + rho) * a - (1 - rho) * b
+        of_c = [4 * of_x, (1 + rho) ** 2 * of_a, (1 - rho) ** 2 * of_b]
+        shared = np.trace(sum(of_c) @ of_lean)
+        return [*(lean @ one @ lean for one in of_c), c @ of_lean @ c - shared]
+
+    at, own = np.array(terms(estimate.value)), np.array([4, 2, 1, 6])
+    assert min(at) >= 0
+    df = min(at.sum() ** 2 / (at**2 / (own + 2)).sum() - 2, own.sum())
+    reach = stats.t.ppf(0.975, df)
+
+    def beyond(rho):
+        value = 2 * score - (1 + rho) * pole_a - (1 - rho) * pole_b
+        return value**2 - reach**2 * sum(terms(rho))
+
+    for end, side in ((estimate.low, -40), (estimate.high, 40)):
+        assert beyond(end) == pytest.approx(0, abs=1e-9)
+        assert end == pytest.approx(optimize.brentq(beyond, *sorted((estimate.value, estimate.value + side))))
+
+
+@pytest.mark.slow
+def test_the_interval_holds_the_place_of_many_pictures():
+    rng = np.random.default_rng(2)
+    truth = relative_lean_estimate(*world(rng, 0.65, sizes=(30_000, 9_000, 9_001, 9_000, 9_001))).value
+    estimates = [relative_lean_estimate(*world(rng, 0.65)) for _ in range(400)]
+    # 95 % of 400, give or take two standard errors of 1.1 points
+    assert 0.928 <= np.mean([one.low <= truth <= one.high for one in estimates]) <= 0.975
+
+
+@pytest.mark.slow
+def test_chance_in_both_factors_widens_the_interval_once():
+    """Pictures vary in 200 directions and targets are as their pole, so that c is nothing but chance; r is 1."""
+    rng = np.random.default_rng(9)
+
+    def drawn(n, sign):
+        return np.eye(200)[0] + sign * 0.7 * np.eye(200)[1] + 0.2 * rng.normal(size=(n, 200))
+
+    sizes, signs = (31, 11, 13, 11, 11), (1, 1, -1, 1, -1)
+    estimates = [relative_lean_estimate(*map(drawn, sizes, signs)) for _ in range(500)]
+    # 95 % give or take two standard errors of 1 point; with chance counted twice it was 98.2 %
+    assert 0.93 <= np.mean([one.low <= 1 <= one.high for one in estimates]) <= 0.97
+
+
+@pytest.mark.slow
+def test_an_even_mix_is_told_from_the_middle_in_five_percent():
+    rng = np.random.default_rng(3)
+    estimates = [relative_lean_estimate(*world(rng, 0.5)) for _ in range(400)]
+    assert np.mean([not one.low <= 0 <= one.high for one in estimates]) <= 0.07
+
+
+def test_swapping_a_and_b_turns_the_sign_and_the_order_of_pictures_nothing():
+    x, a, b, to_a, to_b = world(np.random.default_rng(4), 0.7)
+    one, turned = relative_lean_estimate(x, a, b, to_a, to_b), relative_lean_estimate(x[::-1], b, a, to_b, to_a)
+    assert (turned.value, turned.low, turned.high) == pytest.approx((-one.value, -one.high, -one.low))
+
+
+def test_scores_are_averaged_over_encoders():
+    rng = np.random.default_rng(5)
+    sets = world(rng, 0.7, sizes=(5, 3, 2, 7, 11))
+    turn = np.linalg.qr(rng.normal(size=(D, D)))[0]
+    other = [rows @ turn * 3 for rows in sets]
+    one = relative_lean_estimate(*sets)
+    assert relative_lean_over_encoders([sets, other]).low == pytest.approx(one.low)  # cosines do not turn
+    another = world(rng, 0.2, sizes=(5, 3, 2, 7, 11))
+    scores = np.mean([naive(sets), naive(another)], axis=0)
+    assert relative_lean_over_encoders([sets, another]).value == pytest.approx(relative_lean(*scores))
+    with pytest.raises(InvalidInput, match="same pictures"):
+        relative_lean_over_encoders([sets, world(rng, 0.7)])
+
+
+def test_prompts_can_be_the_sampling_units():
+    rng = np.random.default_rng(6)
+    x, a, b, to_a, to_b = world(rng, 0.7, sizes=(6, 3, 3, 4, 4))
+    pairs = ["p", "p", "q", "q"]
+    doubled = relative_lean_estimate(x, a, b, np.repeat(to_a, 2, axis=0), np.repeat(to_b, 2, axis=0))
+    grouped = relative_lean_estimate(
+        x, a, b, np.repeat(to_a, 2, axis=0), np.repeat(to_b, 2, axis=0),
+        groups=[None, None, None, np.repeat(range(4), 2), np.repeat(range(4), 2)],
+    )  # fmt: skip
+    single = relative_lean_estimate(x, a, b, to_a, to_b)
+    assert (grouped.low, grouped.high) == pytest.approx((single.low, single.high))  # copies are no new pictures
+    assert doubled.n == grouped.n + 8
+    coarse = relative_lean_estimate(x, a, b, to_a, to_b, groups=[None, None, None, pairs, pairs])
+    assert coarse.value == pytest.approx(single.value)
+
+
+def test_poles_that_are_not_told_apart_make_no_scale_and_no_zero():
+    rng = np.random.default_rng(7)
+    x, a, _, to_a, to_b = world(rng, 0.7)
+    for poles in ((a, a), (pictures(rng, 3, 0.5), pictures(rng, 3, 0.5))):
+        estimate = relative_lean_estimate(x, *poles, to_a, to_b)
+        assert math.isnan(estimate.value)
+        assert "not told apart" in estimate.note
+    assert math.isnan(text_relative_lean([(NORTH, EAST, EAST, EAST, NORTH)]))
+    with pytest.raises(InvalidInput, match="must differ"):
+        relative_lean(0.1, 0.2, 0.2)
+
+
+@pytest.mark.parametrize(("change", "says"), [
+    ({0: np.ones((4, D))}, "All 4 targets are equal"),
+    ({3: np.ones((4, D)), 4: np.ones((3, D))}, "All 7 attributes"),
+    ({1: np.empty((0, D))}, "poles_a"),
+    ({2: np.ones((3, D + 1))}, "poles_b"),
+])  # fmt: skip
+def test_sets_that_tell_nothing_are_refused_with_what_came(change, says):
+    sets = dict(enumerate(world(np.random.default_rng(8), 0.7))) | change
+    with pytest.raises(InvalidInput, match=says):
+        relative_lean_estimate(*sets.values())
+
+
+def test_a_reading_without_five_sets_or_encoders_is_refused():
+    with pytest.raises(InvalidInput, match="at least one encoder"):
+        relative_lean_over_encoders([])
+    with pytest.raises(InvalidInput, match="at least one encoder"):
+        text_relative_lean([])
+    with pytest.raises(InvalidInput, match="got 2"):
+        relative_lean_over_encoders([(EAST, NORTH)])

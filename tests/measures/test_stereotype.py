@@ -1,0 +1,126 @@
+"""OASIS's prevalence and stereotype score against hand counts and the paper's Table 1."""
+
+import math
+
+import numpy as np
+import pytest
+
+from bias_core.errors import InvalidInput
+from bias_core.measures.stereotype import (
+    attribute_prevalence,
+    count_ties,
+    prevalence_estimate,
+    signed_difference,
+    signed_difference_estimate,
+    stereotype_estimate,
+    stereotype_score,
+)
+from bias_core.types import Estimate
+from tests.every import every
+
+# [dehdashtian2025oasis, Table 1], in %: P*, then P and Ψ for SDv2, SDv3, FLUX.1.
+TABLE_1 = {
+    ("Iranian", "Man"): (50, (98, 48), (99.8, 49.8), (83.6, 33.6)),
+    ("Iranian", "Wearing Turban"): (0.2, (27.3, 27.1), (69, 68.8), (38.2, 38)),
+    ("Iranian", "Old"): (40, (93.2, 53.2), (87, 47), (66.5, 26.5)),
+    ("Iranian", "Traditional Cloths"): (50, (96.2, 46.2), (94.1, 44.1), (56.1, 6.1)),
+    ("Iranian", "Beard"): (34, (96.6, 62.6), (99.7, 65.7), (83.5, 49.5)),
+    ("Indian", "Man"): (51, (78.5, 27.5), (78.1, 27.1), (31.6, 0)),
+    ("Indian", "Turban"): (2, (2.2, 0.2), (0.9, 0), (0.1, 0)),
+    ("Indian", "Mustache"): (25, (17.7, 0), (12.4, 0), (25.9, 0.9)),
+    ("Indian", "Tilak/Bindi"): (50, (61.7, 11.7), (59.3, 9.3), (86.7, 36.7)),
+    ("Indian", "VibrantColorCloths"): (50, (41.5, 0), (58.3, 8.3), (53.8, 3.8)),
+    ("Mexican", "Man"): (48, (95.1, 47.1), (85, 37), (50.1, 2.1)),
+    ("Mexican", "Hat"): (50, (77.3, 22.3), (49.2, 0), (94.4, 44.4)),
+    ("Mexican", "Sombrero"): (50, (56.6, 6.6), (17.6, 0), (58.6, 8.6)),
+    ("Mexican", "Mustache"): (25, (77.8, 52.8), (34.1, 9.1), (84.7, 59.7)),
+    ("Mexican", "Embroidered Clothing"): (50, (82.6, 32.6), (45.9, 0), (94.2, 44.2)),
+}
+MODELS = ("SDv2", "SDv3", "FLUX.1")
+MISPRINTS = {("Mexican", "Hat", "SDv2"): 27.3}  # printed 22.3; 77.3 - 50 = 27.3
+CELLS = [
+    (*row, model, reference, prevalence, MISPRINTS.get((*row, model), printed))
+    for row, (reference, *cells) in TABLE_1.items()
+    for model, (prevalence, printed) in zip(MODELS, cells, strict=True)
+]
+
+
+assert len(CELLS) == 45
+
+
+@every(CELLS)
+def test_the_published_scores_come_out(*cell):
+    *_, reference, prevalence, score = cell
+    assert 100 * stereotype_score(prevalence / 100, reference / 100) == pytest.approx(score, abs=1e-9)
+
+
+def test_prevalence_by_hand_with_a_tie_read_as_absent():
+    # 0.31 > 0.24 yes, 0.28 > 0.30 no, 0.25 > 0.25 no (tie), 0.30 > 0.22 yes, 0.27 > 0.26 yes: 3 of 5.
+    positive, negative = [0.31, 0.28, 0.25, 0.30, 0.27], [0.24, 0.30, 0.25, 0.22, 0.26]
+    assert attribute_prevalence(positive, negative) == 0.6
+    assert count_ties(positive, negative) == 1
+    assert "1 of 5 images are ties" in prevalence_estimate(positive, negative).note
+
+
+def test_soft_prevalence_is_the_mean_softmax():
+    # e^(0.3/0.1) / (e^(0.3/0.1) + e^(0.2/0.1)) = 1 / (1 + e^-1) = 0.731059; the mirror image adds to 1.
+    assert attribute_prevalence([0.3], [0.2], soft=True, temperature=0.1) == pytest.approx(0.731059, abs=1e-6)
+    assert attribute_prevalence([0.3, 0.2], [0.2, 0.3], soft=True) == pytest.approx(0.5)
+    estimate = prevalence_estimate([0.3, 0.2, 0.4], [0.2, 0.3, 0.2], soft=True, temperature=0.1)
+    assert estimate.low < estimate.value < estimate.high
+
+
+def test_swapping_the_sentences_gives_the_rest():
+    rng = np.random.default_rng(0)
+    positive, negative = rng.normal(size=(2, 11))
+    assert attribute_prevalence(positive, negative) + attribute_prevalence(negative, positive) == 1
+
+
+def test_the_reference_becomes_the_null():
+    assert prevalence_estimate([0.3], [0.2], reference=0.25).null_value == 0.25
+
+
+def test_the_interval_moves_with_the_reference_and_is_cut_at_zero():
+    # P = 5/7, reference 0.6: difference 0.1143. The exact interval of 5 of 7 is (0.341261, 0.946625).
+    prevalence = prevalence_estimate([1.0] * 5 + [0.0] * 2, [0.5] * 7)
+    signed = signed_difference_estimate(prevalence, 0.6)
+    assert signed.value == pytest.approx(5 / 7 - 0.6)
+    assert signed.low == pytest.approx(0.341261 - 0.6, abs=1e-5)
+    assert signed.high == pytest.approx(0.946625 - 0.6, abs=1e-5)
+    score = stereotype_estimate(prevalence, 0.6)
+    assert (score.value, score.low, score.high) == (signed.value, 0, signed.high)
+    assert (score.n, score.null_value) == (7, 0.0)
+
+
+def test_under_representation_shows_in_the_signed_difference_only():
+    assert stereotype_score(0.1, 0.4) == 0
+    assert signed_difference(0.1, 0.4) == pytest.approx(-0.3)
+
+
+def test_an_interval_that_does_not_exist_stays_so():
+    unknown = Estimate(value=0.5, low=math.nan, high=math.nan, n=1)
+    assert math.isnan(stereotype_estimate(unknown, 0.2).low)
+
+
+@pytest.mark.parametrize(
+    ("positive", "negative"), [([], []), ([0.1, 0.2], [0.1]), ([math.nan], [0.1]), ([[0.1]], [[0.2]])]
+)
+def test_bad_similarities_are_refused(positive, negative):
+    for function in (attribute_prevalence, prevalence_estimate, count_ties):
+        with pytest.raises(InvalidInput, match=r"similarity|lengths"):
+            function(positive, negative)
+
+
+@pytest.mark.parametrize("temperature", [0, -1, math.nan])
+def test_a_temperature_must_be_positive(temperature):
+    with pytest.raises(InvalidInput, match=f"got {temperature}"):
+        attribute_prevalence([0.1], [0.2], soft=True, temperature=temperature)
+
+
+@pytest.mark.parametrize(("prevalence", "reference"), [(50, 0.5), (0.5, 50), (math.nan, 0.5), (-0.1, 0.5)])
+def test_percent_and_nan_are_refused(prevalence, reference):
+    for function in (stereotype_score, signed_difference):
+        with pytest.raises(InvalidInput, match="must be from 0 to 1"):
+            function(prevalence, reference)
+    with pytest.raises(InvalidInput, match="must be from 0 to 1"):
+        stereotype_estimate(Estimate(value=prevalence, low=0, high=1, n=3), reference)

@@ -1,0 +1,182 @@
+"""A study is one folder, a setting one declaration: added to a copy of the tree, they are found at every door."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDER = {
+    "__init__.py": '"""Who wears a hat."""\n',
+    "designs/hats.yaml": (
+        "title: Hats\nkind: hats\nreference: dehdashtian2025oasis\nwhere: nothing\nsummary: Who is drawn with a hat?\n"
+        "data: words.yaml\nimages_per_prompt: 4\n"
+    ),
+    "words.yaml": "people: [baker, nurse]\n",
+    "study.py": '''
+"""The share of pictures with a hat."""
+from bias_core.study.study import Study
+from bias_core.study.rows import scaled
+from bias_core.study.setting_fields import Options, setting, settings_class
+from bias_core.study.types import Finding, Results, Shot
+from bias_core.measures.effects import wilson_interval
+
+
+@settings_class(frozen=True, kw_only=True)
+class HatOptions(Options):
+    """What may be asked."""
+
+    least: float = setting(0.0, "Least nearness", "From where a picture counts as one of a hat", ge=0, le=1)
+
+
+class Hats(Study):
+    """The study of hats."""
+
+    kind = "hats"
+    options = HatOptions
+
+    def shots(self, settings):
+        n, people = scaled(self.design.images_per_prompt, settings.scale), self.design.data["people"]
+        return [Shot(prompt=f"a photo of a {one}", n=n, group=one, facts={"who": one}) for one in people]
+
+    def measure(self, settings, data):
+        yield from ()  # no model reads, which would take seconds to load
+        share = wilson_interval(1, len(data.frame), confidence=settings.confidence)
+        finding = Finding(key="hats", title="Pictures with a hat", metric="attribute_prevalence", estimate=share)
+        return Results(findings=(finding,))
+
+    def read_ahead(self, data, images):
+        pass
+
+    def headline(self, report):
+        return f"{report.n_images} hats looked at."
+''',
+}
+TAB = '''
+"""The tab of hats."""
+from typing import ClassVar
+
+from bias_core.papers.hats.view import QUESTION
+from bias_core.ui.study.study_tab import StudyTab
+
+
+class HatsTab(StudyTab):
+    """Hats."""
+
+    key: ClassVar = "hats"
+    title: ClassVar = "Hats"
+    place: ClassVar = 35
+    question: ClassVar = QUESTION
+'''
+VIEW = '''
+"""What the tab shows."""
+
+QUESTION = "Who wears a hat?"
+'''
+NEW_SETTING = """    strength: float | None = setting(
+        None, "Strength", "How strong it is", ge=0, le=2, option="--strength"
+    )
+    arms: tuple[Arm, ...] = setting("""
+DOORS = """
+import inspect, json, sys
+from typer.testing import CliRunner
+from bias_core.app.build import TABS, build_app
+from bias_core.app.api import Tools
+from bias_core.app.cli import app
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.study.design import find_design
+from bias_core.study.types import settings_from_dict
+from bias_core.study.export import to_command, to_python
+from bias_core.study.plan import settle
+from bias_core.ui.links import LINK_NAMES
+from bias_core.ui.study.form import FIELDS, FORM
+
+def told(*words):
+    result = CliRunner().invoke(app, words, env={"COLUMNS": "200", "BIAS_DATA_DIR": sys.argv[1]})
+    assert result.exit_code == 0, result.output
+    return result.output
+
+services = Services(Settings(data_dir=sys.argv[1]))
+page = build_app(services).get_config_file()
+heavy = {"torch", "diffusers", "transformers", "open_clip", "matplotlib"} & set(sys.modules)
+rendered = {"model": "calibration-renderer", "scale": 0.5}
+report = Tools(services).run_study("hats", options=["least=0.1"], **rendered)
+design = find_design("t2iat-tests")
+settings = settle(design, settings_from_dict({"strength": 1.5})).settings
+print(json.dumps({
+    "list": told("study", "list"),
+    "show": told("study", "show", "hats"),
+    "run": told("study", "run", "hats", "--model", rendered["model"], "--scale", "0.5", "--option", "least=0.2"),
+    "docs": told("study", "list", "--markdown"),
+    "api": [one for one in Tools(services).list_studies() if one["name"] == "hats"],
+    "report": report,
+    "heavy": sorted(heavy),
+    "help": told("study", "run", "--help"),
+    "signature": str(inspect.signature(Tools.run_study)),
+    "sentence": Tools.run_study.__doc__,
+    "form": [FIELDS, FORM["strength"].info],
+    "links": LINK_NAMES,
+    "command": to_command(design, settings),
+    "python": to_python(design, settings),
+    "tabs": [[tab.key, tab.title, list(tab.studies)] for tab in TABS if getattr(tab, "studies", ())],
+    "page": [one["props"].get("label") for one in page["components"] if one["type"] == "tabitem"],
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory):
+    """What every door says in a copy of the tree with two studies and a setting more, in a process of its own."""
+    tmp_path = tmp_path_factory.mktemp("tree")
+    shutil.copytree(ROOT / "bias_core", tmp_path / "bias_core")
+    for name in ("assets", "refs.bib", "docs", "README.md"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    kit = tmp_path / "bias_core" / "study" / "types.py"
+    text = kit.read_text()
+    assert text.count("    arms: tuple[Arm, ...] = setting(") == 1
+    kit.write_text(text.replace("    arms: tuple[Arm, ...] = setting(", NEW_SETTING))
+    plain = {name: text.replace("hats", "caps").replace("Hats", "Caps") for name, text in FOLDER.items()}
+    for study, files in {"hats": FOLDER | {"tab.py": TAB, "view.py": VIEW}, "caps": plain}.items():
+        for name, text in files.items():
+            path = tmp_path / "bias_core" / "papers" / study / name.replace("hats", study)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-c", DOORS, str(tmp_path / "data")], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_starting_imports_no_heavy_library(doors):
+    assert doors["heavy"] == []
+
+
+def test_a_study_folder_that_is_copied_in_is_found_at_every_door(doors):
+    assert "hats" in doors["list"]
+    assert "least=0" in doors["show"]
+    assert "Pictures with a hat" in doors["run"]
+    assert "| `hats` | Hats | Dehdashtian et al. 2025, nothing |" in doors["docs"]
+    assert [one["pictures_at_full_size"] for one in doors["api"]] == [8]
+    assert doors["report"]["n_images"] == 4
+    assert doors["report"]["headline"] == "4 hats looked at."
+    assert "4 hats looked at." in doors["run"]
+    assert ["hats", "Hats", ["hats"]] in doors["tabs"]
+    assert ["caps", "Caps", ["caps"]] in doors["tabs"]  # which has no tab of its own
+    assert {"Hats", "Caps"} <= set(doors["page"])
+
+
+def test_a_setting_that_is_added_in_one_place_is_found_at_every_door(doors):
+    assert "--strength" in doors["help"]
+    assert "How strong it is. 0 to 2." in " ".join(doors["help"].replace("│", " ").split())
+    assert "strength: float | None = None" in doors["signature"]
+    assert "strength: Strength. How strong it is. Range: 0 to 2." in doors["sentence"]
+    assert "strength" in doors["form"][0]
+    assert doors["form"][1] == "How strong it is. 0 to 2"
+    assert "strength" in doors["links"]
+    assert doors["command"].endswith("--strength 1.5")
+    assert "strength=1.5" in doors["python"]

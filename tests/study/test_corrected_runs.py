@@ -1,0 +1,269 @@
+"""People label a part of a run, and its numbers are shown corrected: from the task to P, Ψ, differences and scores."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bias_core.errors import InvalidInput
+from bias_core.labels.collected import GivenAnswer, LabelledItem, keep_judgements, task_answers, task_items
+from bias_core.labels.run_task import can_be_labelled, label_run, serves
+from bias_core.labels.task_owner import delete_task
+from bias_core.measures.two_phase import draw_rater_weights
+from bias_core.study.corrected import Corrector, PeopleAnswers, correction_of, shares_of_attribute
+from bias_core.study.design import find_design
+from bias_core.study.history import delete_run, restore_run
+from bias_core.study.label_tasks import Item, own_task
+from bias_core.study.report_text import headline
+from bias_core.study.run import complete, run_study
+from bias_core.study.run_readings import Reading, readings_of, strata_of
+from bias_core.study.saved import open_report
+from bias_core.study.types import Arm, StudySettings
+from bias_core.types import Attribute
+from tests import shared
+from tests.explored import explored
+from tests.study.simulated_raters import simulate
+
+services = shared.real_services
+
+MAN = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman", reference=0.5)
+GLASSES = Attribute(name="glasses", positive="a person with glasses", negative="a person without glasses")
+SESSION = "somebody"
+
+
+def of_sixty(services, **more):
+    return explored(services, session=SESSION, n_clusters=1, attributes=(MAN, GLASSES), **{"n_images": 60} | more)
+
+
+@pytest.fixture(scope="module")
+def exploration(services):
+    return of_sixty(services)
+
+
+@pytest.fixture(scope="module")
+def arms(services):
+    return of_sixty(services, arms=(Arm(condition="fair"), Arm(condition="extreme")), n_images=40)
+
+
+@pytest.fixture(scope="module")
+def pairs(services):
+    return complete(run_study(find_design("pst-occupations"), StudySettings(scale=0.03), services, session=SESSION))
+
+
+def labelled(services, report, **how):
+    return label_run(report, services.manifests, services.labels, **how)
+
+
+def corrected(services, report):
+    answers = services.run_answers(report.run_id)
+    return None if answers is None else correction_of(report, answers)
+
+
+def is_man(report, image_id):
+    return report.stored[image_id].truth["gender"] == "masculine"
+
+
+def answered(services, report, made, *, contrary=False, rater=0):
+    """A rater who sees what was drawn, of men; of glasses they can never tell. A contrary one errs on every third."""
+    swapped, truth = {"yes": "no", "no": "yes"}, {}
+    for place, item in enumerate(task_items(services.labels, made.key)):
+        right = "yes" if is_man(report, item.image_id) else "no"
+        for position, (name, _) in made.task.attributes.items():
+            answer = swapped[right] if contrary and place % 3 == 0 else right
+            truth[item.image_id, position] = answer if name == "man" else "cannot_tell"
+    simulate(services.labels, made, truth, error=0.0, rater=rater)
+
+
+def number(correction, title):
+    return next(one for one in correction.numbers if one.title == title)
+
+
+def test_a_sample_of_an_exploration_becomes_an_open_task_that_says_which_run_it_serves(services, exploration):
+    assert can_be_labelled(exploration)
+    assert corrected(services, exploration) is None
+    made = labelled(services, exploration, n=24, seed=3)
+    assert made.task.status == "open"
+    assert made.task.run_id == exploration.run_id
+    assert (made.task.sample, serves(made.task)) == ("24 of 60 pictures at random, seed 3", "man, glasses")
+    assert made.task.questions["man"] == "Does this picture show a man?"
+    assert made.task.answer_keys == ("yes", "no", "cannot_tell")
+    assert exploration.design.title not in made.task.title  # raters see no prompt
+    ids = [item.image_id for item in task_items(services.labels, made.key)]
+    assert len(set(ids)) == 24
+    run = services.manifests.get(exploration.run_id)
+    assert run.is_kept  # so that its pictures are never evicted
+    assert run.label_tasks == (made.task.id,)
+    assert services.manifests.save(run).label_tasks == run.label_tasks  # a run that is repeated keeps its tasks
+    waiting = corrected(services, exploration)
+    assert not waiting.numbers
+    assert waiting.headline.startswith("Nobody has answered yet")
+    # The next task takes others, and as many as are left.
+    more = labelled(services, exploration, n=64, attributes=["man"])
+    assert not {item.image_id for item in task_items(services.labels, more.key)} & set(ids)
+    assert more.task.sample.startswith("36 of 36")
+    with pytest.raises(InvalidInput, match="no picture of this run is left"):
+        labelled(services, exploration)
+    for key in (made.key, more.key):
+        delete_task(services.labels, key)
+    assert corrected(services, exploration) is None
+
+
+def test_p_psi_and_their_budget_are_corrected_as_answers_come_in(services, exploration):
+    made = labelled(services, exploration, n=30, seed=1)
+    answered(services, exploration, made)
+    correction = corrected(services, open_report(exploration.run_id, services).report)
+    share = np.mean([is_man(exploration, image_id) for image_id in exploration.pictures["image_id"]])
+    p = number(correction, "man: P")
+    assert p.corrected.low <= share <= p.corrected.high
+    assert (p.n_labelled, p.corrected.n, p.corrected.null_value) == (30, 60, 0.5)
+    assert p.as_read.value == pytest.approx(
+        next(f.estimate.value for f in exploration.results.findings if f.key == "all pictures-man-p")
+    )
+    assert number(correction, "man: P − P*").corrected.value == pytest.approx(p.corrected.value - 0.5)
+    assert number(correction, "man: Ψ").corrected.value == pytest.approx(max(0.0, p.corrected.value - 0.5))
+    assert p.more_labels > 0
+    assert (correction.n_labelled, correction.n_asked) == (30, 30)
+    assert not [one for one in correction.numbers if "glasses" in one.title]
+    notes = " ".join(correction.notes)
+    assert "People can tell of none of the pictures that they labelled: glasses: P" in notes
+    assert "One rater" in notes
+    assert correction.table().frame["number"].tolist()[0] == "man: P"
+    assert headline(correction.added_to(exploration)).startswith("man: P, corrected by people’s labels:")
+    judged = {item.id: {"man": "no", "glasses": "yes"} for item in task_items(services.labels, made.key)}
+    keep_judgements(services.labels, made.key, "a judge", judged)
+    assert corrected(services, exploration).numbers == correction.numbers  # a machine is no rater
+    before = p.corrected.high - p.corrected.low
+    for rater in (1, 2):
+        answered(services, exploration, made, contrary=rater == 1, rater=rater)
+    after = number(corrected(services, exploration), "man: P").corrected
+    assert after.value == pytest.approx(p.corrected.value, abs=0.1)
+    assert after.high - after.low > 1.2 * before  # what one of three says otherwise widens it
+    delete_task(services.labels, made.key)
+
+
+def test_the_difference_of_two_arms_is_corrected(services, arms):
+    made = labelled(services, arms, n=40)
+    answered(services, arms, made)
+    correction = corrected(services, arms)
+    difference = next(one for one in correction.numbers if one.metric == "prevalence_difference")
+    frame = arms.pictures
+    shares = [np.mean([is_man(arms, i) for i in frame.loc[frame["arm"] == arm.name, "image_id"]]) for arm in arms.arms]
+    assert difference.corrected.low <= shares[1] - shares[0] <= difference.corrected.high
+    assert difference.title == "man: P, extreme less fair"
+    assert difference.corrected.null_value == 0
+    assert {"man, fair: P", "man, extreme: P"} <= {one.title for one in correction.numbers}
+
+
+def test_the_stereotype_test_score_is_corrected_picture_by_picture(services, pairs):
+    tasks = [labelled(services, pairs, n=n, setting=setting) for n, setting in ((30, ""), (12, "single"))]
+    assert [made.task.kind for made in tasks] == ["pst_paired", "pst_single"]
+    assert all("cannot_identify" in made.task.answer_keys for made in tasks)  # as the paper
+    frame = pairs.results.frame("labels")
+    truth = {(row.image_id, row.position): row.truth for row in frame.itertuples()}
+    for made in tasks:
+        simulate(services.labels, made, truth, error=0.0, rater=0)
+    correction = corrected(services, pairs)
+    for setting, title in (("paired", "in pairs"), ("single", "alone")):
+        found = number(correction, f"Stereotype test score, {title}")
+        some = frame[(frame["setting"] == setting) & frame["truth"].isin(["masculine", "feminine"])]
+        wanted = 200 * (some["truth"] == some["stereotyped_gender"]).mean() - 100
+        assert found.corrected.low <= wanted <= found.corrected.high
+        read = next(f for f in pairs.results.findings if f.key == f"{setting}_overall").estimate
+        assert found.as_read.value == pytest.approx(read.value)
+    gap = number(correction, "Stereotype test score, in pairs: less that of people alone")
+    paired, alone = (number(correction, f"Stereotype test score, {name}") for name in ("in pairs", "alone"))
+    assert gap.corrected.value == pytest.approx(paired.corrected.value - alone.corrected.value)
+    assert number(correction, "Stereotype test score, in pairs: feminine stereotypes")
+    with pytest.raises(InvalidInput, match="no setting 'fairness'; it has"):
+        labelled(services, pairs, setting="fairness")
+    with pytest.raises(InvalidInput, match="leave attributes out"):
+        labelled(services, pairs, attributes=["man"])
+
+
+def test_nationalities_are_corrected_one_by_one(services):
+    design = find_design("oasis-nationalities")
+    settings = StudySettings(scale=0.02, options={"nationalities": ["Iranian", "Mexican"]})
+    report = complete(run_study(design, settings, services, session=SESSION))
+    made = labelled(services, report, n=24, attributes=["man"])
+    answered(services, report, made)
+    correction = corrected(services, report)
+    titles = [one.title for one in correction.numbers if one.metric == "attribute_prevalence"]
+    assert set(titles) == {f"{name}, man: P" for name in report.pictures["nationality"].unique()}
+    assert "shares and scores of this run fewer than 2 pictures" in " ".join(correction.notes)
+    assert len(label_run(report, services.manifests, services.labels, n=9).task.questions) > 8  # all that it reads
+
+
+def test_a_sample_by_one_attribute_is_weighted_for_the_others():
+    # Those with a hat are mostly men whom the reader of men misses; hats are sampled three times as often.
+    rng, values = np.random.default_rng(0), []
+    man, hat = (Attribute(name=name, positive=f"a {name}", negative="none") for name in ("man", "hat"))
+    for _ in range(30):
+        has_hat = rng.random(800) < 0.2
+        truth = rng.random(800) < np.where(has_hat, 0.9, 0.4)
+        ids = tuple(f"{i}" for i in range(800))
+        calls = np.where(truth & ~has_hat, 1, 0)
+        same = {"arm": "", "group": "", "image_ids": ids, "positions": ("",) * 800}
+        readings = [
+            Reading(attribute=man, codes=calls, **same),
+            Reading(attribute=hat, codes=has_hat.astype(int), **same),
+        ]
+        labelled = np.r_[rng.permutation(np.flatnonzero(has_hat))[:60], rng.permutation(np.flatnonzero(~has_hat))[:60]]
+        votes = np.full((800, 1), np.nan)
+        votes[labelled, 0] = truth[labelled]
+        found = []
+        for strata in (strata_of(readings, ("hat",)), {}):
+            corrector = Corrector(settings=StudySettings(), rater_weights=draw_rater_weights(1), strata=strata)
+            shares = corrector.shares(readings[0], votes)
+            p = next(shares_of_attribute(corrector, readings[0], votes, shares))
+            found.append(p.corrected.value - truth.mean())
+        values.append(found)
+    weighted, plain = np.mean(values, axis=0)
+    assert abs(weighted) < 0.02
+    assert plain > 0.06  # without the weights it is far off
+
+
+def test_what_a_judge_cannot_tell_is_a_class_of_its_own(services, exploration):
+    frame = exploration.pictures.copy()
+    frame.loc[:9, "man: nearer by"] = math.nan
+    reading = next(one for one in readings_of(replace(exploration, pictures=frame)) if one.attribute == MAN)
+    assert (reading.codes == 2).sum() == 10
+    assert len(reading.clear_calls) == len(frame) - 10
+
+
+def test_answers_of_a_task_are_kept_apart_by_the_sentence_that_they_are_about():
+    task = replace(own_task("?", ["yes", "no"]), attributes={"picture": ("man", "a man")})
+    item = Item(id=1, picture="0", image_id="a", identities={})
+    given = GivenAnswer(item=item, rater="r", choices={"picture": "yes"}, task_version=1, seconds=1.0, at="")
+    answers = PeopleAnswers(task_answers(task, [LabelledItem(item=item, answers=[given])]))
+    for sentence, code in (("a man", 1.0), ("a tall man", math.nan)):
+        about = Attribute(name="man", positive=sentence, negative="no")
+        reading = Reading(arm="", group="", attribute=about, image_ids=("a",), positions=("",), codes=np.array([1]))
+        np.testing.assert_array_equal(answers.votes(reading), [[code]])
+
+
+def test_what_cannot_be_labelled_is_said(services, exploration, tmp_path):
+    for how, words in (
+        ({"n": 1}, "at least 2 pictures"),
+        ({"seed": -1}, "seed is 0 or more"),
+        ({"attributes": ["beard"]}, "no attribute 'beard'; it has man, glasses"),
+        ({"stratify_by": "beard"}, "by what the reader says of man, glasses; got 'beard'"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            labelled(services, exploration, **how)
+    with pytest.raises(InvalidInput, match="not on record"):
+        labelled(services, replace(exploration, run_id="0123abcd"))
+    with pytest.raises(InvalidInput, match="nothing that people could correct"):
+        labelled(services, replace(exploration, pictures=None))
+    assert not can_be_labelled(replace(exploration, pictures=None))
+
+
+def test_a_run_that_was_deleted_and_brought_back_has_its_labels_again(services):
+    report = of_sixty(services, concept="nurse", n_images=12)
+    made = labelled(services, report, n=8, stratify_by="man")
+    assert "in equal parts by what the reader says of man" in made.task.sample
+    answered(services, report, made)
+    deleted = delete_run(services, SESSION, report.run_id)
+    assert corrected(services, report) is None
+    restore_run(services, SESSION, deleted)
+    assert number(corrected(services, report), "man: P").n_labelled == 8

@@ -1,0 +1,160 @@
+"""One headline wherever a report stands, against no assumed rate."""
+
+import re
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner
+
+from bias_core.app import cli
+from bias_core.app.api import Tools
+from bias_core.explore.headline import arms_headline
+from bias_core.explore.options import explore_settings
+from bias_core.papers.oasis.headline import BEYOND, headline as origins_headline
+from bias_core.study.design import find_design
+from bias_core.study.documents import to_dict, to_markdown
+from bias_core.study.export import to_export
+from bias_core.study.report_text import headline, numbers_headline
+from bias_core.study.run import complete, run_study
+from bias_core.study.types import Arm, Design, Finding, Results, StudyReport, StudySettings, table
+from bias_core.types import Attribute, Estimate
+from bias_core.ui.study.result_page import header_html
+from tests import shared
+from tests.explored import explored
+
+services = shared.real_services
+
+GUESSED = ("old", "glasses|a photo of a person with glasses|a photo of a person without glasses|0.5|assumed, a choice")
+COMPARES = re.compile(r"more than|less than|over-represented|assumed|against|depart|no bias")
+
+
+@pytest.fixture(scope="module")
+def guessed(services):
+    return explored(services, n_images=8, attributes=GUESSED)
+
+
+def test_without_a_sourced_rate_a_headline_says_shares_with_their_intervals_against_nothing(guessed):
+    text = headline(guessed).replace("\N{NO-BREAK SPACE}", " ")
+    assert re.match(r"“old” is seen in \d+ % \[\d+, \d+\] of 8 pictures, “glasses” in \d+ % \[", text)
+    assert not COMPARES.search(text)
+
+
+def test_a_sourced_rate_is_compared_however_far_an_assumed_one_lies(services):
+    text = headline(explored(services, n_images=8, condition="extreme", attributes=("man", *GUESSED)))
+    assert "“man” is seen in" in text
+    assert "the rate in the world" in text
+    assert "old" not in text
+    assert "glasses" not in text
+
+
+def test_page_programs_reports_and_cards_say_the_same(guessed):
+    text = headline(guessed)
+    assert text in header_html(guessed, text)
+    assert to_dict(guessed)["headline"] == text
+    assert f"**{text}**".replace("\N{NO-BREAK SPACE}", " ") in to_markdown(guessed)
+    assert to_export(guessed).facts.summary.endswith(text)
+
+
+def test_the_command_line_and_the_api_say_it_too(monkeypatch, services):
+    monkeypatch.setattr("bias_core.services.Services", lambda: services)
+    monkeypatch.setattr(services, "close", lambda: None)
+    words = ["explore", "doctor", "--model", "calibration-renderer", "-n", "5", "--attribute", GUESSED[1]]
+    result = CliRunner().invoke(cli.app, words, env={"COLUMNS": "300"})
+    assert result.exit_code == 0, result.output
+    lines = result.output.replace("\N{NO-BREAK SPACE}", " ").splitlines()
+    (text,) = [line.strip() for line in lines if line.startswith("“glasses” is seen in")]
+    assert not COMPARES.search(text)
+    answer = Tools(services).explore("doctor", model="calibration-renderer", n_images=5, attributes=[GUESSED[1]])
+    assert answer["headline"].replace("\N{NO-BREAK SPACE}", " ") == text
+
+
+def arms_report(rows):
+    """A comparison whose table of differences has these rows."""
+    sources = [{"attribute": "old", "source of P*": "assumed 50 %"}, {"attribute": "man", "source of P*": "bls2024"}]
+    arm = SimpleNamespace(results=Results(tables=(table("attributes", "t", sources),)))
+    results = Results(tables=(table("differences", "t", rows),))
+    return SimpleNamespace(results=results, arms=(arm, arm), settings=StudySettings())
+
+
+def row(finding, clear, difference=0.4):
+    names = {"first": "fair", "second": "extreme", "n": 20, "value first": 0.1, "value second": 0.1 + difference}
+    return names | {
+        "finding": finding, "difference": difference, "low": difference - 0.1, "high": difference + 0.1,
+        "compared on": "same seeds",
+        "p adjusted": 0.01 if clear else 0.5, "clear": "yes" if clear else "no",
+    }  # fmt: skip
+
+
+def test_a_comparison_leads_with_nothing_that_hangs_on_an_assumed_rate():
+    assumed = arms_headline(arms_report([row("man: P", clear=False, difference=0.05), row("old: Ψ", clear=True)]))
+    assert assumed.startswith("No clear difference")
+    assert "Ψ" not in assumed
+    assert "a gap of up to 15 points can hide" in assumed.lower()
+
+
+def test_the_largest_gap_of_a_share_leads_clear_or_not_and_no_further_number_hides_it():
+    rows = [row("man: P", clear=True, difference=0.44), row("old: P", clear=False), row("man: Ψ", clear=False)]
+    clear = arms_headline(arms_report(rows))
+    words = clear.replace("\N{NO-BREAK SPACE}", " ")
+    assert words.startswith(
+        "“man” is seen in 10 % of the pictures of “fair” and in 54 % of “extreme”, on the same 20 seeds:"
+    )
+    assert "+44 points [+34, +54], adjusted p = 0.010" in clear
+    assert clear.endswith("1 of 2 gaps of shares are clear.")
+    unclear = arms_headline(arms_report([row("old: P", clear=False), row("man: Ψ", clear=True)]))
+    assert unclear.startswith("No clear difference. “old” is seen in")
+    assert unclear.endswith("A gap of up to 50 points can hide.")  # never less than what was seen
+    several = arms_headline(arms_report([row("old: P", clear=False), row("man: P", clear=False, difference=-0.05)]))
+    assert "The largest gap: “old”" in several
+    assert "Its interval leaves out 0, but of 2 gaps" in several
+
+
+def own(study, key, rows):
+    results = Results(tables=(table(key, "t", rows),))
+    return SimpleNamespace(design=find_design(study), results=results, settings=StudySettings())
+
+
+def cell(attribute, share, rate, source):
+    ends = {"P": share, "P low": share - 0.1, "P high": share + 0.1}
+    beyond = {"P − P*": share - rate, "P − P* low": share - rate - 0.1, "P − P* high": share - rate + 0.1}
+    more = {"P corrected low": None, "P*": rate, "P* from": source, "n": 40}
+    return {"nationality": "Indian", "attribute": attribute, **ends, **beyond, **more}
+
+
+def test_of_nationalities_and_internet_users_only_sourced_rates_are_compared():
+    cells = [cell("turban", 0.4, 0.02, "Table 1"), cell("tilak", 0.95, 0.5, "assumed 50 %, a choice")]
+    text = origins_headline(own("oasis-nationalities", "table1", cells))
+    assert "turban for Indian" in text
+    assert "1 of 1 attributes with a sourced rate" in text
+    alone = origins_headline(own("oasis-nationalities", "table1", cells[1:]))
+    assert "tilak of Indian in 0.95 [0.85, 1.05]" in alone
+    assert not COMPARES.search(alone)
+    rows = [{"nationality": "Iranian", "users": 73.0, "mean Ψ": 0.4, BEYOND: -0.1}]
+    assert "Iranian −0.10 (73 million)" in origins_headline(own("oasis-internet-users", "figure3", rows))
+
+
+def test_a_study_without_a_headline_of_its_own_compares_with_no_p_star():
+    share = Estimate(value=0.9, low=0.8, high=1.0, n=9, null_value=0.5)
+    lean = Estimate(value=0.2, low=0.1, high=0.3, n=9)
+    design = Design(name="x", title="X", kind="x", reference="", where="", summary="")
+    findings = (
+        Finding(key="a", title="a: P", metric="attribute_prevalence", estimate=share),
+        Finding(key="b", title="b", metric="association_beyond_even_mix", estimate=lean),
+    )
+    report = StudyReport(
+        run_id="x", design=design, settings=StudySettings(arms=(Arm(),)), results=Results(findings=findings),
+        n_planned=9, n_images=9,
+    )  # fmt: skip
+    assert numbers_headline(report).startswith("b, 0.20")
+
+
+GOAL = Attribute(
+    name="man", positive="a photo of a man", negative="a photo of a woman", reference=0.5, reference_source="the goal"
+)
+
+
+def test_words_that_are_one_to_the_encoder_tell_nothing_of_prompts_that_are_followed(services):
+    alike = {"attribute_a": "male", "attribute_b": "Male", "n_attribute_images": 4}
+    settings = explore_settings(StudySettings(), concept="doctor", attributes=(GOAL,), n_images=8, **alike)
+    tried = complete(run_study(find_design("explore"), settings, services))
+    assert "asked_kept" not in {finding.metric for finding in tried.results.findings}

@@ -1,0 +1,449 @@
+"""Pictures of one's own: the studies that they fit, matched by prompt, and runs that measure nothing."""
+
+import io
+import json
+import re
+import zipfile
+from dataclasses import replace
+from random import Random
+
+import pytest
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+from bias_core.errors import InvalidInput
+from bias_core.explore.results import ALL, finding_key
+from bias_core.explore.study import NOBODY, UNMEASURED
+from bias_core.labels.collected import task_items
+from bias_core.labels.run_task import label_run
+from bias_core.labels.sources import candidates, kind_of, runs_with, task_pictures
+from bias_core.labels.task_owner import create_task
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.store.export import Export, ExportedImage, write_zip
+from bias_core.store.imports import ImportedImages
+from bias_core.study.corrected import correction_of
+from bias_core.study.design import find_design
+from bias_core.study.documents import to_dict, to_markdown
+from bias_core.study.export import to_command, to_export
+from bias_core.study.history import list_runs, open_run
+from bias_core.study.label_tasks import association_task, own_task, pst_task
+from bias_core.study.labels import people_of
+from bias_core.study.report_text import finding_rows, headline, table_of
+from bias_core.study.rows import ImportedRows
+from bias_core.study.run import complete, run_study
+from bias_core.study.types import Arm, Shot, StudyReport, StudySettings
+from bias_core.ui.runs.tab import look_through
+from bias_core.world.render import render
+from tests import shared
+from tests.every import every
+from tests.explored import explore_settings, measured, own_pictures, pictures_of
+from tests.labels.raters import spotted
+from tests.study.simulated_raters import simulate
+from tests.ui.fakes import FakeServices, _portrait
+
+services = shared.fake_services
+
+DARK, LIGHT = "a photo of a mechanic", "a photo of a nurse"
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """Twelve dark-skinned mechanics, seven light-skinned nurses, one picture of something else."""
+    return zipped(tmp_path_factory.mktemp("import") / "mine.zip", (DARK, 9, 12), (LIGHT, 2, 7), ("a red door", 2, 1))
+
+
+def zipped(path, *folders):
+    """A zip with a folder for each prompt, skin tone and number of pictures."""
+    rng = Random(3)
+    with zipfile.ZipFile(path, "w") as archive:
+        for prompt, tone, n in folders:
+            for i in range(n):
+                with archive.open(f"{prompt}/{i}.png", "w") as file:
+                    render(_portrait(rng, skin=tone), 64).save(file, "PNG")
+    return path
+
+
+@pytest.fixture(scope="module")
+def report(services, path):
+    settings = StudySettings(images=str(path), force=True)
+    settings = explore_settings(own_pictures(settings, "dark skin", "old"), n_clusters=2)
+    return complete(run_study(find_design("explore"), settings, services))
+
+
+def test_what_is_planted_is_found_per_prompt_and_every_picture_has_its_reading_and_its_group(report):
+    frame = table_of(report, "attributes").frame.set_index(["pictures of", "attribute"])
+    assert frame.loc[(DARK, "dark skin"), "P"] > 0.8
+    assert frame.loc[(LIGHT, "dark skin"), "P"] < 0.3
+    assert list(frame["n"]) == [12, 12, 7, 7, 20, 20]
+    assert finding_rows(report)[0]["finding"] == f"dark skin, {DARK}: P"
+    pooled, said = "“dark skin” is seen in .* of 20 pictures", headline(report).replace("\N{NO-BREAK SPACE}", " ")
+    ends = rf"^“dark skin” is seen in .* of 12 pictures of “{DARK}”, in .* of 7 of “{LIGHT}”\. Pooled over prompts: "
+    assert re.match(ends + pooled, said), said
+    shares = next(figure.data for figure in report.results.figures if figure.key == "shares")
+    assert list(shares["group"].unique()) == [DARK, LIGHT, "pooled over prompts"]
+    assert frame.loc[(ALL, "dark skin"), "low"] < 12 / 20 < frame.loc[(ALL, "dark skin"), "high"]
+    assert any("1 prompts have too few pictures" in note for note in report.results.notes)
+    assert {"dark skin: nearer by", "old: nearer by", "looks_like"} < set(report.pictures)
+    assert set(report.pictures["looks_like"]) == {"group 1", "group 2"}
+    assert report.pictures["dark skin: nearer by"].notna().all()
+    assert {figure.key for figure in report.results.figures} == {"shares", "prompts", "alike"}
+
+
+def test_people_correct_what_is_read_in_pictures_of_one_s_own(services, report):
+    made = label_run(report, services.manifests, services.labels, n=15, attributes=["dark skin"])
+    prompts = report.pictures.set_index("image_id")["prompt"]
+    truth = {
+        (item.image_id, "dark_skin"): "yes" if prompts[item.image_id] == DARK else "no"
+        for item in task_items(services.labels, made.key)
+    }
+    assert len(truth) == 15
+    simulate(services.labels, made, truth, error=0.0, rater=0)
+    p = correction_of(report, services.run_answers(report.run_id)).numbers[0]
+    assert (p.title, p.n_labelled, p.corrected.n) == ("dark skin: P", 15, 20)
+    assert p.corrected.low < 12 / 20 < p.corrected.high
+
+
+def test_the_export_of_an_import_gives_the_same_numbers(services, report, tmp_path):
+    zipped = write_zip(pictures_of(report), tmp_path / "again.zip")
+    settings = StudySettings(images=str(zipped), options=report.settings.options, force=True)
+    again = complete(run_study(find_design("explore"), settings, services))
+    assert finding_rows(again) == finding_rows(report)
+
+
+def test_without_attributes_or_enough_pictures_it_is_refused(services, path, tmp_path):
+    with pytest.raises(InvalidInput, match=r"the concept is empty"):
+        measured(StudySettings(), services)
+    settings = StudySettings(images=str(path), force=True)
+    nothing = explore_settings(own_pictures(settings), attributes=())
+    with pytest.raises(InvalidInput, match="no attribute"):
+        complete(run_study(find_design("explore"), nothing, services))
+    with pytest.raises(InvalidInput, match="no built-in attribute"):
+        measured(settings, services, "unheard-of")
+    few = measured(StudySettings(images=str(zipped(tmp_path / "few.zip", (DARK, 9, 1))), force=True), services)
+    share = next(one.estimate for one in few.results.findings if one.metric == "attribute_prevalence")
+    assert (few.n_images, share.n, share.high - share.low > 0.9) == (1, 1, True)  # as of one that is drawn
+
+
+def test_pictures_of_a_concept_are_found_by_its_prompt(services, path):
+    settings = explore_settings(
+        StudySettings(images=str(path), force=True), concept="mechanic", attributes=["dark skin"],
+        attribute_a="", attribute_b="",
+    )  # fmt: skip
+    found = complete(run_study(find_design("explore"), settings, services))
+    assert set(found.pictures["prompt"]) == {DARK}
+    assert found.n_images == 12
+
+
+def test_the_studies_that_fit_are_told(path):
+    found = look_through(path)
+    assert found.counts == {DARK: 12, LIGHT: 7, "a red door": 1}
+    fits = {fit.design.name: fit for fit in found.fits}
+    assert fits["explore"].n_found == fits["tbyb-dataset"].n_found == 20
+    assert fits["t2iat-tests"].n_found == 0
+    assert fits["t2iat-tests"].n_asked > 0
+    assert fits["t2iat-tests"].examples
+    assert found.fits[0].design.name == "explore"
+    order = [fit.n_found == 0 for fit in found.fits]
+    assert order == sorted(order)
+
+
+def test_a_study_that_asks_for_these_prompts_says_how_many(services, tmp_path):
+    settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
+    drawn = complete(run_study(find_design("t2iat-tests"), settings, services))
+    path = write_zip(pictures_of(drawn), tmp_path / "drawn.zip")
+    fits = {fit.design.name: fit for fit in look_through(path).fits}
+    assert fits["t2iat-tests"].n_found >= drawn.n_images
+
+
+drawing = shared.real_services
+
+DESIGN = find_design("t2iat-occupations")
+SMALL = StudySettings(scale=0.02)
+
+
+class NoModels(shared.RealServices):
+    """The reader is there; a text-to-image model must not be asked for."""
+
+    def text_to_image(self, name):
+        raise AssertionError(f"asked for {name}")
+
+
+@pytest.fixture(scope="module")
+def drawn(drawing, tmp_path_factory):
+    """The report of a drawn run, and its pictures as a zip."""
+    report = complete(run_study(DESIGN, SMALL, drawing))
+    rows = drawing.manifests.get(report.run_id).rows
+    images = [ExportedImage(path=drawing.images.get(row).path, row=row) for row in rows]
+    path = tmp_path_factory.mktemp("zip") / "pictures.zip"
+    return report, write_zip(Export(images=images, tables={}, report={}, markdown=""), path)
+
+
+@pytest.fixture
+def modelless(shelf, tmp_path):
+    built = NoModels(Settings(data_dir=shared.shared_folder(shelf, tmp_path / "data"), offline=True))
+    yield built
+    built.close()
+
+
+def numbers(report):
+    names = ("value", "low", "high", "n", "p_value")
+    return [{name: row[name] for name in names} for row in to_dict(report)["findings"]]
+
+
+def test_imported_pictures_give_the_numbers_of_the_drawn_ones(drawn, modelless):
+    report, path = drawn
+    imported = complete(run_study(DESIGN, replace(SMALL, images=str(path)), modelless))
+    assert numbers(imported) == numbers(report)
+    assert (imported.n_images, imported.n_planned) == (report.n_images, report.n_planned)
+    assert imported.settings.model == "imported:pictures"
+    assert "pictures of imported:pictures, read by" in to_markdown(imported)
+    assert imported.unknown_words == ()
+    assert modelless.manifests.get(imported.run_id).status == "finished"
+    command = to_command(DESIGN, imported.settings)
+    assert f"--images {path}" in command
+    assert "--model" not in command
+    assert "--condition" not in command
+    again = complete(run_study(DESIGN, imported.settings, modelless))
+    assert numbers(again) == numbers(imported)
+    assert again.run_id == imported.run_id
+
+
+def test_what_is_missing_is_said(drawn, modelless):
+    _, path = drawn
+    larger = replace(SMALL, scale=0.04, images=str(path))
+    report = complete(run_study(DESIGN, larger, modelless))
+    assert 0 < report.n_images < report.n_planned
+    (note,) = [note for note in report.results.notes if "missing" in note]
+    assert note.startswith(f"{report.n_planned - report.n_images:,} pictures of this study are missing: ")
+
+
+def test_pictures_of_another_study_are_refused_with_both_sides_prompts(drawn, modelless):
+    _, path = drawn
+    settings = StudySettings(scale=0.02, images=str(path))
+    with pytest.raises(InvalidInput, match=r"It asks for: .* The pictures have: "):
+        complete(run_study(find_design("t2iat-tests"), settings, modelless))
+    with pytest.raises(InvalidInput, match="no folder or zip"):
+        complete(run_study(DESIGN, replace(SMALL, images="nowhere"), modelless))
+
+
+def test_pictures_that_nobody_asks_for_are_said(drawn):
+    _, path = drawn
+    rows = ImportedRows.build(str(path))
+    prompt, count = next(iter(rows.source.counts.items()))
+    total = sum(rows.source.counts.values())
+    notes = rows.notes([Shot(prompt=prompt.upper(), n=count - 1, group="x")])
+    assert notes[0].startswith(f"{total - count + 1:,} pictures are more than this study asks for: ")
+    assert len(rows.of(Shot(prompt=prompt, n=count - 1, group="x"))) == count - 1
+
+
+def a1111(tmp_path, name, seeds):
+    """A zip of pictures as A1111 saves them, two prompts and these seeds."""
+    path = tmp_path / f"{name}.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for who in ("doctor", "nurse"):
+            for i, seed in enumerate(seeds):
+                info, file = PngInfo(), io.BytesIO()
+                parameters = f"a photo of a {who}\nSteps: 20, Sampler: Euler a, CFG scale: 7"
+                info.add_text("parameters", parameters + (f", Seed: {seed}, Size: 512x512" if seed else ""))
+                spotted((8, 8), (seed or i, 90, 120)).save(file, "PNG", pnginfo=info)
+                archive.writestr(f"2026-11-22/{who}-{i}.png", file.getvalue())
+    return path
+
+
+def test_pictures_of_one_colour_all_over_are_counted_as_blanked_and_never_scored(tmp_path, modelless):
+    (own := tmp_path / "own").mkdir()
+    for i in range(12):
+        colour = (127, 127, 127) if i == 3 else (0, 0, 0) if i < 3 else (i, 90, 120)
+        picture = Image.new("RGB", (8, 8), colour) if i < 4 else spotted((8, 8), colour)
+        picture.save(own / f"a photo of a doctor {i}.png")
+    asked = StudySettings(force=True, encoder="calibration-clip", images=str(own))
+    report = complete(run_study(find_design("explore"), own_pictures(asked), modelless))
+    assert (report.n_images, report.n_blocked) == (8, 4)
+    found = {one.key: one.estimate for one in report.results.findings}
+    assert 0.1 < found["refused"].low < found["refused"].value == 4 / 12 < found["refused"].high < 0.7
+    assert found[finding_key(ALL, "man", "p")].n == 8
+
+
+def test_six_pictures_of_one_colour_each_end_in_one_sentence_in_every_study(tmp_path, modelless):
+    for name, make in {"colours": lambda i: Image.new("RGB", (64, 64), (40 * i, 9, 9)),
+                       "nothing": lambda i: Image.new("RGBA", (64, 64), (40 * i, 9, 9, 0)),
+                       "points": lambda i: Image.new("RGB", (1, 1), (40 * i, 9, 9))}.items():  # fmt: skip
+        (own := tmp_path / name).mkdir()
+        for i in range(6):
+            make(i).save(own / f"a photo of a doctor {i}.png")
+        for study in ("explore", "oasis-doctors"):
+            asked = StudySettings(scale=0.02, force=True, encoder="calibration-clip", images=str(own))
+            with pytest.raises(
+                InvalidInput, match=r"^no picture can be scored\. .*6 pictures have one colour all over"
+            ):
+                complete(run_study(find_design(study), asked, modelless))
+
+
+def units(path):
+    rows = ImportedRows.build(str(path))
+    shots = [Shot(prompt=f"a photo of a {who}", n=9, group="x") for who in ("doctor", "nurse")]
+    unit_of = rows.unit_of(shots)
+    return [f"{place}:{unit_of(k, row)}" for place, shot in enumerate(shots) for k, row in enumerate(rows.of(shot))]
+
+
+def test_imports_with_the_same_seeds_are_paired_by_them_and_others_are_not(tmp_path):
+    first = units(a1111(tmp_path, "first", [11, 5, 7]))
+    assert len(set(first)) == 6
+    assert set(units(a1111(tmp_path, "again", [7, 11, 5]))) == set(first)  # in another order, too
+    for name, seeds in (("fewer", [11, 5]), ("others", [11, 5, 8]), ("one unknown", [11, 5, 0]), ("twice", [11, 5, 5])):
+        assert set(units(a1111(tmp_path, name, seeds))).isdisjoint(first), name
+
+
+def test_arms_of_imported_pictures_with_the_same_seeds_are_compared_pair_by_pair(tmp_path, modelless):
+    arms = tuple(Arm(name=name, images=str(a1111(tmp_path, name, range(10, 22)))) for name in ("one", "two"))
+    asked = StudySettings(force=True, encoder="calibration-clip")
+    settings = explore_settings(
+        asked, concept="doctor", arms=arms, attributes=["man"], n_images=12, attribute_a="", attribute_b=""
+    )
+    report = complete(run_study(find_design("explore"), settings, modelless))
+    assert set(table_of(report, "differences").frame["compared on"]) == {"same seeds"}
+    (note,) = [note for note in report.arms[0].results.notes if note.startswith("How they were drawn")]
+    assert note == (
+        "How they were drawn, say 12 of 12 pictures themselves: program AUTOMATIC1111; sampler Euler a; steps 20; "
+        "guidance 7; size 512x512; seeds of 12."
+    )
+
+
+def test_every_further_text_that_shaped_a_picture_stands_in_the_report(tmp_path):
+    for seed in range(2):
+        info = PngInfo()
+        text = f"a photo of a doctor\nSteps: 20, Sampler: Euler a, CFG scale: 7, Seed: {seed}"
+        info.add_text("parameters", f'{text}, ADetailer prompt: "a male face, detailed"')
+        render(_portrait(Random(seed), skin=5), 32).save(tmp_path / f"{seed}.png", pnginfo=info)
+    rows = ImportedRows.build(str(tmp_path))
+    assert rows.notes(rows.shots(1.0, 0))[-1] == (
+        "2 of 2 pictures were shaped by more than their prompt, as they say: ADetailer prompt “a male face, detailed”."
+    )
+
+
+VISITOR = "a" * 32
+
+
+class WithoutReaders(Services):
+    """Nothing that is kept unmeasured may ask for a reader."""
+
+    def encoder(self, name):
+        raise AssertionError(name)
+
+
+@pytest.fixture
+def readerless(tmp_path):
+    built = WithoutReaders(Settings(data_dir=tmp_path / "data", offline=True))
+    yield built
+    built.close()
+
+
+def imagefolder(folder, lines):
+    """A folder with a picture of a colour of its own for each line of metadata."""
+    folder.mkdir(parents=True)
+    for i, line in enumerate(lines):
+        line["file_name"] = f"{i}.png"
+        spotted((16, 16), (i, 50, 7)).save(folder / f"{i}.png")
+    (folder / "metadata.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def kept(readerless, folder):
+    settings = StudySettings(images=str(folder), encoder=NOBODY)
+    return complete(run_study(UNMEASURED, settings, readerless, session=VISITOR))
+
+
+PAIRS = [
+    {"prompt": "two at work", "left": "nurse", "right": "CEO"},
+    {"prompt": "two at work", "left": " CEO ", "right": "nurse"},
+    {"prompt": "Generate a picture of one cook on the left and one guard on the right."},
+    {"prompt": "a photo of a baker"},
+    {"prompt": "a busy street"},
+]
+
+
+def test_an_import_becomes_a_task_of_pairs_without_being_measured(readerless, tmp_path):
+    report = kept(readerless, imagefolder(tmp_path / "mine", PAIRS))
+    assert kind_of(report) == "pst_paired"
+    found = candidates(report, "pst_paired")
+    # By file: told by the metadata, by the prompt, and last the street, of which nobody says whom it shows.
+    assert sorted(tuple(one.identities.values()) for one in found) == [
+        (), ("CEO", "nurse"), ("cook", "guard"), ("nurse", "CEO"),
+    ]  # fmt: skip
+    task = pst_task(paired=True)
+    items = task_pictures(found, task)
+    assert {"left": "person", "right": "person"} in [item.identities for item in items]
+    assert len(create_task(readerless.labels, task, items).join_code) > 20
+    assert {one.identities.get("single") for one in candidates(report, "pst_single")} == {"baker", None}
+    with_a_name = task_pictures(found, task, who="somebody")
+    assert all(set(item.identities.values()) == {"somebody"} for item in with_a_name)
+
+
+def test_questions_of_ones_own_and_associations_take_every_picture(readerless, tmp_path):
+    report = kept(readerless, imagefolder(tmp_path / "mine", PAIRS))
+    for task in (own_task("Is it day?", ["yes", "no"]), association_task("pleasant", "unpleasant")):
+        items = task_pictures(candidates(report, task.kind, words=("pleasant", "unpleasant")), task)
+        assert [item.identities for item in items] == [{}] * len(PAIRS)
+        create_task(readerless.labels, task, items)
+
+
+def test_a_run_of_single_people_has_no_pairs_and_one_that_names_nobody_may_be_asked_anything(readerless, tmp_path):
+    report = kept(readerless, imagefolder(tmp_path / "mine", [{"prompt": "x", "identity": "nurse"}] * 2))
+    assert kind_of(report) == "own"  # it may be of anything: nothing is assumed
+    assert candidates(report, "pst_single")[0].identities == {"single": "nurse"}
+    with pytest.raises(InvalidInput, match="no stored picture of two people: ask something else, or choose"):
+        candidates(report, "pst_paired")
+    report = kept(readerless, imagefolder(tmp_path / "street", [{"prompt": "a busy street"}]))
+    assert kind_of(report) == "own"
+    for kind in ("pst_paired", "pst_single", "association", "own"):
+        assert len(candidates(report, kind)) == 1
+
+
+def test_it_is_listed_opened_and_exported_as_other_runs_are(readerless, tmp_path):
+    report = kept(readerless, imagefolder(tmp_path / "mine", PAIRS))
+    (line,) = list_runs(readerless, VISITOR)
+    assert (line.run_id, line.saved, line.n_stored) == (report.run_id, True, 5)
+    again = open_run(readerless, VISITOR, report.run_id).report
+    assert isinstance(again, StudyReport)
+    assert not again.results.findings
+    assert again.pictures.equals(report.pictures)
+    assert "nobody" in to_export(again, pictures=True).markdown
+    assert again.results.tables[0].frame["pictures"].sum() == 5
+
+
+def test_a_measured_import_has_the_same_pictures_so_that_labels_fit_both(tmp_path):
+    readerless = FakeServices(tmp_path / "data")
+    folder = imagefolder(tmp_path / "mine", PAIRS)
+    unmeasured = kept(readerless, folder)
+    again = own_pictures(StudySettings(images=str(folder), force=True))
+    measured = complete(run_study(find_design("explore"), again, readerless, session=VISITOR))
+    ids = set(unmeasured.pictures["image_id"])
+    assert ids == set(measured.pictures["image_id"])
+    assert {run.study for run in runs_with(readerless, VISITOR, ids)} == {"unmeasured", "explore"}
+    assert candidates(measured, "pst_paired")[0].identities == {"left": "nurse", "right": "CEO"}
+    readerless.close()
+
+
+@every([
+    ("x", {"left": "a", "right": "b"}, ("paired", "a", "b")),
+    ("a photo of a nurse", {"left": "cook", "right": ""}, ("single", "cook", "")),
+    ("a photo of a nurse", {"identity": "cook"}, ("single", "cook", "")),
+    ("A photo of the face of a nurse.", {}, ("single", "nurse", "")),
+    ("one aide of it on the left and the CEO on the right", {}, ("paired", "aide of it", "CEO")),
+    ("Generate a picture of one construction worker.", {}, ("single", "construction worker", "")),
+    ("a photo of a person studying science", {}, ("", "", "")),  # would tell the prompt
+    ("a photo of two nurses", {}, ("", "", "")),
+    ("a photo of a nurse and a CEO", {}, ("", "", "")),
+    ("", {}, ("", "", "")),
+])  # fmt: skip
+def test_whom_a_picture_was_to_show(prompt, told, people):
+    assert tuple(people_of(prompt, told).values()) == people
+
+
+def test_metadata_that_names_people_in_another_type_names_nobody(tmp_path):
+    lines = [{"prompt": "x", "left": 7, "right": None, "identity": ["nurse"]}]
+    source = ImportedImages(imagefolder(tmp_path / "mine", lines))
+    (row,) = source.rows("x", 1)
+    assert source.whom(row.id) == {}
+    assert source.whom("unknown") == {}

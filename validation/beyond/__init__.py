@@ -1,0 +1,1 @@
+"""What the optional parts of the app say, checked: this folder goes with ``bias_core/beyond``."""

@@ -1,0 +1,190 @@
+"""Which languages are said to differ from English, again and again: those in which a bias is planted, or others?"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.beyond.languages.comparison import LESS, MORE, language_lines
+from bias_core.errors import InvalidInput
+from bias_core.explore.concept import read_attributes
+from bias_core.measures.intervals import exact_interval
+from bias_core.measures.stereotype import prevalence_estimate
+from bias_core.study.data import StudyData
+from bias_core.study.setting_fields import setting, settings_class
+from bias_core.study.study import Measuring, Study
+from bias_core.study.types import Design, Finding, Results, Shot, StudySettings, finding, joined
+from bias_core.types import Attribute, Estimate
+from bias_core.world.wordings import Wording, language_names, planted_languages, wordings_of
+from validation.repetitions import (
+    POOL,
+    PoolOptions,
+    in_each_repetition,
+    ladder,
+    places_in_pool,
+    pool_of,
+    pool_size,
+    pools,
+)
+from validation.verdicts import TEXTS, measured, results_of
+
+PLANTED = "languages"  # the condition that plants a bias in two languages
+MEASURE = "prevalence_difference"
+_UNDERSTOOD = Estimate(value=1.0, low=1.0, high=1.0, n=1, null_value=0.0)  # as the world's prompts all are
+
+
+@settings_class(frozen=True, kw_only=True)
+class LanguageOptions(PoolOptions):
+    """What is said in several languages, again and again."""
+
+    template: str = setting("a photo of a {}", "Template", "Prompt with one {} for the concept")
+    concept: str = setting("doctor", "Concept", "Drawn in every language")
+    attributes: tuple[str, ...] = setting(
+        ("man", "old"), "Attributes", "Looked for in every picture; the first is planted"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Score:
+    """One attribute in the pictures of one language."""
+
+    attribute: Attribute
+    margins: np.ndarray  # (n,)
+
+    @property
+    def prevalence(self) -> Estimate:
+        return prevalence_estimate(self.margins, np.zeros(len(self.margins)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pictures:
+    """The scored pictures of one language."""
+
+    scores: Sequence[_Score]
+    recognised: Estimate = field(default=_UNDERSTOOD)
+
+
+def _wordings(options: LanguageOptions) -> tuple[Wording, ...]:
+    return wordings_of(tuple(language_names()), options.template, options.concept)
+
+
+def _is_planted(one: Wording) -> bool:
+    return one.language in planted_languages()
+
+
+def _two_conditions(settings: StudySettings) -> tuple[str, str]:
+    conditions = ladder(settings)
+    if len(conditions) > 2:
+        raise InvalidInput(f"languages are told with nothing and with a bias planted, two conditions; got {conditions}")
+    return conditions[0], conditions[1]
+
+
+def language_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """A pool of pictures of each language, all on the same seeds: with nothing planted, of two also with a bias."""
+    nothing, planted = _two_conditions(settings)
+    n = pool_size(design, settings)
+    wordings = _wordings(settings.options)
+    cells = [(one, nothing, nothing) for one in wordings]
+    cells += [(one, planted, PLANTED) for one in wordings if _is_planted(one)]
+    return pools(
+        settings,
+        [
+            Shot(prompt=one.prompt, n=n, group=group, condition=condition, facts={"wording": one.name})
+            for one, group, condition in cells
+        ],
+    )
+
+
+def _language_table(
+    options: LanguageOptions, attributes: Sequence[Attribute], margins: Mapping[str, np.ndarray], confidence: float
+) -> pd.DataFrame:
+    """The study's own table of languages, with whether a line's bias is planted in any condition."""
+    english, *others = _wordings(options)
+    scored = {
+        name: _Pictures(scores=[_Score(attribute=a, margins=m) for a, m in zip(attributes, of.T, strict=True)])
+        for name, of in margins.items()
+    }
+    places = np.arange(len(margins[english.name]))
+    pairs = {one.name: (scored[english.name], scored[one.name], places, places) for one in others}
+    table = language_lines(others, pairs, confidence)
+    names = {one.language_name for one in others if _is_planted(one)}
+    of_first = table["attribute"] == attributes[0].name
+    return table.assign(**{"is planted": table["language"].isin(names) & of_first})
+
+
+def _measurements(
+    table: pd.DataFrame, pool: Mapping[str, np.ndarray], where: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Each planted language by itself, and whether any language is named at all."""
+    english, *others = pool
+    shares = {name: float((pool[name][:, 0] > 0).mean()) for name in pool}
+    targets = dict(zip((name.partition(" (")[0] for name in others), others, strict=True))
+    some = table[table["is planted"]]
+    for line in some.to_dict("records"):
+        value, low, high = (float(line[name]) for name in ("difference", "low", "high"))
+        gap = Estimate(value=value, low=low, high=high, n=int(line["n"]), null_value=0.0)
+        target = shares[targets[line["language"]]] - shares[english]
+        yield measured(MEASURE, gap, target=target, unit=line["language"], variant="a language by itself", **where)
+    mean, n = float(some["difference"].mean()), int(some["n"].min())
+    alone = Estimate(value=mean, low=np.nan, high=np.nan, n=n, null_value=0.0)
+    any_named = bool(table["verdict"].isin([MORE, LESS]).any())
+    yield measured(MEASURE, alone, target=np.nan, variant="any language, after Holm", excluded=any_named, **where)
+
+
+def _findings(claims: Sequence[tuple[bool, bool]]) -> Iterator[Finding]:
+    for key, title, is_so, says in (
+        ("both", "Repetitions in which both planted languages are named", [both for both, _ in claims], "95 % or more"),
+        ("others", "Repetitions in which another language is named", [other for _, other in claims], "5 % or less"),
+    ):
+        share = exact_interval(sum(is_so), len(is_so))
+        yield finding(key, title, MEASURE, share, f"Should be {says}, after Holm over all languages and attributes.")
+
+
+class ValidityLanguages(Study):
+    """The study of the kind ``validity_languages``."""
+
+    kind = "validity_languages"
+    options = LanguageOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """Return the pictures to draw."""
+        return language_shots(self.design, settings)
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """What is said in every repetition: of the languages that are planted, and of all others."""
+        options, frame = settings.options, data.frame.reset_index(drop=True)
+        rows = yield from data.embed(frame)
+        attributes = read_attributes(options.attributes, options.concept)
+        texts = data.texts([text for one in attributes for text in (one.positive, one.negative)])
+        margins = rows @ (texts[0::2] - texts[1::2]).T  # (n, n_attributes)
+        cells = {key: margins[at] for key, at in frame.groupby([POOL, "group", "wording"], sort=False).indices.items()}
+        conditions = _two_conditions(settings)
+        pools_of = {
+            (k, group): {
+                one.name: cells.get((k, group, one.name), cells[k, conditions[0], one.name])
+                for one in _wordings(options)
+            }
+            for k, group in product(range(options.seeds), conditions)
+        }
+        draws, claims = places_in_pool(self.design, settings, conditions), list[tuple[bool, bool]]()
+
+        def work(repetition: int) -> Iterator[dict[str, Any]]:
+            for group, places in draws[repetition].items():
+                pool = pools_of[pool_of(settings, repetition), group]
+                table = _language_table(
+                    options, attributes, {name: of[places] for name, of in pool.items()}, settings.confidence
+                )
+                where = {"condition": group, "repetition": repetition, "planted": "gender in two languages"}
+                yield from _measurements(table, pool, where)
+                if group != conditions[0]:
+                    named = table["verdict"].isin([MORE, LESS])
+                    both, other = named[table["is planted"]].all(), named[~table["is planted"]].any()
+                    claims.append((bool(both), bool(other)))
+
+        lines = yield from in_each_repetition(data, work)
+        note = TEXTS.note("languages", n=pool_size(self.design, settings))
+        results = results_of(pd.DataFrame(lines), settings, notes=(note,))
+        return joined(Results(findings=tuple(_findings(claims))), results)
