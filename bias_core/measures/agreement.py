@@ -444,7 +444,7 @@ def disagreements(
     >>> [(one.answers, round(one.share.value, 3)) for one in pairs]
     [(('f', 'a'), 0.667), (('a', 'm'), 0.333), (('f', 'm'), 0.0)]
     """
-    counts, answers, unit = _counts_of_disagreement(ratings, groups)
+    counts, answers, unit = _answer_counts(ratings, groups)
     pairs = list(combinations(range(len(answers)), 2))
     if not pairs:
         return ()
@@ -505,9 +505,7 @@ def _share(per_unit: Array, place: int, confidence: float) -> Estimate:
     return replace(estimate, value=share, n=len(of_units), note=f"{int((of_units > 0).sum())} are disagreed about")
 
 
-def _counts_of_disagreement(
-    ratings: ArrayLike | pd.DataFrame, groups: Any
-) -> tuple[Array, list[Any], "np.ndarray[Any, Any]"]:
+def _answer_counts(ratings: ArrayLike | pd.DataFrame, groups: Any) -> tuple[Array, list[Any], "np.ndarray[Any, Any]"]:
     """How often each item with two answers has each, ``(n, n_answers)``, the answers, and the unit of each item."""
     array = np.asarray(ratings, dtype=object)
     if array.ndim != 2 or min(array.shape) < 2:

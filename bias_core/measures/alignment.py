@@ -232,7 +232,7 @@ def similarity_estimate(similarities: ArrayLike, *, confidence: float = 0.95, rn
 
 
 ENERGY = 0.9  # Share of the squared singular values that the default number of components must reach
-_ROUNDING_ALIGNMENT = 1e-12  # shares this small are nothing but rounding
+_ROUNDING_OF_SHARES = 1e-12  # shares this small are nothing but rounding
 _SAME = 1e-6  # unit rows closer than this differ by float32 rounding only
 ONE_LOOK = "all images show the same look; an interval would know nothing of the other, so there is none"
 WITHOUT_INTERVAL = "without interval: WALS of few pictures is not that of many"
@@ -537,8 +537,8 @@ def jackknifed_shares(along: ArrayLike, distances: ArrayLike) -> Array:
     n = same_length(along=a, distances=b)
     # the sum of squared deviations without image i is that of all less n / (n - 1) times its own
     part, whole = (total.sum() - n / (n - 1) * total for total in (a, b))
-    whole = np.where(whole > _ROUNDING_ALIGNMENT * b.sum(), whole, np.nan)
-    return np.asarray(np.clip(np.where(part > _ROUNDING_ALIGNMENT * b.sum(), part, 0.0) / whole, 0.0, 1.0))
+    whole = np.where(whole > _ROUNDING_OF_SHARES * b.sum(), whole, np.nan)
+    return np.asarray(np.clip(np.where(part > _ROUNDING_OF_SHARES * b.sum(), part, 0.0) / whole, 0.0, 1.0))
 
 
 def resampled_variance_shares(image_embeddings: ArrayLike, directions: ArrayLike, weights: NDArray[np.int_]) -> Array:
@@ -587,7 +587,7 @@ def _share_estimate(along: Array, distances: Array, confidence: float) -> Estima
         note = "two images have no interval"
     else:
         shares = jackknifed_shares(along, distances)
-        if not ((shares > 0) & (shares < 1)).all() or not _ROUNDING_ALIGNMENT < value < 1 - _ROUNDING_ALIGNMENT:
+        if not ((shares > 0) & (shares < 1)).all() or not _ROUNDING_OF_SHARES < value < 1 - _ROUNDING_OF_SHARES:
             note = "one image makes all the variety along the attribute, or all but it: there is no interval"
         else:
             logits = logit(shares)

@@ -332,7 +332,7 @@ def _shows(margins_first: ArrayLike, margins_second: ArrayLike) -> tuple[Array, 
     return (first > 0).astype(np.float64), (second > 0).astype(np.float64)
 
 
-N_RESAMPLES_PAIRED_VARIETY = 999
+N_VARIETY_RESAMPLES = 999
 _SWAPPED = "images of each seed swapped at random"
 
 
@@ -369,7 +369,7 @@ def variety_difference_tests(
     directions: ArrayLike,
     *,
     confidence: float = 0.95,
-    n_resamples: int = N_RESAMPLES_PAIRED_VARIETY,
+    n_resamples: int = N_VARIETY_RESAMPLES,
     rng: Seed = 0,
 ) -> tuple[PairedTest, ...]:
     """:func:`variance_share_difference` with intervals and p-values over seeds.

@@ -88,7 +88,7 @@ def _gpus() -> list[tuple[int, str]]:
 
 _GB = 1e9
 ON_CPU = 2.2  # single precision takes twice the half-precision weights, and some to work with
-_PATIENCE_SECONDS_FIT = 5.0
+_HUB_SECONDS = 5.0
 WORKING_BYTES_PER_PIXEL = 6_000
 """Memory that one picture takes beside the weights, nearly all in the last layers of the VAE: about
 1.6 GB at 512 x 512 and 6.3 GB at 1024 x 1024 for the VAEs of SD and SDXL."""
@@ -202,7 +202,7 @@ def download_gb(repo: str, revision: str = "") -> float:
 
     try:
         info = huggingface_hub.HfApi().model_info(
-            repo, revision=revision or None, files_metadata=True, timeout=_PATIENCE_SECONDS_FIT
+            repo, revision=revision or None, files_metadata=True, timeout=_HUB_SECONDS
         )
     except (HTTPError, HFValidationError, OfflineModeIsEnabled, OSError, ValueError):
         return 0.0

@@ -104,20 +104,20 @@ def protocol_tables(plan: StudyPlan, data: Sequence[StudyData]) -> Iterator[Stud
     items, rows = protocol_of(plan.design), []
     for i, (arm, drawn) in enumerate(zip(plan.each, data, strict=True)):
         name = {"arm": plan.settings.arms[i].name} if plan.arms else {}
-        rows += [name | row for row in _rows_of_checklist(items, arm, drawn)]
+        rows += [name | row for row in _protocol_rows(items, arm, drawn)]
     empty = {"arm": ""} if plan.arms else {}
     rows += [
-        empty | _row_of_checklist("Where the paper leaves it open", NOT_PRINTED, text, OUR_READING)
+        empty | _protocol_row("Where the paper leaves it open", NOT_PRINTED, text, OUR_READING)
         for text in plan.design.our_reading
     ]
     yield table(CHECKLIST, "The paper's protocol: met, or how this run differs", rows, NOTE)
 
 
-def _row_of_checklist(item: str, paper: str, here: str, status: str) -> dict[str, str]:
+def _protocol_row(item: str, paper: str, here: str, status: str) -> dict[str, str]:
     return {"item": item, "status": status, "the paper": paper, "this run": here}
 
 
-def _rows_of_checklist(items: Mapping[str, ProtocolItem], plan: StudyPlan, data: StudyData) -> Iterator[dict[str, str]]:
+def _protocol_rows(items: Mapping[str, ProtocolItem], plan: StudyPlan, data: StudyData) -> Iterator[dict[str, str]]:
     """A line for each item that the paper has, and for those that every paper should have."""
     declared = {**settings_of(StudySettings), **settings_of(plan.study.options)}
     readers = [name for name in READER_SETTINGS if name in declared]
@@ -127,7 +127,7 @@ def _rows_of_checklist(items: Mapping[str, ProtocolItem], plan: StudyPlan, data:
         here, is_met = _here(name, item, plan, data)
         status = (MET if is_met and not item.here else DIFFERS) if item.is_printed else NOT_PRINTED
         here = ": ".join(filter(None, (item.here, here)))
-        yield _row_of_checklist(_TITLES[name] if name in _TITLES else declared[name].label, item.words, here, status)
+        yield _protocol_row(_TITLES[name] if name in _TITLES else declared[name].label, item.words, here, status)
 
 
 def _here(name: str, item: ProtocolItem, plan: StudyPlan, data: StudyData) -> tuple[str, bool]:

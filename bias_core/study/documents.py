@@ -230,7 +230,7 @@ def _template() -> Template:
 MOST_PICTURES = 64
 _MOST_GROUPS = 12  # with more, pictures stand in one group
 _PIXELS = 256  # of a picture's copy
-_MOST_CLAIMS_REPORT_PAGE = 6
+_MOST_CLAIMS_ON_PAGE = 6
 _MOST_LISTED = 4
 _DATA_ARE = "its numbers are a CSV file in the zip of this report"
 
@@ -273,7 +273,7 @@ def to_html(report: StudyReport, export: DatasetFacts) -> str:
             title=title_of(report),
             facts=report_facts(report)[1:],
             claims=claims(report),
-            most_claims=_MOST_CLAIMS_REPORT_PAGE,
+            most_claims=_MOST_CLAIMS_ON_PAGE,
             groups=picture_groups(report),
             findings=_numbers(report),
             overview=arms_overview(report),
@@ -474,7 +474,7 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
     """
     design, settings = report.design, report.settings
     size = f"; {size_in_words(design, settings)}" if design.reference else ""
-    return _template_of_documents().render(
+    return _markdown_template().render(
         report=report,
         beside=beside,
         title=title_of(report),
@@ -492,7 +492,7 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
 
 
 @cache
-def _template_of_documents() -> Template:
+def _markdown_template() -> Template:
     made = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined)
     made.filters |= {"in_markdown": in_markdown, "excerpt": excerpt, "markdown": markdown_table}
     made.filters["findings"] = _findings_of_arm

@@ -17,7 +17,7 @@ from bias_core.given_values import check_texts
 from bias_core.models.catalogue import check_condition, hosted_name
 from bias_core.models.local import Cost, estimate_cost
 from bias_core.settings import Settings
-from bias_core.store.manifests import STALE_SECONDS, Manifest
+from bias_core.store.manifests import Manifest
 from bias_core.study.answers import read_answers
 from bias_core.study.arms import check_arms, check_arms_differ, with_arms_of_options
 from bias_core.study.design import papers_readers, study_of, typed_options, with_protocol
@@ -185,8 +185,6 @@ def run_id(design: Design, settings: StudySettings, session: str) -> str:
 S = TypeVar("S")
 T = TypeVar("T")
 
-# A run at work protects its pictures from eviction as long as its manifest is fresh.
-_SECONDS_BETWEEN_SAVES = STALE_SECONDS / 24
 _SECONDS_BETWEEN_UPDATES = 0.5  # while files of weights are read
 
 

@@ -366,9 +366,9 @@ def claim(report: StudyReport) -> str:
 def _claims_of(report: StudyReport, part: Measured) -> Iterator[str]:
     study, of = known_study(report.design), circumstances(report, part)
     for finding, row in zip(part.results.findings, finding_rows(part), strict=True):
-        if is_known(row["value"]) and (_has_interval_of_claims(row) or is_known(row["p_value"])):
+        if is_known(row["value"]) and (_row_has_interval(row) or is_known(row["p_value"])):
             name = study.share_of(finding) if study else ""
-            sentence = _share(name, row, of) if name and _has_interval_of_claims(row) else _number(row, of, part)
+            sentence = _share(name, row, of) if name and _row_has_interval(row) else _number(row, of, part)
             yield " ".join(filter(None, (sentence, _corrected(report, part, row), part.warning)))
 
 
@@ -456,7 +456,7 @@ def _model(settings: StudySettings) -> str:
     return ", ".join(filter(None, (settings.model, settings.condition)))
 
 
-def _has_interval_of_claims(row: Row) -> bool:
+def _row_has_interval(row: Row) -> bool:
     return not (math.isnan(row["low"]) or math.isnan(row["high"]))
 
 
@@ -470,7 +470,7 @@ def _share(name: str, row: Row, of: Circumstances) -> str:
 
 def _number(row: Row, of: Circumstances, part: Measured) -> str:
     ends, n, null = (row["low"], row["high"]), row["n"], row["null_value"]
-    bounded = _has_interval_of_claims(row)
+    bounded = _row_has_interval(row)
     number = format_estimate(row["value"], *ends, n=n) if bounded else format_number(row["value"], n=n)
     facts = [
         row["measure"],
