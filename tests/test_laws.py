@@ -414,3 +414,11 @@ def test_every_package_that_a_message_asks_for_is_one_that_the_tests_install():
     lists = "".join((ROOT / name).read_text() for name in files)
     for package in texts(r"pip install (?:--[a-z-]+ )?[\"']?([a-z][\w-]+)"):
         assert package in lists
+
+
+def test_every_fault_that_can_be_planted_still_stands_in_the_code():
+    texts = [
+        path.read_text() for path in PACKAGE.rglob("*") if path.suffix in (".py", ".html", ".js", ".yaml", ".jinja")
+    ]
+    faults = yaml.safe_load((ROOT / "scripts" / "faults.yaml").read_text())
+    assert {one["name"] for one in faults if sum(text.count(one["find"]) for text in texts) != 1} == set()
