@@ -1,4 +1,7 @@
-"""What tools answer over MCP: JSON, in the text and as structured content, where Gradio writes Python's own form."""
+"""What an open page keeps: a small copy of its components, and the ids of saved reports in place of the reports.
+
+Also what tools answer over MCP: JSON, in the text and as structured content, where Gradio writes Python's own form.
+"""
 
 import copy
 import json

@@ -1,4 +1,7 @@
-"""Explore: a concept in one's own words, or pictures of one's own; what a reader perceives in them."""
+"""Explore: a concept in one's own words, or pictures of one's own; what a reader perceives in them.
+
+At the end stands a study that measures nothing: pictures of one's own, kept to be labelled.
+"""
 
 import math
 import re

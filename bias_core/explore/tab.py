@@ -1,4 +1,4 @@
-"""The Explore tab: a concept and attributes in, pictures and scores out."""
+"""The Explore tab: a concept and attributes in, pictures and scores out; the same seed drawn in two arms."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,9 @@
-"""Models and their files. Heavy libraries are imported when something of them is first used."""
+"""Models and their files. Heavy libraries are imported when something of them is first used.
+
+Drawing: ``local``, ``ray`` (engines), ``diffusers_t2i`` with ``pipeline_loader``, ``pipeline_call``, ``family_facts``,
+``tracing``; ``calibration_renderer``, ``hosted_images``, ``zero_gpu``. Reading: ``encoders``, ``language_models`` (also
+captioners and judges). Shared: ``catalogue`` (names), ``model_sources``, ``weights``, ``fit`` (memory), ``run_line``.
+"""
 
 import importlib
 import os

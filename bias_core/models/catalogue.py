@@ -1,4 +1,4 @@
-"""What can be asked for by name: ``assets/models.yaml``, hub ids, folders and files."""
+"""What can be asked for by name: ``assets/models.yaml``, hub ids, folders, files, and models of hosted services."""
 
 import json
 import re

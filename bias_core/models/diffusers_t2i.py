@@ -1,4 +1,8 @@
-"""Samplers by plain names: another scheduler of diffusers in a pipeline's place of its own, for one call."""
+"""Draws rows with a pipeline of diffusers, batch by batch, and traces its steps; marks what a safety checker blanked.
+
+Before that stand samplers by plain names (another scheduler in place of the pipeline's own, for one call) and small
+pictures of what a batch at work is heading for.
+"""
 
 import inspect
 import math

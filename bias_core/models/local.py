@@ -1,6 +1,7 @@
 """Draws rows on this machine, batch by batch, and what all engines share: where the rows are, and the time left.
 
-And how long a picture took on this machine before, and what a run will cost.
+Also how long a picture took on this machine before, what a run will cost, and the engine that asks hosted models for
+several pictures at a time.
 """
 
 import json

@@ -1,4 +1,7 @@
-"""Weights of models and of adapters: where they are, and whether they can be loaded safely."""
+"""Weights of models and of adapters: where they are, and whether they can be loaded safely.
+
+Also what all models with weights share: they load with the first input, and work in batches that fit the memory.
+"""
 
 import gc
 import logging

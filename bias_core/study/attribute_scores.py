@@ -1,4 +1,7 @@
-"""Scores of attributes in pictures, by an encoder or a judge."""
+"""Scores of attributes in pictures, by an encoder or a judge: what is asked, P with its interval, Ψ, variety.
+
+The same readings are the shares that are watched while pictures come.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The settings of a run, beside the protocol of its paper."""
+"""The settings of a run, beside the protocol of its paper; and before a run what it would draw and take."""
 
 import math
 from collections import Counter

@@ -1,6 +1,6 @@
-"""What a kind of study does: the pictures it gets, who reads them, how it measures; and the plan of one run of it.
+"""The pictures of a run while they are drawn, read and measured: what a study gets, and asks its readers with.
 
-Of the pictures, everything that was paid for once is kept.
+Pictures that were refused or blanked are counted and left out here. Everything that was paid for once is kept.
 """
 
 import time

@@ -1,4 +1,7 @@
-"""Names in a figure: of rows, in lines that leave half of it to the marks; of dots, none over another name or a dot."""
+"""Draws the figures of reports with Matplotlib, a function for each kind, and writes them as SVG or PNG.
+
+Names come first: of rows, in lines that leave half of it to the marks; of dots, none over another name or a dot.
+"""
 
 from __future__ import annotations
 

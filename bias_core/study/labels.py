@@ -1,4 +1,7 @@
-"""People's answers about pictures: checked, counted, and merged over raters."""
+"""People's answers about pictures: checked, counted, and merged over raters.
+
+At the end stands whom a picture was to show, by its prompt or by what came with it.
+"""
 
 import re
 from collections.abc import Collection, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""The sentences of a report: findings, claims and headlines."""
+"""The sentences of a report: findings, claims and headlines; and tables as text.
+
+:func:`headline` takes a study's own sentence where it has one.
+"""
 
 import math
 import re

@@ -1,4 +1,7 @@
-"""Draws the pictures of a plan's arms, under a stop rule the same of all; what is there of a stopped run."""
+"""Runs what is asked, from settings to a saved report: draws each arm, measures it, compares the arms.
+
+Arms are drawn under a stop rule the same of all; of a run that is stopped, what is there is measured.
+"""
 
 import math
 import time

@@ -1,6 +1,7 @@
 """Reports that outlive their run: saved when it ends, opened without drawing or measuring anything.
 
-They are plain JSON values that read back to equal results; nothing that is read is ever run.
+They are plain JSON values that read back to equal results; nothing that is read is ever run. The shipped examples are
+such reports.
 """
 
 import base64

@@ -1,7 +1,6 @@
 """What a study is asked, what it draws, where it is, and what it answers: findings, tables and figures.
 
-The functions at the end make these of estimates and rows; studies say which of them. ``StudyServices`` is what
-``bias_core.services.Services`` provides.
+The functions at the end make these of estimates and rows; studies say which of them.
 """
 
 import math

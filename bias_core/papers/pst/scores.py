@@ -1,4 +1,8 @@
-"""What stands out of the paired test: what pictures of two show, how sure that is, and what changes it."""
+"""What every paired test shares: people in pictures are labelled, then scored, by setting and by group.
+
+Headlines come first: what pictures of two show, how sure that is, and what changes it. People's answers are scored
+here, too.
+"""
 
 import math
 from abc import abstractmethod

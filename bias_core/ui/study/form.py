@@ -1,4 +1,7 @@
-"""Arms in a form: "Add an arm" puts another way to draw the same beside the settings above it."""
+"""The form of a study's tab: its components, what fills them, and the settings that they ask for.
+
+Before it stand its arms: "Add an arm" puts another way to draw the same beside the settings above it.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
