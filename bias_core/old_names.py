@@ -8,17 +8,41 @@ from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
 from types import ModuleType
 
-_MEASURES = (
-    "agreement", "alignment", "association", "composite_association", "object_bias", "paired_stereotype",
-    "propagation", "stereotype",
-)  # fmt: skip
+_NEW = {  # today's modules, each with the old names of what it holds
+    "measures.agreement": "agreement disagreement ordinal rank_agreement",
+    "measures.alignment": "alignment direction moments similarity",
+    "measures.association": "association association_influence association_null paired_association",
+    "measures.composite_association": "composite_association composite_scores",
+    "measures.diversity": "entropy evenness",
+    "measures.intersections": "crossed_stereotype intersections",
+    "measures.object_bias": "hallucination_parts missing_things object_bias",
+    "measures.object_comparison": "hill_numbers object_odds object_shift",
+    "measures.paired_prevalence": "paired_prevalence paired_variety",
+    "measures.paired_stereotype": "paired_labels paired_stereotype swapped",
+    "measures.propagation": "predicted_gain propagation steps_seen",
+    "measures.relative_association": "lean_difference lean_ratio relative_lean",
+    **{
+        f"measures.{name}": name
+        for name in (
+            "cards", "clustering", "exchange", "mitigation", "object_distribution", "objects", "refusals", "stereotype",
+            "wordnet",
+        )
+    },
+}  # fmt: skip
+_STATISTICS = {
+    "measures.intervals": "exact_shares intervals permutation",
+    "measures.resampling": "jackknife mean_noise",
+    "measures.two_phase": "crossed_readings strata two_phase",
+    "measures.arrays": "arrays",
+    "measures.parity": "parity",
+    "measures.sequential": "sequential",
+}
 _MOVED = {
-    **{f"bias_core.metrics.{name}": f"bias_core.measures.{name}" for name in _MEASURES},
-    "bias_core.metrics.cards": "bias_core.measures.cards",
-    "bias_core.annotation.agreement": "bias_core.measures.agreement",
-    "bias_core.stats.sequential": "bias_core.measures.sequential",
-    "bias_core.stats.two_phase": "bias_core.measures.two_phase",
-    "bias_core.search.stop": "bias_core.papers.oasis.prompt_search",
+    **{f"bias_core.metrics.{old}": (new,) for new, names in _NEW.items() for old in names.split()},
+    **{f"bias_core.stats.{old}": (new,) for new, names in _STATISTICS.items() for old in names.split()},
+    "bias_core.stats.effects": ("measures.effects", "measures.intervals", "measures.sequential"),
+    "bias_core.annotation.agreement": ("measures.agreement",),
+    "bias_core.search.stop": ("papers.oasis.prompt_search",),
 }
 _FOLDERS = {name.rpartition(".")[0] for name in _MOVED}
 
@@ -35,6 +59,9 @@ class OldNames(MetaPathFinder, Loader):
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        """Put the module of today in the place of an old one."""
-        if module.__name__ in _MOVED:
-            sys.modules[module.__name__] = import_module(_MOVED[module.__name__])
+        """Put the module of today in the place of an old one; what became several is one again."""
+        new = [import_module(f"bias_core.{name}") for name in _MOVED.get(module.__name__, ())]
+        if len(new) == 1:
+            sys.modules[module.__name__] = new[0]
+        for one in reversed(new[1:] and new):
+            vars(module).update({name: value for name, value in vars(one).items() if not name.startswith("__")})

@@ -17,7 +17,9 @@ from typer.main import get_command
 
 import bias_core.app.cli as commands
 from bias_core.app.cli import app
+from bias_core.measures import intervals
 from bias_core.measures.cards import METRICS, card_lines, load_references
+from bias_core.old_names import _MOVED as MOVED
 from bias_core.settings import Settings
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import study_classes
@@ -144,9 +146,11 @@ def test_extensions_of_explore_are_imported_before_the_modules_that_use_them():
 
 
 def test_measures_are_found_under_their_old_names():
-    for old, new in {"metrics.association": "measures.association", "stats.sequential": "measures.sequential"}.items():
-        assert importlib.import_module(f"bias_core.{old}") is importlib.import_module(f"bias_core.{new}")
-    assert importlib.import_module("bias_core.metrics").association.association
+    for old, (new, *more) in MOVED.items():
+        found, today = importlib.import_module(old), importlib.import_module(f"bias_core.{new}")
+        assert found is today or more, old
+    assert importlib.import_module("bias_core.stats.effects").wilson_interval is intervals.wilson_interval
+    assert len(MOVED) > 55
 
 
 def test_imports_have_no_circle():

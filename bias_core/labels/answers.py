@@ -9,8 +9,8 @@ from bias_core.labels.collected import LabelledItem
 from bias_core.labels.label_store import LabelStore
 from bias_core.labels.task_owner import picture_path
 from bias_core.measures.agreement import disagreements
-from bias_core.measures.effects import share_interval
 from bias_core.measures.paired_stereotype import ANDROGYNOUS, GENDERS, UNCLEAR, UNTOLD
+from bias_core.measures.sequential import share_interval
 from bias_core.study.label_tasks import PICTURE, Task
 from bias_core.study.types import StudyFigure, StudyTable, columns, figure, mark, table
 from bias_core.types import ImageRow, StoredImage

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, finite_vector, same_length
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.effects import Seed, percentile_estimate, share_interval
-from bias_core.measures.intervals import percent
+from bias_core.measures.intervals import Seed, percent, percentile_estimate
+from bias_core.measures.sequential import share_interval
 from bias_core.scales import Scale
 from bias_core.types import Estimate, ReaderErrors
 

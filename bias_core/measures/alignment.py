@@ -22,8 +22,7 @@ from bias_core.measures.arrays import (
     unit_vector,
 )
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.effects import Seed
-from bias_core.measures.intervals import bootstrap_interval, check_confidence, percent
+from bias_core.measures.intervals import Seed, bootstrap_interval, check_confidence, percent
 from bias_core.types import Estimate
 
 _ROUNDING = 1e-6  # unit rows closer than this differ by float32 rounding only

@@ -13,18 +13,20 @@ from scipy import stats
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, Floats, all_equal, same_dimension, same_length, unit_rows, unit_sets
 from bias_core.measures.cards import Card, takes
-from bias_core.measures.effects import (
+from bias_core.measures.effects import EffectSizeSD, effect_size
+from bias_core.measures.intervals import (
+    TIE,
     Alternative,
-    EffectSizeSD,
     PermutationTest,
     Seed,
     bootstrap_interval,
-    effect_size,
+    check_confidence,
+    effective_freedom,
     mean_interval,
     normal_estimate,
+    percent,
     permutation_test,
 )
-from bias_core.measures.intervals import TIE, check_confidence, effective_freedom, percent
 from bias_core.measures.paired_prevalence import PairedTest
 from bias_core.measures.resampling import pair_noise, product_noise
 from bias_core.types import Estimate

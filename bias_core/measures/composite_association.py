@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, Floats, all_equal, finite_vector, same_length, unit_sets
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.effects import Seed, bootstrap_interval, percentile_estimate
-from bias_core.measures.intervals import folded_interval
+from bias_core.measures.intervals import Seed, bootstrap_interval, folded_interval, percentile_estimate
 from bias_core.measures.relative_association import lean_score
 from bias_core.number_text import typeset
 from bias_core.types import Estimate

@@ -12,21 +12,8 @@ from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, finite_vector, probability
-from bias_core.measures.intervals import (
-    Alternative as Alternative,
-    PermutationTest as PermutationTest,
-    Seed as Seed,
-    bootstrap_interval as bootstrap_interval,
-    check_confidence,
-    exact_interval,
-    mean_interval as mean_interval,
-    normal_estimate as normal_estimate,
-    percent,
-    percentile_estimate as percentile_estimate,
-    permutation_test as permutation_test,
-    wilson_interval as wilson_interval,
-)
-from bias_core.measures.sequential import share_interval as share_interval, share_p_value
+from bias_core.measures.intervals import check_confidence, exact_interval, percent
+from bias_core.measures.sequential import share_interval, share_p_value
 from bias_core.number_text import typeset
 from bias_core.types import Estimate, ReaderErrors
 

@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, margins_by_step, paired_vectors
 from bias_core.measures.cards import Card, takes
-from bias_core.measures.effects import Seed, percentile_estimate
-from bias_core.measures.intervals import adjusted_wald, check_confidence
+from bias_core.measures.intervals import Seed, adjusted_wald, check_confidence, percentile_estimate
 from bias_core.measures.paired_prevalence import prevalence_difference_test
 from bias_core.types import Estimate
 

@@ -12,8 +12,7 @@ from scipy.sparse import csr_array
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array
 from bias_core.measures.diversity import FORMULAS, distribution_bias, positive_counts
-from bias_core.measures.effects import Seed, normal_estimate
-from bias_core.measures.intervals import percent
+from bias_core.measures.intervals import Seed, normal_estimate, percent
 from bias_core.types import Estimate
 
 ImageObjects = Sequence[Collection[str]]

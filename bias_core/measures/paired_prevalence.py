@@ -27,8 +27,14 @@ from bias_core.measures.arrays import (
     unit_sets,
 )
 from bias_core.measures.cards import Card, takes
-from bias_core.measures.effects import Seed, percentile_estimate
-from bias_core.measures.intervals import bootstrap_interval, check_confidence, difference_interval, percent
+from bias_core.measures.intervals import (
+    Seed,
+    bootstrap_interval,
+    check_confidence,
+    difference_interval,
+    percent,
+    percentile_estimate,
+)
 from bias_core.number_text import typeset
 from bias_core.types import Estimate, ReaderErrors
 

@@ -14,9 +14,15 @@ from scipy import stats
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, finite_vector
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.effects import Seed, percentile_estimate, share_interval
-from bias_core.measures.intervals import difference_interval, expanded_confidence, mean_interval, percent
-from bias_core.measures.sequential import confidence_sequence
+from bias_core.measures.intervals import (
+    Seed,
+    difference_interval,
+    expanded_confidence,
+    mean_interval,
+    percent,
+    percentile_estimate,
+)
+from bias_core.measures.sequential import confidence_sequence, share_interval
 from bias_core.types import Estimate
 
 _By = str | Sequence[str]

@@ -9,7 +9,7 @@ from scipy.special import expit
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, paired_vectors, probability
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.effects import Seed, bootstrap_interval
+from bias_core.measures.intervals import Seed, bootstrap_interval
 from bias_core.measures.sequential import share_interval
 from bias_core.types import Estimate
 

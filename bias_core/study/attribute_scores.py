@@ -15,7 +15,8 @@ from PIL import Image
 
 from bias_core.errors import ModelUnavailable
 from bias_core.measures.alignment import alignment_estimates, text_direction, variance_share_estimates
-from bias_core.measures.effects import corrected_by_errors, share_interval
+from bias_core.measures.effects import corrected_by_errors
+from bias_core.measures.sequential import share_interval
 from bias_core.measures.stereotype import (
     count_ties,
     prevalence_estimate,

@@ -18,8 +18,8 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.measures.agreement import numbers_of
 from bias_core.measures.cards import METRICS
-from bias_core.measures.effects import share_interval
 from bias_core.measures.paired_stereotype import ANDROGYNOUS, stereotype_gap, stereotype_test_score
+from bias_core.measures.sequential import share_interval
 from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate
 from bias_core.measures.two_phase import (
     FEWEST_LABELS,

@@ -176,7 +176,6 @@ T = TypeVar("T")
 
 # A run at work protects its pictures from eviction as long as its manifest is fresh.
 _SECONDS_BETWEEN_SAVES = STALE_SECONDS / 24
-_SECONDS_BETWEEN_UPDATES = 0.5  # while files of weights are read
 
 
 def run_study(

@@ -22,7 +22,7 @@ from bias_core.study.study import Study
 from bias_core.study.rows import scaled
 from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.types import Finding, Results, Shot
-from bias_core.measures.effects import wilson_interval
+from bias_core.measures.intervals import wilson_interval
 
 
 @settings_class(frozen=True, kw_only=True)

@@ -9,8 +9,9 @@ import numpy as np
 
 from bias_core.beyond.intersections.attributes import ratio_of
 from bias_core.beyond.intersections.stereotypes import known_errors
-from bias_core.measures.effects import holm, share_interval
+from bias_core.measures.effects import holm
 from bias_core.measures.intersections import LEAST_EXPECTED, Interaction, interaction
+from bias_core.measures.sequential import share_interval
 from bias_core.study.attribute_scores import AttributeScore
 from bias_core.study.types import Finding, Results, StudyFigure, StudyTable, columns, figure, listed, table
 

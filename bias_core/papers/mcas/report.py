@@ -16,7 +16,7 @@ from bias_core.measures.composite_association import (
     InternalBias,
     summarise_internal_bias,
 )
-from bias_core.measures.effects import bootstrap_interval
+from bias_core.measures.intervals import bootstrap_interval
 from bias_core.papers.mcas.poles import GENDERS, Places, group_findings, place_columns, sides_of, target_finding
 from bias_core.study.arm_statistics import (
     ARM,

@@ -10,7 +10,7 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.alignment import image_direction
-from bias_core.measures.effects import share_interval
+from bias_core.measures.sequential import share_interval
 from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate, stereotype_score
 from bias_core.prompts import fill_template
 from bias_core.study.arm_statistics import mean_sample, share_test_without_p

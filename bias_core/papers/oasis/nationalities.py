@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.effects import benjamini_hochberg, percentile_estimate
+from bias_core.measures.effects import benjamini_hochberg
+from bias_core.measures.intervals import percentile_estimate
 from bias_core.measures.stereotype import stereotype_score
 from bias_core.number_text import format_change
 from bias_core.papers.oasis.cells import (

@@ -12,7 +12,7 @@ from PIL import Image
 from bias_core.errors import InvalidInput
 from bias_core.given_values import normal_form
 from bias_core.measures.arrays import Array, Floats, same_dimension, unit_rows
-from bias_core.measures.effects import Seed, bootstrap_interval
+from bias_core.measures.intervals import Seed, bootstrap_interval
 from bias_core.protocols import ImageTextEncoder, LanguageModel, StepCallback
 from bias_core.types import Estimate
 

@@ -16,7 +16,7 @@ from bias_core.measures.association import (
     even_mix_association,
     mean_association,
 )
-from bias_core.measures.effects import share_interval
+from bias_core.measures.sequential import share_interval
 from bias_core.number_text import typeset
 from bias_core.papers.t2iat.headline import headline
 from bias_core.papers.t2iat.tests import SETS, CrossingOptions, association_shots

@@ -10,8 +10,8 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.association import AssociationTest, association_test, leave_one_out, repooled_permutation_test
-from bias_core.measures.effects import benjamini_hochberg, mean_interval, permutation_test
-from bias_core.measures.intervals import smallest_p_value
+from bias_core.measures.effects import benjamini_hochberg
+from bias_core.measures.intervals import mean_interval, permutation_test, smallest_p_value
 from bias_core.measures.paired_prevalence import PairedTest
 from bias_core.papers.t2iat.headline import SIGNIFICANT, headline
 from bias_core.prompts import SLOT, append_word, fill_template, replace_word

@@ -14,8 +14,9 @@ from typing import Any, Literal, NamedTuple
 import pandas as pd
 
 from bias_core.errors import InvalidInput, ModelUnavailable
-from bias_core.measures.effects import mean_interval, share_interval
+from bias_core.measures.intervals import mean_interval
 from bias_core.measures.object_bias import distribution_bias_at
+from bias_core.measures.sequential import share_interval
 from bias_core.number_text import typeset
 from bias_core.papers.tbyb import against_base, captions, captions as things, report
 from bias_core.papers.tbyb.report import TEXTS, headline
