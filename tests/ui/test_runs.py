@@ -292,3 +292,9 @@ def test_no_event_of_the_page_waits_for_runs(page):
     assert not [event.fn for event in asked if event.trigger_mode == "once"]
     waiting = [event.fn for event in page.fns.values() if event.trigger_mode == "always_last" and event.fn]
     assert not [fn for fn in waiting if special_args(fn)[2] is not None]
+
+
+def test_what_is_typed_while_a_count_is_on_its_way_is_counted_too(page):
+    edits = [event for event in page.fns.values() if any(name == "edit" for _, name in event.targets)]
+    assert edits
+    assert {event.trigger_mode for event in edits} == {"always_last"}

@@ -427,8 +427,8 @@ class StudyForm:
         form["condition"].input(self.on_condition, form["condition"], form["condition"], **messages.LATEST, queue=False)
         inputs = self.inputs()
         parts["count"].value = self.on_count(*(one.value for one in inputs))
-        for edited in (parts["count"].edit, studied.then):  # options of another study may be out of sight
-            edited(self.on_count, inputs, parts["count"], **messages.QUIET)
+        parts["count"].edit(self.on_count, inputs, parts["count"], **messages.LATEST)
+        studied.then(self.on_count, inputs, parts["count"], **messages.QUIET)  # options of it may be out of sight
         if self.own:  # typing one's own words chooses them
             # Text that is pasted with the mouse is a change but no input to Gradio.
             typed = [one.change if isinstance(one, gr.Textbox) else one.input for one in self.own.values()]
