@@ -11,7 +11,12 @@ from tests.ui.served import serving
 
 ROOT = Path(__file__).parent.parent.parent
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+FLAGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+    # A page that stands behind another one goes on.
+    "--disable-renderer-backgrounding", "--disable-backgrounding-occluded-windows",
+    "--disable-background-timer-throttling",
+]  # fmt: skip
 PATIENCE_MS = int(os.environ.get("BROWSER_PATIENCE_MS", "180000"))  # the unit tests may run beside them
 DEVICES = {"desk": {}, "phone": {"width": 390, "scheme": "dark"}}
 FAILED = pytest.StashKey[bool]()

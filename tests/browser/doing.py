@@ -17,8 +17,10 @@ SWITCH_JS = """async (key) => {
   return performance.now() - started;
 }"""
 SETTLE_JS = """async () => {
-  const next = window.eachFrame ?? requestAnimationFrame;  // of the raters' page
-  for (let i = 0; i < 8; i++) await new Promise((done) => next(() => requestIdleCallback(done)));
+  const frame = window.eachFrame ?? requestAnimationFrame;  // of the raters' page
+  // A page behind another one may get no frames and no idle moments.
+  const next = (done) => { frame(done); setTimeout(done, 1000); };
+  for (let i = 0; i < 8; i++) await new Promise((done) => next(() => requestIdleCallback(done, {timeout: 1000})));
 }"""
 # A run is over once its status said that it waits for a turn ("…") and then no longer does, and its button is back.
 FOLLOW_JS = """([status, run, stop]) => {
