@@ -155,22 +155,6 @@ _READING = {"GET", "HEAD", "OPTIONS"}
 _ADDRESS = re.compile(r"(https?:)?//(?P<name>[a-z0-9._-]+|\[(?P<number>[0-9a-f:.]+)\])(:[0-9]{1,5})?", re.IGNORECASE)
 
 
-class _Door:
-    """Answers a request with a refusal, or passes it on."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on what is not refused."""
-        refusal = self.refusal(scope) if scope["type"] in ("http", "websocket") else None
-        await (refusal or self._app)(scope, receive, send)
-
-    def refusal(self, scope: Scope) -> Response | None:
-        """Why a request is not answered; None where it is."""
-        raise NotImplementedError
-
-
 def allowed_hosts(settings: Settings, server_name: str) -> frozenset[str]:
     """Names of this server; numbers need no list, for only a name can be made to point elsewhere (DNS rebinding)."""
     space = os.environ.get("SPACE_HOST", "") + (f",{_HUB}" if os.environ.get("SPACE_ID") else "")
@@ -178,7 +162,7 @@ def allowed_hosts(settings: Settings, server_name: str) -> frozenset[str]:
     return frozenset(names.replace(",", " ").split())
 
 
-class HostCheck(_Door):
+class HostCheck:
     """Refuses requests under a name that is not this server's, and those of other sites' scripts.
 
     A script's own site is in the header Origin. It is looked at for whatever comes with a visitor's cookie or password,
@@ -187,12 +171,16 @@ class HostCheck(_Door):
     """
 
     def __init__(self, app: ASGIApp, hosts: frozenset[str], public: bool) -> None:
-        super().__init__(app)
-        self._hosts, self._public = hosts, public
+        self._app, self._hosts, self._public = app, hosts, public
         self._trusted = trusted_names(hosts, public)
 
-    def refusal(self, scope: Scope) -> Response | None:
-        """Of what is asked under another name, or by another site."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on what is not refused."""
+        refusal = self._refusal(scope) if scope["type"] in ("http", "websocket") else None
+        await (refusal or self._app)(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        """Return the refusal of a request under another name or by another site; None if it may pass."""
         headers = Headers(scope=scope)
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._is_ours(f"//{host}"):
