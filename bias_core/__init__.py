@@ -23,7 +23,7 @@ _DOOR = {
     "explore": "explore.study",
     "find_design": "study.design",
     "run_study": "study.run",
-    "write_report": "study.history",
+    "write_report": "study.export",
 }
 __all__ = sorted(_DOOR)
 

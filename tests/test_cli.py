@@ -26,8 +26,8 @@ from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.study.design import design_files, find_design
 from bias_core.study.documents import to_dict
-from bias_core.study.export import to_command
 from bias_core.study.plan import plan_study, settle
+from bias_core.study.reproduction import to_command
 from bias_core.study.types import StudySettings
 from bias_core.types import Attribute
 from tests.explored import explore

@@ -278,10 +278,10 @@ def test_no_tag_stands_in_a_string(path):
 
 
 OF_OTHERS = {"--query-gpu", "--format", "--no-deps"}  # of nvidia-smi and of pip
-TO_OTHERS = {"documents.py"}  # a file that names the colours of style sheets
+TO_OTHERS = {"figures.py"}  # a file that names the colours of style sheets
 
 
-SAYS_KEYS = ("prompt_search", "phrases", "suggestions", "old_names")  # of works, in docstrings of formulas
+SAYS_KEYS = ("prompt_search", "attributes", "suggestions", "old_names")  # of works, in docstrings of formulas
 
 
 @cache

@@ -10,8 +10,8 @@ from bias_core.app.cli.common import console, open_services, run_with_bar, user_
 from bias_core.errors import InvalidInput
 from bias_core.store.files import write_atomically
 from bias_core.study.design import find_design
+from bias_core.study.image_rows import RowMaker
 from bias_core.study.plan import check_size, settle
-from bias_core.study.rows import RowMaker
 from bias_core.study.run import run_study
 from bias_core.study.types import StudyReport, StudySettings
 from bias_core.ui.calibration.shipped import SHIPPED, load_others, load_shipped

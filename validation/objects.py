@@ -13,11 +13,11 @@ from bias_core.measures.object_comparison import ObjectComparison, ObjectOdds, o
 from bias_core.measures.objects import extract_objects
 from bias_core.papers.tbyb import captions
 from bias_core.prompts import fill_template
-from bias_core.study.data import StudyData
-from bias_core.study.readers import Reader
-from bias_core.study.services import StudyServices
+from bias_core.study.classifiers import Reader
 from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study, encoders_and_judge
+from bias_core.study.study_data import StudyData
+from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Design, Shot, StudySettings
 from bias_core.types import Estimate, StoredImage
 from validation.record import recorder

@@ -24,12 +24,12 @@ from bias_core.papers.pst.swapped import (
     shots_of_pair,
 )
 from bias_core.prompts import fill_template
-from bias_core.study.data import StudyData
+from bias_core.study.classifiers import Reader
 from bias_core.study.label_tasks import SINGLE
-from bias_core.study.readers import Reader
-from bias_core.study.services import StudyServices
 from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study
+from bias_core.study.study_data import StudyData
+from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Design, Shot, StudySettings
 from bias_core.types import Estimate, StoredImage
 from bias_core.world.truth import planted_lines

@@ -14,10 +14,10 @@ from bias_core.measures.cards import with_works
 from bias_core.measures.effects import corrected_by_errors
 from bias_core.measures.intervals import exact_interval
 from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate
-from bias_core.study.data import StudyData
-from bias_core.study.rows import scaled
+from bias_core.study.image_rows import scaled
 from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study
+from bias_core.study.study_data import StudyData
 from bias_core.study.types import Design, Finding, Results, Shot, StudyFigure, StudySettings, columns, finding
 from bias_core.types import Estimate, PlantedLine
 from bias_core.world.truth import planted_lines

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bias_core.errors import InvalidInput
-from bias_core.study.data import Steps, StudyData
-from bias_core.study.rows import scaled
+from bias_core.study.image_rows import scaled
 from bias_core.study.setting_fields import Options, setting, settings_class
+from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.types import Design, Shot, StudySettings
 from bias_core.types import PlantedLine
 from bias_core.world.truth import planted_lines

@@ -14,7 +14,7 @@ from bias_core.measures.intervals import exact_interval, wilson_interval
 from bias_core.measures.stereotype import prevalence_estimate
 from bias_core.study.attribute_scores import AttributeScore
 from bias_core.study.attributes import load_attribute_sets
-from bias_core.study.report_text import NO_PICTURES
+from bias_core.study.headlines import NO_PICTURES
 from bias_core.study.types import StudyFigure, StudyTable
 from bias_core.types import Attribute, Estimate
 from validation.verdicts import NOMINAL, READS_BIAS, TEXTS, Verdict, label_of

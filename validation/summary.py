@@ -12,7 +12,8 @@ from bias_core.store.export import csv_bytes
 from bias_core.study.design import design_files
 from bias_core.study.documents import to_markdown
 from bias_core.study.figures import to_bytes
-from bias_core.study.report_text import AS_PUBLISHED, HEADLINE, MOST_ROWS, markdown_table, seeds_of
+from bias_core.study.headlines import AS_PUBLISHED, HEADLINE, seeds_of
+from bias_core.study.report_text import MOST_ROWS, markdown_table
 from bias_core.study.saved import to_text
 from bias_core.study.types import StudyReport
 from bias_core.ui.calibration.shipped import NOT_HERE, SHIPPED, TITLES, load_shipped

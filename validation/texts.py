@@ -12,12 +12,12 @@ from bias_core.measures.alignment import mean_similarity
 from bias_core.measures.intervals import exact_interval
 from bias_core.papers.oasis.prompt_search import optimise_prompts
 from bias_core.protocols import ImageTextEncoder, LanguageModel
-from bias_core.study.data import StudyData
 from bias_core.study.design import find_design, typed_options
-from bias_core.study.report_text import CONTRAST
-from bias_core.study.rows import scaled
+from bias_core.study.headlines import CONTRAST
+from bias_core.study.image_rows import scaled
 from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study import Measuring, Study
+from bias_core.study.study_data import StudyData
 from bias_core.study.types import Finding, Results, Shot, StudySettings, finding, mark
 from bias_core.types import StoredImage
 from validation.repetitions import LADDER, POOL, SEEDS, pool_of, pools

@@ -38,7 +38,7 @@ from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.corrected import corrected, correction_of
 from bias_core.study.design import find_design, list_designs, option_settings
 from bias_core.study.documents import to_dict
-from bias_core.study.history import FORMS, to_form
+from bias_core.study.export import FORMS, to_form
 from bias_core.study.label_tasks import Looks
 from bias_core.study.next_steps import next_steps
 from bias_core.study.plan import check_number, settle

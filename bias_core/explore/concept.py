@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from bias_core.prompts import fill_template, guided_prompt
-from bias_core.study.attributes import find_attribute, load_attribute_sets, suggest_set
+from bias_core.study.attributes import find_attribute, load_attribute_sets
 from bias_core.study.setting_fields import Options, setting, settings_class
+from bias_core.study.suggestions import suggest_set
 from bias_core.types import Attribute
 
 MAX_CLUSTERS = 20

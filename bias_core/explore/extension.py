@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bias_core.explore.arms import Scored
-    from bias_core.study.data import StudyData
+    from bias_core.study.study_data import StudyData
 
 O = TypeVar("O")  # noqa: E741
 

@@ -10,9 +10,9 @@ from bias_core.explore.report import Exploration, is_exploration
 from bias_core.explore.results import CONCEPT, KINDS, POOLED
 from bias_core.measures.effects import adjusted_share_p_values
 from bias_core.number_text import format_p, format_rate, format_share, typeset
-from bias_core.study.arm_results import RATE
+from bias_core.study.arm_comparison import RATE
 from bias_core.study.attribute_scores import AttributeScore
-from bias_core.study.report_text import differences_headline, numbers_headline
+from bias_core.study.headlines import differences_headline, numbers_headline
 from bias_core.study.types import StudyReport, lean, listed
 from bias_core.types import Estimate
 

@@ -12,7 +12,7 @@ from bias_core.explore.results import CONCEPT
 from bias_core.explore.study import Explore
 from bias_core.number_text import format_share
 from bias_core.study.design import PACK, pack_design
-from bias_core.study.rows import scaled
+from bias_core.study.image_rows import scaled
 from bias_core.study.setting_fields import option_values, settings_of
 from bias_core.study.study import Study
 from bias_core.study.types import Design, Shot, StudyReport, StudySettings, listed

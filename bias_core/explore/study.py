@@ -43,16 +43,16 @@ from bias_core.measures.clustering import ClusterResult, spectral_clusters
 from bias_core.measures.mitigation import asked_kept_estimate
 from bias_core.prompts import fill_template
 from bias_core.study.attribute_scores import AttributeScore, score_attributes, watch_attributes
-from bias_core.study.data import Steps, StudyData
+from bias_core.study.classifiers import Reader
 from bias_core.study.design import find_design
+from bias_core.study.image_rows import scaled
 from bias_core.study.labels import keep_people
 from bias_core.study.limits import ShareValues
-from bias_core.study.readers import Reader
-from bias_core.study.rows import scaled
 from bias_core.study.run import complete, run_study
-from bias_core.study.services import StudyServices
 from bias_core.study.setting_fields import Options
 from bias_core.study.study import Measuring, ReportFacts, Study
+from bias_core.study.study_data import Steps, StudyData
+from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Arm,
     ArmReport,

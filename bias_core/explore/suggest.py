@@ -13,17 +13,20 @@ from bias_core.explore.results import CONCEPT
 from bias_core.explore.suggest_options import FEWEST, SuggestOptions
 from bias_core.measures.clustering import spectral_clusters
 from bias_core.prompts import fill_template
-from bias_core.study.data import StudyData
-from bias_core.study.phrases import PERSON, is_about_person, is_about_thing, phrases_of
-from bias_core.study.readers import Reader, language_model_name
+from bias_core.study.classifiers import Reader, language_model_name
 from bias_core.study.run import run_study
-from bias_core.study.services import StudyServices
 from bias_core.study.setting_fields import settings_of
 from bias_core.study.study import Measuring, Study, encoders_and_judge
+from bias_core.study.study_data import StudyData
+from bias_core.study.study_services import StudyServices
 from bias_core.study.suggestions import (
+    PERSON,
     Suggestion,
+    is_about_person,
+    is_about_thing,
     merge_suggestions,
     opposite_of,
+    phrases_of,
     suggest_from_captions,
     suggest_from_words,
 )

@@ -15,9 +15,9 @@ from bias_core.explore.results import CONCEPT, group_name
 from bias_core.explore.suggest import KIND as SUGGEST
 from bias_core.explore.tab_form import ExploreForm
 from bias_core.number_text import format_number
+from bias_core.study.classifiers import ERRORS_KNOWN
 from bias_core.study.design import PACK
 from bias_core.study.documents import data_uri
-from bias_core.study.readers import ERRORS_KNOWN
 from bias_core.study.types import StudyFigure, StudyReport
 from bias_core.ui import messages
 from bias_core.ui.study import result_page as study_html

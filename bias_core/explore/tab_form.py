@@ -24,9 +24,10 @@ from bias_core.explore.tab_suggest import SuggestPart
 from bias_core.services import Services
 from bias_core.store.tables import ENDINGS
 from bias_core.study.arms import arm_text
-from bias_core.study.attributes import load_attribute_sets, suggest_set
+from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import pack_design
 from bias_core.study.setting_fields import changed_settings, settings_of
+from bias_core.study.suggestions import suggest_set
 from bias_core.study.types import Design, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.links import ARMS, OPTION, query_of, read_link

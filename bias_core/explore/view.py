@@ -15,8 +15,9 @@ from bias_core.measures.effects import images_needed
 from bias_core.measures.stereotype import prevalence_estimate
 from bias_core.number_text import format_change, format_rate, format_share, typeset
 from bias_core.study.attribute_scores import AttributeScore
-from bias_core.study.documents import N_COLOURS, average_uri, data_uri, figure_svg
-from bias_core.study.drawn import prompt_facts, reason_of
+from bias_core.study.blanked_pictures import prompt_facts, reason_of
+from bias_core.study.documents import average_uri, data_uri
+from bias_core.study.figures import N_COLOURS, figure_svg
 from bias_core.study.report_text import LIMITS
 from bias_core.study.types import StudyFigure, figure, lean
 from bias_core.types import Estimate

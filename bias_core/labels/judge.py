@@ -14,9 +14,9 @@ from bias_core.labels.label_store import LabelStore
 from bias_core.labels.report import Labels
 from bias_core.labels.task_owner import OwnerKey, owned_task, read_picture
 from bias_core.study.attribute_scores import INSTRUCTION, Picture, ask_judge, calls_of
+from bias_core.study.classifiers import Reader, fetch_reader
 from bias_core.study.label_tasks import Item, Task
-from bias_core.study.readers import Reader, fetch_reader
-from bias_core.study.services import StudyServices
+from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Progress
 
 

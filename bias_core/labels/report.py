@@ -28,9 +28,9 @@ from bias_core.labels.task_owner import OwnerKey
 from bias_core.measures.agreement import agreement_estimate, cohen_kappa, reader_errors_from_labels
 from bias_core.measures.paired_stereotype import NOT_TWO_PEOPLE, UNTOLD
 from bias_core.measures.sequential import share_interval
+from bias_core.study.classifier_answers import CANNOT_TELL, CODES, NO, YES, readings_of
 from bias_core.study.label_tasks import PICTURE, Task, answer_key
 from bias_core.study.labels import kappa_finding
-from bias_core.study.run_readings import CANNOT_TELL, CODES, NO, YES, readings_of
 from bias_core.study.types import (
     Design,
     Finding,

@@ -16,6 +16,16 @@ from bias_core.measures.two_phase import FEWEST_LABELS
 from bias_core.scales import load_scales
 from bias_core.store.manifests import ManifestStore
 from bias_core.study.attribute_scores import plain_question
+from bias_core.study.classifier_answers import (
+    CANNOT_TELL,
+    NO,
+    PEOPLE,
+    YES,
+    Reading,
+    readings_of,
+    scale_pictures,
+    strata_of,
+)
 from bias_core.study.label_tasks import (
     MAX_POSITIONS,
     SINGLE,
@@ -28,7 +38,6 @@ from bias_core.study.label_tasks import (
     scale_task,
     three_task,
 )
-from bias_core.study.run_readings import CANNOT_TELL, NO, PEOPLE, YES, Reading, readings_of, scale_pictures, strata_of
 from bias_core.study.types import StudyReport
 from bias_core.types import Attribute
 

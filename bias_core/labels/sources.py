@@ -17,11 +17,11 @@ from bias_core.measures.paired_stereotype import CANNOT_IDENTIFY, UNTOLD
 from bias_core.papers.pst.labelling import recorded_gender
 from bias_core.scales import load_scales
 from bias_core.study.design import known_study, read_study
-from bias_core.study.history import RunLine, list_runs
+from bias_core.study.history import ListedRun, list_runs
 from bias_core.study.label_tasks import CANNOT_TELL, PICTURE, POSITIONS, SINGLE, Task, TaskKind
 from bias_core.study.labels import UNKNOWN
-from bias_core.study.services import StudyServices
 from bias_core.study.setting_fields import option_values
+from bias_core.study.study_services import StudyServices
 from bias_core.study.types import StudyReport
 
 PERSON = "person"  # what somebody is called whom nothing names
@@ -204,7 +204,7 @@ def gold_lines(gold: Mapping[int, Mapping[str, str]]) -> str:
     return "\n".join(f"{number}: {', '.join(one.values())}" for number, one in sorted(gold.items()))
 
 
-def runs_with(services: StudyServices, session: str, image_ids: Collection[str]) -> list[RunLine]:
+def runs_with(services: StudyServices, session: str, image_ids: Collection[str]) -> list[ListedRun]:
     """The visitor's runs that hold any of these pictures and whose report can be opened, newest first."""
     held = {run.id for run in services.manifests.list(session) if any(row.id in image_ids for row in run.rows)}
     return [line for line in list_runs(services, session) if line.saved and line.run_id in held]

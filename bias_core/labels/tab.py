@@ -32,7 +32,7 @@ from bias_core.labels.tab_parts import PARTS, STATUSES, Memory, Profile, correct
 from bias_core.labels.tab_scores import LabelScores
 from bias_core.services import Services
 from bias_core.store.export import csv_bytes
-from bias_core.study.history import RunLine, open_run
+from bias_core.study.history import ListedRun, open_run
 from bias_core.study.types import StudyReport
 from bias_core.ui import messages
 from bias_core.ui.study.downloads import take
@@ -320,7 +320,7 @@ class LabelTab:
 
     def _reported(
         self, visitor: Visitor, owner: task_owner.OwnerKey
-    ) -> tuple[TaskProgress, list[RunLine], StudyReport]:
+    ) -> tuple[TaskProgress, list[ListedRun], StudyReport]:
         """How far the task is, the visitor's runs with its pictures, and what the answers say."""
         store = self.services.labels
         progress, labelled = task_progress(store, owner), labelled_items(store, owner)

@@ -17,8 +17,9 @@ from bias_core.labels.judge import judge_labels, judge_task
 from bias_core.labels.report import MACHINES_NOTE, answers_about, label_report
 from bias_core.labels.tab_parts import PARTS, Profile, note, owner_of
 from bias_core.study.corrected import corrected
-from bias_core.study.history import RunLine, open_run
-from bias_core.study.report_text import CORRECTED, headline
+from bias_core.study.headlines import headline
+from bias_core.study.history import ListedRun, open_run
+from bias_core.study.report_text import CORRECTED
 from bias_core.study.types import Progress, StudyReport
 from bias_core.ui import messages
 from bias_core.ui.model_menu import judge_choices
@@ -57,7 +58,7 @@ class LabelScores(StudyTab):
         """What :meth:`offer` changes."""
         return [self.parts[name] for name in (*_CHOICES, "used", "status")]
 
-    def offer(self, runs: list[RunLine]) -> Updates:
+    def offer(self, runs: list[ListedRun]) -> Updates:
         """Runs that hold the pictures of the task that is shown now."""
         source, attribute, present, used, status = self.offered()
         choices = [(f"{run.title} · {run.choices}", run.run_id) for run in runs]

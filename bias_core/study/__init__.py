@@ -1,10 +1,10 @@
 """What a study is and how it runs.
 
-``study`` (the class that studies override), ``design``, ``types`` and ``setting_fields`` (settings and results),
-``plan`` (settles what is asked, lays it out), ``run``, ``data`` (pictures while they are measured), ``rows``,
-``readers``, ``limits``, ``arms`` with ``arm_results`` and ``arm_statistics``, ``attributes`` with
-``attribute_scores``, ``rewriting`` (of prompts), ``drawn`` (what generators say), ``services`` (what is handed in).
-People: ``answers``, ``label_tasks``, ``labels``, ``run_readings``, ``corrected``. Suggested attributes:
-``suggestions``, ``phrases``. Reports: ``report_text``, ``figures``, ``documents``, ``saved``, ``history``, ``export``,
-``evaluation_records``, ``checklist``, ``next_steps``.
+Settings and results: ``study`` (the class that studies override), ``design``, ``types``, ``setting_fields``, ``arms``,
+``study_services`` (models and stores, handed in). Running: ``plan`` (settles what is asked, lays it out), ``run``,
+``image_rows``, ``study_data`` (pictures while they are measured; leaves out blanked ones), ``limits``, ``classifiers``.
+Numbers: ``attributes`` (sets), ``suggestions``, ``attribute_scores`` (P, its interval, Ψ), ``blanked_pictures`` (their
+share), ``arm_comparison``. People: ``answers``, ``label_tasks``, ``labels``, ``classifier_answers``, ``corrected``.
+Reports: ``headlines``, ``report_text``, ``figures``, ``documents`` (HTML, Markdown, JSON), ``export`` (files),
+``reproduction`` (settings, protocol, command), ``next_steps``, ``saved``, ``history``.
 """

@@ -24,9 +24,9 @@ from bias_core.measures.stereotype import (
     stereotype_estimate,
 )
 from bias_core.store.readings import Question, open_picture
-from bias_core.study.data import Steps, StudyData
 from bias_core.study.limits import Countdown, ShareValues, leaving
-from bias_core.study.services import StudyServices
+from bias_core.study.study_data import Steps, StudyData
+from bias_core.study.study_services import StudyServices
 from bias_core.types import Attribute, Estimate, KnownPicture, ReaderErrors
 
 CALLS = ("yes", "no", "cannot tell")

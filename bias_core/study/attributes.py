@@ -1,21 +1,22 @@
-"""The built-in attribute sets (``assets/studies/attribute_sets.yaml``), and attributes typed by hand."""
+"""Attributes: the built-in sets (``assets/studies/attribute_sets.yaml``), typed by hand, read from a model's answer."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from bias_core.errors import InvalidInput, quoted
 from bias_core.measures.cards import with_works
 from bias_core.models.catalogue import read_yaml
+from bias_core.protocols import LanguageModel
 from bias_core.settings import ASSETS
-from bias_core.study.phrases import is_about_thing
 from bias_core.types import Attribute
 
 SEPARATOR = "|"
-THINGS = "things"
-"""Key of the set for concepts that are no people, and for which no set was made."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,16 +45,6 @@ def to_attributes(entries: Sequence[Mapping[str, Any]]) -> tuple[Attribute, ...]
     sources = with_works([entry.get("reference_source", "") for entry in entries])
     facts = ({key: value for key, value in entry.items() if key != "published_name"} for entry in entries)
     return tuple(Attribute(**one | {"reference_source": source}) for one, source in zip(facts, sources, strict=True))
-
-
-def suggest_set(concept: str, sets: tuple[AttributeSet, ...]) -> AttributeSet:
-    """The set made for this concept, else that of things or the first, of people; InvalidInput where there are none."""
-    if not sets:
-        raise InvalidInput("there are no attribute sets to suggest from")
-    hint = " ".join(concept.lower().split())
-    usual = THINGS if is_about_thing(hint) else sets[0].key
-    made = (item for item in sets if hint and item.concept_hint.lower() == hint)
-    return next(made, next((item for item in sets if item.key == usual), sets[0]))
 
 
 def is_rate_of_another(source: str, rate: float | None, concept: str) -> bool:
@@ -112,3 +103,271 @@ def _parse_attribute(text: str) -> Attribute:
     except ValueError as error:
         raise InvalidInput(f"P* is a share from 0 to 1, got {reference!r} in {text!r}") from error
     return Attribute(name=name, positive=positive, negative=negative, reference=rate, reference_source=source)
+
+
+MAX_CHARACTERS = 100_000  # longest answer that is read; what follows is one rejected line
+LONGEST_NAME, LONGEST_SENTENCE = 80, 300  # in characters; a longer one is talk, not an attribute
+
+_INSTRUCTION = """\
+I use a text-to-image model to generate pictures of "{concept}". Most show a face with a margin around it, \
+so that headwear, and clothing above the chest, can be seen.
+List at least {n} visible attributes that may show up as stereotypes of "{concept}" in these pictures. \
+A CLIP model will check whether each attribute is present or absent, so write two sentences for each: \
+one that says that the attribute is there, and one that says that it is not.
+Answer with one attribute per line and nothing else, in this form:
+name | sentence for presence | sentence for absence
+For example:
+glasses | The person is wearing glasses. | The person is not wearing glasses."""
+
+_SIDES = {"positive": r"positive|present|presence|d\+", "negative": r"negative|absent|absence|d-"}
+_LABEL = re.compile(
+    rf"(?<!\w)(?:(?P<positive>{_SIDES['positive']})|(?P<negative>{_SIDES['negative']}))"
+    r"(?:[ _-](?:sentence|statement|description|prompt|caption|example))?(?: ?\([^()]{0,40}\))?[ '\"]*:",
+    re.I,
+)
+_NAME_LABEL = re.compile(r"(?:attribute|name|stereotype|candidate)(?: ?\d+)? ?: ?", re.I)
+_MARKS = re.compile(r"(?:[-*+•‣◦–—#]{1,6} |\(?\d{1,3}[.):](?: |(?=\D)))*")
+_FLAT_JSON = re.compile(r"\{[^{}]*\}|\[[^\[\]{}]*\]")
+_STRUCTURE = re.compile(r"(?:\W|_)*|```\w*|[{\[ ]*[\"']?\w[\w ]*[\"']? ?: ?[\[{]")
+_ENDS = (".", "!", "?", "…", "。", "।", "؟")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RejectedLine:
+    """A line of an answer that gave no attribute, and why not."""
+
+    line: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """What a language model suggested, to be edited by a person before anything is measured with it."""
+
+    # what was understood, in the answer's order; real-world rates are not known (None)
+    attributes: tuple[Attribute, ...]
+    rejected: tuple[RejectedLine, ...]  # the lines that were not, each with its reason
+    answer: str  # the whole text
+
+
+def candidate_prompt(concept: str, *, n: int = 15) -> str:
+    """The instruction that asks a language model for attributes of a concept.
+
+    It says what OASIS's instruction says [dehdashtian2025oasis, A.1.1], for any concept, and asks for one
+    line per attribute.
+
+    Raises InvalidInput: for a blank concept, or n below 1.
+
+    >>> candidate_prompt("a doctor").splitlines()[0]
+    'I use a text-to-image model to generate pictures of "a doctor". Most show ...'
+    """
+    subject = " ".join(concept.split())
+    if not subject:
+        raise InvalidInput(f"the concept is blank; type what the pictures show, got {concept!r}.")
+    if n < 1:
+        raise InvalidInput(f"n must be at least 1 attribute; got {n}.")
+    return _INSTRUCTION.format(concept=subject, n=n)
+
+
+def propose_candidates(
+    concept: str, language_model: LanguageModel, *, n: int = 15, max_new_tokens: int = 1500
+) -> Candidates:
+    """Ask ``language_model`` for attributes of ``concept`` [dehdashtian2025oasis, Eq. 2] and read its answer.
+
+    Returns
+    -------
+    Candidates : for a person to check: a model's list is itself full of stereotypes, and of mistakes.
+
+    Raises InvalidInput: for a blank concept, or n below 1.
+    """
+    return parse_candidates(language_model.complete(candidate_prompt(concept, n=n), max_new_tokens))
+
+
+def parse_candidates(answer: str) -> Candidates:
+    r"""Read (attribute, positive sentence, negative sentence) from whatever a language model wrote.
+
+    Understood are rows with ``|``, tabs or semicolons, Markdown tables and lists, "Positive:" and
+    "Negative:" labels, and JSON; numbering, bullets, quotes and code fences are taken off. Any text gives
+    an answer: what is not understood, has no negative sentence, or was said before, is in ``rejected``.
+
+    >>> found = parse_candidates("Sure!\n1. turban | The person wears a turban. | The person has no hat.")
+    >>> found.attributes[0].name, found.attributes[0].negative
+    ('turban', 'The person has no hat.')
+    >>> found.rejected
+    (RejectedLine(line='Sure!', reason='no sentence for presence or absence'),)
+    """
+    reading = _Reading()
+    for line in _FLAT_JSON.sub(_json_to_rows, answer[:MAX_CHARACTERS]).splitlines():
+        reading.read(line)
+    reading.close(last=True)
+    if rest := answer[MAX_CHARACTERS:].strip():
+        reading.reject(rest[:LONGEST_SENTENCE], f"after the first {MAX_CHARACTERS:,} characters")
+    return Candidates(attributes=tuple(reading.attributes), rejected=tuple(reading.rejected), answer=answer)
+
+
+@dataclass(kw_only=True)
+class _Draft:
+    """An attribute in the making. ``labelled``: its sentences come with labels, so bare lines are remarks."""
+
+    name: str
+    line: str
+    indent: int = 0
+    numbered: bool = False
+    labelled: bool = False
+    positive: str = ""
+    negative: str = ""
+
+
+class _Reading:
+    """Reads an answer line by line; at most one draft is open."""
+
+    def __init__(self) -> None:
+        self.attributes: list[Attribute] = []
+        self.rejected: list[RejectedLine] = []
+        self._draft: _Draft | None = None
+        self._earlier: set[str] = set()
+
+    def read(self, line: str) -> None:
+        indent = len(line) - len(line.lstrip())
+        tabs = line.strip().split("\t")
+        plain = " ".join(line.replace("**", "").replace("__", "").split())
+        if _STRUCTURE.fullmatch(plain):
+            return
+        body = _MARKS.sub("", plain, count=1)  # it matches the beginning, if with nothing
+        mark, draft = plain.removesuffix(body), self._draft
+        numbered = any(c.isdigit() for c in mark)
+        cells = [part.strip() for part in tabs] if len(tabs) > 1 else _cells(body)
+        labels = list(_LABEL.finditer(body))
+        if len(cells) > 1 and not labels:
+            self._row(cells, plain)
+        elif labels:
+            self._labelled(body, labels, plain, indent)
+        elif draft is not None and (indent > draft.indent or (draft.numbered and mark and not numbered)):
+            # A line below a heading: the two sentences come without labels, the positive one first.
+            if draft.labelled or draft.negative:
+                self.reject(plain, "a remark, or the rest of a broken line")
+            elif draft.positive:
+                draft.negative = body
+            else:
+                draft.positive = body
+        else:
+            self._open(_NAME_LABEL.sub("", body, count=1), plain, indent=indent, numbered=numbered)
+
+    def reject(self, line: str, reason: str) -> None:
+        self.rejected.append(RejectedLine(line=line, reason=reason))
+
+    def close(self, *, last: bool = False) -> None:
+        """Make an attribute of the open draft, or say why not; the last one may have been cut off."""
+        draft, self._draft = self._draft, None
+        if draft is None:
+            return
+        name, positive, negative = (_clean(draft.name).rstrip(": "), _clean(draft.positive), _clean(draft.negative))
+        name = name or positive.rstrip(".")[:LONGEST_NAME]
+        cut_off = last and positive.endswith(_ENDS) and not negative.endswith(_ENDS)
+        reason = _fault(name, positive, negative) or ("half a sentence" if cut_off else "")
+        keys = {name.casefold(), f"{positive}\n{negative}".casefold()}
+        if not reason and keys & self._earlier:
+            reason = "said before"
+        if reason:
+            self.reject(draft.line, reason)
+            return
+        self._earlier |= keys
+        self.attributes.append(Attribute(name=name, positive=positive, negative=negative))
+
+    def _open(self, name: str, line: str, *, indent: int = 0, numbered: bool = False) -> _Draft:
+        self.close()
+        self._draft = _Draft(name=name, line=line, indent=indent, numbered=numbered)
+        return self._draft
+
+    def _row(self, cells: Sequence[str], line: str) -> None:
+        """A line with everything in it: (number), name, positive, negative."""
+        if len(cells) > 3 and not re.search(r"[^\W\d]", cells[0]):
+            cells = cells[1:]
+        if _is_heading(cells):
+            return
+        draft = self._open(cells[0], line)
+        draft.labelled, draft.positive, draft.negative = True, cells[1], " ".join(cells[2:3])
+
+    def _labelled(self, body: str, labels: Sequence[re.Match[str]], line: str, indent: int) -> None:
+        """A line like "Positive: ...", perhaps with a name before it or both sentences in it."""
+        draft = self._draft
+        if (name := body[: labels[0].start()].strip(" {\"'-–—(,")) or draft is None:
+            draft = self._open(_NAME_LABEL.sub("", name, count=1), line, indent=indent)
+        for label, end in zip(labels, [*(label.start() for label in labels[1:]), len(body)], strict=True):
+            side = "positive" if label["positive"] else "negative"
+            if getattr(draft, side):  # the next attribute has no heading of its own
+                draft = self._open("", line, indent=indent)
+            setattr(draft, side, body[label.end() : end])
+        draft.labelled = True
+
+
+def _json_to_rows(match: re.Match[str]) -> str:
+    """A JSON object or list without nesting as a row of cells; what is no attribute stays as it is."""
+    try:
+        value: Any = yaml.load(match[0], Loader=yaml.BaseLoader)  # strings only; single quotes will do
+    except yaml.YAMLError:
+        return match[0]
+    if isinstance(value, list):
+        cells = value if len(value) == 3 else []
+    else:
+        cells = _json_cells(value) if isinstance(value, dict) else []
+    if not cells or not all(isinstance(cell, str) for cell in cells):
+        return match[0]
+    return "\n" + " | ".join(" ".join(cell.replace("|", "/").split()) for cell in cells) + "\n"
+
+
+def _json_cells(value: dict[Any, Any]) -> list[Any]:
+    """Name, positive and negative, by the keys; empty where no key names a side."""
+    sides = dict.fromkeys(_SIDES, "")
+    names = []
+    for key, entry in value.items():
+        side = next((side for side, words in _SIDES.items() if re.match(words, str(key), re.I)), None)
+        if side:
+            sides[side] = entry
+        else:
+            names.append(entry)
+    return [(names or [""])[0], *sides.values()] if any(sides.values()) else []
+
+
+def _cells(body: str) -> list[str]:
+    """The cells of a row; a line without separators is one cell."""
+    if "|" in body:
+        return [cell.strip() for cell in body.strip("| ").split("|")]
+    cells = [cell.strip() for cell in body.split(";")]
+    return cells if len(cells) == 3 else [body]
+
+
+def _is_heading(cells: Sequence[str]) -> bool:
+    """Whether the row names the columns of a table."""
+    last = [cell.casefold() for cell in cells[1:3]]
+    return (
+        len(last) == 2
+        and bool(re.search(r"\b(?:positive|presen)", last[0]) and re.search(r"\b(?:negative|absen)", last[1]))
+        and all(len(cell.split()) <= 4 and not cell.endswith(_ENDS) for cell in last)
+    )
+
+
+def plain_line(line: str) -> str:
+    """A line of an answer without its number or bullet, quotes and emphasis, and its full stop."""
+    return _clean(_MARKS.sub("", " ".join(line.split()), count=1)).rstrip(".")
+
+
+def _clean(text: str) -> str:
+    """Without quotes, emphasis, control characters and stray separators around it."""
+    shown = "".join(c if c.isprintable() else " " for c in text.replace("**", "").replace("`", ""))
+    text = " ".join(shown.split()).strip(" \"'“”‘’«»*_,;|[]{}")
+    return text if "(" in text else text.removesuffix(")")
+
+
+def _fault(name: str, positive: str, negative: str) -> str:
+    """Why the three texts are no attribute; empty where they are one."""
+    if not positive or not negative:
+        missing = " or ".join(
+            side for side, sentence in (("presence", positive), ("absence", negative)) if not sentence
+        )
+        return f"no sentence for {missing}"
+    if positive.casefold() == negative.casefold():
+        return "both sentences are the same"
+    if len(name) > LONGEST_NAME or max(len(positive), len(negative)) > LONGEST_SENTENCE:
+        return "too long for an attribute"
+    return ""

@@ -31,14 +31,8 @@ from bias_core.measures.two_phase import (
 )
 from bias_core.number_text import format_share
 from bias_core.scales import load_scales
-from bias_core.study.arm_results import compare_arms
-from bias_core.study.arm_statistics import two_shares
-from bias_core.study.design import known_study
-from bias_core.study.label_tasks import SINGLE, answer_key, scale_task
-from bias_core.study.labels import AUTOMATIC, check_words
-from bias_core.study.readers import READ_BY
-from bias_core.study.report_text import CORRECTED
-from bias_core.study.run_readings import (
+from bias_core.study.arm_comparison import compare_arms, two_shares
+from bias_core.study.classifier_answers import (
     CANNOT_TELL,
     CODES,
     PEOPLE,
@@ -49,8 +43,13 @@ from bias_core.study.run_readings import (
     scale_pictures,
     strata_of,
 )
-from bias_core.study.services import StudyServices
+from bias_core.study.classifiers import READ_BY
+from bias_core.study.design import known_study
+from bias_core.study.label_tasks import SINGLE, answer_key, scale_task
+from bias_core.study.labels import AUTOMATIC, check_words
+from bias_core.study.report_text import CORRECTED
 from bias_core.study.study import Study
+from bias_core.study.study_services import StudyServices
 from bias_core.study.types import ArmReport, StudyReport, StudySettings, StudyTable, columns, intervals, table
 from bias_core.types import Estimate
 

@@ -3,10 +3,7 @@
 import base64
 import io
 import math
-import re
-import threading
-import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -23,7 +20,8 @@ from bias_core.number_text import NO_INTERVAL
 from bias_core.store.export import DatasetFacts
 from bias_core.store.markdown import fenced, in_markdown
 from bias_core.study.design import CHECKLIST, known_study
-from bias_core.study.figures import COLOURS, MUTED, WIDEST, draw
+from bias_core.study.figures import figure_svg
+from bias_core.study.headlines import headline
 from bias_core.study.report_text import (
     LIMITS,
     Row,
@@ -39,7 +37,6 @@ from bias_core.study.report_text import (
     finding_rows,
     finding_text,
     further_tables,
-    headline,
     markdown_table,
     notes_of,
     number_columns,
@@ -49,98 +46,13 @@ from bias_core.study.report_text import (
     size_in_words,
     title_of,
 )
-from bias_core.study.types import ArmReport, Measured, StudyFigure, StudyReport
+from bias_core.study.types import ArmReport, Measured, StudyReport
 from bias_core.types import ImageRow, StoredImage
 
 MOST_AVERAGED = 200
-NARROW = 4.0  # inches: shown as wide as a phone, letters can still be read
 _QUALITY = 70  # of a hundred
 _SMALL, _JPEG_QUALITY = 128, 85  # pixels, of a hundred
 _MISSING = Image.new("RGB", (8, 8), "#808080")
-DRAWING = threading.Lock()  # rc_context is global to the process
-_SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
-_GROUP, _TEXT = f"{{{_SVG}}}g", f"{{{_SVG}}}text"
-_TICK = 7.0  # points from the axis to the name of a row
-ET.register_namespace("", _SVG)
-ET.register_namespace("xlink", _LINK)
-N_COLOURS = 8  # of groups on the page, in turn
-_INKS = {
-    **{colour: f"var(--c{i})" for i, colour in enumerate(COLOURS[:-1])},
-    COLOURS[-1]: "var(--ink)",
-    MUTED: "var(--muted)",
-    "#ffffff": "var(--surface)",
-    "#b0b0b0": "var(--line)",  # matplotlib's grid
-    "#cccccc": "var(--line)",
-}
-
-
-def figure_svg(
-    figure: StudyFigure,
-    numbers: str = "the data can be taken as CSV below",
-    marks: Mapping[str, str] | None = None,
-    width: float = WIDEST,
-) -> str:
-    """The drawing; its label for screen readers says where the same ``numbers`` stand.
-
-    It is at most ``width`` inches wide, with letters of the same size: for a narrow page.
-    A name of ``marks`` that stands beside a mark is a button there, with what it stands for as its data.
-    """
-    import matplotlib as mpl
-
-    buffer = io.BytesIO()
-    with DRAWING, mpl.rc_context({"svg.fonttype": "none"}):
-        drawn = draw(figure, widest=width)
-        for patch in (drawn.patch, *(axes.patch for axes in drawn.axes)):
-            patch.set_alpha(0)
-        drawn.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    root = ET.fromstring(buffer.getvalue())
-    for metadata in root.findall(f"{{{_SVG}}}metadata"):
-        root.remove(metadata)
-    narrow = " narrow" if drawn.get_figwidth() <= NARROW else ""
-    root.attrib |= {"role": "img", "class": f"plot{narrow}", "aria-label": f"{figure.title}; {numbers}"}
-    _join_lines(root)
-    if marks and _name_marks(root, marks):
-        root.attrib["role"] = "group"  # what is in an image cannot be pressed
-    svg = ET.tostring(root, encoding="unicode")
-    for colour, ink in _INKS.items():
-        svg = svg.replace(colour, ink)
-    return re.sub(r"font(-family)?: ([\d.]+px )?'[^;\"]*", _font, svg)
-
-
-def _join_lines(root: ET.Element) -> None:
-    """Have the lines of a row's name end where names of one line do."""
-    for tick in (group for group in root.iter(_GROUP) if group.get("id", "").startswith("ytick_")):
-        edge = next((float(mark.attrib["x"]) - _TICK for mark in tick.iter(f"{{{_SVG}}}use")), None)
-        for group in tick.iter(_GROUP):
-            lines = group.findall(_TEXT)
-            if edge is None or len(lines) < 2:
-                continue
-            for line in lines:
-                line.set("style", f"{line.get('style', '')}; text-anchor: end")
-                line.set("transform", re.sub(r"\([-\d.]+", f"({edge:g}", line.get("transform", "")))
-
-
-def _name_marks(root: ET.Element, marks: Mapping[str, str]) -> int:
-    """Make buttons of the names of marks in a drawing; how many there are."""
-    n_named, by_name = 0, {" ".join(name.split()): name for name in marks}
-    for group in root.iter(_GROUP):
-        lines = group.findall(_TEXT)
-        name = by_name.get(_name_of(lines))
-        if name is None:
-            continue
-        n_named += 1
-        for line in lines:
-            line.attrib |= {"data-pictures": marks[name], "class": "mark-name"}
-        lines[0].attrib |= {"tabindex": "0", "role": "button", "aria-label": f"Show the pictures of {name}"}
-    return n_named
-
-
-def _name_of(lines: Sequence[ET.Element]) -> str:
-    return " ".join((line.text or "").strip() for line in lines)
-
-
-def _font(declaration: re.Match[str]) -> str:
-    return f"font: {declaration[2].strip()} var(--font)" if declaration[2] else "font-family: var(--font)"
 
 
 def data_uri(path: Path, size: int) -> str:

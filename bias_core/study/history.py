@@ -1,22 +1,16 @@
-"""Finished runs: listed, opened, and written as files."""
+"""A visitor's finished runs and those of the gallery: listed, opened, deleted, continued."""
 
-import json
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.settings import Settings
-from bias_core.store.export import write_folder, write_zip
-from bias_core.store.files import write_atomically
 from bias_core.store.images import ImageStore
 from bias_core.store.manifests import Manifest, ManifestStore, ReportStore, Status
 from bias_core.study.design import study_classes, with_known_options
-from bias_core.study.documents import to_dict, to_html, to_markdown, to_model_card
-from bias_core.study.evaluation_records import to_every_eval_ever
-from bias_core.study.export import facts_of, to_export
 from bias_core.study.limits import stop_rule
 from bias_core.study.run import run_study
 from bias_core.study.saved import (
@@ -32,8 +26,8 @@ from bias_core.study.saved import (
     report_store,
     with_note_on,
 )
-from bias_core.study.services import StudyServices
 from bias_core.study.setting_fields import settings_of
+from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Design, Progress, StudyReport, StudySettings, each_arm, settings_from_dict
 
 _LONGEST = 60  # characters of an option in the list
@@ -43,7 +37,7 @@ _NOT_OURS = (AttributeError, LookupError, TypeError, ValueError, RecursionError)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunLine:
+class ListedRun:
     """A run as its visitor's list shows it."""
 
     run_id: str
@@ -75,17 +69,17 @@ class Deleted:
     report: str | None
 
 
-def list_runs(services: StudyServices, session: str) -> list[RunLine]:
+def list_runs(services: StudyServices, session: str) -> list[ListedRun]:
     """The visitor's runs, newest first."""
     reports = report_store(services)
     return [_line(run, services.images, reports) for run in services.manifests.list(_checked(session))]
 
 
-_IN_GALLERY = Newest[tuple[int, RunLine]](1000)
+_IN_GALLERY = Newest[tuple[int, ListedRun]](1000)
 """The lines of runs of the gallery, by their file, each with when it was written."""
 
 
-def list_gallery(services: StudyServices) -> tuple[list[RunLine], str]:
+def list_gallery(services: StudyServices) -> tuple[list[ListedRun], str]:
     """The runs of the gallery that have a report, newest first; and what of it cannot be read, in words."""
     try:
         folder = gallery_folder(services.settings)
@@ -141,7 +135,7 @@ def gallery_folder(settings: Settings) -> Path | None:
     return folder
 
 
-def _gallery_line(folder: Path, path: Path) -> RunLine | None:
+def _gallery_line(folder: Path, path: Path) -> ListedRun | None:
     """A run of the gallery as the list shows it; None where its file holds none."""
     try:
         written, (listed, line) = path.stat().st_mtime_ns, _IN_GALLERY.get(path) or (0, None)
@@ -284,14 +278,14 @@ def _has_rule(manifest: Manifest) -> bool:
     return manifest.settings.get("stop_within") is not None or bool(manifest.settings.get("stop_when_clear"))
 
 
-def _line(manifest: Manifest, images: ImageStore, reports: ReportStore) -> RunLine:
+def _line(manifest: Manifest, images: ImageStore, reports: ReportStore) -> ListedRun:
     ids = {row.id for row in manifest.rows}
     sizes = [path.stat().st_size for path in map(images.path, ids) if path.is_file()]
     models, conditions = (
         " and ".join(filter(None, dict.fromkeys(getattr(row, name) for row in manifest.rows)))
         for name in ("model", "condition")
     )
-    return RunLine(
+    return ListedRun(
         run_id=manifest.id,
         choices=_choices(manifest),
         model=models or str(manifest.settings.get("model", "")),
@@ -303,67 +297,3 @@ def _line(manifest: Manifest, images: ImageStore, reports: ReportStore) -> RunLi
         may_go_on=manifest.status != "finished" or _has_rule(manifest),
         **{name: getattr(manifest, name) for name in ("study", "title", "status", "is_kept", "created", "updated")},
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Form:
-    """One form of a report."""
-
-    title: str  # on its button
-    purpose: str  # what it is good for, in a sentence
-    ending: str  # of the file's name
-    write: Callable[[StudyReport], bytes]
-    is_text: bool = True  # UTF-8
-
-
-FORMS: Mapping[str, Form] = {
-    "html": Form(
-        title="Report to read",
-        purpose="One page with pictures, figures, numbers, limits and sources; opens anywhere without a network.",
-        ending=".html",
-        write=lambda report: to_html(report, facts_of(report)).encode(),
-    ),
-    "md": Form(
-        title="Report as text (Markdown)",
-        purpose="For a wiki, a notebook or an issue.",
-        ending=".md",
-        write=lambda report: to_markdown(report, beside=False).encode(),
-    ),
-    "card": Form(
-        title="Section for a model card",
-        purpose="Markdown for the card of the model on a hub.",
-        ending="-model-card.md",
-        write=lambda report: to_model_card(report, facts_of(report)).encode(),
-    ),
-    "json": Form(
-        title="All numbers (JSON)",
-        purpose="For programs.",
-        ending=".json",
-        write=lambda report: json.dumps(to_dict(report), indent=2, ensure_ascii=False).encode(),
-    ),
-    "every_eval_ever": Form(
-        title="Records for Every Eval Ever (zip)",
-        purpose="A JSON record for each model and arm, in the shared schema for results of evaluations.",
-        ending="-every-eval-ever.zip",
-        write=lambda report: to_every_eval_ever(report, facts_of(report)),
-        is_text=False,
-    ),
-}
-"""The forms of a report that are one file, by the names that the command line and the page call them."""
-
-
-def to_form(report: StudyReport, name: str) -> bytes:
-    """The report in one of the forms; InvalidInput lists them where there is no such."""
-    if name not in FORMS:
-        raise InvalidInput(f"a report is no {quoted(name)}; it can be {', '.join(FORMS)} or zip")
-    return FORMS[name].write(report)
-
-
-def write_report(report: StudyReport, place: Path, *, pictures: bool = False) -> Path:
-    """As the ending of ``place`` says: one file of :data:`FORMS`, a .zip, or else a folder of all files."""
-    fitting = [name for name, form in FORMS.items() if place.name.lower().endswith(form.ending)]
-    if fitting:  # the longest says most
-        write_atomically(place, to_form(report, max(fitting, key=lambda name: len(FORMS[name].ending))))
-        return place
-    write = write_zip if place.suffix.lower() == ".zip" else write_folder
-    return write(to_export(report, pictures=pictures), place)

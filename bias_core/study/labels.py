@@ -11,9 +11,9 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.agreement import agreement_estimate
-from bias_core.study.data import StudyData
+from bias_core.study.image_rows import ImportedRows
 from bias_core.study.label_tasks import PAIRED, POSITIONS, SINGLE
-from bias_core.study.rows import ImportedRows
+from bias_core.study.study_data import StudyData
 from bias_core.study.types import Finding, finding
 
 AUTOMATIC = "automatic"

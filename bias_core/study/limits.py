@@ -1,4 +1,4 @@
-"""Limits of a run, and what can be watched while it draws."""
+"""Limits of a run (pictures, work, time, Stop, its stop rule), and what can be watched while it draws."""
 
 import math
 import time

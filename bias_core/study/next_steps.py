@@ -11,16 +11,16 @@ from bias_core.measures.effects import images_needed, share_half_width
 from bias_core.measures.intervals import EXACT
 from bias_core.settings import Settings
 from bias_core.study.arms import arm_text
+from bias_core.study.classifier_answers import readings_of
 from bias_core.study.design import known_study, papers_readers, protocol_of
-from bias_core.study.export import as_asked, changed_from_usual, is_shipped, to_command
+from bias_core.study.headlines import AGAINST_P_STAR
 from bias_core.study.limits import most_pictures
 from bias_core.study.plan import largest_scale, lay_out, n_asked, read_files, settle, study_cost, warm_up
-from bias_core.study.report_text import AGAINST_P_STAR
+from bias_core.study.reproduction import as_asked, changed_from_usual, is_shipped, to_command
 from bias_core.study.run import run
-from bias_core.study.run_readings import readings_of
-from bias_core.study.services import StudyServices
 from bias_core.study.setting_fields import settings_of
 from bias_core.study.study import Settled, Study, StudyPlan
+from bias_core.study.study_services import StudyServices
 from bias_core.study.types import AUTO, Design, Finding, Progress, StudyReport, StudySettings
 
 _MOST_MINUTES = 10.0  # of drawing that a visitor waits for

@@ -20,17 +20,24 @@ from bias_core.settings import Settings
 from bias_core.store.manifests import Manifest
 from bias_core.study.answers import read_answers
 from bias_core.study.arms import check_arms, check_arms_differ, with_arms_of_options
+from bias_core.study.blanked_pictures import before_drawing
+from bias_core.study.classifiers import check_readers, chosen_readers, resolve_readers
 from bias_core.study.design import papers_readers, study_of, typed_options, with_protocol
-from bias_core.study.drawn import before_drawing
+from bias_core.study.image_rows import (
+    ImportedRows,
+    RowMaker,
+    Rows,
+    rewriting_note,
+    treated,
+    treatment,
+    words_without_effect,
+)
 from bias_core.study.labels import check_answers_fit
 from bias_core.study.limits import check_budget, check_work, looks_at_stop, most_pictures, stop_rule
-from bias_core.study.readers import check_readers, chosen_readers, resolve_readers
-from bias_core.study.rewriting import rewriting_note
-from bias_core.study.rows import ImportedRows, RowMaker, Rows, treated, treatment, words_without_effect
 from bias_core.study.saved import encode
-from bias_core.study.services import StudyServices
 from bias_core.study.setting_fields import changed_settings, given_settings, option_values
 from bias_core.study.study import Settled, Study, StudyPlan
+from bias_core.study.study_services import StudyServices
 from bias_core.study.types import AUTO, Design, Progress, Shot, StudySettings
 from bias_core.types import ImageRow
 

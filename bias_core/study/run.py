@@ -17,18 +17,18 @@ from bias_core.errors import Cancelled, Interrupted, InvalidInput, StorageError
 from bias_core.measures.sequential import holds_at_any_time
 from bias_core.models.catalogue import hosted_name
 from bias_core.store.manifests import STALE_SECONDS, Status
-from bias_core.study.arm_results import compare_arms
-from bias_core.study.checklist import protocol_tables, settings_table
+from bias_core.study.arm_comparison import compare_arms
+from bias_core.study.blanked_pictures import refusals, rewritten_prompts, while_drawing
+from bias_core.study.classifiers import beside, fetch_reader, reader_note
 from bias_core.study.corrected import corrected
-from bias_core.study.data import StudyData, nothing_ahead
-from bias_core.study.drawn import refusals, rewritten_prompts, while_drawing
+from bias_core.study.image_rows import treated, treatment
 from bias_core.study.limits import TimeLimit, stop_rule
 from bias_core.study.plan import lay_out, plan_notes, read_files, settle
-from bias_core.study.readers import beside, fetch_reader, reader_note
-from bias_core.study.rows import treated, treatment
+from bias_core.study.reproduction import protocol_tables, settings_table
 from bias_core.study.saved import keep_report
-from bias_core.study.services import StudyServices
 from bias_core.study.study import Settled, StudyPlan
+from bias_core.study.study_data import StudyData, nothing_ahead
+from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     ArmReport,
     Design,

@@ -25,8 +25,8 @@ from bias_core.models.catalogue import Role
 from bias_core.settings import ASSETS
 from bias_core.store.manifests import ReportStore
 from bias_core.study.design import study_classes, typed_options, with_known_options
-from bias_core.study.services import StudyServices
 from bias_core.study.setting_fields import Options, option_values
+from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Arm,
     ArmReport,

@@ -11,12 +11,12 @@ from typing import Any, ClassVar, Literal
 import pandas as pd
 
 from bias_core.store.manifests import Manifest
-from bias_core.study.data import Steps, StudyData, embed_ahead
+from bias_core.study.classifiers import Reader
+from bias_core.study.image_rows import Rows, larger
 from bias_core.study.limits import ShareValues
-from bias_core.study.readers import Reader
-from bias_core.study.rows import Rows, larger
-from bias_core.study.services import StudyServices
 from bias_core.study.setting_fields import Options
+from bias_core.study.study_data import Steps, StudyData, embed_ahead
+from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Arm,
     ArmReport,

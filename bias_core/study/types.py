@@ -353,7 +353,7 @@ class StudyReport(Measured):
     versions: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     # one row per scored picture: ``image_id, group, prompt, seed``, the study's facts, and what the program kept of
-    # each (:meth:`bias_core.study.data.StudyData.keep`)
+    # each (:meth:`bias_core.study.study_data.StudyData.keep`)
     pictures: pd.DataFrame | None = None
     stored: Mapping[str, StoredImage] = field(default_factory=dict)  # the pictures by their id
     # what was found in each arm; ``results`` is then their comparison, and ``pictures`` has a column ``arm``. Empty

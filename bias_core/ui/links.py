@@ -10,7 +10,7 @@ from bias_core.measures.cards import metric
 from bias_core.services import Services
 from bias_core.study.arms import arm_text, parse_arms
 from bias_core.study.design import find_design, option_settings, typed_options
-from bias_core.study.export import is_shipped
+from bias_core.study.reproduction import is_shipped
 from bias_core.study.setting_fields import changed_settings, settings_of
 from bias_core.study.types import StudyReport, StudySettings
 from bias_core.ui.messages import user_errors

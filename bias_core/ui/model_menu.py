@@ -12,7 +12,7 @@ from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.models.catalogue import Role
 from bias_core.services import Services
 from bias_core.study.attributes import AttributeSet, is_rate_of_another
-from bias_core.study.readers import FORCE_LABEL, reading_words
+from bias_core.study.classifiers import FORCE_LABEL, reading_words
 from bias_core.study.types import AUTO, listed
 from bias_core.types import Attribute
 from bias_core.ui.templates import without_variables

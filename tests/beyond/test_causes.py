@@ -9,8 +9,8 @@ from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.models.catalogue import WITHOUT_ADAPTER, check_condition
 from bias_core.settings import Settings
 from bias_core.study.design import find_design
+from bias_core.study.headlines import headline
 from bias_core.study.plan import plan_study
-from bias_core.study.report_text import headline
 from bias_core.study.types import StudySettings
 from bias_core.types import GeneratedImage
 from tests.shared import RealServices

@@ -21,7 +21,7 @@ from bias_core.models.calibration_renderer import scene_of
 from bias_core.papers.pst.labelling import labelled_people
 from bias_core.papers.pst.scores import relabelled
 from bias_core.papers.pst.swapped import SwappedOptions
-from bias_core.study.arm_statistics import mean_sample
+from bias_core.study.arm_comparison import mean_sample
 from bias_core.study.attribute_scores import AttributeScore
 from bias_core.study.design import find_design, study_of
 from bias_core.study.figures import to_bytes

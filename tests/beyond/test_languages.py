@@ -16,8 +16,8 @@ from bias_core.explore.options import explore_settings
 from bias_core.measures.stereotype import prevalence_estimate
 from bias_core.models.calibration_renderer import scene_of
 from bias_core.study.design import find_design
-from bias_core.study.export import to_command, to_python
 from bias_core.study.plan import plan_study
+from bias_core.study.reproduction import to_command, to_python
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import from_text, to_text
 from bias_core.study.types import Arm, StudySettings

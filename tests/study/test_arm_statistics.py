@@ -8,7 +8,7 @@ from scipy import stats
 
 from bias_core.measures.intervals import wilson_interval
 from bias_core.measures.paired_prevalence import stereotype_difference_test
-from bias_core.study.arm_statistics import (
+from bias_core.study.arm_comparison import (
     Values,
     apart_values,
     difference,

@@ -19,11 +19,12 @@ from bias_core.settings import Settings
 from bias_core.store.export import write_folder
 from bias_core.study.arms import arm_names, arm_text, parse_arms
 from bias_core.study.design import find_design
-from bias_core.study.export import to_command
 from bias_core.study.figures import draw
+from bias_core.study.headlines import headline
 from bias_core.study.history import go_on, list_runs
 from bias_core.study.plan import plan_study
-from bias_core.study.report_text import headline, table_of
+from bias_core.study.report_text import table_of
+from bias_core.study.reproduction import to_command
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import open_report
 from bias_core.study.types import Arm, StudySettings, each_arm

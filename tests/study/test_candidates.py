@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from bias_core.errors import InvalidInput
-from bias_core.study.phrases import MAX_CHARACTERS, candidate_prompt, parse_candidates, propose_candidates
+from bias_core.study.attributes import MAX_CHARACTERS, candidate_prompt, parse_candidates, propose_candidates
 from tests.every import every
 
 TURBAN = ("Turban", "The person is wearing a turban.", "The person is not wearing a turban.")

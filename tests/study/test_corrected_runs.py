@@ -11,13 +11,13 @@ from bias_core.labels.collected import GivenAnswer, LabelledItem, keep_judgement
 from bias_core.labels.run_task import can_be_labelled, label_run, serves
 from bias_core.labels.task_owner import delete_task
 from bias_core.measures.two_phase import draw_rater_weights
+from bias_core.study.classifier_answers import Reading, readings_of, strata_of
 from bias_core.study.corrected import Corrector, PeopleAnswers, correction_of, shares_of_attribute
 from bias_core.study.design import find_design
+from bias_core.study.headlines import headline
 from bias_core.study.history import delete_run, restore_run
 from bias_core.study.label_tasks import Item, own_task
-from bias_core.study.report_text import headline
 from bias_core.study.run import complete, run_study
-from bias_core.study.run_readings import Reading, readings_of, strata_of
 from bias_core.study.saved import open_report
 from bias_core.study.types import Arm, StudySettings
 from bias_core.types import Attribute

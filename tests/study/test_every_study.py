@@ -23,8 +23,8 @@ from bias_core.store.export import Export, ExportedImage, write_zip
 from bias_core.study.design import design_files, find_design, list_designs
 from bias_core.study.documents import to_dict, to_markdown
 from bias_core.study.export import to_export
+from bias_core.study.headlines import headline
 from bias_core.study.plan import settle
-from bias_core.study.report_text import headline
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, StudySettings, mapped
 from tests.shared import RealServices

@@ -31,9 +31,7 @@ from bias_core.store.imports import ImportedImages
 from bias_core.study import documents as report_page
 from bias_core.study.design import find_design
 from bias_core.study.documents import to_dict, to_markdown
-from bias_core.study.evaluation_records import model_record, to_every_eval_ever
-from bias_core.study.export import facts_of, to_export
-from bias_core.study.history import FORMS, to_form, write_report
+from bias_core.study.export import FORMS, facts_of, model_record, to_every_eval_ever, to_export, to_form, write_report
 from bias_core.study.report_text import claim, claims
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import FOLDER, from_text, keep_report

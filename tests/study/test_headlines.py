@@ -14,7 +14,7 @@ from bias_core.papers.oasis.headline import BEYOND, headline as origins_headline
 from bias_core.study.design import find_design
 from bias_core.study.documents import to_dict, to_markdown
 from bias_core.study.export import to_export
-from bias_core.study.report_text import headline, numbers_headline
+from bias_core.study.headlines import headline, numbers_headline
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, Design, Finding, Results, StudyReport, StudySettings, table
 from bias_core.types import Attribute, Estimate

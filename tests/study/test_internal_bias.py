@@ -14,13 +14,13 @@ from bias_core.papers.mcas.poles import worded
 from bias_core.papers.mcas.report import headline
 from bias_core.papers.mcas.study import own_targets
 from bias_core.store.export import write_folder
-from bias_core.study.checklist import outlook
 from bias_core.study.design import find_design, read_table
 from bias_core.study.documents import to_dict
 from bias_core.study.export import to_export
 from bias_core.study.figures import draw
 from bias_core.study.plan import plan_study
 from bias_core.study.report_text import table_of
+from bias_core.study.reproduction import outlook
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import StudySettings
 from tests import shared

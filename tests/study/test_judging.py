@@ -18,8 +18,9 @@ from bias_core.models.calibration_renderer import CalibrationRenderer
 from bias_core.study.attribute_scores import _numbers, calls_of, errors_of, question_about
 from bias_core.study.design import find_design
 from bias_core.study.documents import to_markdown
-from bias_core.study.export import to_command, to_export
+from bias_core.study.export import to_export
 from bias_core.study.plan import plan_study
+from bias_core.study.reproduction import to_command
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import from_text, to_text
 from bias_core.study.types import Arm, StudySettings

@@ -23,6 +23,7 @@ from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import find_design, list_designs
 from bias_core.study.documents import to_dict, to_markdown
 from bias_core.study.export import to_export
+from bias_core.study.headlines import headline
 from bias_core.study.history import (
     delete_run,
     go_on,
@@ -33,7 +34,7 @@ from bias_core.study.history import (
     open_run,
     restore_run,
 )
-from bias_core.study.report_text import claims, headline
+from bias_core.study.report_text import claims
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import (
     SavedReport,

@@ -29,12 +29,12 @@ from bias_core.papers.pst.labelling import chosen, labels_frame, with_answers
 from bias_core.papers.pst.scores import headline, relabelled
 from bias_core.papers.pst.tab import Labelling, labels_html
 from bias_core.study.answers import read_answers
+from bias_core.study.classifier_answers import CODES, Reading
 from bias_core.study.corrected import Corrector, _score, _unclear
 from bias_core.study.design import find_design
 from bias_core.study.label_tasks import Item, pst_task
 from bias_core.study.labels import check_words, kappa_finding, majority
 from bias_core.study.run import complete, run_study
-from bias_core.study.run_readings import CODES, Reading
 from bias_core.study.types import StudySettings
 from bias_core.ui.visitor import Visitor
 from tests import shared

@@ -43,7 +43,7 @@ def services(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("design", DRAWN, ids=lambda design: design.name)
 def test_every_study_is_refused_before_its_rows_are_built(services, design, monkeypatch):
-    monkeypatch.setattr("bias_core.study.rows.RowMaker.of", None)
+    monkeypatch.setattr("bias_core.study.image_rows.RowMaker.of", None)
     with pytest.raises(InvalidInput, match=r"asks for [\d,]+ pictures, and one run may have at most 7 here"):
         complete(run_study(design, StudySettings(), services))
 

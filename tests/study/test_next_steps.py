@@ -25,10 +25,11 @@ from bias_core.measures.effects import images_needed
 from bias_core.papers.tbyb.study import with_plain_scenes
 from bias_core.study.arms import check_arms
 from bias_core.study.design import find_design
-from bias_core.study.export import to_command, to_export
+from bias_core.study.export import to_export
+from bias_core.study.image_rows import treated
 from bias_core.study.next_steps import next_steps
 from bias_core.study.plan import settle
-from bias_core.study.rows import treated
+from bias_core.study.reproduction import to_command
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import from_text, to_text
 from bias_core.study.types import Arm, StudySettings

@@ -22,7 +22,8 @@ from bias_core.papers.oasis.nationalities import SUMMARIES, _correlate, _publish
 from bias_core.study.answers import read_answers
 from bias_core.study.corrected import corrected
 from bias_core.study.design import find_design, read_table
-from bias_core.study.report_text import headline, report_facts
+from bias_core.study.headlines import headline
+from bias_core.study.report_text import report_facts
 from bias_core.study.saved import open_report
 from bias_core.types import Attribute, GeneratedImage, Step
 from tests import shared

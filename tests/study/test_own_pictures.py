@@ -25,12 +25,14 @@ from bias_core.store.imports import ImportedImages
 from bias_core.study.corrected import correction_of
 from bias_core.study.design import find_design
 from bias_core.study.documents import to_dict, to_markdown
-from bias_core.study.export import to_command, to_export
+from bias_core.study.export import to_export
+from bias_core.study.headlines import headline
 from bias_core.study.history import list_runs, open_run
+from bias_core.study.image_rows import ImportedRows
 from bias_core.study.label_tasks import association_task, own_task, pst_task
 from bias_core.study.labels import people_of
-from bias_core.study.report_text import finding_rows, headline, table_of
-from bias_core.study.rows import ImportedRows
+from bias_core.study.report_text import finding_rows, table_of
+from bias_core.study.reproduction import to_command
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, Shot, StudyReport, StudySettings
 from bias_core.ui.runs.tab import look_through

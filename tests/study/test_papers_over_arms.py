@@ -10,7 +10,7 @@ import pytest
 from bias_core.errors import InvalidInput
 from bias_core.measures.object_bias import compare_models, normalise_over_models
 from bias_core.papers.tbyb.report import compare_conditions, compare_datasets, compare_objects
-from bias_core.study.arm_statistics import arms_as_columns, table_over_arms
+from bias_core.study.arm_comparison import arms_as_columns, table_over_arms
 from bias_core.study.design import find_design, list_designs, study_of
 from bias_core.study.figures import to_bytes
 from bias_core.study.report_text import table_of

@@ -3,7 +3,7 @@
 import pytest
 
 from bias_core.study.design import read_table
-from bias_core.study.phrases import common_form, is_about_person, is_about_thing, phrases_of
+from bias_core.study.suggestions import common_form, is_about_person, is_about_thing, phrases_of
 
 
 def names(caption):

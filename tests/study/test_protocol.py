@@ -15,7 +15,6 @@ from bias_core.models.local import Rate
 from bias_core.papers.mcas.study import own_targets
 from bias_core.papers.t2iat.tab import AssociationTab
 from bias_core.study.arms import parse_arms
-from bias_core.study.checklist import outlook
 from bias_core.study.design import (
     STUDY_DATA,
     design_files,
@@ -28,9 +27,10 @@ from bias_core.study.design import (
     with_protocol,
 )
 from bias_core.study.documents import to_dict, to_markdown
-from bias_core.study.export import is_shipped, to_export
+from bias_core.study.export import to_export
 from bias_core.study.next_steps import papers_settings, replicate
 from bias_core.study.plan import n_asked, plan_study, settle
+from bias_core.study.reproduction import is_shipped, outlook
 from bias_core.study.run import complete, run_study
 from bias_core.study.setting_fields import option_values, settings_of
 from bias_core.study.types import Arm, StudySettings

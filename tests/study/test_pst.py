@@ -28,7 +28,7 @@ from bias_core.papers.pst.swapped import SwappedOptions
 from bias_core.study.answers import read_answers
 from bias_core.study.corrected import corrected
 from bias_core.study.design import find_design, study_of
-from bias_core.study.history import to_form
+from bias_core.study.export import to_form
 from bias_core.study.report_text import report_facts, table_of
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import open_report

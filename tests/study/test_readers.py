@@ -21,8 +21,9 @@ from bias_core.services import Services
 from bias_core.store.export import write_zip
 from bias_core.study.design import find_design, list_designs
 from bias_core.study.documents import to_dict, to_markdown
-from bias_core.study.export import as_asked, to_command, to_export
+from bias_core.study.export import to_export
 from bias_core.study.plan import plan_study
+from bias_core.study.reproduction import as_asked, to_command
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, StudySettings
 from bias_core.types import Attribute
@@ -64,7 +65,7 @@ ON_ANY_MODEL = [design for design in list_designs() if design.name not in ("tbyb
 
 @pytest.mark.parametrize("design", ON_ANY_MODEL, ids=lambda design: design.name)
 def test_every_study_refuses_it_before_anything_is_laid_out(services, design, monkeypatch):
-    monkeypatch.setattr("bias_core.study.rows.RowMaker.of", None)
+    monkeypatch.setattr("bias_core.study.image_rows.RowMaker.of", None)
     with pytest.raises(InvalidInput, match=REFUSED) as caught:
         plan_study(design, StudySettings(model=OTHER, encoder=OURS, scale=0.01), services)
     assert "\n" not in str(caught.value)

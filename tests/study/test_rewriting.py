@@ -12,8 +12,8 @@ from bias_core.models.pipeline_call import call_arguments
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.study.design import find_design
+from bias_core.study.image_rows import FAIR_INSTRUCTION
 from bias_core.study.plan import plan_study
-from bias_core.study.rewriting import FAIR_INSTRUCTION
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm
 from bias_core.types import ImageRow, ModelInfo

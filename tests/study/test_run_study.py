@@ -21,15 +21,16 @@ from bias_core.errors import Cancelled, InvalidInput, StorageError, UnknownModel
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.store.export import write_folder, write_zip
-from bias_core.study.data import StudyData
 from bias_core.study.design import design_files, find_design, list_designs, study_of
 from bias_core.study.documents import to_markdown
-from bias_core.study.export import to_command, to_export, to_python
+from bias_core.study.export import to_export
+from bias_core.study.image_rows import RowMaker, scaled, thinned
 from bias_core.study.plan import plan_study, settle
 from bias_core.study.report_text import markdown_table, plain
-from bias_core.study.rows import RowMaker, scaled, thinned
+from bias_core.study.reproduction import to_command, to_python
 from bias_core.study.run import followed, run_study
 from bias_core.study.setting_fields import setting, settings_class, settings_of
+from bias_core.study.study_data import StudyData
 from bias_core.study.types import Arm, Finding, Results, StudySettings, StudyTable, settings_from_dict
 from bias_core.types import Estimate
 from bias_core.ui.study.downloads import take

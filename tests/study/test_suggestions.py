@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.study.phrases import phrases_of
 from bias_core.study.suggestions import (
     merge_suggestions,
     opposite_of,
+    phrases_of,
     suggest_from_captions,
     suggest_from_words,
     suggest_scenes,

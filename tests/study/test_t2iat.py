@@ -15,11 +15,11 @@ from bias_core.measures.effects import benjamini_hochberg
 from bias_core.measures.intervals import permutation_test
 from bias_core.papers.t2iat.tests import association_shots, edited, own_association, parse_words, size_note
 from bias_core.study.answers import read_answers
-from bias_core.study.checklist import outlook
 from bias_core.study.corrected import corrected
 from bias_core.study.design import find_design
-from bias_core.study.export import to_command, to_export
+from bias_core.study.export import to_export
 from bias_core.study.plan import plan_study, settle
+from bias_core.study.reproduction import outlook, to_command
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import list_examples, open_example, open_report
 from bias_core.study.types import StudySettings

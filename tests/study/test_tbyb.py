@@ -22,12 +22,12 @@ from bias_core.papers.tbyb.report import headline
 from bias_core.papers.tbyb.study import WITH_TRIGGER, WITHOUT_TRIGGER, changes_of
 from bias_core.settings import Settings
 from bias_core.store.export import Export, ExportedImage, write_zip
-from bias_core.study.data import StudyData
 from bias_core.study.design import find_design
 from bias_core.study.documents import to_markdown
 from bias_core.study.plan import plan_study, settle
 from bias_core.study.report_text import finding_rows, table_of
 from bias_core.study.run import complete, run_study
+from bias_core.study.study_data import StudyData
 from bias_core.study.types import StudySettings
 from bias_core.world.grammar import parse
 from bias_core.world.planted import planted_object_rate, sample_scene

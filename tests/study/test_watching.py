@@ -19,16 +19,17 @@ from bias_core.models.local import EngineProgress
 from bias_core.papers.tbyb.study import design_of_prompts
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.study.data import StudyData
+from bias_core.study.blanked_pictures import refusals
 from bias_core.study.design import find_design, study_of
-from bias_core.study.drawn import refusals
+from bias_core.study.headlines import headline
 from bias_core.study.history import go_on, list_runs
+from bias_core.study.image_rows import RowMaker
 from bias_core.study.limits import FEWEST, REFUSED, DrawingView, ShareValues, StopRule, Watch, looks, stop_rule
 from bias_core.study.plan import plan_study, settle
-from bias_core.study.report_text import headline, report_facts
-from bias_core.study.rows import RowMaker
+from bias_core.study.report_text import report_facts
 from bias_core.study.run import complete, followed as steps_of, run_study
 from bias_core.study.saved import open_report
+from bias_core.study.study_data import StudyData
 from bias_core.study.types import Arm, Progress, StudyReport, StudySettings
 from bias_core.types import Attribute, ImageRow, StoredImage
 from tests import shared
@@ -275,7 +276,7 @@ def test_a_stop_while_shares_are_read_ends_the_run(world, monkeypatch):
     def stop(*_args, **_options):
         raise Cancelled("stopped")
 
-    monkeypatch.setattr("bias_core.study.data.StudyData.check", stop)
+    monkeypatch.setattr("bias_core.study.study_data.StudyData.check", stop)
     with pytest.raises(Cancelled):
         followed(replace(RULE, seed=77), world)
 
@@ -567,8 +568,8 @@ def test_where_one_arm_alone_has_pictures_it_says_what_to_do(services):
 
 def stopped_while_reading(message, study, services, monkeypatch, **settings):
     """Its report when it is stopped, once all pictures are drawn, at the step of its reading that begins so."""
-    monkeypatch.setattr("bias_core.study.data._PER_UPDATE", 4)
-    monkeypatch.setattr("bias_core.study.data._PER_READING", 4)
+    monkeypatch.setattr("bias_core.study.study_data._PER_UPDATE", 4)
+    monkeypatch.setattr("bias_core.study.study_data._PER_READING", 4)
     design, chosen = find_design(study), StudySettings(model=MODEL, **settings)
     plan = plan_study(design, chosen, services)
     list(services.draw(plan.manifest.rows))  # found by the run, so that nothing is read while it is drawn

@@ -13,7 +13,7 @@ from bias_core.errors import InvalidInput, StorageError
 from bias_core.measures.intervals import normal_estimate
 from bias_core.settings import ASSETS, Settings
 from bias_core.study.design import find_design, list_designs
-from bias_core.study.report_text import ADVICE, KINDS, headline, verdict_lines
+from bias_core.study.headlines import ADVICE, KINDS, headline, verdict_lines
 from bias_core.study.types import StudyReport, StudySettings
 from bias_core.ui.calibration.shipped import TITLES, load_others, load_shipped
 from bias_core.ui.calibration.tab import CalibrationTab, summary_html

@@ -25,8 +25,8 @@ from bias_core.settings import Settings
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import find_design, option_settings
 from bias_core.study.documents import to_markdown
+from bias_core.study.image_rows import RowMaker
 from bias_core.study.plan import check_number, check_size, n_asked, settle
-from bias_core.study.rows import RowMaker
 from bias_core.study.saved import SavedReport
 from bias_core.study.setting_fields import settings_of
 from bias_core.study.types import Arm, StudySettings

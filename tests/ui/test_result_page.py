@@ -22,8 +22,7 @@ from bias_core.number_text import format_interval, format_number
 from bias_core.study.attribute_scores import AttributeScore
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import find_design, list_designs, page_of
-from bias_core.study.documents import NARROW, figure_svg
-from bias_core.study.figures import WIDEST
+from bias_core.study.figures import NARROW, WIDEST, figure_svg
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import Progress, StudyFigure, WatchedShare
 from bias_core.types import Attribute, Estimate, ImageRow, ReaderErrors, StoredImage

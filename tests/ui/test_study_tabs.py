@@ -24,7 +24,8 @@ from bias_core.papers.tbyb.study import design_of_prompts, settings_for_prompts
 from bias_core.papers.tbyb.tab import APART, ObjectsTab, curve_html, examples_html, odds_html, space_html, top_html
 from bias_core.settings import ASSETS
 from bias_core.study.design import find_design
-from bias_core.study.report_text import headline, table_of
+from bias_core.study.headlines import headline
+from bias_core.study.report_text import table_of
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import list_examples, open_example, open_report
 from bias_core.study.types import StudySettings

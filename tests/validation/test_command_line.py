@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import validation.__main__ as command
 from bias_core.errors import Cancelled
 from bias_core.study.design import find_design
-from bias_core.study.report_text import headline
+from bias_core.study.headlines import headline
 from bias_core.study.run import followed, run_study
 from bias_core.study.types import StudyReport, StudySettings
 from bias_core.ui.calibration.shipped import load_shipped

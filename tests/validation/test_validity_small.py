@@ -13,8 +13,9 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.agreement import fleiss_kappa, krippendorff_alpha
 from bias_core.measures.paired_stereotype import order_effect
 from bias_core.study.design import typed_options
+from bias_core.study.headlines import headline
 from bias_core.study.plan import settle
-from bias_core.study.report_text import headline, table_of
+from bias_core.study.report_text import table_of
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import StudySettings
 from bias_core.types import GeneratedImage, Step

@@ -18,9 +18,9 @@ from bias_core.measures.parity import parity_signs
 from bias_core.measures.stereotype import signed_difference_estimate
 from bias_core.papers.pst.labelling import PairOptions
 from bias_core.prompts import fill_template
-from bias_core.study.data import StudyData
 from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study
+from bias_core.study.study_data import StudyData
 from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding
 from bias_core.types import Estimate, ReaderErrors
 from validation.joint import joint_shares

@@ -22,7 +22,7 @@ def save_study_report(report: StudyReport, out: Path | None, *, pictures: bool =
     """The report in the form that the name says, where one is given; a folder or zip with pictures if asked for."""
     if out is None:
         return
-    from bias_core.study.history import write_report
+    from bias_core.study.export import write_report
 
     write_report(report, out, pictures=pictures)
     console.print(f"Written to {out}", markup=False)
@@ -30,8 +30,9 @@ def save_study_report(report: StudyReport, out: Path | None, *, pictures: bool =
 
 def show_study_report(report: StudyReport, services: "Services | None" = None) -> None:
     """What stands out, then findings, tables and notes, and with services what to do next."""
+    from bias_core.study.headlines import headline
     from bias_core.study.next_steps import next_steps
-    from bias_core.study.report_text import LIMITS, claim, excerpt, finding_frame, headline, title_of
+    from bias_core.study.report_text import LIMITS, claim, excerpt, finding_frame, title_of
 
     show_warning(report.warning)
     console.print(headline(report), markup=False, style="bold")
@@ -70,8 +71,7 @@ def report(
     """Write the report of an earlier run as one file; nothing is drawn or measured again."""
     from bias_core.store.export import write_zip
     from bias_core.study.corrected import corrected
-    from bias_core.study.export import to_export
-    from bias_core.study.history import FORMS, to_form
+    from bias_core.study.export import FORMS, to_export, to_form
     from bias_core.study.saved import open_report
 
     with user_errors(), open_services() as services:

@@ -34,7 +34,7 @@ from bias_core.errors import HubNotReached, InvalidInput
 from bias_core.models.catalogue import hosted_name, request_words
 from bias_core.models.fit import free_bytes
 from bias_core.study.design import find_design, list_designs, option_settings
-from bias_core.study.rows import RowMaker
+from bias_core.study.image_rows import RowMaker
 from bias_core.study.study import Settled, StudyPlan
 from bias_core.study.types import StudySettings
 
@@ -216,9 +216,9 @@ def _one_each(asked: Settled, models: Sequence[str], conditions: Sequence[str], 
 
 def _show_costs(plans: Sequence[StudyPlan], services: "Services") -> bool:
     """The table of costs; whether the user should think about it."""
-    from bias_core.study.checklist import outlook
+    from bias_core.study.classifiers import reading_words
     from bias_core.study.plan import plan_notes, study_cost
-    from bias_core.study.readers import reading_words
+    from bias_core.study.reproduction import outlook
 
     costs = [study_cost(plan, services) for plan in plans]
     table = Table("model", "condition", "pictures", "exist", "to draw", "time", "disk")

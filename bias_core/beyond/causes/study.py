@@ -19,13 +19,13 @@ from bias_core.measures.sequential import share_interval
 from bias_core.models.catalogue import WITHOUT_ADAPTER, has_adapter
 from bias_core.number_text import format_change, format_estimate
 from bias_core.papers.oasis.spi import model_suits
-from bias_core.study.arm_statistics import mean_sample
-from bias_core.study.data import StudyData
+from bias_core.study.arm_comparison import mean_sample
 from bias_core.study.design import ReportTexts
-from bias_core.study.rows import scaled
-from bias_core.study.services import StudyServices
+from bias_core.study.image_rows import scaled
 from bias_core.study.setting_fields import Options, option_values, setting, settings_class
 from bias_core.study.study import Measuring, Study
+from bias_core.study.study_data import StudyData
+from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     AUTO,
     MAX_STEPS,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bias_core.explore.arms import Scored
-    from bias_core.study.data import StudyData
+    from bias_core.study.study_data import StudyData
 
 Crossing = Literal["none", "pairs", "triples"]
 MOST_CROSSED = 8  # attributes: 28 pairs and 56 triples
@@ -54,7 +54,7 @@ class Intersections(ExploreExtension[Asked]):
     def reading(self, options: Asked, data: "StudyData", frame: "pd.DataFrame", scored: "Scored") -> Results:
         """Return what is seen together."""
         from bias_core.beyond.intersections.attributes import cross_attributes
-        from bias_core.study.arm_statistics import mean_sample
+        from bias_core.study.arm_comparison import mean_sample
 
         return cross_attributes(
             scored.scores,

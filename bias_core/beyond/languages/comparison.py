@@ -15,8 +15,8 @@ from bias_core.measures.paired_prevalence import prevalence_difference_test
 from bias_core.measures.stereotype import prevalence_estimate
 from bias_core.number_text import format_rate
 from bias_core.prompts import fill_template
-from bias_core.study.arm_statistics import mean_sample
-from bias_core.study.data import StudyData
+from bias_core.study.arm_comparison import mean_sample
+from bias_core.study.study_data import StudyData
 from bias_core.study.types import (
     ArmReport,
     Finding,

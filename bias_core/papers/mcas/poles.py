@@ -18,8 +18,8 @@ from bias_core.measures.relative_association import (
     text_relative_lean,
 )
 from bias_core.prompts import fix_articles
-from bias_core.study.arm_statistics import counted_sample, mean_sample
-from bias_core.study.data import StudyData
+from bias_core.study.arm_comparison import counted_sample, mean_sample
+from bias_core.study.study_data import StudyData
 from bias_core.study.types import Finding, Sample, Shot, columns, finding, lean
 from bias_core.types import Estimate
 

@@ -18,7 +18,7 @@ from bias_core.measures.composite_association import (
 )
 from bias_core.measures.intervals import bootstrap_interval
 from bias_core.papers.mcas.poles import GENDERS, Places, group_findings, place_columns, sides_of, target_finding
-from bias_core.study.arm_statistics import (
+from bias_core.study.arm_comparison import (
     ARM,
     lines_together,
     marks_over_arms,

@@ -12,13 +12,13 @@ from bias_core.measures.composite_association import composite_association, inte
 from bias_core.papers.mcas.poles import GENDERS, places_of, pole_shots, sides_of
 from bias_core.papers.mcas.report import UNASSIGNED, Target, compare_internal_bias, headline, report_of
 from bias_core.prompts import fill_template
-from bias_core.study.arm_statistics import lean_sample
-from bias_core.study.data import StudyData
+from bias_core.study.arm_comparison import lean_sample
+from bias_core.study.classifiers import Reader
 from bias_core.study.design import check_count, find_design, read_table
-from bias_core.study.readers import Reader
-from bias_core.study.rows import scaled, thinned
+from bias_core.study.image_rows import scaled, thinned
 from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study import Measuring, Study
+from bias_core.study.study_data import StudyData
 from bias_core.study.types import ArmReport, Design, Results, Shot, StudyReport, StudySettings
 from bias_core.types import StoredImage
 

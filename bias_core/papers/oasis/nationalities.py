@@ -39,7 +39,7 @@ from bias_core.papers.oasis.cells import (
 )
 from bias_core.papers.oasis.headline import BEYOND, headline
 from bias_core.prompts import fill_template
-from bias_core.study.arm_statistics import (
+from bias_core.study.arm_comparison import (
     ARM,
     arms_as_columns,
     counted_sample,
@@ -51,14 +51,14 @@ from bias_core.study.arm_statistics import (
 )
 from bias_core.study.attribute_scores import watch_attributes
 from bias_core.study.attributes import to_attributes
-from bias_core.study.data import Steps, StudyData
 from bias_core.study.design import ReportTexts
+from bias_core.study.image_rows import scaled
 from bias_core.study.limits import ShareValues
-from bias_core.study.rows import scaled
 from bias_core.study.run import complete
-from bias_core.study.services import StudyServices
 from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study import Measuring, Study
+from bias_core.study.study_data import Steps, StudyData
+from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     ArmReport,
     Design,

@@ -43,11 +43,11 @@ from bias_core.prompts import fill_template
 from bias_core.protocols import ChecksSettings, Traceable
 from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
-from bias_core.study.data import Steps, StudyData
 from bias_core.study.design import ReportTexts
-from bias_core.study.services import StudyServices
 from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study
+from bias_core.study.study_data import Steps, StudyData
+from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     MAX_STEPS,
     Design,

@@ -24,14 +24,14 @@ from bias_core.papers.oasis.prompt_search import OptimisedPrompt, cluster_averag
 from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
 from bias_core.store.readings import open_picture
-from bias_core.study.data import StudyData
+from bias_core.study.classifiers import check_readers
 from bias_core.study.design import ReportTexts
+from bias_core.study.image_rows import RowMaker
 from bias_core.study.limits import check_budget
-from bias_core.study.readers import check_readers
-from bias_core.study.rows import RowMaker
-from bias_core.study.services import StudyServices
 from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study, encoders_and_judge
+from bias_core.study.study_data import StudyData
+from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Design,
     Finding,

@@ -16,7 +16,7 @@ from bias_core.papers.oasis.cells import own_concepts, without_names
 from bias_core.papers.oasis.headline import GAIN, PROMPTS, step_sentences, texts_of
 from bias_core.papers.oasis.spi import first_clear_step
 from bias_core.papers.oasis.stop import TEXTS, Regenerated, cluster_names, regenerate
-from bias_core.study.documents import N_COLOURS
+from bias_core.study.figures import N_COLOURS
 from bias_core.study.report_text import table_of
 from bias_core.study.run import followed
 from bias_core.study.types import MAX_STEPS, Design, StudyFigure, StudyReport, StudySettings

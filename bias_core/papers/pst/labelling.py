@@ -24,15 +24,15 @@ from bias_core.store.readings import open_picture
 from bias_core.study.answers import frame_of
 from bias_core.study.attribute_scores import CALLS, ask_judge, calls_of, question_about
 from bias_core.study.attributes import find_attribute, load_attribute_sets
-from bias_core.study.data import Steps, StudyData
+from bias_core.study.classifiers import Reader
 from bias_core.study.label_tasks import POSITIONS, SINGLE
 from bias_core.study.labels import AUTOMATIC, answers_counted
 from bias_core.study.limits import leaving
-from bias_core.study.readers import Reader
 from bias_core.study.report_text import table_of
-from bias_core.study.services import StudyServices
 from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study import encoders_and_judge, judge_of
+from bias_core.study.study_data import Steps, StudyData
+from bias_core.study.study_services import StudyServices
 from bias_core.study.types import AUTO, Design, StudyReport, StudySettings
 from bias_core.types import Attribute, StoredImage
 

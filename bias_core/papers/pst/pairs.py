@@ -23,8 +23,8 @@ from bias_core.papers.pst.scores import (
 )
 from bias_core.prompts import fix_articles
 from bias_core.study.design import ReportTexts, read_table
+from bias_core.study.image_rows import thinned
 from bias_core.study.label_tasks import POSITIONS, SINGLE
-from bias_core.study.rows import thinned
 from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.types import (
     Design,

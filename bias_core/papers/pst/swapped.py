@@ -13,7 +13,7 @@ from bias_core.number_text import format_change, format_p
 from bias_core.papers.pst.labelling import LabellingOptions
 from bias_core.papers.pst.scores import PAIRED, PairedStudy, in_setting, is_clear, is_told, seen_headline
 from bias_core.study.design import ReportTexts
-from bias_core.study.rows import scaled
+from bias_core.study.image_rows import scaled
 from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.types import Finding, Results, Shot, StudyReport, StudySettings, columns, finding, finding_mark
 from bias_core.types import Estimate

@@ -23,9 +23,9 @@ from bias_core.papers.pst.labelling import (
 )
 from bias_core.papers.pst.pairs import GENDERS
 from bias_core.papers.pst.scores import relabelled
-from bias_core.study.export import to_command, to_python
 from bias_core.study.label_tasks import SINGLE
 from bias_core.study.report_text import table_of
+from bias_core.study.reproduction import to_command, to_python
 from bias_core.study.setting_fields import settings_of
 from bias_core.study.types import Design, StudyReport
 from bias_core.ui import messages

@@ -15,12 +15,12 @@ from bias_core.measures.intervals import mean_interval, permutation_test, smalle
 from bias_core.measures.paired_prevalence import PairedTest
 from bias_core.papers.t2iat.headline import SIGNIFICANT, headline
 from bias_core.prompts import SLOT, append_word, fill_template, replace_word
-from bias_core.study.arm_statistics import ARM, ROUNDING, counted_sample, nothing, table_over_arms
-from bias_core.study.data import StudyData
+from bias_core.study.arm_comparison import ARM, ROUNDING, counted_sample, nothing, table_over_arms
 from bias_core.study.design import ReportTexts, check_count, distinct_texts, find_design
-from bias_core.study.rows import scaled, thinned
+from bias_core.study.image_rows import scaled, thinned
 from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study import Measuring, Study
+from bias_core.study.study_data import StudyData
 from bias_core.study.types import (
     ArmReport,
     Design,

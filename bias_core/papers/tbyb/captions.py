@@ -31,15 +31,15 @@ from bias_core.measures.objects import gender_words, released_words
 from bias_core.prompts import fill_template
 from bias_core.protocols import Captioner
 from bias_core.store.readings import open_picture
-from bias_core.study.arm_statistics import counted_sample, mean_sample
+from bias_core.study.arm_comparison import counted_sample, mean_sample
 from bias_core.study.attribute_scores import ask_judge, errors_of, question_about
-from bias_core.study.data import Steps, StudyData, embed_ahead
+from bias_core.study.classifiers import Reader
 from bias_core.study.design import ReportTexts
 from bias_core.study.limits import ShareValues, stop_rule
-from bias_core.study.readers import Reader
-from bias_core.study.services import StudyServices
 from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study import encoders_and_judge
+from bias_core.study.study_data import Steps, StudyData, embed_ahead
+from bias_core.study.study_services import StudyServices
 from bias_core.study.types import AUTO, Design, Finding, Progress, Sample, StudySettings, StudyTable, columns, finding
 from bias_core.types import Estimate, ReaderErrors, StoredImage
 

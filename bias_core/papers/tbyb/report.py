@@ -12,7 +12,7 @@ from bias_core.measures.diversity import FORMULAS
 from bias_core.measures.object_bias import DIMENSIONS, compare_models, normalise_over_models, top_objects
 from bias_core.number_text import format_change, format_share
 from bias_core.papers.tbyb.captions import BLANK, MEASURES, STRONGER, Scores
-from bias_core.study.arm_statistics import (
+from bias_core.study.arm_comparison import (
     ARM,
     Numbers,
     finding_of,

@@ -22,14 +22,14 @@ from bias_core.papers.tbyb import against_base, captions, captions as things, re
 from bias_core.papers.tbyb.report import TEXTS, headline
 from bias_core.prompts import fix_articles
 from bias_core.store.images import pixel_digest
-from bias_core.study.data import Steps, StudyData
+from bias_core.study.classifiers import Reader, language_model_name
 from bias_core.study.design import distinct_texts, read_table, settings_with
+from bias_core.study.image_rows import scaled, thinned
 from bias_core.study.limits import ShareValues
-from bias_core.study.readers import Reader, language_model_name
-from bias_core.study.rows import scaled, thinned
-from bias_core.study.services import StudyServices
 from bias_core.study.setting_fields import setting, settings_class, settings_of
 from bias_core.study.study import Measuring, Study
+from bias_core.study.study_data import Steps, StudyData
+from bias_core.study.study_services import StudyServices
 from bias_core.study.suggestions import suggest_scenes
 from bias_core.study.types import (
     ArmReport,

@@ -9,7 +9,7 @@ import gradio as gr
 
 from bias_core.measures.cards import METRICS
 from bias_core.services import Services
-from bias_core.study.report_text import AS_PUBLISHED, GRADES, HEADLINE, VerdictLine, counts_of, verdict_lines
+from bias_core.study.headlines import AS_PUBLISHED, GRADES, HEADLINE, VerdictLine, counts_of, verdict_lines
 from bias_core.study.saved import SavedReport
 from bias_core.study.types import StudyReport
 from bias_core.ui.calibration.shipped import NOT_HERE, TITLES, load_others, load_shipped

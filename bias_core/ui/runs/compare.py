@@ -12,7 +12,7 @@ from bias_core.errors import InvalidInput
 from bias_core.explore.results import OF_THE_MODEL
 from bias_core.measures.intervals import percent
 from bias_core.number_text import format_estimate, typeset
-from bias_core.study.arm_results import arms_table, interval_figures
+from bias_core.study.arm_comparison import arms_table, interval_figures
 from bias_core.study.design import known_study
 from bias_core.study.report_text import read_by, title_of
 from bias_core.study.setting_fields import option_values, settings_of

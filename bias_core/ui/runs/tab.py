@@ -374,7 +374,7 @@ def _present(imported: Imported | None) -> Imported:
 
 
 def runs_html(
-    lines: Sequence[history.RunLine],
+    lines: Sequence[history.ListedRun],
     deleted: history.Deleted | None = None,
     examples: Mapping[str, tuple[Example, SavedReport]] | None = None,
     note: str = "",

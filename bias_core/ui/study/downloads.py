@@ -7,9 +7,8 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.store.export import csv_bytes, write_zip
-from bias_core.study.export import to_export
+from bias_core.study.export import FORMS, to_export, to_form
 from bias_core.study.figures import to_bytes
-from bias_core.study.history import FORMS, to_form
 from bias_core.study.report_text import finding_frame, finding_rows, markdown_table, readable
 from bias_core.study.types import StudyReport
 

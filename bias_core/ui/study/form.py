@@ -15,7 +15,7 @@ from bias_core.models.catalogue import hosted_name, request_words
 from bias_core.services import Services
 from bias_core.study.arms import MOST_ARMS
 from bias_core.study.design import find_design, option_settings, settings_with, study_of
-from bias_core.study.history import FORMS
+from bias_core.study.export import FORMS
 from bias_core.study.plan import check_number, settle
 from bias_core.study.setting_fields import Setting, is_nothing, option_values, settings_of
 from bias_core.study.study import Settled, Study

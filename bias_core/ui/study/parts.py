@@ -13,6 +13,7 @@ import numpy as np
 from bias_core.measures.paired_stereotype import GENDERS
 from bias_core.number_text import format_number
 from bias_core.services import Services
+from bias_core.study.classifier_answers import CODES, NO, PEOPLE, YES, Reading, readings_of
 from bias_core.study.corrected import BUDGET, Correction, PeopleAnswers, corrected, correction_of
 from bias_core.study.documents import small_uri
 from bias_core.study.label_tasks import SINGLE
@@ -20,7 +21,6 @@ from bias_core.study.limits import drawn_words
 from bias_core.study.next_steps import N_LABELS, NextStep, next_steps
 from bias_core.study.plan import settle
 from bias_core.study.report_text import is_known, read_by
-from bias_core.study.run_readings import CODES, NO, PEOPLE, YES, Reading, readings_of
 from bias_core.study.types import Progress, StudyReport
 from bias_core.types import ImageRow, StoredImage
 from bias_core.ui import messages

@@ -12,10 +12,10 @@ import pandas as pd
 from bias_core.measures.cards import METRICS
 from bias_core.services import Services
 from bias_core.study import report_text as text
-from bias_core.study.checklist import DIFFERS, MET
 from bias_core.study.design import CHECKLIST, page_of
-from bias_core.study.export import to_command, to_python
-from bias_core.study.report_text import arms_overview, claim, further_tables, headline
+from bias_core.study.headlines import headline
+from bias_core.study.report_text import arms_overview, claim, further_tables
+from bias_core.study.reproduction import DIFFERS, MET, to_command, to_python
 from bias_core.study.saved import Example, SavedReport
 from bias_core.study.types import StudyFigure, StudyReport, StudySettings, StudyTable
 from bias_core.ui import messages

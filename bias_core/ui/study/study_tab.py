@@ -20,9 +20,9 @@ from bias_core.models.catalogue import read_yaml
 from bias_core.protocols import OnLentGpu
 from bias_core.services import Services
 from bias_core.study.design import BEYOND, designs_in, find_design, layout_in
-from bias_core.study.export import as_asked
 from bias_core.study.next_steps import papers_settings, replicate
 from bias_core.study.plan import settle
+from bias_core.study.reproduction import as_asked
 from bias_core.study.run import followed, run
 from bias_core.study.saved import Example, SavedReport, is_example
 from bias_core.study.setting_fields import changed_settings

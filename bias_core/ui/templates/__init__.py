@@ -16,8 +16,8 @@ from jinja2.ext import Extension
 from markupsafe import Markup
 
 from bias_core.number_text import format_estimate, format_interval, format_number, format_p, typeset
-from bias_core.study.documents import NARROW, data_uri, figure_svg
-from bias_core.study.figures import WIDEST
+from bias_core.study.documents import data_uri
+from bias_core.study.figures import NARROW, WIDEST, figure_svg
 from bias_core.study.report_text import excerpt, is_known, number_columns
 from bias_core.study.types import StudyFigure
 from bias_core.ui.study.downloads import FIGURE_FORMS, TABLE_FORMS

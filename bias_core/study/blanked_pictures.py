@@ -1,4 +1,7 @@
-"""What generators say of a run: before it of settings and prompts, afterwards what they refused and rewrote."""
+"""Reports on pictures that were blanked or refused, and on prompts that were rewritten or cut.
+
+``StudyData.take_up`` (``study_data.py``) leaves blanked pictures out of every score; here they are counted.
+"""
 
 import re
 from collections import Counter
@@ -7,11 +10,11 @@ from typing import Any
 
 from bias_core.measures.sequential import share_interval
 from bias_core.protocols import ChecksSettings, ReadsPrompts
-from bias_core.study.arm_statistics import mean_sample
-from bias_core.study.data import DrawnPicture
+from bias_core.study.arm_comparison import mean_sample
+from bias_core.study.classifiers import cut_texts, shortened
 from bias_core.study.limits import REFUSED as REFUSED_PICTURES
-from bias_core.study.readers import cut_texts, shortened
-from bias_core.study.services import StudyServices
+from bias_core.study.study_data import DrawnPicture
+from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Finding, Results, StudyTable, columns, table
 from bias_core.types import ImageRow, StoredImage
 

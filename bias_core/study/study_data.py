@@ -1,6 +1,6 @@
-"""The pictures of a run while they are drawn, read and measured: what a study gets, and asks its readers with.
+"""The pictures of a run while they are drawn, read and measured: what a study gets, and asks its classifiers with.
 
-Pictures that were refused or blanked are counted and left out here. Everything that was paid for once is kept.
+Pictures that were refused or blanked are counted and left out by :meth:`StudyData.take_up`. Readings are kept.
 """
 
 import time
@@ -19,6 +19,8 @@ from bias_core.errors import Cancelled, Interrupted
 from bias_core.models.catalogue import hosted_name
 from bias_core.protocols import Captioner, ImageTextEncoder, ReadsPrompts, VisualQuestionAnswerer
 from bias_core.store.readings import Question, batched, n_pixels, open_pictures
+from bias_core.study.classifiers import cut_texts
+from bias_core.study.image_rows import Rows
 from bias_core.study.limits import (
     REFUSED,
     Countdown,
@@ -31,9 +33,7 @@ from bias_core.study.limits import (
     once,
     stop_rule,
 )
-from bias_core.study.readers import cut_texts
-from bias_core.study.rows import Rows
-from bias_core.study.services import StudyServices
+from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Progress, Shot, StudyReport, StudySettings, pictures_of
 from bias_core.types import ImageRow, StoredImage
 from bias_core.waiting import never

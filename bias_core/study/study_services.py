@@ -1,4 +1,4 @@
-"""What a study needs from its surroundings; ``bias_core.services.Services`` provides it."""
+"""The models and stores that a study is handed; ``bias_core.services.Services`` provides them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager

@@ -1,8 +1,13 @@
-"""The settings of a run, beside the protocol of its paper; and before a run what it would draw and take."""
+"""What others need to run a study again: its settings as a table and as a command, and its paper's protocol.
+
+Before a run, :func:`outlook` says what it would draw and how long that takes.
+"""
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -11,17 +16,28 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.intervals import percent
 from bias_core.models.catalogue import hosted_name, request_words
 from bias_core.study.arms import arm_text
-from bias_core.study.data import StudyData
-from bias_core.study.design import CHECKLIST, NOT_PRINTED, ProtocolItem, protocol_of, typed_options
+from bias_core.study.classifiers import READER_SETTINGS
+from bias_core.study.design import (
+    CHECKLIST,
+    NOT_PRINTED,
+    ProtocolItem,
+    design_files,
+    find_design,
+    protocol_of,
+    study_classes,
+    study_of,
+    typed_options,
+)
+from bias_core.study.image_rows import RowMaker, treatment
 from bias_core.study.plan import check_size, n_asked, study_cost
-from bias_core.study.readers import READER_SETTINGS
-from bias_core.study.rows import RowMaker, treatment
-from bias_core.study.services import StudyServices
-from bias_core.study.setting_fields import Setting, settings_of
+from bias_core.study.setting_fields import Setting, changed_settings, option_values, settings_of
 from bias_core.study.study import StudyPlan
-from bias_core.study.types import Arm, Design, StudySettings, StudyTable, table
+from bias_core.study.study_data import StudyData
+from bias_core.study.study_services import StudyServices
+from bias_core.study.types import AUTO, Arm, Design, StudySettings, StudyTable, table
 from bias_core.types import ImageRow
 
+_DRAWN = {"model", "condition"}  # of imported pictures they say nothing
 SETTINGS = "settings"  # key of the table
 
 
@@ -250,3 +266,92 @@ def _in_place(items: Iterable[tuple[str, ProtocolItem]]) -> Iterator[str]:
         if item.here:
             title = _TITLES.get(name, name.replace("_", " "))
             yield f"{title[:1].lower() + title[1:]} (the paper: {item.words}; here: {item.here})"
+
+
+def is_shipped(design: Design) -> bool:
+    """Whether the program comes with this design, word for word."""
+    if design.name not in design_files():
+        return False
+    return find_design(design.name) == design
+
+
+def to_command(design: Design, settings: StudySettings) -> str:
+    """The command line that gives the same numbers; what is at its default is left out.
+
+    "" for a kind of study that this version no longer runs.
+    """
+    if design.kind not in study_classes():
+        return ""
+    name = design.name if is_shipped(design) else f"{design.name}.yaml"
+    given, parts = changed_from_usual(design, settings), ["python", "-m", "bias_core", "study", "run", name]
+    if words := study_of(design).command(settings):
+        parts = ["python", "-m", "bias_core", *words]
+        given = {key: value for key, value in given.items() if key not in ("options", "model")}
+    for name, value in given.items():
+        declared = settings_of(StudySettings)[name]
+        if name == "options":
+            parts += [word for key, item in value.items() for word in ("--option", f"{key}={declared.write(item)}")]
+        elif name == "arms":
+            parts += [word for arm in value for word in ("--arm", arm_text(arm))]
+        else:
+            parts += [declared.flag] if value is True else [declared.flag, declared.write(value)]
+    return shlex.join(parts)
+
+
+def changed_from_usual(design: Design, settings: StudySettings) -> dict[str, Any]:
+    """The settings that are not as the program or the design has them."""
+    settings = as_asked(design, settings)
+    given = changed_settings(settings) | {"options": _changed_options(design, settings)}
+    if settings.images:
+        given = {name: value for name, value in given.items() if name not in _DRAWN}
+    return {name: value for name, value in given.items() if value not in ("", {})}
+
+
+def _changed_options(design: Design, settings: StudySettings) -> dict[str, Any]:
+    """The options that are not as the design has them."""
+    if design.kind not in study_classes():  # a comparison is no design
+        return option_values(settings.options)
+    usual = typed_options(design, {})
+    options = option_values(typed_options(design, settings.options))
+    return {name: value for name, value in options.items() if value != getattr(usual, name)}
+
+
+def as_asked(design: Design, settings: StudySettings) -> StudySettings:
+    """The settings with "auto" again for readers of the calibration world alone, and without arms that options lay out.
+
+    Nobody has to name these.
+    """
+    if design.kind not in study_classes():  # a comparison is no design
+        return settings
+    if settings.arms and settings.arms == study_of(design).arms(settings):
+        settings = replace(settings, arms=())
+    if settings.force:
+        return settings
+    usual, options = typed_options(design, {}), typed_options(design, settings.options)
+
+    def automatic(values: Any, usual: Any) -> dict[str, Any]:
+        names = (name for name in READER_SETTINGS if getattr(usual, name, "") == AUTO)
+        return {name: AUTO for name in names if getattr(values, name).startswith("calibration-")}
+
+    return replace(
+        settings, options=replace(options, **automatic(options, usual)), **automatic(settings, StudySettings())
+    )
+
+
+def to_python(design: Design, settings: StudySettings) -> str:
+    """The Python lines that give the same numbers; "" for a kind of study that this version no longer runs."""
+    if design.kind not in study_classes():
+        return ""
+    arguments = ", ".join(f"{name}={value!r}" for name, value in changed_from_usual(design, settings).items())
+    name = design.name if is_shipped(design) else f"{design.name}.yaml"
+    names = [*["Arm"] * bool(settings.arms), "Services", "StudySettings", "complete", "find_design", "run_study"]
+    return "\n".join(
+        (
+            f"from bias_core import {', '.join(names)}",
+            "",
+            f"settings = StudySettings({arguments})",
+            f"report = complete(run_study(find_design({name!r}), settings, Services()))",
+            "for finding in report.results.findings:",
+            "    print(finding.title, finding.estimate)",
+        )
+    )

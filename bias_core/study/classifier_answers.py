@@ -1,4 +1,4 @@
-"""What the reader of a run says of each of its pictures, so that people's labels of some of them can correct it."""
+"""The classifier's answer about each picture of a finished run, for people's labels to correct."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

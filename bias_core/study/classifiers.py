@@ -1,4 +1,4 @@
-"""The classifiers and encoders that read pictures."""
+"""Chooses and checks the classifiers and encoders that read pictures, and says in reports which ones did."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
 from bias_core.models.catalogue import Role
-from bias_core.study.services import StudyServices
+from bias_core.study.study_services import StudyServices
 from bias_core.study.types import AUTO, Finding, Results, StudySettings, table
 from bias_core.types import PromptLimit, ReaderFacts
 
