@@ -105,7 +105,8 @@ def _parse_attribute(text: str) -> Attribute:
     return Attribute(name=name, positive=positive, negative=negative, reference=rate, reference_source=source)
 
 
-MAX_CHARACTERS = 100_000  # longest answer that is read; what follows is one rejected line
+MAX_CHARACTERS = 100_000  # longest answer that is read
+_MOST_TOKENS = 1500  # of an answer
 LONGEST_NAME, LONGEST_SENTENCE = 80, 300  # in characters; a longer one is talk, not an attribute
 
 _INSTRUCTION = """\
@@ -132,24 +133,6 @@ _STRUCTURE = re.compile(r"(?:\W|_)*|```\w*|[{\[ ]*[\"']?\w[\w ]*[\"']? ?: ?[\[{]
 _ENDS = (".", "!", "?", "…", "。", "।", "؟")
 
 
-@dataclass(frozen=True, kw_only=True)
-class RejectedLine:
-    """A line of an answer that gave no attribute, and why not."""
-
-    line: str
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidates:
-    """What a language model suggested, to be edited by a person before anything is measured with it."""
-
-    # what was understood, in the answer's order; real-world rates are not known (None)
-    attributes: tuple[Attribute, ...]
-    rejected: tuple[RejectedLine, ...]  # the lines that were not, each with its reason
-    answer: str  # the whole text
-
-
 def candidate_prompt(concept: str, *, n: int = 15) -> str:
     """The instruction that asks a language model for attributes of a concept.
 
@@ -169,40 +152,32 @@ def candidate_prompt(concept: str, *, n: int = 15) -> str:
     return _INSTRUCTION.format(concept=subject, n=n)
 
 
-def propose_candidates(
-    concept: str, language_model: LanguageModel, *, n: int = 15, max_new_tokens: int = 1500
-) -> Candidates:
+def propose_candidates(concept: str, language_model: LanguageModel, *, n: int = 15) -> list[Attribute]:
     """Ask ``language_model`` for attributes of ``concept`` [dehdashtian2025oasis, Eq. 2] and read its answer.
 
-    Returns
-    -------
-    Candidates : for a person to check: a model's list is itself full of stereotypes, and of mistakes.
+    A person must check them: a model's list is itself full of stereotypes, and of mistakes.
 
     Raises InvalidInput: for a blank concept, or n below 1.
     """
-    return parse_candidates(language_model.complete(candidate_prompt(concept, n=n), max_new_tokens))
+    return parse_candidates(language_model.complete(candidate_prompt(concept, n=n), _MOST_TOKENS))
 
 
-def parse_candidates(answer: str) -> Candidates:
+def parse_candidates(answer: str) -> list[Attribute]:
     r"""Read (attribute, positive sentence, negative sentence) from whatever a language model wrote.
 
     Understood are rows with ``|``, tabs or semicolons, Markdown tables and lists, "Positive:" and
     "Negative:" labels, and JSON; numbering, bullets, quotes and code fences are taken off. Any text gives
-    an answer: what is not understood, has no negative sentence, or was said before, is in ``rejected``.
+    an answer, in its order and without P*: what is not understood, lacks a sentence, or was said before, is left out.
 
     >>> found = parse_candidates("Sure!\n1. turban | The person wears a turban. | The person has no hat.")
-    >>> found.attributes[0].name, found.attributes[0].negative
-    ('turban', 'The person has no hat.')
-    >>> found.rejected
-    (RejectedLine(line='Sure!', reason='no sentence for presence or absence'),)
+    >>> [(one.name, one.negative) for one in found]
+    [('turban', 'The person has no hat.')]
     """
     reading = _Reading()
     for line in _FLAT_JSON.sub(_json_to_rows, answer[:MAX_CHARACTERS]).splitlines():
         reading.read(line)
     reading.close(last=True)
-    if rest := answer[MAX_CHARACTERS:].strip():
-        reading.reject(rest[:LONGEST_SENTENCE], f"after the first {MAX_CHARACTERS:,} characters")
-    return Candidates(attributes=tuple(reading.attributes), rejected=tuple(reading.rejected), answer=answer)
+    return reading.attributes
 
 
 @dataclass(kw_only=True)
@@ -210,7 +185,6 @@ class _Draft:
     """An attribute in the making. ``labelled``: its sentences come with labels, so bare lines are remarks."""
 
     name: str
-    line: str
     indent: int = 0
     numbered: bool = False
     labelled: bool = False
@@ -223,7 +197,6 @@ class _Reading:
 
     def __init__(self) -> None:
         self.attributes: list[Attribute] = []
-        self.rejected: list[RejectedLine] = []
         self._draft: _Draft | None = None
         self._earlier: set[str] = set()
 
@@ -239,64 +212,52 @@ class _Reading:
         cells = [part.strip() for part in tabs] if len(tabs) > 1 else _cells(body)
         labels = list(_LABEL.finditer(body))
         if len(cells) > 1 and not labels:
-            self._row(cells, plain)
+            self._row(cells)
         elif labels:
-            self._labelled(body, labels, plain, indent)
+            self._labelled(body, labels, indent)
         elif draft is not None and (indent > draft.indent or (draft.numbered and mark and not numbered)):
             # A line below a heading: the two sentences come without labels, the positive one first.
-            if draft.labelled or draft.negative:
-                self.reject(plain, "a remark, or the rest of a broken line")
-            elif draft.positive:
-                draft.negative = body
-            else:
-                draft.positive = body
+            if not draft.labelled and not draft.negative:
+                setattr(draft, "negative" if draft.positive else "positive", body)
         else:
-            self._open(_NAME_LABEL.sub("", body, count=1), plain, indent=indent, numbered=numbered)
-
-    def reject(self, line: str, reason: str) -> None:
-        self.rejected.append(RejectedLine(line=line, reason=reason))
+            self._open(_NAME_LABEL.sub("", body, count=1), indent=indent, numbered=numbered)
 
     def close(self, *, last: bool = False) -> None:
-        """Make an attribute of the open draft, or say why not; the last one may have been cut off."""
+        """Make an attribute of the open draft if it is one; the last one may have been cut off."""
         draft, self._draft = self._draft, None
         if draft is None:
             return
         name, positive, negative = (_clean(draft.name).rstrip(": "), _clean(draft.positive), _clean(draft.negative))
         name = name or positive.rstrip(".")[:LONGEST_NAME]
         cut_off = last and positive.endswith(_ENDS) and not negative.endswith(_ENDS)
-        reason = _fault(name, positive, negative) or ("half a sentence" if cut_off else "")
         keys = {name.casefold(), f"{positive}\n{negative}".casefold()}
-        if not reason and keys & self._earlier:
-            reason = "said before"
-        if reason:
-            self.reject(draft.line, reason)
-            return
-        self._earlier |= keys
-        self.attributes.append(Attribute(name=name, positive=positive, negative=negative))
+        if _is_usable(name, positive, negative) and not cut_off and not keys & self._earlier:
+            self._earlier |= keys
+            self.attributes.append(Attribute(name=name, positive=positive, negative=negative))
 
-    def _open(self, name: str, line: str, *, indent: int = 0, numbered: bool = False) -> _Draft:
+    def _open(self, name: str, *, indent: int = 0, numbered: bool = False) -> _Draft:
         self.close()
-        self._draft = _Draft(name=name, line=line, indent=indent, numbered=numbered)
+        self._draft = _Draft(name=name, indent=indent, numbered=numbered)
         return self._draft
 
-    def _row(self, cells: Sequence[str], line: str) -> None:
+    def _row(self, cells: Sequence[str]) -> None:
         """A line with everything in it: (number), name, positive, negative."""
         if len(cells) > 3 and not re.search(r"[^\W\d]", cells[0]):
             cells = cells[1:]
         if _is_heading(cells):
             return
-        draft = self._open(cells[0], line)
+        draft = self._open(cells[0])
         draft.labelled, draft.positive, draft.negative = True, cells[1], " ".join(cells[2:3])
 
-    def _labelled(self, body: str, labels: Sequence[re.Match[str]], line: str, indent: int) -> None:
+    def _labelled(self, body: str, labels: Sequence[re.Match[str]], indent: int) -> None:
         """A line like "Positive: ...", perhaps with a name before it or both sentences in it."""
         draft = self._draft
         if (name := body[: labels[0].start()].strip(" {\"'-–—(,")) or draft is None:
-            draft = self._open(_NAME_LABEL.sub("", name, count=1), line, indent=indent)
+            draft = self._open(_NAME_LABEL.sub("", name, count=1), indent=indent)
         for label, end in zip(labels, [*(label.start() for label in labels[1:]), len(body)], strict=True):
             side = "positive" if label["positive"] else "negative"
             if getattr(draft, side):  # the next attribute has no heading of its own
-                draft = self._open("", line, indent=indent)
+                draft = self._open("", indent=indent)
             setattr(draft, side, body[label.end() : end])
         draft.labelled = True
 
@@ -359,15 +320,7 @@ def _clean(text: str) -> str:
     return text if "(" in text else text.removesuffix(")")
 
 
-def _fault(name: str, positive: str, negative: str) -> str:
-    """Why the three texts are no attribute; empty where they are one."""
-    if not positive or not negative:
-        missing = " or ".join(
-            side for side, sentence in (("presence", positive), ("absence", negative)) if not sentence
-        )
-        return f"no sentence for {missing}"
-    if positive.casefold() == negative.casefold():
-        return "both sentences are the same"
-    if len(name) > LONGEST_NAME or max(len(positive), len(negative)) > LONGEST_SENTENCE:
-        return "too long for an attribute"
-    return ""
+def _is_usable(name: str, positive: str, negative: str) -> bool:
+    """Return True for two different sentences, none of the three texts too long for an attribute."""
+    is_short = len(name) <= LONGEST_NAME and max(len(positive), len(negative)) <= LONGEST_SENTENCE
+    return bool(positive and negative) and positive.casefold() != negative.casefold() and is_short

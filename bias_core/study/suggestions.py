@@ -345,7 +345,7 @@ def suggest_from_words(
     Where it ``follows`` no instructions, or answers with no attribute, sentences about the concept are continued.
     Nothing in a model's list is measured or known.
     """
-    answered = propose_candidates(fill_template("a {}", concept), language_model, n=n).attributes if follows else ()
+    answered = propose_candidates(fill_template("a {}", concept), language_model, n=n) if follows else ()
     if answered:
         where = "words: named by the language model"
         return [Suggestion(attribute=one, sources=(WORDS,), where_from=where) for one in answered]

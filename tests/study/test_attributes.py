@@ -1,4 +1,4 @@
-"""Whatever a language model writes, the usable attributes are found and the rest is reported."""
+"""Whatever a language model writes, the usable attributes are found and the rest is left out."""
 
 import json
 import time
@@ -49,14 +49,12 @@ LAYOUTS = {
 
 
 def triples(answer):
-    return [(a.name, a.positive, a.negative) for a in parse_candidates(answer).attributes]
+    return [(a.name, a.positive, a.negative) for a in parse_candidates(answer)]
 
 
 @every(LAYOUTS)
 def test_every_usual_layout_is_understood(layout):
-    found = parse_candidates(LAYOUTS[layout].format(*TURBAN, *BEARD))
-    assert [(a.name, a.positive, a.negative) for a in found.attributes] == BOTH
-    assert found.rejected == ()
+    assert triples(LAYOUTS[layout].format(*TURBAN, *BEARD)) == BOTH
 
 
 @every([None, 1])
@@ -64,60 +62,50 @@ def test_json_is_understood(indent):
     keys = ("attribute", "positive_sentence", "negative_sentence")
     value = [dict(zip(keys, triple, strict=True)) for triple in BOTH]
     for whole in (value, {"attributes": value}):
-        text = f"```json\n{json.dumps(whole, indent=indent)}\n```"
-        assert triples(text) == BOTH
-        assert parse_candidates(text).rejected == ()
+        assert triples(f"```json\n{json.dumps(whole, indent=indent)}\n```") == BOTH
 
 
-def test_the_papers_example_is_understood_and_its_small_talk_reported():
+def test_the_papers_example_is_understood_and_its_small_talk_left_out():
     found = parse_candidates(PAPER)
-    assert [a.name for a in found.attributes] == ["Wearing a Traditional Chechia (Hat)", "Traditional Clothing"]
-    assert found.attributes[0].positive == "The person is wearing a traditional Tunisian chechia."
-    assert found.attributes[1].negative == "The person is wearing modern Western clothing."
-    assert [line.line[:10] for line in found.rejected] == ["Certainly!"]
-    assert found.answer == PAPER
+    assert [a.name for a in found] == ["Wearing a Traditional Chechia (Hat)", "Traditional Clothing"]
+    assert found[0].positive == "The person is wearing a traditional Tunisian chechia."
+    assert found[1].negative == "The person is wearing modern Western clothing."
 
 
-@pytest.mark.parametrize(("answer", "reason"), [
-    ("Turban | The person is wearing a turban.", "no sentence for absence"),
-    ("1. Turban\n   Positive: The person is wearing a turban.", "no sentence for absence"),
-    ("1. Turban\n   Negative: The person has no turban.", "no sentence for presence"),
-    ("Here you are:", "no sentence for presence or absence"),
-    ('{"name": "Turban", "positive": "The person is wearing a turban."}', "no sentence for absence"),
-    ('{"name": "Turban", "positive": "The pers', "no sentence for absence"),
-    ("Turban | The person is wearing a turban. | The person is not wear", "half a sentence"),
-    ("Turban | A turban. | a turban.", "both sentences are the same"),
-    ("x" * 81 + " | The person is x. | The person is not x.", "too long for an attribute"),
+@pytest.mark.parametrize("answer", [
+    "Turban | The person is wearing a turban.",
+    "1. Turban\n   Positive: The person is wearing a turban.",
+    "1. Turban\n   Negative: The person has no turban.",
+    "Here you are:",
+    '{"name": "Turban", "positive": "The person is wearing a turban."}',
+    '{"name": "Turban", "positive": "The pers',
+    "Turban | The person is wearing a turban. | The person is not wear",
+    "Turban | A turban. | a turban.",
+    "x" * 81 + " | The person is x. | The person is not x.",
 ])  # fmt: skip
-def test_what_cannot_be_used_is_reported_with_its_reason(answer, reason):
-    found = parse_candidates(answer)
-    assert found.attributes == ()
-    assert [line.reason for line in found.rejected] == [reason]
+def test_what_cannot_be_used_is_left_out(answer):
+    assert parse_candidates(answer) == []
 
 
 def test_duplicates_are_kept_once():
     answer = "\n".join(["Turban | A turban. | No turban."] * 2 + ["TURBAN | A. | B.", "Hat | A turban. | No turban."])
-    found = parse_candidates(answer)
-    assert [a.name for a in found.attributes] == ["Turban"]
-    assert [line.reason for line in found.rejected] == ["said before"] * 3
+    assert [a.name for a in parse_candidates(answer)] == ["Turban"]
 
 
 def test_one_bad_line_costs_only_itself():
     answer = f"{' | '.join(TURBAN)}\nbeard | The person has\n{' | '.join(BEARD)}"
     assert triples(answer) == BOTH
-    assert [line.line for line in parse_candidates(answer).rejected] == ["beard | The person has"]
 
 
 def test_sentences_without_a_name_are_named_by_themselves():
     found = parse_candidates("Positive: The person smiles.\nNegative: The person frowns.")
-    assert [(a.name, a.negative) for a in found.attributes] == [("The person smiles", "The person frowns.")]
+    assert [(a.name, a.negative) for a in found] == [("The person smiles", "The person frowns.")]
 
 
 def test_a_wrapped_sentence_does_not_become_the_other_one():
     answer = "1. Turban\n  Positive: The person is wearing\n    a turban.\n  Negative: The person is not."
     found = parse_candidates(answer)
-    assert found.attributes[0].negative == "The person is not."
-    assert found.rejected[0].line == "a turban."
+    assert [one.negative for one in found] == ["The person is not."]
 
 
 def test_other_scripts_are_kept():
@@ -125,10 +113,9 @@ def test_other_scripts_are_kept():
     assert triples("टोपी | व्यक्ति ने टोपी पहनी है। | व्यक्ति ने टोपी नहीं पहनी है।")[0][0] == "टोपी"
 
 
-def test_an_endless_answer_is_cut_and_says_so():
-    found = parse_candidates(" | ".join(TURBAN) + "\n" + "la " * MAX_CHARACTERS)
-    assert len(found.attributes) == 1
-    assert "100,000" in found.rejected[-1].reason
+def test_an_endless_answer_is_cut():
+    answer = " | ".join(TURBAN) + "\n" + "la " * MAX_CHARACTERS + "\n" + " | ".join(BEARD)
+    assert triples(answer) == [TURBAN]
 
 
 PIECES = st.sampled_from(
@@ -141,14 +128,12 @@ PIECES = st.sampled_from(
 @settings(max_examples=200, deadline=None)
 @given(st.one_of(st.text(), st.lists(PIECES, max_size=40).map("".join)))
 def test_any_text_is_read_without_an_error(answer):
-    found = parse_candidates(answer)
-    for attribute in found.attributes:
+    for attribute in parse_candidates(answer):
         assert attribute.name
         assert attribute.positive
         assert attribute.negative
         assert attribute.positive.casefold() != attribute.negative.casefold()
         assert attribute.reference is None
-    assert all(line.line and line.reason for line in found.rejected)
 
 
 @every(["{", "[", "{'a':", "a ", " ", "positive", "positive:", "- ", "1.", "*", "|", '"', "(x"])
@@ -175,7 +160,7 @@ class Echo:
 def test_the_model_is_asked_for_what_the_paper_asks():
     model = Echo(" | ".join(TURBAN))
     found = propose_candidates("  an Iranian\n person ", model, n=7)
-    assert [a.name for a in found.attributes] == ["Turban"]
+    assert [a.name for a in found] == ["Turban"]
     for word in ("text-to-image", '"an Iranian person"', "at least 7", "CLIP", "presence", "absence"):
         assert word in model.asked
 
@@ -183,7 +168,6 @@ def test_the_model_is_asked_for_what_the_paper_asks():
 def test_the_instructions_own_form_and_example_can_be_read():
     example = candidate_prompt("doctor").splitlines()
     assert triples(example[-1])[0][0] == "glasses"
-    assert parse_candidates(example[-3]) == parse_candidates(example[-3])
     assert triples(example[-3]) == []
 
     assert '"{n} {concept}"' in candidate_prompt("{n} {concept}")  # braces in a concept are only text
