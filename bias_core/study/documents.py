@@ -3,7 +3,7 @@
 import base64
 import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from PIL import Image, ImageOps
 
@@ -47,11 +47,10 @@ from bias_core.study.report_text import (
     title_of,
 )
 from bias_core.study.types import ArmReport, Measured, StudyReport
-from bias_core.types import ImageRow, StoredImage
+from bias_core.types import StoredImage
 
-MOST_AVERAGED = 200
-_QUALITY = 70  # of a hundred
-_SMALL, _JPEG_QUALITY = 128, 85  # pixels, of a hundred
+_MOST_AVERAGED = 200
+_SMALL = 128  # pixels
 _MISSING = Image.new("RGB", (8, 8), "#808080")
 
 
@@ -62,24 +61,18 @@ def data_uri(path: Path, size: int) -> str:
 
 def small_uri(image: Image.Image) -> str:
     """A picture that is shown for a moment, as a data URI of few bytes."""
-    buffer = io.BytesIO()
-    image.save(buffer, "WEBP", quality=_QUALITY, method=0)
-    return "data:image/webp;base64," + base64.b64encode(buffer.getvalue()).decode()
+    return _uri(image, "webp", quality=70, method=0)
 
 
 def light_uri(path: Path, size: int) -> str:
     """A copy of at most ``size`` pixels for a file that is sent around: as PNG where that is small, else as JPEG."""
     image = _open(path, size)
-    if max(image.size) <= _SMALL:
-        return _uri(image)
-    buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=_JPEG_QUALITY)
-    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
+    return _uri(image) if max(image.size) <= _SMALL else _uri(image, "jpeg", quality=85)
 
 
 def average_uri(paths: Sequence[Path], size: int = 96) -> str:
     """The pixel mean of (at most the first 200 of) the pictures as a data URI."""
-    stack = [np.asarray(_open(path, size, exactly=True), dtype=np.float32) for path in paths[:MOST_AVERAGED]]
+    stack = [np.asarray(_open(path, size, exactly=True), dtype=np.float32) for path in paths[:_MOST_AVERAGED]]
     mean = np.mean(stack, axis=0) if stack else np.asarray(_MISSING)
     return _uri(Image.fromarray(np.rint(mean).astype(np.uint8)))
 
@@ -96,47 +89,75 @@ def _open(path: Path, size: int, *, exactly: bool = False) -> Image.Image:
     return ImageOps.contain(image, (size, size), method) if max(image.size) > size else image
 
 
-def _uri(image: Image.Image) -> str:
+def _uri(image: Image.Image, form: str = "png", **options: int) -> str:
     buffer = io.BytesIO()
-    image.save(buffer, "PNG")
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+    image.save(buffer, form, **options)
+    return f"data:image/{form};base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+@cache
+def _environment() -> Environment:
+    folder = Path(__file__).parent
+    made = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=lambda name: name == "report.html.jinja",
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.filters |= {
+        "count": lambda n: f"{n:,}",
+        "excerpt": excerpt,
+        "fenced": fenced,
+        "findings": lambda arm: pd.DataFrame([finding_text(row) for row in finding_rows(arm)]),
+        "in_markdown": in_markdown,
+        "markdown": markdown_table,
+        "numbers": number_columns,
+        "svg": lambda figure: Markup(figure_svg(figure, _DATA_ARE)),
+        "work": work,
+    }
+    made.globals["styles"] = Markup((folder / "report.css").read_text(encoding="utf-8"))
+    return made
+
+
+def _render(template: str, report: StudyReport, **values: Any) -> str:
+    """Fill a template with the report, what every document says of it, and further values."""
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            report=report,
+            title=title_of(report),
+            headline=headline(report),
+            limits=LIMITS,
+            notes=notes_of(report),
+            **values,
+        )
+    )
 
 
 _MOST_CLAIMS, _MOST_NUMBERS = 3, 8
 
 
 def to_model_card(report: StudyReport, export: DatasetFacts) -> str:
-    """The section in Markdown; ``export`` are the facts that the dataset card has, too."""
-    findings, left_out = _leading(report)
-    return _template().render(
-        headline=headline(report),
-        warning=report.warning,
+    """The section in Markdown; ``export`` are the facts that the dataset card has, too.
+
+    It has the numbers of the measure that the study is about, and says how many it leaves out.
+    """
+    frame = finding_frame(report).rename(columns={"": "number"})
+    metrics = [finding.metric for finding in report.results.findings]
+    leading = frame[[metric == metrics[0] for metric in metrics]].head(_MOST_NUMBERS) if metrics else frame
+    return _render(
+        "model_card.md.jinja",
+        report,
         claims=claims(report)[:_MOST_CLAIMS],
-        findings=findings,
-        left_out=left_out,
-        limits=LIMITS,
-        notes=notes_of(report),
-        summary=report.design.summary,
+        findings=leading,
+        left_out=f"{len(leading):,} of {len(frame):,} numbers" if len(leading) < len(frame) else "",
         how=how_measured(report, export),
         command=export.command,
         works=works_of(report),
     )
-
-
-def _leading(report: StudyReport) -> tuple[pd.DataFrame, str]:
-    """The numbers of the measure that the study is about first, and a sentence on what is left out."""
-    frame = finding_frame(report).rename(columns={"": "number"})
-    metrics = [finding.metric for finding in report.results.findings]
-    leading = frame[[metric == metrics[0] for metric in metrics]].head(_MOST_NUMBERS) if metrics else frame
-    left_out = f"{len(leading):,} of {len(frame):,} numbers" if len(leading) < len(frame) else ""
-    return leading, left_out
-
-
-@cache
-def _template() -> Template:
-    made = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined)
-    made.filters |= {"in_markdown": in_markdown, "fenced": fenced, "markdown": markdown_table}
-    return made.from_string((Path(__file__).parent / "model_card.md.jinja").read_text(encoding="utf-8"))
 
 
 MOST_PICTURES = 64
@@ -177,30 +198,23 @@ def to_html(report: StudyReport, export: DatasetFacts) -> str:
     ``export`` are the facts that its dataset card has, too.
     """
     further = further_tables(report)
-    return (
-        _environment()
-        .get_template("report.html.jinja")
-        .render(
-            report=report,
-            title=title_of(report),
-            facts=report_facts(report)[1:],
-            claims=claims(report),
-            most_claims=_MOST_CLAIMS_ON_PAGE,
-            groups=picture_groups(report),
-            findings=_numbers(report),
-            overview=arms_overview(report),
-            tables=[table for table in further if table.key != CHECKLIST],
-            checklist=[table for table in further if table.key == CHECKLIST],
-            how=how_measured(report, export),
-            export=export,
-            measures=_measures(report),
-            works=works_of(report),
-            limits=LIMITS,
-            notes=notes_of(report),
-            figure_list=[figure for figure in report.results.figures if not figure.data.empty],
-            headline=headline(report),
-            day=day_of(report),
-        )
+    return _render(
+        "report.html.jinja",
+        report,
+        facts=report_facts(report)[1:],
+        claims=claims(report),
+        most_claims=_MOST_CLAIMS_ON_PAGE,
+        groups=picture_groups(report),
+        findings=_numbers(report),
+        overview=arms_overview(report),
+        tables=[table for table in further if table.key != CHECKLIST],
+        checklist=[table for table in further if table.key == CHECKLIST],
+        how=how_measured(report, export),
+        export=export,
+        measures=_measures(report),
+        works=works_of(report),
+        figure_list=[figure for figure in report.results.figures if not figure.data.empty],
+        day=day_of(report),
     )
 
 
@@ -213,27 +227,6 @@ def _numbers(report: StudyReport) -> pd.DataFrame:
     values = (frame["value"] + " " + frame["interval"]).where(~none, frame["value"] + ", " + NO_INTERVAL)
     words = frame[["measure", "reads"]]
     return frame.assign(value=values).drop(columns=["interval", *words]).join(words)
-
-
-@cache
-def _environment() -> Environment:
-    made = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters |= {
-        "svg": lambda figure: Markup(figure_svg(figure, _DATA_ARE)),
-        "excerpt": excerpt,
-        "numbers": number_columns,
-        "work": work,
-        "count": lambda n: f"{n:,}",
-    }
-    styles = (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
-    made.globals |= {"styles": Markup(styles)}
-    return made
 
 
 def picture_groups(report: StudyReport) -> list[PictureGroup]:
@@ -277,48 +270,36 @@ def _number(row: dict[Any, Any], place: int) -> int:
 
 
 def how_measured(report: StudyReport, export: DatasetFacts) -> dict[str, str]:
-    """What anybody needs to know to measure it again, in words, by their titles; "" where it does not apply."""
-    return dict(_how_measured(report, export))
-
-
-def _how_measured(report: StudyReport, export: DatasetFacts) -> Iterator[tuple[str, str]]:
-    rows, of = [image.row for image in report.stored.values()], circumstances(report, report)
-    yield "Drawn by", export.model or "whoever brought the pictures along"
-    for part in report.arms:
-        yield f"Arm “{part.name}”", _arm(report, part)
-    yield from _drawn_how(rows)
-    yield "Read by", of.reader
-    yield "How they were read", export.annotation
-    methods = list(dict.fromkeys(filter(None, (f.estimate.method for p in _parts(report) for f in p.results.findings))))
-    if methods:
-        yield "Intervals", "; ".join(methods)
-    yield "Licence of the pictures", export.licence_note
-    yield "Measured on", f"{day_of(report)} (UTC)" if report.created else "a day that is not on record"
-    yield "Run", report.run_id
+    """Everything that is needed to measure it again, in words, by title; "" where it does not apply."""
+    rows, seeds = [image.row for image in report.stored.values()], [image.row.seed for image in report.stored.values()]
+    methods = dict.fromkeys(finding.estimate.method for part in _parts(report) for finding in part.results.findings)
+    return {
+        "Drawn by": export.model or "whoever brought the pictures along",
+        **{f"Arm “{part.name}”": _arm(report, part) for part in report.arms},
+        "Prompts": _listed(f"“{row.prompt}”" for row in rows),
+        "Negative prompts": _listed(row.negative_prompt for row in rows),
+        "Seeds": " to ".join(map(str, dict.fromkeys((min(seeds), max(seeds))))) if seeds else "",
+        "Size": _listed(f"{row.width} × {row.height} pixels" for row in rows),
+        "Steps, guidance": _listed(
+            f"{row.num_inference_steps}, {row.guidance_scale:g}" for row in rows if row.num_inference_steps
+        ),
+        "Sampler": _listed(row.sampler for row in rows),
+        "Read by": circumstances(report, report).reader,
+        "How they were read": export.annotation,
+        "Intervals": "; ".join(filter(None, methods)),
+        "Licence of the pictures": export.licence_note,
+        "Measured on": f"{day_of(report)} (UTC)" if report.created else "a day that is not on record",
+        "Run": report.run_id,
+    }
 
 
 def _arm(report: StudyReport, part: ArmReport) -> str:
-    words = f"{part.n_images:,} of {part.n_planned:,} pictures{circumstances(report, part).origin}"
     blocked = f"; {part.n_blocked:,} refused or blanked" if part.n_blocked else ""
-    return words + blocked
+    return f"{part.n_images:,} of {part.n_planned:,} pictures{circumstances(report, part).origin}{blocked}"
 
 
-def _drawn_how(rows: list[ImageRow]) -> Iterator[tuple[str, str]]:
-    """Prompts, seeds, size and steps, as the rows of the pictures have them."""
-    if not rows:
-        return
-    yield "Prompts", _listed(f"“{row.prompt}”" for row in rows)
-    yield "Negative prompts", _listed(row.negative_prompt for row in rows)
-    seeds = [row.seed for row in rows]
-    yield "Seeds", f"{min(seeds)} to {max(seeds)}" if len(set(seeds)) > 1 else f"{seeds[0]}"
-    yield "Size", _listed(f"{row.width} × {row.height} pixels" for row in rows)
-    steps = (f"{row.num_inference_steps}, {row.guidance_scale:g}" for row in rows if row.num_inference_steps)
-    yield "Steps, guidance", _listed(steps)
-    yield "Sampler", _listed(row.sampler for row in rows)
-
-
-def _listed(texts: Iterator[str]) -> str:
-    """Each text once, the first few; the template leaves out what is empty."""
+def _listed(texts: Iterable[str]) -> str:
+    """Each text once, the first few."""
     different = list(dict.fromkeys(filter(None, texts)))
     more = len(different) - _MOST_LISTED
     return ", ".join(different[:_MOST_LISTED]) + (f" and {more:,} more" if more > 0 else "")
@@ -386,33 +367,18 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
     """
     design, settings = report.design, report.settings
     size = f"; {size_in_words(design, settings)}" if design.reference else ""
-    return _markdown_template().render(
-        report=report,
+    return _render(
+        "report.md.jinja",
+        report,
         beside=beside,
-        title=title_of(report),
-        headline=headline(report),
         source=f" After {work(design.reference)}, {design.where}." if design.reference else "",
         how=f" of {drawn_by(report)}, read by {read_by(settings)}{size}",
         overview=arms_overview(report),
         findings=finding_frame(report),
         further=further_tables(report),
         folder_of=lambda arm: f"{arm_folder(report, arm)}/",
-        notes=notes_of(report),
         claim=claim(report),
-        limits=LIMITS,
     )
-
-
-@cache
-def _markdown_template() -> Template:
-    made = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined)
-    made.filters |= {"in_markdown": in_markdown, "excerpt": excerpt, "markdown": markdown_table}
-    made.filters["findings"] = _findings_of_arm
-    return made.from_string((Path(__file__).parent / "report.md.jinja").read_text(encoding="utf-8"))
-
-
-def _findings_of_arm(arm: ArmReport) -> pd.DataFrame:
-    return pd.DataFrame([finding_text(row) for row in finding_rows(arm)])
 
 
 def _records(frame: pd.DataFrame) -> list[Row]:
