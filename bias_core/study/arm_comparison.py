@@ -154,14 +154,22 @@ def lean_sample(
 
 
 def difference(
-    first: Sample, second: Sample, *, depends_on_n: bool = False, confidence: float = 0.95, seed: int = 0
+    first: Sample,
+    second: Sample,
+    *,
+    depends_on_n: bool = False,
+    fixed_n: bool = True,
+    confidence: float = 0.95,
+    seed: int = 0,
 ) -> tuple[PairedTest, float, float, bool]:
     """The difference of a number in two arms, with the number of each, and whether their units are shared.
 
     On shared units by the sample's own test, by McNemar's for a share, by swapping the pictures of a seed for
     another mean, else by a bootstrap over the shared units: value ± t·s, t of n − 1 degrees of freedom.
     Where no unit is shared both arms are resampled on their own; what depends on n is then the average over
-    subsamples of the smaller n.
+    subsamples of the smaller n. Without a ``fixed_n``, the number of pictures followed from what they show: an interval
+    that holds at any time is given for means of values within 1 of each other, for other numbers the value alone, and
+    no p.
 
     Returns
     -------
@@ -172,12 +180,15 @@ def difference(
     rng, sides = np.random.default_rng(seed), (first, second)
     paired, places = not set(first.units).isdisjoint(second.units), places_together(sides)
     least = min(map(len, places))
-    if least < 2:
+    if least < (2 if fixed_n else 1):
         note = "the arms share one picture only: at least two are needed"
         note = note if paired else "an arm has fewer than two pictures that can be compared"
+        note = note if fixed_n else "the arms share no picture that can be compared"
         return nothing(least, note), math.nan, math.nan, paired
+    numbers = [number_at(side, at, len(at), rng) for side, at in zip(sides, places, strict=True)]
+    if not fixed_n:
+        return _at_any_time(sides, places, numbers, paired, confidence), numbers[0], numbers[1], paired
     if paired and first.test is not None and first.test is second.test:
-        numbers = [float(side.statistic(at)) for side, at in zip(sides, places, strict=True)]
         test = first.test(first, second, places[0], places[1], confidence, seed)
     elif isinstance(first.data, Values) and isinstance(second.data, Values):
         held = [replace(side.data, each=side.data.each[at]) for side, at in zip(sides, places, strict=True)]
@@ -193,6 +204,33 @@ def difference(
         numbers = [number_at(side, at, n or len(at), rng) for side, at in zip(sides, places, strict=True)]
         test = _normal_test(numbers, _resampled(sides, places, n, rng), least, paired, confidence)
     return test, numbers[0], numbers[1], paired
+
+
+def _at_any_time(
+    sides: Sequence[Sample], places: Sequence[Places], numbers: Sequence[float], paired: bool, confidence: float
+) -> PairedTest:
+    """A difference of two means of values that lie within 1 of each other; of other numbers the value alone."""
+    n, held = min(map(len, places)), [side.data for side in sides]
+    value, x_y = numbers[1] - numbers[0], list[Floats]()
+    for data, at in zip(held, places, strict=True):
+        if isinstance(data, Values) and data.reference is None:
+            x_y.append(data.each[at])
+    lowest = min((float(each.min()) for each in x_y), default=0.0)
+    x_y = [each - lowest for each in x_y]
+    if len(x_y) < 2 or max(float(each.max()) for each in x_y) > 1 + ROUNDING:
+        return nothing(n, _NO_FIXED_N, value)
+    x, y = (np.clip(each, 0.0, 1.0) for each in x_y)
+    if paired:
+        gap = difference_sequence(x, y, confidence=confidence)
+    else:  # both intervals hold together with this confidence
+        each = [confidence_sequence(float(v.sum()), len(v), confidence=(1 + confidence) / 2) for v in (x, y)]
+        method = f"{SEQUENCE} {percent(confidence)}, of both arms apart"
+        low, high = each[1].low - each[0].high, each[1].high - each[0].low
+        gap = Estimate(value=each[1].value - each[0].value, low=low, high=high, n=n, null_value=0.0, method=method)
+    errors = held[0].errors
+    if errors is not None and errors == held[1].errors:
+        gap = corrected_difference(gap, errors, confidence=confidence)
+    return PairedTest(estimate=gap, p_value=math.nan, test="")
 
 
 def paired_values(first: Values, second: Values, confidence: float, rng: np.random.Generator) -> PairedTest:
@@ -497,53 +535,6 @@ def marks_over_arms(arms: Sequence[ArmReport], key: str) -> pd.DataFrame:
 _NO_FIXED_N = "no interval: the number of pictures followed from what they show"
 
 
-def difference_at_any_time(
-    first: Sample, second: Sample, *, confidence: float = 0.95
-) -> tuple[PairedTest, float, float, bool]:
-    """The difference of a number in two arms, with the number of each, and whether their units are shared.
-
-    As :func:`bias_core.study.arm_comparison.difference` where the number of pictures was fixed beforehand.
-
-    Returns
-    -------
-    test : value and interval, of shares and other means of values within 1 of each other; the value alone for other
-        numbers. p is nan.
-    """
-    sides = (first, second)
-    paired, places = not set(first.units).isdisjoint(second.units), places_together(sides)
-    if (least := min(map(len, places))) < 1:
-        return nothing(least, "the arms share no picture that can be compared"), math.nan, math.nan, paired
-    numbers = [float(side.statistic(at)) for side, at in zip(sides, places, strict=True)]
-    return _at_any_time(sides, places, numbers, paired, confidence), numbers[0], numbers[1], paired
-
-
-def _at_any_time(
-    sides: Sequence[Sample], places: Sequence[Places], numbers: Sequence[float], paired: bool, confidence: float
-) -> PairedTest:
-    """A difference of two means of values that lie within 1 of each other; of other numbers the value alone."""
-    n, held = min(map(len, places)), [side.data for side in sides]
-    value, x_y = numbers[1] - numbers[0], list[Floats]()
-    for data, at in zip(held, places, strict=True):
-        if isinstance(data, Values) and data.reference is None:
-            x_y.append(data.each[at])
-    lowest = min((float(each.min()) for each in x_y), default=0.0)
-    x_y = [each - lowest for each in x_y]
-    if len(x_y) < 2 or max(float(each.max()) for each in x_y) > 1 + ROUNDING:
-        return nothing(n, _NO_FIXED_N, value)
-    x, y = (np.clip(each, 0.0, 1.0) for each in x_y)
-    if paired:
-        gap = difference_sequence(x, y, confidence=confidence)
-    else:  # both intervals hold together with this confidence
-        each = [confidence_sequence(float(v.sum()), len(v), confidence=(1 + confidence) / 2) for v in (x, y)]
-        method = f"{SEQUENCE} {percent(confidence)}, of both arms apart"
-        low, high = each[1].low - each[0].high, each[1].high - each[0].low
-        gap = Estimate(value=each[1].value - each[0].value, low=low, high=high, n=n, null_value=0.0, method=method)
-    errors = held[0].errors
-    if errors is not None and errors == held[1].errors:
-        gap = corrected_difference(gap, errors, confidence=confidence)
-    return PairedTest(estimate=gap, p_value=math.nan, test="")
-
-
 Lines = Mapping[str, Sequence[Finding]]  # by its key, a finding of every arm
 RATE = 0.05  # accepted share of false discoveries among the differences that are called clear
 MOST_IN_PAIRS = 4  # arms of which every pair is compared; more are compared with the first
@@ -626,12 +617,13 @@ def _compare(
 ) -> tuple[PairedTest, dict[str, Any]]:
     """The test of a number in two arms, and its row of the table, before any correction."""
     (one, other), samples = pair, _samples(pair)
-    if stop_rule(settings) is not None:
-        test, value_first, value_second, paired = difference_at_any_time(*samples, confidence=settings.confidence)
-    else:
-        test, value_first, value_second, paired = difference(
-            *samples, depends_on_n=one.depends_on_n, confidence=settings.confidence, seed=settings.seed
-        )
+    test, value_first, value_second, paired = difference(
+        *samples,
+        depends_on_n=one.depends_on_n,
+        fixed_n=stop_rule(settings) is None,
+        confidence=settings.confidence,
+        seed=settings.seed,
+    )
     estimate, drawn = test.estimate, or_nan(other.expected) - or_nan(one.expected)
     of_these = one.estimate.n == other.estimate.n == estimate.n  # what was drawn is of the very pictures compared
     return test, {

@@ -258,7 +258,9 @@ def score_attributes(
     texts = data.sentences([a.positive for a in attributes] + [a.negative for a in attributes])
     pairs = enumerate(zip(texts[:k], texts[k:], strict=True))
     of_texts = {i: text_direction(*pair) for i, pair in pairs if np.abs(pair[0] - pair[1]).max() > _SAME}
-    directions, no_variety = of_texts, _blind(len(rows))
+    blind = Estimate.undefined(len(rows), "the encoder reads both sentences as the same")  # not known, so no "no bias"
+    unseen = dict.fromkeys(("prevalence", "stereotype", "signed_difference"), blind) | {"n_ties": len(rows)}
+    directions, no_variety = of_texts, blind
     if image_directions is not None:
         places = {attribute.name: i for i, attribute in enumerate(attributes)}
         directions = {places[name]: delta for name, delta in image_directions.items() if name in places}
@@ -280,7 +282,7 @@ def score_attributes(
         yes, no = sides[i]
         is_seen = bool(judged) or i in of_texts
         intervals: dict[str, Any] = {"fixed_n": data.fixed_n, "confidence": settings.confidence}
-        numbers = _numbers(attribute, yes, no, errors[i], **intervals) if is_seen else _nothing_seen(len(rows))
+        numbers = _numbers(attribute, yes, no, errors[i], **intervals) if is_seen else unseen
         scores.append(
             AttributeScore(
                 attribute=attribute,
@@ -368,15 +370,6 @@ def _variety(
     shares = variance_share_estimates(rows, deltas, shows=shows, confidence=confidence)
     wals = alignment_estimates(rows, deltas, literal=literal)
     return {i: {"variance_share": v, "wals": w} for i, v, w in zip(directions, shares, wals, strict=True)}
-
-
-def _blind(n: int) -> Estimate:
-    """Of an attribute that this encoder is blind to nothing is known, which is not "no bias"."""
-    return Estimate.undefined(n, "the encoder reads both sentences as the same")
-
-
-def _nothing_seen(n: int) -> dict[str, Any]:
-    return dict.fromkeys(("prevalence", "stereotype", "signed_difference"), _blind(n)) | {"n_ties": n}
 
 
 def _of_judge(judged: JudgedAttribute, *, fixed_n: bool, confidence: float) -> dict[str, Any]:

@@ -12,17 +12,17 @@ import re
 import time
 import uuid
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path, PurePath
 from typing import Any
 
 import pandas as pd
 import yaml
 
+from bias_core import __version__
 from bias_core.errors import InvalidInput, UnknownModel, quoted
 from bias_core.measures.cards import METRICS, Card, with_works, work
 from bias_core.models.catalogue import hosted_name, is_hub_id, load_catalogue, split_revision
@@ -30,13 +30,22 @@ from bias_core.number_text import format_interval, format_p
 from bias_core.settings import ASSETS
 from bias_core.store.export import DatasetFacts, Export, ExportedImage, write_folder, write_zip
 from bias_core.store.files import source_of, write_atomically
-from bias_core.study import report_text as text
 from bias_core.study.blanked_pictures import drawn_with
 from bias_core.study.design import study_classes
 from bias_core.study.documents import to_dict, to_html, to_markdown, to_model_card
 from bias_core.study.figures import draw, to_bytes
 from bias_core.study.headlines import headline
-from bias_core.study.report_text import LIMITS, Row, finding_rows, is_known, plain, replaced_by_people, title_of
+from bias_core.study.report_text import (
+    LIMITS,
+    Row,
+    arm_folder,
+    finding_rows,
+    is_known,
+    plain,
+    replaced_by_people,
+    size_in_words,
+    title_of,
+)
 from bias_core.study.reproduction import is_shipped, to_command
 from bias_core.study.types import Design, Finding, Measured, StudyFigure, StudyReport, StudySettings
 from bias_core.types import IMPORTED, ModelInfo
@@ -48,7 +57,7 @@ FIGURE_FORMS = ("svg", "png")
 
 def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
     """What ``write_zip`` and ``write_folder`` need; with the original pictures where they are asked for."""
-    parts: dict[str, Measured] = {"": report} | {f"{text.arm_folder(report, arm)}/": arm for arm in report.arms}
+    parts: dict[str, Measured] = {"": report} | {f"{arm_folder(report, arm)}/": arm for arm in report.arms}
     files: dict[str, bytes | Callable[[], bytes]] = dict(_own_design(report.design))
     for folder, part in parts.items():
         for figure in part.results.figures:
@@ -59,7 +68,7 @@ def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
     if has_numbers(report):
         # A name with "eval" in it would be taken for a data set's split of tests.
         files["records.zip"] = lambda: to_every_eval_ever(report, facts)
-    tables = {f"{folder}findings": pd.DataFrame(text.finding_rows(part)) for folder, part in parts.items()}
+    tables = {f"{folder}findings": pd.DataFrame(finding_rows(part)) for folder, part in parts.items()}
     tables |= {
         f"{folder}tables/{table.key}": table.frame for folder, part in parts.items() for table in part.results.tables
     }
@@ -95,11 +104,11 @@ def facts_of(report: StudyReport, *, pictures: bool = False) -> DatasetFacts:
     held = frame.drop_duplicates("image_id") if pictures and frame is not None else None
     return DatasetFacts(
         key=f"{design.name}-{report.run_id}",
-        title=text.title_of(report),
+        title=title_of(report),
         summary=(
             f"{f'{report.warning} ' if report.warning else ''}{design.summary} "
             f"{report.n_images:,} of {report.n_planned:,} planned pictures were scored, {report.n_blocked:,} were "
-            f"refused or blanked; {text.size_in_words(design, settings)}. {headline(report)}"
+            f"refused or blanked; {size_in_words(design, settings)}. {headline(report)}"
         ),
         reference=f"{work(design.reference)}, {design.where}" if design.reference else "",
         annotation=_annotation(settings),
@@ -107,7 +116,7 @@ def facts_of(report: StudyReport, *, pictures: bool = False) -> DatasetFacts:
         notes=report.results.notes,
         n_pictures=0 if held is None else len(held),
         n_prompts=0 if held is None else held["prompt"].nunique(),
-        limits=text.LIMITS,
+        limits=LIMITS,
         command=to_command(design, settings),
         versions=report.versions,
         **_origin(settings.model, settings.condition, report.versions.get("model_revision", "")),
@@ -115,9 +124,7 @@ def facts_of(report: StudyReport, *, pictures: bool = False) -> DatasetFacts:
 
 
 def _annotation(settings: StudySettings) -> str:
-    people = (
-        " Where people's answers were given, these were taken instead." if text.replaced_by_people(settings) else ""
-    )
+    people = " Where people's answers were given, these were taken instead." if replaced_by_people(settings) else ""
     how = "it lies nearer to the sentence of presence than to that of absence"
     if settings.judge:
         how = f"the judge {settings.judge} says yes when it is asked; of what it cannot tell nothing is said"
@@ -132,20 +139,22 @@ def _origin(model: str, condition: str, revision: str) -> dict[str, str]:
     """Model and licence, as the fields of the facts."""
     if model.startswith(IMPORTED):
         return {"model": "", "licence_note": "The licence of the pictures is known to whoever brought them along."}
-    info: ModelInfo | None = None
-    with suppress(UnknownModel):
-        info = load_catalogue(ASSETS / "models.yaml").model(model)
+    info = _catalogue_entry(model)
     named = f"{info.name} ({model})" if info and info.name != model else model
     parts = [named, f"condition “{condition}”" if condition else "", f"revision {revision}" if revision else ""]
-    return {"model": ", ".join(filter(None, parts)), **_licence(info)}
-
-
-def _licence(info: ModelInfo | None) -> dict[str, str]:
+    facts = {"model": ", ".join(filter(None, parts))}
     if info is not None and info.embedded:
         spdx = _SPDX.get(info.licence, "")
-        return {"licence": spdx, "licence_note": f"Drawn by a model that comes with the program: {spdx}."}
+        return facts | {"licence": spdx, "licence_note": f"Drawn by a model that comes with the program: {spdx}."}
     terms = f"is under {info.licence}" if info and info.licence else "has its own licence"
-    return {"licence_note": f"The model {terms}; what it says of pictures drawn with it holds for these pictures."}
+    note = f"The model {terms}; what it says of pictures drawn with it holds for these pictures."
+    return facts | {"licence_note": note}
+
+
+def _catalogue_entry(model: str) -> ModelInfo | None:
+    with suppress(UnknownModel):
+        return load_catalogue(ASSETS / "models.yaml").model(model)
+    return None
 
 
 def _own_design(design: Design) -> dict[str, bytes]:
@@ -164,9 +173,7 @@ def _pictures(report: StudyReport) -> list[ExportedImage]:
             path=report.stored[i].path,
             row=report.stored[i].row,
             source=source_of(report.stored[i]),
-            metadata=text.plain(
-                {name.replace(" ", "_"): t for name, t in drawn_with(report.stored[i]).items()} | facts
-            ),
+            metadata=plain({name.replace(" ", "_"): t for name, t in drawn_with(report.stored[i]).items()} | facts),
         )
         for i, facts in zip(pictures["image_id"], pictures.drop(columns=_IN_ROW).to_dict("records"), strict=True)
     ]
@@ -241,69 +248,55 @@ SCHEMA = "0.3.0"
 COLLECTION = "t2i-bias-explorer"
 _FORBIDDEN = re.compile(r"[^\w.+-]+")  # what a name of a folder of their data store does without
 _CORRECTED = "corrected"
-_WORLDS_OWN = "t2i-bias-explorer"  # in place of an organisation, for models that come with the program
+_DRAWN_WITH = (
+    "seed", "num_inference_steps", "guidance_scale", "negative_prompt", "size", "sampler", "rewrite", "scale",
+    "confidence", "encoder", "judge",
+)  # fmt: skip
 
 
 def to_every_eval_ever(report: StudyReport, facts: DatasetFacts) -> bytes:
     """A zip with one record for each arm, under the names that the program's own check asks for.
 
+    A path is ``data/<collection>/<developer>/<model>/<uuid>.json``. Numbers that are undefined are left out, and so are
+    arms without any number and differences between arms, which are of no single model.
+
     Raises InvalidInput: the report has no number.
     """
     if not has_numbers(report):
         raise InvalidInput("this report has no number that is known, so there is nothing to record of it")
-    target = io.BytesIO()
+    target, collection = io.BytesIO(), f"{COLLECTION}_{_FORBIDDEN.sub('_', report.design.name)}"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, record in evaluation_records(report, facts).items():
-            archive.writestr(zipfile.ZipInfo(name), json_bytes(record))  # the same bytes on any day
+        for number, (arm, part) in enumerate(_parts(report)):
+            if results := [_result(*one, part, collection, facts, arm) for one in _numbers(part)]:
+                record = _record(report, part, facts, arm) | {"evaluation_results": results}
+                key = hashlib.sha256(f"{report.run_id}/{report.created}/{number}".encode()).digest()
+                name = f"data/{collection}/{record['model_info']['id']}/{uuid.UUID(bytes=key[:16], version=4)}.json"
+                text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False)
+                archive.writestr(zipfile.ZipInfo(name), text.encode())  # the same bytes on any day
     return target.getvalue()
 
 
 def has_numbers(report: StudyReport) -> bool:
-    """Whether there is anything to record."""
-    return any(True for _, part in _parts(report) for _ in _numbers(part))
-
-
-def json_bytes(record: Row) -> bytes:
-    """A record as its file has it."""
-    return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False).encode()
-
-
-def evaluation_records(report: StudyReport, facts: DatasetFacts) -> dict[str, Row]:
-    """Each record by its path, ``data/<collection>/<developer>/<model>/<uuid>.json``; ``facts`` as of the dataset card.
-
-    What is undefined has no number and is left out; an arm without any number has no record.
-    """
-    collection = f"{COLLECTION}_{_FORBIDDEN.sub('_', report.design.name)}"
-    records = {}
-    for number, (name, part) in enumerate(_parts(report)):
-        results = [_result(one, part, collection, facts, name) for one in _numbers(part)]
-        if results:
-            record = _record(report, part, facts, name) | {"evaluation_results": results}
-            key = f"{report.run_id}/{report.created}/{number}".encode()
-            named = uuid.UUID(bytes=hashlib.sha256(key).digest()[:16], version=4)
-            records[f"data/{collection}/{record['model_info']['id']}/{named}.json"] = record
-    return records
+    """Return True if a number of the report, or of one of its arms, is known."""
+    return any(_numbers(part) for _, part in _parts(report))
 
 
 def _parts(report: StudyReport) -> list[tuple[str, Measured]]:
-    """The arms by their names, or the report itself; differences between arms are of no single model."""
     return [(arm.name, arm) for arm in report.arms] or [("", report)]
 
 
-def _numbers(part: Measured) -> Iterator[tuple[Finding, Row]]:
-    """What has a value."""
-    for finding, row in zip(part.results.findings, finding_rows(part), strict=True):
-        if is_known(row["value"]) and math.isfinite(row["value"]):
-            yield finding, row
+def _numbers(part: Measured) -> list[tuple[Finding, Row]]:
+    rows = zip(part.results.findings, finding_rows(part), strict=True)
+    return [(finding, row) for finding, row in rows if is_known(row["value"])]
 
 
 def _record(report: StudyReport, part: Measured, facts: DatasetFacts, arm: str) -> Row:
     model = model_record(part.settings, report.versions.get("model_revision", ""))
-    day = str(int(report.created or time.time()))
+    day, ours = str(int(report.created or time.time())), report.versions.get("bias_core") or __version__
+    named = f"{COLLECTION}/{report.design.name}/{model['id'].replace('/', '_')}/{report.run_id}"
     return {
         "schema_version": SCHEMA,
-        "evaluation_id": f"{COLLECTION}/{report.design.name}/{model['id'].replace('/', '_')}/{report.run_id}"
-        f"{f'/{arm}' if arm else ''}/{day}",
+        "evaluation_id": "/".join(filter(None, (named, arm, day))),
         "evaluation_timestamp": day,
         "retrieved_timestamp": day,
         "source_metadata": {
@@ -319,48 +312,43 @@ def _record(report: StudyReport, part: Measured, facts: DatasetFacts, arm: str) 
             ),
         },
         "eval_library": {
-            "name": "t2i-bias-explorer",
-            "version": _own_version(report),
-            "additional_details": _texts(**report.versions),
+            "name": "t2i-bias-explorer", "version": ours, "additional_details": _texts(**report.versions),
         },
         "model_info": model,
     }  # fmt: skip
 
 
 def model_record(settings: StudySettings, revision: str = "") -> Row:
-    """Which model drew: its id as "organisation/name", who ran it, and whether its weights are public."""
-    name, info = settings.model, None
+    """The record of the model that drew: its id as "organisation/name", its host, and if its weights are public."""
+    name, info = settings.model, _catalogue_entry(settings.model)
     hosted = None if name.startswith(IMPORTED) else hosted_name(name)
-    with suppress(UnknownModel):
-        info = load_catalogue(ASSETS / "models.yaml").model(name)
-    own = "unknown"
+    own, platform = "unknown", {}
     if name.startswith(IMPORTED):
         identity, where = f"imported/{name.removeprefix(IMPORTED)}", ("unknown", "unknown")
         own = "Pictures that were brought along; what drew them is not on record."
     elif hosted:
-        path = hosted.path if "/" in hosted.path else f"{hosted.service}-compatible/{hosted.path}"
-        identity, where = path, ("externally_managed", "unknown")
+        identity = hosted.path if "/" in hosted.path else f"{hosted.service}-compatible/{hosted.path}"
+        where, platform = ("externally_managed", "unknown"), {"inference_platform": hosted.provider or hosted.service}
     else:
         identity, own = _own_identity(name, info, settings.condition)
         where = "self_deployed", "open_weights" if info and own != "local" else "unknown"
     developer, _, title = identity.partition("/")
-    platform = {"inference_platform": hosted.provider or hosted.service} if hosted else {}
-    details = _texts(condition=settings.condition, revision=revision, note=own if " " in own else "")
+    details = {"condition": settings.condition, "revision": revision, "note": own if " " in own else ""}
     if own != "local":  # a path says more of a machine than of a model
-        details |= _texts(asked_for=name)
+        details["asked_for"] = name
     return {
         "name": info.name if info and own != "local" else title,
         "id": f"{_safe(developer)}/{_safe(title)}",
         "developer": _safe(developer),
         **platform,
-        "additional_details": {"deployment_type": where[0], "model_availability": where[1]} | details,
+        "additional_details": {"deployment_type": where[0], "model_availability": where[1]} | _texts(**details),
     }
 
 
 def _own_identity(name: str, info: ModelInfo | None, condition: str) -> tuple[str, str]:
-    """Organisation and name of a model that this machine ran, and "local" where only this machine has it."""
+    """Organisation and name of a model that this machine ran, and "local" if only this machine has it."""
     if info is not None and info.embedded:
-        return "/".join((_WORLDS_OWN, "-".join(filter(None, (info.id, condition))))), ""
+        return f"{COLLECTION}/{'-'.join(filter(None, (info.id, condition)))}", ""
     base, _, lora = name.partition("+")
     path = split_revision(str(info.options.get("path", base)) if info else base)[0]
     if not is_hub_id(path) or PurePath(lora.rpartition(":")[0] or lora).is_absolute():
@@ -372,8 +360,9 @@ def _safe(name: str) -> str:
     return _FORBIDDEN.sub("_", name).strip("._ ") or "unnamed"
 
 
-def _result(one: tuple[Finding, Row], part: Measured, collection: str, facts: DatasetFacts, arm: str) -> Row:
-    finding, row = one
+def _result(finding: Finding, row: Row, part: Measured, collection: str, facts: DatasetFacts, arm: str) -> Row:
+    settings = part.settings
+    command = {"generation_args": {"execution_command": facts.command}} if facts.command else {}
     return {
         "evaluation_result_id": "/".join(filter(None, (arm, finding.key))),
         "evaluation_name": finding.title,
@@ -384,7 +373,7 @@ def _result(one: tuple[Finding, Row], part: Measured, collection: str, facts: Da
                 pictures_planned=part.n_planned, pictures_scored=part.n_images, pictures_refused=part.n_blocked
             ),
         },
-        "metric_config": _metric(finding, row),
+        "metric_config": _metric(METRICS[finding.metric], row),
         "score_details": {
             "score": row["value"],
             "details": _texts(
@@ -396,62 +385,53 @@ def _result(one: tuple[Finding, Row], part: Measured, collection: str, facts: Da
                 published=row["published"],
                 really_drawn=row["drawn"],
                 note=row["note"],
-                reader_errors=reader_errors(finding, part),
+                reader_errors=_reader_errors(finding, part),
                 read_by=", ".join(facts.readers),
             ),
-            **_uncertainty(row, part.settings),
+            **_uncertainty(row, settings.confidence),
         },
         "generation_config": {
-            **({"generation_args": {"execution_command": facts.command}} if facts.command else {}),
-            "additional_details": _texts(**_drawn_with(part.settings)),
+            **command,
+            "additional_details": _texts(**{name: getattr(settings, name) for name in _DRAWN_WITH}),
         },
     }
 
 
-def _metric(finding: Finding, row: Row) -> Row:
-    card = METRICS[finding.metric]
-    low, high = _bounds(card, row)
-    no_bias = "" if row["null_value"] is None else f"no bias reads {row['null_value']:g}"
+def _metric(card: Card, row: Row) -> Row:
+    (low, high), null = card.bounds, row["null_value"]
+    if any(not low <= row[end] <= high for end in ("value", "low", "high") if math.isfinite(row[end])):
+        low, high = low - high, high - low  # of a difference between two values of the measure
     return {
         "evaluation_description": card.summary,
         "metric_id": f"{COLLECTION}.{card.key}",
         "metric_name": card.name,
         "metric_kind": card.key,
-        "metric_parameters": {"null_value": row["null_value"]},
+        "metric_parameters": {"null_value": null},
         "lower_is_better": card.null_value is not None and card.null_value == card.bounds[0],
         "score_type": "continuous",
-        "min_score": _bound(low),
-        "max_score": _bound(high),
+        "min_score": low if math.isfinite(low) else "-Infinity",
+        "max_score": high if math.isfinite(high) else "Infinity",
         "additional_details": _texts(
-            how_to_read=no_bias, higher_means=card.higher_means, limits=card.limits, source=with_works(card.source)
+            how_to_read="" if null is None else f"no bias reads {null:g}",
+            higher_means=card.higher_means,
+            limits=card.limits,
+            source=with_works(card.source),
         ),
     }
 
 
-def _bounds(card: Card, row: Row) -> tuple[float, float]:
-    """The measure's; of a difference between two values of it, those of a difference."""
-    low, high = card.bounds
-    ends = [row[name] for name in ("value", "low", "high") if math.isfinite(row[name])]
-    return (low, high) if all(low <= end <= high for end in ends) else (low - high, high - low)
-
-
-def _bound(value: float) -> float | str:
-    return value if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def _uncertainty(row: Row, settings: StudySettings) -> Row:
+def _uncertainty(row: Row, confidence: float) -> Row:
     """The interval with both of its ends, and n; nothing where nothing is known."""
     parts: Row = {"num_samples": int(row["n"])} if row["n"] else {}
-    if math.isfinite(row["low"]) and math.isfinite(row["high"]):
-        parts["confidence_interval"] = {
-            "lower": row["low"], "upper": row["high"], "confidence_level": settings.confidence,
-            **({"method": row["method"]} if row["method"] else {}),
-        }  # fmt: skip
+    if is_known(row["low"]) and is_known(row["high"]):
+        method = {"method": row["method"]} if row["method"] else {}
+        interval = {"lower": row["low"], "upper": row["high"], "confidence_level": confidence, **method}
+        parts["confidence_interval"] = interval
     return {"uncertainty": plain(parts)} if parts else {}
 
 
-def reader_errors(finding: Finding, part: Measured) -> str:
-    """What is known of the errors of who read the pictures, in a sentence."""
+def _reader_errors(finding: Finding, part: Measured) -> str:
+    """A sentence on the errors of the classifier, as far as they are known."""
     if replaced_by_people(part.settings):
         return "People's answers were given; their own disagreement is no part of the interval."
     estimate, siblings = finding.estimate, {one.key for one in part.results.findings}
@@ -462,24 +442,10 @@ def reader_errors(finding: Finding, part: Measured) -> str:
     return "How often the reader errs here is not known; a share can be wrong by more than its interval."
 
 
-def _drawn_with(settings: StudySettings) -> dict[str, Any]:
-    names = (
-        "seed", "num_inference_steps", "guidance_scale", "negative_prompt", "size", "sampler", "rewrite", "scale",
-        "confidence", "encoder", "judge",
-    )  # fmt: skip
-    return {name: getattr(settings, name) for name in names}
-
-
 def _texts(**values: Any) -> dict[str, str]:
-    """What is known as texts, which is all that their details take."""
+    """The known ones of these values as texts, which is all that the details of a record take."""
     return {
-        name: value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
+        name: f"{value:g}" if isinstance(value, float) else str(value)
         for name, value in values.items()
         if value not in ("", None) and not (isinstance(value, float) and math.isnan(value))
     }
-
-
-def _own_version(report: StudyReport) -> str:
-    with suppress(PackageNotFoundError):
-        return report.versions.get("bias_core") or version("t2i-bias-explorer")
-    return "unknown"

@@ -215,18 +215,7 @@ def _intervals(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> No
     axes = _axes(figure, WIDTH, 0.9 + rows_height(figure, data["name"]))
     for i, (group, rows) in enumerate(_groups(data)):
         _error_bars(axes, rows, rows.index.to_numpy(), i, group)
-    reference = str(labels.get("reference", ""))
-    for column, marker, text in (
-        ("published", "D", "published"),
-        ("reference", "D", reference),
-        ("assumed", "o", ASSUMED),
-        ("expected", "|", "drawn"),
-    ):
-        if column in data and data[column].notna().any():
-            axes.plot(
-                data[column].astype(float), range(len(data)), marker, ms=9 if marker == "|" else 5,
-                mew=2 if marker == "|" else 1, mfc="none", color=MUTED, label=text,
-            )  # fmt: skip
+    _mark_known(axes, data, labels, range(len(data)), {"published": 5, "reference": 5, "assumed": 5, "expected": 9})
     _finish(axes, labels, data["name"])
 
 
@@ -244,11 +233,7 @@ def _pairs(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
         axes.plot(rows["value"], joined, "-", color=MUTED, lw=1, zorder=1)
     for i, (group, rows) in enumerate(groups):
         _error_bars(axes, rows, [places[name, group] for name in rows["name"]], i, group)
-    by_name = data.drop_duplicates("name")
-    for column, marker, text in (("reference", "D", str(labels.get("reference", ""))), ("assumed", "o", ASSUMED)):
-        if column in data and data[column].notna().any():
-            at = [names.index(name) for name in by_name["name"]]
-            axes.plot(by_name[column], at, marker, ms=6, mfc="none", color=MUTED, label=text)
+    _mark_known(axes, data.drop_duplicates("name"), labels, range(len(names)), {"reference": 6, "assumed": 6})
     if labels.get("whole"):
         axes.locator_params(axis="x", integer=True)
     _finish(axes, labels, names)
@@ -267,7 +252,7 @@ def _bars(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
             edgecolor=MUTED if "colour" in rows else None,
             error_kw={"lw": 1, "ecolor": MUTED}, label=group or None,
         )  # fmt: skip
-    _beside_bars(axes, data, labels)
+    _mark_known(axes, data, labels, range(len(data)), {"reference": 6, "expected": 12}, COLOURS[1])
     _finish(axes, {"x": labels.get("y", ""), "null": labels.get("null")}, names)
 
 
@@ -284,12 +269,17 @@ def _rest_of_stack(axes: Axes, groups: list[tuple[str, pd.DataFrame]], names: li
     return []
 
 
-def _beside_bars(axes: Axes, data: pd.DataFrame, labels: dict[str, Any]) -> None:
-    """What bars are compared with, where it is known."""
-    for column, marker, text in (("reference", "D", str(labels.get("reference", ""))), ("expected", "|", "drawn")):
+def _mark_known(
+    axes: Axes, data: pd.DataFrame, labels: dict[str, Any], rows: range, sizes: dict[str, int], colour: str = MUTED
+) -> None:
+    """Mark the published, reference, assumed and drawn values of the rows, where they are known."""
+    texts = {"published": "published", "reference": labels.get("reference"), "assumed": ASSUMED, "expected": "drawn"}
+    markers = {"assumed": "o", "expected": "|"}
+    for column, size in sizes.items():
         if column in data and data[column].notna().any():
-            look = {"ms": 12, "mew": 2} if marker == "|" else {"ms": 6, "mfc": "none"}
-            axes.plot(data[column].astype(float), range(len(data)), marker, color=COLOURS[1], label=text, **look)
+            look: dict[str, Any] = {"ms": size, "mfc": "none", "mew": 2 if column == "expected" else 1, "color": colour}
+            text = str(texts[column] or "")
+            axes.plot(data[column].astype(float), rows, markers.get(column, "D"), label=text, **look)
 
 
 def _distributions(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:

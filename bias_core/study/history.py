@@ -108,7 +108,8 @@ def open_gallery_run(services: StudyServices, run_id: str) -> SavedReport:
     folder, name = gallery_folder(services.settings), run_id.removeprefix(GALLERY)
     try:
         saved = None if folder is None else open_report_of(folder, name)
-        outside = saved and folder and not all(_is_inside(path, folder) for path in pictures_of(saved.report))
+        paths = [] if saved is None else pictures_of(saved.report)
+        outside = folder and any(not path.resolve().is_relative_to(folder) for path in paths)
     except _NOT_OURS as error:
         raise StorageError(f"the gallery holds no report {quoted(name)} that this version can read: {error}") from error
     if saved is None:
@@ -152,10 +153,6 @@ def _gallery_line(folder: Path, path: Path) -> ListedRun | None:
         return line
     except (OSError, OverflowError, *_NOT_OURS):
         return None
-
-
-def _is_inside(path: Path, folder: Path) -> bool:
-    return path.resolve().is_relative_to(folder)
 
 
 def open_run(services: StudyServices, session: str, run_id: str) -> SavedReport:
@@ -274,12 +271,9 @@ def _as_list(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _has_rule(manifest: Manifest) -> bool:
-    return manifest.settings.get("stop_within") is not None or bool(manifest.settings.get("stop_when_clear"))
-
-
 def _line(manifest: Manifest, images: ImageStore, reports: ReportStore) -> ListedRun:
-    ids = {row.id for row in manifest.rows}
+    ids, settings = {row.id for row in manifest.rows}, manifest.settings
+    has_rule = settings.get("stop_within") is not None or bool(settings.get("stop_when_clear"))
     sizes = [path.stat().st_size for path in map(images.path, ids) if path.is_file()]
     models, conditions = (
         " and ".join(filter(None, dict.fromkeys(getattr(row, name) for row in manifest.rows)))
@@ -294,6 +288,6 @@ def _line(manifest: Manifest, images: ImageStore, reports: ReportStore) -> Liste
         n_stored=len(sizes),
         n_bytes=sum(sizes),
         saved=manifest.id in reports,
-        may_go_on=manifest.status != "finished" or _has_rule(manifest),
+        may_go_on=manifest.status != "finished" or has_rule,
         **{name: getattr(manifest, name) for name in ("study", "title", "status", "is_kept", "created", "updated")},
     )

@@ -134,15 +134,11 @@ def next_steps(report: StudyReport, services: StudyServices) -> tuple[NextStep, 
     study = known_study(report.design)
     if study is None or not report.results.findings or len(report.results.frame("verdicts")):
         return ()
-    return tuple(_steps(report, study, services))
-
-
-def _steps(report: StudyReport, study: Study, services: StudyServices) -> Iterator[NextStep]:
-    settings = as_asked(report.design, report.settings)
+    settings, steps = as_asked(report.design, report.settings), list[NextStep]()
     if not settings.images and not any(arm.images for arm in settings.arms):
-        yield from _more_pictures(report, settings, study, services.settings)
-        yield from _base(report, settings, study, services.settings)
-    yield from _people(report, services)
+        steps += _more_pictures(report, settings, study, services.settings)
+        steps += _base(report, settings, study, services.settings)
+    return (*steps, *_people(report, services))
 
 
 def _more_pictures(report: StudyReport, settings: StudySettings, study: Study, limits: Settings) -> Iterator[NextStep]:

@@ -27,7 +27,7 @@ from bias_core.store.markdown import as_code, in_markdown
 from bias_core.study.design import known_study
 from bias_core.study.limits import stop_rule
 from bias_core.study.setting_fields import option_values
-from bias_core.study.types import ArmReport, Design, Finding, Measured, StudyReport, StudySettings, StudyTable
+from bias_core.study.types import ArmReport, Design, Measured, StudyReport, StudySettings, StudyTable
 from bias_core.types import IMPORTED, ImageRow
 
 NOT_PUBLISHED = "not published"
@@ -148,29 +148,30 @@ def title_of(report: StudyReport) -> str:
 
 
 def finding_rows(of: Measured) -> list[Row]:
-    """One row per finding: what every front end shows first."""
-    return [_finding_row(finding) for finding in of.results.findings]
-
-
-def _finding_row(finding: Finding) -> Row:
-    estimate, metric = finding.estimate, METRICS[finding.metric]
-    return {
-        "finding": finding.title,
-        "measure": metric.name,
-        "value": estimate.value,
-        "low": estimate.low,
-        "high": estimate.high,
-        "n": estimate.n,
-        "p_value": finding.p_value,
-        "null_value": metric.null_value if estimate.null_value is None else estimate.null_value,
-        "published": finding.published,
-        "drawn": finding.expected,
-        "readers_low": min(finding.by_reader.values(), default=None),
-        "readers_high": max(finding.by_reader.values(), default=None),
-        "says": finding.says,
-        "method": estimate.method,
-        "note": estimate.note,
-    }
+    """One row per finding: every front end shows these first."""
+    rows = []
+    for finding in of.results.findings:
+        estimate, metric = finding.estimate, METRICS[finding.metric]
+        rows.append(
+            {
+                "finding": finding.title,
+                "measure": metric.name,
+                "value": estimate.value,
+                "low": estimate.low,
+                "high": estimate.high,
+                "n": estimate.n,
+                "p_value": finding.p_value,
+                "null_value": metric.null_value if estimate.null_value is None else estimate.null_value,
+                "published": finding.published,
+                "drawn": finding.expected,
+                "readers_low": min(finding.by_reader.values(), default=None),
+                "readers_high": max(finding.by_reader.values(), default=None),
+                "says": finding.says,
+                "method": estimate.method,
+                "note": estimate.note,
+            }
+        )
+    return rows
 
 
 def plain(value: Any) -> Any:
@@ -301,12 +302,6 @@ def finding_frame(report: StudyReport) -> pd.DataFrame:
     return pd.DataFrame([finding_text(row) for row in rows]).drop(columns=absent if rows else [])
 
 
-def between_readers(row: Row) -> str:
-    """The lowest and the highest of several readers' numbers; "" where one read alone."""
-    low, high = row["readers_low"], row["readers_high"]
-    return format_interval(low, high, value=row["value"], n=row["n"]) if is_known(low) and is_known(high) else ""
-
-
 def is_known(value: float | None) -> bool:
     """Whether there is such a number."""
     return value is not None and math.isfinite(value)
@@ -314,7 +309,8 @@ def is_known(value: float | None) -> bool:
 
 def finding_text(row: Row) -> dict[str, str]:
     """A row of :func:`finding_rows` as text, with the digits that its interval or its n bears out."""
-    ends, n = (row["low"], row["high"]), row["n"]
+    ends, n, readers = (row["low"], row["high"]), row["n"], (row["readers_low"], row["readers_high"])
+    between = format_interval(*readers, value=row["value"], n=n) if all(map(is_known, readers)) else ""
     return {
         "": row["finding"],
         "measure": row["measure"],
@@ -325,7 +321,7 @@ def finding_text(row: Row) -> dict[str, str]:
         "null": format_given(row["null_value"], absent=NO_NULL),
         "published": format_given(row["published"], *ends, n=n, absent=NOT_PUBLISHED),
         "drawn": format_given(row["drawn"], *ends, n=n),
-        BETWEEN_READERS: between_readers(row),
+        BETWEEN_READERS: between,
         "reads": row["note"] or row["says"],
     }
 
@@ -469,25 +465,20 @@ def _share(name: str, row: Row, of: Circumstances) -> str:
 
 
 def _number(row: Row, of: Circumstances, part: Measured) -> str:
-    ends, n, null = (row["low"], row["high"]), row["n"], row["null_value"]
+    n, p_value, null = row["n"], format_p(row["p_value"]), row["null_value"]
     bounded = _row_has_interval(row)
-    number = format_estimate(row["value"], *ends, n=n) if bounded else format_number(row["value"], n=n)
-    facts = [
-        row["measure"],
-        *([of.interval] if bounded else []),
-        f"n = {n:,}",
-        *([f"p {_compared(format_p(row['p_value']))}"] if is_known(row["p_value"]) else []),
-        *(
-            [f"no {'difference' if isinstance(part, StudyReport) and part.arms else 'bias'} reads {format_given(null)}"]
-            if is_known(null)
-            else []
-        ),
-    ]
-    return (
-        f"{row['finding']}: {number} ({'; '.join(facts)}). Measured in {part.n_images:,} pictures{of.prompts}"
-        f"{of.origin}, read by {of.reader}."
+    number = (
+        format_estimate(row["value"], row["low"], row["high"], n=n) if bounded else format_number(row["value"], n=n)
     )
-
-
-def _compared(p_value: str) -> str:
-    return p_value if p_value.startswith("<") else f"= {p_value}"
+    absence = "difference" if isinstance(part, StudyReport) and part.arms else "bias"
+    facts = (
+        row["measure"],
+        of.interval if bounded else "",
+        f"n = {n:,}",
+        f"p {p_value if p_value.startswith('<') else f'= {p_value}'}" if is_known(row["p_value"]) else "",
+        f"no {absence} reads {format_given(null)}" if is_known(null) else "",
+    )
+    return (
+        f"{row['finding']}: {number} ({'; '.join(filter(None, facts))}). Measured in {part.n_images:,} pictures"
+        f"{of.prompts}{of.origin}, read by {of.reader}."
+    )

@@ -6,7 +6,7 @@ Before a run, :func:`outlook` says what it would draw and how long that takes.
 import math
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
@@ -258,11 +258,7 @@ def _problems(plan: StudyPlan, services: StudyServices) -> Iterator[str]:
             check_size(plan.asked, services.settings, plan.rows)
     except InvalidInput as error:
         yield str(error)
-    yield from _in_place(protocol_of(plan.design).items())
-
-
-def _in_place(items: Iterable[tuple[str, ProtocolItem]]) -> Iterator[str]:
-    for name, item in items:
+    for name, item in protocol_of(plan.design).items():
         if item.here:
             title = _TITLES.get(name, name.replace("_", " "))
             yield f"{title[:1].lower() + title[1:]} (the paper: {item.words}; here: {item.here})"
