@@ -227,7 +227,7 @@ class ValidityRates(Study):
                 cells.append((reading, list(_measurements(line, condition, shares, settings))))
             return cells
 
-        parts = yield from data.as_far_as("planted rates", lines, work)
+        parts = yield from data.map_until_stopped("planted rates", lines, work)
         readings, measurements = zip(*(one for part in parts for one in part), strict=True)
         rates = pd.DataFrame(readings)
         order = _orders(rates)

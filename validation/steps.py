@@ -326,7 +326,7 @@ class ValiditySteps(Study):
             return [(condition, part, _traced(data, part, attributes, direction)) for condition, part in own]
 
         concepts = list(dict.fromkeys(data.frame["concept"]))
-        traced = yield from data.as_far_as("concepts whose steps are looked into", concepts, trace_all)
+        traced = yield from data.map_until_stopped("concepts whose steps are looked into", concepts, trace_all)
         cells = ((name, *cell) for name, of_concept in zip(concepts, traced, strict=False) for cell in of_concept)
         for concept, condition, part, (own, base, spi) in cells:
             gained = finished[concept, condition].astype(float) - finished[concept, first]

@@ -173,7 +173,7 @@ class ValidityTexts(Study):
                         lines.append(where | {"search": variant, "named": named, "texts": "; ".join(texts)})
             return lines
 
-        parts = yield from data.as_far_as(f"attributes with texts of {n} clusters", cases, work)
+        parts = yield from data.map_until_stopped(f"attributes with texts of {n} clusters", cases, work)
         return _results(pd.DataFrame([line for part in parts for line in part]), len(parts))
 
     def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:

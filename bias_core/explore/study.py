@@ -149,7 +149,7 @@ def _cells(
     by, of_cell = ("set" if "set" in frame else "prompt"), attributes_of_cells(design, scored)
     counts = frame[by].value_counts()
     named = list(counts[counts >= _FEWEST].index[:_MOST_PROMPTS]) if len(counts) > 1 or of_cell else []
-    with data.ending_early(lambda: f"{len(cells) - 1} of {len(named)} {by}s were scored by themselves"):
+    with data.allow_partial_results(lambda: f"{len(cells) - 1} of {len(named)} {by}s were scored by themselves"):
         for name in named:
             data.check()
             at = np.flatnonzero(frame[by] == name)

@@ -305,7 +305,7 @@ def two_shares(x: ArrayLike, y: ArrayLike, confidence: float) -> PairedTest:
 
 
 def _shuffled_values(first: Values, second: Values, confidence: float, rng: np.random.Generator) -> PairedTest:
-    """Of a function of the mean: each arm resampled, and p from shuffling the pictures of both."""
+    """Test a function of the mean: each arm resampled, and p from shuffling the pictures of both."""
     n = len(first.each)
     value = float(second.of_mean(second.each.mean()) - first.of_mean(first.each.mean()))
 
@@ -366,7 +366,7 @@ def number_at(sample: Sample, places: Places, n: int, rng: np.random.Generator) 
 
 @dataclass(frozen=True, kw_only=True)
 class Rank:
-    """Where an arm stands among the others: 1 is the largest number."""
+    """The rank of an arm among the others: 1 is the largest number."""
 
     value: float  # the number that is ranked, at equal numbers of pictures where it depends on them
     rank: float  # from 1 to the number of arms; equals share their mean rank. nan where it is undefined.
@@ -421,7 +421,7 @@ def ranks_of(numbers: Numbers, *, confidence: float = 0.95) -> tuple[Rank, ...]:
 
 
 def places_together(samples: Sequence[Sample]) -> list[Places]:
-    """Of every arm the places that are compared: the units that all arms have with which it shares any."""
+    """The compared places of every arm: the units that all arms have with which it shares any."""
     places: list[Places] = []
     for sample in samples:
         kin = [other for other in samples if not set(sample.units).isdisjoint(other.units)]
@@ -549,7 +549,7 @@ _UNDER_A_RULE = (
 
 
 def compare_arms(study: Study, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-    """What differs between the arms, for every study alike, and the paper's own comparison beside it."""
+    """The differences between the arms, alike for every study, with the paper's own comparison."""
     by_key = [{finding.key: finding for finding in arm.results.findings} for arm in arms]
     keys = [key for key in by_key[0] if all(key in findings for findings in by_key)]
     lines = {key: [findings[key] for findings in by_key] for key in keys}

@@ -96,7 +96,7 @@ def arm_names(settings: StudySettings) -> tuple[str, ...]:
 
 
 def _in_words(settings: StudySettings, arm: Arm) -> dict[str, str]:
-    """What an arm asks for, each in words, by the field that says so; pictures brought along say it all."""
+    """The settings of an arm in words, by field; of imported pictures their source alone."""
     one, words = arm_alone(settings, arm), dict.fromkeys(ARM_WORDS, "")
     if one.images:
         return words | {"images": re.split(r"[\\/]", one.images.rstrip("\\/"))[-1]}

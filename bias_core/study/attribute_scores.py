@@ -24,7 +24,7 @@ from bias_core.measures.stereotype import (
     stereotype_estimate,
 )
 from bias_core.store.readings import Question, open_picture
-from bias_core.study.limits import Countdown, ShareValues, leaving
+from bias_core.study.limits import Countdown, ShareValues, report_unread_on_stop
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.types import Attribute, Estimate, KnownPicture, ReaderErrors
@@ -45,7 +45,7 @@ _SUM_REACH = 1e-3
 
 
 def question_about(sentence: str) -> str:
-    """What a judge is asked about a picture, from a sentence that describes some pictures.
+    """The question for a judge about a picture, from a sentence that describes some pictures.
 
     >>> print(question_about("a photo of a man"))
     Does this picture show a man? Answer yes, no or cannot tell.
@@ -86,7 +86,7 @@ def calls_of(answers: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedAttribute:
-    """What a judge says of one attribute in some pictures."""
+    """A judge's answers about one attribute in some pictures."""
 
     question: str
     answers: np.ndarray  # ``(n, 3)`` probabilities of :data:`CALLS`
@@ -131,7 +131,7 @@ def judge_attributes(
 
 
 def errors_of(pictures: Sequence[KnownPicture], answers: np.ndarray) -> ReaderErrors:
-    """How often a judge says yes of pictures that show the attribute, and does not of others; answers ``(n, 3)``."""
+    """Sensitivity and specificity of a judge on pictures whose truth is known; answers ``(n, 3)``."""
     shown, yes = np.array([one.shows for one in pictures]), calls_of(answers) == 0
     return ReaderErrors(
         sensitivity=float(yes[shown].mean()),
@@ -152,7 +152,7 @@ def ask_judge(
     texts: dict[Question, str] = services.answers.find(judge.name, list(pictures))
     missing = [key for key in pictures if key not in texts]
     turn, countdown = services.reading(judge), Countdown(len(missing))
-    with leaving(lambda: (key[0] for key in missing if key not in texts)):
+    with report_unread_on_stop(lambda: (key[0] for key in missing if key not in texts)):
         for start in range(0, len(missing), _AT_ONCE):
             check()
             part = missing[start : start + _AT_ONCE]
@@ -212,7 +212,7 @@ class AttributeScore:
 
     @property
     def margins(self) -> np.ndarray:
-        """How much nearer each picture is to the sentence of presence than to that of absence, ``(n,)``."""
+        """Similarity to the sentence of presence less that to the sentence of absence, by picture ``(n,)``."""
         margins: np.ndarray = self.similarity_positive - self.similarity_negative
         return margins
 
@@ -223,7 +223,7 @@ class AttributeScore:
 
     @property
     def clear_calls(self) -> np.ndarray:
-        """Whether it is seen in each picture of which that is told, bools ``(m,)``."""
+        """True for each picture in which it is seen, without those of which a judge cannot tell, bools ``(m,)``."""
         calls: np.ndarray = self.margins[~np.isnan(self.margins)] > 0
         return calls
 
@@ -303,7 +303,7 @@ def score_attributes(
 def read_shares(
     data: StudyData, frame: pd.DataFrame, attributes: Sequence[Attribute], *, of: str = "", corrected: bool = False
 ) -> Steps[list[ShareValues]]:
-    """What the pictures of ``frame`` say of the share of every attribute that the reader tells.
+    """The share of every attribute that the classifier can tell, picture by picture of ``frame``.
 
     ``of`` names whose pictures they are; ``corrected`` asks for the reader's errors, where they are known.
     """
@@ -373,7 +373,7 @@ def _variety(
 
 
 def _of_judge(judged: JudgedAttribute, *, fixed_n: bool, confidence: float) -> dict[str, Any]:
-    """What was asked, and of how many pictures the judge cannot tell."""
+    """The question, and the share of pictures of which the judge cannot tell."""
     unclear = np.isnan(judged.sides[0])
     share = share_interval(int(unclear.sum()), unclear.size, fixed_n=fixed_n, confidence=confidence)
     return {"question": judged.question, "cannot_tell": share}

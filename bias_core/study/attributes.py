@@ -48,7 +48,7 @@ def to_attributes(entries: Sequence[Mapping[str, Any]]) -> tuple[Attribute, ...]
 
 
 def is_rate_of_another(source: str, rate: float | None, concept: str) -> bool:
-    """Whether a P* is a rate in the world that a built-in set has for other concepts than this one.
+    """Return True if a P* is a real-world rate that a built-in set has for other concepts than this one.
 
     >>> doctors = next(one for one in load_attribute_sets() if one.key == "doctor").attributes[0]
     >>> [is_rate_of_another(doctors.reference_source, doctors.reference, one) for one in ("nurse", "doctor")]
@@ -299,7 +299,7 @@ def _cells(body: str) -> list[str]:
 
 
 def _is_heading(cells: Sequence[str]) -> bool:
-    """Whether the row names the columns of a table."""
+    """Return True if the row names the columns of a table."""
     last = [cell.casefold() for cell in cells[1:3]]
     return (
         len(last) == 2

@@ -1,6 +1,6 @@
 """Reports on pictures that were blanked or refused, and on prompts that were rewritten or cut.
 
-``StudyData.take_up`` (``study_data.py``) leaves blanked pictures out of every score; here they are counted.
+``StudyData.add_finished`` (``study_data.py``) leaves blanked pictures out of every score; here they are counted.
 """
 
 import re
@@ -74,12 +74,12 @@ def reason_of(image: StoredImage) -> str:
 
 
 def drawn_prompt(image: StoredImage) -> str:
-    """What was drawn in the end: the row's prompt, or that by which the model replaced it."""
+    """The prompt that was drawn in the end: the row's, or that by which the model replaced it."""
     return str((image.drawn or {}).get("revised_prompt") or image.row.prompt)
 
 
 def prompt_facts(image: StoredImage) -> dict[str, str]:
-    """What is to be shown beside a picture: the prompt by which the model replaced its own, and who drew elsewhere."""
+    """Facts shown with a picture: the prompt by which the model replaced its own, and its hosted or foreign model."""
     drawn, facts = image.drawn or {}, {}
     if drawn_prompt(image) != image.row.prompt:
         facts["Drawn from"] = drawn_prompt(image)
@@ -97,7 +97,7 @@ def drawn_with(image: StoredImage) -> dict[str, str]:
 
 
 def rewritten_prompts(pictures: Sequence[DrawnPicture]) -> tuple[StudyTable, ...]:
-    """Which words were added to prompts, and which taken away, most often; nothing where no prompt was rewritten."""
+    """The words most often added to prompts and taken away; no table if no prompt was rewritten."""
     distinct = list({one.image.row.id: one for one in pictures if not one.image.blocked}.values())
     changed = [one for one in distinct if drawn_prompt(one.image) != one.prompt]
     if not changed:
@@ -149,7 +149,7 @@ def other_sizes(images: Iterable[StoredImage]) -> list[str]:
 
 
 def before_drawing(services: StudyServices, rows: Sequence[ImageRow]) -> list[str]:
-    """What is to be said of the settings and the prompts of a run, once each."""
+    """Notes of the generators on the settings and prompts of a run, each once."""
     distinct = {(r.model, r.guidance_scale, bool(r.negative_prompt), r.width): r for r in rows}
     generators = [(services.text_to_image(row.model), row) for row in distinct.values()]
     checks = [generator.check_settings(row) for generator, row in generators if isinstance(generator, ChecksSettings)]
@@ -160,7 +160,7 @@ def before_drawing(services: StudyServices, rows: Sequence[ImageRow]) -> list[st
 
 
 def while_drawing(images: Collection[StoredImage]) -> list[str]:
-    """What models said while they drew these pictures: their warnings, and prompts that they rewrote."""
+    """Notes on what happened while these pictures were drawn: models' warnings, prompts that they rewrote."""
     drawn = [image.drawn for image in images if image.drawn]
     warnings = Counter(text for record in drawn for text in record.get("warnings", ()))
     rewritten = [record["revised_prompt"] for record in drawn if record.get("revised_prompt")]

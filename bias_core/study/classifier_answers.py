@@ -23,7 +23,7 @@ Rows = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What the reader says of one question, of some pictures of a run (or of the people in them)."""
+    """The classifier's answers to one question, about some pictures of a run (or the people in them)."""
 
     arm: str  # "" in a run of one arm
     group: str  # of pictures: a nationality, a setting; "" where there is one
@@ -51,7 +51,7 @@ class Reading:
 
     @property
     def labels(self) -> pd.DataFrame:
-        """What the reader says of people, as the stereotype test score takes it."""
+        """The classifier's labels of people, as the stereotype test score takes them."""
         other = dict(zip(GENDERS, GENDERS[::-1], strict=True))
         words = {2: CANNOT_IDENTIFY, 3: NOT_TWO_PEOPLE, 4: ANDROGYNOUS}
         perceived = [
@@ -63,7 +63,7 @@ class Reading:
 
 
 def readings_of(report: StudyReport) -> list[Reading]:
-    """What the reader says of every attribute whose share it reads, or of the people in each picture."""
+    """The classifier's answers about every attribute whose share it reads, or about the people in each picture."""
     return [*_attribute_readings(report), *_people_readings(report)]
 
 
@@ -131,7 +131,7 @@ def _attribute_readings(report: StudyReport) -> Iterator[Reading]:
 
 
 def _people_readings(report: StudyReport) -> Iterator[Reading]:
-    """Of the paired test, by setting; nothing where no reader labelled anybody."""
+    """The readings of the paired test, by setting; none if no classifier labelled the people."""
     for arm, part in _arms(report):
         frame = part.results.frame("labels")
         if not {"automatic", "position", "stereotyped_gender", "setting"} <= set(frame):

@@ -89,7 +89,7 @@ def _words_of(role: Role, name: str, services: StudyServices) -> str:
 
 
 def reading_words(facts: ReaderFacts) -> str:
-    """Who will read, and what that downloads, for before a run.
+    """The name and role of a classifier and its download, to be shown before a run.
 
     >>> reading_words(ReaderFacts(role="encoder", id="org/clip", name="A CLIP", download_gb=1.5))
     'A CLIP (org/clip, encoder, downloads 1.5 GB first)'
@@ -105,7 +105,7 @@ READ_BY = "Read by "  # how a note on a reader begins
 
 
 def reader_note(facts: ReaderFacts, *, errors_known: bool) -> str:
-    """Who read the pictures, and whether its errors on them are known, in a sentence."""
+    """A sentence for the report: which classifier read the pictures, and if its errors on them are known."""
     revision = f", revision {facts.revision[:12]}" if facts.revision else ""
     unknown = "how often it errs on these pictures is not known: the numbers say what this reader sees"
     errors = ERRORS_KNOWN if errors_known else unknown
@@ -113,7 +113,7 @@ def reader_note(facts: ReaderFacts, *, errors_known: bool) -> str:
 
 
 def check_readers(readers: Sequence[Reader], services: StudyServices, *, source: str, world: str, force: bool) -> str:
-    """What a report must say first of its readers; "" where all of them can read these pictures.
+    """The warning that a report begins with; "" if all classifiers can read these pictures.
 
     A reader of the calibration world says something of any picture, and of others it means nothing. So it reads the
     pictures of that world: those of the calibration models, and imported ones whose own record says that such a model
@@ -208,7 +208,7 @@ NOTE = (
 )
 
 
-def beside(first: str, results: Results, others: Mapping[str, Results]) -> Results:
+def with_other_readers(first: str, results: Results, others: Mapping[str, Results]) -> Results:
     """The results of the ``first`` reader, each number with those of the other readers, and a table of them."""
     values = {
         name: {finding.key: finding.estimate.value for finding in other.findings} for name, other in others.items()

@@ -178,7 +178,7 @@ class ShownPicture:
 
     @property
     def copy(self) -> str:
-        """Of it, as a data URI."""
+        """A copy as a data URI."""
         return light_uri(self.image.path, _PIXELS)
 
 
@@ -230,7 +230,7 @@ def _numbers(report: StudyReport) -> pd.DataFrame:
 
 
 def picture_groups(report: StudyReport) -> list[PictureGroup]:
-    """Of each arm, or else of each part of the study, equally many pictures; no more than the page holds."""
+    """Equally many pictures of each arm, or else of each part of the study; no more than the page holds."""
     frame = report.pictures
     if frame is None or frame.empty:
         return []
@@ -244,7 +244,7 @@ def picture_groups(report: StudyReport) -> list[PictureGroup]:
 
 
 def _quotas(parts: list[tuple[str, pd.DataFrame]]) -> list[int]:
-    """How many of each part: what small ones leave goes to larger ones."""
+    """The number of pictures of each part: the room that small parts leave goes to larger ones."""
     quotas, left = [0] * len(parts), MOST_PICTURES
     for place, i in enumerate(sorted(range(len(parts)), key=lambda i: len(parts[i][1]))):
         quotas[i] = min(len(parts[i][1]), left // (len(parts) - place))

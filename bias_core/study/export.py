@@ -56,7 +56,7 @@ FIGURE_FORMS = ("svg", "png")
 
 
 def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
-    """What ``write_zip`` and ``write_folder`` need; with the original pictures where they are asked for."""
+    """The files of a report for ``write_zip`` and ``write_folder``; with ``pictures``, the originals, too."""
     parts: dict[str, Measured] = {"": report} | {f"{arm_folder(report, arm)}/": arm for arm in report.arms}
     files: dict[str, bytes | Callable[[], bytes]] = dict(_own_design(report.design))
     for folder, part in parts.items():
@@ -99,7 +99,7 @@ def _figure_files(name: str, figure: StudyFigure) -> dict[str, bytes | Callable[
 
 
 def facts_of(report: StudyReport, *, pictures: bool = False) -> DatasetFacts:
-    """What an export says of itself; ``pictures`` says whether they are in it."""
+    """The facts of the dataset card; ``pictures`` says if they are in the export."""
     design, settings, frame = report.design, report.settings, report.pictures
     held = frame.drop_duplicates("image_id") if pictures and frame is not None else None
     return DatasetFacts(

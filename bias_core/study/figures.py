@@ -161,7 +161,7 @@ def _overlap(boxes: Floats, others: Floats) -> Floats:
 
 
 def _touches(boxes: Floats, others: Floats) -> NDArray[np.bool_]:
-    """Which boxes meet which others, that may be as thin as a line: ``(n_boxes, n_others)``."""
+    """True where a box meets another, which may be as thin as a line: ``(n_boxes, n_others)``."""
     return np.asarray((_meeting(boxes, others) >= 0).all(axis=2))
 
 
@@ -551,7 +551,7 @@ def _axes(figure: Figure, width: float, height: float) -> Axes:
 
 
 def _reach(rows: pd.DataFrame, value: str = "value", ends: str = "") -> Any:
-    """How far each interval reaches to either side, ``(2, n)``; 0 where there is none, or an end without a limit."""
+    """The reach of each interval to either side, ``(2, n)``; 0 where there is none, or an end without a limit."""
     own = rows[[f"{ends}low", f"{ends}high"]].to_numpy(float).T
     return np.nan_to_num(np.abs(own - rows[value].to_numpy(float)), posinf=0.0)
 

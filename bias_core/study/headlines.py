@@ -121,7 +121,7 @@ def seeds_of(report: StudyReport, planted: str) -> str:
 
 
 def counts_of(lines: Sequence[VerdictLine]) -> dict[str, int]:
-    """How many lines have each grade."""
+    """The number of lines of each grade."""
     return {grade: sum(line.grade == grade for line in lines) for grade in GRADES}
 
 
@@ -132,7 +132,7 @@ _HANG_ON_P_STAR = AGAINST_P_STAR - {"attribute_prevalence"}  # a difference of s
 
 
 def headline(report: StudyReport) -> str:
-    """What stands out, in a sentence or two; of a run that was stopped inside of its measuring also how far it came."""
+    """The headline, a sentence or two; if the run was stopped while it was measured, also how far it came."""
     text = corrected_headline(report) or _of_all(report)
     return f"{text} Stopped after {report.stopped_after}." if report.stopped_after else text
 
@@ -148,7 +148,7 @@ def _of_all(report: StudyReport) -> str:
 
 
 def numbers_headline(report: StudyReport) -> str:
-    """How many findings exclude their null value, and the clearest of them."""
+    """The number of findings that exclude their null value, and the clearest of them."""
     rows = [
         row
         for row, finding in zip(finding_rows(report), report.results.findings, strict=True)
@@ -174,13 +174,13 @@ def _spoken(row: dict[str, Any]) -> str:
 
 
 def _clearance(row: dict[str, Any]) -> float:
-    """How far the null value lies outside of the interval, in widths of it."""
+    """The distance of the null value from the interval, in widths of the interval."""
     outside = max(row["low"] - row["null_value"], row["null_value"] - row["high"])
     return outside / width if (width := row["high"] - row["low"]) else math.inf
 
 
 def differences_headline(report: StudyReport, frame: pd.DataFrame) -> str:
-    """What a comparison found, by the rows of its table of differences that may be compared."""
+    """The result of a comparison, by the rows of its table of differences that were tested."""
     tested = frame[frame["p adjusted"].notna()] if len(frame) else frame
     if stop_rule(report.settings) is not None and len(frame):
         return _summary_of_intervals(frame[frame["low"].notna()], _AT_ANY_TIME)
@@ -206,7 +206,7 @@ _AT_ANY_TIME = "No p-value is claimed where a stop rule looks at the pictures; t
 
 
 def _summary_of_intervals(frame: pd.DataFrame, how: str) -> str:
-    """What the intervals alone say, where no p-value is claimed; ``how`` says why."""
+    """The result by the intervals alone, where no p-value is claimed; ``how`` says why."""
     clear = frame[(frame["low"] > 0) | (frame["high"] < 0)]
     if clear.empty:
         return f"No interval of the {len(frame)} differences leaves out 0. {how}"

@@ -63,7 +63,7 @@ class ListedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Deleted:
-    """What is needed to undo a deletion."""
+    """A deleted run, to undo the deletion."""
 
     manifest: Manifest
     report: str | None
@@ -168,7 +168,7 @@ def open_run(services: StudyServices, session: str, run_id: str) -> SavedReport:
 
 
 def design_of(services: StudyServices, session: str, run_id: str) -> Design:
-    """What a run of this visitor is a run of; InvalidInput where there is none, or no design is on record."""
+    """The design of a run of this visitor; InvalidInput if there is no such run, or no design is on record."""
     return _study_of(_mine(services, session, run_id))[0]
 
 
@@ -249,7 +249,7 @@ def _checked(session: str) -> str:
 
 
 def _choices(manifest: Manifest) -> str:
-    """What a visitor chose, as far as it was not the study's own."""
+    """The choices of a visitor that are not the study's own, in a line."""
     settings, design = manifest.settings, manifest.design
     study = study_classes().get(design.get("kind", ""))
     declared = {} if study is None else settings_of(study.options)

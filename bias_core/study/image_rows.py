@@ -86,7 +86,7 @@ class Rewriting:
 
 
 def rewriting_of(settings: StudySettings, services: StudyServices, *, estimate: bool = False) -> Rewriting | None:
-    """Who rewrites the prompts of a run of one arm; None where nobody does, or the model that draws does it itself.
+    """The rewriting of the prompts of a run of one arm by a language model; None if there is none.
 
     UnknownModel: no such language model; InvalidInput: none is named, or one that follows no instructions.
     """
@@ -106,7 +106,7 @@ def rewriting_of(settings: StudySettings, services: StudyServices, *, estimate: 
 
 
 def check_own_rewriting(settings: StudySettings, generator: TextToImage | None) -> str:
-    """What a row says of rewriting: :data:`OWN` where the model is to do it, else "".
+    """The ``rewrite`` of a row: :data:`OWN` if the model that draws is to rewrite the prompt, else "".
 
     InvalidInput where it is to, and cannot.
     """
@@ -123,7 +123,7 @@ def check_own_rewriting(settings: StudySettings, generator: TextToImage | None) 
 
 
 def rewriting_note(settings: StudySettings) -> list[str]:
-    """What a report says of who rewrote its prompts, and after which instruction."""
+    """A note on the model that rewrote the prompts, and its instruction."""
     if settings.rewrite in ("", OFF) or settings.images:
         return []
     if settings.rewrite == OWN:
@@ -265,7 +265,7 @@ class ImportedRows:
         self.source.examine(self.check)
 
     def n_found(self, shots: Sequence[Shot]) -> int:
-        """How many pictures these shots would take; none is opened."""
+        """The number of pictures that these shots would take; none is opened."""
         return sum(min(shot.n, self.source.n_of(self.prompt_of(shot))) for shot in shots)
 
     def unit_of(self, shots: Sequence[Shot]) -> "UnitOf":
@@ -304,7 +304,7 @@ class ImportedRows:
         return run_rows(rows, self.source, services.images, lock=services.model_lock, cancelled=cancelled)
 
     def notes(self, shots: Sequence[Shot]) -> list[str]:
-        """What is missing, what is left over, and what could not be read."""
+        """Notes on pictures that are missing, left over, or could not be read."""
         n_by_prompt: dict[str, int] = {}
         for shot in shots:
             prompt = key(self.prompt_of(shot))
@@ -412,7 +412,7 @@ Rows = RowMaker | ImportedRows  # where the pictures of a study come from
 
 
 def treatment(settings: StudySettings) -> str:
-    """What is made of every prompt in a run of one arm; "" where prompts are drawn as they are."""
+    """The template for every prompt in a run of one arm; "" if prompts are drawn as they are."""
     return (settings.arms[0].template or "") if len(settings.arms) == 1 else ""
 
 
@@ -470,7 +470,7 @@ def sides_of(size: str) -> tuple[int, int]:
 
 
 def _sampler(settings: StudySettings, info: ModelInfo, generator: TextToImage | None) -> Sampler:
-    """What the rows say of the sampler; InvalidInput where this model cannot be drawn with it."""
+    """The sampler of the rows; InvalidInput if this model cannot draw with it."""
     if not settings.sampler or info.family == "renderer":
         return ""
     if generator is not None and isinstance(generator, ChangesSampler):
@@ -500,7 +500,7 @@ def _generator(services: StudyServices, name: str) -> TextToImage | None:
 
 
 def scaled(n: int, scale: float, *, least: int = 2) -> int:
-    """How many of ``n`` pictures a scaled-down study draws: never fewer than ``least`` or more than ``n``.
+    """The number of ``n`` pictures that a scaled-down study draws: never fewer than ``least`` or more than ``n``.
 
     >>> scaled(10, 0.5), scaled(10, 0.01), scaled(1, 0.5)
     (5, 2, 1)

@@ -44,7 +44,7 @@ def check_budget(n_images: int, limits: Settings, *, what: str, advice: str, n_s
 
 
 def most_pictures(limits: Settings, n_steps: int, pixels: int) -> float:
-    """How many pictures of this many steps and pixels one run may have here; 0 steps where they are not known."""
+    """The most pictures of this many steps and pixels that a run may have here; 0 steps if not known."""
     work = n_steps * pixels / 1e6
     return min(limits.max_images, limits.max_megapixel_steps / work) if work else limits.max_images
 
@@ -75,7 +75,7 @@ def looks_at_stop(cancelled: Callable[[], bool]) -> Callable[[], None]:
 
 
 @contextmanager
-def leaving(unread: Callable[[], Iterable[str]]) -> Iterator[None]:
+def report_unread_on_stop(unread: Callable[[], Iterable[str]]) -> Iterator[None]:
     """Around the reading of pictures: of one that is stopped, Cancelled says by their ids which are ``unread``."""
     try:
         yield
@@ -93,7 +93,7 @@ class TimeLimit:
         self._end = self._seconds() + 60 * limits.max_minutes
 
     def __call__(self) -> bool:
-        """Whether the run is to end."""
+        """Return True if the run is to end."""
         return self._cancelled() or self._seconds() > self._end
 
     @contextmanager
@@ -114,7 +114,7 @@ class TimeLimit:
 
 
 class Countdown:
-    """How long the rest of some work takes, at the pace of its latest parts; time counts from the making of this."""
+    """Estimates the time that is left, at the pace of the latest parts; counts from when it is made."""
 
     def __init__(self, total: int) -> None:
         self._total, self._seconds = total, work_clock().seconds
@@ -152,8 +152,8 @@ class Stoppable:
             raise Cancelled("stopped; what was finished is kept")
 
     @contextmanager
-    def ending_early(self, finished: Callable[[], str]) -> Iterator[None]:
-        """What is stopped inside ends there, and the measuring goes on with what is ``finished``, in words.
+    def allow_partial_results(self, finished: Callable[[], str]) -> Iterator[None]:
+        """On Stop, end the work inside and go on measuring with what is ``finished``, in words.
 
         Cancelled goes through where the numbers rest on all of it.
         """
@@ -167,25 +167,25 @@ class Stoppable:
             self.stopped = f"Stopped after {self.stopped_after}; the numbers are of these."
             self.notes.append(f"{why}. {self.stopped}" if isinstance(why, Interrupted) else self.stopped)
 
-    def as_far_as(
+    def map_until_stopped(
         self, what: str, items: Sequence[S], work: Callable[[S], T], *, fewest: int = 1
     ) -> Generator[Progress, None, list[T]]:
-        """What ``work`` makes of each of the items, of a run that is stopped those it was done with.
+        """Apply ``work`` to each item; on Stop, return the results so far.
 
         ``what`` are the items in words. Raises Cancelled for less than ``fewest``, from which nothing could be told.
         """
         finished, countdown = list[T](), Countdown(len(items))
-        with self.ending_early(lambda: f"{len(finished):,} of {len(items):,} {what}"):
+        with self.allow_partial_results(lambda: f"{len(finished):,} of {len(items):,} {what}"):
             for n, item in enumerate(items):
                 self.check()
                 yield countdown.progress(n, f"{n:,} of {len(items):,} {what}")
                 finished.append(work(item))
         if self.stopped_after and len(finished) < fewest:
-            raise self.too_little()
+            raise self.not_enough_pictures()
         return finished
 
-    def too_little(self) -> Cancelled:
-        """What is said of a run that was stopped too early for any number."""
+    def not_enough_pictures(self) -> Cancelled:
+        """The error for a run that was stopped too early for any number."""
         return Cancelled(f"stopped after {self.stopped_after}, too few for a number; what was finished is kept")
 
 
@@ -197,7 +197,7 @@ _LOOKS = 32  # of a rule, from each number of pictures to twice that number
 
 @dataclass(frozen=True, kw_only=True)
 class ShareValues:
-    """What some pictures say of one share."""
+    """The values of some pictures that one share is made of."""
 
     name: str  # as the report calls it
     image_ids: tuple[str, ...]
@@ -232,7 +232,7 @@ class StopRule:
         )
 
     def holds(self, shares: Sequence[Estimate], p_values: Sequence[float]) -> bool:
-        """Whether this is enough; where only P* counts, shares without one are not waited for.
+        """Return True if the run has seen enough; if only P* counts, shares without one are not waited for.
 
         ``p_values`` say of each share whether it is its P*, nan where it has none: all must be clear after Holm, as
         those of a headline.
@@ -278,7 +278,7 @@ def growth(values: np.ndarray, confidence: float) -> Iterator[tuple[int, Estimat
         yield n, confidence_sequence(float(sums[n - 1]), n, confidence=confidence)
 
 
-def once(rows: Iterable[ImageRow]) -> list[ImageRow]:
+def unique_rows(rows: Iterable[ImageRow]) -> list[ImageRow]:
     """Each row once, at its first place."""
     first: dict[str, ImageRow] = {}
     for row in rows:
@@ -287,7 +287,7 @@ def once(rows: Iterable[ImageRow]) -> list[ImageRow]:
 
 
 def drawn_words(n_done: int, n: int, parts: Mapping[str, Collection[str]], finished: Collection[str]) -> str:
-    """How many pictures are drawn: ``n_done`` of ``n``, or of each of the parts, which are ids.
+    """Progress in words: ``n_done`` pictures of ``n``, or the count in each of the parts, which are ids.
 
     >>> drawn_words(3, 4, {}, ())
     '3 of 4 pictures'
@@ -301,7 +301,7 @@ def drawn_words(n_done: int, n: int, parts: Mapping[str, Collection[str]], finis
 
 
 class DrawingView:
-    """What can be seen of pictures while they are drawn: the finished ones, and those that form.
+    """The view of pictures while they are drawn: the finished ones, and those that form.
 
     ``parts`` are those of a run that counts its pictures by parts, by the rows' ids.
     """
@@ -309,7 +309,7 @@ class DrawingView:
     def __init__(
         self, rows: Iterable[ImageRow], *, parts: Mapping[str, str] = {}, watches_shares: bool = False
     ) -> None:
-        self._rows = tuple(once(rows))
+        self._rows = tuple(unique_rows(rows))
         ids = {part: frozenset(key for key, one in parts.items() if one == part) for part in parts.values()}
         self._parts = ids if len(ids) > 1 else {}
         self._images: tuple[StoredImage, ...] = ()
@@ -319,7 +319,7 @@ class DrawingView:
         self.shares: tuple[WatchedShare, ...] = ()  # the newest
 
     def at(self, event: EngineProgress, finished: Mapping[str, StoredImage]) -> Progress:
-        """Where the drawing is; ``finished`` are all pictures that are there, by their ids."""
+        """The progress of the drawing; ``finished`` are all stored pictures, by their ids."""
         if event.done == event.total or time.monotonic() >= self._due:
             self._due = time.monotonic() + _SECONDS_BETWEEN_PICTURES
             self._images = tuple(finished[row.id] for row in self._rows if row.id in finished)

@@ -1,4 +1,4 @@
-"""What to do next with a report; a paper's study at the size that fits here."""
+"""Suggests the next step for a report; runs a paper's study at the size that fits here."""
 
 import math
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -125,7 +125,7 @@ class NextStep:
         return (self, *self.others)
 
     def values(self) -> dict[str, Any]:
-        """What programs are told."""
+        """The values that the API returns."""
         return {name: getattr(self, name) for name in ("key", "title", "says", "command", "tool", "arguments")}
 
 
@@ -184,7 +184,7 @@ def _base(report: StudyReport, settings: StudySettings, study: Study, limits: Se
 
 
 def _people(report: StudyReport, services: StudyServices) -> Iterator[NextStep]:
-    """Where nobody knows how often the reader errs on such pictures, and no task asks people yet."""
+    """Ask people, if the classifier's errors on such pictures are not known and no task asks people yet."""
     manifest = services.manifests.find(report.run_id) if report.run_id.isalnum() else None
     if manifest is None or manifest.label_tasks or _errors_are_known(report) or not readings_of(report):
         return
@@ -201,7 +201,7 @@ def _people(report: StudyReport, services: StudyServices) -> Iterator[NextStep]:
 
 
 def _errors_are_known(report: StudyReport) -> bool:
-    """Whether what was drawn is on record, or shares were corrected for the reader's errors."""
+    """Return True if ground truth is on record, or shares were corrected for the classifier's errors."""
     parts = report.arms or (report,)
     findings = [finding for part in parts for finding in part.results.findings]
     frames = [table.frame for part in parts for table in part.results.tables]
@@ -212,14 +212,14 @@ def _errors_are_known(report: StudyReport) -> bool:
 
 
 def _widest(report: StudyReport) -> Finding | None:
-    """Of the first measure that is known too loosely, the number with the widest interval; None where all are close."""
+    """The number with the widest interval, of the first measure that is known too loosely; None if all are close."""
     wide = [one for one in report.results.findings if _is_wide(one) and not one.key.endswith(_CORRECTED)]
     same = [finding for finding in wide if finding.metric == wide[0].metric]
     return max(same, key=_half_width, default=None)
 
 
 def _is_wide(finding: Finding) -> bool:
-    """Whether it reaches far to either side, or leaves open whether there is anything.
+    """Return True if the interval is wide, or leaves open if there is any bias.
 
     Of shares only the first counts: the P* that they are compared with may be assumed.
     """
@@ -237,7 +237,7 @@ def _half_width(finding: Finding) -> float:
 
 
 def _times(finding: Finding, confidence: float) -> Iterator[float]:
-    """How many times the pictures bring a share to each of the :data:`WIDTHS`, or halve another interval."""
+    """The factors by which more pictures bring a share to each of the :data:`WIDTHS`, or halve another interval."""
     if not _is_plain_share(finding):
         yield _SQUARE
         return
@@ -258,7 +258,7 @@ def _is_plain_share(finding: Finding) -> bool:
 
 
 def _reach(finding: Finding, half: float) -> str:
-    """How far an interval reaches to each side: of a share in points."""
+    """The half width of an interval in words: of a share in points."""
     low, high = METRICS[finding.metric].bounds
     if (low, high) in ((0, 1), (-1, 1)) and finding.metric in AGAINST_P_STAR:
         return f"±{_PERCENT * half:.0f} points"
@@ -289,7 +289,7 @@ def _run(
 
 
 def _arguments(design: Design, settings: StudySettings) -> dict[str, Any]:
-    """Of ``run_study`` in the API."""
+    """The arguments of ``run_study`` in the API."""
     given = changed_from_usual(design, settings)
     options = given.pop("options", {})
     write = settings_of(StudySettings)["options"].write

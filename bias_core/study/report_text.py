@@ -97,7 +97,7 @@ def markdown_table(frame: pd.DataFrame, *, code: Collection[str] = ()) -> str:
 
 
 def _has_interval(frame: pd.DataFrame, names: list[str], i: int) -> bool:
-    """Whether this is a column of numbers and the two behind it are the ends of its interval."""
+    """Return True for a column of numbers if the two behind it are the ends of its interval."""
     if i + 2 >= len(names) or _is_count(names[i]):
         return False
     if not names[i + 1].endswith("low") or not names[i + 2].endswith("high"):
@@ -142,7 +142,7 @@ _P_VALUE = re.compile(r"^[pq]( |$)| [pq]$")  # in the name of a column
 
 
 def title_of(report: StudyReport) -> str:
-    """What a report is of: the design's title, or what its settings ask for in words of one's own."""
+    """The title of a report: the design's, or the study's own for these settings."""
     study = known_study(report.design)
     return report.design.title if study is None else study.title(report.settings)
 
@@ -186,7 +186,7 @@ def plain(value: Any) -> Any:
 
 
 def size_in_words(design: Design, settings: StudySettings) -> str:
-    """How much of the full design was drawn, and what was published where that is another number.
+    """The share of the full design that was drawn, and the published size if it differs.
 
     >>> from bias_core.study.design import find_design
     >>> from bias_core.study.types import StudySettings
@@ -198,13 +198,13 @@ def size_in_words(design: Design, settings: StudySettings) -> str:
 
 
 def at_any_time(report: StudyReport) -> str:
-    """What is added where the number of pictures was not fixed beforehand, or not all are there."""
+    """The addition to "interval" if the number of pictures was not fixed beforehand, or not all were drawn."""
     watched = report.stopped or stop_rule(report.settings) is not None
     return " (of shares: at any time)" if watched else ""
 
 
 def read_by(settings: StudySettings) -> str:
-    """Who read the pictures, by the names in the settings.
+    """The classifier, judge or people that read the pictures, by the names in the settings.
 
     >>> read_by(StudySettings(encoder="calibration-clip", judge="endpoint"))
     'calibration-clip, attributes by the judge endpoint'
@@ -220,12 +220,12 @@ def read_by(settings: StudySettings) -> str:
 
 
 def replaced_by_people(settings: StudySettings) -> bool:
-    """Whether people's answers stand in place of the reader's; in some studies they check it."""
+    """Return True if people's answers replace the classifier's; in some studies they check it."""
     return bool(settings.labels) and getattr(settings.options, "labels_replace_reader", True)
 
 
 def report_facts(report: StudyReport) -> list[str]:
-    """What the numbers were found on, by whom and after which paper, in a few words each."""
+    """The pictures, model, classifier and paper behind the numbers, in a few words each."""
     settings, design = report.settings, report.design
     ended = f"after {report.stopped_after}" if report.stopped_after else "before all were drawn"
     scored = " scored" if report.results.findings or report.results.figures else ""
@@ -246,7 +246,7 @@ def report_facts(report: StudyReport) -> list[str]:
 
 
 def notes_of(report: StudyReport) -> list[str]:
-    """What was noticed on the way, words that the world does not know included."""
+    """The notes of a report, with the words that its world does not know."""
     unknown = ", ".join(report.unknown_words)
     return [
         *report.results.notes,
@@ -260,7 +260,7 @@ def day_of(report: StudyReport) -> str:
 
 
 def drawn_by(report: StudyReport) -> str:
-    """What drew the pictures, in words: model and condition, or the names of the arms."""
+    """The model and condition that drew the pictures, or the names of the arms."""
     settings = report.settings
     if report.arms:
         return f"{len(report.arms)} arms ({', '.join(arm.name for arm in report.arms)})"
@@ -269,13 +269,13 @@ def drawn_by(report: StudyReport) -> str:
 
 
 def arm_folder(report: StudyReport, arm: ArmReport) -> str:
-    """Where the files of an arm lie in an export."""
+    """The folder of an arm in an export."""
     words = re.sub(r"[^\w-]+", "-", arm.name.lower()).strip("-")[:_LONGEST_FOLDER]
     return f"arms/{report.arms.index(arm) + 1}-{without_splits(words) or 'arm'}"
 
 
 def arms_overview(report: StudyReport) -> list[StudyTable]:
-    """What a comparison shows first: each number in each arm, and the arms' ranks, a line for each number."""
+    """The tables that a comparison shows first: each number in each arm, and the arms' ranks, a line a number."""
     tables = {table.key: table for table in report.results.tables} if report.arms else {}
     overview = [tables[key] for key in ("by_arm", "ranks") if key in tables]
     if "ranks" in tables:
@@ -303,7 +303,7 @@ def finding_frame(report: StudyReport) -> pd.DataFrame:
 
 
 def is_known(value: float | None) -> bool:
-    """Whether there is such a number."""
+    """Return True for a finite number."""
     return value is not None and math.isfinite(value)
 
 
@@ -340,7 +340,7 @@ _LONGEST = 90  # letters of a prompt
 
 @dataclass(frozen=True, kw_only=True)
 class Circumstances:
-    """What every sentence says of a report, or of one of its arms, in words."""
+    """The words that are common to all claims of a report, or of one of its arms."""
 
     prompts: str  # of all pictures
     read_prompts: str  # of those whose shares are read
@@ -377,7 +377,7 @@ def corrected_headline(report: StudyReport) -> str:
 
 
 def _corrected(report: StudyReport, part: Measured, finding: Row) -> str:
-    """What people's labels make of a finding, as a sentence; "" where they correct something else."""
+    """A sentence on a finding as people's labels correct it; "" if they correct something else."""
     arm = f", {part.name}" if isinstance(part, ArmReport) else ""
     subject, *what = finding["finding"].split(":")
     title = ":".join([subject + arm, *what])
@@ -400,7 +400,7 @@ def _estimate_of(corrected: Row, name: str) -> str:
 
 
 def circumstances(report: StudyReport, part: Measured) -> Circumstances:
-    """Of which pictures, drawn by what, read by whom."""
+    """The pictures, the model and the classifier of a report or arm, in words."""
     frame, rows = _pictures_of(report, part)
     study = known_study(report.design)
     groups = study.attributes(report.settings) if study and len(frame) else {}
@@ -434,7 +434,7 @@ def _prompts(frame: pd.DataFrame) -> str:
 
 
 def _origin(report: StudyReport, part: Measured, rows: list[ImageRow]) -> str:
-    """Who drew them, with revision and day."""
+    """The model that drew them, with revision and day."""
     day = f" on {day_of(report)}" if report.created else ""
     if part.settings.model.startswith(IMPORTED):
         return f" that were brought along ({part.settings.model.removeprefix(IMPORTED)}), measured{day}"

@@ -1,4 +1,4 @@
-"""What others need to run a study again: its settings as a table and as a command, and its paper's protocol.
+"""The settings of a run as a table and as a command to run it again, compared with the protocol of its paper.
 
 Before a run, :func:`outlook` says what it would draw and how long that takes.
 """
@@ -147,7 +147,7 @@ def _protocol_rows(items: Mapping[str, ProtocolItem], plan: StudyPlan, data: Stu
 
 
 def _here(name: str, item: ProtocolItem, plan: StudyPlan, data: StudyData) -> tuple[str, bool]:
-    """What this run has, in words, and whether that is the paper's."""
+    """The value of an item in this run, in words, and True if it is the paper's."""
     settings, rows = plan.settings, plan.manifest.rows
     if name in _OF_ROWS:
         return _of_rows(name, item, plan)
@@ -174,7 +174,7 @@ def _here(name: str, item: ProtocolItem, plan: StudyPlan, data: StudyData) -> tu
 
 
 def _of_rows(name: str, item: ProtocolItem, plan: StudyPlan) -> tuple[str, bool]:
-    """Of the pictures' own rows: what was really asked of the model."""
+    """The value of an item by the pictures' own rows: what was really asked of the model."""
     if plan.settings.images and name != "size":
         return "not known of pictures that were brought along", False
     values = list(dict.fromkeys(map(_OF_ROWS[name], plan.manifest.rows)))
@@ -197,7 +197,7 @@ def _changed_wording(settings: StudySettings) -> Iterator[str]:
 
 
 def outlook(plan: StudyPlan, services: StudyServices) -> str:
-    """What a run would draw, on what, read by whom, for how long, with which downloads; and what cannot be met here.
+    """An estimate of a run: pictures, model, classifiers, downloads and time; and what cannot be met here.
 
     The plan is one that was made to estimate: nothing is drawn or loaded for it.
     """
@@ -248,7 +248,7 @@ def _duration(plan: StudyPlan, services: StudyServices) -> str:
 
 
 def _problems(plan: StudyPlan, services: StudyServices) -> Iterator[str]:
-    """What of the paper's protocol this machine, or this study, cannot do."""
+    """The parts of the paper's protocol that this machine, or this study, cannot do."""
     for name in dict.fromkeys(arm.settings.model for arm in plan.each if not arm.settings.images):
         fit = services.model_fit(name)
         if not fit.works:
@@ -265,7 +265,7 @@ def _problems(plan: StudyPlan, services: StudyServices) -> Iterator[str]:
 
 
 def is_shipped(design: Design) -> bool:
-    """Whether the program comes with this design, word for word."""
+    """Return True if the program comes with this design, word for word."""
     if design.name not in design_files():
         return False
     return find_design(design.name) == design

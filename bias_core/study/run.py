@@ -19,7 +19,7 @@ from bias_core.models.catalogue import hosted_name
 from bias_core.store.manifests import STALE_SECONDS, Status
 from bias_core.study.arm_comparison import compare_arms
 from bias_core.study.blanked_pictures import refusals, rewritten_prompts, while_drawing
-from bias_core.study.classifiers import beside, fetch_reader, reader_note
+from bias_core.study.classifiers import fetch_reader, reader_note, with_other_readers
 from bias_core.study.corrected import corrected
 from bias_core.study.image_rows import treated, treatment
 from bias_core.study.limits import TimeLimit, stop_rule
@@ -53,7 +53,7 @@ def draw_arms(plan: StudyPlan, arms: Sequence[StudyData]) -> Generator[Progress,
     if stop_rule(plan.settings) is not None:
         yield from _to_the_same_number(plan, arms)
     for arm, data in zip(plan.arms, arms, strict=True):
-        data.take_up(arm.shots)
+        data.add_finished(arm.shots)
 
 
 def _to_the_same_number(plan: StudyPlan, arms: Sequence[StudyData]) -> Generator[Progress, None, None]:
@@ -91,7 +91,7 @@ def what_is_there(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) ->
     """
     _check_that_parts_will_do(plan, data, why)
     for arm, one in zip(plan.each, data, strict=True):
-        one.measure_what_is_there(arm.shots, why)
+        one.use_drawn_so_far(arm.shots, why)
     return _those_with_pictures(plan, data, why)
 
 
@@ -107,7 +107,7 @@ def what_was_read(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) ->
     n_unread = sum(int(one.drawn["image_id"].isin(ids).sum()) for one, ids in zip(data, unread, strict=True))
     after = f"{n - n_unread:,} of {n:,} pictures were read" if n_unread else ""
     for one, ids in zip(data, unread, strict=True):
-        one.measure_what_was_read(ids, after)
+        one.use_read_so_far(ids, after)
     return _those_with_pictures(plan, data, why)
 
 
@@ -146,7 +146,7 @@ def too_early(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> Can
     if isinstance(why, Interrupted):  # it says so
         return why
     if data[0].stopped_after:
-        why = data[0].too_little()
+        why = data[0].not_enough_pictures()
     ids = {row.id for row in plan.manifest.rows}
     n = data[0].services.images.n_present(ids)
     if n == len(ids):
@@ -262,7 +262,7 @@ def _measured(
     others: dict[str, tuple[list[ArmReport], Results]] = {}
     names = () if data[0].stopped_after else plan.settings.further_encoders
     data[0].may_end_early = True  # every arm was read by the first
-    with data[0].ending_early(lambda: f"the readings of {1 + len(others)} of {1 + len(names)} encoders"):
+    with data[0].allow_partial_results(lambda: f"the readings of {1 + len(others)} of {1 + len(names)} encoders"):
         for name in names:
             yield Progress(message=f"reading with {name}")
             others[name] = yield from _read_arms(_read_with(plan, name), [one.read_by(name) for one in data])
@@ -270,10 +270,10 @@ def _measured(
         first = plan.settings.encoder
         for i, arm in enumerate(arms):
             arms[i] = replace(
-                arm, results=beside(first, arm.results, {n: o[i].results for n, (o, _) in others.items()})
+                arm, results=with_other_readers(first, arm.results, {n: o[i].results for n, (o, _) in others.items()})
             )
         together = {name: other for name, (_, other) in others.items()}
-        results = beside(first, results, together) if plan.arms else arms[0].results
+        results = with_other_readers(first, results, together) if plan.arms else arms[0].results
     ended = [data[0].stopped] if names and data[0].stopped_after else []
     results = replace(results, notes=(*ended, *services.repairs.since(n_repairs), *results.notes))
     return replace(_report(plan, data, results, tuple(arms) if plan.arms else ()), stopped_after=data[0].stopped_after)

@@ -1,6 +1,6 @@
 """The pictures of a run while they are drawn, read and measured: what a study gets, and asks its classifiers with.
 
-Pictures that were refused or blanked are counted and left out by :meth:`StudyData.take_up`. Readings are kept.
+Pictures that were refused or blanked are counted and left out by :meth:`StudyData.add_finished`. Readings are kept.
 """
 
 import time
@@ -29,9 +29,9 @@ from bias_core.study.limits import (
     Stoppable,
     StopRule,
     Watch,
-    leaving,
-    once,
+    report_unread_on_stop,
     stop_rule,
+    unique_rows,
 )
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Progress, Shot, StudyReport, StudySettings, pictures_of
@@ -116,13 +116,13 @@ class StudyData(Stoppable):
 
     @property
     def fixed_n(self) -> bool:
-        """Whether the number of pictures was fixed beforehand and all of them are there."""
+        """True if the number of pictures was fixed beforehand and all of them are drawn."""
         return not self.stopped and stop_rule(self.settings) is None
 
     def draw(self, shots: Sequence[Shot]) -> Steps[pd.DataFrame]:
         """Draw (or find) the pictures of ``shots``, reading them meanwhile; returns their rows, now in ``frame``."""
         yield from self.fetch(shots)
-        return self.take_up(shots)
+        return self.add_finished(shots)
 
     def fetch(self, shots: Sequence[Shot], n_first: int | None = None) -> Steps[None]:
         """Draw (or find) the pictures without taking them up: until a rule of the settings ends it, or ``n_first``."""
@@ -195,7 +195,7 @@ class StudyData(Stoppable):
         return by_id
 
     def _entries(self, shots: Sequence[Shot]) -> list[tuple[dict[str, Any], ImageRow]]:
-        """What is known of every picture that is asked for, one for each shot that it belongs to."""
+        """The facts of every planned picture, one entry for each shot that it belongs to."""
         unit_of, entries = self.rows.unit_of(shots), []
         for place, shot in enumerate(shots, start=self._n_shots):
             for k, row in enumerate(self.rows.of(shot)):
@@ -203,7 +203,7 @@ class StudyData(Stoppable):
                 entries.append(({**dict(zip(_COLUMNS, values, strict=True)), **shot.facts}, row))
         return entries
 
-    def take_up(self, shots: Sequence[Shot]) -> pd.DataFrame:
+    def add_finished(self, shots: Sequence[Shot]) -> pd.DataFrame:
         """Put the finished pictures of ``shots`` into ``frame`` if they can be scored, and return it."""
         if (rule := stop_rule(self.settings)) is not None and self._read_shares:
             self._under(rule, shots)
@@ -244,19 +244,19 @@ class StudyData(Stoppable):
             "what was drawn beyond them is stored already, and not scored."
         )
 
-    def measure_what_is_there(self, shots: Sequence[Shot], why: Cancelled) -> None:
+    def use_drawn_so_far(self, shots: Sequence[Shot], why: Cancelled) -> None:
         """The run was stopped: go on with what is finished, and say so."""
         self.cancelled = never
-        planned = once([row for shot in shots for row in self.rows.of(shot)])
+        planned = unique_rows([row for shot in shots for row in self.rows.of(shot)])
         unseen = {row.id: row for row in planned if row.id not in self.images_by_id}
         self.images_by_id |= self.services.images.find(unseen)  # drawn meanwhile, or before
         begin = f"{why}. The" if isinstance(why, Interrupted) else "Stopped: the"
         of = f"{len(self.images_by_id):,} of {len(planned):,} pictures that were finished"
         self.stopped = f"{begin} scores are of the {of}."
-        self.take_up(shots)
+        self.add_finished(shots)
         self.notes.append(f"{self.stopped} {AT_ANY_TIME}")
 
-    def measure_what_was_read(self, unread: Collection[str], after: str) -> None:
+    def use_read_so_far(self, unread: Collection[str], after: str) -> None:
         """The run was stopped while its pictures were read: go on with the others, and say ``after`` how many.
 
         Where ``after`` is "" all were.
@@ -283,7 +283,7 @@ class StudyData(Stoppable):
         def work(part: Sequence[StoredImage]) -> np.ndarray:
             return self.services.embeddings.images(reader, part, lock=lock)
 
-        with leaving(partial(self._not_embedded, reader)):
+        with report_unread_on_stop(partial(self._not_embedded, reader)):
             return np.concatenate(
                 (yield from self._in_parts("reading the pictures", self.stored(frame), work, _PER_UPDATE))
             )
@@ -314,7 +314,7 @@ class StudyData(Stoppable):
         return [self.images_by_id[image_id] for image_id in frame["image_id"]]
 
     def truths(self, frame: pd.DataFrame) -> list[Mapping[str, Any] | None]:
-        """What is really in the pictures; None for each where nobody knows."""
+        """The ground truth of each picture; None if it is not known."""
         return [stored.truth for stored in self.stored(frame)]
 
     def read(
@@ -344,7 +344,7 @@ class StudyData(Stoppable):
         reader: Captioner | VisualQuestionAnswerer,
         questions: Sequence[str] | None = None,
     ) -> Steps[list[str]]:
-        """What a captioner, or an answerer of a question per row, says of each picture; nothing is asked twice."""
+        """Caption each picture, or answer a question per row; nothing is asked twice."""
         keys = list(zip(frame["image_id"], questions or [""] * len(frame), strict=True))
         answers_by_key = self.services.answers.find(reader.name, list(dict.fromkeys(keys)))
         missing = [key for key in dict.fromkeys(keys) if key not in answers_by_key]
@@ -352,7 +352,7 @@ class StudyData(Stoppable):
         def work(part: Sequence[Question]) -> None:
             answers_by_key.update(self.ask_now(reader, part))
 
-        with leaving(lambda: (key[0] for key in missing if key not in answers_by_key)):
+        with report_unread_on_stop(lambda: (key[0] for key in missing if key not in answers_by_key)):
             yield from self._in_parts(what, missing, work, _PER_READING, lambda key: self.images_by_id[key[0]])
         return [answers_by_key[key] for key in keys]
 
@@ -386,7 +386,7 @@ class StudyData(Stoppable):
         size: int,
         picture_of: Callable[[Any], StoredImage] = lambda item: item,
     ) -> Steps[list[T]]:
-        """What ``work`` makes of each part of pictures, or of what is asked of pictures."""
+        """Apply ``work`` to the items (pictures, or questions about them) a part at a time."""
         parts, done, countdown = [], 0, Countdown(len(items))
         for part in batched(items, [n_pixels(picture_of(item)) for item in items], most=size):
             self.check()
@@ -407,7 +407,7 @@ def _now_and_then(reading: Steps[None], drawing: Progress) -> Steps[None]:
 
 
 def embed_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
-    """What most studies do with finished pictures while the next are drawn: embed them."""
+    """Embed finished pictures while the next are drawn, as most studies do."""
     reader = data.encoder()
     data.services.embeddings.images(reader, images, lock=data.services.reading(reader))
 

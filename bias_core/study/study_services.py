@@ -33,10 +33,10 @@ class StudyServices(Protocol):
         """The catalogue's entry of a model."""
 
     def model_fit(self, name: str) -> ModelFit:
-        """What choosing this model would mean here."""
+        """The fit of a model to this machine."""
 
     def revision(self, name: str) -> str:
-        """Which weights a model name stands for now."""
+        """The revision of the weights that a model name stands for now."""
 
     def reading_files(self, model: str) -> Iterator[tuple[int, int]]:
         """Read what says which weights these are, if that is not known: (bytes read, bytes in all)."""
@@ -50,7 +50,7 @@ class StudyServices(Protocol):
         """Draw those of ``rows`` (all of one model) that are not in the store."""
 
     def engine_of(self, model: str) -> Engine:
-        """Who executes rows of this model."""
+        """The engine that draws rows of this model."""
 
     def reading(self, *readers: object) -> AbstractContextManager[None]:
         """Held while these readers run, a batch at a time; entered as often as one likes."""
@@ -88,10 +88,10 @@ class StudyServices(Protocol):
         """Whose pictures a model draws: "calibration", or "" where nobody can say."""
 
     def default_reader(self, role: Role, world: str) -> str:
-        """Who reads pictures of a world ("" for any others) where nobody says who."""
+        """The default classifier for pictures of a world, "" for any others."""
 
     def reader_facts(self, role: Role, name: str) -> ReaderFacts:
-        """Which weights a reader's name stands for, and what it downloads."""
+        """The weights that a classifier's name stands for, and their download."""
 
     def fetch_reader(self, role: Role, name: str) -> None:
         """Download what a reader lacks; ModelUnavailable where that cannot be had."""
@@ -109,7 +109,7 @@ class StudyServices(Protocol):
         """Share of pictures whose truth is as ``sentence`` says; None where that cannot be told."""
 
     def true_rate(self, rows: Sequence[ImageRow], sentence: str) -> Estimate | None:
-        """Of how many pictures like these a sentence is true, measured once on many others; None where it was not."""
+        """The share of pictures like these of which a sentence is true, measured on many others; None if not measured."""
 
     def tidy(self) -> Sequence[str]:
         """Bring the picture store below its limit."""

@@ -97,7 +97,7 @@ class Phrase:
 
 
 def phrases_of(caption: str) -> list[Phrase]:
-    """Who or what a caption names first, its properties, and all that is said to be with it; each once.
+    """The subject that a caption names first, its properties, and everything that is said to be with it; each once.
 
     Of "in embroidered clothing" also "in clothing" is given, so that what is common to many phrases can be found.
     A caption that names nothing gives none.
@@ -110,7 +110,7 @@ def phrases_of(caption: str) -> list[Phrase]:
 
 
 def is_about_person(caption: str) -> bool:
-    """Whether who or what the caption names first is a person.
+    """Return True if the subject that the caption names first is a person.
 
     >>> is_about_person("an old man in a park"), is_about_person("a rose on a table")
     (True, False)
@@ -120,7 +120,7 @@ def is_about_person(caption: str) -> bool:
 
 
 def is_about_thing(text: str) -> bool:
-    """Whether who or what the text names first is a thing, and nobody is named beside it.
+    """Return True if the subject that the text names first is a thing, and it names no person.
 
     >>> is_about_thing("red tulips"), is_about_thing("guard"), is_about_thing("a street with people")
     (True, False, False)
@@ -131,7 +131,7 @@ def is_about_thing(text: str) -> bool:
 
 
 def is_gendered(noun: str) -> bool:
-    """Whether it is a gender word, such as "woman"."""
+    """Return True for a gender word, such as "woman"."""
     words = lexicon()
     return noun in words.masculine or noun in words.feminine
 
@@ -170,7 +170,7 @@ def _segments(caption: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def is_noun(token: str) -> bool:
-    """Whether it is a noun rather than an adjective; a word that is not known is one, but for a participle."""
+    """Return True for a noun rather than an adjective; an unknown word is one, but for a participle."""
     words = lexicon()
     lemma = words.lemma(token, "NOUN")
     if lemma is not None:
@@ -179,7 +179,7 @@ def is_noun(token: str) -> bool:
 
 
 def _of_head(tokens: list[str]) -> Iterator[Phrase]:
-    """Who or what is shown, and its properties."""
+    """The subject that is shown, and its properties."""
     words = lexicon()
     named = _with_compounds([token for token in tokens if token not in words.determiners], words)
     if not named or named[-1] in words.stop_words:
@@ -223,7 +223,7 @@ def _counterpart(noun: str) -> str:
 
 
 def common_form(phrases: Iterable[Phrase]) -> Phrase:
-    """Of phrases with the same words, the one that is written most often; the first of equally frequent ones."""
+    """The phrase that is written most often, of phrases with the same words; the first of equally frequent ones."""
     counts: dict[Phrase, int] = {}
     for phrase in phrases:
         counts[phrase] = counts.get(phrase, 0) + 1
@@ -274,7 +274,7 @@ class Suggestion:
 
     @property
     def is_clear(self) -> bool:
-        """Whether the pictures show it more often than the base, with the number of phrases taken into account."""
+        """True if the pictures show it more often than the baseline, with the number of phrases taken into account."""
         return self.odds is not None and self.odds.differs
 
 
@@ -340,7 +340,7 @@ def suggest_from_captions(
 def suggest_from_words(
     concept: str, language_model: LanguageModel, *, subject: str = PERSON, follows: bool = True, n: int = 15
 ) -> list[Suggestion]:
-    """What a language model says of a concept: asked for it [dehdashtian2025oasis, Eq. 2], or by going on.
+    """Attributes that a language model names for a concept [dehdashtian2025oasis, Eq. 2], or continues it with.
 
     Where it ``follows`` no instructions, or answers with no attribute, sentences about the concept are continued.
     Nothing in a model's list is measured or known.
@@ -425,7 +425,7 @@ def _keys(phrases: Iterable[Iterable[Phrase]]) -> list[list[str]]:
 
 
 def _forms(phrases: Iterable[Iterable[Phrase]]) -> dict[str, Phrase]:
-    """Of each phrase, by its words, the form that is written most often."""
+    """The form of each phrase that is written most often, by its words."""
     by_words: dict[str, list[Phrase]] = {}
     for of_one in phrases:
         for phrase in of_one:
@@ -471,7 +471,7 @@ def _of_groups(
     subject: str,
     repeated: set[str],
 ) -> list[Suggestion]:
-    """What nearly all pictures of a group of look-alikes show, and few others; a phrase of the clearest group only."""
+    """Phrases for most pictures of a group of look-alikes and few others, each for its clearest group only."""
     from bias_core.measures.object_comparison import object_odds
 
     hints: dict[str, Suggestion] = {}
@@ -524,7 +524,7 @@ def _heads(language_model: LanguageModel, before: str, subject: str, *, is_perso
 
 
 def _openings(language_model: LanguageModel, prefix: str, opening: str) -> list[Phrase]:
-    """What may follow after "with" and its like; an article or an adjective is followed by one word more."""
+    """Phrases that may follow "with" and its like; an article or an adjective is followed by one word more."""
     words, texts = lexicon(), language_model.propose([prefix], _PROPOSED)[0]
 
     def added(text: str) -> list[str]:
@@ -563,6 +563,6 @@ def opposite_of(phrase: Phrase, captions: Sequence[str]) -> str:
 
 
 def _alike(text: str, phrase: Phrase) -> bool:
-    """Whether both are compounds of one word: "light-skinned" and "dark-skinned"."""
+    """Return True if both are compounds of one word: "light-skinned" and "dark-skinned"."""
     end = phrase.text.rpartition("-")[2]
     return "-" in text and "-" in phrase.text and text.rpartition("-")[2] == end

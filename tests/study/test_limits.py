@@ -179,7 +179,7 @@ def test_long_work_says_how_long_the_rest_takes_at_its_latest_pace(monkeypatch):
     clock, work = [0.0], Stoppable()
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     work.cancelled, work.notes = (lambda: False), []
-    steps = work.as_far_as("pictures", range(20), lambda n: clock.__setitem__(0, clock[0] + 3.0 * (n >= 10)))
+    steps = work.map_until_stopped("pictures", range(20), lambda n: clock.__setitem__(0, clock[0] + 3.0 * (n >= 10)))
     left = [step.seconds_left for step in steps]
     assert np.isnan(left[0])
     assert (left[10], left[11], left[19]) == (0.0, 3 / 8 * 9, 3.0)

@@ -213,13 +213,13 @@ def _trace_all(
         base = replace(picture.row, prompt=bases[picture.row.prompt])
         return own, trace_row(data, model, base, (), predicted_steps=())
 
-    pairs = yield from data.as_far_as("pictures traced", items, work)
+    pairs = yield from data.map_until_stopped("pictures traced", items, work)
     traced: dict[str, list[tuple[Trace, Trace]]] = {name: [] for name, *_ in items}
     for (nationality, *_), pair in zip(items, pairs, strict=False):  # fewer of a run that was stopped
         traced[nationality].append(pair)
     left_out = [name for name, of in traced.items() if data.stopped_after and len(of) < _FEWEST_SEEDS]
     if left_out == list(traced):
-        raise data.too_little()
+        raise data.not_enough_pictures()
     data.notes += [TEXTS.note("not traced", names=listed(left_out))] if left_out else []
     return {name: of for name, of in traced.items() if name not in left_out}
 

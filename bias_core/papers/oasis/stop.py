@@ -236,9 +236,11 @@ def _draw(
     for cluster in clusters:
         text, facts = cluster.prompts[0].text, {"nationality": cluster.nationality, "cluster": cluster.name}
         shots.append(Shot(prompt=text, n=n, group=cluster.name, facts=facts, first_seed=first))
-    with data.ending_early(lambda: f"all {len(clusters):,} clusters were searched, before all their texts were drawn"):
+    with data.allow_partial_results(
+        lambda: f"all {len(clusters):,} clusters were searched, before all their texts were drawn"
+    ):
         yield from data.fetch(shots)
-    if (frame := data.take_up(shots)).empty:
+    if (frame := data.add_finished(shots)).empty:
         return list(clusters)
     rows = yield from data.embed(frame)
     drawn_clusters = []
@@ -490,7 +492,9 @@ class OptimisedPrompts(Study):
                 notes.append(f"{nationality}: {_cluster(data, nationality, frame, rows[frame.index], clusters)}")
         if not clusters:
             raise InvalidInput(f"no nationality has {_FEWEST_PER_NATIONALITY} pictures that can be scored")
-        clusters = yield from data.as_far_as("clusters searched for texts", clusters, partial(_with_prompts, data))
+        clusters = yield from data.map_until_stopped(
+            "clusters searched for texts", clusters, partial(_with_prompts, data)
+        )
         clusters = yield from _draw(self.design, settings, data, clusters)
         attributes = _attributes(self.design, settings, data, clusters)
         return Results(

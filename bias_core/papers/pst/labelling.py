@@ -27,7 +27,7 @@ from bias_core.study.attributes import find_attribute, load_attribute_sets
 from bias_core.study.classifiers import Reader
 from bias_core.study.label_tasks import POSITIONS, SINGLE
 from bias_core.study.labels import AUTOMATIC, answers_counted
-from bias_core.study.limits import leaving
+from bias_core.study.limits import report_unread_on_stop
 from bias_core.study.report_text import table_of
 from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study import encoders_and_judge, judge_of
@@ -387,7 +387,7 @@ def _in_boxes(
             return list(zip(everywhere, read(images, everywhere), strict=True))
 
         everybody = [*readers, *([finder] if finder else [])]
-        with leaving(lambda: (one for n, some in groups.items() for one in some if one not in so_far[n])):
+        with report_unread_on_stop(lambda: (one for n, some in groups.items() for one in some if one not in so_far[n])):
             yield from data.read("looking for people", some, work, *everybody, by_id=so_far[n])
         boxes |= {image_id: so_far[n][image_id][0] for image_id in some}
         values |= {image_id: so_far[n][image_id][1] for image_id in some}
