@@ -109,7 +109,7 @@ class StudyServices(Protocol):
         """Share of pictures whose truth is as ``sentence`` says; None where that cannot be told."""
 
     def true_rate(self, rows: Sequence[ImageRow], sentence: str) -> Estimate | None:
-        """The share of pictures like these of which a sentence is true, measured on many others; None if not measured."""
+        """The share of pictures like these of which a sentence is true, measured on many others; None if it was not."""
 
     def tidy(self) -> Sequence[str]:
         """Bring the picture store below its limit."""
