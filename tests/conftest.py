@@ -32,7 +32,7 @@ SLOW = (
     "tests/study/test_hosted_studies.py", "tests/study/test_judging.py", "tests/study/test_kept_runs.py",
     "tests/study/test_label_use.py", "tests/study/test_without_beyond.py", "tests/beyond/test_languages.py",
     "tests/beyond/test_validity.py",
-    "tests/study/test_every_study.py", "tests/study/test_papers_over_arms.py", "tests/study/test_readers.py",
+    "tests/study/test_every_study.py", "tests/study/test_papers_over_arms.py", "tests/study/test_classifiers.py",
     "tests/study/test_suggest.py", "tests/validation/", "tests/test_cli.py", "tests/test_damaged_folders.py",
     "tests/test_space.py", "tests/ui/test_label_login.py", "tests/ui/test_readme.py",
     *(f"tests/browser/test_{name}.py" for name in ("label", "links", "runs", "studies")),

@@ -18,7 +18,7 @@ from bias_core.study.suggestions import (
 )
 
 
-def names(caption):
+def phrase_names(caption):
     return [str(phrase) for phrase in phrases_of(caption)]
 
 
@@ -39,7 +39,7 @@ def names(caption):
     ],
 )  # fmt: skip
 def test_a_caption_is_cut_into_what_it_names(caption, expected):
-    assert names(caption) == expected
+    assert phrase_names(caption) == expected
 
 
 def test_a_plural_and_another_article_are_the_same_phrase():
