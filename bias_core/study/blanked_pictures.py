@@ -43,7 +43,10 @@ def refusals(pictures: Sequence[DrawnPicture], confidence: float, *, fixed_n: bo
 
 def _refusal_tables(pictures: Sequence[DrawnPicture], confidence: float, fixed_n: bool) -> Iterator[StudyTable]:
     """By group; by reason, where anything was refused."""
-    groups = {name: [one.image.blocked for one in pictures if one.group == name] for name in _groups(pictures)}
+    groups = {
+        name: [one.image.blocked for one in pictures if one.group == name]
+        for name in dict.fromkeys(one.group for one in pictures)
+    }
     how: dict[str, Any] = {"fixed_n": fixed_n, "confidence": confidence}
     shares = {name: share_interval(sum(of), len(of), **how) for name, of in groups.items()}
     yield table(
@@ -60,10 +63,6 @@ def _refusal_tables(pictures: Sequence[DrawnPicture], confidence: float, fixed_n
     if reasons:
         rows = [{"reason": reason, "pictures": n} for reason, n in reasons.most_common()]
         yield table("refusal_reasons", "Why pictures were refused", rows, "In the words of whoever refused.")
-
-
-def _groups(pictures: Sequence[DrawnPicture]) -> list[str]:
-    return list(dict.fromkeys(one.group for one in pictures))
 
 
 def reason_of(image: StoredImage) -> str:

@@ -89,15 +89,9 @@ def list_gallery(services: StudyServices) -> tuple[list[ListedRun], str]:
         return [], ""
     files = [path for path in (folder / "runs").glob("*.json") if (folder / "reports" / path.name).is_file()]
     lines = [line for path in files if (line := _gallery_line(folder, path)) is not None]
-    problems = []
-    if broken := len(files) - len(lines):
-        problems.append(f"{broken:,} files in the gallery are no runs that this version can read.")
-    if audits := len(list(folder.glob("*/about.json"))):
-        problems.append(
-            f"{audits:,} audits in the gallery were published by an earlier version and are left out: copy their runs "
-            "there, as docs/settings.md says."
-        )
-    return sorted(lines, key=lambda line: -line.updated), " ".join(problems)
+    n_broken = len(files) - len(lines)
+    problem = f"{n_broken:,} files in the gallery are no runs that this version can read." if n_broken else ""
+    return sorted(lines, key=lambda line: -line.updated), problem
 
 
 def open_gallery_run(services: StudyServices, run_id: str) -> SavedReport:
