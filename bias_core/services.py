@@ -59,7 +59,7 @@ from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddin
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bias_core.labels.label_copy import LabelCopy
+    from bias_core.labels.collected import LabelCopy
     from bias_core.labels.label_store import LabelStore
     from bias_core.models.hosted_images import RemoteTextToImage
 
@@ -131,7 +131,7 @@ class Services:
         settings = self.settings
         if not settings.labels_repo:
             return None
-        from bias_core.labels.label_copy import LabelCopy
+        from bias_core.labels.collected import LabelCopy
 
         start = partial(LabelCopy, self.labels, settings.data_dir / "label_copy", repo=settings.labels_repo)
         return self._built.get("label_copy", "", partial(start, minutes=settings.labels_repo_minutes))

@@ -47,7 +47,7 @@ from starlette.routing import Route
 
 from bias_core.errors import BiasCoreError, InvalidInput, NotAllowed, StorageError
 from bias_core.labels import rating
-from bias_core.labels.collected import CrowdIds, task_progress
+from bias_core.labels.collected import task_progress
 from bias_core.labels.label_store import LabelsGone, LabelStore
 from bias_core.labels.task_owner import OwnerKey, delete_task, exclude_rater, read_picture
 from bias_core.models.run_line import network_of
@@ -196,7 +196,7 @@ class LabelDoor:
         network = f"{task.id} {self._network(request)}"
         for name, most in ((network, task.joins_per_address), (task.id, task.joins_per_hour)):
             self._take(name, most, most / _HOUR, _CROWD)
-        ids = CrowdIds(**vars(body.crowd)) if body.crowd else None
+        ids = rating.CrowdIds(**vars(body.crowd)) if body.crowd else None
         new = await self._together(lambda store: rating.join(store, body.task, page_pass=body.page, ids=ids))
         return _json({"code": new.code, "task": _task_json(new.task, "open")})
 

@@ -1,12 +1,12 @@
 """Answers as they were collected, and as files for other tools."""
 
-import io
 import json
-import re
+import threading
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -15,7 +15,7 @@ import pandas as pd
 import yaml
 from sqlalchemy import Connection, Select, delete, exists, func, insert, select
 
-from bias_core.errors import InvalidInput, quoted
+from bias_core.errors import InvalidInput
 from bias_core.labels.label_store import (
     LabelStore,
     Row,
@@ -33,6 +33,7 @@ from bias_core.store.export import csv_bytes, json_lines, text_from
 from bias_core.store.files import replaced_file, write_atomically
 from bias_core.study.answers import frame_of
 from bias_core.study.label_tasks import Item, Task, checked_choices, task_texts
+from bias_core.waiting import handing_over
 
 MACHINE = "judge: "  # how the name of a rater begins who is no person
 
@@ -71,65 +72,6 @@ def judgements_frame(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
         for position, answer in row.choices.items()
     )
     return pd.DataFrame(given, columns=["image_id", "position", "identity", "answer", "rater", "at"])
-
-
-NOT_SAID = -1
-"""Place of "prefer not to say", which every question about the rater has."""
-_ID = re.compile(r"[A-Za-z0-9_-]{0,64}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class CrowdIds:
-    """What a crowd platform writes into its link about one rater (Prolific: PROLIFIC_PID, STUDY_ID, SESSION_ID)."""
-
-    participant: str
-    study: str = ""
-    session: str = ""
-
-    def __post_init__(self) -> None:
-        for one in fields(self):
-            if not (isinstance(value := getattr(self, one.name), str) and _ID.fullmatch(value)):
-                raise InvalidInput(
-                    f"the {one.name} of a crowd platform is up to 64 letters and digits; got {quoted(value)}"
-                )
-        if not self.participant:
-            raise InvalidInput("a rater from a crowd platform has a participant's id; the link gives none")
-
-
-def keep_ids(connection: Connection, rater_id: int, ids: CrowdIds) -> None:
-    """Keep a new rater's ids."""
-    connection.execute(insert(crowd_ids).values(rater_id=rater_id, **vars(ids)))
-
-
-def ids_frame(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
-    """A row for each rater who came from a crowd platform, for the owner; NotAllowed where the key opens no task."""
-    columns = (raters.c.name, crowd_ids.c.participant, crowd_ids.c.study, crowd_ids.c.session)
-    with store.read() as connection:
-        of_task = raters.c.task_id == owned_row(connection, key).id
-        joined = select(*columns).join(raters, raters.c.id == crowd_ids.c.rater_id).where(of_task)
-        rows = [tuple(row) for row in connection.execute(joined.order_by(raters.c.id))]
-    return pd.DataFrame(rows, columns=["rater", "PROLIFIC_PID", "STUDY_ID", "SESSION_ID"])
-
-
-def has_facts(connection: Connection, rater_id: int) -> bool:
-    """Whether this rater was asked about themselves."""
-    return connection.scalar(select(rater_facts.c.rater_id).where(rater_facts.c.rater_id == rater_id)) is not None
-
-
-def keep_facts(store: LabelStore, connection: Connection, rater: Row, task: Task, choices: Sequence[int]) -> None:
-    """Keep what a rater says of themselves, once: each answer's place in its question, or :data:`NOT_SAID`."""
-    if len(choices) != len(task.about_rater):
-        raise InvalidInput(
-            f"this task asks {len(task.about_rater)} questions about the rater; got {len(choices)} answers"
-        )
-    facts = {}
-    for (question, possible), place in zip(task.about_rater.items(), choices, strict=True):
-        if not NOT_SAID <= place < len(possible):
-            raise InvalidInput(f"{quoted(question)} has answers 0 to {len(possible) - 1}, or {NOT_SAID}; got {place}")
-        if place != NOT_SAID:
-            facts[question] = possible[place]
-    if not has_facts(connection, rater.id):
-        connection.execute(insert(rater_facts).values(rater_id=rater.id, facts=facts, at_ms=store.now_ms))
 
 
 def facts_of_raters(store: LabelStore, key: OwnerKey) -> dict[str, Mapping[str, str]]:
@@ -428,21 +370,26 @@ def answers_frame(store: LabelStore, key: OwnerKey, *, excluded: bool = False) -
 
 
 def crowd_frame(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
-    """Who came from a crowd platform and how they did, to pay or to reject them; InvalidInput where nobody did."""
-    ids, progress = ids_frame(store, key), task_progress(store, key)
+    """Who came from a crowd platform and how they did, to pay or to reject them; InvalidInput if nobody did."""
+    of_link = {"participant": "PROLIFIC_PID", "study": "STUDY_ID", "session": "SESSION_ID"}
+    columns = (raters.c.name.label("rater"), *(crowd_ids.c[name].label(shown) for name, shown in of_link.items()))
+    with store.read() as connection:
+        of_task = raters.c.task_id == owned_row(connection, key).id
+        joined = select(*columns).join(raters, raters.c.id == crowd_ids.c.rater_id).where(of_task)
+        ids = pd.DataFrame(connection.execute(joined.order_by(raters.c.id)).mappings())
     if ids.empty:
         raise InvalidInput(
             "no rater came with ids of a crowd platform: they are kept where the task has a Prolific code and raters "
             "use the link that Prolific makes of it"
         )
-    parts = {one.rater: one for one in progress.raters}
-    for name in ("n_answered", "n_skipped", "n_gold", "n_gold_right", "excluded"):
-        ids[name.removeprefix("n_")] = [getattr(parts[rater], name) for rater in ids["rater"]]
-    return ids.rename(columns={"gold": "checks", "gold_right": "checks right"})
+    names = {"rater": "rater", "n_answered": "answered", "n_skipped": "skipped", "n_gold": "checks"}
+    names |= {"n_gold_right": "checks right", "excluded": "excluded"}
+    progress = pd.DataFrame(map(vars, task_progress(store, key).raters))[[*names]]
+    return ids.merge(progress.rename(columns=names), on="rater")
 
 
 def export_labels(store: LabelStore, key: OwnerKey, target: Path) -> Path:
-    """Write a zip: CSV, JSONL, Parquet, imagefolder, Label Studio, Argilla and a data card.
+    """Write a zip: CSV, JSONL, imagefolder, Label Studio and a data card.
 
     NotAllowed where the key opens no task; StorageError where a picture is missing, or the disk is full. Nothing
     half-written stays behind.
@@ -450,7 +397,7 @@ def export_labels(store: LabelStore, key: OwnerKey, target: Path) -> Path:
     progress = task_progress(store, key)
     with replaced_file(target) as temporary, zipfile.ZipFile(temporary, "w") as archive:
         for name, content in _entries(store, key, progress):
-            packing = zipfile.ZIP_STORED if name.endswith((".png", ".parquet")) else zipfile.ZIP_DEFLATED
+            packing = zipfile.ZIP_STORED if name.endswith(".png") else zipfile.ZIP_DEFLATED
             archive.writestr(name, content, packing)
     return target
 
@@ -461,8 +408,6 @@ def _entries(store: LabelStore, key: OwnerKey, progress: TaskProgress) -> Iterat
         f"{'known' if one.item.gold else 'train'}/{i:05d}-{one.item.picture[:12]}.png": one
         for i, one in enumerate(labelled_items(store, key), start=1)
     }
-    parquet = io.BytesIO()
-    frame.to_parquet(parquet, index=False)
     yield (
         "README.md",
         text_from(
@@ -480,7 +425,6 @@ def _entries(store: LabelStore, key: OwnerKey, progress: TaskProgress) -> Iterat
     yield "task.json", _json({"id": task.id, "version": task.version, **task_texts(task)})
     yield "labels.csv", csv_bytes(frame)
     yield "labels.jsonl", json_lines(frame.to_dict("records"))
-    yield "labels.parquet", parquet.getvalue()
     if len(excluded := answers_frame(store, key, excluded=True)):
         yield "excluded.csv", csv_bytes(excluded)
     if len(machines := judgements_frame(store, key)):
@@ -489,8 +433,6 @@ def _entries(store: LabelStore, key: OwnerKey, progress: TaskProgress) -> Iterat
     yield "train/metadata.jsonl", json_lines([_metadata(name, one, task) for name, one in ordinary.items()])
     yield "label_studio/config.xml", text_from("label_studio.xml", autoescape=True, task=task)
     yield "label_studio/tasks.json", _json([_studio_task(task, *pair) for pair in by_name.items()])
-    yield "argilla/settings.json", text_from("argilla.json", task=task)
-    yield "argilla/records.json", _json([_argilla_record(task, *pair) for pair in by_name.items()])
     for name, one in by_name.items():
         yield name, read_picture(store.pictures, one.item.picture)
 
@@ -509,50 +451,86 @@ def _metadata(name: str, one: LabelledItem, task: Task) -> dict[str, Any]:
     return row
 
 
-# Label Studio: every rater's answer is an annotation. Pictures are files of a local storage whose folder is
-# the unpacked export.
-
-
 def _studio_task(task: Task, name: str, one: LabelledItem) -> dict[str, Any]:
+    """The item as Label Studio imports and converts it: an annotation for each rater, and for the known answer.
+
+    Its picture is a file of a local storage whose folder is the unpacked export. Every annotation has the keys by which
+    Label Studio tells and sorts them.
+    """
     data = {"image": f"/data/local-files/?d={name}", "image_id": one.item.image_id}
     data |= {f"question_{position}": text for position, text in task.questions_about(one.item).items()}
-    replies: list[tuple[Mapping[str, str], dict[str, Any], dict[str, Any]]] = [
-        (given.choices, {"meta": {"text": [given.rater]}}, {"lead_time": given.seconds, "created_at": given.at})
-        for given in one.answers
-    ]
+    replies = [(given.choices, given.at, given.seconds, {"meta": {"text": [given.rater]}}) for given in one.answers]
     if one.item.gold is not None:
-        replies.append((one.item.gold, {}, {"ground_truth": True}))
+        replies.append((one.item.gold, task.created, 0.0, {}))
     same = {"to_name": "image", "type": "choices"}
     annotations = [
-        {"ground_truth": False, "was_cancelled": False, **more, "result": [
-            {"id": position, "from_name": position, "value": {"choices": [answer]}, **same, **meta}
-            for position, answer in choices.items()
-        ]}
-        for choices, meta, more in replies
+        {
+            "id": 10_000 * one.item.id + number, "created_at": at, "updated_at": at, "lead_time": seconds,
+            "was_cancelled": False, "ground_truth": not rater, "result": [
+                {"id": position, "from_name": position, "value": {"choices": [answer]}, **same, **rater}
+                for position, answer in choices.items()
+            ],
+        }
+        for number, (choices, at, seconds, rater) in enumerate(replies)
     ]  # fmt: skip
-    return {"data": data, "annotations": annotations}
-
-
-# Argilla: the majority is a suggestion. Answers of single raters are no responses there, for a response
-# belongs to a user of one's own server; their votes are metadata. Pictures are paths from its folder.
-
-
-def _argilla_record(task: Task, name: str, one: LabelledItem) -> dict[str, Any]:
-    counts = {position: Counter(one.votes(position)).most_common() for position in task.positions}
-    votes = {f"{position}_votes": ", ".join(f"{k} {n}" for k, n in some) for position, some in counts.items()}
-    return {
-        "id": str(one.item.id),
-        "fields": {"image": name, "shown": "\n".join(task.questions_about(one.item).values())},
-        "metadata": {"image_id": one.item.image_id, "n_raters": len(one.answers), **votes},
-        "suggestions": {
-            position: {"value": winner, "score": one.share(position), "agent": "most raters"}
-            for position in task.positions
-            if (winner := one.majority(position))
-        },
-        "responses": {},
-        "vectors": {},
-    }
+    return {"id": one.item.id, "data": data, "annotations": annotations}
 
 
 def _json(content: object) -> str:
     return json.dumps(content, ensure_ascii=False, indent=1)
+
+
+class LabelCopy:
+    """Has a ``CommitScheduler`` upload the answers of every task, from now on until :meth:`close`.
+
+    Each task is a JSONL file of its own in ``folder``, written before each upload. The dataset ``repo`` is private when
+    it is made here. A hub that cannot be reached is tried again after ``minutes``, and holds up nobody.
+    """
+
+    def __init__(self, store: LabelStore, folder: Path, *, repo: str, minutes: float, api: Any = None) -> None:
+        self._store, self._folder, self._api = store, folder, api
+        self._repo, self._minutes = repo, minutes
+        self._made: Future[Any] = Future()  # the scheduler, or why there is none yet
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._start, daemon=True, name="label-copy")
+        self._thread.start()
+
+    @property
+    def last_error(self) -> str:
+        """Why the last upload did not work; "" while all is well."""
+        made = self._made
+        last = getattr(made.result(), "last_future", made) if made.done() and made.exception() is None else made
+        error = last.exception() if last.done() else None
+        return "" if error is None else (str(error) or type(error).__name__)[:500]
+
+    def close(self) -> None:
+        """Upload the last answers and stop."""
+        self._end.set()
+        self._thread.join()
+        if self._made.exception() is None:
+            scheduler = self._made.result()
+            scheduler.stop()  # from now on its own uploads do nothing; the last one waits for the one at work
+            scheduler.api.run_as_future(scheduler.push_to_hub).exception()
+
+    def _start(self) -> None:
+        while True:
+            made: Future[Any] = Future()
+            with handing_over(made):
+                made.set_result(self._scheduler())
+            self._made = made
+            if made.exception() is None or self._end.wait(60 * self._minutes):
+                return
+
+    def _scheduler(self) -> Any:
+        from huggingface_hub import CommitScheduler  # takes a while
+
+        store, folder = self._store, self._folder
+
+        class LabelScheduler(CommitScheduler):
+            def push_to_hub(self) -> Any:
+                write_answers(store, folder)
+                return super().push_to_hub()
+
+        to = {"repo_id": self._repo, "repo_type": "dataset", "path_in_repo": "labels", "private": True}
+        what = {"folder_path": folder, "allow_patterns": "*.jsonl"}
+        return LabelScheduler(**what, **to, every=self._minutes, hf_api=self._api)

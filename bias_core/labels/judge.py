@@ -1,14 +1,13 @@
 """A judge answers a labelling task as one more rater, marked as a machine, and is never counted as a person."""
 
 import io
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from functools import partial
 
 import numpy as np
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.labels.answers import untold_among
 from bias_core.labels.collected import judgements_frame, keep_judgements, task_items
 from bias_core.labels.label_store import LabelStore
 from bias_core.labels.report import Labels
@@ -45,7 +44,7 @@ def judge_task(
     choices = {}
     for item in ordinary:
         each = {
-            position: _chosen(task.answer_keys, np.array([answers[item.picture, question] for question in questions]))
+            position: _chosen(task, np.array([answers[item.picture, question] for question in questions]))
             for position, questions in _questions(task, item).items()
         }
         if all(each.values()) or any(answer and task.answer(answer).whole for answer in each.values()):
@@ -71,12 +70,12 @@ def _questions(task: Task, item: Item) -> dict[str, list[str]]:
     }
 
 
-def _chosen(keys: Sequence[str], answers: np.ndarray) -> str:
+def _chosen(task: Task, answers: np.ndarray) -> str:
     """The answer with the likeliest yes; "" where there is none."""
     says_yes = calls_of(answers) == 0
     if says_yes.any():
-        return keys[int(np.where(says_yes, answers[:, 0], -1.0).argmax())]
-    return untold_among(keys)
+        return task.answer_keys[int(np.where(says_yes, answers[:, 0], -1.0).argmax())]
+    return task.untold
 
 
 def _opened(store: LabelStore, picture: str) -> Image.Image:

@@ -16,15 +16,26 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import SimpleNamespace
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Integer, bindparam, exists, func, insert, select, update
 
 from bias_core.errors import InvalidInput, NotAllowed, quoted
-from bias_core.labels.collected import CrowdIds, has_facts, keep_facts, keep_ids
-from bias_core.labels.label_store import LabelStore, Row, answers, assignments, hash_of, items, raters, tasks, token
+from bias_core.labels.label_store import (
+    LabelStore,
+    Row,
+    answers,
+    assignments,
+    crowd_ids,
+    hash_of,
+    items,
+    rater_facts,
+    raters,
+    tasks,
+    token,
+)
 from bias_core.labels.task_owner import CLAIMS, count_claims, remove_raters
 from bias_core.study.label_tasks import Task, checked_choices
 
@@ -42,6 +53,26 @@ _PASS = re.compile(r"([0-9a-f]{1,12})\.([A-Za-z0-9_-]{16})\.([0-9a-f]{32})")
 _STATUS_WORDS = {"draft": "not open yet", "paused": "paused", "closed": "closed", "open": "open"}
 
 Act = Literal["answer", "skip", "undo"]
+NOT_SAID = -1  # place of "prefer not to say", which every question about the rater has
+_ID = re.compile(r"[A-Za-z0-9_-]{0,64}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrowdIds:
+    """What a crowd platform writes into its link about one rater (Prolific: PROLIFIC_PID, STUDY_ID, SESSION_ID)."""
+
+    participant: str
+    study: str = ""
+    session: str = ""
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            if not (isinstance(value := getattr(self, one.name), str) and _ID.fullmatch(value)):
+                raise InvalidInput(
+                    f"the {one.name} of a crowd platform is up to 64 letters and digits; got {quoted(value)}"
+                )
+        if not self.participant:
+            raise InvalidInput("a rater from a crowd platform has a participant's id; the link gives none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +141,8 @@ def join(store: LabelStore, join_code: str, *, page_pass: str | None = None, ids
             new |= {"joined_ms": store.now_ms, "seed": store.rng.getrandbits(31)}
             connection.execute(insert(raters).values(new))
             if ids is not None and is_crowd:
-                keep_ids(connection, connection.execute(_RATER, {"code_hash": hash_of(code)}).one().id, ids)
+                rater = connection.execute(_RATER, {"code_hash": hash_of(code)}).one()
+                connection.execute(insert(crowd_ids).values(rater_id=rater.id, **vars(ids)))
     return NewRater(code=code_in_groups(code), task=store.task(row.id, row.version))
 
 
@@ -214,8 +246,29 @@ def tell_about_me(store: LabelStore, code: str, *, version: int, choices: Sequen
         _check_open(rater)
         if not 1 <= version <= rater.version:
             raise InvalidInput(f"this task has versions 1 to {rater.version}; got {quoted(version)}")
-        keep_facts(store, connection, rater, store.task(rater.task_id, version), choices)
+        _keep_facts(store, connection, rater, store.task(rater.task_id, version), choices)
         return _turn(store, connection, rater)
+
+
+def _has_facts(connection: Connection, rater_id: int) -> bool:
+    """Whether this rater was asked about themselves."""
+    return connection.scalar(select(rater_facts.c.rater_id).where(rater_facts.c.rater_id == rater_id)) is not None
+
+
+def _keep_facts(store: LabelStore, connection: Connection, rater: Row, task: Task, choices: Sequence[int]) -> None:
+    """Keep what a rater says of themselves, once: each answer's place in its question, or :data:`NOT_SAID`."""
+    if len(choices) != len(task.about_rater):
+        raise InvalidInput(
+            f"this task asks {len(task.about_rater)} questions about the rater; got {len(choices)} answers"
+        )
+    facts = {}
+    for (question, possible), place in zip(task.about_rater.items(), choices, strict=True):
+        if not NOT_SAID <= place < len(possible):
+            raise InvalidInput(f"{quoted(question)} has answers 0 to {len(possible) - 1}, or {NOT_SAID}; got {place}")
+        if place != NOT_SAID:
+            facts[question] = possible[place]
+    if not _has_facts(connection, rater.id):
+        connection.execute(insert(rater_facts).values(rater_id=rater.id, facts=facts, at_ms=store.now_ms))
 
 
 def delete_my_answers(store: LabelStore, code: str) -> int:
@@ -335,7 +388,7 @@ def _turn(store: LabelStore, connection: Connection, rater: Row) -> Turn:
         for position, text in task.questions_about(on_screen).items()
     )
     n_left += past.checks_to_come(n_open)
-    same["asks_about_rater"] = bool(task.about_rater) and not has_facts(connection, rater.id)
+    same["asks_about_rater"] = bool(task.about_rater) and not _has_facts(connection, rater.id)
     return Turn(item=on_screen.token, questions=questions, task=task, earlier_choices=choices, n_left=n_left, **same)
 
 

@@ -3,33 +3,33 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 import bias_core
 from bias_core.errors import InvalidInput
-from bias_core.labels.answers import (
-    answers_between,
-    answers_figure,
-    pictures_frame,
-    untold_among,
-    votes_in_two,
-    votes_of,
-)
 from bias_core.labels.collected import MACHINE, LabelledItem, TaskProgress, answers_frame, task_answers, winner
-from bias_core.labels.groups import group_tables
 from bias_core.labels.label_store import LabelStore
-from bias_core.labels.scale_answers import ordinal_votes, scale_findings
-from bias_core.labels.task_owner import OwnerKey
-from bias_core.measures.agreement import agreement_estimate, cohen_kappa, reader_errors_from_labels
-from bias_core.measures.paired_stereotype import NOT_TWO_PEOPLE, UNTOLD
+from bias_core.labels.task_owner import OwnerKey, picture_path
+from bias_core.measures.agreement import (
+    agreement_estimate,
+    cohen_kappa,
+    disagreements,
+    numbers_of,
+    reader_errors_from_labels,
+)
+from bias_core.measures.intervals import mean_interval
+from bias_core.measures.paired_stereotype import ANDROGYNOUS, GENDERS, NOT_TWO_PEOPLE, UNCLEAR, UNTOLD
 from bias_core.measures.sequential import share_interval
-from bias_core.study.label_tasks import PICTURE, Task, answer_key
-from bias_core.study.labels import kappa_finding
+from bias_core.measures.two_phase import FEWEST_LABELS, draw_rater_weights, two_phase_estimate, two_phase_shares
+from bias_core.scales import load_scales
+from bias_core.study.corrected import kappa_finding
+from bias_core.study.label_tasks import PICTURE, PREFER_NOT, Task, answer_key
 from bias_core.study.run_readings import CANNOT_TELL, CODES, NO, YES, readings_of
 from bias_core.study.types import (
     Design,
@@ -42,19 +42,17 @@ from bias_core.study.types import (
     columns,
     drawable,
     figure,
+    finding,
+    mark,
     table,
 )
-from bias_core.types import Estimate
+from bias_core.types import Estimate, ImageRow, StoredImage
 
 Labels = Mapping[tuple[str, str], str]  # an answer for each ``(image_id, position)``
 
 KIND = "labels"
-RATERS, CHECKS, COVERAGE, BETWEEN = (
-    "raters",
-    "checks",
-    "coverage",
-    "between",
-)  # keys of tables; RATERS also of the figure
+# keys of tables; RATERS also of the figure
+RATERS, CHECKS, COVERAGE, BETWEEN = "raters", "checks", "coverage", "between"
 _MOST_DISPUTED = 100
 _MOST_PAIRS = 45  # of raters with an interval: ten raters
 _PAIR_RESAMPLES = 200
@@ -229,7 +227,7 @@ def _pairs_table(answers: pd.DataFrame) -> StudyTable:
             row = {"one": one, "other": other, "n": len(common), "equal": equal, "κ": kappa}
             row |= {"low": math.nan, "high": math.nan, "note": ""}
             if len(rows) < _MOST_PAIRS:
-                estimate = _coefficient("cohen_kappa", common, common.index, n_resamples=_PAIR_RESAMPLES)
+                estimate = _coefficient(common, common.index, "cohen_kappa", n_resamples=_PAIR_RESAMPLES)
                 row |= {"low": estimate.low, "high": estimate.high, "note": estimate.note}
             rows.append(row)
     return table("pairs", "Every two raters", rows, "Cohen's κ on common answers, of which there are n.")
@@ -264,7 +262,7 @@ def _agreement(answers: pd.DataFrame, task: Task) -> list[Finding]:
     usual = Counter(map(len, several)).most_common(1)[0][0]
     even = several[several.map(len) == usual]
     if len(even) >= 2:
-        fleiss = _coefficient("fleiss_kappa", even.tolist(), even.index)
+        fleiss = _coefficient(even.tolist(), even.index, "fleiss_kappa")
         title = f"What {usual} raters answered"
         findings.append(Finding(key="fleiss", title=title, metric="fleiss_kappa", estimate=fleiss))
     return findings
@@ -272,11 +270,11 @@ def _agreement(answers: pd.DataFrame, task: Task) -> list[Finding]:
 
 def _alpha(key: str, title: str, votes: "pd.Series[Any]", says: str, **options: Any) -> Finding:
     # No coefficient asks who said it: a column a rater would be a thousand times as wide.
-    alpha = _coefficient("krippendorff_alpha", pd.DataFrame(votes.tolist()), votes.index, **options)
+    alpha = _coefficient(pd.DataFrame(votes.tolist()), votes.index, **options)
     return Finding(key=key, title=title, metric="krippendorff_alpha", estimate=alpha, says=f"{says} {_strength(alpha)}")
 
 
-def _coefficient(name: Any, ratings: Any, people: "pd.Index[Any]", **options: Any) -> Estimate:
+def _coefficient(ratings: Any, people: "pd.Index[Any]", name: Any = "krippendorff_alpha", **options: Any) -> Estimate:
     """Agreement with its interval over pictures, and the value that chance gives."""
     pictures = people.get_level_values("image_id")
     return replace(agreement_estimate(ratings, coefficient=name, groups=pictures, **options), null_value=0.0)
@@ -297,7 +295,7 @@ def _compared(name: str, labels: Labels, people: pd.DataFrame, task: Task) -> tu
     """A reader against people's majority: kappa, who is taken for whom, and its error rates."""
     both = people.set_index(["image_id", "position"])[["label"]]
     tie = (people["label"] == "").to_numpy() & (people["raters"] > 0).to_numpy()
-    both["label"] = both["label"].mask(tie, untold_among(task.answer_keys))
+    both["label"] = both["label"].mask(tie, task.untold)
     both["automatic"] = [labels.get(key, "") for key in both.index]
     both = both[(both != "").all(axis=1)]
     finding = kappa_finding(f"kappa_{name}", f"People and {name}", both, both.index.get_level_values("image_id"))
@@ -379,7 +377,7 @@ def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
     if "labels" in tables and task.kind.startswith("pst_"):
         frame = tables["labels"].set_index(["image_id", "position"])
         names = {"automatic": "automatic labels", "truth": "the record of what was drawn"}
-        nobody_says = {word: untold_among(task.answer_keys) or word for word in UNTOLD}
+        nobody_says = {word: task.untold or word for word in UNTOLD}
         answers = {name: frame[column].replace(nobody_says) for column, name in names.items() if column in frame}
     if "judged" in tables and task.kind == "association":
         frame = tables["judged"].assign(position=PICTURE).set_index(["image_id", "position"])
@@ -418,3 +416,203 @@ def answers_about(
     untold = ("", *(word for word, code in CODES.items() if code >= CODES[CANNOT_TELL]))
     said = about["answer"].map(lambda given: YES if given == key else given if given in untold else NO)
     return about.assign(attribute=attribute, question="", answer=said)
+
+
+PEOPLE_SAY = "people say"  # the column with what most raters say
+_TWO = 2  # people in a picture
+_BETWEEN_NOTE = (
+    "Of all that raters disagree about, how much is between these two answers to the same picture; by chance: the same "
+    "if answers went to pictures at random. Above it, the two are taken for each other."
+)
+_TIE, _NO_ANSWER = "no majority", "no answer yet"
+
+
+def pictures_frame(people: pd.DataFrame, task: Task) -> pd.DataFrame:
+    """A row for each picture: what most raters say of it, in each position and in all, and how many answered."""
+    rows: dict[str, dict[str, Any]] = {}
+    for one in people.itertuples(index=False):
+        usual = {"image_id": one.image_id, "group": "", "prompt": str(one.identity), "seed": 0}
+        row = rows.setdefault(str(one.image_id), {**usual, PEOPLE_SAY: "", "raters": one.raters})
+        label = str(one.label) or (_TIE if one.raters else _NO_ANSWER)
+        place = "" if one.position == PICTURE or len(task.positions) == 1 else f"{one.position}: "
+        # Of many questions the first tells pictures apart.
+        if not row[PEOPLE_SAY] or len(task.positions) == _TWO:
+            row[PEOPLE_SAY] = ", ".join(filter(None, [row[PEOPLE_SAY], place + label]))
+        if place:
+            row[f"{place}people say"] = label
+        row[f"{place}answers"] = one.answers
+    return pd.DataFrame(list(rows.values()))
+
+
+def answers_figure(people: pd.DataFrame, task: Task) -> StudyFigure:
+    """The share of pictures that most raters call so, of each answer that a picture has."""
+    rows: list[dict[str, Any]] = []
+    given = [key for key in task.answer_keys if (people["label"] == key).any()]
+    for position in task.positions:
+        labels = people.loc[(people["position"] == position) & (people["label"] != ""), "label"]
+        where = {"group": position} if len(task.positions) > 1 else {}
+        shares = {key: share_interval(int((labels == key).sum()), len(labels)) for key in given if len(labels)}
+        rows += [mark(key, share, **where) for key, share in shares.items()]
+    facts: dict[str, Any] = {"caption": "Of the pictures that have a majority.", "x": "share of the labelled pictures"}
+    return figure("pairs" if len(task.positions) > 1 else "intervals", "answers", "What most raters say", rows, **facts)
+
+
+def stored_pictures(store: LabelStore, labelled: Sequence[LabelledItem]) -> dict[str, StoredImage]:
+    """The pictures that raters see, by the ids of their originals."""
+    return {
+        one.item.image_id: StoredImage(
+            row=ImageRow(prompt=next(iter(one.item.identities.values()), ""), seed=0, model=""),
+            path=picture_path(store.pictures, one.item.picture),
+        )
+        for one in labelled
+        if one.item.gold is None
+    }
+
+
+def votes_of(answers: pd.DataFrame) -> "pd.Series[Any]":
+    """Everybody's answers by picture and position."""
+    votes: pd.Series[Any] = answers.groupby(["image_id", "position"], sort=False)["answer"].agg(list)
+    return votes
+
+
+def answers_between(votes: "pd.Series[Any]") -> StudyTable:
+    """Which two answers raters give to the same picture; nothing where there are but two answers, or one rater.
+
+    ``votes``: everybody's answers, a list for each picture and position.
+    """
+    several = votes[votes.map(len) >= 2]
+    rows: list[dict[str, Any]] = []
+    if len(several) >= 2 and votes.explode().nunique() > 2:
+        groups = several.index.get_level_values("image_id")
+        for one in disagreements(pd.DataFrame(several.tolist()), groups=groups):
+            row = {"one answer": one.answers[0], "other answer": one.answers[1]}
+            rows.append(row | columns("share of disagreement", one.share) | {"by chance": one.by_chance})
+    return table("between", "What raters disagree about", rows, _BETWEEN_NOTE)
+
+
+def votes_in_two(votes: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Of answers in four, lists as above, those that say feminine or masculine, where two raters say so; else empty."""
+    if not votes.explode().isin((ANDROGYNOUS, UNCLEAR)).any():
+        return votes.iloc[:0]
+    in_two = votes.map(lambda given: [answer for answer in given if answer in GENDERS])
+    return in_two[in_two.map(len) >= 2]
+
+
+FEWEST = 5  # raters of a group of which anything is told
+HIDDEN = "in smaller groups"
+SHARES, AGREEMENT = "group_shares", "group_agreement"
+_SHARES_NOTE = (
+    "share: mean over a group's raters of the share of their answers, with the interval of Student's t over raters. "
+    f"Nothing is told of groups of fewer than {FEWEST} raters; they stand together, without a number."
+)
+_AGREEMENT_NOTE = (
+    "Krippendorff's α of the group's raters among themselves, with an interval over pictures. Groups see different "
+    "pictures, and α depends on them: overlapping intervals show no difference."
+)
+
+
+def group_tables(answers: pd.DataFrame, facts: Mapping[str, Mapping[str, str]], task: Task) -> list[StudyTable]:
+    """Two tables, of shares and of agreement by group; none where nobody was asked.
+
+    Parameters
+    ----------
+    answers : a row for each answer: ``image_id, position, rater, answer``.
+    facts : of each rater who was asked their answer by question; "prefer not to say" is a group too.
+    """
+    shares: list[dict[str, Any]] = []
+    agreement: list[dict[str, Any]] = []
+    for question in task.about_rater if facts else ():
+        for group, raters in visible_groups(question, facts).items():
+            n = f"{len(raters):,}" if group != HIDDEN else f"under {FEWEST} each"
+            where: dict[str, Any] = {"question": question, "group": group, "raters": n}
+            if group == HIDDEN:
+                agreement.append({**where, "pictures": None, **columns("α", None, ends="")})
+                continue
+            some = answers[answers["rater"].isin(raters)]
+            shares += [{**where, **line} for line in _group_shares(some, task)]
+            agreement.append({**where, **_group_agreement(some)})
+    return [
+        table(SHARES, "Answers by group of raters", shares, _SHARES_NOTE),
+        table(AGREEMENT, "Agreement by group of raters", agreement, _AGREEMENT_NOTE),
+    ]
+
+
+def visible_groups(question: str, facts: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
+    """Raters by group, the small ones together as :data:`HIDDEN`: so many that none can be told by subtraction.
+
+    >>> facts = {f"r{i}": {"Where?": "town" if i < 7 else "country"} for i in range(9)}
+    >>> {name: len(raters) for name, raters in visible_groups("Where?", facts).items()}
+    {'in smaller groups': 9}
+    """
+    groups: dict[str, list[str]] = {}
+    for rater, facts_of_rater in facts.items():
+        groups.setdefault(facts_of_rater.get(question, PREFER_NOT), []).append(rater)
+    by_size = sorted(groups, key=lambda name: len(groups[name]))
+    hidden = [name for name in by_size if len(groups[name]) < FEWEST]
+    rest = by_size[len(hidden) :]
+    while hidden and rest and sum(len(groups[name]) for name in hidden) < FEWEST:
+        hidden.append(rest.pop(0))
+    visible = {name: raters for name, raters in groups.items() if name not in hidden}
+    return visible | ({HIDDEN: [rater for name in hidden for rater in groups[name]]} if hidden else {})
+
+
+def _group_shares(answers: pd.DataFrame, task: Task) -> list[dict[str, Any]]:
+    rows = []
+    for position in task.positions:
+        some = answers[answers["position"] == position]
+        for answer in task.answer_keys:
+            if not (some["answer"] == answer).any():
+                continue
+            by_rater = some["answer"].eq(answer).groupby(some["rater"]).mean()
+            mean = mean_interval(by_rater.to_numpy())
+            share = mean if math.isnan(mean.low) else replace(mean, low=max(0.0, mean.low), high=min(1.0, mean.high))
+            rows.append(
+                {"position": position, "answer": answer, "answers": len(some), **columns("share", share, ends="")}
+            )
+    return rows
+
+
+def _group_agreement(answers: pd.DataFrame) -> dict[str, Any]:
+    votes = votes_of(answers)
+    several = votes[votes.map(len) >= 2]
+    alpha = _coefficient(pd.DataFrame(several.tolist()), several.index) if len(several) >= 2 else None
+    return {"pictures": len(several), **columns("α", alpha, ends="")}
+
+
+_HOW = "Of the pictures of which raters can tell; where they differ, that is in the interval."
+
+
+def level_places(task: Task) -> dict[str, int]:
+    """The place of every answer on the task's scale, from 0; "cannot tell" is one more than the last."""
+    levels = [key for key in task.answer_keys if key != CANNOT_TELL]
+    return {key: place for place, key in enumerate(levels)} | {CANNOT_TELL: len(levels)}
+
+
+def ordinal_votes(votes: "pd.Series[Any]", task: Task) -> "pd.Series[Any]":
+    """Everybody's levels of each picture, as numbers, without those that cannot tell."""
+    places = level_places(task)
+    return votes.map(lambda of: [places[one] for one in of if one in places and one != CANNOT_TELL])
+
+
+def scale_findings(answers: pd.DataFrame, task: Task) -> Iterator[Finding]:
+    """The mean level in people's eyes, the ends of the scale, and how often nobody can tell.
+
+    ``answers``: a row for each answer with ``image_id``, ``rater`` and ``answer``.
+    """
+    places, scale = level_places(task), load_scales()[task.scale]
+    k = len(scale.levels)
+    votes = answers.assign(place=answers["answer"].map(places)).pivot_table(
+        index="image_id", columns="rater", values="place", sort=False
+    )
+    if len(votes) < FEWEST_LABELS:
+        return
+    weights = draw_rater_weights(votes.shape[1])
+    read = np.zeros(len(votes))  # as if a reader put all into one class
+    shares = two_phase_shares(read, votes.to_numpy(float), n_classes=k + 1, rater_weights=weights)
+
+    for key, (title, metric, of, _) in zip(("mean", "lowest", "highest"), numbers_of(scale), strict=True):
+        estimate = two_phase_estimate(of, shares)
+        yield finding(f"scale-{key}", f"{scale.title}, as people see it: {title}", metric, estimate, _HOW)
+    unclear = two_phase_estimate(lambda of: of[..., k], shares)
+    title = f"{scale.title}: people cannot tell"
+    yield finding("scale-unclear", title, "attribute_prevalence", unclear, "Share of the labelled pictures.")

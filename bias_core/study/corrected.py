@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.agreement import numbers_of
+from bias_core.measures.agreement import agreement_estimate, numbers_of
 from bias_core.measures.cards import METRICS
 from bias_core.measures.paired_stereotype import ANDROGYNOUS, stereotype_gap, stereotype_test_score
 from bias_core.measures.sequential import share_interval
@@ -31,11 +31,11 @@ from bias_core.measures.two_phase import (
 )
 from bias_core.number_text import format_share
 from bias_core.scales import load_scales
+from bias_core.study.answers import AUTOMATIC, check_words
 from bias_core.study.arm_results import compare_arms
 from bias_core.study.arm_statistics import two_shares
 from bias_core.study.design import known_study
 from bias_core.study.label_tasks import SINGLE, answer_key, scale_task
-from bias_core.study.labels import AUTOMATIC, check_words
 from bias_core.study.readers import READ_BY
 from bias_core.study.report_text import CORRECTED
 from bias_core.study.run_readings import (
@@ -51,7 +51,17 @@ from bias_core.study.run_readings import (
 )
 from bias_core.study.services import StudyServices
 from bias_core.study.study import Study
-from bias_core.study.types import ArmReport, StudyReport, StudySettings, StudyTable, columns, intervals, table
+from bias_core.study.types import (
+    ArmReport,
+    Finding,
+    StudyReport,
+    StudySettings,
+    StudyTable,
+    columns,
+    finding,
+    intervals,
+    table,
+)
 from bias_core.types import Estimate
 
 POINTS = 5.0  # of percent, or of the stereotype test score: the half width that the label budget is for
@@ -454,3 +464,26 @@ def _unclear(reading: Reading, shares: TwoPhaseShares) -> list[str]:
     share = two_phase_estimate(lambda of: of[..., _UNTOLD].sum(axis=-1), shares)
     reach = format_share(share.value, share.low, share.high, n=share.n)
     return [f"{_names(reading, '', '')[1]}: people cannot tell of {reach} of the pictures; these are left out."]
+
+
+def kappa_finding(
+    key: str, title: str, both: pd.DataFrame, image_ids: "pd.Series[Any] | pd.Index[Any]", **how: Any
+) -> Finding | None:
+    """Cohen's κ between two sources of labels, such as people and a classifier; None for fewer than two labels.
+
+    Every answer counts as one, also that somebody cannot be identified. Raters are merged by majority; a tie is that
+    answer where it is offered, and no label elsewhere.
+
+    Parameters
+    ----------
+    both : labels of the two sources, ``(n, 2)``; "" or missing where a source gave none, which leaves the row out.
+    image_ids : the picture of each row; pictures are resampled.
+    how : confidence and seed of the interval, of :func:`bias_core.measures.agreement.agreement_estimate`.
+    """
+    given = (both.notna() & (both != "")).all(axis=1).to_numpy()
+    some = both[given]
+    if len(some) < 2:
+        return None
+    kappa = agreement_estimate(some, coefficient="cohen_kappa", groups=image_ids[given], **how)
+    equal = 100 * float((some.iloc[:, 0] == some.iloc[:, 1]).mean())
+    return finding(key, title, "cohen_kappa", kappa, f"{equal:.1f} % of {len(some):,} labels are equal.")

@@ -18,11 +18,10 @@ from bias_core.models.catalogue import check_condition, hosted_name
 from bias_core.models.local import Cost, estimate_cost
 from bias_core.settings import Settings
 from bias_core.store.manifests import Manifest
-from bias_core.study.answers import read_answers
+from bias_core.study.answers import check_answers_fit, read_answers
 from bias_core.study.arms import check_arms, check_arms_differ, with_arms_of_options
 from bias_core.study.design import papers_readers, study_of, typed_options, with_protocol
 from bias_core.study.drawn import before_drawing
-from bias_core.study.labels import check_answers_fit
 from bias_core.study.limits import check_budget, check_work, looks_at_stop, most_pictures, stop_rule
 from bias_core.study.readers import check_readers, chosen_readers, resolve_readers
 from bias_core.study.rewriting import rewriting_note

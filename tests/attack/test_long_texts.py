@@ -32,8 +32,7 @@ from bias_core.store.picture_metadata import (
 from bias_core.store.tables import read_table
 from bias_core.study.arms import parse_arms
 from bias_core.study.attribute_scores import question_about
-from bias_core.study.label_tasks import about_rater_from_lines
-from bias_core.study.labels import people_of
+from bias_core.study.label_tasks import about_rater_from_lines, people_of
 from bias_core.study.phrases import parse_candidates, phrases_of
 from bias_core.study.rows import foreign_words
 from bias_core.ui.templates import without_variables

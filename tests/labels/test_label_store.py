@@ -19,8 +19,7 @@ from sqlalchemy import create_engine, event, insert, select, text, update
 
 from bias_core.errors import InvalidInput, NotAllowed, StorageError
 from bias_core.labels import label_store as schema
-from bias_core.labels.collected import given_answers, labels_for_run
-from bias_core.labels.label_copy import LabelCopy
+from bias_core.labels.collected import LabelCopy, given_answers, labels_for_run
 from bias_core.labels.label_store import LabelStore, raters
 from bias_core.labels.rating import delete_my_answers, join, next_item, skip, task_to_join, undo
 from bias_core.labels.task_owner import (

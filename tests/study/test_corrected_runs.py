@@ -8,7 +8,7 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.labels.collected import GivenAnswer, LabelledItem, keep_judgements, task_answers, task_items
-from bias_core.labels.run_task import can_be_labelled, label_run, serves
+from bias_core.labels.make_task import can_be_labelled, label_run, serves
 from bias_core.labels.task_owner import delete_task
 from bias_core.measures.two_phase import draw_rater_weights
 from bias_core.study.corrected import Corrector, PeopleAnswers, correction_of, shares_of_attribute

@@ -25,10 +25,9 @@ from bias_core.labels.collected import (
     labelled_items,
     task_progress,
 )
-from bias_core.labels.groups import HIDDEN, group_tables, visible_groups
 from bias_core.labels.label_store import hash_of
 from bias_core.labels.rating import new_pass
-from bias_core.labels.report import label_report
+from bias_core.labels.report import HIDDEN, group_tables, label_report, visible_groups
 from bias_core.labels.task_owner import change_task, create_task, delete_task, exclude_rater, set_status
 from bias_core.study.label_tasks import about_rater_from_lines, about_rater_lines, own_task, pst_task
 from tests.labels.conftest import Clock
