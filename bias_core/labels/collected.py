@@ -39,7 +39,7 @@ MACHINE = "judge: "  # how the name of a rater begins who is no person
 
 
 def keep_judgements(store: LabelStore, key: OwnerKey, judge: str, choices: Mapping[int, Mapping[str, str]]) -> None:
-    """Keep what a judge says, by the item's id, in place of what it said before.
+    """Store a judge's answers by item id, in place of its earlier ones.
 
     NotAllowed where the key opens no task; InvalidInput for an answer that is none of the task's, or an item that is
     not in it.
@@ -60,7 +60,7 @@ def keep_judgements(store: LabelStore, key: OwnerKey, judge: str, choices: Mappi
 
 
 def judgements_frame(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
-    """A row per judge, item and position, as people's answers have them; the rater is "judge: " and its name."""
+    """A row per judge, item and position, in the columns of people's answers; the rater is "judge: " and its name."""
     with store.read() as connection:
         columns = (judgements, items.c.image_id, items.c.identities)
         of_task = items.c.task_id == owned_row(connection, key).id
@@ -75,7 +75,7 @@ def judgements_frame(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
 
 
 def facts_of_raters(store: LabelStore, key: OwnerKey) -> dict[str, Mapping[str, str]]:
-    """What each rater who counts says of themselves, by random name, for a report that tells of groups alone."""
+    """Answers of the counted raters about themselves, by random name, for a report that shows groups only."""
     with store.read() as connection:
         counted = (raters.c.task_id == owned_row(connection, key).id) & raters.c.excluded_ms.is_(None)
         joined = select(raters.c.name, rater_facts.c.facts).join(raters, raters.c.id == rater_facts.c.rater_id)
@@ -119,7 +119,7 @@ class RaterProgress:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskProgress:
-    """How far a task is."""
+    """The progress of a task."""
 
     task: Task
     join_code: str
@@ -156,13 +156,13 @@ class GivenAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledItem:
-    """An item with the answers of everybody, in the order given."""
+    """An item with all of its answers, in the order given."""
 
     item: Item
     answers: Sequence[GivenAnswer]
 
     def votes(self, position: str) -> list[str]:
-        """Everybody's answer for a position."""
+        """All answers for a position."""
         return [answer.choices[position] for answer in self.answers]
 
     def majority(self, position: str) -> str:
@@ -182,7 +182,7 @@ def winner(votes: Counter[str]) -> str:
 
 
 def task_progress(store: LabelStore, key: OwnerKey) -> TaskProgress:
-    """How far the task and each of its raters are."""
+    """Return the progress of the task and of each of its raters."""
     with store.read() as connection:
         row = owned_row(connection, key)
         task = stored_task(store, row)
@@ -370,13 +370,13 @@ def answers_frame(store: LabelStore, key: OwnerKey, *, excluded: bool = False) -
 
 
 def crowd_frame(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
-    """Who came from a crowd platform and how they did, to pay or to reject them; InvalidInput if nobody did."""
+    """Ids and results of the raters from a crowd platform, to pay or reject them; InvalidInput if there are none."""
     of_link = {"participant": "PROLIFIC_PID", "study": "STUDY_ID", "session": "SESSION_ID"}
     columns = (raters.c.name.label("rater"), *(crowd_ids.c[name].label(shown) for name, shown in of_link.items()))
     with store.read() as connection:
         of_task = raters.c.task_id == owned_row(connection, key).id
         joined = select(*columns).join(raters, raters.c.id == crowd_ids.c.rater_id).where(of_task)
-        ids = pd.DataFrame(connection.execute(joined.order_by(raters.c.id)).mappings())
+        ids = pd.DataFrame(map(dict, connection.execute(joined.order_by(raters.c.id)).mappings()))
     if ids.empty:
         raise InvalidInput(
             "no rater came with ids of a crowd platform: they are kept where the task has a Prolific code and raters "

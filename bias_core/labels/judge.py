@@ -22,7 +22,7 @@ from bias_core.study.types import Progress
 def judge_task(
     services: StudyServices, store: LabelStore, key: OwnerKey, judge: str, *, check: Callable[[], None]
 ) -> Generator[Progress, None, int]:
-    """Let a judge answer a task, and keep what it says; the number of items that it could tell of.
+    """Let a judge answer a task, store its answers, and return the number of items that it answered.
 
     Of each position it is asked whether each of the task's answers is right, and the likeliest yes is its answer.
     Where it says yes to none, it "cannot identify", of four looks "unclear", or gives no answer where the task has none
@@ -54,7 +54,7 @@ def judge_task(
 
 
 def judge_labels(store: LabelStore, key: OwnerKey) -> dict[str, Labels]:
-    """What judges said of a task, by their names, as the report compares it with people."""
+    """Answers of judges to a task, by judge, as the report compares them with people's."""
     frame = judgements_frame(store, key)
     return {
         str(rater): dict(zip(zip(some["image_id"], some["position"], strict=True), some["answer"], strict=True))
@@ -63,7 +63,7 @@ def judge_labels(store: LabelStore, key: OwnerKey) -> dict[str, Labels]:
 
 
 def _questions(task: Task, item: Item) -> dict[str, list[str]]:
-    """Of each position, whether each answer is right."""
+    """The questions for each position: one per answer, whether it is right."""
     return {
         position: [f"{question} Is the answer “{answer.label}”? {INSTRUCTION}" for answer in task.answers]
         for position, question in task.questions_about(item).items()

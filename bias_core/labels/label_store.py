@@ -732,7 +732,7 @@ def _note_removed_questions(connection: Connection) -> None:
 
 @contextmanager
 def _savepoint(connection: Connection) -> Iterator[None]:
-    """What the block did is undone when it raises; SQLAlchemy's own takes longer than what is inside."""
+    """Undo the changes of the block if it raises; SQLAlchemy's own savepoint takes longer than the changes."""
     database: Any = connection.connection.driver_connection
     database.execute("SAVEPOINT block")
     done = False
@@ -768,7 +768,7 @@ def token(text: str) -> str:
 
 
 def hash_of(secret: str) -> str:
-    """What is kept of a code or secret; these are random and long, so that nobody can try them all."""
+    """The stored form of a code or secret; these are random and too long to be guessed."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 

@@ -69,7 +69,7 @@ class Candidate(TaskPicture):
 
 
 def kind_of(report: StudyReport) -> TaskKind:
-    """What people are usually asked about pictures of such a run."""
+    """The usual kind of task for pictures of such a run."""
     frame = report.pictures
     if frame is None or "setting" not in frame:
         return "association" if frame is not None and "set" in frame else "own"
@@ -126,12 +126,12 @@ def _suiting(report: StudyReport, kind: TaskKind, words: tuple[str, str] | None)
 
 
 def _shows_three(frame: pd.DataFrame) -> "pd.Series[bool]":
-    """Which pictures were to show three people."""
+    """True for pictures that were to show three people."""
     return frame["middle"].fillna("") != "" if "middle" in frame else pd.Series(data=False, index=frame.index)
 
 
 def sample_of(pictures: Sequence[Candidate], n: int, seed: int = 0) -> list[Candidate]:
-    """``n`` of them at random by the seed, in their order; all where ``n`` is 0 or more than there are."""
+    """Draw ``n`` of them by the seed, in their order; all if ``n`` is 0 or larger than their number."""
     if n < 0:
         raise InvalidInput(f"the number of pictures is at least 0 (all); got {n}")
     if not 0 < n < len(pictures):
@@ -168,7 +168,7 @@ def gold_from_record(pictures: Sequence[Candidate], task: Task, n: int, seed: in
 
 
 def recorded_answers(one: Candidate, task: Task) -> dict[str, str]:
-    """What was drawn as answers of the task; empty where nobody knows."""
+    """The right answers by the calibration renderer's record; empty without a record."""
     if one.truth is not None and task.kind in _OF_PEOPLE:
         drawn = {position: recorded_gender(one.truth, position, len(task.positions)) for position in task.positions}
         return {place: look if look in task.answer_keys else CANNOT_IDENTIFY for place, look in drawn.items()}
@@ -182,7 +182,7 @@ def recorded_answers(one: Candidate, task: Task) -> dict[str, str]:
 
 
 def recorded_level(truth: Mapping[str, Any], task: Task) -> dict[str, str]:
-    """The level of the task's scale at which the one person was drawn; that nobody can tell where there is no such.
+    """The level of the task's scale at which the one person was drawn; "cannot tell" if there is none.
 
     Nothing of a level whose colour is nearer to another's: who says that one is as right.
     """
@@ -325,13 +325,8 @@ def _on_scale(report: StudyReport, names: Sequence[str], stratify_by: str) -> li
     return readings
 
 
-def can_be_labelled(report: StudyReport) -> bool:
-    """Whether people could correct what the reader of this report says."""
-    return bool(readings_of(report))
-
-
 def serves(task: Task) -> str:
-    """What of its run a task asks about, in words."""
+    """The attributes of its run that a task asks about, in words."""
     names = [name for name, _ in task.attributes.values()]
     return ", ".join(names) or "how people look"
 
@@ -343,7 +338,7 @@ def _about(reading: Reading) -> str:
 
 
 def _chosen(report: StudyReport, attributes: Sequence[str], setting: str) -> list[Reading]:
-    """Of the run's readings those that people are asked about."""
+    """The run's readings that people are asked about."""
     if not (readings := readings_of(report)):
         raise InvalidInput(
             "the reader of this run looks for no attribute, and for nobody's appearance: there is nothing that people "
@@ -368,7 +363,7 @@ def _chosen(report: StudyReport, attributes: Sequence[str], setting: str) -> lis
 
 
 def _sample(left: Sequence[str], readings: Sequence[Reading], n: int, by: str, seed: int) -> tuple[list[str], str]:
-    """Which pictures, in their order, and how they were chosen in words."""
+    """The sampled pictures, in their order, and the way they were chosen, in words."""
     rng = np.random.default_rng(seed)
     shuffled = [left[i] for i in rng.permutation(len(left))]
     if not by:
@@ -408,7 +403,7 @@ def _task(readings: Sequence[Reading], raters_per_item: int, looks: Looks) -> Ta
 
 
 def _position(name: str, number: int, taken: dict[str, tuple[str, str]]) -> str:
-    """What is stored for a question about this attribute: raters see it as a step."""
+    """The key of the question about this attribute, which raters see as a step."""
     key = answer_key(name) if any(letter.isascii() and letter.isalnum() for letter in name) else f"question_{number}"
     return key if key not in taken else f"{key[:36]}_{number}"
 
@@ -424,7 +419,7 @@ def _pictures(report: StudyReport, task: Task, sample: set[str]) -> list[TaskPic
 
 
 def task_values(made: CreatedTask) -> dict[str, Any]:
-    """What programs are told of a new task; addresses go on from that of this app."""
+    """A new task as plain values for programs; addresses are relative to that of this app."""
     task = made.task
     return {
         "task": task.id, "run_id": task.run_id, "status": task.status, "asks_about": serves(task),

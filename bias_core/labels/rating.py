@@ -1,4 +1,4 @@
-"""What a rater does: join a task, see an item, answer, skip, take back, delete.
+"""The acts of a rater: join a task, see an item, answer, skip, take back, delete.
 
 Every function is one transaction over a :class:`~bias_core.labels.label_store.LabelStore`, in which the task
 is locked; what it returns is on the disk. A rater is known by a code alone, and sees of an item only what a blind
@@ -59,7 +59,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{0,64}")
 
 @dataclass(frozen=True, kw_only=True)
 class CrowdIds:
-    """What a crowd platform writes into its link about one rater (Prolific: PROLIFIC_PID, STUDY_ID, SESSION_ID)."""
+    """The ids of one rater in the link of a crowd platform (Prolific: PROLIFIC_PID, STUDY_ID, SESSION_ID)."""
 
     participant: str
     study: str = ""
@@ -85,7 +85,7 @@ class NewRater:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What is asked of one position of an item."""
+    """The question about one position of an item."""
 
     position: str
     text: str
@@ -94,7 +94,7 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """What a rater sees now."""
+    """The screen of a rater: an item, or the reason why there is none."""
 
     item: str = ""  # token of the item for this rater, also of its picture; "" where there is none to show
     questions: tuple[Question, ...] = ()  # one for each position, in order
@@ -147,7 +147,7 @@ def join(store: LabelStore, join_code: str, *, page_pass: str | None = None, ids
 
 
 def pass_to_join(store: LabelStore, join_code: str) -> str:
-    """What the page of the task with this link gives to whoever reads it, for :func:`join`."""
+    """Return a pass for one reader of the page of the task with this link, for :func:`join`."""
     with store.read() as connection:
         return new_pass(_task_row(connection, join_code).owner_hash, store.now_ms)
 
@@ -237,7 +237,7 @@ def undo(store: LabelStore, code: str, *, answer_id: str) -> Turn:
 
 
 def tell_about_me(store: LabelStore, code: str, *, version: int, choices: Sequence[int]) -> Turn:
-    """Keep what a rater says of themselves, and give the item; sent again it changes nothing.
+    """Store a rater's answers about themselves and give the item; sent again it changes nothing.
 
     ``choices`` has the place of an answer for each question of this version of the task, -1 for what is not said.
     """
@@ -251,12 +251,12 @@ def tell_about_me(store: LabelStore, code: str, *, version: int, choices: Sequen
 
 
 def _has_facts(connection: Connection, rater_id: int) -> bool:
-    """Whether this rater was asked about themselves."""
+    """True if this rater has answered or declined the questions about themselves."""
     return connection.scalar(select(rater_facts.c.rater_id).where(rater_facts.c.rater_id == rater_id)) is not None
 
 
 def _keep_facts(store: LabelStore, connection: Connection, rater: Row, task: Task, choices: Sequence[int]) -> None:
-    """Keep what a rater says of themselves, once: each answer's place in its question, or :data:`NOT_SAID`."""
+    """Store a rater's answers about themselves, once: each answer's place in its question, or :data:`NOT_SAID`."""
     if len(choices) != len(task.about_rater):
         raise InvalidInput(
             f"this task asks {len(task.about_rater)} questions about the rater; got {len(choices)} answers"
@@ -296,7 +296,7 @@ def code_in_groups(code: str) -> str:
 
 
 def plain_code(code: str) -> str:
-    """What a rater typed as the code that was meant.
+    """The code that a rater meant by what they typed.
 
     >>> plain_code(" 7o3k-il00 ")
     '703K1100'
@@ -339,7 +339,7 @@ def _rater(connection: Connection, code: str, *, lock: bool = True) -> Row:
 
 
 def _check_open(rater: Row) -> None:
-    """What is on the screen may be answered while a task is paused, so that nothing is lost."""
+    """Raise NotAllowed if this rater's answers are not taken; a paused task still takes the one on the screen."""
     if rater.excluded_ms is not None:
         raise NotAllowed(
             "whoever made this task has ended your part in it: no more answers of yours are taken. What you "
@@ -350,7 +350,7 @@ def _check_open(rater: Row) -> None:
 
 
 def _is_replay(connection: Connection, rater: Row, answer_id: str, kind: Act) -> bool:
-    """Whether this very act is kept already."""
+    """True if this very act is stored already."""
     if not (isinstance(answer_id, str) and _CLIENT_ID.fullmatch(answer_id)):
         raise InvalidInput(f"an answer's id is 8 to 64 of A-Z, a-z, 0-9, _ and -; got {quoted(answer_id)}")
     if (earlier := connection.scalar(_KIND_OF_ACT, {"rater": rater.id, "client_id": answer_id})) not in (None, kind):
@@ -365,7 +365,7 @@ def _keep(store: LabelStore, connection: Connection, place: Row, answer_id: str,
 
 
 def _turn(store: LabelStore, connection: Connection, rater: Row) -> Turn:
-    """What this rater sees; a new item is claimed for them where there is none on their screen."""
+    """The screen of this rater; claims a new item for them if there is none on it."""
     past = _Past(store, connection, rater)
     status = "excluded" if rater.excluded_ms is not None else rater.status
     is_at_work, on_screen, n_open = status in ("open", "paused"), None, 0
@@ -393,7 +393,7 @@ def _turn(store: LabelStore, connection: Connection, rater: Row) -> Turn:
 
 
 def _crowd_code(connection: Connection, rater: Row, past: "_Past", why_done: str) -> str:
-    """What the crowd platform is told of a rater whose part is over: paid, failed or nothing to do."""
+    """The crowd platform's code for a rater whose part is over: completed, failed or screened out."""
     if why_done in ("paused", "draft"):
         return ""
     right = [row.choices == row.gold for row in connection.execute(_CHECKED, {"rater": rater.id})]
@@ -403,7 +403,7 @@ def _crowd_code(connection: Connection, rater: Row, past: "_Past", why_done: str
 
 
 def n_checks_before(place: int, share: float, *, seed: int) -> int:
-    """How many attention checks come before a rater's ordinary item of this place, counted from 1.
+    """The number of attention checks before a rater's ordinary item of this place, counted from 1.
 
     With ``share`` of the items being checks, ``share / (1 - share)`` stand before each ordinary item: the
     k-th comes at random, by the rater's ``seed``, among those that fall to it. So all are known beforehand,
@@ -419,7 +419,7 @@ def n_checks_before(place: int, share: float, *, seed: int) -> int:
 
 
 class _Past:
-    """What this rater was shown so far, by state; ``n_ordinary`` and ``n_checks`` without what others got."""
+    """Items shown to this rater so far, by state; ``n_ordinary`` and ``n_checks`` leave released ones out."""
 
     def __init__(self, store: LabelStore, connection: Connection, rater: Row) -> None:
         self.store, self.connection, self.rater = store, connection, rater
@@ -434,7 +434,7 @@ class _Past:
                 self.n_checks += 0 if is_ordinary else n
 
     def checks_to_come(self, n_ordinary: int) -> int:
-        """How many attention checks this rater meets until the last of so many more ordinary items."""
+        """The number of attention checks up to the last of so many more ordinary items."""
         if not n_ordinary:
             return 0
         n_due = n_checks_before(self.n_ordinary + n_ordinary, self.task.gold_share, seed=self.rater.seed)

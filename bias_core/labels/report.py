@@ -51,8 +51,6 @@ from bias_core.types import Estimate, ImageRow, StoredImage
 Labels = Mapping[tuple[str, str], str]  # an answer for each ``(image_id, position)``
 
 KIND = "labels"
-# keys of tables; RATERS also of the figure
-RATERS, CHECKS, COVERAGE, BETWEEN = "raters", "checks", "coverage", "between"
 _MOST_DISPUTED = 100
 _MOST_PAIRS = 45  # of raters with an interval: ten raters
 _PAIR_RESAMPLES = 200
@@ -85,6 +83,25 @@ _ERRORS_NOTE = (
     "sensitivity: share of what people call so that it calls so too; specificity: share of the rest that it "
     "does not. Exact intervals."
 )
+
+PEOPLE_SAY = "people say"  # the column with what most raters say
+_TWO = 2  # people in a picture
+_BETWEEN_NOTE = (
+    "Of all that raters disagree about, how much is between these two answers to the same picture; by chance: the same "
+    "if answers went to pictures at random. Above it, the two are taken for each other."
+)
+_TIE, _NO_ANSWER = "no majority", "no answer yet"
+FEWEST = 5  # raters of a group of which anything is told
+HIDDEN = "in smaller groups"
+_SHARES_NOTE = (
+    "share: mean over a group's raters of the share of their answers, with the interval of Student's t over raters. "
+    f"Nothing is told of groups of fewer than {FEWEST} raters; they stand together, without a number."
+)
+_AGREEMENT_NOTE = (
+    "Krippendorff's α of the group's raters among themselves, with an interval over pictures. Groups see different "
+    "pictures, and α depends on them: overlapping intervals show no difference."
+)
+_HOW = "Of the pictures of which raters can tell; where they differ, that is in the interval."
 
 
 def label_report(
@@ -121,20 +138,15 @@ def label_report(
         figures=drawable([answers_figure(people, task), _raters_figure(raters.frame)]),
         notes=(*notes, _LABELS_NOTE),
     )
-    report = report_of(task, results, n_planned=progress.n_items, n_images=n_answered)
-    return replace(report, pictures=pictures_frame(people, task))
-
-
-def report_of(task: Task, results: Results, *, n_planned: int, n_images: int) -> StudyReport:
-    """Results about a task in the shape of a study's report, so that they can be taken along."""
     return StudyReport(
         run_id=f"{task.id[:8]}-v{task.version}",
         design=Design(name=KIND, title=task.title, kind=KIND, reference="", where="", summary="People's labels"),
         settings=StudySettings(model="", condition="", encoder="people"),
         results=results,
-        n_planned=n_planned,
-        n_images=n_images,
+        n_planned=progress.n_items,
+        n_images=n_answered,
         versions={"bias_core": bias_core.__version__},
+        pictures=pictures_frame(people, task),
     )
 
 
@@ -172,11 +184,11 @@ def _raters_table(progress: TaskProgress, answers: pd.DataFrame) -> StudyTable:
             "fails checks": checks["high"] < _FEWEST_RIGHT, "compared": n, **share,
             "differs": share["high"] < others, "excluded": one.excluded,
         })  # fmt: skip
-    return table(RATERS, "Raters", rows, _RATERS_NOTE)
+    return table("raters", "Raters", rows, _RATERS_NOTE)
 
 
 def _machines_table(automatic: Mapping[str, Labels], people: pd.DataFrame) -> StudyTable:
-    """Judges as raters beside the people: how often each says what most people say."""
+    """Share of each judge's answers that equal the majority of people."""
     majority = {(row.image_id, row.position): row.label for row in people.itertuples(index=False) if row.label}
     rows = []
     for name, labels in automatic.items():
@@ -188,7 +200,7 @@ def _machines_table(automatic: Mapping[str, Labels], people: pd.DataFrame) -> St
 
 
 def _against_others(answers: pd.DataFrame) -> pd.DataFrame:
-    """Whether each answer equals what most of the other raters said, where they have such a majority."""
+    """Compare each answer with the majority of the other raters, where they have one."""
     votes = {key: Counter(some) for key, some in votes_of(answers).items()}
     rows = [
         (rater, answer == others)
@@ -211,7 +223,7 @@ def _checks_table(labelled: Sequence[LabelledItem]) -> StudyTable:
                 "image_id": one.item.image_id, "position": position, "known": right, "answers": n, "right": n_right,
                 **_share("share", n_right, n), "said instead": _counts_text(votes),
             })  # fmt: skip
-    return table(CHECKS, "Attention checks", rows, _CHECKS_NOTE)
+    return table("checks", "Attention checks", rows, _CHECKS_NOTE)
 
 
 def _pairs_table(answers: pd.DataFrame) -> StudyTable:
@@ -239,7 +251,7 @@ def _raters_figure(raters: pd.DataFrame) -> StudyFigure:
     marks = marks.rename(columns={"rater": "name", "agrees": "value"}).reset_index(drop=True)
     caption = "Far left of all others: somebody who sees differently, or does not look."
     title = "Raters against the majority of the others"
-    return figure("intervals", RATERS, title, marks, caption, x="share of equal answers")
+    return figure("intervals", "raters", title, marks, caption, x="share of equal answers")
 
 
 def _agreement(answers: pd.DataFrame, task: Task) -> list[Finding]:
@@ -248,12 +260,12 @@ def _agreement(answers: pd.DataFrame, task: Task) -> list[Finding]:
     On a scale alpha knows the order: neighbours are almost agreed.
     """
     votes = votes_of(answers)
-    several = votes[votes.map(len) >= 2]
+    several = _of_several(votes)
     if len(several) < 2:
         return []
     counted = f"{answers['rater'].nunique():,} raters, {len(answers):,} answers."
     findings = [_alpha("alpha", "All answers", several, counted)]
-    if task.scale and len(levels := ordinal_votes(votes, task)[lambda of: of.map(len) >= 2]) >= 2:
+    if task.scale and len(levels := _of_several(ordinal_votes(votes, task))) >= 2:
         says = "By the order of the scale, without “cannot tell”."
         findings.insert(0, _alpha("alpha_ordinal", "All answers, by their order", levels, says, level="ordinal"))
     if len(in_two := votes_in_two(votes)) >= 2:
@@ -314,7 +326,7 @@ def _compared(name: str, labels: Labels, people: pd.DataFrame, task: Task) -> tu
 
 
 def _error_rates(both: pd.DataFrame, task: Task) -> list[dict[str, Any]]:
-    """How often the reader misses each answer, people taken as right."""
+    """Error rates of the classifier for each answer, people taken as right."""
     rows = []
     for answer in task.answer_keys:
         if not 0 < (both["label"] == answer).sum() < len(both):
@@ -329,7 +341,7 @@ def _error_rates(both: pd.DataFrame, task: Task) -> list[dict[str, Any]]:
 
 
 def _coverage(people: pd.DataFrame, task: Task) -> StudyTable:
-    """How many have a label: of most raters, and of those who can be scored."""
+    """Counts of pictures with a majority label, and with one that can be scored."""
     rows = []
     for position in task.positions:
         some = people[people["position"] == position]
@@ -340,7 +352,7 @@ def _coverage(people: pd.DataFrame, task: Task) -> StudyTable:
             **_share("coverage", usable, len(some)),
         })  # fmt: skip
     note = "usable: with a majority that is neither “cannot identify”, “unclear” or “cannot tell” nor a failed picture."
-    return table(COVERAGE, "Coverage", rows, note)
+    return table("coverage", "Coverage", rows, note)
 
 
 def _answer_counts(answers: pd.DataFrame, task: Task) -> StudyTable:
@@ -362,7 +374,7 @@ def _disputed(people: pd.DataFrame) -> StudyTable:
 
 
 def people_labels(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
-    """Every answer to an ordinary item; InvalidInput where there is none yet."""
+    """All answers to ordinary items; InvalidInput if there are none yet."""
     frame = answers_frame(store, key)
     frame = frame[frame["known"] == ""].reset_index(drop=True)
     if frame.empty:
@@ -371,7 +383,7 @@ def people_labels(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
 
 
 def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
-    """What readers (and the record) say of the pictures of a run, as answers of this task, by their names."""
+    """Labels of a run's classifiers (and its record) as answers of this task, by source."""
     tables = {one.key: one.frame for one in report.results.tables}
     answers: dict[str, pd.Series[Any]] = {}
     if "labels" in tables and task.kind.startswith("pst_"):
@@ -418,15 +430,6 @@ def answers_about(
     return about.assign(attribute=attribute, question="", answer=said)
 
 
-PEOPLE_SAY = "people say"  # the column with what most raters say
-_TWO = 2  # people in a picture
-_BETWEEN_NOTE = (
-    "Of all that raters disagree about, how much is between these two answers to the same picture; by chance: the same "
-    "if answers went to pictures at random. Above it, the two are taken for each other."
-)
-_TIE, _NO_ANSWER = "no majority", "no answer yet"
-
-
 def pictures_frame(people: pd.DataFrame, task: Task) -> pd.DataFrame:
     """A row for each picture: what most raters say of it, in each position and in all, and how many answered."""
     rows: dict[str, dict[str, Any]] = {}
@@ -470,17 +473,22 @@ def stored_pictures(store: LabelStore, labelled: Sequence[LabelledItem]) -> dict
 
 
 def votes_of(answers: pd.DataFrame) -> "pd.Series[Any]":
-    """Everybody's answers by picture and position."""
+    """A list of all answers for each picture and position."""
     votes: pd.Series[Any] = answers.groupby(["image_id", "position"], sort=False)["answer"].agg(list)
     return votes
 
 
+def _of_several(votes: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Those with two votes or more."""
+    return votes[votes.map(len) >= 2]
+
+
 def answers_between(votes: "pd.Series[Any]") -> StudyTable:
-    """Which two answers raters give to the same picture; nothing where there are but two answers, or one rater.
+    """Pairs of answers that raters give to the same picture; empty for only two answers, or one rater.
 
     ``votes``: everybody's answers, a list for each picture and position.
     """
-    several = votes[votes.map(len) >= 2]
+    several = _of_several(votes)
     rows: list[dict[str, Any]] = []
     if len(several) >= 2 and votes.explode().nunique() > 2:
         groups = several.index.get_level_values("image_id")
@@ -491,28 +499,14 @@ def answers_between(votes: "pd.Series[Any]") -> StudyTable:
 
 
 def votes_in_two(votes: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Of answers in four, lists as above, those that say feminine or masculine, where two raters say so; else empty."""
+    """Votes for feminine or masculine among four answers, where two raters gave them; else empty."""
     if not votes.explode().isin((ANDROGYNOUS, UNCLEAR)).any():
         return votes.iloc[:0]
-    in_two = votes.map(lambda given: [answer for answer in given if answer in GENDERS])
-    return in_two[in_two.map(len) >= 2]
-
-
-FEWEST = 5  # raters of a group of which anything is told
-HIDDEN = "in smaller groups"
-SHARES, AGREEMENT = "group_shares", "group_agreement"
-_SHARES_NOTE = (
-    "share: mean over a group's raters of the share of their answers, with the interval of Student's t over raters. "
-    f"Nothing is told of groups of fewer than {FEWEST} raters; they stand together, without a number."
-)
-_AGREEMENT_NOTE = (
-    "Krippendorff's α of the group's raters among themselves, with an interval over pictures. Groups see different "
-    "pictures, and α depends on them: overlapping intervals show no difference."
-)
+    return _of_several(votes.map(lambda given: [answer for answer in given if answer in GENDERS]))
 
 
 def group_tables(answers: pd.DataFrame, facts: Mapping[str, Mapping[str, str]], task: Task) -> list[StudyTable]:
-    """Two tables, of shares and of agreement by group; none where nobody was asked.
+    """Two tables, of shares and of agreement by group; empty if raters were asked nothing about themselves.
 
     Parameters
     ----------
@@ -532,8 +526,8 @@ def group_tables(answers: pd.DataFrame, facts: Mapping[str, Mapping[str, str]], 
             shares += [{**where, **line} for line in _group_shares(some, task)]
             agreement.append({**where, **_group_agreement(some)})
     return [
-        table(SHARES, "Answers by group of raters", shares, _SHARES_NOTE),
-        table(AGREEMENT, "Agreement by group of raters", agreement, _AGREEMENT_NOTE),
+        table("group_shares", "Answers by group of raters", shares, _SHARES_NOTE),
+        table("group_agreement", "Agreement by group of raters", agreement, _AGREEMENT_NOTE),
     ]
 
 
@@ -573,43 +567,32 @@ def _group_shares(answers: pd.DataFrame, task: Task) -> list[dict[str, Any]]:
 
 
 def _group_agreement(answers: pd.DataFrame) -> dict[str, Any]:
-    votes = votes_of(answers)
-    several = votes[votes.map(len) >= 2]
+    several = _of_several(votes_of(answers))
     alpha = _coefficient(pd.DataFrame(several.tolist()), several.index) if len(several) >= 2 else None
     return {"pictures": len(several), **columns("α", alpha, ends="")}
 
 
-_HOW = "Of the pictures of which raters can tell; where they differ, that is in the interval."
-
-
-def level_places(task: Task) -> dict[str, int]:
-    """The place of every answer on the task's scale, from 0; "cannot tell" is one more than the last."""
-    levels = [key for key in task.answer_keys if key != CANNOT_TELL]
-    return {key: place for place, key in enumerate(levels)} | {CANNOT_TELL: len(levels)}
-
-
 def ordinal_votes(votes: "pd.Series[Any]", task: Task) -> "pd.Series[Any]":
-    """Everybody's levels of each picture, as numbers, without those that cannot tell."""
-    places = level_places(task)
-    return votes.map(lambda of: [places[one] for one in of if one in places and one != CANNOT_TELL])
+    """The levels that raters gave each picture, as numbers, without "cannot tell"."""
+    places = {key: place for place, key in enumerate(task.answer_keys) if key != CANNOT_TELL}
+    return votes.map(lambda given: [places[one] for one in given if one in places])
 
 
 def scale_findings(answers: pd.DataFrame, task: Task) -> Iterator[Finding]:
-    """The mean level in people's eyes, the ends of the scale, and how often nobody can tell.
+    """The mean level that people see, the shares of the ends of the scale, and of "cannot tell".
 
     ``answers``: a row for each answer with ``image_id``, ``rater`` and ``answer``.
     """
-    places, scale = level_places(task), load_scales()[task.scale]
-    k = len(scale.levels)
+    scale, places = load_scales()[task.scale], {key: place for place, key in enumerate(task.answer_keys)}
+    k = len(scale.levels)  # the place of "cannot tell"
     votes = answers.assign(place=answers["answer"].map(places)).pivot_table(
         index="image_id", columns="rater", values="place", sort=False
     )
     if len(votes) < FEWEST_LABELS:
         return
     weights = draw_rater_weights(votes.shape[1])
-    read = np.zeros(len(votes))  # as if a reader put all into one class
+    read = np.zeros(len(votes))  # as if a classifier put all into one class
     shares = two_phase_shares(read, votes.to_numpy(float), n_classes=k + 1, rater_weights=weights)
-
     for key, (title, metric, of, _) in zip(("mean", "lowest", "highest"), numbers_of(scale), strict=True):
         estimate = two_phase_estimate(of, shares)
         yield finding(f"scale-{key}", f"{scale.title}, as people see it: {title}", metric, estimate, _HOW)

@@ -116,7 +116,7 @@ PARTS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 def offers_login() -> bool:
-    """Whether this is a Space that lets visitors sign in."""
+    """True on a Space that lets visitors sign in."""
     return get_space() is not None and all(os.environ.get(name) for name in _NEEDED)
 
 
@@ -126,7 +126,7 @@ def user_of(profile: Profile) -> str:
 
 
 def owner_of(key: str, profile: Profile) -> OwnerKey:
-    """Who asks: by the key, and by their sign-in where they have one."""
+    """The owner by the key, and by the sign-in if there is one."""
     return replace(OwnerKey.parse(key), hub_user=user_of(profile))
 
 
@@ -141,7 +141,7 @@ def task_choices(services: Services, memory: Memory, profile: Profile) -> list[t
 
 
 def remembered_tasks(memory: object, owner: OwnerKey | None = None, task: Task | None = None) -> dict[str, str]:
-    """What the browser remembers, where that is what was given to it; with a task that its owner's key opened."""
+    """Titles of tasks by key, as the browser remembers them, with a task that its owner's key has opened."""
     new = {owner.text: _title_of(task)} if owner is not None and task is not None and owner.secret else {}
     return (dict(memory) if isinstance(memory, Mapping) else {}) | new
 
@@ -151,7 +151,7 @@ def _title_of(task: Task) -> str:
 
 
 def progress_html(progress: TaskProgress, copy_error: str | None = None) -> str:
-    """How far task and raters are; ``copy_error`` of the copying to a hub: None without it, "" while all is well."""
+    """Progress of task and raters; ``copy_error`` of the copy to a hub: None without a copy, "" if all is well."""
     seconds = [one.median_seconds for one in progress.counted_raters if one.n_answered]
     return render(
         "label_progress",
@@ -178,7 +178,7 @@ def corrected_for(services: Services, task: Task) -> str:
 
 
 def agreement_headline(report: StudyReport) -> str:
-    """What the answers say of agreement, in a sentence."""
+    """Agreement of the raters in a sentence."""
     if (alpha := next((one.estimate for one in report.results.findings if one.key == "alpha"), None)) is None:
         return "Not enough answers yet to say whether raters agree."
     if math.isnan(alpha.value):
@@ -209,7 +209,7 @@ class AnswersPage(ResultPage):
         return Pictures(self.key, cell_column=PEOPLE_SAY, embedded=True)
 
     def build_numbers(self) -> dict[str, Any]:
-        """What the labels make of the run that they serve."""
+        """The numbers of the run that the task serves, corrected by its labels."""
         return {"corrected": gr.HTML(elem_id="label-corrected")}
 
     def wire_take(self, pressed: Any) -> None:
@@ -217,7 +217,7 @@ class AnswersPage(ResultPage):
         self.pressed = pressed
 
     def header_html(self, report: StudyReport) -> str:
-        """How far raters agree."""
+        """Agreement of the raters, and the next steps."""
         return header_html(report, agreement_headline(report)) + self.next.html(report)
 
     def show_numbers(self, report: StudyReport) -> Updates:
@@ -238,7 +238,7 @@ _CHOICES = ("source", "attribute", "present")
 
 
 class LabelScores(StudyTab):
-    """What people's labels are used for: a run is chosen, and scored with them as a study's tab runs a study."""
+    """Scoring a chosen run with people's labels, as a study's tab runs a study, and asking a judge."""
 
     key = "label"
 
@@ -260,7 +260,7 @@ class LabelScores(StudyTab):
         put("used")
 
     def offered(self) -> list[Any]:
-        """What :meth:`offer` changes."""
+        """The components that :meth:`offer` changes."""
         return [self.parts[name] for name in (*_CHOICES, "used", "status")]
 
     def offer(self, runs: list[RunLine]) -> Updates:
@@ -578,7 +578,7 @@ class LabelTab:
         return {parts["status"]: messages.error_html(problem.message)}
 
     def _owner_handler(self, act: Callable[..., str]) -> Any:
-        """What ``act`` changes as the task's owner, and says; then all that the owner sees."""
+        """Return a handler that does ``act`` as the task's owner and shows its sentence and all that the owner sees."""
 
         def handle(visitor: Visitor, memory: Memory, key: str | None, profile: Profile = None, *values: Any) -> Updates:
             with messages.user_errors() as problem:
@@ -647,7 +647,7 @@ class LabelTab:
         }  # fmt: skip
 
     def _reported(self, visitor: Visitor, owner: OwnerKey) -> tuple[TaskProgress, list[RunLine], StudyReport]:
-        """How far the task is, the visitor's runs with its pictures, and what the answers say."""
+        """Progress of the task, the visitor's runs with its pictures, and the report of its answers."""
         store = self.services.labels
         progress, labelled = task_progress(store, owner), labelled_items(store, owner)
         runs = runs_with(self.services, visitor.key, {one.item.image_id for one in labelled})

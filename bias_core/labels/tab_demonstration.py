@@ -32,7 +32,7 @@ _NO_CHANGE = 5e-4  # of a coefficient that is shown with three digits at most
 
 @dataclass(frozen=True, kw_only=True)
 class Demonstration:
-    """What is asked of which pictures, and what was said before.
+    """A question about some pictures, with the answers of earlier raters.
 
     ``answers`` has the sentences of the answers by their keys, ``ratings`` the earlier raters' keys, a row per picture.
     """
@@ -56,7 +56,7 @@ class Demonstration:
 
     @cached_property
     def before(self) -> Estimate:
-        """How far the earlier raters agree: Krippendorff's α over the pictures."""
+        """Agreement of the earlier raters: Krippendorff's α over the pictures."""
         return agreement_estimate(self.ratings)
 
     @property
@@ -65,7 +65,7 @@ class Demonstration:
         return f"{_raters(self.ratings)} said the same of {_equal(self.ratings)} pictures ({_alpha(self.before)})"
 
     def compared(self, choices: Sequence[str]) -> "Comparison":
-        """What the visitor's answers, one key a picture in their order, make of it; InvalidInput for others."""
+        """Compare with the visitor's answers, one key per picture in order; InvalidInput for other keys."""
         if len(choices) != len(self.ratings) or not set(choices) <= set(self.answers):
             raise InvalidInput(
                 f"the demonstration asks for {len(self.ratings)} answers of {', '.join(self.answers)}; got "
@@ -83,12 +83,12 @@ class Comparison:
 
     @cached_property
     def after(self) -> Estimate:
-        """How far all raters agree."""
+        """Agreement of all raters."""
         return agreement_estimate(self.ratings)
 
     @property
     def says(self) -> str:
-        """What changed, in a sentence."""
+        """The change in a sentence."""
         change = self.after.value - self.before.before.value
         way = "the same" if abs(change) < _NO_CHANGE else "more" if change > 0 else "less"
         return (
@@ -107,7 +107,7 @@ class Comparison:
 
     @property
     def rows(self) -> list[tuple[Path, list[str], bool]]:
-        """Of each picture its file, what each rater said in words, and whether all said the same."""
+        """For each picture its file, the raters' answers in words, and whether they are all the same."""
         return [
             (path, [self.before.answers[key] for key in keys], len(set(keys)) == 1)
             for path, keys in zip(self.before.pictures, self.ratings.to_numpy().tolist(), strict=True)
@@ -161,7 +161,7 @@ class DemonstrationPart:
         self.ask.select(self.on_answers, None, self.result, **QUIET)
 
     def on_answers(self, event: gr.EventData) -> str:
-        """What the answers change; none of them is kept."""
+        """Show how the answers change agreement; none of them is stored."""
         with messages.user_errors() as problem:
             return comparison_html(self.demonstration.compared([one for one in str(event.answers).split(",") if one]))
         return messages.error_html(problem.message)

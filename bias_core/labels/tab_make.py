@@ -80,7 +80,7 @@ _WORDS: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("a", "b"), ("association",)),
     **dict.fromkeys(("question", "answers"), ("own",)),
 }
-"""What some kinds of tasks need to know, and which."""
+"""Words that some kinds of tasks need, with these kinds."""
 FIELDS = ("source", "kind", *_NUMBERS, "share", *_WORDS, "gold", *TEXTS)
 _OF_A_CHECK = ("kind", "a", "b", "question", "answers", "gold")  # fields
 _MOST_PREVIEWED = 120
@@ -228,7 +228,7 @@ class LabelMaking:
         return gr.update(choices=choices)
 
     def on_source(self, visitor: Visitor, run_id: str | None) -> Updates:
-        """What such a run is usually asked, and its pictures."""
+        """Show the usual question about such a run, and its pictures."""
         with messages.user_errors() as problem:
             kind, words = _usual_question(self.report(visitor, run_id))
             updates = self.on_kind(visitor, run_id, kind, words.get("a", ""), words.get("b", ""))
@@ -328,7 +328,7 @@ class LabelMaking:
 
 
 def changes_of(task: tasks.Task) -> dict[str, Any]:
-    """What stands in the boxes of ``CHANGES`` for this task."""
+    """Values of the boxes of ``CHANGES`` for this task."""
     special = {"share": round(100 * task.gold_share, 4), "about_rater": tasks.about_rater_lines(task.about_rater)}
     return {name: special[name] if name in special else getattr(task, name) for name in CHANGES}
 
@@ -385,7 +385,7 @@ def _radios(task: tasks.Task, answers: Mapping[str, str]) -> list[Any]:
 
 
 def _usual_question(report: StudyReport) -> tuple[str, dict[str, str]]:
-    """What such a run is usually asked, and its words, for the form."""
+    """The usual kind of task for such a run, and its words, for the form."""
     kind = kind_of(report)
     if kind != "association" or report.pictures is None or "test" not in report.pictures:
         return kind, {}

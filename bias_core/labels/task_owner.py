@@ -1,4 +1,4 @@
-"""What the owner of a task does: make it, open and close it, change it, exclude a rater, delete it.
+"""The acts of a task's owner: make it, open and close it, change it, exclude a rater, delete it.
 
 An owner is whoever has the task's secret, or is signed in at the Hub as the user who made it.
 """
@@ -60,7 +60,7 @@ _AT_ONCE = 50  # rows or files of one transaction of a deletion: raters of other
 
 @dataclass(frozen=True, kw_only=True)
 class OwnerKey:
-    """What opens a task to its owner: its id with the secret, or with the Hub user who made it.
+    """The key of a task for its owner: the task's id with the secret, or with the Hub user who made it.
 
     ``hub_user`` is what the Hub never gives to another account (the ``sub`` of a sign-in: names may change
     hands). It must come from a checked sign-in, never from a form.
@@ -139,7 +139,7 @@ def owned_task(store: LabelStore, key: OwnerKey) -> tuple[Task, str]:
 
 
 def tasks_of(store: LabelStore, hub_user: str) -> list[Task]:
-    """The tasks that this Hub user made, newest first; none for nobody."""
+    """The tasks that this Hub user made, newest first; none for ""."""
     mine = select(tasks).where(tasks.c.hub_user == hub_user, tasks.c.hub_user != "")
     with store.read() as connection:
         rows = connection.execute(mine.order_by(tasks.c.created_ms.desc())).all()
@@ -341,7 +341,7 @@ def keep_picture(folder: Path, original: Path) -> str:
 
 
 def picture_path(folder: Path, name: str) -> Path:
-    """Where the picture of this SHA-256 is, or would be; StorageError for any other name."""
+    """The path of the picture with this SHA-256; StorageError for any other name."""
     if not _NAME.fullmatch(name):
         raise StorageError("pictures of tasks are named by their SHA-256 only")
     return folder / name[:2] / f"{name}.png"

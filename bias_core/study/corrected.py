@@ -94,7 +94,7 @@ class CorrectedNumber:
 
     @property
     def budget(self) -> str:
-        """How many more labels, in words."""
+        """The number of further labels, in words."""
         if math.isinf(self.more_labels):
             return "needs more pictures, too"
         return f"{self.more_labels:,.0f} more" if self.more_labels else "reached"
@@ -114,12 +114,12 @@ class Correction:
 
     @property
     def headline(self) -> str:
-        """How far it is, in a sentence."""
+        """The progress of the answers in a sentence; without numbers, the reason."""
         progress = f"{self.n_labelled:,} of the {self.n_asked:,} pictures that people are asked about have an answer."
         return progress if self.numbers else self.notes[0]
 
     def values(self) -> dict[str, Any]:
-        """What programs are told."""
+        """The correction as plain values for programs."""
         shared: dict[str, Any] = {name: getattr(self, name) for name in ("run_id", "n_labelled", "n_asked", "notes")}
         numbers = [vars(one) | {"as_read": vars(one.as_read), "corrected": vars(one.corrected)} for one in self.numbers]
         return shared | {"numbers": numbers, "samples": self.samples}
@@ -175,7 +175,7 @@ def corrected(report: StudyReport, answers: pd.DataFrame | None, services: Study
 def _in_its_own_way(
     study: Study, report: StudyReport, answers: pd.DataFrame, services: StudyServices
 ) -> StudyReport | None:
-    """What the study itself makes of the answers, arm by arm; None if it has no way of its own."""
+    """Return the report as the study itself corrects it, arm by arm; None if it has no way of its own."""
     if not report.arms:
         return study.correct(report, answers, services)
     arms, frames = list[ArmReport](), list[pd.DataFrame]()
@@ -257,14 +257,14 @@ def _plain(name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Corrector:
-    """What turns readings and people's answers into numbers."""
+    """Turns readings and people's answers into numbers."""
 
     settings: StudySettings
     rater_weights: np.ndarray  # ``(n_draws, n_raters)``
     strata: Mapping[str, str]  # by picture: in one stratum all were as likely to be chosen; empty: all were
 
     def shares(self, reading: Reading, votes: np.ndarray, place: int = 0) -> TwoPhaseShares | None:
-        """Of people's classes; None where fewer pictures than needed have a label. Each ``place`` draws by itself."""
+        """Shares of people's classes; None if too few pictures have a label. Each ``place`` has its own draws."""
         labelled = ~np.isnan(votes).all(axis=1)
         if labelled.sum() < FEWEST_LABELS:
             return None
@@ -279,7 +279,7 @@ class Corrector:
         )
 
     def _weights(self, image_ids: Sequence[str], labelled: np.ndarray) -> np.ndarray | None:
-        """How many pictures each labelled one stands for, by its stratum."""
+        """The number of pictures that each labelled one stands for, by its stratum."""
         if not self.strata:
             return None
         strata = pd.Series([self.strata.get(image_id, "") for image_id in image_ids])
@@ -380,7 +380,7 @@ def _levels(corrector: Corrector, report: StudyReport, answers: PeopleAnswers, n
 
 
 def share_of_clear(shares: Any) -> Any:
-    """Of pictures that people can tell of, those that they call present, from shares ``(..., n_classes)``."""
+    """Share present among the pictures that people can tell of, from shares ``(..., n_classes)``."""
     return shares[..., 1] / (shares[..., 0] + shares[..., 1])
 
 
@@ -458,7 +458,7 @@ def _gap(
 
 
 def _unclear(reading: Reading, shares: TwoPhaseShares) -> list[str]:
-    """How often people cannot tell, where they do."""
+    """A sentence on the share of "cannot tell", if there are any."""
     if not shares.value[_UNTOLD].any():
         return []
     share = two_phase_estimate(lambda of: of[..., _UNTOLD].sum(axis=-1), shares)

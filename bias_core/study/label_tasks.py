@@ -1,4 +1,4 @@
-"""What people are asked: tasks with their texts and answers, and the items (pictures) of a task.
+"""Labelling tasks: the texts and answers that raters read, and the items (pictures) of a task.
 
 Everything a rater reads is in a :class:`Task`; a task that has been opened is never changed, only given a
 new version. Texts of the two papers' tasks are in ``assets/texts/labelling.yaml`` and
@@ -109,7 +109,7 @@ class Task:
 
     @property
     def positions(self) -> tuple[str, ...]:
-        """What is asked about, in order."""
+        """The positions asked about, in order."""
         return tuple(self.questions)
 
     def answer(self, key: str) -> Answer:
@@ -119,7 +119,7 @@ class Task:
         return answers[key]
 
     def questions_about(self, item: Any) -> dict[str, str]:
-        """What is asked of each position of an item, with whom it names."""
+        """The question about each position of an item, with the identity that it names."""
         # Not str.format: a question is a stranger's text, and could reach into objects.
         return {
             position: (item.question or text).replace("{}", item.identities.get(position, ""))
@@ -133,7 +133,7 @@ class Task:
 
     @property
     def is_of_a_crowd(self) -> bool:
-        """Whether raters come from a crowd platform."""
+        """True if raters come from a crowd platform."""
         return any(getattr(self, name) for name in CROWD_CODES)
 
     @property
@@ -195,7 +195,7 @@ def _people_task(n_people: int, looks: Looks, changes: dict[str, Any]) -> Task:
 
 
 def association_task(a: str, b: str, **changes: Any) -> Task:
-    """Which of two attributes is a picture closer to [wang2023t2iat, section 5.5]; ``changes`` as above.
+    """A task that asks which of two attributes is closer to a picture [wang2023t2iat, section 5.5].
 
     >>> association_task("pleasant", "unpleasant").answer_keys
     ('pleasant', 'unpleasant')
@@ -205,7 +205,7 @@ def association_task(a: str, b: str, **changes: Any) -> Task:
 
 
 def scale_task(name: str, **changes: Any) -> Task:
-    """Which level of a scale a person looks like, such as one of ten skin tones; ``changes`` as above.
+    """A task that asks for a level of a scale, such as one of ten skin tones; ``changes`` as above.
 
     >>> [(one.shortcut, one.label) for one in scale_task("age group").answers]
     [('1', 'child'), ('2', 'young'), ('3', 'old'), ('c', 'cannot tell')]
@@ -252,7 +252,7 @@ def _task(
 
 
 def answer_key(label: str) -> str:
-    """What is stored for an answer that reads so.
+    """The stored key of an answer with this label.
 
     >>> answer_key("Can't tell!")
     'can_t_tell'
@@ -293,7 +293,7 @@ def checked_task(task: Task) -> Task:
 
 
 def crowd_address(code: str) -> str:
-    """Where a rater goes back to the crowd platform; "" without a code.
+    """The address at which a rater returns to the crowd platform; "" without a code.
 
     >>> crowd_address("C1A2"), crowd_address("")
     ('https://app.prolific.com/submissions/complete?cc=C1A2', '')

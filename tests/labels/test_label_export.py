@@ -128,7 +128,7 @@ def test_label_studio_reads_config_and_answers(store, task, out):
 
 
 def test_the_converter_of_label_studio_takes_the_export(out):
-    """It tells tasks and annotations by ``id``, and sorts annotations by ``created_at``, which it takes for 0 if missing."""
+    """It needs the ``id`` of tasks, and sorts annotations by ``created_at``, which is 0 if it is missing."""
     tasks = json.loads((out / "label_studio" / "tasks.json").read_text())
     annotations = [one for task in tasks for one in task["annotations"]]
     assert len({task["id"] for task in tasks}) == len(tasks)
