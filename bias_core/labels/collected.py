@@ -28,7 +28,7 @@ from bias_core.labels.label_store import (
     raters,
     tasks,
 )
-from bias_core.labels.task_owner import OwnerKey, iso, known_tasks, owned_row, read_picture, stored_task
+from bias_core.labels.task_owner import OwnerKey, iso, owned_row, read_picture, stored_task
 from bias_core.store.export import csv_bytes, json_lines, text_from
 from bias_core.store.files import replaced_file, write_atomically
 from bias_core.study.answers import frame_of
@@ -307,7 +307,8 @@ def labels_for_run(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> l
     """
     with store.read() as connection:
         rows = connection.execute(select(tasks).where(tasks.c.id.in_(task_ids), tasks.c.status != "deleted")).all()
-        return [(one, _labelled_of(connection, one.id)) for one in known_tasks(store, rows) if one.run_id == run_id]
+        found = [stored_task(store, row) for row in rows]
+        return [(one, _labelled_of(connection, one.id)) for one in found if one.run_id == run_id]
 
 
 def run_answers(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> pd.DataFrame | None:

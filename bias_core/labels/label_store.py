@@ -44,9 +44,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from bias_core.errors import BiasCoreError, NotAllowed, StorageError
+from bias_core.errors import BiasCoreError, StorageError
 from bias_core.store.readings import use_journal
-from bias_core.study.label_tasks import KINDS, Task, task_from
+from bias_core.study.label_tasks import Task, task_from
 from bias_core.waiting import handing_over
 
 _log = logging.getLogger(__name__)
@@ -518,10 +518,6 @@ _PATIENCE_SECONDS = 30  # for a database that another process is writing to
 _MOST_ACTS = 256  # of one commit, so that nobody waits long for those who come later
 
 
-class RemovedQuestion(NotAllowed):
-    """The task asks a kind of question that an earlier version of the program had."""
-
-
 class LabelStore:
     """Opens on first use; safe to use from several threads and processes.
 
@@ -666,7 +662,6 @@ class LabelStore:
                     self._engine = self._new_engine()
                     with self._engine.execution_options(write=True).begin() as connection:
                         make_tables(connection)
-                        _note_removed_questions(connection)
                         if self._file is not None:
                             give_id(connection)
                     if self._file is not None:
@@ -711,23 +706,7 @@ class LabelStore:
         of_version = select(table.texts).where(table.task_id == task_id, table.version == version)
         with self.read() as connection:
             texts = connection.execute(of_version).scalar_one()
-        if texts["kind"] not in KINDS:
-            raise RemovedQuestion(
-                "this task asks a kind of question that this version of the program no longer has; its answers stay "
-                "in the database"
-            )
         return task_from(texts, id=task_id, version=version)
-
-
-def _note_removed_questions(connection: Connection) -> None:
-    kind = task_versions.c.texts["kind"].as_string()
-    n = connection.scalar(select(func.count(task_versions.c.task_id.distinct())).where(kind.not_in(KINDS)))
-    if n:
-        _log.warning(
-            "labels: %d of the tasks ask a kind of question that this version no longer has; they are skipped, and "
-            "their answers stay in the database",
-            n,
-        )
 
 
 @contextmanager

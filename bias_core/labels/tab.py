@@ -317,20 +317,19 @@ class LabelScores(StudyTab):
         if problem:
             yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
 
-    def _judge_shown(self, report: StudyReport) -> Updates:
-        html = {"findings": Markup(findings_html(report, "chance reads")), "notes": Markup(notes_html(report))}
-        shown = {self.parts["used"]: render("label_findings", headline="People and the judge", **html)}
-        return {**shown, self.parts["report"]: report, self.parts["status"]: ""}
-
     def done(self, report: StudyReport) -> Updates:
-        """The numbers with people's labels, without pictures."""
-        corrected = [table for table in report.results.tables if table.key == CORRECTED]
-        findings = tables_html(corrected) if corrected else findings_html(report)
+        """Show the numbers with people's labels, without pictures."""
+        corrections = [table for table in report.results.tables if table.key == CORRECTED]
+        findings = tables_html(corrections) if corrections else findings_html(report)
+        return self._shown(report, findings, title=report.design.title, headline=headline(report))
+
+    def _judge_shown(self, report: StudyReport) -> Updates:
+        return self._shown(report, findings_html(report, "chance reads"), headline="People and the judge")
+
+    def _shown(self, report: StudyReport, findings: str, **words: str) -> Updates:
         html = {"findings": Markup(findings), "notes": Markup(notes_html(report))}
-        shown = {
-            self.parts["used"]: render("label_findings", title=report.design.title, headline=headline(report), **html)
-        }
-        return {**shown, self.parts["report"]: report, self.parts["status"]: ""}
+        used, status = self.parts["used"], self.parts["status"]
+        return {used: render("label_findings", **words, **html), self.parts["report"]: report, status: ""}
 
     def _report(self, visitor: Visitor, run_id: str | None) -> StudyReport:
         if not run_id:

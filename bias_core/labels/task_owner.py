@@ -9,8 +9,7 @@ import io
 import re
 import secrets
 import warnings
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -22,7 +21,6 @@ from sqlalchemy import Connection, delete, exists, func, insert, select, update
 from bias_core.errors import InvalidInput, NotAllowed, StorageError, quoted
 from bias_core.labels.label_store import (
     LabelStore,
-    RemovedQuestion,
     Row,
     answers,
     assignments,
@@ -143,7 +141,7 @@ def tasks_of(store: LabelStore, hub_user: str) -> list[Task]:
     mine = select(tasks).where(tasks.c.hub_user == hub_user, tasks.c.hub_user != "")
     with store.read() as connection:
         rows = connection.execute(mine.order_by(tasks.c.created_ms.desc())).all()
-    return known_tasks(store, rows)
+    return [stored_task(store, row) for row in rows]
 
 
 def set_status(store: LabelStore, key: OwnerKey, status: Status) -> Task:
@@ -253,15 +251,6 @@ def owned_row(connection: Connection, key: OwnerKey, *, change: bool = False) ->
 def stored_task(store: LabelStore, row: Row) -> Task:
     """The task of this row, in its newest version."""
     return replace(store.task(row.id, row.version), status=row.status, created=iso(row.created_ms))
-
-
-def known_tasks(store: LabelStore, rows: Iterable[Row]) -> list[Task]:
-    """The tasks of these rows, without those that ask a kind of question that was removed."""
-    usable = []
-    for row in rows:
-        with suppress(RemovedQuestion):
-            usable.append(stored_task(store, row))
-    return usable
 
 
 def _item_row(store: LabelStore, task: Task, picture: TaskPicture) -> dict[str, Any]:
