@@ -166,7 +166,7 @@ class LabelledItem:
         return [answer.choices[position] for answer in self.answers]
 
     def majority(self, position: str) -> str:
-        """The answer with the most votes; "" where two have equally many or nobody answered."""
+        """The answer with the most votes; "" for a tie or no answer."""
         return winner(Counter(self.votes(position)))
 
     def share(self, position: str) -> float:
@@ -188,7 +188,7 @@ def task_progress(store: LabelStore, key: OwnerKey) -> TaskProgress:
         task = stored_task(store, row)
         acts = connection.execute(_acts_that_hold(row.id, "answer", "skip")).all()
         of_task = select(raters.c.name, raters.c.excluded_ms).where(raters.c.task_id == row.id)
-        everybody = connection.execute(of_task).all()
+        of_raters = connection.execute(of_task).all()
         gold = connection.scalars(select(items.c.gold).where(items.c.task_id == row.id)).all()
         totals = select(func.count(), func.coalesce(func.sum(deletions.c.n_answers), 0))
         deleted = connection.execute(totals.where(deletions.c.task_id == row.id)).one()
@@ -206,7 +206,7 @@ def task_progress(store: LabelStore, key: OwnerKey) -> TaskProgress:
         n_complete=sum(n >= task.raters_per_item for n in per_item.values()),
         n_answers=per_item.total(),
         n_wanted=(len(gold) - n_gold) * task.raters_per_item,
-        raters=tuple(_rater_progress(rater, by_rater.get(rater.name, ())) for rater in everybody),
+        raters=tuple(_rater_progress(rater, by_rater.get(rater.name, ())) for rater in of_raters),
         n_deleted_raters=deleted[0],
         n_deleted_answers=int(deleted[1]),
         n_excluded_answers=len(ordinary) - per_item.total(),
@@ -320,7 +320,7 @@ def run_answers(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> pd.D
 def task_answers(task: Task, labelled: Sequence[LabelledItem]) -> pd.DataFrame:
     """The answers to a task, as a frame (:data:`bias_core.study.answers.COLUMNS`), without attention checks.
 
-    A picture that nobody has answered yet has one row without an answer.
+    A picture without an answer yet has one row without an answer.
     """
     of_task = {"task": task.title, "sample": task.sample, "stratified_by": task.stratified_by}
     rows = []
@@ -485,7 +485,7 @@ class LabelCopy:
     """Has a ``CommitScheduler`` upload the answers of every task, from now on until :meth:`close`.
 
     Each task is a JSONL file of its own in ``folder``, written before each upload. The dataset ``repo`` is private when
-    it is made here. A hub that cannot be reached is tried again after ``minutes``, and holds up nobody.
+    it is made here. A hub that cannot be reached is tried again after ``minutes``, and delays no answer.
     """
 
     def __init__(self, store: LabelStore, folder: Path, *, repo: str, minutes: float, api: Any = None) -> None:

@@ -27,7 +27,7 @@ def judge_task(
     Of each position it is asked whether each of the task's answers is right, and the likeliest yes is its answer.
     Where it says yes to none, it "cannot identify", of four looks "unclear", or gives no answer where the task has none
     of these.
-    Attention checks are for people; it is asked about none. InvalidInput where nobody is named as judge.
+    Attention checks are for people; it is asked about none. InvalidInput if no judge is named.
     """
     if not judge:
         raise InvalidInput("choose a judge, or type org/name of a vision-language model")

@@ -165,7 +165,7 @@ class LabelFile:
         self._keeper.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
     def _names(self) -> dict[str, Path]:
-        """The files that a new start would find; of a link, the log is beside the file that the link names."""
+        """The files that a new start would find; of a link, the log lies next to the file that the link names."""
         real = os.path.realpath(self._path)
         return {end: Path(f"{real}{end}") for end in _ENDS}
 
@@ -515,7 +515,7 @@ T = TypeVar("T")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CONNECTIONS = 16  # to a database that several may write to at once
 _PATIENCE_SECONDS = 30  # for a database that another process is writing to
-_MOST_ACTS = 256  # of one commit, so that nobody waits long for those who come later
+_MOST_ACTS = 256  # of one commit, so that early acts do not wait long for later ones
 
 
 class LabelStore:
@@ -573,7 +573,7 @@ class LabelStore:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A view of the database that nobody changes meanwhile."""
+        """A view of the database that does not change meanwhile."""
         with _errors(), self._open()[0].connect() as connection:
             yield connection
 
@@ -625,7 +625,7 @@ class LabelStore:
         batch = [self._queue.popleft() for _ in range(min(_MOST_ACTS, len(self._queue)))]
         if not (batch := [(act, future) for act, future in batch if future.set_running_or_notify_cancel()]):
             return
-        results: list[Future[Any]] = [Future() for _ in batch]  # told to nobody before the commit
+        results: list[Future[Any]] = [Future() for _ in batch]  # not handed out before the commit
         commit: Future[None] = Future()
         with handing_over(commit), self.write() as self._of_thread.connection:
             for (act, _), result in zip(batch, results, strict=True):
@@ -738,7 +738,7 @@ def _errors() -> Iterator[None]:
 
 
 def token(text: str) -> str:
-    """``text`` where it could be a token of ours, else "", which is nobody's.
+    """``text`` if it has the form of a token, else "", which belongs to no rater or task.
 
     >>> token("zJ8s-_"), token("' OR 1=1")
     ('zJ8s-_', '')

@@ -46,7 +46,7 @@ from bias_core.study.setting_fields import option_values
 from bias_core.study.types import StudyReport
 from bias_core.types import Attribute
 
-PERSON = "person"  # what somebody is called whom nothing names
+PERSON = "person"  # the identity of a person whom neither run nor prompt names
 _OF_PEOPLE = ("pst_single", "pst_paired", "pst_three")
 _ONE = (SINGLE, UNKNOWN)  # settings of pictures that may show one person
 _SUITABLE_PICTURES = {

@@ -55,7 +55,7 @@ _MOST_DISPUTED = 100
 _MOST_PAIRS = 45  # of raters with an interval: ten raters
 _PAIR_RESAMPLES = 200
 _MOST_PAIRED = 30  # raters
-_FEWEST_RIGHT = 0.75  # of the attention checks, for somebody who looks
+_FEWEST_RIGHT = 0.75  # of the attention checks, for a rater who looks
 _LABELS_NOTE = (
     "Labels say how a picture looks to these raters, never what anybody is. Their agreement says that they "
     "see alike, not that they are right."
@@ -407,8 +407,8 @@ def answers_about(
     ----------
     report : an exploration, some or all of whose pictures were labelled; which ones was left to chance.
     attribute : name of one of its attributes.
-    present : the answer that says that the attribute is there; any other says that it is not, but for those that say
-        that nobody can tell.
+    present : the answer that says that the attribute is there; any other says that it is not, except
+        "cannot tell".
 
     Raises
     ------
@@ -486,7 +486,7 @@ def _of_several(votes: "pd.Series[Any]") -> "pd.Series[Any]":
 def answers_between(votes: "pd.Series[Any]") -> StudyTable:
     """Pairs of answers that raters give to the same picture; empty for only two answers, or one rater.
 
-    ``votes``: everybody's answers, a list for each picture and position.
+    ``votes``: all answers, a list for each picture and position.
     """
     several = _of_several(votes)
     rows: list[dict[str, Any]] = []

@@ -121,7 +121,7 @@ def offers_login() -> bool:
 
 
 def user_of(profile: Profile) -> str:
-    """The account's number at the Hub; "" for nobody."""
+    """The account's number at the Hub; "" without a sign-in."""
     return str(profile.get("sub") or "") if isinstance(profile, gr.OAuthProfile) else ""
 
 
@@ -205,7 +205,7 @@ class AnswersPage(ResultPage):
             self._build_results()
 
     def build_pictures(self) -> Pictures:
-        """Grouped by what most raters say; the files of a task are served to nobody."""
+        """Grouped by what most raters say; the files of a task are not served."""
         return Pictures(self.key, cell_column=PEOPLE_SAY, embedded=True)
 
     def build_numbers(self) -> dict[str, Any]:
@@ -671,14 +671,12 @@ class LabelTab:
         }
 
     def _written(self, visitor: Visitor, owner: OwnerKey, report: StudyReport, what: str) -> Path:
+        tables = {"labels:csv": ("labels.csv", people_labels), "labels:crowd": ("prolific.csv", crowd_frame)}
         if what == "labels:zip":
             return export_labels(self.services.labels, owner, visitor.folder / "labels.zip")
-        if what == "labels:crowd":
-            path = visitor.folder / "prolific.csv"
-            path.write_bytes(csv_bytes(crowd_frame(self.services.labels, owner)))
-            return path
-        if what != "labels:csv":
+        if what not in tables:
             return take(report, what, visitor.folder)
-        path = visitor.folder / "labels.csv"
-        path.write_bytes(csv_bytes(people_labels(self.services.labels, owner)))
+        name, frame_of = tables[what]
+        path = visitor.folder / name
+        path.write_bytes(csv_bytes(frame_of(self.services.labels, owner)))
         return path

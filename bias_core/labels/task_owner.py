@@ -1,6 +1,6 @@
 """The acts of a task's owner: make it, open and close it, change it, exclude a rater, delete it.
 
-An owner is whoever has the task's secret, or is signed in at the Hub as the user who made it.
+An owner has the task's secret, or is signed in at the Hub as the user who made it.
 """
 
 import hashlib
@@ -221,8 +221,8 @@ def delete_task(store: LabelStore, key: OwnerKey) -> int:
         connection.execute(delete(judgements).where(judgements.c.item_id.in_(of_task)))
         for table in (items, task_versions):
             connection.execute(delete(table).where(table.c.task_id == task_id))
-        nobody = {"owner_hash": "", "hub_user": "", "join_code": secrets.token_hex(16)}
-        connection.execute(update(tasks).where(tasks.c.id == task_id).values(status="deleted", **nobody))
+        no_owner = {"owner_hash": "", "hub_user": "", "join_code": secrets.token_hex(16)}
+        connection.execute(update(tasks).where(tasks.c.id == task_id).values(status="deleted", **no_owner))
     store.erase_traces()
     return n_answers
 

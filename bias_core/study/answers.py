@@ -20,7 +20,7 @@ COLUMNS = {
     "position": "who or what in the picture the answer is about: left, an attribute; empty where there is one thing",
     "attribute": "name of the attribute or scale that was asked about; empty where the position says it",
     "question": "the attribute's sentence that was asked about; empty where it is not known",
-    "answer": "one of the words of the task; empty where raters were asked and nobody has answered yet",
+    "answer": "one of the words of the task; empty if raters were asked and none has answered yet",
     "rater": "a name for each person; “automatic” for a classifier",
     "sample": "how the pictures were drawn from the run, in words; empty if the task was not made to correct it",
     "stratified_by": "the attribute by whose reading the pictures were drawn; empty if at random",
@@ -82,7 +82,7 @@ def _label_studio(file: Path) -> list[tuple[str, dict[str, Any]]] | None:
 
 
 def _studio_answers(task: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The choices of everybody about one picture; none where the right answer is known, which checks attention."""
+    """All answers about one picture; none if its right answer is known, which checks attention."""
     given = [one for one in task["annotations"] if not one.get("was_cancelled")]
     if any(one.get("ground_truth") for one in given):
         return

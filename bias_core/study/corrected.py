@@ -151,7 +151,7 @@ def corrected(report: StudyReport, answers: pd.DataFrame | None, services: Study
 
     Parameters
     ----------
-    answers : a frame (:data:`bias_core.study.answers.COLUMNS`), wherever they come from; None if nobody was asked.
+    answers : a frame (:data:`bias_core.study.answers.COLUMNS`), from a file or from tasks; None if no people were asked.
 
     Raises
     ------
@@ -471,7 +471,7 @@ def kappa_finding(
 ) -> Finding | None:
     """Cohen's κ between two sources of labels, such as people and a classifier; None for fewer than two labels.
 
-    Every answer counts as one, also that somebody cannot be identified. Raters are merged by majority; a tie is that
+    Every answer counts as one, "cannot identify" too. Raters are merged by majority; a tie is that
     answer where it is offered, and no label elsewhere.
 
     Parameters

@@ -54,7 +54,7 @@ class Answer:
     label: str  # what the rater reads
     shortcut: str = ""  # the one key that gives this answer
     whole: bool = False  # it is about the whole picture: given for one position it holds for all of them
-    colour: str = ""  # shown beside it, as #rrggbb
+    colour: str = ""  # shown with it, as #rrggbb
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ class Task:
     attributes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     sample: str = ""
     stratified_by: str = ""
-    scale: str = ""  # whose levels the answers are, in their order; the last one is that nobody can tell. "" for none
+    scale: str = ""  # the answers are its levels, in order, and "cannot tell"; "" for none
     id: str = ""
     version: int = 1
     status: Status = "draft"
@@ -147,7 +147,7 @@ class AskedPicture:
     """A picture that people are asked about."""
 
     image_id: str  # of the original in the run or import that it came from; studies join answers by it
-    identities: Mapping[str, str]  # by position, what was asked to show there; "" where the question names nobody
+    identities: Mapping[str, str]  # by position, what was asked to show there; "" where the question names no one
     gold: Mapping[str, str] | None = None  # by position, the answer that is known; None for an ordinary item
     question: str = ""  # asked instead of the task's, in attention items
 
@@ -428,7 +428,7 @@ def _read(*path: str) -> dict[str, Any]:
     return dict(yaml.safe_load(ASSETS.joinpath(*path).read_text(encoding="utf-8")))
 
 
-UNKNOWN = ""  # setting of a picture of which nobody says whom it was to show
+UNKNOWN = ""  # setting of a picture without a known identity
 
 _MOST_WORDS = 3  # of one person; what is longer says more of the prompt than a rater should know
 _BLURB = re.compile(r"\b(?:a|an|and|at|by|for|from|in|is|of|on|or|that|the|to|two|who|with|\w+ing)\b", re.I)
