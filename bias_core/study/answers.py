@@ -1,4 +1,4 @@
-"""People's answers as a frame, wherever they come from; corrections of a run take nothing else.
+"""People's answers as a frame: read from a file, checked, counted, merged over raters. Corrections take nothing else.
 
 A file is read here; what a labelling task gathered is put into the same columns by
 :func:`bias_core.labels.collected.task_answers`.

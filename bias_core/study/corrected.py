@@ -151,7 +151,7 @@ def corrected(report: StudyReport, answers: pd.DataFrame | None, services: Study
 
     Parameters
     ----------
-    answers : a frame (:data:`bias_core.study.answers.COLUMNS`), from a file or from tasks; None if no people were asked.
+    answers : a frame (:data:`bias_core.study.answers.COLUMNS`), from a file or tasks; None if no people were asked.
 
     Raises
     ------
