@@ -47,7 +47,7 @@ from starlette.routing import Route
 
 from bias_core.errors import BiasCoreError, InvalidInput, NotAllowed, StorageError
 from bias_core.labels import rating
-from bias_core.labels.collected import task_progress
+from bias_core.labels.answers import task_progress
 from bias_core.labels.label_store import LabelsGone, LabelStore
 from bias_core.labels.task_owner import OwnerKey, delete_task, exclude_rater, read_picture
 from bias_core.models.run_line import network_of

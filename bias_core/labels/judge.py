@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.labels.collected import judgements_frame, keep_judgements, task_items
+from bias_core.labels.answers import judgements_frame, keep_judgements, task_items
 from bias_core.labels.label_store import LabelStore
 from bias_core.labels.report import Labels
 from bias_core.labels.task_owner import OwnerKey, owned_task, read_picture

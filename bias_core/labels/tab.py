@@ -17,7 +17,7 @@ from bias_core.errors import Cancelled, InvalidInput, NotAllowed, StorageError
 from bias_core.explore.report import Exploration, is_exploration
 from bias_core.explore.study import UNMEASURED
 from bias_core.given_values import as_text, as_whole
-from bias_core.labels.collected import (
+from bias_core.labels.answers import (
     MACHINE,
     TaskProgress,
     crowd_frame,

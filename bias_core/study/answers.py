@@ -1,7 +1,7 @@
 """People's answers as a frame: read from a file, checked, counted, merged over raters. Corrections take nothing else.
 
 A file is read here; what a labelling task gathered is put into the same columns by
-:func:`bias_core.labels.collected.task_answers`.
+:func:`bias_core.labels.answers.task_answers`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

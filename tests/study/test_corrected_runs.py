@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.labels.collected import GivenAnswer, LabelledItem, keep_judgements, task_answers, task_items
+from bias_core.labels.answers import GivenAnswer, LabelledItem, keep_judgements, task_answers, task_items
 from bias_core.labels.make_task import label_run, serves
 from bias_core.labels.task_owner import delete_task
 from bias_core.measures.two_phase import draw_rater_weights

@@ -12,7 +12,7 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput
 from bias_core.explore.options import explore_settings
-from bias_core.labels.collected import labelled_items, task_answers, task_items, task_progress
+from bias_core.labels.answers import labelled_items, task_answers, task_items, task_progress
 from bias_core.labels.label_store import LabelStore
 from bias_core.labels.make_task import (
     Candidate,

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from bias_core.errors import InvalidInput, NotAllowed, StorageError
-from bias_core.labels.collected import (
+from bias_core.labels.answers import (
     GivenAnswer,
     LabelledItem,
     TaskProgress,

@@ -14,7 +14,7 @@ from PIL.PngImagePlugin import PngInfo
 from bias_core.errors import InvalidInput
 from bias_core.explore.results import ALL, finding_key
 from bias_core.explore.study import NOBODY, UNMEASURED
-from bias_core.labels.collected import task_items
+from bias_core.labels.answers import task_items
 from bias_core.labels.make_task import candidates, kind_of, label_run, runs_with, task_pictures
 from bias_core.labels.task_owner import create_task
 from bias_core.services import Services

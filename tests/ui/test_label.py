@@ -10,7 +10,7 @@ import pytest
 
 from bias_core.explore.options import explore_settings
 from bias_core.explore.tab import ExploreTab
-from bias_core.labels.collected import task_items
+from bias_core.labels.answers import task_items
 from bias_core.labels.rating import give_answer, join, next_item
 from bias_core.labels.tab import LabelTab
 from bias_core.labels.tab_make import FIELDS, READY

@@ -1,4 +1,4 @@
-"""Answers as they were collected, and as files for other tools."""
+"""The answers to a task: progress, frames, files for other tools, and their copy on a hub."""
 
 import json
 import threading
