@@ -59,7 +59,7 @@ from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddin
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bias_core.labels.label_copy import LabelCopy
+    from bias_core.labels.answers import LabelCopy
     from bias_core.labels.label_store import LabelStore
     from bias_core.models.hosted_images import RemoteTextToImage
 
@@ -122,7 +122,7 @@ class Services:
         manifest = self.manifests.find(run_id) if run_id.isalnum() else None
         if manifest is None or not manifest.label_tasks:
             return None  # the store is not opened for nothing
-        from bias_core.labels.collected import run_answers
+        from bias_core.labels.answers import run_answers
 
         return run_answers(self.labels, run_id, manifest.label_tasks)
 
@@ -131,7 +131,7 @@ class Services:
         settings = self.settings
         if not settings.labels_repo:
             return None
-        from bias_core.labels.label_copy import LabelCopy
+        from bias_core.labels.answers import LabelCopy
 
         start = partial(LabelCopy, self.labels, settings.data_dir / "label_copy", repo=settings.labels_repo)
         return self._built.get("label_copy", "", partial(start, minutes=settings.labels_repo_minutes))

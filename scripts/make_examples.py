@@ -24,7 +24,7 @@ from PIL import Image
 
 from bias_core.app.build import TABS
 from bias_core.explore.options import explore_settings
-from bias_core.labels.demonstration import FILE as DEMONSTRATION
+from bias_core.labels.tab_demonstration import FILE as DEMONSTRATION
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
 from bias_core.store.files import write_atomically

@@ -29,7 +29,7 @@ from bias_core.explore.packs import pack_of
 from bias_core.explore.suggest import DESIGN as SUGGEST, suggest_attributes as run_suggestions, suggested_by_words
 from bias_core.explore.suggest_options import SUGGEST_SETTINGS, usual_suggest_settings
 from bias_core.given_values import check_arguments, with_whole_numbers
-from bias_core.labels.run_task import N_LABELS, label_run, task_values
+from bias_core.labels.make_task import N_LABELS, label_run, task_values
 from bias_core.measures.cards import METRICS
 from bias_core.services import Services
 from bias_core.store.uploads import HeldUploads, UploadStore

@@ -29,8 +29,7 @@ from bias_core.app.uploads import Uploads
 from bias_core.app.warm_up import warm_up
 from bias_core.errors import StorageError
 from bias_core.labels.api import label_routes
-from bias_core.labels.tab import LabelTab
-from bias_core.labels.tab_parts import offers_login
+from bias_core.labels.tab import LabelTab, offers_login
 from bias_core.measures.cards import glossary
 from bias_core.models.fit import share_freed_memory
 from bias_core.services import Services

@@ -45,8 +45,8 @@ from bias_core.prompts import fill_template
 from bias_core.study.attribute_scores import AttributeScore, score_attributes, watch_attributes
 from bias_core.study.classifiers import Reader
 from bias_core.study.design import find_design
-from bias_core.study.image_rows import scaled
-from bias_core.study.labels import keep_people
+from bias_core.study.image_rows import ImportedRows, scaled
+from bias_core.study.label_tasks import people_of
 from bias_core.study.limits import ShareValues
 from bias_core.study.run import complete, run_study
 from bias_core.study.setting_fields import Options
@@ -194,6 +194,20 @@ def _notes(data: StudyData, n: int, *, missing: bool) -> list[str]:
     return [note for note, holds in notes.items() if holds]
 
 
+def _keep_people(data: StudyData) -> None:
+    """Put whom each imported picture was to show into its row, where anything is known of any of them."""
+    if not isinstance(data.rows, ImportedRows):
+        return
+    source = data.rows.source
+    rows = [
+        people_of(prompt, source.whom(image_id))
+        for image_id, prompt in zip(data.frame["image_id"], data.frame["prompt"], strict=True)
+    ]
+    if any(people["setting"] for people in rows):
+        names = dict.fromkeys(name for people in rows for name in people)
+        data.keep(data.frame, **{name: [people.get(name, "") for people in rows] for name in names})
+
+
 UNMEASURED = Design(
     name="unmeasured",
     title="Pictures of your own, not measured",
@@ -235,7 +249,7 @@ class Explore(Study):
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Every attribute on the concept's pictures, their lean, and which of them look alike."""
         options = explore_options(settings)
-        keep_people(data)
+        _keep_people(data)
         frame = data.frame.reset_index(drop=True)
         if not options.takes_all and len(frame):
             frame = frame[frame["group"] == CONCEPT]
@@ -351,7 +365,7 @@ class Unmeasured(Study):
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """How many pictures each prompt has; whom a picture was to show is kept with it."""
-        keep_people(data)
+        _keep_people(data)
         frame = data.frame
         yield Progress(done=len(frame), total=len(frame), seconds_left=0.0, message=f"{len(frame):,} pictures")
         by = [name for name in ("prompt", "setting", "left", "right") if name in frame]

@@ -1,6 +1,6 @@
 """People's labels.
 
-Tasks: ``run_task``, ``sources``, ``groups``, ``demonstration``. Raters: ``api``, ``rating``. Answers:
-``label_store``, ``label_copy``, ``collected``, ``answers``, ``scale_answers``, ``judge``, ``report``. Owners:
-``task_owner``. The tab: ``tab`` and ``tab_*``.
+``make_task`` makes a task from a run, ``task_owner`` has the acts of its owner, ``rating`` those of raters, ``api`` the
+raters' HTTP door. ``label_store`` is the database; ``answers`` reads, counts and exports them, ``judge`` has a
+model answer too, ``report`` makes a report of it all. The Label tab: ``tab``, ``tab_make``, ``tab_demonstration``.
 """

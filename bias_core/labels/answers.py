@@ -1,104 +1,537 @@
-"""What raters say of the pictures of a task, picture by picture and answer by answer, as a report shows it."""
+"""The answers to a task: progress, frames, files for other tools, and their copy on a hub."""
 
-from collections.abc import Collection, Sequence
+import json
+import threading
+import zipfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pandas as pd
+import yaml
+from sqlalchemy import Connection, Select, delete, exists, func, insert, select
 
-from bias_core.labels.collected import LabelledItem
-from bias_core.labels.label_store import LabelStore
-from bias_core.labels.task_owner import picture_path
-from bias_core.measures.agreement import disagreements
-from bias_core.measures.paired_stereotype import ANDROGYNOUS, GENDERS, UNCLEAR, UNTOLD
-from bias_core.measures.sequential import share_interval
-from bias_core.study.label_tasks import PICTURE, Task
-from bias_core.study.types import StudyFigure, StudyTable, columns, figure, mark, table
-from bias_core.types import ImageRow, StoredImage
-
-PEOPLE_SAY = "people say"  # the column with what most raters say
-_TWO = 2  # people in a picture
-_BETWEEN_NOTE = (
-    "Of all that raters disagree about, how much is between these two answers to the same picture; by chance: the same "
-    "if answers went to pictures at random. Above it, the two are taken for each other."
+from bias_core.errors import InvalidInput
+from bias_core.labels.label_store import (
+    LabelStore,
+    Row,
+    answers,
+    crowd_ids,
+    deletions,
+    items,
+    judgements,
+    rater_facts,
+    raters,
+    tasks,
 )
-_TIE, _NO_ANSWER = "no majority", "no answer yet"
+from bias_core.labels.task_owner import OwnerKey, iso, owned_row, read_picture, stored_task
+from bias_core.store.export import csv_bytes, json_lines, text_from
+from bias_core.store.files import replaced_file, write_atomically
+from bias_core.study.answers import frame_of
+from bias_core.study.label_tasks import Item, Task, checked_choices, task_texts
+from bias_core.waiting import handing_over
+
+MACHINE = "judge: "  # how the name of a rater begins who is no person
 
 
-def untold_among(answers: Collection[str]) -> str:
-    """The answer, of those offered, for people of whom nobody can say how they look; "" where there is none.
+def keep_judgements(store: LabelStore, key: OwnerKey, judge: str, choices: Mapping[int, Mapping[str, str]]) -> None:
+    """Store a judge's answers by item id, in place of its earlier ones.
 
-    >>> untold_among(("feminine", "cannot_identify")), untold_among(("yes", "no"))
-    ('cannot_identify', '')
+    NotAllowed where the key opens no task; InvalidInput for an answer that is none of the task's, or an item that is
+    not in it.
     """
-    return next((key for key in UNTOLD if key in answers), "")
+    with store.write() as connection:
+        row = owned_row(connection, key, change=True)
+        task = stored_task(store, row)
+        ids = set(connection.scalars(select(items.c.id).where(items.c.task_id == row.id)))
+        values = [
+            {"item_id": item, "judge": judge, "choices": checked_choices(task, given), "at_ms": store.now_ms}
+            for item, given in choices.items()
+            if item in ids
+        ]
+        old = judgements.c.item_id.in_(ids), judgements.c.judge == judge
+        connection.execute(delete(judgements).where(*old))
+        if values:
+            connection.execute(insert(judgements), values)
 
 
-def pictures_frame(people: pd.DataFrame, task: Task) -> pd.DataFrame:
-    """A row for each picture: what most raters say of it, in each position and in all, and how many answered."""
-    rows: dict[str, dict[str, Any]] = {}
-    for one in people.itertuples(index=False):
-        usual = {"image_id": one.image_id, "group": "", "prompt": str(one.identity), "seed": 0}
-        row = rows.setdefault(str(one.image_id), {**usual, PEOPLE_SAY: "", "raters": one.raters})
-        label = str(one.label) or (_TIE if one.raters else _NO_ANSWER)
-        place = "" if one.position == PICTURE or len(task.positions) == 1 else f"{one.position}: "
-        # Of many questions the first tells pictures apart.
-        if not row[PEOPLE_SAY] or len(task.positions) == _TWO:
-            row[PEOPLE_SAY] = ", ".join(filter(None, [row[PEOPLE_SAY], place + label]))
-        if place:
-            row[f"{place}people say"] = label
-        row[f"{place}answers"] = one.answers
-    return pd.DataFrame(list(rows.values()))
+def judgements_frame(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
+    """A row per judge, item and position, in the columns of people's answers; the rater is "judge: " and its name."""
+    with store.read() as connection:
+        columns = (judgements, items.c.image_id, items.c.identities)
+        of_task = items.c.task_id == owned_row(connection, key).id
+        joined = select(*columns).join(items, items.c.id == judgements.c.item_id).where(of_task)
+        rows = connection.execute(joined.order_by(judgements.c.judge, judgements.c.item_id)).all()
+    given = (
+        (row.image_id, position, row.identities.get(position, ""), answer, f"{MACHINE}{row.judge}", iso(row.at_ms))
+        for row in rows
+        for position, answer in row.choices.items()
+    )
+    return pd.DataFrame(given, columns=["image_id", "position", "identity", "answer", "rater", "at"])
 
 
-def answers_figure(people: pd.DataFrame, task: Task) -> StudyFigure:
-    """The share of pictures that most raters call so, of each answer that a picture has."""
-    rows: list[dict[str, Any]] = []
-    given = [key for key in task.answer_keys if (people["label"] == key).any()]
-    for position in task.positions:
-        labels = people.loc[(people["position"] == position) & (people["label"] != ""), "label"]
-        where = {"group": position} if len(task.positions) > 1 else {}
-        shares = {key: share_interval(int((labels == key).sum()), len(labels)) for key in given if len(labels)}
-        rows += [mark(key, share, **where) for key, share in shares.items()]
-    facts: dict[str, Any] = {"caption": "Of the pictures that have a majority.", "x": "share of the labelled pictures"}
-    return figure("pairs" if len(task.positions) > 1 else "intervals", "answers", "What most raters say", rows, **facts)
+def facts_of_raters(store: LabelStore, key: OwnerKey) -> dict[str, Mapping[str, str]]:
+    """Answers of the counted raters about themselves, by random name, for a report that shows groups only."""
+    with store.read() as connection:
+        counted = (raters.c.task_id == owned_row(connection, key).id) & raters.c.excluded_ms.is_(None)
+        joined = select(raters.c.name, rater_facts.c.facts).join(raters, raters.c.id == rater_facts.c.rater_id)
+        return {row.name: row.facts for row in connection.execute(joined.where(counted).order_by(raters.c.id))}
 
 
-def stored_pictures(store: LabelStore, labelled: Sequence[LabelledItem]) -> dict[str, StoredImage]:
-    """The pictures that raters see, by the ids of their originals."""
-    return {
-        one.item.image_id: StoredImage(
-            row=ImageRow(prompt=next(iter(one.item.identities.values()), ""), seed=0, model=""),
-            path=picture_path(store.pictures, one.item.picture),
+COLUMNS = {
+    "image_id": "the picture in the run or import that it came from",
+    "position": "who or what in the picture the answer is about",
+    "identity": "whom the picture was asked to show there",
+    "answer": "what the rater said; for people, how they look to the rater",
+    "rater": "a random name",
+    "known": "the answer that was known beforehand, of items that check attention; empty for all others",
+    "task_version": "version of the texts that the rater read",
+    "seconds": "how long the picture was looked at",
+    "at": "when, UTC",
+}
+_HEAD = {
+    "license": "other",
+    "license_name": "see-card",
+    "language": ["en"],
+    "tags": ["text-to-image", "bias", "human-labels", "t2i-bias-explorer"],
+    "configs": [{"config_name": "default", "drop_labels": True, "data_dir": "train"}],
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RaterProgress:
+    """One rater, under their random name."""
+
+    rater: str
+    # n_answered, n_skipped: that hold now
+    n_answered: int
+    n_skipped: int
+    median_seconds: float  # a picture; nan where nothing was answered
+    # n_gold, n_gold_right: items with a known answer: answered, and answered so in every position
+    n_gold: int
+    n_gold_right: int
+    excluded: bool = False  # the owner lets nothing of this rater count
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskProgress:
+    """The progress of a task."""
+
+    task: Task
+    join_code: str
+    # n_items, n_gold_items: ordinary items, and those with a known answer
+    n_items: int
+    n_gold_items: int
+    n_complete: int  # ordinary items that as many raters as wanted have answered
+    # n_answers, n_wanted: answers to ordinary items that count, and how many are wanted in all
+    n_answers: int
+    n_wanted: int
+    raters: tuple[RaterProgress, ...]  # everyone who joined, excluded ones too
+    # n_deleted_raters, n_deleted_answers: of raters who deleted theirs
+    n_deleted_raters: int
+    n_deleted_answers: int
+    n_excluded_answers: int = 0  # to ordinary items, of raters whom the owner excluded
+
+    @property
+    def counted_raters(self) -> tuple[RaterProgress, ...]:
+        """Those whose answers count."""
+        return tuple(one for one in self.raters if not one.excluded)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenAnswer:
+    """An answer that holds: one rater on one item in ``seconds``, every position of it; ``at`` is ISO 8601, UTC."""
+
+    item: Item
+    rater: str
+    choices: Mapping[str, str]
+    task_version: int
+    seconds: float
+    at: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledItem:
+    """An item with all of its answers, in the order given."""
+
+    item: Item
+    answers: Sequence[GivenAnswer]
+
+    def votes(self, position: str) -> list[str]:
+        """All answers for a position."""
+        return [answer.choices[position] for answer in self.answers]
+
+    def majority(self, position: str) -> str:
+        """The answer with the most votes; "" for a tie or no answer."""
+        return winner(Counter(self.votes(position)))
+
+    def share(self, position: str) -> float:
+        """Votes of the majority over all votes; nan where there is none."""
+        votes, label = self.votes(position), self.majority(position)
+        return votes.count(label) / len(votes) if label else float("nan")
+
+
+def winner(votes: Counter[str]) -> str:
+    """The answer with the most votes; "" where two have equally many or there is none."""
+    first = votes.most_common(2)
+    return "" if not first or (len(first) == 2 and first[0][1] == first[1][1]) else first[0][0]
+
+
+def task_progress(store: LabelStore, key: OwnerKey) -> TaskProgress:
+    """Return the progress of the task and of each of its raters."""
+    with store.read() as connection:
+        row = owned_row(connection, key)
+        task = stored_task(store, row)
+        acts = connection.execute(_acts_that_hold(row.id, "answer", "skip")).all()
+        of_task = select(raters.c.name, raters.c.excluded_ms).where(raters.c.task_id == row.id)
+        of_raters = connection.execute(of_task).all()
+        gold = connection.scalars(select(items.c.gold).where(items.c.task_id == row.id)).all()
+        totals = select(func.count(), func.coalesce(func.sum(deletions.c.n_answers), 0))
+        deleted = connection.execute(totals.where(deletions.c.task_id == row.id)).one()
+    ordinary = [act for act in acts if act.kind == "answer" and act.gold is None]
+    per_item = Counter(act.item_id for act in ordinary if act.excluded_ms is None)
+    by_rater: dict[str, list[Row]] = {}
+    for act in acts:
+        by_rater.setdefault(act.name, []).append(act)
+    n_gold = sum(value is not None for value in gold)
+    return TaskProgress(
+        task=task,
+        join_code=row.join_code,
+        n_items=len(gold) - n_gold,
+        n_gold_items=n_gold,
+        n_complete=sum(n >= task.raters_per_item for n in per_item.values()),
+        n_answers=per_item.total(),
+        n_wanted=(len(gold) - n_gold) * task.raters_per_item,
+        raters=tuple(_rater_progress(rater, by_rater.get(rater.name, ())) for rater in of_raters),
+        n_deleted_raters=deleted[0],
+        n_deleted_answers=int(deleted[1]),
+        n_excluded_answers=len(ordinary) - per_item.total(),
+    )
+
+
+def _rater_progress(rater: Row, acts: Sequence[Row]) -> RaterProgress:
+    given = [act for act in acts if act.kind == "answer"]
+    checks = [act for act in given if act.gold is not None]
+    return RaterProgress(
+        rater=rater.name,
+        n_answered=len(given),
+        n_skipped=len(acts) - len(given),
+        median_seconds=median(act.duration_ms for act in given) / 1000 if given else float("nan"),
+        n_gold=len(checks),
+        n_gold_right=sum(act.choices == act.gold for act in checks),
+        excluded=rater.excluded_ms is not None,
+    )
+
+
+def given_answers(store: LabelStore, key: OwnerKey, *, excluded: bool = False) -> list[GivenAnswer]:
+    """Every answer that counts, gold items included, in the order given; or those of ``excluded`` raters."""
+    with store.read() as connection:
+        return _answers_of(connection, owned_row(connection, key).id, excluded=excluded)
+
+
+def _answers_of(connection: Connection, task_id: str, *, excluded: bool = False) -> list[GivenAnswer]:
+    acts = connection.execute(_acts_that_hold(task_id, "answer")).all()
+    acts = [act for act in acts if (act.excluded_ms is not None) == excluded]
+    item_of = {number: _item(act) for number, act in {act.item_id: act for act in acts}.items()}
+    return [
+        GivenAnswer(
+            item=item_of[act.item_id],
+            rater=act.name,
+            choices=act.choices,
+            task_version=act.task_version,
+            seconds=act.duration_ms / 1000,
+            at=iso(act.at_ms),
         )
-        for one in labelled
-        if one.item.gold is None
-    }
+        for act in acts
+    ]
 
 
-def votes_of(answers: pd.DataFrame) -> "pd.Series[Any]":
-    """Everybody's answers by picture and position."""
-    votes: pd.Series[Any] = answers.groupby(["image_id", "position"], sort=False)["answer"].agg(list)
-    return votes
+def task_items(store: LabelStore, key: OwnerKey) -> list[Item]:
+    """Every item of the task, answered or not, in the order of its making."""
+    with store.read() as connection:
+        return _items_of(connection, owned_row(connection, key).id)
 
 
-def answers_between(votes: "pd.Series[Any]") -> StudyTable:
-    """Which two answers raters give to the same picture; nothing where there are but two answers, or one rater.
+def _items_of(connection: Connection, task_id: str) -> list[Item]:
+    of_task = select(*_ITEM_COLUMNS).where(items.c.task_id == task_id).order_by(items.c.id)
+    return [_item(one) for one in connection.execute(of_task)]
 
-    ``votes``: everybody's answers, a list for each picture and position.
+
+def labelled_items(store: LabelStore, key: OwnerKey) -> list[LabelledItem]:
+    """Every item of the task with the answers that count."""
+    with store.read() as connection:
+        return _labelled_of(connection, owned_row(connection, key).id)
+
+
+def _labelled_of(connection: Connection, task_id: str) -> list[LabelledItem]:
+    by_item: dict[int, list[GivenAnswer]] = {}
+    for answer in _answers_of(connection, task_id):
+        by_item.setdefault(answer.item.id, []).append(answer)
+    return [LabelledItem(item=item, answers=by_item.get(item.id, ())) for item in _items_of(connection, task_id)]
+
+
+def write_answers(store: LabelStore, folder: Path) -> None:
+    """Write a JSONL file for each task with the answers that hold; one that is already so stays as it is.
+
+    A task without answers has an empty file: what stood there earlier was taken back or deleted.
     """
-    several = votes[votes.map(len) >= 2]
-    rows: list[dict[str, Any]] = []
-    if len(several) >= 2 and votes.explode().nunique() > 2:
-        groups = several.index.get_level_values("image_id")
-        for one in disagreements(pd.DataFrame(several.tolist()), groups=groups):
-            row = {"one answer": one.answers[0], "other answer": one.answers[1]}
-            rows.append(row | columns("share of disagreement", one.share) | {"by chance": one.by_chance})
-    return table("between", "What raters disagree about", rows, _BETWEEN_NOTE)
+    with store.read() as connection:
+        texts = {
+            task_id: json_lines(
+                _answer_line(task_id, given, excluded=excluded)
+                for excluded in (False, True)
+                for given in _answers_of(connection, task_id, excluded=excluded)
+            )
+            for task_id in connection.scalars(select(tasks.c.id)).all()
+        }
+    for task_id, text in texts.items():
+        path, data = folder / f"{task_id}.jsonl", text.encode()
+        if not path.is_file() or path.read_bytes() != data:
+            write_atomically(path, data)
 
 
-def votes_in_two(votes: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Of answers in four, lists as above, those that say feminine or masculine, where two raters say so; else empty."""
-    if not votes.explode().isin((ANDROGYNOUS, UNCLEAR)).any():
-        return votes.iloc[:0]
-    in_two = votes.map(lambda given: [answer for answer in given if answer in GENDERS])
-    return in_two[in_two.map(len) >= 2]
+def _answer_line(task_id: str, given: GivenAnswer, *, excluded: bool) -> dict[str, Any]:
+    item, own = given.item, {name: getattr(given, name) for name in ("rater", "choices", "seconds", "at")}
+    of_item = {"image_id": item.image_id, "identities": item.identities, "known": item.gold}
+    return {"task": task_id, "task_version": given.task_version, **of_item, **own, "excluded": excluded}
+
+
+def labels_for_run(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> list[tuple[Task, list[LabelledItem]]]:
+    """The tasks that correct this run, with the answers that count; without those that were deleted.
+
+    It asks for no owner's key: what is made of it for the owner of the run must name no rater.
+    """
+    with store.read() as connection:
+        rows = connection.execute(select(tasks).where(tasks.c.id.in_(task_ids), tasks.c.status != "deleted")).all()
+        found = [stored_task(store, row) for row in rows]
+        return [(one, _labelled_of(connection, one.id)) for one in found if one.run_id == run_id]
+
+
+def run_answers(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> pd.DataFrame | None:
+    """The answers of all tasks that correct this run, as a frame; None if there is no such task."""
+    frames = [task_answers(task, labelled) for task, labelled in labels_for_run(store, run_id, task_ids)]
+    return pd.concat(frames, ignore_index=True) if frames else None
+
+
+def task_answers(task: Task, labelled: Sequence[LabelledItem]) -> pd.DataFrame:
+    """The answers to a task, as a frame (:data:`bias_core.study.answers.COLUMNS`), without attention checks.
+
+    A picture without an answer yet has one row without an answer.
+    """
+    of_task = {"task": task.title, "sample": task.sample, "stratified_by": task.stratified_by}
+    rows = []
+    for one in labelled:
+        if one.item.gold is not None:
+            continue
+        picture = {**of_task, "image_id": one.item.image_id}
+        rows += [] if one.answers else [picture]
+        for given in one.answers:
+            for position, answer in given.choices.items():
+                attribute, question = task.attributes.get(position, ("", ""))
+                about = {"position": position, "attribute": attribute, "question": question}
+                rows.append({**picture, **about, "answer": answer, "rater": given.rater})
+    return frame_of(rows)
+
+
+_ITEM_NAMES = ("picture", "image_id", "identities", "gold", "question")
+_ITEM_COLUMNS = (items.c.id.label("item_id"), *(items.c[name] for name in _ITEM_NAMES))
+
+
+def _item(row: Row) -> Item:
+    return Item(id=row.item_id, **{name: getattr(row, name) for name in _ITEM_NAMES})
+
+
+def _acts_that_hold(task_id: str, *kinds: str) -> Select[Any]:
+    """Acts of a task's raters that nothing withdraws, with rater and item."""
+    later = answers.alias()
+    columns = (answers.c.kind, answers.c.choices, answers.c.task_version, answers.c.duration_ms)
+    return (
+        select(*columns, answers.c.at_ms, raters.c.name, raters.c.excluded_ms, *_ITEM_COLUMNS)
+        .join(raters, raters.c.id == answers.c.rater_id)
+        .join(items, items.c.id == answers.c.item_id)
+        .where(items.c.task_id == task_id, answers.c.kind.in_(kinds))
+        .where(~exists().where(later.c.withdraws == answers.c.id))
+        .order_by(answers.c.id)
+    )
+
+
+def answers_frame(store: LabelStore, key: OwnerKey, *, excluded: bool = False) -> pd.DataFrame:
+    """A row per answer that counts (or of ``excluded`` raters) and position; as CSV what studies take as labels."""
+    rows = (
+        (given.item.image_id, position, given.item.identities.get(position, ""), answer, given.rater,
+         (given.item.gold or {}).get(position, ""), given.task_version, given.seconds, given.at)
+        for given in given_answers(store, key, excluded=excluded)
+        for position, answer in given.choices.items()
+    )  # fmt: skip
+    return pd.DataFrame(rows, columns=[*COLUMNS])
+
+
+def crowd_frame(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
+    """Ids and results of the raters from a crowd platform, to pay or reject them; InvalidInput if there are none."""
+    of_link = {"participant": "PROLIFIC_PID", "study": "STUDY_ID", "session": "SESSION_ID"}
+    columns = (raters.c.name.label("rater"), *(crowd_ids.c[name].label(shown) for name, shown in of_link.items()))
+    with store.read() as connection:
+        of_task = raters.c.task_id == owned_row(connection, key).id
+        joined = select(*columns).join(raters, raters.c.id == crowd_ids.c.rater_id).where(of_task)
+        ids = pd.DataFrame(map(dict, connection.execute(joined.order_by(raters.c.id)).mappings()))
+    if ids.empty:
+        raise InvalidInput(
+            "no rater came with ids of a crowd platform: they are kept where the task has a Prolific code and raters "
+            "use the link that Prolific makes of it"
+        )
+    names = {"rater": "rater", "n_answered": "answered", "n_skipped": "skipped", "n_gold": "checks"}
+    names |= {"n_gold_right": "checks right", "excluded": "excluded"}
+    progress = pd.DataFrame(map(vars, task_progress(store, key).raters))[[*names]]
+    return ids.merge(progress.rename(columns=names), on="rater")
+
+
+def export_labels(store: LabelStore, key: OwnerKey, target: Path) -> Path:
+    """Write a zip: CSV, JSONL, imagefolder, Label Studio and a data card.
+
+    NotAllowed where the key opens no task; StorageError where a picture is missing, or the disk is full. Nothing
+    half-written stays behind.
+    """
+    progress = task_progress(store, key)
+    with replaced_file(target) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        for name, content in _entries(store, key, progress):
+            packing = zipfile.ZIP_STORED if name.endswith(".png") else zipfile.ZIP_DEFLATED
+            archive.writestr(name, content, packing)
+    return target
+
+
+def _entries(store: LabelStore, key: OwnerKey, progress: TaskProgress) -> Iterator[tuple[str, bytes | str]]:
+    task, frame = progress.task, answers_frame(store, key)
+    by_name = {
+        f"{'known' if one.item.gold else 'train'}/{i:05d}-{one.item.picture[:12]}.png": one
+        for i, one in enumerate(labelled_items(store, key), start=1)
+    }
+    yield (
+        "README.md",
+        text_from(
+            "label_card.md",
+            head=yaml.safe_dump(
+                {"pretty_name": " ".join(task.title.split())} | _HEAD, sort_keys=False, allow_unicode=True
+            ),
+            progress=progress,
+            task=task,
+            n_raters=sum(rater.n_answered > 0 for rater in progress.counted_raters),
+            n_excluded=len(progress.raters) - len(progress.counted_raters),
+            columns=COLUMNS,
+        ),
+    )
+    yield "task.json", _json({"id": task.id, "version": task.version, **task_texts(task)})
+    yield "labels.csv", csv_bytes(frame)
+    yield "labels.jsonl", json_lines(frame.to_dict("records"))
+    if len(excluded := answers_frame(store, key, excluded=True)):
+        yield "excluded.csv", csv_bytes(excluded)
+    if len(machines := judgements_frame(store, key)):
+        yield "judges.csv", csv_bytes(machines)
+    ordinary = {name: one for name, one in by_name.items() if one.item.gold is None}
+    yield "train/metadata.jsonl", json_lines([_metadata(name, one, task) for name, one in ordinary.items()])
+    yield "label_studio/config.xml", text_from("label_studio.xml", autoescape=True, task=task)
+    yield "label_studio/tasks.json", _json([_studio_task(task, *pair) for pair in by_name.items()])
+    for name, one in by_name.items():
+        yield name, read_picture(store.pictures, one.item.picture)
+
+
+def _metadata(name: str, one: LabelledItem, task: Task) -> dict[str, Any]:
+    """A line of the imagefolder: one column of each kind for every position."""
+    row: dict[str, Any] = {"file_name": name.removeprefix("train/"), "image_id": one.item.image_id}
+    row |= {"n_raters": len(one.answers)}
+    for position in task.positions:
+        row |= {
+            f"{position}_identity": one.item.identities.get(position, ""),
+            f"{position}_label": one.majority(position),
+            f"{position}_share": one.share(position) if one.majority(position) else None,
+            f"{position}_answers": one.votes(position),
+        }
+    return row
+
+
+def _studio_task(task: Task, name: str, one: LabelledItem) -> dict[str, Any]:
+    """The item as Label Studio imports and converts it: an annotation for each rater, and for the known answer.
+
+    Its picture is a file of a local storage whose folder is the unpacked export. Every annotation has the keys by which
+    Label Studio tells and sorts them.
+    """
+    data = {"image": f"/data/local-files/?d={name}", "image_id": one.item.image_id}
+    data |= {f"question_{position}": text for position, text in task.questions_about(one.item).items()}
+    replies = [(given.choices, given.at, given.seconds, {"meta": {"text": [given.rater]}}) for given in one.answers]
+    if one.item.gold is not None:
+        replies.append((one.item.gold, task.created, 0.0, {}))
+    same = {"to_name": "image", "type": "choices"}
+    annotations = [
+        {
+            "id": 10_000 * one.item.id + number, "created_at": at, "updated_at": at, "lead_time": seconds,
+            "was_cancelled": False, "ground_truth": not rater, "result": [
+                {"id": position, "from_name": position, "value": {"choices": [answer]}, **same, **rater}
+                for position, answer in choices.items()
+            ],
+        }
+        for number, (choices, at, seconds, rater) in enumerate(replies)
+    ]  # fmt: skip
+    return {"id": one.item.id, "data": data, "annotations": annotations}
+
+
+def _json(content: object) -> str:
+    return json.dumps(content, ensure_ascii=False, indent=1)
+
+
+class LabelCopy:
+    """Has a ``CommitScheduler`` upload the answers of every task, from now on until :meth:`close`.
+
+    Each task is a JSONL file of its own in ``folder``, written before each upload. The dataset ``repo`` is private when
+    it is made here. A hub that cannot be reached is tried again after ``minutes``, and delays no answer.
+    """
+
+    def __init__(self, store: LabelStore, folder: Path, *, repo: str, minutes: float, api: Any = None) -> None:
+        self._store, self._folder, self._api = store, folder, api
+        self._repo, self._minutes = repo, minutes
+        self._made: Future[Any] = Future()  # the scheduler, or why there is none yet
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._start, daemon=True, name="label-copy")
+        self._thread.start()
+
+    @property
+    def last_error(self) -> str:
+        """Why the last upload did not work; "" while all is well."""
+        made = self._made
+        last = getattr(made.result(), "last_future", made) if made.done() and made.exception() is None else made
+        error = last.exception() if last.done() else None
+        return "" if error is None else (str(error) or type(error).__name__)[:500]
+
+    def close(self) -> None:
+        """Upload the last answers and stop."""
+        self._end.set()
+        self._thread.join()
+        if self._made.exception() is None:
+            scheduler = self._made.result()
+            scheduler.stop()  # from now on its own uploads do nothing; the last one waits for the one at work
+            scheduler.api.run_as_future(scheduler.push_to_hub).exception()
+
+    def _start(self) -> None:
+        while True:
+            made: Future[Any] = Future()
+            with handing_over(made):
+                made.set_result(self._scheduler())
+            self._made = made
+            if made.exception() is None or self._end.wait(60 * self._minutes):
+                return
+
+    def _scheduler(self) -> Any:
+        from huggingface_hub import CommitScheduler  # takes a while
+
+        store, folder = self._store, self._folder
+
+        class LabelScheduler(CommitScheduler):
+            def push_to_hub(self) -> Any:
+                write_answers(store, folder)
+                return super().push_to_hub()
+
+        to = {"repo_id": self._repo, "repo_type": "dataset", "path_in_repo": "labels", "private": True}
+        what = {"folder_path": folder, "allow_patterns": "*.jsonl"}
+        return LabelScheduler(**what, **to, every=self._minutes, hf_api=self._api)

@@ -47,7 +47,7 @@ from starlette.routing import Route
 
 from bias_core.errors import BiasCoreError, InvalidInput, NotAllowed, StorageError
 from bias_core.labels import rating
-from bias_core.labels.collected import CrowdIds, task_progress
+from bias_core.labels.answers import task_progress
 from bias_core.labels.label_store import LabelsGone, LabelStore
 from bias_core.labels.task_owner import OwnerKey, delete_task, exclude_rater, read_picture
 from bias_core.models.run_line import network_of
@@ -174,7 +174,7 @@ class LabelDoor:
         return [Route(path, _guarded(handler), methods=[method]) for method, path, handler in handlers]
 
     def _acting(self, who: Callable[[Request], Any], act: Any, model: type[_Body] | None, view: Any) -> Handler:
-        """What a rater or an owner does, known by a header; acts that give a turn share commits."""
+        """Return a handler for an act of a rater or owner, known by a header; acts that give a turn share commits."""
         run = self._together if view is _turn_json else self._alone
 
         async def handle(request: Request) -> Response:
@@ -196,7 +196,7 @@ class LabelDoor:
         network = f"{task.id} {self._network(request)}"
         for name, most in ((network, task.joins_per_address), (task.id, task.joins_per_hour)):
             self._take(name, most, most / _HOUR, _CROWD)
-        ids = CrowdIds(**vars(body.crowd)) if body.crowd else None
+        ids = rating.CrowdIds(**vars(body.crowd)) if body.crowd else None
         new = await self._together(lambda store: rating.join(store, body.task, page_pass=body.page, ids=ids))
         return _json({"code": new.code, "task": _task_json(new.task, "open")})
 
@@ -213,14 +213,14 @@ class LabelDoor:
         return Response(await self._alone(read), media_type="image/png", headers=_PICTURE)
 
     async def _together(self, act: Callable[[LabelStore], T]) -> T:
-        """With those of others in one commit, which the event loop does not wait for."""
+        """Run an act off the event loop, in one commit with the acts of other raters."""
         store = self._services.labels
         with _unless_it_ends():
             future = store.submit(lambda: act(store))
         return await asyncio.wrap_future(future)
 
     async def _alone(self, act: Callable[[LabelStore], T]) -> T:
-        """Off the event loop: the disk may be slow."""
+        """Run an act off the event loop, because the disk may be slow."""
         with _unless_it_ends():
             future = self._pool.submit(lambda: act(self._services.labels))
         return await asyncio.wrap_future(future)
@@ -237,7 +237,7 @@ class LabelDoor:
         return OwnerKey.parse(request.headers.get(KEY_HEADER, ""))
 
     def _network(self, request: Request) -> str:
-        """Who joins shares an allowance with their network; its address is known to nobody, only alike."""
+        """A keyed hash of the caller's network, which shares one allowance; the address itself is not kept."""
         address = network_of(request.headers, request.client.host if request.client else "")
         return hashlib.blake2b(address.encode(), key=self._salt, digest_size=16).hexdigest()
 
@@ -304,7 +304,7 @@ B = TypeVar("B", bound=_Body)
 
 
 async def _read(request: Request, model: type[B]) -> B:
-    """The body, when it is small JSON of this form."""
+    """Return the body as this model; refuse anything but small JSON of its form."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise _Refused(415, "the body is JSON, with the content type application/json")
     data = bytearray()
@@ -325,7 +325,7 @@ def _json(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, s
 
 
 def _task_json(task: Task, status: str) -> dict[str, Any]:
-    """What a rater reads before the first picture."""
+    """The texts that a rater reads before the first picture."""
     texts = {name: getattr(task, name) for name in ("title", "kind", "instructions", "consent", "content_note")}
     answers = [vars(answer) for answer in task.answers]
     own = {"status": status, "positions": list(task.positions), "answers": answers}
@@ -333,7 +333,7 @@ def _task_json(task: Task, status: str) -> dict[str, Any]:
 
 
 def _crowd(name: str, code: str) -> dict[str, str]:
-    """Where the crowd platform is told of this code; nothing where there is none."""
+    """The address that tells the crowd platform this code; empty if there is no code."""
     return {name: crowd_address(code)} if code else {}
 
 

@@ -1,15 +1,14 @@
 """A judge answers a labelling task as one more rater, marked as a machine, and is never counted as a person."""
 
 import io
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from functools import partial
 
 import numpy as np
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.labels.answers import untold_among
-from bias_core.labels.collected import judgements_frame, keep_judgements, task_items
+from bias_core.labels.answers import judgements_frame, keep_judgements, task_items
 from bias_core.labels.label_store import LabelStore
 from bias_core.labels.report import Labels
 from bias_core.labels.task_owner import OwnerKey, owned_task, read_picture
@@ -23,12 +22,12 @@ from bias_core.study.types import Progress
 def judge_task(
     services: StudyServices, store: LabelStore, key: OwnerKey, judge: str, *, check: Callable[[], None]
 ) -> Generator[Progress, None, int]:
-    """Let a judge answer a task, and keep what it says; the number of items that it could tell of.
+    """Let a judge answer a task, store its answers, and return the number of items that it answered.
 
     Of each position it is asked whether each of the task's answers is right, and the likeliest yes is its answer.
     Where it says yes to none, it "cannot identify", of four looks "unclear", or gives no answer where the task has none
     of these.
-    Attention checks are for people; it is asked about none. InvalidInput where nobody is named as judge.
+    Attention checks are for people; it is asked about none. InvalidInput if no judge is named.
     """
     if not judge:
         raise InvalidInput("choose a judge, or type org/name of a vision-language model")
@@ -45,7 +44,7 @@ def judge_task(
     choices = {}
     for item in ordinary:
         each = {
-            position: _chosen(task.answer_keys, np.array([answers[item.picture, question] for question in questions]))
+            position: _chosen(task, np.array([answers[item.picture, question] for question in questions]))
             for position, questions in _questions(task, item).items()
         }
         if all(each.values()) or any(answer and task.answer(answer).whole for answer in each.values()):
@@ -55,7 +54,7 @@ def judge_task(
 
 
 def judge_labels(store: LabelStore, key: OwnerKey) -> dict[str, Labels]:
-    """What judges said of a task, by their names, as the report compares it with people."""
+    """Answers of judges to a task, by judge, as the report compares them with people's."""
     frame = judgements_frame(store, key)
     return {
         str(rater): dict(zip(zip(some["image_id"], some["position"], strict=True), some["answer"], strict=True))
@@ -64,19 +63,19 @@ def judge_labels(store: LabelStore, key: OwnerKey) -> dict[str, Labels]:
 
 
 def _questions(task: Task, item: Item) -> dict[str, list[str]]:
-    """Of each position, whether each answer is right."""
+    """The questions for each position: one per answer, whether it is right."""
     return {
         position: [f"{question} Is the answer “{answer.label}”? {INSTRUCTION}" for answer in task.answers]
         for position, question in task.questions_about(item).items()
     }
 
 
-def _chosen(keys: Sequence[str], answers: np.ndarray) -> str:
+def _chosen(task: Task, answers: np.ndarray) -> str:
     """The answer with the likeliest yes; "" where there is none."""
     says_yes = calls_of(answers) == 0
     if says_yes.any():
-        return keys[int(np.where(says_yes, answers[:, 0], -1.0).argmax())]
-    return untold_among(keys)
+        return task.answer_keys[int(np.where(says_yes, answers[:, 0], -1.0).argmax())]
+    return task.untold
 
 
 def _opened(store: LabelStore, picture: str) -> Image.Image:

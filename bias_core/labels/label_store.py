@@ -44,9 +44,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from bias_core.errors import BiasCoreError, NotAllowed, StorageError
+from bias_core.errors import BiasCoreError, StorageError
 from bias_core.store.readings import use_journal
-from bias_core.study.label_tasks import KINDS, Task, task_from
+from bias_core.study.label_tasks import Task, task_from
 from bias_core.waiting import handing_over
 
 _log = logging.getLogger(__name__)
@@ -165,7 +165,7 @@ class LabelFile:
         self._keeper.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
     def _names(self) -> dict[str, Path]:
-        """The files that a new start would find; of a link, the log is beside the file that the link names."""
+        """The files that a new start would find; of a link, the log lies next to the file that the link names."""
         real = os.path.realpath(self._path)
         return {end: Path(f"{real}{end}") for end in _ENDS}
 
@@ -515,11 +515,7 @@ T = TypeVar("T")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _CONNECTIONS = 16  # to a database that several may write to at once
 _PATIENCE_SECONDS = 30  # for a database that another process is writing to
-_MOST_ACTS = 256  # of one commit, so that nobody waits long for those who come later
-
-
-class RemovedQuestion(NotAllowed):
-    """The task asks a kind of question that an earlier version of the program had."""
+_MOST_ACTS = 256  # of one commit, so that early acts do not wait long for later ones
 
 
 class LabelStore:
@@ -577,7 +573,7 @@ class LabelStore:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A view of the database that nobody changes meanwhile."""
+        """A view of the database that does not change meanwhile."""
         with _errors(), self._open()[0].connect() as connection:
             yield connection
 
@@ -629,7 +625,7 @@ class LabelStore:
         batch = [self._queue.popleft() for _ in range(min(_MOST_ACTS, len(self._queue)))]
         if not (batch := [(act, future) for act, future in batch if future.set_running_or_notify_cancel()]):
             return
-        results: list[Future[Any]] = [Future() for _ in batch]  # told to nobody before the commit
+        results: list[Future[Any]] = [Future() for _ in batch]  # not handed out before the commit
         commit: Future[None] = Future()
         with handing_over(commit), self.write() as self._of_thread.connection:
             for (act, _), result in zip(batch, results, strict=True):
@@ -666,7 +662,6 @@ class LabelStore:
                     self._engine = self._new_engine()
                     with self._engine.execution_options(write=True).begin() as connection:
                         make_tables(connection)
-                        _note_removed_questions(connection)
                         if self._file is not None:
                             give_id(connection)
                     if self._file is not None:
@@ -711,28 +706,12 @@ class LabelStore:
         of_version = select(table.texts).where(table.task_id == task_id, table.version == version)
         with self.read() as connection:
             texts = connection.execute(of_version).scalar_one()
-        if texts["kind"] not in KINDS:
-            raise RemovedQuestion(
-                "this task asks a kind of question that this version of the program no longer has; its answers stay "
-                "in the database"
-            )
         return task_from(texts, id=task_id, version=version)
-
-
-def _note_removed_questions(connection: Connection) -> None:
-    kind = task_versions.c.texts["kind"].as_string()
-    n = connection.scalar(select(func.count(task_versions.c.task_id.distinct())).where(kind.not_in(KINDS)))
-    if n:
-        _log.warning(
-            "labels: %d of the tasks ask a kind of question that this version no longer has; they are skipped, and "
-            "their answers stay in the database",
-            n,
-        )
 
 
 @contextmanager
 def _savepoint(connection: Connection) -> Iterator[None]:
-    """What the block did is undone when it raises; SQLAlchemy's own takes longer than what is inside."""
+    """Undo the changes of the block if it raises; SQLAlchemy's own savepoint takes longer than the changes."""
     database: Any = connection.connection.driver_connection
     database.execute("SAVEPOINT block")
     done = False
@@ -759,7 +738,7 @@ def _errors() -> Iterator[None]:
 
 
 def token(text: str) -> str:
-    """``text`` where it could be a token of ours, else "", which is nobody's.
+    """``text`` if it has the form of a token, else "", which belongs to no rater or task.
 
     >>> token("zJ8s-_"), token("' OR 1=1")
     ('zJ8s-_', '')
@@ -768,7 +747,7 @@ def token(text: str) -> str:
 
 
 def hash_of(secret: str) -> str:
-    """What is kept of a code or secret; these are random and long, so that nobody can try them all."""
+    """The stored form of a code or secret; these are random and too long to be guessed."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""What a rater does: join a task, see an item, answer, skip, take back, delete.
+"""The acts of a rater: join a task, see an item, answer, skip, take back, delete.
 
 Every function is one transaction over a :class:`~bias_core.labels.label_store.LabelStore`, in which the task
 is locked; what it returns is on the disk. A rater is known by a code alone, and sees of an item only what a blind
@@ -16,15 +16,26 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import SimpleNamespace
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Integer, bindparam, exists, func, insert, select, update
 
 from bias_core.errors import InvalidInput, NotAllowed, quoted
-from bias_core.labels.collected import CrowdIds, has_facts, keep_facts, keep_ids
-from bias_core.labels.label_store import LabelStore, Row, answers, assignments, hash_of, items, raters, tasks, token
+from bias_core.labels.label_store import (
+    LabelStore,
+    Row,
+    answers,
+    assignments,
+    crowd_ids,
+    hash_of,
+    items,
+    rater_facts,
+    raters,
+    tasks,
+    token,
+)
 from bias_core.labels.task_owner import CLAIMS, count_claims, remove_raters
 from bias_core.study.label_tasks import Task, checked_choices
 
@@ -42,6 +53,26 @@ _PASS = re.compile(r"([0-9a-f]{1,12})\.([A-Za-z0-9_-]{16})\.([0-9a-f]{32})")
 _STATUS_WORDS = {"draft": "not open yet", "paused": "paused", "closed": "closed", "open": "open"}
 
 Act = Literal["answer", "skip", "undo"]
+NOT_SAID = -1  # place of "prefer not to say", which every question about the rater has
+_ID = re.compile(r"[A-Za-z0-9_-]{0,64}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrowdIds:
+    """The ids of one rater in the link of a crowd platform (Prolific: PROLIFIC_PID, STUDY_ID, SESSION_ID)."""
+
+    participant: str
+    study: str = ""
+    session: str = ""
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            if not (isinstance(value := getattr(self, one.name), str) and _ID.fullmatch(value)):
+                raise InvalidInput(
+                    f"the {one.name} of a crowd platform is up to 64 letters and digits; got {quoted(value)}"
+                )
+        if not self.participant:
+            raise InvalidInput("a rater from a crowd platform has a participant's id; the link gives none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +85,7 @@ class NewRater:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What is asked of one position of an item."""
+    """The question about one position of an item."""
 
     position: str
     text: str
@@ -63,7 +94,7 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """What a rater sees now."""
+    """The screen of a rater: an item, or the reason why there is none."""
 
     item: str = ""  # token of the item for this rater, also of its picture; "" where there is none to show
     questions: tuple[Question, ...] = ()  # one for each position, in order
@@ -110,12 +141,13 @@ def join(store: LabelStore, join_code: str, *, page_pass: str | None = None, ids
             new |= {"joined_ms": store.now_ms, "seed": store.rng.getrandbits(31)}
             connection.execute(insert(raters).values(new))
             if ids is not None and is_crowd:
-                keep_ids(connection, connection.execute(_RATER, {"code_hash": hash_of(code)}).one().id, ids)
+                rater = connection.execute(_RATER, {"code_hash": hash_of(code)}).one()
+                connection.execute(insert(crowd_ids).values(rater_id=rater.id, **vars(ids)))
     return NewRater(code=code_in_groups(code), task=store.task(row.id, row.version))
 
 
 def pass_to_join(store: LabelStore, join_code: str) -> str:
-    """What the page of the task with this link gives to whoever reads it, for :func:`join`."""
+    """Return a pass for one reader of the page of the task with this link, for :func:`join`."""
     with store.read() as connection:
         return new_pass(_task_row(connection, join_code).owner_hash, store.now_ms)
 
@@ -205,7 +237,7 @@ def undo(store: LabelStore, code: str, *, answer_id: str) -> Turn:
 
 
 def tell_about_me(store: LabelStore, code: str, *, version: int, choices: Sequence[int]) -> Turn:
-    """Keep what a rater says of themselves, and give the item; sent again it changes nothing.
+    """Store a rater's answers about themselves and give the item; sent again it changes nothing.
 
     ``choices`` has the place of an answer for each question of this version of the task, -1 for what is not said.
     """
@@ -214,8 +246,29 @@ def tell_about_me(store: LabelStore, code: str, *, version: int, choices: Sequen
         _check_open(rater)
         if not 1 <= version <= rater.version:
             raise InvalidInput(f"this task has versions 1 to {rater.version}; got {quoted(version)}")
-        keep_facts(store, connection, rater, store.task(rater.task_id, version), choices)
+        _keep_facts(store, connection, rater, store.task(rater.task_id, version), choices)
         return _turn(store, connection, rater)
+
+
+def _has_facts(connection: Connection, rater_id: int) -> bool:
+    """True if this rater has answered or declined the questions about themselves."""
+    return connection.scalar(select(rater_facts.c.rater_id).where(rater_facts.c.rater_id == rater_id)) is not None
+
+
+def _keep_facts(store: LabelStore, connection: Connection, rater: Row, task: Task, choices: Sequence[int]) -> None:
+    """Store a rater's answers about themselves, once: each answer's place in its question, or :data:`NOT_SAID`."""
+    if len(choices) != len(task.about_rater):
+        raise InvalidInput(
+            f"this task asks {len(task.about_rater)} questions about the rater; got {len(choices)} answers"
+        )
+    facts = {}
+    for (question, possible), place in zip(task.about_rater.items(), choices, strict=True):
+        if not NOT_SAID <= place < len(possible):
+            raise InvalidInput(f"{quoted(question)} has answers 0 to {len(possible) - 1}, or {NOT_SAID}; got {place}")
+        if place != NOT_SAID:
+            facts[question] = possible[place]
+    if not _has_facts(connection, rater.id):
+        connection.execute(insert(rater_facts).values(rater_id=rater.id, facts=facts, at_ms=store.now_ms))
 
 
 def delete_my_answers(store: LabelStore, code: str) -> int:
@@ -243,7 +296,7 @@ def code_in_groups(code: str) -> str:
 
 
 def plain_code(code: str) -> str:
-    """What a rater typed as the code that was meant.
+    """The code that a rater meant by what they typed.
 
     >>> plain_code(" 7o3k-il00 ")
     '703K1100'
@@ -286,7 +339,7 @@ def _rater(connection: Connection, code: str, *, lock: bool = True) -> Row:
 
 
 def _check_open(rater: Row) -> None:
-    """What is on the screen may be answered while a task is paused, so that nothing is lost."""
+    """Raise NotAllowed if this rater's answers are not taken; a paused task still takes the one on the screen."""
     if rater.excluded_ms is not None:
         raise NotAllowed(
             "whoever made this task has ended your part in it: no more answers of yours are taken. What you "
@@ -297,7 +350,7 @@ def _check_open(rater: Row) -> None:
 
 
 def _is_replay(connection: Connection, rater: Row, answer_id: str, kind: Act) -> bool:
-    """Whether this very act is kept already."""
+    """True if this very act is stored already."""
     if not (isinstance(answer_id, str) and _CLIENT_ID.fullmatch(answer_id)):
         raise InvalidInput(f"an answer's id is 8 to 64 of A-Z, a-z, 0-9, _ and -; got {quoted(answer_id)}")
     if (earlier := connection.scalar(_KIND_OF_ACT, {"rater": rater.id, "client_id": answer_id})) not in (None, kind):
@@ -312,7 +365,7 @@ def _keep(store: LabelStore, connection: Connection, place: Row, answer_id: str,
 
 
 def _turn(store: LabelStore, connection: Connection, rater: Row) -> Turn:
-    """What this rater sees; a new item is claimed for them where there is none on their screen."""
+    """The screen of this rater; claims a new item for them if there is none on it."""
     past = _Past(store, connection, rater)
     status = "excluded" if rater.excluded_ms is not None else rater.status
     is_at_work, on_screen, n_open = status in ("open", "paused"), None, 0
@@ -335,12 +388,12 @@ def _turn(store: LabelStore, connection: Connection, rater: Row) -> Turn:
         for position, text in task.questions_about(on_screen).items()
     )
     n_left += past.checks_to_come(n_open)
-    same["asks_about_rater"] = bool(task.about_rater) and not has_facts(connection, rater.id)
+    same["asks_about_rater"] = bool(task.about_rater) and not _has_facts(connection, rater.id)
     return Turn(item=on_screen.token, questions=questions, task=task, earlier_choices=choices, n_left=n_left, **same)
 
 
 def _crowd_code(connection: Connection, rater: Row, past: "_Past", why_done: str) -> str:
-    """What the crowd platform is told of a rater whose part is over: paid, failed or nothing to do."""
+    """The crowd platform's code for a rater whose part is over: completed, failed or screened out."""
     if why_done in ("paused", "draft"):
         return ""
     right = [row.choices == row.gold for row in connection.execute(_CHECKED, {"rater": rater.id})]
@@ -350,7 +403,7 @@ def _crowd_code(connection: Connection, rater: Row, past: "_Past", why_done: str
 
 
 def n_checks_before(place: int, share: float, *, seed: int) -> int:
-    """How many attention checks come before a rater's ordinary item of this place, counted from 1.
+    """The number of attention checks before a rater's ordinary item of this place, counted from 1.
 
     With ``share`` of the items being checks, ``share / (1 - share)`` stand before each ordinary item: the
     k-th comes at random, by the rater's ``seed``, among those that fall to it. So all are known beforehand,
@@ -366,7 +419,7 @@ def n_checks_before(place: int, share: float, *, seed: int) -> int:
 
 
 class _Past:
-    """What this rater was shown so far, by state; ``n_ordinary`` and ``n_checks`` without what others got."""
+    """Items shown to this rater so far, by state; ``n_ordinary`` and ``n_checks`` leave released ones out."""
 
     def __init__(self, store: LabelStore, connection: Connection, rater: Row) -> None:
         self.store, self.connection, self.rater = store, connection, rater
@@ -381,7 +434,7 @@ class _Past:
                 self.n_checks += 0 if is_ordinary else n
 
     def checks_to_come(self, n_ordinary: int) -> int:
-        """How many attention checks this rater meets until the last of so many more ordinary items."""
+        """The number of attention checks up to the last of so many more ordinary items."""
         if not n_ordinary:
             return 0
         n_due = n_checks_before(self.n_ordinary + n_ordinary, self.task.gold_share, seed=self.rater.seed)

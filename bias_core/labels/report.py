@@ -3,34 +3,34 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 import bias_core
 from bias_core.errors import InvalidInput
-from bias_core.labels.answers import (
-    answers_between,
-    answers_figure,
-    pictures_frame,
-    untold_among,
-    votes_in_two,
-    votes_of,
-)
-from bias_core.labels.collected import MACHINE, LabelledItem, TaskProgress, answers_frame, task_answers, winner
-from bias_core.labels.groups import group_tables
+from bias_core.labels.answers import MACHINE, LabelledItem, TaskProgress, answers_frame, task_answers, winner
 from bias_core.labels.label_store import LabelStore
-from bias_core.labels.scale_answers import ordinal_votes, scale_findings
-from bias_core.labels.task_owner import OwnerKey
-from bias_core.measures.agreement import agreement_estimate, cohen_kappa, reader_errors_from_labels
-from bias_core.measures.paired_stereotype import NOT_TWO_PEOPLE, UNTOLD
+from bias_core.labels.task_owner import OwnerKey, picture_path
+from bias_core.measures.agreement import (
+    agreement_estimate,
+    cohen_kappa,
+    disagreements,
+    numbers_of,
+    reader_errors_from_labels,
+)
+from bias_core.measures.intervals import mean_interval
+from bias_core.measures.paired_stereotype import ANDROGYNOUS, GENDERS, NOT_TWO_PEOPLE, UNCLEAR
 from bias_core.measures.sequential import share_interval
+from bias_core.measures.two_phase import FEWEST_LABELS, draw_rater_weights, two_phase_estimate, two_phase_shares
+from bias_core.scales import load_scales
 from bias_core.study.classifier_answers import CANNOT_TELL, CODES, NO, YES, readings_of
-from bias_core.study.label_tasks import PICTURE, Task, answer_key
-from bias_core.study.labels import kappa_finding
+from bias_core.study.corrected import kappa_finding
+from bias_core.study.label_tasks import PICTURE, PREFER_NOT, UNTOLD, Task, answer_key
 from bias_core.study.types import (
     Design,
     Finding,
@@ -42,24 +42,20 @@ from bias_core.study.types import (
     columns,
     drawable,
     figure,
+    finding,
+    mark,
     table,
 )
-from bias_core.types import Estimate
+from bias_core.types import Estimate, ImageRow, StoredImage
 
 Labels = Mapping[tuple[str, str], str]  # an answer for each ``(image_id, position)``
 
 KIND = "labels"
-RATERS, CHECKS, COVERAGE, BETWEEN = (
-    "raters",
-    "checks",
-    "coverage",
-    "between",
-)  # keys of tables; RATERS also of the figure
 _MOST_DISPUTED = 100
 _MOST_PAIRS = 45  # of raters with an interval: ten raters
 _PAIR_RESAMPLES = 200
 _MOST_PAIRED = 30  # raters
-_FEWEST_RIGHT = 0.75  # of the attention checks, for somebody who looks
+_FEWEST_RIGHT = 0.75  # of the attention checks, for a rater who looks
 _LABELS_NOTE = (
     "Labels say how a picture looks to these raters, never what anybody is. Their agreement says that they "
     "see alike, not that they are right."
@@ -87,6 +83,25 @@ _ERRORS_NOTE = (
     "sensitivity: share of what people call so that it calls so too; specificity: share of the rest that it "
     "does not. Exact intervals."
 )
+
+PEOPLE_SAY = "people say"  # the column with what most raters say
+_TWO = 2  # people in a picture
+_BETWEEN_NOTE = (
+    "Of all that raters disagree about, how much is between these two answers to the same picture; by chance: the same "
+    "if answers went to pictures at random. Above it, the two are taken for each other."
+)
+_TIE, _NO_ANSWER = "no majority", "no answer yet"
+FEWEST = 5  # raters of a group of which anything is told
+HIDDEN = "in smaller groups"
+_SHARES_NOTE = (
+    "share: mean over a group's raters of the share of their answers, with the interval of Student's t over raters. "
+    f"Nothing is told of groups of fewer than {FEWEST} raters; they stand together, without a number."
+)
+_AGREEMENT_NOTE = (
+    "Krippendorff's α of the group's raters among themselves, with an interval over pictures. Groups see different "
+    "pictures, and α depends on them: overlapping intervals show no difference."
+)
+_HOW = "Of the pictures of which raters can tell; where they differ, that is in the interval."
 
 
 def label_report(
@@ -123,20 +138,15 @@ def label_report(
         figures=drawable([answers_figure(people, task), _raters_figure(raters.frame)]),
         notes=(*notes, _LABELS_NOTE),
     )
-    report = report_of(task, results, n_planned=progress.n_items, n_images=n_answered)
-    return replace(report, pictures=pictures_frame(people, task))
-
-
-def report_of(task: Task, results: Results, *, n_planned: int, n_images: int) -> StudyReport:
-    """Results about a task in the shape of a study's report, so that they can be taken along."""
     return StudyReport(
         run_id=f"{task.id[:8]}-v{task.version}",
         design=Design(name=KIND, title=task.title, kind=KIND, reference="", where="", summary="People's labels"),
         settings=StudySettings(model="", condition="", encoder="people"),
         results=results,
-        n_planned=n_planned,
-        n_images=n_images,
+        n_planned=progress.n_items,
+        n_images=n_answered,
         versions={"bias_core": bias_core.__version__},
+        pictures=pictures_frame(people, task),
     )
 
 
@@ -174,11 +184,11 @@ def _raters_table(progress: TaskProgress, answers: pd.DataFrame) -> StudyTable:
             "fails checks": checks["high"] < _FEWEST_RIGHT, "compared": n, **share,
             "differs": share["high"] < others, "excluded": one.excluded,
         })  # fmt: skip
-    return table(RATERS, "Raters", rows, _RATERS_NOTE)
+    return table("raters", "Raters", rows, _RATERS_NOTE)
 
 
 def _machines_table(automatic: Mapping[str, Labels], people: pd.DataFrame) -> StudyTable:
-    """Judges as raters beside the people: how often each says what most people say."""
+    """Share of each judge's answers that equal the majority of people."""
     majority = {(row.image_id, row.position): row.label for row in people.itertuples(index=False) if row.label}
     rows = []
     for name, labels in automatic.items():
@@ -190,7 +200,7 @@ def _machines_table(automatic: Mapping[str, Labels], people: pd.DataFrame) -> St
 
 
 def _against_others(answers: pd.DataFrame) -> pd.DataFrame:
-    """Whether each answer equals what most of the other raters said, where they have such a majority."""
+    """Compare each answer with the majority of the other raters, where they have one."""
     votes = {key: Counter(some) for key, some in votes_of(answers).items()}
     rows = [
         (rater, answer == others)
@@ -213,7 +223,7 @@ def _checks_table(labelled: Sequence[LabelledItem]) -> StudyTable:
                 "image_id": one.item.image_id, "position": position, "known": right, "answers": n, "right": n_right,
                 **_share("share", n_right, n), "said instead": _counts_text(votes),
             })  # fmt: skip
-    return table(CHECKS, "Attention checks", rows, _CHECKS_NOTE)
+    return table("checks", "Attention checks", rows, _CHECKS_NOTE)
 
 
 def _pairs_table(answers: pd.DataFrame) -> StudyTable:
@@ -229,7 +239,7 @@ def _pairs_table(answers: pd.DataFrame) -> StudyTable:
             row = {"one": one, "other": other, "n": len(common), "equal": equal, "κ": kappa}
             row |= {"low": math.nan, "high": math.nan, "note": ""}
             if len(rows) < _MOST_PAIRS:
-                estimate = _coefficient("cohen_kappa", common, common.index, n_resamples=_PAIR_RESAMPLES)
+                estimate = _coefficient(common, common.index, "cohen_kappa", n_resamples=_PAIR_RESAMPLES)
                 row |= {"low": estimate.low, "high": estimate.high, "note": estimate.note}
             rows.append(row)
     return table("pairs", "Every two raters", rows, "Cohen's κ on common answers, of which there are n.")
@@ -241,7 +251,7 @@ def _raters_figure(raters: pd.DataFrame) -> StudyFigure:
     marks = marks.rename(columns={"rater": "name", "agrees": "value"}).reset_index(drop=True)
     caption = "Far left of all others: somebody who sees differently, or does not look."
     title = "Raters against the majority of the others"
-    return figure("intervals", RATERS, title, marks, caption, x="share of equal answers")
+    return figure("intervals", "raters", title, marks, caption, x="share of equal answers")
 
 
 def _agreement(answers: pd.DataFrame, task: Task) -> list[Finding]:
@@ -250,12 +260,12 @@ def _agreement(answers: pd.DataFrame, task: Task) -> list[Finding]:
     On a scale alpha knows the order: neighbours are almost agreed.
     """
     votes = votes_of(answers)
-    several = votes[votes.map(len) >= 2]
+    several = _of_several(votes)
     if len(several) < 2:
         return []
     counted = f"{answers['rater'].nunique():,} raters, {len(answers):,} answers."
     findings = [_alpha("alpha", "All answers", several, counted)]
-    if task.scale and len(levels := ordinal_votes(votes, task)[lambda of: of.map(len) >= 2]) >= 2:
+    if task.scale and len(levels := _of_several(ordinal_votes(votes, task))) >= 2:
         says = "By the order of the scale, without “cannot tell”."
         findings.insert(0, _alpha("alpha_ordinal", "All answers, by their order", levels, says, level="ordinal"))
     if len(in_two := votes_in_two(votes)) >= 2:
@@ -264,7 +274,7 @@ def _agreement(answers: pd.DataFrame, task: Task) -> list[Finding]:
     usual = Counter(map(len, several)).most_common(1)[0][0]
     even = several[several.map(len) == usual]
     if len(even) >= 2:
-        fleiss = _coefficient("fleiss_kappa", even.tolist(), even.index)
+        fleiss = _coefficient(even.tolist(), even.index, "fleiss_kappa")
         title = f"What {usual} raters answered"
         findings.append(Finding(key="fleiss", title=title, metric="fleiss_kappa", estimate=fleiss))
     return findings
@@ -272,11 +282,11 @@ def _agreement(answers: pd.DataFrame, task: Task) -> list[Finding]:
 
 def _alpha(key: str, title: str, votes: "pd.Series[Any]", says: str, **options: Any) -> Finding:
     # No coefficient asks who said it: a column a rater would be a thousand times as wide.
-    alpha = _coefficient("krippendorff_alpha", pd.DataFrame(votes.tolist()), votes.index, **options)
+    alpha = _coefficient(pd.DataFrame(votes.tolist()), votes.index, **options)
     return Finding(key=key, title=title, metric="krippendorff_alpha", estimate=alpha, says=f"{says} {_strength(alpha)}")
 
 
-def _coefficient(name: Any, ratings: Any, people: "pd.Index[Any]", **options: Any) -> Estimate:
+def _coefficient(ratings: Any, people: "pd.Index[Any]", name: Any = "krippendorff_alpha", **options: Any) -> Estimate:
     """Agreement with its interval over pictures, and the value that chance gives."""
     pictures = people.get_level_values("image_id")
     return replace(agreement_estimate(ratings, coefficient=name, groups=pictures, **options), null_value=0.0)
@@ -297,7 +307,7 @@ def _compared(name: str, labels: Labels, people: pd.DataFrame, task: Task) -> tu
     """A reader against people's majority: kappa, who is taken for whom, and its error rates."""
     both = people.set_index(["image_id", "position"])[["label"]]
     tie = (people["label"] == "").to_numpy() & (people["raters"] > 0).to_numpy()
-    both["label"] = both["label"].mask(tie, untold_among(task.answer_keys))
+    both["label"] = both["label"].mask(tie, task.untold)
     both["automatic"] = [labels.get(key, "") for key in both.index]
     both = both[(both != "").all(axis=1)]
     finding = kappa_finding(f"kappa_{name}", f"People and {name}", both, both.index.get_level_values("image_id"))
@@ -316,7 +326,7 @@ def _compared(name: str, labels: Labels, people: pd.DataFrame, task: Task) -> tu
 
 
 def _error_rates(both: pd.DataFrame, task: Task) -> list[dict[str, Any]]:
-    """How often the reader misses each answer, people taken as right."""
+    """Error rates of the classifier for each answer, people taken as right."""
     rows = []
     for answer in task.answer_keys:
         if not 0 < (both["label"] == answer).sum() < len(both):
@@ -331,7 +341,7 @@ def _error_rates(both: pd.DataFrame, task: Task) -> list[dict[str, Any]]:
 
 
 def _coverage(people: pd.DataFrame, task: Task) -> StudyTable:
-    """How many have a label: of most raters, and of those who can be scored."""
+    """Counts of pictures with a majority label, and with one that can be scored."""
     rows = []
     for position in task.positions:
         some = people[people["position"] == position]
@@ -342,7 +352,7 @@ def _coverage(people: pd.DataFrame, task: Task) -> StudyTable:
             **_share("coverage", usable, len(some)),
         })  # fmt: skip
     note = "usable: with a majority that is neither “cannot identify”, “unclear” or “cannot tell” nor a failed picture."
-    return table(COVERAGE, "Coverage", rows, note)
+    return table("coverage", "Coverage", rows, note)
 
 
 def _answer_counts(answers: pd.DataFrame, task: Task) -> StudyTable:
@@ -364,7 +374,7 @@ def _disputed(people: pd.DataFrame) -> StudyTable:
 
 
 def people_labels(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
-    """Every answer to an ordinary item; InvalidInput where there is none yet."""
+    """All answers to ordinary items; InvalidInput if there are none yet."""
     frame = answers_frame(store, key)
     frame = frame[frame["known"] == ""].reset_index(drop=True)
     if frame.empty:
@@ -373,13 +383,13 @@ def people_labels(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
 
 
 def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
-    """What readers (and the record) say of the pictures of a run, as answers of this task, by their names."""
+    """Labels of a run's classifiers (and its record) as answers of this task, by source."""
     tables = {one.key: one.frame for one in report.results.tables}
     answers: dict[str, pd.Series[Any]] = {}
     if "labels" in tables and task.kind.startswith("pst_"):
         frame = tables["labels"].set_index(["image_id", "position"])
         names = {"automatic": "automatic labels", "truth": "the record of what was drawn"}
-        nobody_says = {word: untold_among(task.answer_keys) or word for word in UNTOLD}
+        nobody_says = {word: task.untold or word for word in UNTOLD}
         answers = {name: frame[column].replace(nobody_says) for column, name in names.items() if column in frame}
     if "judged" in tables and task.kind == "association":
         frame = tables["judged"].assign(position=PICTURE).set_index(["image_id", "position"])
@@ -397,8 +407,8 @@ def answers_about(
     ----------
     report : an exploration, some or all of whose pictures were labelled; which ones was left to chance.
     attribute : name of one of its attributes.
-    present : the answer that says that the attribute is there; any other says that it is not, but for those that say
-        that nobody can tell.
+    present : the answer that says that the attribute is there; any other says that it is not, except
+        "cannot tell".
 
     Raises
     ------
@@ -418,3 +428,174 @@ def answers_about(
     untold = ("", *(word for word, code in CODES.items() if code >= CODES[CANNOT_TELL]))
     said = about["answer"].map(lambda given: YES if given == key else given if given in untold else NO)
     return about.assign(attribute=attribute, question="", answer=said)
+
+
+def pictures_frame(people: pd.DataFrame, task: Task) -> pd.DataFrame:
+    """A row for each picture: what most raters say of it, in each position and in all, and how many answered."""
+    rows: dict[str, dict[str, Any]] = {}
+    for one in people.itertuples(index=False):
+        usual = {"image_id": one.image_id, "group": "", "prompt": str(one.identity), "seed": 0}
+        row = rows.setdefault(str(one.image_id), {**usual, PEOPLE_SAY: "", "raters": one.raters})
+        label = str(one.label) or (_TIE if one.raters else _NO_ANSWER)
+        place = "" if one.position == PICTURE or len(task.positions) == 1 else f"{one.position}: "
+        # Of many questions the first tells pictures apart.
+        if not row[PEOPLE_SAY] or len(task.positions) == _TWO:
+            row[PEOPLE_SAY] = ", ".join(filter(None, [row[PEOPLE_SAY], place + label]))
+        if place:
+            row[f"{place}people say"] = label
+        row[f"{place}answers"] = one.answers
+    return pd.DataFrame(list(rows.values()))
+
+
+def answers_figure(people: pd.DataFrame, task: Task) -> StudyFigure:
+    """The share of pictures that most raters call so, of each answer that a picture has."""
+    rows: list[dict[str, Any]] = []
+    given = [key for key in task.answer_keys if (people["label"] == key).any()]
+    for position in task.positions:
+        labels = people.loc[(people["position"] == position) & (people["label"] != ""), "label"]
+        where = {"group": position} if len(task.positions) > 1 else {}
+        shares = {key: share_interval(int((labels == key).sum()), len(labels)) for key in given if len(labels)}
+        rows += [mark(key, share, **where) for key, share in shares.items()]
+    facts: dict[str, Any] = {"caption": "Of the pictures that have a majority.", "x": "share of the labelled pictures"}
+    return figure("pairs" if len(task.positions) > 1 else "intervals", "answers", "What most raters say", rows, **facts)
+
+
+def stored_pictures(store: LabelStore, labelled: Sequence[LabelledItem]) -> dict[str, StoredImage]:
+    """The pictures that raters see, by the ids of their originals."""
+    return {
+        one.item.image_id: StoredImage(
+            row=ImageRow(prompt=next(iter(one.item.identities.values()), ""), seed=0, model=""),
+            path=picture_path(store.pictures, one.item.picture),
+        )
+        for one in labelled
+        if one.item.gold is None
+    }
+
+
+def votes_of(answers: pd.DataFrame) -> "pd.Series[Any]":
+    """A list of all answers for each picture and position."""
+    votes: pd.Series[Any] = answers.groupby(["image_id", "position"], sort=False)["answer"].agg(list)
+    return votes
+
+
+def _of_several(votes: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Those with two votes or more."""
+    return votes[votes.map(len) >= 2]
+
+
+def answers_between(votes: "pd.Series[Any]") -> StudyTable:
+    """Pairs of answers that raters give to the same picture; empty for only two answers, or one rater.
+
+    ``votes``: all answers, a list for each picture and position.
+    """
+    several = _of_several(votes)
+    rows: list[dict[str, Any]] = []
+    if len(several) >= 2 and votes.explode().nunique() > 2:
+        groups = several.index.get_level_values("image_id")
+        for one in disagreements(pd.DataFrame(several.tolist()), groups=groups):
+            row = {"one answer": one.answers[0], "other answer": one.answers[1]}
+            rows.append(row | columns("share of disagreement", one.share) | {"by chance": one.by_chance})
+    return table("between", "What raters disagree about", rows, _BETWEEN_NOTE)
+
+
+def votes_in_two(votes: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Votes for feminine or masculine among four answers, where two raters gave them; else empty."""
+    if not votes.explode().isin((ANDROGYNOUS, UNCLEAR)).any():
+        return votes.iloc[:0]
+    return _of_several(votes.map(lambda given: [answer for answer in given if answer in GENDERS]))
+
+
+def group_tables(answers: pd.DataFrame, facts: Mapping[str, Mapping[str, str]], task: Task) -> list[StudyTable]:
+    """Two tables, of shares and of agreement by group; empty if raters were asked nothing about themselves.
+
+    Parameters
+    ----------
+    answers : a row for each answer: ``image_id, position, rater, answer``.
+    facts : of each rater who was asked their answer by question; "prefer not to say" is a group too.
+    """
+    shares: list[dict[str, Any]] = []
+    agreement: list[dict[str, Any]] = []
+    for question in task.about_rater if facts else ():
+        for group, raters in visible_groups(question, facts).items():
+            n = f"{len(raters):,}" if group != HIDDEN else f"under {FEWEST} each"
+            where: dict[str, Any] = {"question": question, "group": group, "raters": n}
+            if group == HIDDEN:
+                agreement.append({**where, "pictures": None, **columns("α", None, ends="")})
+                continue
+            some = answers[answers["rater"].isin(raters)]
+            shares += [{**where, **line} for line in _group_shares(some, task)]
+            agreement.append({**where, **_group_agreement(some)})
+    return [
+        table("group_shares", "Answers by group of raters", shares, _SHARES_NOTE),
+        table("group_agreement", "Agreement by group of raters", agreement, _AGREEMENT_NOTE),
+    ]
+
+
+def visible_groups(question: str, facts: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
+    """Raters by group, the small ones together as :data:`HIDDEN`: so many that none can be told by subtraction.
+
+    >>> facts = {f"r{i}": {"Where?": "town" if i < 7 else "country"} for i in range(9)}
+    >>> {name: len(raters) for name, raters in visible_groups("Where?", facts).items()}
+    {'in smaller groups': 9}
+    """
+    groups: dict[str, list[str]] = {}
+    for rater, facts_of_rater in facts.items():
+        groups.setdefault(facts_of_rater.get(question, PREFER_NOT), []).append(rater)
+    by_size = sorted(groups, key=lambda name: len(groups[name]))
+    hidden = [name for name in by_size if len(groups[name]) < FEWEST]
+    rest = by_size[len(hidden) :]
+    while hidden and rest and sum(len(groups[name]) for name in hidden) < FEWEST:
+        hidden.append(rest.pop(0))
+    visible = {name: raters for name, raters in groups.items() if name not in hidden}
+    return visible | ({HIDDEN: [rater for name in hidden for rater in groups[name]]} if hidden else {})
+
+
+def _group_shares(answers: pd.DataFrame, task: Task) -> list[dict[str, Any]]:
+    rows = []
+    for position in task.positions:
+        some = answers[answers["position"] == position]
+        for answer in task.answer_keys:
+            if not (some["answer"] == answer).any():
+                continue
+            by_rater = some["answer"].eq(answer).groupby(some["rater"]).mean()
+            mean = mean_interval(by_rater.to_numpy())
+            share = mean if math.isnan(mean.low) else replace(mean, low=max(0.0, mean.low), high=min(1.0, mean.high))
+            rows.append(
+                {"position": position, "answer": answer, "answers": len(some), **columns("share", share, ends="")}
+            )
+    return rows
+
+
+def _group_agreement(answers: pd.DataFrame) -> dict[str, Any]:
+    several = _of_several(votes_of(answers))
+    alpha = _coefficient(pd.DataFrame(several.tolist()), several.index) if len(several) >= 2 else None
+    return {"pictures": len(several), **columns("α", alpha, ends="")}
+
+
+def ordinal_votes(votes: "pd.Series[Any]", task: Task) -> "pd.Series[Any]":
+    """The levels that raters gave each picture, as numbers, without "cannot tell"."""
+    places = {key: place for place, key in enumerate(task.answer_keys) if key != CANNOT_TELL}
+    return votes.map(lambda given: [places[one] for one in given if one in places])
+
+
+def scale_findings(answers: pd.DataFrame, task: Task) -> Iterator[Finding]:
+    """The mean level that people see, the shares of the ends of the scale, and of "cannot tell".
+
+    ``answers``: a row for each answer with ``image_id``, ``rater`` and ``answer``.
+    """
+    scale, places = load_scales()[task.scale], {key: place for place, key in enumerate(task.answer_keys)}
+    k = len(scale.levels)  # the place of "cannot tell"
+    votes = answers.assign(place=answers["answer"].map(places)).pivot_table(
+        index="image_id", columns="rater", values="place", sort=False
+    )
+    if len(votes) < FEWEST_LABELS:
+        return
+    weights = draw_rater_weights(votes.shape[1])
+    read = np.zeros(len(votes))  # as if a classifier put all into one class
+    shares = two_phase_shares(read, votes.to_numpy(float), n_classes=k + 1, rater_weights=weights)
+    for key, (title, metric, of, _) in zip(("mean", "lowest", "highest"), numbers_of(scale), strict=True):
+        estimate = two_phase_estimate(of, shares)
+        yield finding(f"scale-{key}", f"{scale.title}, as people see it: {title}", metric, estimate, _HOW)
+    unclear = two_phase_estimate(lambda of: of[..., k], shares)
+    title = f"{scale.title}: people cannot tell"
+    yield finding("scale-unclear", title, "attribute_prevalence", unclear, "Share of the labelled pictures.")

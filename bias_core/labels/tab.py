@@ -1,44 +1,372 @@
 """The Label tab: a task for people is made from a run, opened to raters, watched, put to use, and deleted."""
 
-from collections.abc import Callable, Sequence
+import math
+import os
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from statistics import median
+from typing import Any, ClassVar, TypeAlias
 
 import gradio as gr
+from gradio.utils import get_space
+from markupsafe import Markup
 
-from bias_core.errors import InvalidInput, NotAllowed, StorageError
+from bias_core.errors import Cancelled, InvalidInput, NotAllowed, StorageError
+from bias_core.explore.report import Exploration, is_exploration
 from bias_core.explore.study import UNMEASURED
 from bias_core.given_values import as_text, as_whole
-from bias_core.labels import tab_parts, task_owner
-from bias_core.labels.answers import stored_pictures
-from bias_core.labels.collected import (
+from bias_core.labels.answers import (
+    MACHINE,
     TaskProgress,
     crowd_frame,
     export_labels,
     facts_of_raters,
     labelled_items,
+    task_answers,
     task_progress,
 )
-from bias_core.labels.judge import judge_labels
-from bias_core.labels.report import automatic_answers, label_report, people_labels
-from bias_core.labels.run_task import label_run
-from bias_core.labels.sources import runs_with
-from bias_core.labels.tab_answers import AnswersPage
+from bias_core.labels.judge import judge_labels, judge_task
+from bias_core.labels.make_task import label_run, runs_with, serves
+from bias_core.labels.report import (
+    MACHINES_NOTE,
+    PEOPLE_SAY,
+    answers_about,
+    automatic_answers,
+    label_report,
+    people_labels,
+    stored_pictures,
+)
 from bias_core.labels.tab_demonstration import DemonstrationPart
-from bias_core.labels.tab_make import CHANGES, READY, TEXTS, LabelMaking, changes_of, read_changes
-from bias_core.labels.tab_parts import PARTS, STATUSES, Memory, Profile, corrected_for, note, owner_of, task_choices
-from bias_core.labels.tab_scores import LabelScores
+from bias_core.labels.tab_make import CHANGES, READY, TEXTS, LabelMaking, add, button, changes_of, note, read_changes
+from bias_core.labels.task_owner import (
+    OwnerKey,
+    change_task,
+    create_task,
+    delete_task,
+    exclude_rater,
+    owned_task,
+    set_status,
+    tasks_of,
+)
+from bias_core.number_text import format_estimate, format_number
 from bias_core.services import Services
 from bias_core.store.export import csv_bytes
+from bias_core.study.corrected import corrected, correction_of
+from bias_core.study.headlines import headline
 from bias_core.study.history import ListedRun, open_run
-from bias_core.study.types import StudyReport
+from bias_core.study.label_tasks import Task
+from bias_core.study.report_text import CORRECTED, title_of
+from bias_core.study.saved import open_report
+from bias_core.study.types import Progress, StudyReport
 from bias_core.ui import messages
+from bias_core.ui.model_menu import judge_choices
 from bias_core.ui.study.downloads import take
+from bias_core.ui.study.parts import DrawingPart, corrected_html
+from bias_core.ui.study.pictures import Pictures
+from bias_core.ui.study.result_page import CHOOSE_JS, ResultPage, findings_html, header_html, notes_html, tables_html
 from bias_core.ui.study.study_tab import LATEST, PRIVATE, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render, script
-from bias_core.ui.visitor import Visitor
+from bias_core.ui.visitor import Visitor, in_line, then_run
+
+Memory: TypeAlias = Mapping[str, str] | None  # what the browser remembers: titles of tasks by their keys
+Profile: TypeAlias = gr.OAuthProfile | None
+Parts = dict[str, Any]
+_NEEDED = ("OAUTH_CLIENT_ID", "OAUTH_CLIENT_SECRET", "OAUTH_SCOPES", "OPENID_PROVIDER_URL")
+
+
+STATUSES = {"open": "Open for raters", "paused": "Pause", "closed": "Close"}
+PARTS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "make": button("Make the task", 200, variant="primary"),
+    "mine": (gr.Dropdown, {"choices": [], "label": "Your tasks", "min_width": 240}),
+    "typed": (gr.Textbox, {
+        "label": "Or the owner's key", "info": "The part after “owner=” of the link for you alone",
+        "type": "password", "max_length": 200, "elem_id": "label-key", "min_width": 240,
+    }),
+    "open_key": button("Open it", 120, elem_id="label-open-key"),
+    "header": (gr.HTML, {"js_on_load": script("copy_link")}),
+    **{name: button(text, 140, variant="primary" if name == "open" else "secondary")
+       for name, text in STATUSES.items()},
+    "refresh": button("Refresh", 140),
+    "takes": (gr.HTML, {"value": note("takes")}),
+    "used": (gr.HTML, {"js_on_load": CHOOSE_JS}),
+    "progress": (gr.HTML, {}),
+    "change": button("Save as a new version", 200, size="sm"),
+    "rater": (gr.Dropdown, {"choices": [], "label": "Rater", "min_width": 280}),
+    "exclude": button("Exclude", 140),
+    "include": button("Take back in", 140),
+    "title": (gr.Textbox, {
+        "label": "Type the task’s title to confirm", "max_length": 300, "elem_id": "label-confirm", "min_width": 280,
+    }),
+    "delete": button("Delete the task for good", 220, variant="stop"),
+    "source": (gr.Dropdown, {"choices": [], "label": "Run", "elem_id": "label-run", "min_width": 280}),
+    "attribute": (gr.Dropdown, {
+        "choices": [], "label": "Attribute", "info": "Of an exploration", "visible": False, "min_width": 160,
+    }),
+    "present": (gr.Dropdown, {"choices": [], "label": "The answer that says it is there", "visible": False}),
+    "run": button("Score with people's labels", 280, elem_id="label-use"),
+    "judge": (gr.Dropdown, {
+        "choices": [], "value": None, "label": "Judge", "allow_custom_value": True, "min_width": 280,
+        "info": "A model that looks at pictures; or type org/name",
+    }),
+    "judge_run": button("Let a judge answer this task", 300),
+    "stop": button("Stop", 120, variant="stop", visible=False),
+}  # fmt: skip
+"""The tab's components, but for the form of a new task."""
+
+
+def offers_login() -> bool:
+    """True on a Space that lets visitors sign in."""
+    return get_space() is not None and all(os.environ.get(name) for name in _NEEDED)
+
+
+def user_of(profile: Profile) -> str:
+    """The account's number at the Hub; "" without a sign-in."""
+    return str(profile.get("sub") or "") if isinstance(profile, gr.OAuthProfile) else ""
+
+
+def owner_of(key: str, profile: Profile) -> OwnerKey:
+    """The owner by the key, and by the sign-in if there is one."""
+    return replace(OwnerKey.parse(key), hub_user=user_of(profile))
+
+
+def task_choices(services: Services, memory: Memory, profile: Profile) -> list[tuple[str, str]]:
+    """Titles and keys: of tasks that the browser remembers, then of others that the user made."""
+    remembered = [(str(title), str(key)) for key, title in remembered_tasks(memory).items()]
+    if not (user := user_of(profile)):  # the store is not opened for a page that is only looked at
+        return remembered
+    ids = {OwnerKey.parse(key).task_id for _, key in remembered}
+    mine = [task for task in tasks_of(services.labels, user) if task.id not in ids]
+    return [*remembered, *((_title_of(task), OwnerKey(task_id=task.id).text) for task in mine)]
+
+
+def remembered_tasks(memory: object, owner: OwnerKey | None = None, task: Task | None = None) -> dict[str, str]:
+    """Titles of tasks by key, as the browser remembers them, with a task that its owner's key has opened."""
+    new = {owner.text: _title_of(task)} if owner is not None and task is not None and owner.secret else {}
+    return (dict(memory) if isinstance(memory, Mapping) else {}) | new
+
+
+def _title_of(task: Task) -> str:
+    return f"{task.title} · {task.created[:16].replace('T', ' ')}"
+
+
+def progress_html(progress: TaskProgress, copy_error: str | None = None) -> str:
+    """Progress of task and raters; ``copy_error`` of the copy to a hub: None without a copy, "" if all is well."""
+    seconds = [one.median_seconds for one in progress.counted_raters if one.n_answered]
+    return render(
+        "label_progress",
+        progress=progress,
+        seconds=format_number(median(seconds)) if seconds else "",
+        copy_error=copy_error,
+    )
+
+
+def corrected_for(services: Services, task: Task) -> str:
+    """The numbers of the run that a task serves, as people's labels correct them; "" for a task that serves none."""
+    if not task.run_id:
+        return ""
+    with messages.user_errors() as problem:
+        if services.manifests.find(task.run_id) is None:
+            return note("line", f"The run that this task serves was deleted ({task.run_id}). Its answers stay.")
+        if (saved := open_report(task.run_id, services)) is None:
+            return note("line", "The report of the run that this task serves has made room: run it again in Runs.")
+        if (answers := services.run_answers(task.run_id)) is None:
+            return ""
+        of = f"the run “{title_of(saved.report)}” ({task.run_id}): {serves(task)}"
+        return corrected_html(correction_of(saved.report, answers), of)
+    return messages.error_html(problem.message)
+
+
+def agreement_headline(report: StudyReport) -> str:
+    """Agreement of the raters in a sentence."""
+    if (alpha := next((one.estimate for one in report.results.findings if one.key == "alpha"), None)) is None:
+        return "Not enough answers yet to say whether raters agree."
+    if math.isnan(alpha.value):
+        return "All raters always gave the same answer, so agreement by chance is certain."
+    agree = "Raters agree more than by chance" if alpha.low > 0 else "Agreement beyond chance is not shown"
+    estimate = format_estimate(alpha.value, alpha.low, alpha.high, n=alpha.n)
+    return f"{agree}: Krippendorff’s α = {estimate} (0 is chance, 1 is always)."
+
+
+_NOT_OF_A_TASK = ("shell", "python", "link")  # no run makes a task's report
+
+
+class AnswersPage(ResultPage):
+    """The result page of a labelling task, within the Label tab."""
+
+    key: ClassVar = "answers"
+    null_words: ClassVar = "chance reads"
+    pressed: Any = None  # the event of a press of what can be taken along
+
+    def build(self, report: Any) -> None:
+        """The page; ``report`` is the state that holds it."""
+        self.parts["report"] = report
+        with gr.Column(elem_classes="result"):
+            self._build_results()
+
+    def build_pictures(self) -> Pictures:
+        """Grouped by what most raters say; the files of a task are not served."""
+        return Pictures(self.key, cell_column=PEOPLE_SAY, embedded=True)
+
+    def build_numbers(self) -> dict[str, Any]:
+        """The numbers of the run that the task serves, corrected by its labels."""
+        return {"corrected": gr.HTML(elem_id="label-corrected")}
+
+    def wire_take(self, pressed: Any) -> None:
+        """The tab wires it: a report that the server has forgotten is made anew by the owner's key."""
+        self.pressed = pressed
+
+    def header_html(self, report: StudyReport) -> str:
+        """Agreement of the raters, and the next steps."""
+        return header_html(report, agreement_headline(report)) + self.next.html(report)
+
+    def show_numbers(self, report: StudyReport) -> Updates:
+        """Without a command: people made these numbers."""
+        shown = super().show_numbers(report) | {
+            self.parts[name]: gr.update(value="", visible=False) for name in _NOT_OF_A_TASK
+        }
+        text = shown[self.parts["claim"]]
+        return shown | {self.parts["claim"]: gr.update(value=text, visible=bool(text))}
+
+    def show_task(self, report: StudyReport, corrected: str) -> Updates:
+        """All of a task's report, and of what it ``corrected``; the tab sets the state itself."""
+        shown = self.show_report(report) | {self.at_once["corrected"]: corrected}
+        return {part: value for part, value in shown.items() if part is not self.parts["report"]}
+
+
+_CHOICES = ("source", "attribute", "present")
+
+
+class LabelScores(StudyTab):
+    """Scoring a chosen run with people's labels, as a study's tab runs a study, and asking a judge."""
+
+    key = "label"
+
+    def build_scores(self) -> None:
+        """The components."""
+        put = partial(add, self.parts, PARTS)
+        gr.HTML(note("use"))
+        with gr.Row():
+            put(*_CHOICES)
+        with gr.Row(elem_classes="tools"):
+            put("run", "stop")
+        gr.HTML(note("judge"))
+        put("judge")
+        with gr.Row(elem_classes="tools"):
+            put("judge_run")
+        self.parts["judge"].choices = judge_choices(self.services)[1:]
+        self.parts |= {"status": gr.HTML(elem_id="label-use-status"), "report": gr.State(None)}
+        self.drawing = DrawingPart(f"{self.key}-use")
+        put("used")
+
+    def offered(self) -> list[Any]:
+        """The components that :meth:`offer` changes."""
+        return [self.parts[name] for name in (*_CHOICES, "used", "status")]
+
+    def offer(self, runs: list[ListedRun]) -> Updates:
+        """Runs that hold the pictures of the task that is shown now."""
+        source, attribute, present, used, status = self.offered()
+        choices = [(f"{run.title} · {run.choices}", run.run_id) for run in runs]
+        hidden = dict.fromkeys((attribute, present), gr.update(visible=False))
+        return {source: gr.update(choices=choices, value=None), **hidden, used: "", status: ""}
+
+    def wire_scores(self, key: Any) -> None:
+        """The events; ``key`` is a state of the tab."""
+        parts, visitor = self.parts, self.parts["visitor"]
+        source, attribute, present, used, status = self.offered()
+        source.input(self.on_run_chosen, [visitor, key, source], [attribute, present], **LATEST)
+        buttons, inputs = [status, parts["run"], parts["stop"]], [visitor, key, source, attribute, present]
+        shown = [*buttons, used, parts["report"], self.drawing.html]
+        click = parts["run"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
+        then_run(click.then, self.on_use, inputs, shown, self.on_crash)
+        click = parts["judge_run"].click(self.on_click, visitor, buttons, queue=False, **QUIET)
+        then_run(click.then, self.on_judge, [visitor, key, parts["judge"]], shown, self.on_crash)
+        self.wire_stop(parts["stop"], status)
+        self.wire_take(used.select)
+
+    def on_run_chosen(self, visitor: Visitor, key: str, run_id: str, profile: Profile = None) -> Updates:
+        """Ask for the attribute where the run is an exploration."""
+        attribute, present = self.parts["attribute"], self.parts["present"]
+        with messages.user_errors():
+            if is_exploration(report := self._report(visitor, run_id)):
+                names = [score.attribute.name for score in Exploration(report).attributes]
+                task, _ = owned_task(self.services.labels, owner_of(key, profile))
+                answers = [(answer.label, answer.key) for answer in task.answers]
+                return {
+                    attribute: gr.update(choices=names, value=names[0] if names else None, visible=True),
+                    present: gr.update(choices=answers, value=answers[0][1], visible=True),
+                }
+        return dict.fromkeys((attribute, present), gr.update(visible=False))
+
+    def on_use(
+        self, visitor: Visitor, key: str, run_id: str, attribute: str, present: str, profile: Profile = None
+    ) -> Iterator[Updates]:
+        """Score a run with people's labels."""
+        with messages.user_errors() as problem:
+            words = {"attribute": as_text(attribute), "present": as_text(present)}
+            start = partial(self._scored, visitor, owner_of(key, profile), run_id, words)
+            yield from self.following(visitor, in_line(self.services, visitor, start))
+        if problem:
+            yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
+
+    def on_judge(self, visitor: Visitor, key: str, judge: str | None, profile: Profile = None) -> Iterator[Updates]:
+        """Let a judge answer the task, and show how far people agree with it."""
+        with messages.user_errors() as problem:
+            start = partial(self._judged, visitor, owner_of(key, profile), as_text(judge))
+            yield from self.following(visitor, in_line(self.services, visitor, start), show=self._judge_shown)
+        if problem:
+            yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
+
+    def done(self, report: StudyReport) -> Updates:
+        """Show the numbers with people's labels, without pictures."""
+        corrections = [table for table in report.results.tables if table.key == CORRECTED]
+        findings = tables_html(corrections) if corrections else findings_html(report)
+        return self._shown(report, findings, title=report.design.title, headline=headline(report))
+
+    def _judge_shown(self, report: StudyReport) -> Updates:
+        return self._shown(report, findings_html(report, "chance reads"), headline="People and the judge")
+
+    def _shown(self, report: StudyReport, findings: str, **words: str) -> Updates:
+        html = {"findings": Markup(findings), "notes": Markup(notes_html(report))}
+        used, status = self.parts["used"], self.parts["status"]
+        return {used: render("label_findings", **words, **html), self.parts["report"]: report, status: ""}
+
+    def _report(self, visitor: Visitor, run_id: str | None) -> StudyReport:
+        if not run_id:
+            raise InvalidInput("choose a run that holds these pictures")
+        return open_run(self.services, visitor.key, run_id).report
+
+    def _judged(self, visitor: Visitor, owner: OwnerKey, judge: str) -> Generator[Progress, None, StudyReport]:
+        store = self.services.labels
+        yield from judge_task(self.services, store, owner, judge, check=partial(_check, visitor))
+        progress, labelled = task_progress(store, owner), labelled_items(store, owner)
+        report = label_report(progress, labelled, judge_labels(store, owner))
+        machines = report.results.frame("machines")
+        says = [
+            f"{row.rater} gave {row.answered:,} answers; people have a majority for {row.compared:,} of the questions."
+            for row in machines.itertuples()
+        ]
+        findings = tuple(one for one in report.results.findings if MACHINE in one.key)
+        notes = (*says, MACHINES_NOTE, "“Refresh” above shows all of it beside the people.")
+        return replace(report, results=replace(report.results, findings=findings, notes=notes))
+
+    def _scored(
+        self, visitor: Visitor, owner: OwnerKey, run_id: str | None, words: dict[str, str]
+    ) -> Generator[Progress, None, StudyReport]:
+        store, report = self.services.labels, self._report(visitor, run_id)
+        task, _ = owned_task(store, owner)
+        answers = task_answers(task, labelled_items(store, owner))
+        if is_exploration(report):
+            answers = answers_about(report, task, answers, **words)
+        yield Progress(message="correcting the numbers")
+        return corrected(report, answers, self.services)
+
+
+def _check(visitor: Visitor) -> None:
+    if visitor.stop.is_set():
+        raise Cancelled("stopped; what the judge said so far is kept, and is not asked again")
+
 
 _SECRET = "t2i-bias-explorer-label-1"  # hides the keys from a passing look; it is no password
 _MOST_COMPARED = 5  # runs whose automatic labels are compared
@@ -84,7 +412,7 @@ class LabelTab:
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
         """The tab with its wiring; called inside of its ``gr.Tab``."""
-        parts, put = self.parts, partial(tab_parts.add, self.parts, PARTS)
+        parts, put = self.parts, partial(add, self.parts, PARTS)
         parts["visitor"], parts["report"] = visitor, gr.State(None)
         gr.HTML(render("question", question=self.question, caution=self.caution))
         self.demonstration.build()
@@ -97,7 +425,7 @@ class LabelTab:
             with gr.Row():
                 put("mine", "typed", "open_key")
             parts["mine"].info = "Of this browser"
-            if tab_parts.offers_login():
+            if offers_login():
                 parts["mine"].info += " and of your sign-in"
                 gr.HTML(note("login"))
                 names = ("Sign in with Hugging Face", "Sign out ({})")
@@ -110,7 +438,7 @@ class LabelTab:
         self._wire(demo)
 
     def _build_owned(self) -> None:
-        parts, put = self.parts, partial(tab_parts.add, self.parts, PARTS)
+        parts, put = self.parts, partial(add, self.parts, PARTS)
         with gr.Column(elem_classes="card"):
             put("header")
             with gr.Row(elem_classes="tools"):
@@ -118,7 +446,7 @@ class LabelTab:
             put("progress")
             with gr.Row():
                 with gr.Accordion("Change what raters read, and how many join", open=False, elem_classes="more"):
-                    change = partial(tab_parts.add, parts.setdefault("changes", {}), CHANGES, prefix="label-change")
+                    change = partial(add, parts.setdefault("changes", {}), CHANGES, prefix="label-change")
                     change(*TEXTS)
                     with gr.Row():
                         change(*(name for name in CHANGES if name not in TEXTS))
@@ -197,7 +525,7 @@ class LabelTab:
                 if report is None:
                     raise InvalidInput("run something first; its pictures are what people label")
                 stratify_by, _, setting = as_text(by).partition("setting=")
-                how: dict[str, Any] = {"n": as_whole(n, "number of pictures"), "hub_user": tab_parts.user_of(profile)}
+                how: dict[str, Any] = {"n": as_whole(n, "number of pictures"), "hub_user": user_of(profile)}
                 how |= {"stratify_by": stratify_by, "setting": setting}
                 made = label_run(report, self.services.manifests, self.services.labels, **how)
                 text = "The task is made and open: send raters its link, or label with it. Keep the link for you alone."
@@ -212,7 +540,7 @@ class LabelTab:
         """Make the task that the form asks for, and show it."""
         with messages.user_errors() as problem:
             order = self.making.order(visitor, values)
-            new = task_owner.create_task(self.services.labels, *order, hub_user=tab_parts.user_of(profile))
+            new = create_task(self.services.labels, *order, hub_user=user_of(profile))
             text = "The task is made. Keep the link for you alone, then open it for raters."
             return self._owned(visitor, memory, new.key.text, profile, text)
         return {self.parts["status"]: messages.error_html(problem.message)}
@@ -236,11 +564,11 @@ class LabelTab:
         parts = self.parts
         with messages.user_errors() as problem:
             owner = owner_of(key, profile)
-            task, _ = task_owner.owned_task(self.services.labels, owner)
+            task, _ = owned_task(self.services.labels, owner)
             if as_text(title) != task.title.strip():
                 raise InvalidInput(f"to delete this task type its title, “{task.title}”")
-            n_answers = task_owner.delete_task(self.services.labels, owner)
-            others = {k: name for k, name in tab_parts.remembered_tasks(memory).items() if k != owner.text}
+            n_answers = delete_task(self.services.labels, owner)
+            others = {k: name for k, name in remembered_tasks(memory).items() if k != owner.text}
             return {
                 parts["status"]: messages.done_html(f"“{task.title}” and {n_answers:,} answers are deleted."),
                 parts["key"]: "", parts["report"]: None, parts["memory"]: others, parts["title"]: "",
@@ -250,7 +578,7 @@ class LabelTab:
         return {parts["status"]: messages.error_html(problem.message)}
 
     def _owner_handler(self, act: Callable[..., str]) -> Any:
-        """What ``act`` changes as the task's owner, and says; then all that the owner sees."""
+        """Return a handler that does ``act`` as the task's owner and shows its sentence and all that the owner sees."""
 
         def handle(visitor: Visitor, memory: Memory, key: str | None, profile: Profile = None, *values: Any) -> Updates:
             with messages.user_errors() as problem:
@@ -273,25 +601,25 @@ class LabelTab:
             return {self.parts["file"]: str(self._written(visitor, owner, report, str(event.take)))}
         return {self.parts["status"]: messages.error_html(problem.message)}
 
-    def _set_status(self, owner: task_owner.OwnerKey, *, status: Any) -> str:
-        task_owner.set_status(self.services.labels, owner, status)
+    def _set_status(self, owner: OwnerKey, *, status: Any) -> str:
+        set_status(self.services.labels, owner, status)
         return ""
 
-    def _change(self, owner: task_owner.OwnerKey, *values: Any) -> str:
+    def _change(self, owner: OwnerKey, *values: Any) -> str:
         """Keep other texts as a new version; answers keep the version that they were given in."""
-        task, _ = task_owner.owned_task(self.services.labels, owner)
-        version = task_owner.change_task(self.services.labels, owner, replace(task, **read_changes(values))).version
+        task, _ = owned_task(self.services.labels, owner)
+        version = change_task(self.services.labels, owner, replace(task, **read_changes(values))).version
         return f"Version {version} is what raters read from now on."
 
-    def _exclude(self, owner: task_owner.OwnerKey, rater: Any = None, *, excluded: bool) -> str:
+    def _exclude(self, owner: OwnerKey, rater: Any = None, *, excluded: bool) -> str:
         if not rater:
             raise InvalidInput("choose a rater; the table above says how each of them did")
-        task_owner.exclude_rater(self.services.labels, owner, rater, excluded=excluded)
+        exclude_rater(self.services.labels, owner, rater, excluded=excluded)
         return f"{rater} " + ("counts in nothing any more; their answers stay." if excluded else "counts again.")
 
     def _opens(self, key: str, profile: Profile) -> bool:
         try:
-            return bool(key and task_owner.owned_task(self.services.labels, owner_of(key, profile)))
+            return bool(key and owned_task(self.services.labels, owner_of(key, profile)))
         except NotAllowed:
             return False
         except StorageError:  # said when it is opened
@@ -301,7 +629,7 @@ class LabelTab:
         """All that the owner sees, and ``text`` of what was done."""
         parts, owner = self.parts, owner_of(key, profile)
         progress, runs, report = self._reported(visitor, owner)
-        tasks = tab_parts.remembered_tasks(memory, owner, progress.task)
+        tasks = remembered_tasks(memory, owner, progress.task)
         raters = [
             (f"{one.rater} · {one.n_answered:,} answers{' · excluded' * one.excluded}", one.rater)
             for one in progress.raters
@@ -318,10 +646,8 @@ class LabelTab:
             **{parts["changes"][name]: value for name, value in changes_of(progress.task).items()},
         }  # fmt: skip
 
-    def _reported(
-        self, visitor: Visitor, owner: task_owner.OwnerKey
-    ) -> tuple[TaskProgress, list[ListedRun], StudyReport]:
-        """How far the task is, the visitor's runs with its pictures, and what the answers say."""
+    def _reported(self, visitor: Visitor, owner: OwnerKey) -> tuple[TaskProgress, list[ListedRun], StudyReport]:
+        """Progress of the task, the visitor's runs with its pictures, and the report of its answers."""
         store = self.services.labels
         progress, labelled = task_progress(store, owner), labelled_items(store, owner)
         runs = runs_with(self.services, visitor.key, {one.item.image_id for one in labelled})
@@ -333,27 +659,25 @@ class LabelTab:
         report = label_report(progress, labelled, automatic | judge_labels(store, owner), facts_of_raters(store, owner))
         return progress, runs, replace(report, stored=stored_pictures(store, labelled))
 
-    def _report_updates(self, progress: TaskProgress, report: StudyReport, owner: task_owner.OwnerKey) -> Updates:
+    def _report_updates(self, progress: TaskProgress, report: StudyReport, owner: OwnerKey) -> Updates:
         parts, label_copy, status = self.parts, self.services.label_copy(), progress.task.status
         copy_error = None if label_copy is None else label_copy.last_error
         return {
             parts["header"]: render("label_header", progress=progress, owner=owner),
-            parts["progress"]: tab_parts.progress_html(progress, copy_error),
+            parts["progress"]: progress_html(progress, copy_error),
             **self.answers.show_task(report, corrected_for(self.services, progress.task)),
             parts["open"]: gr.update(visible=status != "open"),
             parts["paused"]: gr.update(visible=status == "open"),
             parts["closed"]: gr.update(visible=status in ("open", "paused")),
         }
 
-    def _written(self, visitor: Visitor, owner: task_owner.OwnerKey, report: StudyReport, what: str) -> Path:
+    def _written(self, visitor: Visitor, owner: OwnerKey, report: StudyReport, what: str) -> Path:
+        tables = {"labels:csv": ("labels.csv", people_labels), "labels:crowd": ("prolific.csv", crowd_frame)}
         if what == "labels:zip":
             return export_labels(self.services.labels, owner, visitor.folder / "labels.zip")
-        if what == "labels:crowd":
-            path = visitor.folder / "prolific.csv"
-            path.write_bytes(csv_bytes(crowd_frame(self.services.labels, owner)))
-            return path
-        if what != "labels:csv":
+        if what not in tables:
             return take(report, what, visitor.folder)
-        path = visitor.folder / "labels.csv"
-        path.write_bytes(csv_bytes(people_labels(self.services.labels, owner)))
+        name, frame_of = tables[what]
+        path = visitor.folder / name
+        path.write_bytes(csv_bytes(frame_of(self.services.labels, owner)))
         return path

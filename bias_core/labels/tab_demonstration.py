@@ -1,15 +1,131 @@
-"""The part of the Label tab that shows what labelling is: eight pictures to answer, and how agreement changes."""
+"""The demonstration of labelling: a few pictures with two earlier raters' answers, and what a third one's change.
 
+Nothing of it is a task: it is read from ``assets/label/demonstration.json``, and what a visitor answers is compared
+and forgotten.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
+import pandas as pd
 
-from bias_core.labels.demonstration import YOU, Comparison, Demonstration
+from bias_core.errors import InvalidInput, StorageError, quoted
+from bias_core.measures.agreement import agreement_estimate
+from bias_core.number_text import format_estimate
 from bias_core.services import Services
+from bias_core.study.report_text import is_known
+from bias_core.study.types import StudyFigure, figure, mark
+from bias_core.types import Estimate
 from bias_core.ui import messages
 from bias_core.ui.messages import QUIET
 from bias_core.ui.templates import render, script
+
+FILE = "label/demonstration.json"
+YOU = "you"
+_NO_CHANGE = 5e-4  # of a coefficient that is shown with three digits at most
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demonstration:
+    """A question about some pictures, with the answers of earlier raters.
+
+    ``answers`` has the sentences of the answers by their keys, ``ratings`` the earlier raters' keys, a row per picture.
+    """
+
+    question: str
+    answers: dict[str, str]
+    pictures: tuple[Path, ...]
+    ratings: pd.DataFrame
+
+    @classmethod
+    def read(cls, assets: Path) -> "Demonstration":
+        """The shipped one; StorageError where it is not whole."""
+        path = assets / FILE
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            pictures = tuple(path.parent / one["file"] for one in values["pictures"])
+            ratings = pd.DataFrame([one["earlier"] for one in values["pictures"]])
+            return cls(question=values["question"], answers=values["answers"], pictures=pictures, ratings=ratings)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise StorageError(f"the demonstration {path.name} cannot be read: {error}") from error
+
+    @cached_property
+    def before(self) -> Estimate:
+        """Agreement of the earlier raters: Krippendorff's α over the pictures."""
+        return agreement_estimate(self.ratings)
+
+    @property
+    def says(self) -> str:
+        """The same in words."""
+        return f"{_raters(self.ratings)} said the same of {_equal(self.ratings)} pictures ({_alpha(self.before)})"
+
+    def compared(self, choices: Sequence[str]) -> "Comparison":
+        """Compare with the visitor's answers, one key per picture in order; InvalidInput for other keys."""
+        if len(choices) != len(self.ratings) or not set(choices) <= set(self.answers):
+            raise InvalidInput(
+                f"the demonstration asks for {len(self.ratings)} answers of {', '.join(self.answers)}; got "
+                f"{len(choices)}, {quoted(', '.join(choices))}"
+            )
+        return Comparison(before=self, ratings=self.ratings.assign(**{YOU: list(choices)}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Agreement with one rater more."""
+
+    before: Demonstration
+    ratings: pd.DataFrame  # a column per rater, the visitor's last
+
+    @cached_property
+    def after(self) -> Estimate:
+        """Agreement of all raters."""
+        return agreement_estimate(self.ratings)
+
+    @property
+    def says(self) -> str:
+        """The change in a sentence."""
+        change = self.after.value - self.before.before.value
+        way = "the same" if abs(change) < _NO_CHANGE else "more" if change > 0 else "less"
+        return (
+            f"Before you, {self.before.says}. With your answers all {self.ratings.shape[1]} raters say the same of "
+            f"{_equal(self.ratings)} ({_alpha(self.after)}): {way} agreement on these pictures."
+        )
+
+    @property
+    def figure(self) -> StudyFigure:
+        """α before and after, and of the visitor with each earlier rater."""
+        earlier = self.ratings.drop(columns=YOU)
+        rows = [mark(f"before: {_raters(earlier)}", self.before.before), mark("after: with you", self.after)]
+        pairs = {name: agreement_estimate(self.ratings[[name, YOU]]) for name in earlier}
+        rows += [mark(f"you and {name}", one) for name, one in pairs.items() if is_known(one.value)]
+        return figure("intervals", "agreement", "Agreement", rows, x="Krippendorff’s α", null=0.0)
+
+    @property
+    def rows(self) -> list[tuple[Path, list[str], bool]]:
+        """For each picture its file, the raters' answers in words, and whether they are all the same."""
+        return [
+            (path, [self.before.answers[key] for key in keys], len(set(keys)) == 1)
+            for path, keys in zip(self.before.pictures, self.ratings.to_numpy().tolist(), strict=True)
+        ]
+
+
+def _raters(ratings: pd.DataFrame) -> str:
+    return " and ".join(str(name) for name in ratings)
+
+
+def _equal(ratings: pd.DataFrame) -> str:
+    return f"{int((ratings.nunique(axis=1) == 1).sum())} of {len(ratings)}"
+
+
+def _alpha(alpha: Estimate) -> str:
+    if not is_known(alpha.value):
+        return "every answer is the same, and α is not defined"
+    return f"Krippendorff’s α = {format_estimate(alpha.value, alpha.low, alpha.high, n=alpha.n)}"
 
 
 class DemonstrationPart:
@@ -45,7 +161,7 @@ class DemonstrationPart:
         self.ask.select(self.on_answers, None, self.result, **QUIET)
 
     def on_answers(self, event: gr.EventData) -> str:
-        """What the answers change; none of them is kept."""
+        """Show how the answers change agreement; none of them is stored."""
         with messages.user_errors() as problem:
             return comparison_html(self.demonstration.compared([one for one in str(event.answers).split(",") if one]))
         return messages.error_html(problem.message)

@@ -7,8 +7,16 @@ import gradio as gr
 
 from bias_core.errors import InvalidInput
 from bias_core.given_values import as_number, as_text, as_whole
-from bias_core.labels import sources
-from bias_core.labels.tab_parts import add, button, note
+from bias_core.labels.make_task import (
+    candidates,
+    gold_from_lines,
+    gold_from_record,
+    gold_lines,
+    kind_of,
+    recorded_answers,
+    sample_of,
+    task_pictures,
+)
 from bias_core.labels.task_owner import TaskPicture
 from bias_core.scales import load_scales
 from bias_core.services import Services
@@ -20,6 +28,26 @@ from bias_core.ui.study.result_page import when
 from bias_core.ui.study.study_tab import EACH, Updates
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor
+
+
+def add(
+    parts: dict[str, Any], rows: Mapping[str, tuple[Any, dict[str, Any]]], *names: str, prefix: str = "label"
+) -> None:
+    """Make components by the table ``rows`` (of each name its kind and options), all where there are no ``names``."""
+    for name in names or rows:
+        kind, options = rows[name]
+        parts[name] = kind(**{"elem_id": f"{prefix}-{name}"} | options)
+
+
+def button(text: str, width: int, **options: Any) -> tuple[Any, dict[str, Any]]:
+    """A button in such a table."""
+    return gr.Button, {"value": text, "scale": 0, "min_width": width} | options
+
+
+def note(name: str, text: str = "") -> str:
+    """A sentence of the tab by its name in ``label_notes``; ``text`` is that of a "line" or "heading"."""
+    return render("label_notes", note=name, text=text)
+
 
 READY = note("ready")
 IN_FOUR = "_in_four"
@@ -52,7 +80,7 @@ _WORDS: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("a", "b"), ("association",)),
     **dict.fromkeys(("question", "answers"), ("own",)),
 }
-"""What some kinds of tasks need to know, and which."""
+"""Words that some kinds of tasks need, with these kinds."""
 FIELDS = ("source", "kind", *_NUMBERS, "share", *_WORDS, "gold", *TEXTS)
 _OF_A_CHECK = ("kind", "a", "b", "question", "answers", "gold")  # fields
 _MOST_PREVIEWED = 120
@@ -200,7 +228,7 @@ class LabelMaking:
         return gr.update(choices=choices)
 
     def on_source(self, visitor: Visitor, run_id: str | None) -> Updates:
-        """What such a run is usually asked, and its pictures."""
+        """Show the usual question about such a run, and its pictures."""
         with messages.user_errors() as problem:
             kind, words = _usual_question(self.report(visitor, run_id))
             updates = self.on_kind(visitor, run_id, kind, words.get("a", ""), words.get("b", ""))
@@ -222,8 +250,8 @@ class LabelMaking:
         with messages.user_errors() as problem:
             words = {"a": as_text(a), "b": as_text(b)}
             task = _task(kind, _SAMPLE | words)
-            pictures = sources.candidates(self.report(visitor, run_id), task.kind, words=(words["a"], words["b"]))
-            n_recorded = sum(bool(sources.recorded_answers(one, task)) for one in pictures)
+            pictures = candidates(self.report(visitor, run_id), task.kind, words=(words["a"], words["b"]))
+            n_recorded = sum(bool(recorded_answers(one, task)) for one in pictures)
             text = f"{len(pictures):,} pictures of this run can be asked about."
             text += f" Of {n_recorded:,} the right answer is on record." if n_recorded else ""
             captions = [" · ".join([str(p.number), *filter(None, p.identities.values())]) for p in pictures]
@@ -236,10 +264,10 @@ class LabelMaking:
         parts = self.parts
         with messages.user_errors() as problem:
             task, words, gold = _check_form(values)
-            pictures = sources.candidates(self.report(visitor, run_id), task.kind, words=(words["a"], words["b"]))
+            pictures = candidates(self.report(visitor, run_id), task.kind, words=(words["a"], words["b"]))
             if not 0 <= (place := as_whole(event.index, "picture's place")) < len(pictures):
                 raise InvalidInput("these pictures have changed: choose the run again")
-            one, recorded = pictures[place], sources.recorded_answers(pictures[place], task)
+            one, recorded = pictures[place], recorded_answers(pictures[place], task)
             picture = {"number": one.number, "identities": [*filter(None, one.identities.values())]}
             return {
                 parts["picked"]: one.number,
@@ -261,7 +289,7 @@ class LabelMaking:
                 gold[number] = tasks.checked_choices(task, choices)
             text = f"Picture {number} {'is a check now' if answers else 'is no check'}; "
             text += f"{len(gold):,} marked in all."
-            return {self.form["gold"]: sources.gold_lines(gold), self.parts["says"]: messages.done_html(text)}
+            return {self.form["gold"]: gold_lines(gold), self.parts["says"]: messages.done_html(text)}
         return {self.parts["says"]: messages.error_html(problem.message)}
 
     def labelling(self, visitor: Visitor, run_id: str) -> Updates:
@@ -286,21 +314,21 @@ class LabelMaking:
         words = {name: as_text(form[name]) for name in _WORDS}
         changes = read_changes([form[name] for name in (*TEXTS, "share")])
         task = _task(kind, words, changes | {"raters_per_item": numbers["raters"]})
-        pictures = sources.candidates(report, task.kind, words=(words["a"], words["b"]))
-        gold = sources.gold_from_lines(as_text(form["gold"]), task)
+        pictures = candidates(report, task.kind, words=(words["a"], words["b"]))
+        gold = gold_from_lines(as_text(form["gold"]), task)
         if numbers["n_gold"]:
             unmarked = [one for one in pictures if one.number not in gold]
-            gold = sources.gold_from_record(unmarked, task, numbers["n_gold"], seed) | gold
+            gold = gold_from_record(unmarked, task, numbers["n_gold"], seed) | gold
         if gold and not task.gold_share:
             raise InvalidInput("attention checks at 0 % of the pictures are never shown: give a share above 0")
-        ordinary = sources.sample_of([one for one in pictures if one.number not in gold], numbers["n"], seed)
+        ordinary = sample_of([one for one in pictures if one.number not in gold], numbers["n"], seed)
         shown = {one.number for one in ordinary} | set(gold)
         items = [one for one in pictures if one.number in shown]
-        return task, sources.task_pictures(items, task, who=words["who"], gold=gold)
+        return task, task_pictures(items, task, who=words["who"], gold=gold)
 
 
 def changes_of(task: tasks.Task) -> dict[str, Any]:
-    """What stands in the boxes of ``CHANGES`` for this task."""
+    """Values of the boxes of ``CHANGES`` for this task."""
     special = {"share": round(100 * task.gold_share, 4), "about_rater": tasks.about_rater_lines(task.about_rater)}
     return {name: special[name] if name in special else getattr(task, name) for name in CHANGES}
 
@@ -341,7 +369,7 @@ def _check_form(values: Sequence[Any]) -> tuple[tasks.Task, dict[str, str], dict
     kind, *texts = values[: len(_OF_A_CHECK)]
     words = dict(zip(_OF_A_CHECK[1:], map(as_text, texts), strict=True))
     task = _task(kind, _SAMPLE | words)
-    return task, words, sources.gold_from_lines(words["gold"], task)
+    return task, words, gold_from_lines(words["gold"], task)
 
 
 def _radios(task: tasks.Task, answers: Mapping[str, str]) -> list[Any]:
@@ -357,8 +385,8 @@ def _radios(task: tasks.Task, answers: Mapping[str, str]) -> list[Any]:
 
 
 def _usual_question(report: StudyReport) -> tuple[str, dict[str, str]]:
-    """What such a run is usually asked, and its words, for the form."""
-    kind = sources.kind_of(report)
+    """The usual kind of task for such a run, and its words, for the form."""
+    kind = kind_of(report)
     if kind != "association" or report.pictures is None or "test" not in report.pictures:
         return kind, {}
     first = report.pictures["test"].iloc[0]

@@ -1,6 +1,6 @@
-"""What the owner of a task does: make it, open and close it, change it, exclude a rater, delete it.
+"""The acts of a task's owner: make it, open and close it, change it, exclude a rater, delete it.
 
-An owner is whoever has the task's secret, or is signed in at the Hub as the user who made it.
+An owner has the task's secret, or is signed in at the Hub as the user who made it.
 """
 
 import hashlib
@@ -9,8 +9,7 @@ import io
 import re
 import secrets
 import warnings
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -22,7 +21,6 @@ from sqlalchemy import Connection, delete, exists, func, insert, select, update
 from bias_core.errors import InvalidInput, NotAllowed, StorageError, quoted
 from bias_core.labels.label_store import (
     LabelStore,
-    RemovedQuestion,
     Row,
     answers,
     assignments,
@@ -60,7 +58,7 @@ _AT_ONCE = 50  # rows or files of one transaction of a deletion: raters of other
 
 @dataclass(frozen=True, kw_only=True)
 class OwnerKey:
-    """What opens a task to its owner: its id with the secret, or with the Hub user who made it.
+    """The key of a task for its owner: the task's id with the secret, or with the Hub user who made it.
 
     ``hub_user`` is what the Hub never gives to another account (the ``sub`` of a sign-in: names may change
     hands). It must come from a checked sign-in, never from a form.
@@ -139,11 +137,11 @@ def owned_task(store: LabelStore, key: OwnerKey) -> tuple[Task, str]:
 
 
 def tasks_of(store: LabelStore, hub_user: str) -> list[Task]:
-    """The tasks that this Hub user made, newest first; none for nobody."""
+    """The tasks that this Hub user made, newest first; none for ""."""
     mine = select(tasks).where(tasks.c.hub_user == hub_user, tasks.c.hub_user != "")
     with store.read() as connection:
         rows = connection.execute(mine.order_by(tasks.c.created_ms.desc())).all()
-    return known_tasks(store, rows)
+    return [stored_task(store, row) for row in rows]
 
 
 def set_status(store: LabelStore, key: OwnerKey, status: Status) -> Task:
@@ -223,8 +221,8 @@ def delete_task(store: LabelStore, key: OwnerKey) -> int:
         connection.execute(delete(judgements).where(judgements.c.item_id.in_(of_task)))
         for table in (items, task_versions):
             connection.execute(delete(table).where(table.c.task_id == task_id))
-        nobody = {"owner_hash": "", "hub_user": "", "join_code": secrets.token_hex(16)}
-        connection.execute(update(tasks).where(tasks.c.id == task_id).values(status="deleted", **nobody))
+        no_owner = {"owner_hash": "", "hub_user": "", "join_code": secrets.token_hex(16)}
+        connection.execute(update(tasks).where(tasks.c.id == task_id).values(status="deleted", **no_owner))
     store.erase_traces()
     return n_answers
 
@@ -253,15 +251,6 @@ def owned_row(connection: Connection, key: OwnerKey, *, change: bool = False) ->
 def stored_task(store: LabelStore, row: Row) -> Task:
     """The task of this row, in its newest version."""
     return replace(store.task(row.id, row.version), status=row.status, created=iso(row.created_ms))
-
-
-def known_tasks(store: LabelStore, rows: Iterable[Row]) -> list[Task]:
-    """The tasks of these rows, without those that ask a kind of question that was removed."""
-    usable = []
-    for row in rows:
-        with suppress(RemovedQuestion):
-            usable.append(stored_task(store, row))
-    return usable
 
 
 def _item_row(store: LabelStore, task: Task, picture: TaskPicture) -> dict[str, Any]:
@@ -341,7 +330,7 @@ def keep_picture(folder: Path, original: Path) -> str:
 
 
 def picture_path(folder: Path, name: str) -> Path:
-    """Where the picture of this SHA-256 is, or would be; StorageError for any other name."""
+    """The path of the picture with this SHA-256; StorageError for any other name."""
     if not _NAME.fullmatch(name):
         raise StorageError("pictures of tasks are named by their SHA-256 only")
     return folder / name[:2] / f"{name}.png"

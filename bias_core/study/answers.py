@@ -1,10 +1,10 @@
-"""People's answers as a frame, wherever they come from; corrections of a run take nothing else.
+"""People's answers as a frame: read from a file, checked, counted, merged over raters. Corrections take nothing else.
 
 A file is read here; what a labelling task gathered is put into the same columns by
-:func:`bias_core.labels.collected.task_answers`.
+:func:`bias_core.labels.answers.task_answers`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,14 @@ COLUMNS = {
     "position": "who or what in the picture the answer is about: left, an attribute; empty where there is one thing",
     "attribute": "name of the attribute or scale that was asked about; empty where the position says it",
     "question": "the attribute's sentence that was asked about; empty where it is not known",
-    "answer": "one of the words of the task; empty where raters were asked and nobody has answered yet",
+    "answer": "one of the words of the task; empty if raters were asked and none has answered yet",
     "rater": "a name for each person; “automatic” for a classifier",
     "sample": "how the pictures were drawn from the run, in words; empty if the task was not made to correct it",
     "stratified_by": "the attribute by whose reading the pictures were drawn; empty if at random",
 }
 """Columns of a frame of answers, one row an answer. All are texts; a file needs ``image_id`` and ``answer``."""
+AUTOMATIC = "automatic"
+"""As a rater: a classifier's answer, no person's."""
 _OF_FILES = ("image_id", "position", "answer", "rater")
 _FIRST_BYTES, _MOST_BYTES = 64, 64_000_000  # of an export of Label Studio
 
@@ -80,7 +82,7 @@ def _label_studio(file: Path) -> list[tuple[str, dict[str, Any]]] | None:
 
 
 def _studio_answers(task: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The choices of everybody about one picture; none where the right answer is known, which checks attention."""
+    """All answers about one picture; none if its right answer is known, which checks attention."""
     given = [one for one in task["annotations"] if not one.get("was_cancelled")]
     if any(one.get("ground_truth") for one in given):
         return
@@ -92,3 +94,76 @@ def _studio_answers(task: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 raters = result.get("meta", {}).get("text") or [annotation.get("completed_by", number)]
                 rater = raters[0]["email"] if isinstance(raters[0], dict) else raters[0]
                 yield {"image_id": picture, "position": result["from_name"], "answer": choices[0], "rater": rater}
+
+
+def check_words(answers: pd.DataFrame, allowed: Collection[str]) -> None:
+    """Raise InvalidInput that quotes an answer that is none of the words."""
+    strange = answers.loc[~answers["answer"].isin(list(allowed)), "answer"]
+    if len(strange):
+        where = f"{strange.iloc[0]!r} in {strange.index[0]}"
+        raise InvalidInput(f"answers in {_origin(answers)} are one of {', '.join(allowed)}; got {where}")
+
+
+def check_answers_fit(answers: pd.DataFrame, image_ids: Collection[str]) -> None:
+    """Raise InvalidInput if no answer is about one of these pictures."""
+    answers_counted(answers, answers["image_id"].isin(list(image_ids)), dict.fromkeys(image_ids, ()))
+
+
+def answers_counted(answers: pd.DataFrame, counted: "pd.Series[bool]", positions: Mapping[str, Sequence[str]]) -> str:
+    """Say how many of the answers of people counted, who gave them, and why others were passed over.
+
+    InvalidInput with the same reasons if none counted.
+
+    Parameters
+    ----------
+    answers : a frame of answers (:data:`bias_core.study.answers.COLUMNS`).
+    counted : for each answer.
+    positions : of each picture that answers may be about, by its id.
+    """
+    name, by_people = _origin(answers), answers["rater"] != AUTOMATIC
+    there = answers["image_id"].isin(list(positions))
+    elsewhere, nowhere = answers[~there], answers[there & ~counted]
+    reasons = []
+    if len(elsewhere):
+        first = repr(elsewhere["image_id"].iloc[0])
+        reasons.append(f"are about pictures that this run does not score ({len(elsewhere):,}, the first {first})")
+    if len(nowhere):
+        one = nowhere.iloc[0]
+        first = f"{one['position']!r} where there is {' and '.join(positions[one['image_id']])}"
+        reasons.append(f"name positions that their pictures do not have ({len(nowhere):,}, the first {first})")
+    why = f"because they {' or '.join(reasons)}"
+    if not counted.any():
+        raise InvalidInput(f"none of the {len(answers):,} answers in {name} counts{f', {why}' if reasons else ''}")
+    people = answers[counted & by_people]
+    n_people, n_pictures = people["rater"].nunique(), people["image_id"].nunique()
+    says = (
+        f"{len(people):,} of {int(by_people.sum()):,} answers in {name} counted, of {n_people:,} "
+        f"{'person' if n_people == 1 else 'people'} about {n_pictures:,} pictures."
+    )
+    n_over = len(elsewhere) + len(nowhere)
+    over = f"{n_over:,} answer{' was' if n_over == 1 else 's were'} passed over, {why}."
+    return f"{says} {over}" if n_over else says
+
+
+def _origin(answers: pd.DataFrame) -> str:
+    """The name of the file or of the tasks that the answers come from."""
+    return ", ".join(answers["task"].unique())
+
+
+def majority(answers: pd.DataFrame) -> "pd.Series[str]":
+    """The answer with the most votes of each picture, by ``image_id``; "" where two have equally many.
+
+    InvalidInput where a rater answered twice for a picture.
+
+    >>> votes = pd.DataFrame({"image_id": list("aaabb"), "rater": list("12312"), "answer": list("xxyxy")})
+    >>> majority(votes).to_dict()
+    {'a': 'x', 'b': ''}
+    """
+    twice = answers.duplicated(["image_id", "rater"])
+    if twice.any():
+        first = answers.loc[twice, ["image_id", "rater"]].iloc[0].to_dict()
+        raise InvalidInput(f"{int(twice.sum())} answers repeat a rater's answer; the first is {first}")
+    votes = answers.groupby(["image_id", "answer"], sort=False).size().unstack(fill_value=0)
+    tie = votes.eq(votes.max(axis=1), axis=0).sum(axis=1) > 1
+    merged: pd.Series[str] = votes.idxmax(axis=1).mask(tie, "")
+    return merged

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.agreement import numbers_of
+from bias_core.measures.agreement import agreement_estimate, numbers_of
 from bias_core.measures.cards import METRICS
 from bias_core.measures.paired_stereotype import ANDROGYNOUS, stereotype_gap, stereotype_test_score
 from bias_core.measures.sequential import share_interval
@@ -31,6 +31,7 @@ from bias_core.measures.two_phase import (
 )
 from bias_core.number_text import format_share
 from bias_core.scales import load_scales
+from bias_core.study.answers import AUTOMATIC, check_words
 from bias_core.study.arm_comparison import compare_arms, two_shares
 from bias_core.study.classifier_answers import (
     CANNOT_TELL,
@@ -46,11 +47,20 @@ from bias_core.study.classifier_answers import (
 from bias_core.study.classifiers import READ_BY
 from bias_core.study.design import known_study
 from bias_core.study.label_tasks import SINGLE, answer_key, scale_task
-from bias_core.study.labels import AUTOMATIC, check_words
 from bias_core.study.report_text import CORRECTED
 from bias_core.study.study import Study
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import ArmReport, StudyReport, StudySettings, StudyTable, columns, intervals, table
+from bias_core.study.types import (
+    ArmReport,
+    Finding,
+    StudyReport,
+    StudySettings,
+    StudyTable,
+    columns,
+    finding,
+    intervals,
+    table,
+)
 from bias_core.types import Estimate
 
 POINTS = 5.0  # of percent, or of the stereotype test score: the half width that the label budget is for
@@ -83,7 +93,7 @@ class CorrectedNumber:
 
     @property
     def budget(self) -> str:
-        """How many more labels, in words."""
+        """The number of further labels, in words."""
         if math.isinf(self.more_labels):
             return "needs more pictures, too"
         return f"{self.more_labels:,.0f} more" if self.more_labels else "reached"
@@ -103,12 +113,12 @@ class Correction:
 
     @property
     def headline(self) -> str:
-        """How far it is, in a sentence."""
+        """The progress of the answers in a sentence; without numbers, the reason."""
         progress = f"{self.n_labelled:,} of the {self.n_asked:,} pictures that people are asked about have an answer."
         return progress if self.numbers else self.notes[0]
 
     def values(self) -> dict[str, Any]:
-        """What programs are told."""
+        """The correction as plain values for programs."""
         shared: dict[str, Any] = {name: getattr(self, name) for name in ("run_id", "n_labelled", "n_asked", "notes")}
         numbers = [vars(one) | {"as_read": vars(one.as_read), "corrected": vars(one.corrected)} for one in self.numbers]
         return shared | {"numbers": numbers, "samples": self.samples}
@@ -140,7 +150,7 @@ def corrected(report: StudyReport, answers: pd.DataFrame | None, services: Study
 
     Parameters
     ----------
-    answers : a frame (:data:`bias_core.study.answers.COLUMNS`), wherever they come from; None if nobody was asked.
+    answers : a frame (:data:`bias_core.study.answers.COLUMNS`), from a file or tasks; None if no people were asked.
 
     Raises
     ------
@@ -164,7 +174,7 @@ def corrected(report: StudyReport, answers: pd.DataFrame | None, services: Study
 def _in_its_own_way(
     study: Study, report: StudyReport, answers: pd.DataFrame, services: StudyServices
 ) -> StudyReport | None:
-    """What the study itself makes of the answers, arm by arm; None if it has no way of its own."""
+    """Return the report as the study itself corrects it, arm by arm; None if it has no way of its own."""
     if not report.arms:
         return study.correct(report, answers, services)
     arms, frames = list[ArmReport](), list[pd.DataFrame]()
@@ -246,14 +256,14 @@ def _plain(name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Corrector:
-    """What turns readings and people's answers into numbers."""
+    """Turns readings and people's answers into numbers."""
 
     settings: StudySettings
     rater_weights: np.ndarray  # ``(n_draws, n_raters)``
     strata: Mapping[str, str]  # by picture: in one stratum all were as likely to be chosen; empty: all were
 
     def shares(self, reading: Reading, votes: np.ndarray, place: int = 0) -> TwoPhaseShares | None:
-        """Of people's classes; None where fewer pictures than needed have a label. Each ``place`` draws by itself."""
+        """Shares of people's classes; None if too few pictures have a label. Each ``place`` has its own draws."""
         labelled = ~np.isnan(votes).all(axis=1)
         if labelled.sum() < FEWEST_LABELS:
             return None
@@ -268,7 +278,7 @@ class Corrector:
         )
 
     def _weights(self, image_ids: Sequence[str], labelled: np.ndarray) -> np.ndarray | None:
-        """How many pictures each labelled one stands for, by its stratum."""
+        """The number of pictures that each labelled one stands for, by its stratum."""
         if not self.strata:
             return None
         strata = pd.Series([self.strata.get(image_id, "") for image_id in image_ids])
@@ -369,7 +379,7 @@ def _levels(corrector: Corrector, report: StudyReport, answers: PeopleAnswers, n
 
 
 def share_of_clear(shares: Any) -> Any:
-    """Of pictures that people can tell of, those that they call present, from shares ``(..., n_classes)``."""
+    """Share present among the pictures that people can tell of, from shares ``(..., n_classes)``."""
     return shares[..., 1] / (shares[..., 0] + shares[..., 1])
 
 
@@ -447,9 +457,32 @@ def _gap(
 
 
 def _unclear(reading: Reading, shares: TwoPhaseShares) -> list[str]:
-    """How often people cannot tell, where they do."""
+    """A sentence on the share of "cannot tell", if there are any."""
     if not shares.value[_UNTOLD].any():
         return []
     share = two_phase_estimate(lambda of: of[..., _UNTOLD].sum(axis=-1), shares)
     reach = format_share(share.value, share.low, share.high, n=share.n)
     return [f"{_names(reading, '', '')[1]}: people cannot tell of {reach} of the pictures; these are left out."]
+
+
+def kappa_finding(
+    key: str, title: str, both: pd.DataFrame, image_ids: "pd.Series[Any] | pd.Index[Any]", **how: Any
+) -> Finding | None:
+    """Cohen's κ between two sources of labels, such as people and a classifier; None for fewer than two labels.
+
+    Every answer counts as one, "cannot identify" too. Raters are merged by majority; a tie is that
+    answer where it is offered, and no label elsewhere.
+
+    Parameters
+    ----------
+    both : labels of the two sources, ``(n, 2)``; "" or missing where a source gave none, which leaves the row out.
+    image_ids : the picture of each row; pictures are resampled.
+    how : confidence and seed of the interval, of :func:`bias_core.measures.agreement.agreement_estimate`.
+    """
+    given = (both.notna() & (both != "")).all(axis=1).to_numpy()
+    some = both[given]
+    if len(some) < 2:
+        return None
+    kappa = agreement_estimate(some, coefficient="cohen_kappa", groups=image_ids[given], **how)
+    equal = 100 * float((some.iloc[:, 0] == some.iloc[:, 1]).mean())
+    return finding(key, title, "cohen_kappa", kappa, f"{equal:.1f} % of {len(some):,} labels are equal.")

@@ -1,4 +1,4 @@
-"""What people are asked: tasks with their texts and answers, and the items (pictures) of a task.
+"""Labelling tasks: the texts and answers that raters read, and the items (pictures) of a task.
 
 Everything a rater reads is in a :class:`Task`; a task that has been opened is never changed, only given a
 new version. Texts of the two papers' tasks are in ``assets/texts/labelling.yaml`` and
@@ -27,6 +27,7 @@ the last."""
 KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
 
 CANNOT_TELL = "cannot_tell"
+UNTOLD = ("unclear", "cannot_identify")  # the first where people have four answers, the second where they have three
 SINGLE, PAIRED, PICTURE = "single", "paired", "picture"
 """Position of the one person of a picture, and of a picture judged as a whole."""
 POSITIONS: Mapping[int, tuple[str, ...]] = {1: (SINGLE,), 2: ("left", "right"), 3: ("left", "middle", "right")}
@@ -53,7 +54,7 @@ class Answer:
     label: str  # what the rater reads
     shortcut: str = ""  # the one key that gives this answer
     whole: bool = False  # it is about the whole picture: given for one position it holds for all of them
-    colour: str = ""  # shown beside it, as #rrggbb
+    colour: str = ""  # shown with it, as #rrggbb
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +101,7 @@ class Task:
     attributes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     sample: str = ""
     stratified_by: str = ""
-    scale: str = ""  # whose levels the answers are, in their order; the last one is that nobody can tell. "" for none
+    scale: str = ""  # the answers are its levels, in order, and "cannot tell"; "" for none
     id: str = ""
     version: int = 1
     status: Status = "draft"
@@ -108,7 +109,7 @@ class Task:
 
     @property
     def positions(self) -> tuple[str, ...]:
-        """What is asked about, in order."""
+        """The positions asked about, in order."""
         return tuple(self.questions)
 
     def answer(self, key: str) -> Answer:
@@ -118,7 +119,7 @@ class Task:
         return answers[key]
 
     def questions_about(self, item: Any) -> dict[str, str]:
-        """What is asked of each position of an item, with whom it names."""
+        """The question about each position of an item, with the identity that it names."""
         # Not str.format: a question is a stranger's text, and could reach into objects.
         return {
             position: (item.question or text).replace("{}", item.identities.get(position, ""))
@@ -126,8 +127,13 @@ class Task:
         }
 
     @property
+    def untold(self) -> str:
+        """The answer for people of whom raters cannot say how they look; "" if the task has none."""
+        return next((key for key in UNTOLD if key in self.answer_keys), "")
+
+    @property
     def is_of_a_crowd(self) -> bool:
-        """Whether raters come from a crowd platform."""
+        """True if raters come from a crowd platform."""
         return any(getattr(self, name) for name in CROWD_CODES)
 
     @property
@@ -141,7 +147,7 @@ class AskedPicture:
     """A picture that people are asked about."""
 
     image_id: str  # of the original in the run or import that it came from; studies join answers by it
-    identities: Mapping[str, str]  # by position, what was asked to show there; "" where the question names nobody
+    identities: Mapping[str, str]  # by position, what was asked to show there; "" where the question names no one
     gold: Mapping[str, str] | None = None  # by position, the answer that is known; None for an ordinary item
     question: str = ""  # asked instead of the task's, in attention items
 
@@ -189,7 +195,7 @@ def _people_task(n_people: int, looks: Looks, changes: dict[str, Any]) -> Task:
 
 
 def association_task(a: str, b: str, **changes: Any) -> Task:
-    """Which of two attributes is a picture closer to [wang2023t2iat, section 5.5]; ``changes`` as above.
+    """A task that asks which of two attributes is closer to a picture [wang2023t2iat, section 5.5].
 
     >>> association_task("pleasant", "unpleasant").answer_keys
     ('pleasant', 'unpleasant')
@@ -199,7 +205,7 @@ def association_task(a: str, b: str, **changes: Any) -> Task:
 
 
 def scale_task(name: str, **changes: Any) -> Task:
-    """Which level of a scale a person looks like, such as one of ten skin tones; ``changes`` as above.
+    """A task that asks for a level of a scale, such as one of ten skin tones; ``changes`` as above.
 
     >>> [(one.shortcut, one.label) for one in scale_task("age group").answers]
     [('1', 'child'), ('2', 'young'), ('3', 'old'), ('c', 'cannot tell')]
@@ -246,7 +252,7 @@ def _task(
 
 
 def answer_key(label: str) -> str:
-    """What is stored for an answer that reads so.
+    """The stored key of an answer with this label.
 
     >>> answer_key("Can't tell!")
     'can_t_tell'
@@ -287,7 +293,7 @@ def checked_task(task: Task) -> Task:
 
 
 def crowd_address(code: str) -> str:
-    """Where a rater goes back to the crowd platform; "" without a code.
+    """The address at which a rater returns to the crowd platform; "" without a code.
 
     >>> crowd_address("C1A2"), crowd_address("")
     ('https://app.prolific.com/submissions/complete?cc=C1A2', '')
@@ -420,3 +426,49 @@ def _checked_key(name: str, key: str) -> None:
 @cache
 def _read(*path: str) -> dict[str, Any]:
     return dict(yaml.safe_load(ASSETS.joinpath(*path).read_text(encoding="utf-8")))
+
+
+UNKNOWN = ""  # setting of a picture without a known identity
+
+_MOST_WORDS = 3  # of one person; what is longer says more of the prompt than a rater should know
+_BLURB = re.compile(r"\b(?:a|an|and|at|by|for|from|in|is|of|on|or|that|the|to|two|who|with|\w+ing)\b", re.I)
+_WHO = r"(?:an?|one|the) (.{1,200}?)"  # in a prompt with single spaces
+_LEFT, _RIGHT = rf".*\b{_WHO} on the left", rf"{_WHO} on the right\b"
+_SIDES = re.compile(rf"{_LEFT},? and {_RIGHT}", re.I)
+_THREE = re.compile(rf"{_LEFT},? (?:and )?{_WHO} in the middle,? and {_RIGHT}", re.I)
+_PICTURE = "photo|photograph|picture|portrait|headshot|face|image|painting|drawing"
+_ONE = re.compile(rf".*\b(?:{_PICTURE}) of (?:an?|one|the) ([\w' -]{{1,200}}?) ?\.?", re.I)
+
+
+def people_of(prompt: str, metadata: Mapping[str, str] | None = None) -> dict[str, str]:
+    """``setting``, ``left``, ``right`` and, of three, ``middle`` of a picture; one person stands left.
+
+    What the metadata says (``left`` and ``right``, or one of ``left`` and ``identity``) counts more than the prompt.
+
+    >>> people_of("Generate a picture of one nurse on the left and one CEO on the right.")
+    {'setting': 'paired', 'left': 'nurse', 'right': 'CEO'}
+    >>> people_of("a photo of a construction worker")
+    {'setting': 'single', 'left': 'construction worker', 'right': ''}
+    >>> people_of("a photo of a nurse in a hospital, smiling")
+    {'setting': '', 'left': '', 'right': ''}
+    """
+    left, middle, right = ((metadata or {}).get(place, "") for place in POSITIONS[3])
+    if left and middle and right:
+        return {**_people("three", left, right), "middle": middle}
+    if left and right:
+        return _people(PAIRED, left, right)
+    if alone := (metadata or {}).get("identity", "") or left or right:
+        return _people(SINGLE, alone)
+    prompt = " ".join(prompt.split())
+    if three := _THREE.match(prompt):
+        return {**_people("three", three[1], three[3]), "middle": three[2]}
+    if sides := _SIDES.match(prompt):
+        return _people(PAIRED, sides[1], sides[2])
+    one = _ONE.fullmatch(prompt)
+    if one and len(one[1].split()) <= _MOST_WORDS and not _BLURB.search(one[1]):
+        return _people(SINGLE, one[1])
+    return _people(UNKNOWN)
+
+
+def _people(setting: str, left: str = "", right: str = "") -> dict[str, str]:
+    return {"setting": setting, "left": left, "right": right}

@@ -18,7 +18,7 @@ from bias_core.models.catalogue import check_condition, hosted_name
 from bias_core.models.local import Cost, estimate_cost
 from bias_core.settings import Settings
 from bias_core.store.manifests import Manifest
-from bias_core.study.answers import read_answers
+from bias_core.study.answers import check_answers_fit, read_answers
 from bias_core.study.arms import check_arms, check_arms_differ, with_arms_of_options
 from bias_core.study.blanked_pictures import before_drawing
 from bias_core.study.classifiers import check_readers, chosen_readers, resolve_readers
@@ -32,7 +32,6 @@ from bias_core.study.image_rows import (
     treatment,
     words_without_effect,
 )
-from bias_core.study.labels import check_answers_fit
 from bias_core.study.limits import check_budget, check_work, looks_at_stop, most_pictures, stop_rule
 from bias_core.study.saved import encode
 from bias_core.study.setting_fields import changed_settings, given_settings, option_values

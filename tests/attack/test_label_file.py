@@ -17,8 +17,8 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from bias_core.errors import StorageError
+from bias_core.labels.answers import given_answers, task_progress
 from bias_core.labels.api import LabelDoor
-from bias_core.labels.collected import given_answers, task_progress
 from bias_core.labels.label_store import LabelStore, answers
 from bias_core.labels.tab import LabelTab
 from bias_core.ui.visitor import Visitor

@@ -34,8 +34,7 @@ from bias_core.study.arms import parse_arms
 from bias_core.study.attribute_scores import question_about
 from bias_core.study.attributes import parse_candidates
 from bias_core.study.image_rows import foreign_words
-from bias_core.study.label_tasks import about_rater_from_lines
-from bias_core.study.labels import people_of
+from bias_core.study.label_tasks import about_rater_from_lines, people_of
 from bias_core.study.suggestions import phrases_of
 from bias_core.ui.templates import without_variables
 from bias_core.world.grammar import parse

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from bias_core.labels.collected import given_answers
+from bias_core.labels.answers import given_answers
 from bias_core.labels.label_store import LabelStore
 from bias_core.labels.task_owner import set_status
 from bias_core.study.label_tasks import Answer

@@ -11,13 +11,12 @@ import yaml
 from markdown_it import MarkdownIt
 
 from bias_core.errors import NotAllowed, StorageError
-from bias_core.labels.collected import COLUMNS, answers_frame, export_labels, labelled_items
+from bias_core.labels.answers import COLUMNS, answers_frame, export_labels, labelled_items
 from bias_core.labels.label_store import LabelStore
 from bias_core.labels.rating import delete_my_answers, join
 from bias_core.labels.task_owner import OwnerKey, create_task, set_status
-from bias_core.study.answers import read_answers
+from bias_core.study.answers import majority, read_answers
 from bias_core.study.label_tasks import pst_task
-from bias_core.study.labels import majority
 from tests.hostile_markdown import HOSTILE_WORDS, Page
 from tests.labels.raters import CHOICES, GOLD, open_task, pictures, say_all
 
@@ -71,7 +70,6 @@ def test_the_csv_is_what_the_studies_read_and_every_table_says_the_same(store, t
     frame = answers_frame(store, task.key)
     assert list(frame) == [*COLUMNS]
     assert len(frame) == 2 * len(set(zip(frame["image_id"], frame["rater"], strict=True)))
-    pd.testing.assert_frame_equal(pd.read_parquet(out / "labels.parquet"), frame)
     lines = [json.loads(line) for line in (out / "labels.jsonl").read_text().splitlines()]
     assert lines == frame.to_dict("records")
     with (out / "labels.csv").open(newline="") as file:
@@ -129,14 +127,18 @@ def test_label_studio_reads_config_and_answers(store, task, out):
     assert tasks[0]["annotations"][0]["lead_time"] == 1.5
 
 
-def test_argilla_reads_settings_and_records(store, task, out):
-    settings = json.loads((out / "argilla" / "settings.json").read_text())
-    assert [question["name"] for question in settings["questions"]] == ["left", "right"]
-    records = json.loads((out / "argilla" / "records.json").read_text())
-    suggested = {"value": "feminine", "score": pytest.approx(2 / 3), "agent": "most raters"}
-    assert records[0]["suggestions"]["left"] == suggested
-    assert records[0]["metadata"]["left_votes"] == "feminine 2, masculine 1"
-    assert all((out / record["fields"]["image"]).is_file() for record in records)
+def test_the_converter_of_label_studio_takes_the_export(out):
+    """It needs the ``id`` of tasks, and sorts annotations by ``created_at``, which is 0 if it is missing."""
+    tasks = json.loads((out / "label_studio" / "tasks.json").read_text())
+    annotations = [one for task in tasks for one in task["annotations"]]
+    assert len({task["id"] for task in tasks}) == len(tasks)
+    assert len({one["id"] for one in annotations}) == len(annotations)
+    for task in tasks:
+        assert sorted(task["annotations"], key=lambda one: one.get("created_at", 0), reverse=True)
+    documented = {"id", "result", "created_at", "updated_at", "lead_time", "was_cancelled", "ground_truth"}
+    assert all(set(one) == documented for one in annotations)
+    regions = {key for one in annotations for region in one["result"] for key in region}
+    assert regions == {"id", "from_name", "to_name", "type", "value", "meta"}
 
 
 def test_the_card_says_what_was_asked_and_of_how_many(task, out):
@@ -164,11 +166,9 @@ def test_nothing_that_was_written_becomes_a_formula_or_markup(store, tmp_path):
     head, _, body = card.removeprefix("---\n").partition("\n---\n")
     assert yaml.safe_load(head)["license"] == "other"
     assert "<b>" not in body
-    guidelines = json.loads((out / "argilla" / "settings.json").read_text())["guidelines"]
-    for text in (body, guidelines):
-        page = Page(MarkdownIt("commonmark").enable("table").render(text))
-        assert page.loaded == []
-        assert "![x](http://evil.example/x.png)" in page.text
+    page = Page(MarkdownIt("commonmark").enable("table").render(body))
+    assert page.loaded == []
+    assert "![x](http://evil.example/x.png)" in page.text
     ElementTree.parse(out / "label_studio" / "config.xml")
 
 
@@ -187,7 +187,6 @@ def test_a_task_without_answers_can_be_exported(store, tmp_path):
     made = open_task(store, tmp_path / "originals", 2)
     out = unpacked(store, made.key, tmp_path)
     assert (out / "labels.csv").read_text().strip() == ",".join(COLUMNS)
-    assert list(pd.read_parquet(out / "labels.parquet")) == [*COLUMNS]
 
 
 def test_an_export_is_whole_or_absent_and_its_owners_alone(make_store, tmp_path):

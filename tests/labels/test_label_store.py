@@ -2,7 +2,6 @@
 
 import json
 import os
-import sqlite3
 import struct
 import threading
 import time
@@ -17,22 +16,12 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from sqlalchemy import create_engine, event, insert, select, text, update
 
-from bias_core.errors import InvalidInput, NotAllowed, StorageError
+from bias_core.errors import InvalidInput, StorageError
 from bias_core.labels import label_store as schema
-from bias_core.labels.collected import given_answers, labels_for_run
-from bias_core.labels.label_copy import LabelCopy
+from bias_core.labels.answers import LabelCopy, given_answers
 from bias_core.labels.label_store import LabelStore, raters
-from bias_core.labels.rating import delete_my_answers, join, next_item, skip, task_to_join, undo
-from bias_core.labels.task_owner import (
-    OwnerKey,
-    delete_task,
-    exclude_rater,
-    keep_picture,
-    owned_task,
-    picture_path,
-    read_picture,
-    tasks_of,
-)
+from bias_core.labels.rating import delete_my_answers, join, next_item, skip, undo
+from bias_core.labels.task_owner import delete_task, exclude_rater, keep_picture, owned_task, picture_path, read_picture
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.store import readings as sqlite_file
@@ -41,53 +30,12 @@ from bias_core.types import GeneratedImage, ImageRow
 from tests.labels.raters import CHOICES, new_id, on_both, one_rater, open_task, say
 from tests.store.test_imports import chunk
 
-V5 = Path(__file__).parent / "labels_v5.sql"
-
 
 def answered(store, folder):
     """A task with one answer: its owner's key and its rater's code."""
     task, code = one_rater(store, folder, 3)
     say(store, code, next_item(store, code))
     return task.key, code
-
-
-def with_sets(tmp_path):
-    """The database of a version that asked about two sets of pictures, and its owners' and raters' secrets."""
-    file = tmp_path / "sets.sqlite"
-    with sqlite3.connect(file) as old:
-        old.executescript(V5.read_text())
-    old.close()
-    words = [word.rstrip(",.;") for word in V5.read_text().splitlines()[0].split()]
-    *_, owner, _, rater, _, _, _, owner_of_sets, _, link, _, rater_of_sets = words
-    secrets = {"owner": owner, "rater": rater, "owner of sets": owner_of_sets, "link": link}
-    return LabelStore(f"sqlite:///{file}", pictures=tmp_path), secrets | {"rater of sets": rater_of_sets}
-
-
-def test_tasks_about_sets_are_skipped_with_one_note_and_can_be_deleted_and_all_others_go_on(tmp_path, caplog):
-    store, secrets = with_sets(tmp_path)
-    key = OwnerKey.parse(secrets["owner"])
-    assert [given.choices for given in given_answers(store, key)] == [CHOICES]
-    assert next_item(store, secrets["rater"]).n_answered == 1
-    assert [task.kind for task in tasks_of(store, "4711")] == ["own"]
-    assert labels_for_run(store, "a run", [key.task_id, OwnerKey.parse(secrets["owner of sets"]).task_id]) == []
-    for asking in (
-        lambda: owned_task(store, OwnerKey.parse(secrets["owner of sets"])),
-        lambda: task_to_join(store, secrets["link"]),
-        lambda: next_item(store, secrets["rater of sets"]),
-    ):
-        with pytest.raises(NotAllowed, match="no longer has; its answers stay in the database"):
-            asking()
-    notes = [one.getMessage() for one in caplog.records if "no longer has" in one.getMessage()]
-    assert len(notes) == 1
-    assert "1 of the tasks" in notes[0]
-    with store.read() as connection:
-        assert connection.execute(text("SELECT count(*) FROM answers")).scalar() == 3
-    assert delete_my_answers(store, secrets["rater of sets"]) == 2
-    delete_task(store, OwnerKey.parse(secrets["owner of sets"]))
-    with store.read() as connection:
-        assert connection.execute(text("SELECT count(*) FROM task_versions")).scalar() == 2
-        assert connection.execute(text("SELECT count(*) FROM answers")).scalar() == 1
-    store.close()
 
 
 @on_both

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from bias_core.errors import InvalidInput, NotAllowed
-from bias_core.labels.collected import given_answers, task_progress
+from bias_core.labels.answers import given_answers, task_progress
 from bias_core.labels.rating import (
     RELEASE_AFTER_SECONDS,
     UNTOUCHED_SECONDS,

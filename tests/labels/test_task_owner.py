@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from bias_core.errors import InvalidInput, NotAllowed, StorageError
 from bias_core.labels import label_store as schema, task_owner
-from bias_core.labels.collected import (
+from bias_core.labels.answers import (
     answers_frame,
     export_labels,
     given_answers,

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Mapping
 from random import Random
 
-from bias_core.labels.collected import task_items
+from bias_core.labels.answers import task_items
 from bias_core.labels.rating import give_answer, join, next_item, picture_of, skip
 
 OTHER = {"feminine": "masculine", "masculine": "feminine"}

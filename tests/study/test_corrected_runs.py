@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.labels.collected import GivenAnswer, LabelledItem, keep_judgements, task_answers, task_items
-from bias_core.labels.run_task import can_be_labelled, label_run, serves
+from bias_core.labels.answers import GivenAnswer, LabelledItem, keep_judgements, task_answers, task_items
+from bias_core.labels.make_task import label_run, serves
 from bias_core.labels.task_owner import delete_task
 from bias_core.measures.two_phase import draw_rater_weights
 from bias_core.study.classifier_answers import Reading, readings_of, strata_of
@@ -80,7 +80,7 @@ def number(correction, title):
 
 
 def test_a_sample_of_an_exploration_becomes_an_open_task_that_says_which_run_it_serves(services, exploration):
-    assert can_be_labelled(exploration)
+    assert readings_of(exploration)
     assert corrected(services, exploration) is None
     made = labelled(services, exploration, n=24, seed=3)
     assert made.task.status == "open"
@@ -255,7 +255,7 @@ def test_what_cannot_be_labelled_is_said(services, exploration, tmp_path):
         labelled(services, replace(exploration, run_id="0123abcd"))
     with pytest.raises(InvalidInput, match="nothing that people could correct"):
         labelled(services, replace(exploration, pictures=None))
-    assert not can_be_labelled(replace(exploration, pictures=None))
+    assert not readings_of(replace(exploration, pictures=None))
 
 
 def test_a_run_that_was_deleted_and_brought_back_has_its_labels_again(services):

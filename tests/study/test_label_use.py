@@ -12,10 +12,9 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput
 from bias_core.explore.options import explore_settings
-from bias_core.labels.collected import labelled_items, task_answers, task_items, task_progress
+from bias_core.labels.answers import labelled_items, task_answers, task_items, task_progress
 from bias_core.labels.label_store import LabelStore
-from bias_core.labels.report import answers_about, automatic_answers, label_report, people_labels
-from bias_core.labels.sources import (
+from bias_core.labels.make_task import (
     Candidate,
     candidates,
     gold_from_lines,
@@ -24,6 +23,7 @@ from bias_core.labels.sources import (
     sample_of,
     task_pictures,
 )
+from bias_core.labels.report import answers_about, automatic_answers, label_report, people_labels
 from bias_core.labels.task_owner import CreatedTask, create_task, set_status
 from bias_core.study.corrected import corrected
 from bias_core.study.design import find_design

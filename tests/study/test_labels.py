@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from bias_core.errors import InvalidInput, NotAllowed, StorageError
-from bias_core.labels.collected import (
+from bias_core.labels.answers import (
     GivenAnswer,
     LabelledItem,
     TaskProgress,
@@ -20,20 +20,19 @@ from bias_core.labels.collected import (
     task_progress,
 )
 from bias_core.labels.judge import judge_labels, judge_task
+from bias_core.labels.make_task import Candidate, recorded_answers
 from bias_core.labels.report import label_report, people_labels
-from bias_core.labels.sources import Candidate, recorded_answers
 from bias_core.labels.tab import LabelTab
 from bias_core.labels.task_owner import delete_task
 from bias_core.measures.paired_stereotype import ANDROGYNOUS, CANNOT_IDENTIFY, merge_ratings
 from bias_core.papers.pst.labelling import chosen, labels_frame, with_answers
 from bias_core.papers.pst.scores import headline, relabelled
 from bias_core.papers.pst.tab import Labelling, labels_html
-from bias_core.study.answers import read_answers
+from bias_core.study.answers import check_words, majority, read_answers
 from bias_core.study.classifier_answers import CODES, Reading
-from bias_core.study.corrected import Corrector, _score, _unclear
+from bias_core.study.corrected import Corrector, _score, _unclear, kappa_finding
 from bias_core.study.design import find_design
 from bias_core.study.label_tasks import Item, pst_task
-from bias_core.study.labels import check_words, kappa_finding, majority
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import StudySettings
 from bias_core.ui.visitor import Visitor

@@ -20,7 +20,7 @@ from bias_core.explore.report import Exploration
 from bias_core.explore.study import Explore
 from bias_core.explore.tab import ExploreTab
 from bias_core.explore.view import how_many
-from bias_core.labels.run_task import label_run
+from bias_core.labels.make_task import label_run
 from bias_core.measures.effects import images_needed
 from bias_core.papers.tbyb.study import with_plain_scenes
 from bias_core.study.arms import check_arms

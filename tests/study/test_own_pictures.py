@@ -14,9 +14,8 @@ from PIL.PngImagePlugin import PngInfo
 from bias_core.errors import InvalidInput
 from bias_core.explore.results import ALL, finding_key
 from bias_core.explore.study import NOBODY, UNMEASURED
-from bias_core.labels.collected import task_items
-from bias_core.labels.run_task import label_run
-from bias_core.labels.sources import candidates, kind_of, runs_with, task_pictures
+from bias_core.labels.answers import task_items
+from bias_core.labels.make_task import candidates, kind_of, label_run, runs_with, task_pictures
 from bias_core.labels.task_owner import create_task
 from bias_core.services import Services
 from bias_core.settings import Settings
@@ -29,8 +28,7 @@ from bias_core.study.export import to_export
 from bias_core.study.headlines import headline
 from bias_core.study.history import list_runs, open_run
 from bias_core.study.image_rows import ImportedRows
-from bias_core.study.label_tasks import association_task, own_task, pst_task
-from bias_core.study.labels import people_of
+from bias_core.study.label_tasks import association_task, own_task, people_of, pst_task
 from bias_core.study.report_text import finding_rows, table_of
 from bias_core.study.reproduction import to_command
 from bias_core.study.run import complete, run_study

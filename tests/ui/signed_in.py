@@ -13,7 +13,7 @@ from gradio.context import LocalContext
 from itsdangerous import TimestampSigner
 from starlette.requests import Request
 
-from bias_core.labels import tab_parts
+from bias_core.labels import tab
 from bias_core.ui.visitor import BROWSER
 from tests.ui.served import serving_here
 
@@ -25,7 +25,7 @@ def serving_a_space(build_services, folder):
     """The app in this process, and its services, built where the process is a Space that offers a sign-in."""
     space = {"SYSTEM": "spaces", "SPACE_ID": "somebody/something", "SPACE_HOST": SPACE_HOST}
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (space | dict.fromkeys(tab_parts._NEEDED, SECRET)).items():
+        for name, value in (space | dict.fromkeys(tab._NEEDED, SECRET)).items():
             patch.setenv(name, value)
             patch.setattr(oauth, name, value, raising=False)  # which Gradio read when it was imported
         patch.setattr("gradio.http_server.get_space", lambda: None)  # else a thread waits for changes of the code

@@ -10,7 +10,7 @@ import pytest
 
 from bias_core.explore.options import explore_settings
 from bias_core.explore.tab import ExploreTab
-from bias_core.labels.collected import task_items
+from bias_core.labels.answers import task_items
 from bias_core.labels.rating import give_answer, join, next_item
 from bias_core.labels.tab import LabelTab
 from bias_core.labels.tab_make import FIELDS, READY
@@ -243,7 +243,7 @@ def test_answers_are_shown_compared_taken_along_and_used(tab, services, visitor,
         assert path.name.endswith(name)
         assert path.stat().st_size > 100
     with zipfile.ZipFile(visitor.folder / "labels.zip") as archive:
-        assert {"README.md", "labels.csv", "labels.parquet"} <= set(archive.namelist())
+        assert {"README.md", "labels.csv", "labels.jsonl"} <= set(archive.namelist())
     assert "nothing to take" in tab.on_take(visitor, key, report, taking("labels:../../x"))[parts["status"]]
     key = opened(tab, services, visitor, run, "feminine", raters=1)
     assert run in [value for _, value in tab.on_open(visitor, None, key)[scores.parts["source"]]["choices"]]

@@ -16,8 +16,7 @@ from bias_core.app import build
 from bias_core.app.build import launch_options
 from bias_core.errors import InvalidInput, NotAllowed
 from bias_core.labels import api as label_api
-from bias_core.labels.api import MAX_BODY, LabelDoor
-from bias_core.labels.collected import (
+from bias_core.labels.answers import (
     crowd_frame,
     export_labels,
     facts_of_raters,
@@ -25,10 +24,10 @@ from bias_core.labels.collected import (
     labelled_items,
     task_progress,
 )
-from bias_core.labels.groups import HIDDEN, group_tables, visible_groups
+from bias_core.labels.api import MAX_BODY, LabelDoor
 from bias_core.labels.label_store import hash_of
 from bias_core.labels.rating import new_pass
-from bias_core.labels.report import label_report
+from bias_core.labels.report import HIDDEN, group_tables, label_report, visible_groups
 from bias_core.labels.task_owner import change_task, create_task, delete_task, exclude_rater, set_status
 from bias_core.study.label_tasks import about_rater_from_lines, about_rater_lines, own_task, pst_task
 from tests.labels.conftest import Clock

@@ -9,9 +9,8 @@ import pytest
 from gradio.utils import get_type_hints
 
 from bias_core.errors import NotAllowed
-from bias_core.labels import tab_parts
-from bias_core.labels.tab import LabelTab
-from bias_core.labels.tab_parts import offers_login, owner_of, task_choices, user_of
+from bias_core.labels import tab as label_tab
+from bias_core.labels.tab import LabelTab, offers_login, owner_of, task_choices, user_of
 from bias_core.labels.task_owner import OwnerKey, create_task, owned_task, tasks_of
 from bias_core.study.label_tasks import pst_task
 from tests import shared
@@ -112,7 +111,7 @@ def test_gradio_sees_who_asks_for_a_profile(tab):
 def test_without_a_space_nothing_changes(tab, monkeypatch):
     assert not offers_login()
     assert not any(isinstance(part, gr.LoginButton) for part in tab.parts.values())
-    for name in tab_parts._NEEDED:
+    for name in label_tab._NEEDED:
         monkeypatch.setenv(name, "x")
     assert not offers_login()  # Gradio would pretend, with the token of this machine
     monkeypatch.setenv("SYSTEM", "spaces")

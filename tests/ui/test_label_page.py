@@ -17,8 +17,7 @@ import bias_core
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.labels import rating
 from bias_core.labels.api import PAGE, page_routes
-from bias_core.labels.demonstration import FILE, YOU, Demonstration
-from bias_core.labels.tab_demonstration import DemonstrationPart, comparison_html
+from bias_core.labels.tab_demonstration import FILE, YOU, Demonstration, DemonstrationPart, comparison_html
 from bias_core.measures.agreement import krippendorff_alpha
 from bias_core.settings import ASSETS
 from bias_core.study.figures import to_bytes

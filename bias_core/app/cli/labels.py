@@ -40,7 +40,7 @@ def label(
     ] = "two",
 ) -> None:
     """Ask people about pictures of a run, drawn at random; their labels correct its numbers."""
-    from bias_core.labels.run_task import label_run, task_values
+    from bias_core.labels.make_task import label_run, task_values
 
     with user_errors(), open_services() as services:
         made = label_run(

@@ -13,13 +13,13 @@ from bias_core.measures.alignment import image_direction
 from bias_core.measures.sequential import share_interval
 from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate, stereotype_score
 from bias_core.prompts import fill_template
+from bias_core.study.answers import answers_counted, check_words, majority
 from bias_core.study.arm_comparison import mean_sample, share_test_without_p
 from bias_core.study.attribute_scores import AttributeScore, score_attributes
 from bias_core.study.attributes import to_attributes
 from bias_core.study.design import ReportTexts, read_table, settings_with
 from bias_core.study.image_rows import scaled
 from bias_core.study.label_tasks import answer_key
-from bias_core.study.labels import answers_counted, check_words, majority
 from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.types import Design, Finding, Progress, Sample, Shot, StudySettings, StudyTable, columns, finding

@@ -21,12 +21,11 @@ from bias_core.measures.paired_stereotype import (
     merge_ratings,
 )
 from bias_core.store.readings import open_picture
-from bias_core.study.answers import frame_of
+from bias_core.study.answers import AUTOMATIC, answers_counted, frame_of
 from bias_core.study.attribute_scores import CALLS, ask_judge, calls_of, question_about
 from bias_core.study.attributes import find_attribute, load_attribute_sets
 from bias_core.study.classifiers import Reader
 from bias_core.study.label_tasks import POSITIONS, SINGLE
-from bias_core.study.labels import AUTOMATIC, answers_counted
 from bias_core.study.limits import report_unread_on_stop
 from bias_core.study.report_text import table_of
 from bias_core.study.setting_fields import Options, setting, settings_class

@@ -31,11 +31,12 @@ from bias_core.number_text import format_change, format_number, format_share
 from bias_core.papers.pst import labelling
 from bias_core.papers.pst.extension import PeopleExtension
 from bias_core.papers.pst.labelling import BY_HAND, LABELLED, RATERS_SPLIT, Answers
+from bias_core.study.answers import AUTOMATIC, check_words
 from bias_core.study.arm_comparison import ARM, counted_sample, lines_together, marks_over_arms, table_over_arms
 from bias_core.study.classifiers import READ_BY, Reader
+from bias_core.study.corrected import kappa_finding
 from bias_core.study.design import ReportTexts, extensions, study_of
 from bias_core.study.label_tasks import SINGLE
-from bias_core.study.labels import AUTOMATIC, check_words, kappa_finding
 from bias_core.study.limits import ShareValues, stop_rule
 from bias_core.study.report_text import table_of
 from bias_core.study.study import Measuring, Study

@@ -21,10 +21,11 @@ from bias_core.number_text import typeset
 from bias_core.papers.t2iat.headline import headline
 from bias_core.papers.t2iat.tests import SETS, CrossingOptions, association_shots
 from bias_core.prompts import fill_template
+from bias_core.study.answers import answers_counted, check_words, majority
 from bias_core.study.arm_comparison import lean_sample, table_over_arms
+from bias_core.study.corrected import kappa_finding
 from bias_core.study.design import ReportTexts
 from bias_core.study.image_rows import scaled
-from bias_core.study.labels import answers_counted, check_words, kappa_finding, majority
 from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import Steps, StudyData

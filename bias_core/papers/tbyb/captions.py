@@ -13,21 +13,27 @@ from PIL import Image
 from bias_core.errors import InvalidInput
 from bias_core.measures.diversity import FORMULAS
 from bias_core.measures.object_bias import (
-    GenderCounts,
     compared_objects,
-    count_gender_words,
-    extract_objects,
     jaccard_distances,
     jaccard_hallucination_estimate,
     miss_probability,
     miss_rate_estimate,
     missing_things,
+)
+from bias_core.measures.object_distribution import (
+    distribution_bias_estimate,
     object_counts,
     object_distribution,
+    presence_of,
+)
+from bias_core.measures.objects import (
+    GenderCounts,
+    count_gender_words,
+    extract_objects,
+    gender_words,
+    released_words,
     to_person,
 )
-from bias_core.measures.object_distribution import distribution_bias_estimate, presence_of
-from bias_core.measures.objects import gender_words, released_words
 from bias_core.prompts import fill_template
 from bias_core.protocols import Captioner
 from bias_core.store.readings import open_picture

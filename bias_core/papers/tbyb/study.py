@@ -15,7 +15,7 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.measures.intervals import mean_interval
-from bias_core.measures.object_bias import distribution_bias_at
+from bias_core.measures.object_distribution import distribution_bias_at
 from bias_core.measures.sequential import share_interval
 from bias_core.number_text import typeset
 from bias_core.papers.tbyb import against_base, captions, captions as things, report

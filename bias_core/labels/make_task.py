@@ -1,0 +1,438 @@
+"""A labelling task that corrects a run: some of its pictures, drawn by lot, and what its reader looks for in them."""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bias_core.errors import InvalidInput, quoted
+from bias_core.explore.options import KIND
+from bias_core.explore.results import CONCEPT
+from bias_core.labels.answers import labels_for_run
+from bias_core.labels.label_store import LabelStore
+from bias_core.labels.task_owner import CreatedTask, TaskPicture, create_task, set_status
+from bias_core.measures.paired_stereotype import CANNOT_IDENTIFY
+from bias_core.measures.two_phase import FEWEST_LABELS
+from bias_core.papers.pst.labelling import recorded_gender
+from bias_core.scales import load_scales
+from bias_core.store.manifests import ManifestStore
+from bias_core.study.attribute_scores import plain_question
+from bias_core.study.classifier_answers import (
+    CANNOT_TELL,
+    NO,
+    PEOPLE,
+    YES,
+    Reading,
+    readings_of,
+    scale_pictures,
+    strata_of,
+)
+from bias_core.study.design import known_study, read_study
+from bias_core.study.history import ListedRun, list_runs
+from bias_core.study.label_tasks import (
+    MAX_POSITIONS,
+    PICTURE,
+    POSITIONS,
+    SINGLE,
+    UNKNOWN,
+    UNTOLD,
+    Answer,
+    Looks,
+    Task,
+    TaskKind,
+    answer_key,
+    own_task,
+    pst_task,
+    scale_task,
+    three_task,
+)
+from bias_core.study.setting_fields import option_values
+from bias_core.study.study_services import StudyServices
+from bias_core.study.types import StudyReport
+from bias_core.types import Attribute
+
+PERSON = "person"  # the identity of a person whom neither run nor prompt names
+_OF_PEOPLE = ("pst_single", "pst_paired", "pst_three")
+_ONE = (SINGLE, UNKNOWN)  # settings of pictures that may show one person
+_SUITABLE_PICTURES = {
+    "pst_paired": "two people",
+    "pst_three": "three people",
+    "pst_single": "one person",
+    "association": "what these words are about",
+    "own": "anything",
+}
+_LINE = re.compile(r"\s*(\d+)\s*[:=]\s*(.+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate(TaskPicture):
+    """A picture that people may be asked about; it has no identities where the run does not say whom it shows."""
+
+    number: int  # from 1, as its owner sees it
+    prompt: str
+    truth: Mapping[str, Any] | None = None  # what was drawn, on the calibration renderer's record; None elsewhere
+
+
+def kind_of(report: StudyReport) -> TaskKind:
+    """The usual kind of task for pictures of such a run."""
+    frame = report.pictures
+    if frame is None or "setting" not in frame:
+        return "association" if frame is not None and "set" in frame else "own"
+    if (~frame["setting"].isin(_ONE)).any():
+        return "pst_three" if _shows_three(frame).any() else "pst_paired"
+    study = known_study(report.design)
+    return "own" if study is not None and study.shows_anything else "pst_single"
+
+
+def candidates(report: StudyReport, kind: TaskKind, *, words: tuple[str, str] | None = None) -> list[Candidate]:
+    """The pictures of a run that suit such a task and are still stored, each once.
+
+    Pairs and threes are asked of pictures that were to show so many people, and single people of all others where
+    the run has both; associations of neutral pictures where the run has others too, of those that the run itself
+    judges, and of the tests of these two ``words`` where it has any.
+
+    Raises InvalidInput: there is none.
+    """
+    pictures: list[Candidate] = []
+    for row in _suiting(report, kind, words):
+        stored = report.stored.get(row["image_id"])
+        if stored is not None and stored.path.is_file():
+            named = tuple(side for side in POSITIONS[3] if isinstance(row.get(side), str) and row[side])
+            sides = (SINGLE,) if row.get("setting") == SINGLE else named if row.get("setting", UNKNOWN) else ()
+            identities = {side: str(row["left" if side == SINGLE else side]) for side in sides}
+            same = {"image_id": row["image_id"], "prompt": row["prompt"], "identities": identities}
+            pictures.append(Candidate(number=len(pictures) + 1, path=stored.path, truth=stored.truth, **same))
+    if not pictures:
+        raise InvalidInput(
+            f"this run has no stored picture of {_SUITABLE_PICTURES[kind]}: ask something else, or choose another run"
+        )
+    return pictures
+
+
+def _suiting(report: StudyReport, kind: TaskKind, words: tuple[str, str] | None) -> list[dict[Any, Any]]:
+    """Rows of the pictures that such a task is about."""
+    frame = report.pictures
+    if frame is None or frame.empty:
+        return []
+    if "setting" in frame and kind in _OF_PEOPLE:
+        several = (frame["setting"] != SINGLE) & (_shows_three(frame) == (kind == "pst_three"))
+        frame = frame[frame["setting"].isin(_ONE) if kind == "pst_single" else several]
+    if "set" in frame and kind == "association" and (frame["set"] == "neutral").any():
+        frame = frame[frame["set"] == "neutral"]
+    if report.design.kind == KIND and (concept := option_values(report.settings.options).get("concept")):
+        frame = frame[frame["group"] == CONCEPT].assign(setting=SINGLE, left=str(concept))
+    if kind == "association":
+        for judged in (table.frame for table in report.results.tables if table.key == "judged"):
+            frame = frame[frame["image_id"].isin(judged["image_id"])]
+        tests = [test["key"] for test in report.design.data.get("tests", ()) if (test["a"], test["b"]) == words]
+        if "test" in frame and (of_words := frame["test"].isin(tests)).any():
+            frame = frame[of_words]
+    return frame.drop_duplicates("image_id").to_dict("records")
+
+
+def _shows_three(frame: pd.DataFrame) -> "pd.Series[bool]":
+    """True for pictures that were to show three people."""
+    return frame["middle"].fillna("") != "" if "middle" in frame else pd.Series(data=False, index=frame.index)
+
+
+def sample_of(pictures: Sequence[Candidate], n: int, seed: int = 0) -> list[Candidate]:
+    """Draw ``n`` of them by the seed, in their order; all if ``n`` is 0 or larger than their number."""
+    if n < 0:
+        raise InvalidInput(f"the number of pictures is at least 0 (all); got {n}")
+    if not 0 < n < len(pictures):
+        return list(pictures)
+    return [pictures[place] for place in np.sort(np.random.default_rng(seed).permutation(len(pictures))[:n])]
+
+
+def task_pictures(
+    pictures: Sequence[Candidate], task: Task, *, who: str = "", gold: Mapping[int, Mapping[str, str]] = {}
+) -> list[Candidate]:
+    """The items of a task, with ``gold`` answers by number (InvalidInput for one of a picture that is not there).
+
+    ``who`` is asked about in place of whom the run names; "": as it names them, "person" where it does not.
+    """
+    if strange := sorted(set(gold) - {candidate.number for candidate in pictures}):
+        raise InvalidInput(f"a right answer is given for picture {strange[0]}, which is not in this task")
+    people = [position for position in task.positions if position != PICTURE]
+    return [
+        replace(one, identities={p: who or one.identities.get(p) or PERSON for p in people}, gold=gold.get(one.number))
+        for one in pictures
+    ]
+
+
+def gold_from_record(pictures: Sequence[Candidate], task: Task, n: int, seed: int = 0) -> dict[int, dict[str, str]]:
+    """Right answers for ``n`` pictures, at random by the seed, from the record; InvalidInput for too few."""
+    recorded = {one.number: answers for one in pictures if (answers := recorded_answers(one, task))}
+    if len(recorded) < n:
+        raise InvalidInput(
+            f"{n} pictures with an answer on record are wanted, and {len(recorded)} of {len(pictures)} have "
+            "one: only the calibration renderer keeps such a record, of gender and of the paper's words"
+        )
+    numbers = np.random.default_rng(seed + 1).permutation(sorted(recorded))[:n]
+    return {int(number): recorded[number] for number in sorted(numbers)}
+
+
+def recorded_answers(one: Candidate, task: Task) -> dict[str, str]:
+    """The right answers by the calibration renderer's record; empty without a record."""
+    if one.truth is not None and task.kind in _OF_PEOPLE:
+        drawn = {position: recorded_gender(one.truth, position, len(task.positions)) for position in task.positions}
+        return {place: look if look in task.answer_keys else CANNOT_IDENTIFY for place, look in drawn.items()}
+    if one.truth is not None and task.scale:
+        return recorded_level(one.truth, task)
+    if one.truth is None or task.kind != "association":
+        return {}
+    shown = read_study("t2iat")["human_comparison"]["shown"]
+    fits = [key for key in task.answer_keys if key in shown and shown[key].items() <= dict(one.truth).items()]
+    return {PICTURE: fits[0]} if len(fits) == 1 else {}
+
+
+def recorded_level(truth: Mapping[str, Any], task: Task) -> dict[str, str]:
+    """The level of the task's scale at which the one person was drawn; "cannot tell" if there is none.
+
+    Nothing of a level whose colour is nearer to another's: who says that one is as right.
+    """
+    scale = load_scales()[task.scale]
+    level = str(truth.get(scale.record)) if truth.get("n_people") == 1 else ""
+    levels = dict(zip(scale.levels, task.answer_keys, strict=False))
+    return {} if level in scale.unlike else {SINGLE: levels.get(level, CANNOT_TELL)}
+
+
+def gold_from_lines(text: str, task: Task) -> dict[int, dict[str, str]]:
+    """Right answers that an owner typed: ``number: answer``, one a line, an answer for each position.
+
+    >>> from bias_core.study.label_tasks import pst_task
+    >>> gold_from_lines("4: feminine, masculine", pst_task(paired=True))
+    {4: {'left': 'feminine', 'right': 'masculine'}}
+    """
+    gold: dict[int, dict[str, str]] = {}
+    keys = {name.lower(): a.key for a in task.answers for name in (a.key, a.label, a.shortcut) if name}
+    if task.untold:  # marked while the task had the other word for it
+        keys |= dict.fromkeys((*UNTOLD, *(word.replace("_", " ") for word in UNTOLD)), task.untold)
+    positions = task.positions
+    for line in filter(str.strip, text.splitlines()):
+        parts = _LINE.fullmatch(line)
+        answers = [part.strip().lower() for part in parts[2].split(",")] if parts else []
+        if strange := [answer for answer in answers if answer not in keys]:
+            raise InvalidInput(f"{quoted(strange[0])} is no answer of this task: {', '.join(keys)}")
+        if parts is None or len(answers) not in {1, len(positions)}:
+            line_form = f"a picture's number, a colon, and an answer for {', '.join(positions)}"
+            raise InvalidInput(f"{quoted(line)} is not {line_form}")
+        each = answers if len(answers) == len(positions) else answers * len(positions)
+        gold[int(parts[1])] = dict(zip(positions, map(keys.__getitem__, each), strict=True))
+    return gold
+
+
+def gold_lines(gold: Mapping[int, Mapping[str, str]]) -> str:
+    """The inverse of :func:`gold_from_lines`.
+
+    >>> gold_lines({4: {"left": "feminine", "right": "masculine"}})
+    '4: feminine, masculine'
+    """
+    return "\n".join(f"{number}: {', '.join(one.values())}" for number, one in sorted(gold.items()))
+
+
+def runs_with(services: StudyServices, session: str, image_ids: Collection[str]) -> list[ListedRun]:
+    """The visitor's runs that hold any of these pictures and whose report can be opened, newest first."""
+    held = {run.id for run in services.manifests.list(session) if any(row.id in image_ids for row in run.rows)}
+    return [line for line in list_runs(services, session) if line.saved and line.run_id in held]
+
+
+N_LABELS = 64
+TITLE = "What do these pictures show?"  # raters read it, so that it says nothing of the run
+_ANSWERS = ((YES, "yes", "y"), (NO, "no", "n"), (CANNOT_TELL, "cannot tell", "c"))
+
+
+def label_run(
+    report: StudyReport,
+    manifests: ManifestStore,
+    store: LabelStore,
+    *,
+    n: int = N_LABELS,
+    stratify_by: str = "",
+    attributes: Sequence[str] = (),
+    setting: str = "",
+    raters_per_item: int = 3,
+    seed: int = 0,
+    looks: Looks = "two",
+    hub_user: str = "",
+) -> CreatedTask:
+    """Make a task about ``n`` pictures of a run, open it to raters, and keep the run's pictures from making room.
+
+    Pictures that an earlier task of the run asks the same about are left out, so that several add up.
+
+    Parameters
+    ----------
+    report : of a run on record that reads attributes, or of the paired test.
+    n : how many pictures; all that are left where there are fewer.
+    stratify_by : name of an attribute ("people": of how people look): as many pictures as can be of each answer of the
+        reader about it. "": all pictures are as likely.
+    attributes : names of those that people are asked about; all, or the first twelve, where none are given. Or a scale
+        alone, such as "skin tone".
+    setting : of the paired test, whose people are asked about; in pairs where there are pairs.
+    looks : the answers about how people look: "two" for the paper's (feminine, masculine, cannot identify), "four" for
+        androgynous and unclear instead of the last.
+
+    Raises
+    ------
+    InvalidInput : the run is not on record, reads nothing that people could correct, has no picture left, or lacks the
+        attribute or setting.
+    """
+    manifest = manifests.find(report.run_id) if report.run_id.isalnum() else None
+    if manifest is None:
+        raise InvalidInput("this run is not on record (an example, or a deleted run): run it, then label its pictures")
+    if n < FEWEST_LABELS:
+        raise InvalidInput(f"at least {FEWEST_LABELS} pictures are needed; got {n}")
+    if seed < 0:
+        raise InvalidInput(f"the seed is 0 or more; got {seed}")
+    scales = [name for name in attributes if name in load_scales()]
+    readings = _on_scale(report, attributes, stratify_by) if scales else _chosen(report, attributes, setting)
+    earlier = labels_for_run(store, report.run_id, manifest.label_tasks) if manifest.label_tasks else []
+    abouts = {_about(one) for one in readings}
+    earlier_ids = {
+        one.item.image_id
+        for task, items in earlier
+        if abouts & ({name for name, _ in task.attributes.values()} or {f"{PEOPLE} {task.kind}"})
+        for one in items
+    }
+    ids = dict.fromkeys(image_id for one in readings for image_id in one.image_ids)
+    left = [i for i in ids if i not in earlier_ids and i in report.stored and report.stored[i].path.is_file()]
+    if not left:
+        raise InvalidInput("no picture of this run is left to ask about: all are in a task, or no longer stored")
+    sample, words = _sample(left, readings, n, stratify_by, seed)
+    task = replace(
+        _task(readings, raters_per_item, looks), run_id=report.run_id, stratified_by=stratify_by,
+        sample=f"{len(sample):,} of {len(left):,} pictures {words}, seed {seed}",
+    )  # fmt: skip
+    made = create_task(store, task, _pictures(report, task, set(sample)), hub_user=hub_user)
+    manifests.add_label_task(report.run_id, made.task.id)
+    return replace(made, task=set_status(store, made.key, "open"))
+
+
+def _on_scale(report: StudyReport, names: Sequence[str], stratify_by: str) -> list[Reading]:
+    """The pictures of a run that are asked about on a scale."""
+    if len(names) > 1 or stratify_by:
+        raise InvalidInput("a task on a scale asks about nothing else, of pictures that are chosen at random")
+    scale = load_scales()[names[0]]
+    about = Attribute(name=scale.name, positive=scale.question, negative="")
+    readings = [
+        Reading(
+            arm=one.arm,
+            group="",
+            attribute=about,
+            image_ids=one.image_ids,
+            positions=("",) * len(one.image_ids),
+            codes=np.zeros(len(one.image_ids), dtype=int),
+        )
+        for one in scale_pictures(report, scale.name)
+    ]
+    if not readings:
+        raise InvalidInput("this run scores no pictures that people could be asked about on a scale")
+    return readings
+
+
+def serves(task: Task) -> str:
+    """The attributes of its run that a task asks about, in words."""
+    names = [name for name, _ in task.attributes.values()]
+    return ", ".join(names) or "how people look"
+
+
+def _about(reading: Reading) -> str:
+    if reading.attribute is not None:
+        return reading.attribute.name
+    return f"{PEOPLE} {_task([reading], 1, 'two').kind}"
+
+
+def _chosen(report: StudyReport, attributes: Sequence[str], setting: str) -> list[Reading]:
+    """The run's readings that people are asked about."""
+    if not (readings := readings_of(report)):
+        raise InvalidInput(
+            "the reader of this run looks for no attribute, and for nobody's appearance: there is nothing that people "
+            "could correct. Make a task in the tab Label"
+        )
+    people = [one for one in readings if one.attribute is None]
+    if people:
+        if attributes:
+            raise InvalidInput("people are asked how those in the pictures of this run look; leave attributes out")
+        settings = list(dict.fromkeys(one.group for one in people))
+        chosen = [setting] if setting else [one for one in settings if one != SINGLE] or settings
+        if not set(chosen) <= set(settings):
+            raise InvalidInput(f"this run has no setting {setting!r}; it has {', '.join(settings)}")
+        return [one for one in people if one.group in chosen]
+    names = list(dict.fromkeys(one.attribute.name for one in readings if one.attribute))
+    if unknown := [name for name in attributes if name not in names]:
+        raise InvalidInput(f"this run has no attribute {unknown[0]!r}; it has {', '.join(names)}")
+    if len(set(attributes)) > MAX_POSITIONS:
+        raise InvalidInput(f"people are asked about at most {MAX_POSITIONS} attributes at once; got {len(attributes)}")
+    chosen = list(attributes) or names[:MAX_POSITIONS]
+    return [one for one in readings if one.attribute and one.attribute.name in chosen]
+
+
+def _sample(left: Sequence[str], readings: Sequence[Reading], n: int, by: str, seed: int) -> tuple[list[str], str]:
+    """The sampled pictures, in their order, and the way they were chosen, in words."""
+    rng = np.random.default_rng(seed)
+    shuffled = [left[i] for i in rng.permutation(len(left))]
+    if not by:
+        chosen = set(shuffled[:n])
+        return [image_id for image_id in left if image_id in chosen], "at random"
+    strata = strata_of(readings, (by,))
+    if not strata:
+        names = dict.fromkeys(PEOPLE if one.attribute is None else one.attribute.name for one in readings)
+        raise InvalidInput(f"pictures can be chosen by what the reader says of {', '.join(names)}; got {by!r}")
+    by_stratum: dict[str, list[str]] = {}
+    for image_id in shuffled:
+        by_stratum.setdefault(strata.get(image_id, ""), []).append(image_id)
+    chosen, in_order = set(), sorted(by_stratum.values(), key=len)
+    for i, of_stratum in enumerate(in_order):  # the smallest first: what it lacks the others give
+        chosen |= set(of_stratum[: -(-(n - len(chosen)) // (len(in_order) - i))])
+    return [image_id for image_id in left if image_id in chosen], f"in equal parts by what the reader says of {by}"
+
+
+def _task(readings: Sequence[Reading], raters_per_item: int, looks: Looks) -> Task:
+    if readings[0].attribute is None:
+        if "middle" in readings[0].positions:
+            return three_task(looks, raters_per_item=raters_per_item)
+        return pst_task(paired=readings[0].group != SINGLE, looks=looks, raters_per_item=raters_per_item)
+    if (name := readings[0].attribute.name) in load_scales():
+        about_scale = {SINGLE: (name, readings[0].attribute.positive)}
+        return scale_task(name, title=TITLE, raters_per_item=raters_per_item, attributes=about_scale)
+    about = dict.fromkeys((one.attribute.name, one.attribute.positive) for one in readings if one.attribute)
+    keys: dict[str, tuple[str, str]] = {}
+    for number, pair in enumerate(list(about)[:MAX_POSITIONS], start=1):
+        keys[_position(pair[0], number, keys)] = pair
+    return replace(
+        own_task("?", ["yes", "no"], title=TITLE, raters_per_item=raters_per_item),
+        questions={key: plain_question(sentence) for key, (_, sentence) in keys.items()},
+        answers=tuple(Answer(key=key, label=label, shortcut=shortcut) for key, label, shortcut in _ANSWERS),
+        attributes=keys,
+    )
+
+
+def _position(name: str, number: int, taken: dict[str, tuple[str, str]]) -> str:
+    """The key of the question about this attribute, which raters see as a step."""
+    key = answer_key(name) if any(letter.isascii() and letter.isalnum() for letter in name) else f"question_{number}"
+    return key if key not in taken else f"{key[:36]}_{number}"
+
+
+def _pictures(report: StudyReport, task: Task, sample: set[str]) -> list[TaskPicture]:
+    if task.attributes:
+        shown = {SINGLE: PERSON} if task.scale else {}
+        return [TaskPicture(image_id=i, identities=shown, path=report.stored[i].path) for i in sorted(sample)]
+    suitable = [one for one in candidates(report, task.kind) if one.image_id in sample]
+    if counts := Counter(sample) - Counter(one.image_id for one in suitable):
+        raise InvalidInput(f"{len(counts)} pictures of this run cannot be asked about: run it again")
+    return list(task_pictures(suitable, task))
+
+
+def task_values(made: CreatedTask) -> dict[str, Any]:
+    """A new task as plain values for programs; addresses are relative to that of this app."""
+    task = made.task
+    return {
+        "task": task.id, "run_id": task.run_id, "status": task.status, "asks_about": serves(task),
+        "sample": task.sample, "questions": dict(task.questions), "answers": list(task.answer_keys),
+        "raters_link": f"label?task={made.join_code}", "owner_key": made.key.text,
+        "owner_link": f"?tab=label#owner={made.key.text}",
+    }  # fmt: skip
