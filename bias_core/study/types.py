@@ -3,22 +3,24 @@
 The functions at the end make these of estimates and rows; studies say which of them.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
-
-import numpy as np
-import pandas as pd
-from PIL import Image
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.number_text import typeset
 from bias_core.study.setting_fields import RemembersNames, setting, settings_class, settings_of
 from bias_core.types import Estimate, ImageRow, ReaderFacts, Sampler, StoredImage
 
-if TYPE_CHECKING:  # it loads scipy, which the command line's help does without
+if TYPE_CHECKING:  # the command line's help does without pandas and scipy
+    import numpy as np
+    import pandas as pd
+    from PIL import Image
+
     from bias_core.measures.paired_prevalence import PairedTest
 
 FigureKind = Literal[
@@ -227,7 +229,7 @@ class Shot:
     text_condition: str = ""
 
 
-PairedComparison = Callable[["Sample", "Sample", np.ndarray, np.ndarray, float, int], "PairedTest"]
+PairedComparison: TypeAlias = "Callable[[Sample, Sample, np.ndarray, np.ndarray, float, int], PairedTest]"
 """A test of two samples, the positions of the shared units in each, the confidence and a seed."""
 
 
@@ -303,9 +305,9 @@ class Results:
 
     def frame(self, key: str) -> pd.DataFrame:
         """What the table of this key holds; empty where there is none."""
-        return next((table.frame for table in self.tables if table.key == key), pd.DataFrame())
+        return next((table.frame for table in self.tables if table.key == key), frame_of(()))
 
-    def renewed(self, new: "Results", gone: Sequence[str] = ()) -> "Results":
+    def renewed(self, new: Results, gone: Sequence[str] = ()) -> Results:
         """Return ``new`` with the findings and tables of these results whose keys it lacks, but for those ``gone``."""
         keys = {*gone, *(one.key for one in new.findings), *(one.key for one in new.tables)}
         findings = [one for one in self.findings if one.key not in keys]
@@ -435,7 +437,7 @@ def mapped(steps: Generator[S, None, R], change: Callable[[S], T]) -> Generator[
             yield change(step)
 
 
-Rows = pd.DataFrame | Iterable[Mapping[str, Any]]
+Rows: TypeAlias = "pd.DataFrame | Iterable[Mapping[str, Any]]"
 POINTS = "Points are pictures, bars their quartiles, circles their medians."  # caption of figures of distributions
 
 
@@ -481,11 +483,12 @@ def point(x: Estimate | float, y: Estimate | float, **more: Any) -> dict[str, An
 def marks(rows: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
     """What a figure reads, by its own names, from the columns of a table; those that it has.
 
-    >>> marks(pd.DataFrame({"target": ["judge"], "MCAS": [0.5]}), {"name": "target", "value": "MCAS", "low": "L"})
+    >>> marks(frame_of([{"target": "judge", "MCAS": 0.5}]), {"name": "target", "value": "MCAS", "low": "L"})
         name  value
     0  judge    0.5
     """
-    return pd.DataFrame({name: rows[column] for name, column in names.items() if column in rows}).reset_index(drop=True)
+    there = {name: column for name, column in names.items() if column in rows}
+    return rows[[*there.values()]].set_axis([*there], axis=1).reset_index(drop=True)
 
 
 def intervals(settings: StudySettings) -> dict[str, Any]:
@@ -540,4 +543,6 @@ def lean(estimate: Estimate, above: str, below: str, neither: str, *, null: floa
 
 def frame_of(rows: Rows) -> pd.DataFrame:
     """Rows as a data frame."""
+    import pandas as pd
+
     return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))

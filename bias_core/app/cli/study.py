@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-import pandas as pd
 import typer
 from rich.table import Table
 
@@ -49,6 +48,8 @@ def list_studies(
     *, markdown: Annotated[bool, typer.Option("--markdown", help="As the table of docs/studies.md.")] = False
 ) -> None:
     """List the studies that come with the program."""
+    import pandas as pd
+
     from bias_core.measures.cards import work
     from bias_core.study.report_text import markdown_table
 
