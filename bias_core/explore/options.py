@@ -4,12 +4,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.explore.concept import NO_WORDS, SUGGESTED, ConceptOptions, PromptOptions
 from bias_core.explore.extension import explore_extensions
-from bias_core.given_values import check_settings
+from bias_core.given_values import check_value
 from bias_core.prompts import MAX_PROMPT_CHARACTERS, SLOT, WORD_SLOT, fill_template
 from bias_core.store.tables import PackedPrompt, checked_prompts
 from bias_core.study.attributes import SEPARATOR, find_attribute, is_rate_of_another, load_attribute_sets
@@ -207,7 +207,8 @@ def attribute_text(given: Attribute | Mapping[str, Any] | str) -> str:
         ) from error
     rate = "" if attribute.reference is None else repr(attribute.reference)
     parts = [attribute.name, attribute.positive, attribute.negative, rate, attribute.reference_source]
-    check_settings(attribute)
+    for key, kind in get_type_hints(Attribute).items():
+        check_value(key, getattr(attribute, key), kind)
     if wrong := next((part for part in parts if SEPARATOR in part), ""):
         raise InvalidInput(f"attribute {attribute.name!r}: no part of it may hold {SEPARATOR!r}, got {wrong!r}")
     _check_attribute(attribute)

@@ -9,22 +9,23 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, replace
-from functools import cache, wraps
+from functools import wraps
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from bias_core.errors import InvalidInput, quoted
-from bias_core.given_values import check_each, check_texts
+from bias_core.given_values import adapter, check_texts, number_words, refusal, type_words
 
 __all__ = ["settings_class"]  # which type checkers take for an import of another module
 _INFO = "setting"
 _COMMA = r"\,"  # one that belongs to a text of a list
 _ENDLESS = 1e9  # an end that nobody needs to be told of
-_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", tuple: "a list of texts"}
+_KINDS = (int, float, bool, str, tuple)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,7 @@ class Setting:
         first = self.annotation if get_origin(self.annotation) in (tuple, Literal) else plain[0]
         origin = get_origin(first) or first
         value_type = type(get_args(first)[0]) if origin is Literal else origin
-        return value_type if value_type in _WORDS else object
+        return value_type if value_type in _KINDS else object
 
     @property
     def choices(self) -> tuple[Any, ...]:
@@ -90,25 +91,17 @@ class Setting:
         }
 
     @property
-    def words(self) -> str:
-        """What would do, in words."""
-        if self.choices:
-            return f"one of {', '.join(filter(None, map(str, self.choices)))}"
-        if self.example:
-            return f"a text such as {self.example}"
-        return _WORDS.get(self.kind, "something else")
-
-    @property
     def range_words(self) -> str:
         """Its range in words, as forms and addresses show values; "" where it has none.
 
         >>> Setting(label="Seed", sentence="", ge=0, le=9999).range_words
         '0 to 9,999'
         """
-        times = 100 if self.percent else 1
-        low = _end(self.ge, times) or (f"above {_end(self.gt, times)}" if self.gt is not None else "")
-        le = None if self.le is not None and self.le >= _ENDLESS else self.le
-        high = _end(le, times) or (f"below {_end(self.lt, times)}" if self.lt is not None else "")
+        ge, gt, le, lt = (
+            "" if end is None or end >= _ENDLESS else number_words(100 * end if self.percent else end)
+            for end in (self.ge, self.gt, self.le, self.lt)
+        )
+        low, high = ge or (gt and f"above {gt}"), le or (lt and f"below {lt}")
         if low and high:
             return f"{low} to {high}"
         return f"at least {low}" if low else f"at most {high}" if high else ""
@@ -119,19 +112,16 @@ class Setting:
             return None
         if self.kind is str:
             return "" if value is None else str(value).strip()
-        if self.kind is tuple and self.annotation == tuple[str, ...]:
-            parts = re.split(r"(?<!\\),", value) if isinstance(value, str) and value else value or ()
-            if not isinstance(parts, (list, tuple)):
-                raise InvalidInput(self.refusal(value))
-            return tuple(str(part).replace(_COMMA, ",").strip() for part in parts)
         if self.kind is object:
             return value
-        if isinstance(value, bool) and self.kind is not bool:
-            raise InvalidInput(self.refusal(value))
-        try:
-            return _adapter(self.kind).validate_python(value)
-        except (ValidationError, OverflowError) as error:
-            raise InvalidInput(self.refusal(value)) from error
+        if self.annotation == tuple[str, ...]:
+            parts = re.split(r"(?<!\\),", value) if isinstance(value, str) and value else value or ()
+            if isinstance(parts, (list, tuple)):
+                return tuple(str(part).replace(_COMMA, ",").strip() for part in parts)
+        elif not isinstance(value, bool) or self.kind is bool:
+            with suppress(ValidationError, OverflowError):
+                return adapter(self.kind).validate_python(value)
+        raise InvalidInput(self.refusal(value))
 
     def read_shown(self, value: object) -> Any:
         """What forms and addresses show, as a value; InvalidInput where it is none."""
@@ -169,21 +159,14 @@ class Setting:
     @property
     def says(self) -> str:
         """What it is, and what would do."""
-        limits = self.range_words or (self.words if self.choices else "")
+        limits = self.range_words or (type_words(self.annotation) if self.choices else "")
         return f"{self.label}: {limits}. {self.sentence}" if limits else f"{self.label}. {self.sentence}"
 
-    def refusal(self, value: object, wrong: str = "") -> str:
-        """The sentence that refuses a value; ``wrong`` is the kind of pydantic's error."""
-        ends = {
-            "greater_than_equal": f"at least {_end(self.ge)}",
-            "greater_than": f"above {_end(self.gt)}",
-            "less_than_equal": f"at most {_end(self.le)}",
-            "less_than": f"below {_end(self.lt)}",
-        }
-        if wrong in ends:
-            return f"“{self.label}” must be {ends[wrong]}; got {quoted(value)}"
-        left_out = ", or left out" if self.may_be_left_out else ""
-        return f"“{self.label}” must be {self.words}{left_out}; got {quoted(value)}"
+    def refusal(self, value: object, error: ValidationError | None = None) -> str:
+        """The sentence that refuses a value, of pydantic's error where it is one."""
+        words = f"a text such as {self.example}" if self.example else type_words(self.annotation)
+        left_out = ", or left out" if self.example and self.may_be_left_out else ""
+        return refusal(f"“{self.label}”", value, words + left_out, error)
 
 
 def setting(default: Any, label: str, sentence: str, **more: Any) -> Any:
@@ -191,7 +174,7 @@ def setting(default: Any, label: str, sentence: str, **more: Any) -> Any:
     info = Setting(label=label, sentence=sentence, **more)
     checks = {name: end for name in ("ge", "gt", "le", "lt") if (end := getattr(info, name)) is not None}
     checks |= {"pattern": info.pattern} if info.pattern else {}
-    metadata = {"title": label, "description": sentence, _INFO: info, **checks}
+    metadata = {_INFO: info, **checks}
     if isinstance(default, (dict, list)):
         return field(default_factory=lambda: type(default)(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -217,7 +200,9 @@ else:
                 except ValidationError as error:
                     raise InvalidInput(_sentence(made, error)) from error
                 # Options are checked under their own names.
-                check_each({labels[name]: value for name, value in values.items() if not isinstance(value, Mapping)})
+                for name, value in values.items():
+                    if not isinstance(value, Mapping):
+                        check_texts(labels[name], value)
                 if isinstance(self, RemembersNames):
                     object.__setattr__(self, "_given", frozenset(values))
 
@@ -291,20 +276,9 @@ def _sentence(kind: type, error: ValidationError) -> str:
     if name not in declared:
         return f"there is no setting {quoted(name)}; there are {', '.join(declared) or 'none'}"
     check_texts(f"“{declared[name].label}”", value)
-    return declared[name].refusal(value, first["type"])
+    return declared[name].refusal(value, error)
 
 
 def is_nothing(value: object) -> bool:
     """Whether a field of a form is empty."""
     return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
-
-
-def _end(end: float | None, times: int = 1) -> str:
-    if end is None:
-        return ""
-    return f"{times * end:,.0f}" if float(times * end).is_integer() else f"{times * end:g}"
-
-
-@cache
-def _adapter(kind: type) -> TypeAdapter[Any]:
-    return TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False))
