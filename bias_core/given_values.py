@@ -88,9 +88,8 @@ def check_value(name: str, value: object, kind: Any) -> None:
     """
     try:
         adapter(kind, strict=True).validate_python(value)
-    except (ValidationError, OverflowError) as error:
-        wrong = error if isinstance(error, ValidationError) else None
-        raise InvalidInput(refusal(name, value, type_words(kind), wrong)) from error
+    except ValidationError as error:
+        raise InvalidInput(refusal(name, value, type_words(kind), error)) from error
     check_texts(name, value)
 
 

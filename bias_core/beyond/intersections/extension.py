@@ -26,7 +26,7 @@ class CrossedOptions(Options):
     """Which attributes are crossed: no two, every two, or every two and three of them."""
 
     crossed: Crossing = setting(
-        "none", "Crossed attributes", "Whether two, or also three, are seen together more often than each alone gives"
+        "none", "Crossed attributes", "Test whether two or three attributes occur together more often than by chance"
     )
 
 
