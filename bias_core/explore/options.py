@@ -157,12 +157,9 @@ COMPARE_SETTINGS = (
 
 
 def offered_settings(names: Iterable[str], usual: StudySettings) -> dict[str, Setting]:
-    """Settings as a command or a tool offers them: with its own defaults, options with their labels."""
-    labelled = {
-        name: replace(one, sentence=f"{one.label}. {one.sentence}")
-        for name, one in settings_of(type(usual.options)).items()
-    }
-    declared, defaults = {**settings_of(StudySettings), **labelled}, {**vars(usual), **vars(usual.options)}
+    """Settings as a command or a tool offers them, with its own defaults."""
+    declared = {**settings_of(StudySettings), **settings_of(type(usual.options))}
+    defaults = {**vars(usual), **vars(usual.options)}
     return {name: replace(declared[name], default=defaults[name]) for name in names}
 
 

@@ -24,6 +24,7 @@ from bias_core.given_values import adapter, check_texts, number_words, refusal, 
 __all__ = ["settings_class"]  # which type checkers take for an import of another module
 _INFO = "setting"
 _COMMA = r"\,"  # one that belongs to a text of a list
+_DEFAULT = " (default: "  # ends a sentence with what stands for a value that is left out
 _ENDLESS = 1e9  # an end that nobody needs to be told of
 _KINDS = (int, float, bool, str, tuple)
 
@@ -157,10 +158,24 @@ class Setting:
         return ". ".join(filter(None, (self.sentence, listed[:1].upper() + listed[1:])))
 
     @property
-    def says(self) -> str:
-        """What it is, and what would do."""
-        limits = self.range_words or (type_words(self.annotation) if self.choices else "")
-        return f"{self.label}: {limits}. {self.sentence}" if limits else f"{self.label}. {self.sentence}"
+    def help(self) -> str:
+        """The line of a command's help: what the setting does, its range or choices, and its default.
+
+        >>> Setting(label="Seed", sentence="Seed of the first picture", default=0, ge=0, annotation=int).help
+        'Seed of the first picture (at least 0; default: 0).'
+        """
+        sentence, _, default = self.sentence.removesuffix(")").partition(_DEFAULT)
+        sentence = sentence if default else self.sentence
+        if not default and self.default not in (None, "", (), False, {}):
+            default = self.write(self.default).lower() if self.kind is bool else self.write(self.default)
+        choices = [choice for choice in self.choices if choice]
+        reach = (
+            ", ".join(choices)
+            if not all(one in sentence for one in choices)
+            else replace(self, percent=False).range_words
+        )
+        facts = ["with commas between" if self.kind is tuple else reach, default and f"default: {default}"]
+        return f"{sentence} ({told})." if (told := "; ".join(filter(None, facts))) else f"{sentence}."
 
     def refusal(self, value: object, error: ValidationError | None = None) -> str:
         """The sentence that refuses a value, of pydantic's error where it is one."""

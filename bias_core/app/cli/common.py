@@ -1,4 +1,4 @@
-"""What all commands share: errors in one line, services, a progress bar, tables at any width, options from settings."""
+"""Parts that all commands share: errors in one line, services, a progress bar, tables, options made from settings."""
 
 import os
 import signal
@@ -19,16 +19,18 @@ from rich.console import Console
 from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
+from typer.core import TyperCommand
 
 from bias_core.errors import BiasCoreError, Cancelled, InvalidInput, StorageError, message_of, quoted
-from bias_core.study.arms import parse_arms
 from bias_core.study.design import find_design
 from bias_core.study.setting_fields import Setting, name_and_value, settings_of
-from bias_core.study.study import Settled
 from bias_core.study.types import Arm, Progress, StudySettings, WatchedShare, settings_from_dict
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bias_core.services import Services
+    from bias_core.study.study import Settled
 
 
 T = TypeVar("T")
@@ -37,27 +39,66 @@ _MOST_SO_FAR = 4  # shares that are told while pictures come
 
 
 class EngineName(str, Enum):
-    """Who draws."""
+    """The engines that draw."""
 
     local = "local"
     ray = "ray"
 
 
+DRAW, MODEL, MEASURE, OUTPUT = "What to draw", "Which model", "How to measure", "Output"
+_GROUPS = {
+    DRAW: (
+        "n_images", "seed", "template", "base", "attribute_a", "attribute_b", "n_attribute_images", "languages",
+        "scale", "options", "images", "arms", "stop_within", "stop_when_clear",
+    ),
+    MODEL: (
+        "model", "condition", "num_inference_steps", "guidance_scale", "negative_prompt", "size", "sampler", "rewrite",
+        "rewriter", "protocol",
+    ),
+}  # fmt: skip
+"""The settings by the group of options that shows them; the others are about measuring."""
+
 EngineOption = Annotated[
-    EngineName, typer.Option(help='Who draws: this process, or Ray\'s workers (pip install "ray\\[data]").')
+    EngineName,
+    typer.Option(
+        help='Engine that draws: this process, or Ray\'s workers (pip install "ray\\[data]").', rich_help_panel=MODEL
+    ),
 ]
 WorkersOption = Annotated[
-    int, typer.Option(help="With --engine ray: models at work at once; 0: one per GPU, or per machine.")
-]
-
+    int,
+    typer.Option(
+        help="Models at work at once, with --engine ray (default: one per GPU, or per machine).",
+        rich_help_panel=MODEL, show_default=False,
+    ),
+]  # fmt: skip
 TokenOption = Annotated[
     str,
     typer.Option(
         "--token-env",
         metavar="NAME",
-        help="Variable that holds the token which pays for a hosted model; left out: HF_TOKEN, or BIAS_IMAGES_KEY.",
+        help="Variable with the token that pays for a hosted model (default: HF_TOKEN, or BIAS_IMAGES_KEY).",
+        rich_help_panel=MODEL,
     ),
 ]
+KeepOption = Annotated[
+    bool, typer.Option("--keep", help="Never evict the pictures of this run.", rich_help_panel=OUTPUT)
+]
+FullOption = Annotated[
+    bool, typer.Option("--full", help="Print all numbers, tables and notes.", rich_help_panel=OUTPUT)
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print the report as JSON and nothing else.", rich_help_panel=OUTPUT)
+]
+
+
+class Command(TyperCommand):
+    """A command whose help shows ``--help`` in the last group of options."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option ``--help``."""
+        if option := super().get_help_option(ctx):
+            option.rich_help_panel = OUTPUT
+        return option
 
 
 def show_warning(warning: str) -> None:
@@ -198,12 +239,25 @@ def stop_on_signal() -> Iterator[Stop]:
 _SHORT = 24  # letters of a cell that stays on one line
 
 
-def show_table(table: Table) -> None:
-    """Print a table of texts; if it is too wide, each row as a table of its own, with a line for each column."""
+def table_of(rows: "pd.DataFrame", title: str = "") -> Table:
+    """Make a table of texts whose short cells stay on one line."""
+    table = Table(*map(str, rows.columns), title=title or None)
+    for row in rows.itertuples(index=False):
+        table.add_row(*row)
+    return table
+
+
+def fits(table: Table) -> bool:
+    """Fold long cells of a table; say whether it is as narrow as the terminal then."""
     for column in table.columns:  # rich takes room from the widest of those that may wrap
         column.overflow = "fold"
         column.no_wrap = max(map(cell_len, [str(column.header), *map(str, column.cells)])) <= _SHORT
-    if Measurement.get(console, console.options.update(max_width=10_000), table).minimum <= console.width:
+    return Measurement.get(console, console.options.update(max_width=10_000), table).minimum <= console.width
+
+
+def show_table(table: Table) -> None:
+    """Print a table of texts; if it is too wide, each row as a table of its own, with a line for each column."""
+    if fits(table):
         console.print(table)
         return
     names = [str(column.header) for column in table.columns]
@@ -219,7 +273,11 @@ def show_table(table: Table) -> None:
 
 SettingsFile = Annotated[
     Path | None,
-    typer.Option("--settings", help="YAML file of settings by their names; what stands beside it goes first."),
+    typer.Option(
+        "--settings",
+        help="YAML file of settings by their names; options on the command line win.",
+        rich_help_panel=DRAW,
+    ),
 ]
 Given = Mapping[str, Any]  # what was given on the command line, by the names of settings
 _MANY = ("model", "condition")
@@ -228,17 +286,22 @@ _MANY = ("model", "condition")
 def with_options(
     declared: Mapping[str, Setting], *, many: Collection[str] = (), flags: Mapping[str, Sequence[str]] = {}
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The command with an option for every one of these settings, which it receives as ``given: Given``.
+    """Give a command an option for every one of these settings, which it receives as ``given: Given``.
 
     Those in ``many`` may be given several times; ``flags`` are further names of an option.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = [p for p in signature(command, eval_str=True).parameters.values() if p.name != "given"]
-        kinds = {name: _option(one, flags.get(name, ()), many=name in many) for name, one in declared.items()}
+        in_groups = sorted(declared, key=lambda name: [DRAW, MODEL, MEASURE].index(_group(name)))
         made = [
-            Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=kind)
-            for name, kind in kinds.items()
+            Parameter(
+                name,
+                Parameter.POSITIONAL_OR_KEYWORD,
+                default=None,
+                annotation=_option(declared[name], flags.get(name, ()), many=name in many),
+            )
+            for name in in_groups
         ]
         parameters = [*own[:1], *made, *own[1:]]
 
@@ -254,30 +317,32 @@ def with_options(
 
 
 with_settings = with_options(settings_of(StudySettings), many=_MANY)
-"""The command with an option for every setting of a run."""
+"""Give a command an option for every setting of a run."""
+
+
+def _group(name: str) -> str:
+    return next((group for group, names in _GROUPS.items() if name in names), MEASURE)
 
 
 def _option(one: Setting, flags: Sequence[str], *, many: bool) -> Any:
-    """The type and the help of a setting's option; None stands for what is not given."""
+    """Make the type and the help of a setting's option; None stands for an option that is not given."""
+    names, words = (one.flag, *flags), one.help
     if one.name == "options":
-        return Annotated[list[str] | None, typer.Option("--option", help="name=value, see `study show`.")]
-    if one.name == "arms":
-        keys = ", ".join(arm.key for arm in settings_of(Arm).values())
-        words = f"{one.sentence}. Keys are {keys}."
-        return Annotated[list[str] | None, typer.Option("--arm", help=words)]
-    limits = "" if one.percent else one.range_words
-    words = ". ".join(filter(None, (one.sentence, limits[:1].upper() + limits[1:]))) + "."
-    words += " Several times: each is run by itself; --arm compares." if many else ""
-    default: Any = str(one.default) if one.default not in (None, "", False) else False
+        names, words = ("--option",), f"{words} `study show` lists them."
+    elif one.name == "arms":
+        names, words = ("--arm",), f"{words} Keys are {', '.join(arm.key for arm in settings_of(Arm).values())}."
+    elif many:
+        words += " Several times: each is run by itself; --arm compares."
     kind: Any = one.kind if one.kind in (int, float, bool) else str
-    kind = list[str] if many else kind
-    return Annotated[kind | None, typer.Option(one.flag, *flags, help=words, show_default=default)]
+    kind = list[str] if many or one.name in ("options", "arms") else kind
+    option = typer.Option(*names, help=escape(words), rich_help_panel=_group(one.name))
+    return Annotated[kind | None, option]
 
 
 def read_given(
     study: str, given: Given, file: Path | None, n: int | None = None
-) -> tuple[Settled, list[str], list[str]]:
-    """Return what is asked, and the models and conditions to run it with; ``n`` pictures per prompt.
+) -> "tuple[Settled, list[str], list[str]]":
+    """Return the complete settings, and the models and conditions to run them with; ``n`` pictures per prompt.
 
     Raises InvalidInput: a setting that is none, or no study; StorageError: the file cannot be read.
     """
@@ -290,11 +355,13 @@ def read_given(
     options = {**options, **dict(name_and_value(text) for text in given.get("options", []))}
     like = settings_from_dict({**values, **own, "options": options})
     if texts := given.get("arms"):
+        from bias_core.study.arms import parse_arms
+
         like = replace(like, arms=parse_arms(texts))
     if not (study or named):
         raise InvalidInput("name a study of `study list`, or a file of settings that names one as `study`")
     design = find_design(study or named)
-    from bias_core.study.plan import settle  # loads scipy, which help does without
+    from bias_core.study.plan import settle
 
     asked = settle(design if n is None else replace(design, images_per_prompt=n), like, {*values, *given})
     models = given.get("model", [asked.settings.model])

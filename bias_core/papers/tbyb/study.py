@@ -102,7 +102,7 @@ class TaskOptions(captions.CaptioningOptions):
     """Which trigger words are drawn, and how they are read."""
 
     triggers: tuple[str, ...] = setting(
-        (), "Trigger words", "Trigger words (default: all); other words need scenes of your own"
+        (), "Trigger words", "Trigger words; other words than the built-in ones need scenes of your own (default: all)"
     )
     scenes: tuple[str, ...] = setting(
         (), "Your own scenes", "Captions that each name one of the trigger words and replace the built-in scenes"
