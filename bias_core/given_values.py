@@ -64,7 +64,7 @@ def refusal(name: str, value: object, words: str, error: ValidationError | None 
 
     Raises InvalidInput: a text cannot be written, or is too long, which its own sentence says.
     """
-    first = error.errors(include_url=False)[0] if error else {}
+    first: Mapping[str, Any] = error.errors(include_url=False)[0] if error else {}
     if first.get("type") == "string_unicode":
         check_texts(name, value)
     if first.get("type") in _ENDS:

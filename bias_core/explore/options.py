@@ -3,11 +3,12 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from bias_core.errors import InvalidInput, quoted
-from bias_core.explore.concept import NO_WORDS, SUGGESTED, ConceptOptions, PromptOptions
+from bias_core.explore.concept import NO_WORDS, SUGGESTED, ConceptOptions, PromptOptions, read_attributes
 from bias_core.explore.extension import explore_extensions
 from bias_core.given_values import check_value
 from bias_core.prompts import MAX_PROMPT_CHARACTERS, SLOT, WORD_SLOT, fill_template
@@ -214,12 +215,26 @@ def attribute_text(given: Attribute | Mapping[str, Any] | str) -> str:
     return SEPARATOR.join(parts)
 
 
+def _attribute_words(texts: Sequence[str], concept: str) -> list[str]:
+    """The words for attributes: none for the concept's own set, the name of a built-in one, else all of its parts."""
+    if list(texts) == [attribute_text(one) for one in read_attributes([SUGGESTED], concept)]:
+        return []
+    words = ["--no-attributes"] if not texts else []
+    for text in texts:
+        name = text.partition(SEPARATOR)[0]
+        with suppress(InvalidInput):
+            if attribute_text(find_attribute(name, concept, load_attribute_sets())) == text:
+                text = name
+        words += ["--attribute", text]
+    return words
+
+
 def explore_words(settings: StudySettings) -> list[str]:
-    """The command with the options as its words, the concept first; what is at its default is left out."""
+    """The words of the command, the concept first; it leaves out options at their default."""
     options, words = explore_options(settings), list[str]()
     for name, value in changed_settings(options).items():
         if name == "attributes":
-            words += [word for text in value for word in ("--attribute", text)] or ["--no-attributes"]
+            words += _attribute_words(value, options.concept)
         elif name != "concept":
             words += [f"--{name.replace('_', '-')}", settings_of(ExploreOptions)[name].write(value)]
     if not settings.images and settings.model != MODEL:

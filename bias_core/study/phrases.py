@@ -3,15 +3,17 @@
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.wordnet import Lexicon, lexicon
 from bias_core.prompts import article, fix_articles
-from bias_core.protocols import LanguageModel
 from bias_core.types import Attribute
+
+if TYPE_CHECKING:
+    from bias_core.protocols import LanguageModel
 
 PERSON = "person"
 _IS = "is"  # the link of a property of who or what is shown, as "old" in "an old man"
@@ -286,7 +288,7 @@ def candidate_prompt(concept: str, *, n: int = 15) -> str:
 
 
 def propose_candidates(
-    concept: str, language_model: LanguageModel, *, n: int = 15, max_new_tokens: int = 1500
+    concept: str, language_model: "LanguageModel", *, n: int = 15, max_new_tokens: int = 1500
 ) -> Candidates:
     """Ask ``language_model`` for attributes of ``concept`` [dehdashtian2025oasis, Eq. 2] and read its answer.
 

@@ -166,7 +166,7 @@ class Setting:
         """
         sentence, _, default = self.sentence.removesuffix(")").partition(_DEFAULT)
         sentence = sentence if default else self.sentence
-        if not default and self.default not in (None, "", (), False, {}):
+        if not default and self.default is not False and self.default not in (None, "", (), {}):
             default = self.write(self.default).lower() if self.kind is bool else self.write(self.default)
         choices = [choice for choice in self.choices if choice]
         reach = (
@@ -174,7 +174,10 @@ class Setting:
             if not all(one in sentence for one in choices)
             else replace(self, percent=False).range_words
         )
-        facts = ["with commas between" if self.kind is tuple else reach, default and f"default: {default}"]
+        facts = [
+            "with commas between" if self.annotation == tuple[str, ...] else reach,
+            default and f"default: {default}",
+        ]
         return f"{sentence} ({told})." if (told := "; ".join(filter(None, facts))) else f"{sentence}."
 
     def refusal(self, value: object, error: ValidationError | None = None) -> str:

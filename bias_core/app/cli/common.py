@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
@@ -61,7 +61,8 @@ _GROUPS = {
 EngineOption = Annotated[
     EngineName,
     typer.Option(
-        help='Engine that draws: this process, or Ray\'s workers (pip install "ray\\[data]").', rich_help_panel=MODEL
+        help='Engine that draws: local (this process), or ray (its workers; pip install "ray\\[data]").',
+        rich_help_panel=MODEL,
     ),
 ]
 WorkersOption = Annotated[
@@ -269,6 +270,14 @@ def show_table(table: Table) -> None:
         for name, cell in zip(names, row, strict=True):
             record.add_row(name, cell)
         console.print(record)
+
+
+def show_rows(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table of texts."""
+    table = Table(*headers)
+    for row in rows:
+        table.add_row(*row)
+    show_table(table)
 
 
 SettingsFile = Annotated[

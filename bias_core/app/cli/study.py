@@ -6,15 +6,20 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from bias_core.app.cli.common import (
+    DRAW,
+    OUTPUT,
     EngineName,
     EngineOption,
+    FullOption,
     Given,
+    JsonOption,
+    KeepOption,
     SettingsFile,
     TokenOption,
     WorkersOption,
@@ -23,6 +28,7 @@ from bias_core.app.cli.common import (
     open_services,
     read_given,
     run_with_bar,
+    show_rows,
     show_table,
     show_warning,
     user_errors,
@@ -31,19 +37,14 @@ from bias_core.app.cli.common import (
 from bias_core.app.cli.reports import OUT, save_study_report, show_study_report
 from bias_core.errors import HubNotReached, InvalidInput
 from bias_core.models.catalogue import hosted_name, request_words
-from bias_core.models.fit import free_bytes
 from bias_core.study.design import find_design, list_designs, option_settings
-from bias_core.study.rows import RowMaker
-from bias_core.study.study import Settled, StudyPlan
 from bias_core.study.types import StudySettings
 
 if TYPE_CHECKING:
     from bias_core.services import Services
+    from bias_core.study.study import Settled, StudyPlan
 
-app = typer.Typer(no_args_is_help=True)
 
-
-@app.command(name="list")
 def list_studies(
     *, markdown: Annotated[bool, typer.Option("--markdown", help="As the table of docs/studies.md.")] = False
 ) -> None:
@@ -59,13 +60,10 @@ def list_studies(
             rows = [(d.name, d.title, redraws) for d, redraws in told]
             typer.echo(markdown_table(pd.DataFrame(rows, columns=["study", "what it asks", "redraws"]), code=["study"]))
             return
-        table = Table("study", "what it asks", "paper", "redraws")
-        for design in list_designs():
-            table.add_row(design.name, design.title, work(design.reference), design.where)
-        show_table(table)
+        studies = [(one.name, one.title, work(one.reference), one.where) for one in list_designs()]
+        show_rows(("study", "what it asks", "paper", "redraws"), studies)
 
 
-@app.command(name="show")
 def show_study(name: Annotated[str, typer.Argument(help="A study of `study list`, or a YAML file.")]) -> None:
     """Show what a study draws and which options it has."""
     from bias_core.measures.cards import work
@@ -81,7 +79,7 @@ def show_study(name: Annotated[str, typer.Argument(help="A study of `study list`
         for shot in shots[:: max(1, len(shots) // 5)][:5]:
             console.print(f"  {shot.prompt}  x {shot.n}", markup=False)
         for name, one in option_settings(design).items():
-            console.print(f"--option {name}={one.write(one.default)}  ({one.says})", markup=False)
+            console.print(f"--option {name}={one.write(one.default)}  {one.help}", markup=False)
 
 
 def measures(
@@ -102,23 +100,13 @@ def measures(
     show_table(table)
 
 
-T = TypeVar("T")
-
 _LONG_SECONDS = 600
 Study = Annotated[str, typer.Argument(help="A study of `study list`, or a YAML file.")]
-Images = Annotated[int | None, typer.Option("-n", "--images-per-prompt", help="The study's own number if left out.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", "--estimate", help="Only say what it would cost.")]
-Price = Annotated[
-    float | None, typer.Option(min=0, help="USD that a picture of a hosted model costs, for the estimate.")
-]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a long run.")]
-Keep = Annotated[bool, typer.Option("--keep", help="Never evict these pictures.")]
-Out = Annotated[Path | None, typer.Option(help=OUT)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class How:
-    """What is done with the runs that are asked for."""
+    """What is done with the runs, and what is printed of them."""
 
     n: int | None  # pictures per prompt; None: as the study has it
     plan: bool  # say what it will cost, and ask before a long run
@@ -126,44 +114,64 @@ class How:
     measure: bool  # not only draw
     yes: bool  # do not ask
     keep: bool  # never evict the pictures
+    full: bool  # print the whole report
+    as_json: bool  # print JSON and nothing else
     out: Path | None  # folder (or zip) for the report; of several runs a folder for each model and condition
     token_env: str = ""  # variable with the token that pays for hosted models
     price: float | None = None  # USD of one of their pictures, for the estimate
 
 
-@app.command(name="run")
 @with_settings
 def run_studies(
     study: Study = "",
     *,
     given: Given,
     settings: SettingsFile = None,
-    n: Images = None,
+    n: Annotated[
+        int | None,
+        typer.Option(
+            "-n", "--images-per-prompt", help="Pictures per prompt (default: the study's).", rich_help_panel=DRAW
+        ),
+    ] = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="First say what drawing will cost, and ask before a long run.")
+        bool,
+        typer.Option("--plan", help="Print what drawing will cost, and ask before a long run.", rich_help_panel=DRAW),
     ] = False,
-    dry_run: DryRun = False,
-    draw_only: Annotated[bool, typer.Option("--draw-only", help="Only fill the picture store.")] = False,
-    yes: Yes = False,
-    keep: Keep = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", "--estimate", help="Print what it would cost, only.", rich_help_panel=DRAW)
+    ] = False,
+    draw_only: Annotated[
+        bool, typer.Option("--draw-only", help="Only fill the picture store.", rich_help_panel=DRAW)
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask before a long run.", rich_help_panel=DRAW)
+    ] = False,
+    price: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="Price in USD of a picture of a hosted model, for the estimate.", rich_help_panel=DRAW
+        ),
+    ] = None,
     engine: EngineOption = EngineName.local,
     workers: WorkersOption = 0,
-    out: Out = None,
     token_env: TokenOption = "",
-    price: Price = None,
+    out: Annotated[Path | None, typer.Option(help=OUT, rich_help_panel=OUTPUT)] = None,
+    keep: KeepOption = False,
+    full: FullOption = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Run a study: draw and measure. Ctrl-C stops; the same command goes on from there.
+    """Draw the pictures of a study and measure them.
 
-    What exists is not drawn again. For what takes long, --plan says what drawing will cost, and
-    --draw-only fills the picture store, here or on many GPUs (--engine ray): the same settings then find the
-    pictures. (Studies that draw more from what they found, such as oasis-stop, draw that while measuring.)
+    Ctrl-C stops; the same command goes on from there, and what exists is not drawn again. --plan says first what a long
+    run will cost. --draw-only fills the picture store, here or on many GPUs (--engine ray): the same settings then find
+    the pictures, except those that a study such as oasis-stop draws while it measures.
 
-    --engine ray joins the cluster of RAY_ADDRESS, whose machines all need this program, the weights and
-    the same BIAS_DATA_DIR on a shared disk; without RAY_ADDRESS it uses all of this machine.
+    --engine ray joins the cluster of RAY_ADDRESS, whose machines all need this program, the weights and the same
+    BIAS_DATA_DIR on a shared disk; without RAY_ADDRESS it uses all of this machine.
     """
     how = How(
-        n=n, plan=plan or draw_only, only_plan=dry_run, measure=not draw_only, yes=yes, keep=keep, out=out,
-        token_env=token_env, price=price,
+        n=n, plan=plan or draw_only, only_plan=dry_run, measure=not draw_only, yes=yes, keep=keep, full=full,
+        as_json=as_json, out=out, token_env=token_env, price=price,
     )  # fmt: skip
     _run(study, given, settings, how, (engine, workers))
 
@@ -189,7 +197,7 @@ def _run(study: str, given: Given, file: Path | None, how: How, engine: tuple[En
             _measure(chosen, services, how)
 
 
-def _agree(plans: Sequence[StudyPlan], services: "Services", how: How) -> None:
+def _agree(plans: "Sequence[StudyPlan]", services: "Services", how: How) -> None:
     from bias_core.study.plan import study_cost, warm_up
 
     for plan in [] if how.only_plan else plans:
@@ -205,7 +213,9 @@ def _agree(plans: Sequence[StudyPlan], services: "Services", how: How) -> None:
             raise typer.Exit(1)
 
 
-def _one_each(asked: Settled, models: Sequence[str], conditions: Sequence[str], services: "Services") -> list[Settled]:
+def _one_each(
+    asked: "Settled", models: Sequence[str], conditions: Sequence[str], services: "Services"
+) -> "list[Settled]":
     """One per model and condition; models without conditions, beside some that have them, come once."""
     has = {name: bool(services.model_info(name).conditions) for name in models}
     return [
@@ -215,8 +225,9 @@ def _one_each(asked: Settled, models: Sequence[str], conditions: Sequence[str], 
     ]
 
 
-def _show_costs(plans: Sequence[StudyPlan], services: "Services") -> bool:
+def _show_costs(plans: "Sequence[StudyPlan]", services: "Services") -> bool:
     """The table of costs; whether the user should think about it."""
+    from bias_core.models.fit import free_bytes
     from bias_core.study.checklist import outlook
     from bias_core.study.plan import plan_notes, study_cost
     from bias_core.study.readers import reading_words
@@ -244,7 +255,7 @@ def _show_costs(plans: Sequence[StudyPlan], services: "Services") -> bool:
         place = f"{services.engine.n_workers()} x {services.engine.place()}"
         console.print(f"{_time(seconds)}, {_size(n_bytes)} in all, on {place}", markup=False)
     if math.isnan(seconds):
-        console.print("How long is not known before a first batch was drawn here.")
+        console.print("How long it takes is known once a first batch is drawn here.")
     free, limit = free_bytes(services.settings.data_dir), services.settings.cache_gb * 1e9
     if n_bytes > free:
         console.print(f"The disk has room for {_size(free)} only: set BIAS_DATA_DIR to another.")
@@ -255,12 +266,12 @@ def _show_costs(plans: Sequence[StudyPlan], services: "Services") -> bool:
     return seconds > _LONG_SECONDS or n_bytes > free
 
 
-def _is_known(plan: StudyPlan) -> bool:
+def _is_known(plan: "StudyPlan") -> bool:
     """Whether it can be looked up which pictures exist: they were brought along, or their model's revision is known."""
     return all(arm.settings.images or arm.rows.revision for arm in plan.each)
 
 
-def _show_requests(plans: Sequence[StudyPlan], services: "Services", price: float | None) -> bool:
+def _show_requests(plans: "Sequence[StudyPlan]", services: "Services", price: float | None) -> bool:
     """Say how many requests to hosted models are to be paid for; whether there are any."""
     from bias_core.study.plan import study_cost
 
@@ -295,9 +306,10 @@ def _why_not(services: "Services", name: str) -> str:
         return f"{error}."
 
 
-def _show_refusals(plans: Sequence[StudyPlan], services: "Services", *, measure: bool) -> None:
+def _show_refusals(plans: "Sequence[StudyPlan]", services: "Services", *, measure: bool) -> None:
     """Say which plans are too large, and who cannot read their pictures; the latter ends what measures."""
     from bias_core.study.plan import check_size, check_study_readers
+    from bias_core.study.rows import RowMaker
 
     for plan in plans:
         try:
@@ -329,7 +341,7 @@ def _size(n_bytes: float) -> str:
     return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.1f} MB"
 
 
-def _draw(plan: StudyPlan, services: "Services", *, keep: bool) -> None:
+def _draw(plan: "StudyPlan", services: "Services", *, keep: bool) -> None:
     from bias_core.study.run import draw_study
 
     arms = run_with_bar(draw_study, plan, services)
@@ -342,17 +354,17 @@ def _draw(plan: StudyPlan, services: "Services", *, keep: bool) -> None:
     console.print(f"{title}: {n:,} pictures{blocked}. Run {plan.manifest.id}", markup=False)
 
 
-def _named(plan: StudyPlan, setting: str) -> str:
+def _named(plan: "StudyPlan", setting: str) -> str:
     return " and ".join(dict.fromkeys(getattr(arm.settings, setting) for arm in plan.arms or (plan,)))
 
 
-def _measure(chosen: Sequence[Settled], services: "Services", how: How) -> None:
+def _measure(chosen: "Sequence[Settled]", services: "Services", how: How) -> None:
     from bias_core.study.run import run
 
     for asked in chosen:
         settings, report = asked.settings, run_with_bar(run, asked, services)
         if how.keep:
             services.manifests.keep(report.run_id)
-        show_study_report(report, services)
+        show_study_report(report, services, full=how.full, as_json=how.as_json)
         name = f"{settings.model}-{settings.condition}".strip("-").replace("/", "--")
         save_study_report(report, how.out / name if how.out and len(chosen) > 1 else how.out)
