@@ -93,10 +93,10 @@ JsonOption = Annotated[
 
 
 class Command(TyperCommand):
-    """A command whose help shows ``--help`` in the last group of options."""
+    """A command whose option for help stands in the last group of options."""
 
     def get_help_option(self, ctx: Any) -> Any:
-        """Return the option ``--help``."""
+        """Return the option for help."""
         if option := super().get_help_option(ctx):
             option.rich_help_panel = OUTPUT
         return option

@@ -24,6 +24,7 @@ from bias_core.study.types import StudyReport
 if TYPE_CHECKING:
     from bias_core.services import Services
     from bias_core.study.label_tasks import Looks
+    from bias_core.study.next_steps import NextStep
 
 OUT = "Folder or name.zip for report, tables and figures; or one file: name.html, .md or .json."
 FORMS_HELP = "html, md, card (a section for a model card), json, every_eval_ever (records of that program) or zip."
@@ -67,8 +68,7 @@ def _show_first(report: StudyReport, services: "Services | None") -> None:
         console.print(note, markup=False)
     console.print(f"{LIMITS.partition('. ')[0]}.", markup=False, style="dim")
     for step in next_steps(report, services)[:1] if services else ():
-        console.print(f"Next: {step.title}", markup=False)
-        console.print(f"  {step.command}", markup=False, soft_wrap=True)
+        _show_step(report, step)
     blocked = f" ({report.n_blocked:,} more were refused or blanked)" if report.n_blocked else ""
     more = f"{n_more:,} more numbers, tables and notes" if n_more else "Tables and notes"
     console.print(f"Run {report.run_id}: {report.n_images:,} pictures{blocked}, {report.seconds:.0f} s.", markup=False)
@@ -121,12 +121,17 @@ def _show_all(report: StudyReport, services: "Services | None") -> None:
     line = f"{LIMITS} Run {report.run_id}, {report.n_images:,} pictures, {report.seconds:.1f} s."
     console.print(line, markup=False, style="dim")
     for step in next_steps(report, services) if services else ():
-        console.print(f"Next: {step.title}. {step.says}", markup=False)
-        console.print(f"  {step.command}", markup=False, soft_wrap=True)
-        if (own := f"{report.design.name}.yaml") in step.command:
-            packed = f"python -m bias_core study report {report.run_id} --to zip"
-            says = f"  {own} is among the files of --out, and of `{packed}`."
-            console.print(says, markup=False, soft_wrap=True, style="dim")
+        _show_step(report, step, step.says)
+
+
+def _show_step(report: StudyReport, step: "NextStep", says: str = "") -> None:
+    """Print what to do next, and the command."""
+    console.print(f"Next: {step.title}. {says}".removesuffix(". "), markup=False)
+    console.print(f"  {step.command}", markup=False, soft_wrap=True)
+    if (own := f"{report.design.name}.yaml") in step.command:
+        packed = f"python -m bias_core study report {report.run_id} --to zip"
+        note = f"  {own} is among the files of --out, and of `{packed}`."
+        console.print(note, markup=False, soft_wrap=True, style="dim")
 
 
 def report(
