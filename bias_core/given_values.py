@@ -1,4 +1,4 @@
-"""What people and programs give, checked at the door: is each value of its type, and each text one?"""
+"""Checks of values that people and programs give: types, by pydantic, and texts that can be written."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def check_arguments(run: Callable[..., Any], given: Mapping[str, object]) -> Non
 
 
 def with_whole_numbers(run: Callable[..., Any], given: Mapping[str, object]) -> dict[str, object]:
-    """The arguments, with 8.0 as 8 where ``run`` declares a whole number: JSON has one kind of number."""
+    """Return the arguments, with 8.0 as 8 for a whole number that ``run`` declares: JSON has one kind of number."""
     declared = signature(run, eval_str=True).parameters
 
     def as_declared(name: str, value: object) -> object:
@@ -130,12 +130,12 @@ def check_texts(name: str, value: object, depth: int = 0, *, longest: int = MAX_
 
 
 def as_text(value: Any) -> str:
-    """A form's value as text; nothing is ""."""
+    """Return a form's value as text, "" for an empty field."""
     return "" if value is None else str(value).strip()
 
 
 def as_number(value: Any, what: str) -> float:
-    """A finite number; InvalidInput quotes what is none."""
+    """Return a finite number; InvalidInput quotes other values."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError) as error:  # a whole number of 400 digits is no float
@@ -146,7 +146,7 @@ def as_number(value: Any, what: str) -> float:
 
 
 def as_whole(value: Any, what: str) -> int:
-    """A whole number; InvalidInput quotes what is none."""
+    """Return a whole number; InvalidInput quotes other values."""
     number = as_number(value, what)
     if number != int(number):
         raise InvalidInput(f"the {what} is a whole number, got {value!r}")
@@ -154,7 +154,7 @@ def as_whole(value: Any, what: str) -> int:
 
 
 def read_json(text: str | bytes, *, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
-    """The value of a text of JSON that somebody else wrote; ValueError where it is none, too large, or too deep.
+    """Read JSON that another program wrote; ValueError if it is none, too large, or too deep.
 
     ``pairs`` makes the objects of their names and values.
 
@@ -171,7 +171,7 @@ def read_json(text: str | bytes, *, pairs: Callable[[list[tuple[str, Any]]], Any
 
 
 def normal_form(form: Literal["NFC", "NFKC", "NFKD"], text: str) -> str:
-    """The text in one of Unicode's normal forms; as it is where dozens of marks follow one letter.
+    """Return the text in one of Unicode's normal forms, or as it is if dozens of marks follow one letter.
 
     >>> normal_form("NFKC", "\uff30erson")
     'Person'

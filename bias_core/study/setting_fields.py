@@ -25,13 +25,13 @@ __all__ = ["settings_class"]  # which type checkers take for an import of anothe
 _INFO = "setting"
 _COMMA = r"\,"  # one that belongs to a text of a list
 _DEFAULT = " (default: "  # ends a sentence with what stands for a value that is left out
-_ENDLESS = 1e9  # an end that nobody needs to be told of
+_ENDLESS = 1e9  # the end of a range that need not be told
 _KINDS = (int, float, bool, str, tuple)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What is declared of one setting."""
+    """Declaration of one setting."""
 
     name: str = ""
     annotation: Any = None  # as declared
@@ -51,7 +51,7 @@ class Setting:
 
     @property
     def kind(self) -> type:
-        """Of its values but None: ``int, float, bool, str, tuple`` (of texts), or ``object`` for any other."""
+        """Type of its values but None: ``int, float, bool, str, tuple`` (of texts), or ``object`` for any other."""
         plain = [kind for kind in get_args(self.annotation) or (self.annotation,) if kind is not NoneType]
         first = self.annotation if get_origin(self.annotation) in (tuple, Literal) else plain[0]
         origin = get_origin(first) or first
@@ -60,13 +60,13 @@ class Setting:
 
     @property
     def choices(self) -> tuple[Any, ...]:
-        """The values it may have; () for any of its kind."""
+        """The values it may have; () if every value of its type may be."""
         kinds = (self.annotation, *get_args(self.annotation))
         return next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
 
     @property
     def may_be_left_out(self) -> bool:
-        """Whether None is a value, which stands for the default of a model or a design."""
+        """True if None is a value, which stands for the default of a model or a design."""
         return NoneType in get_args(self.annotation)
 
     @property
@@ -80,7 +80,7 @@ class Setting:
         return self.link or self.option.lstrip("-").replace("-", "_") or self.name
 
     def description(self) -> dict[str, Any]:
-        """What a program is told of it."""
+        """Return the declaration as plain values for programs."""
         return {
             "name": self.name,
             "type": "list" if self.kind is tuple else self.kind.__name__,
@@ -108,7 +108,7 @@ class Setting:
         return f"at least {low}" if low else f"at most {high}" if high else ""
 
     def read(self, value: object) -> Any:
-        """A value of this type as a form, address or command line has it, ranges apart; InvalidInput quotes others."""
+        """Read a value as a form, address or command line writes it, without its range; InvalidInput quotes other values."""
         if self.may_be_left_out and is_nothing(value):
             return None
         if self.kind is str:
@@ -125,12 +125,12 @@ class Setting:
         raise InvalidInput(self.refusal(value))
 
     def read_shown(self, value: object) -> Any:
-        """What forms and addresses show, as a value; InvalidInput where it is none."""
+        """Read a value as forms and addresses show it; InvalidInput quotes other values."""
         result = self.read(value)
         return result / 100 if self.percent and result is not None else result
 
     def shown(self, value: Any) -> Any:
-        """A value as forms and addresses show it."""
+        """Write a value as forms and addresses show it."""
         if isinstance(value, tuple):
             return ", ".join(str(part).replace(",", _COMMA) for part in value)
         number = round(100 * value, 6) if self.percent and value is not None else value
@@ -139,7 +139,7 @@ class Setting:
         return int(number) if self.percent and number is not None and number == int(number) else number
 
     def write(self, value: Any) -> str:
-        """A value as the text that :meth:`read` takes."""
+        """Write a value as the text that :meth:`read` takes."""
         if value is None:
             return ""
         if isinstance(value, (list, tuple)):
@@ -148,7 +148,7 @@ class Setting:
 
     @property
     def may_be_linked(self) -> bool:
-        """Whether an address may ask for it: no file of this machine, and nobody's consent."""
+        """True if an address may set it: it names no file of this machine and gives no consent."""
         return not self.local and self.kind is not object and self.name not in ("force", "arms", "protocol")
 
     @property
@@ -167,21 +167,17 @@ class Setting:
         sentence, _, default = self.sentence.removesuffix(")").partition(_DEFAULT)
         sentence = sentence if default else self.sentence
         if not default and self.default is not False and self.default not in (None, "", (), {}):
-            default = self.write(self.default).lower() if self.kind is bool else self.write(self.default)
-        choices = [choice for choice in self.choices if choice]
-        reach = (
-            ", ".join(choices)
-            if not all(one in sentence for one in choices)
-            else replace(self, percent=False).range_words
+            default = "true" if self.default is True else self.write(self.default).removesuffix(".0")
+        values = (
+            "with commas between" if self.annotation == tuple[str, ...] else replace(self, percent=False).range_words
         )
-        facts = [
-            "with commas between" if self.annotation == tuple[str, ...] else reach,
-            default and f"default: {default}",
-        ]
+        if not all(choice in sentence for choice in self.choices):
+            values = ", ".join(filter(None, self.choices))
+        facts = [values, default and f"default: {default}"]
         return f"{sentence} ({told})." if (told := "; ".join(filter(None, facts))) else f"{sentence}."
 
     def refusal(self, value: object, error: ValidationError | None = None) -> str:
-        """The sentence that refuses a value, of pydantic's error where it is one."""
+        """Write the sentence that refuses a value, from pydantic's error if there is one."""
         words = f"a text such as {self.example}" if self.example else type_words(self.annotation)
         left_out = ", or left out" if self.example and self.may_be_left_out else ""
         return refusal(f"“{self.label}”", value, words + left_out, error)
@@ -231,20 +227,20 @@ else:
 
 
 class RemembersNames:
-    """Settings that know which of them were given, at their default or not; beside the fields, so no copy has it."""
+    """Settings that know which of them were given, at their default or not; a copy does not know it."""
 
     __slots__ = ("_given",)
 
 
 @settings_class(frozen=True, kw_only=True)
 class Options:
-    """What may be asked of one kind of study, beside what is asked of all; of a kind without any, this."""
+    """Options of one kind of study, in addition to the settings of all; a kind without options has this class."""
 
-    labels_replace_reader: ClassVar[bool] = True  # whether people's labels are taken in place of the reader's
+    labels_replace_reader: ClassVar[bool] = True  # people's labels replace the classifier's
 
 
 def option_values(options: Any) -> dict[str, Any]:
-    """Options by name, whether they are checked already or as somebody gave them; InvalidInput for no names."""
+    """Return options by name, checked or as they were given; InvalidInput if they have no names."""
     if isinstance(options, Options):
         return {name: getattr(options, name) for name in settings_of(type(options))}
     if not isinstance(options, Mapping):
@@ -253,7 +249,7 @@ def option_values(options: Any) -> dict[str, Any]:
 
 
 def settings_of(kind: type) -> Mapping[str, Setting]:
-    """The settings that a :func:`settings_class` declares, by name, in the order of their declaration."""
+    """Return the settings that a :func:`settings_class` declares, by name, in their order."""
     types, declared = get_type_hints(kind), {}
     for one in fields(kind):
         default = one.default if one.default_factory is MISSING else one.default_factory()
@@ -262,7 +258,7 @@ def settings_of(kind: type) -> Mapping[str, Setting]:
 
 
 def name_and_value(text: str) -> tuple[str, str]:
-    """An option of a study, as it is written on the command line and in the API."""
+    """Split an option of a study as the command line and the API write it."""
     name, sign, value = str(text).partition("=")
     if not sign or not name.strip():
         raise InvalidInput(f"write an option as name=value, got {quoted(text)}")
@@ -270,7 +266,7 @@ def name_and_value(text: str) -> tuple[str, str]:
 
 
 def changed_settings(settings: Any) -> dict[str, Any]:
-    """The values of a :func:`settings_class` that are not at their default."""
+    """Return the values of a :func:`settings_class` that are not at their default."""
     return {
         name: value
         for name, one in settings_of(type(settings)).items()
@@ -279,7 +275,7 @@ def changed_settings(settings: Any) -> dict[str, Any]:
 
 
 def given_settings(settings: Any) -> frozenset[str]:
-    """The names that somebody gave a value, also that of the default; of a copy those that are not at their default.
+    """Return the names that were given a value, also the default; of a copy, the names not at their default.
 
     >>> sorted(given_settings(Options()))
     []
@@ -298,5 +294,5 @@ def _sentence(kind: type, error: ValidationError) -> str:
 
 
 def is_nothing(value: object) -> bool:
-    """Whether a field of a form is empty."""
+    """Return true if a field of a form is empty."""
     return value is None or value == "" or (isinstance(value, float) and math.isnan(value))

@@ -1,6 +1,7 @@
 """The command line: the same studies, and the same numbers, as the app and the Python library."""
 
 from collections.abc import Callable
+from inspect import getdoc
 
 import typer
 
@@ -15,7 +16,9 @@ def _commands(help_text: str, commands: dict[str, tuple[Callable[..., None], lis
     group = typer.Typer(help=help_text, no_args_is_help=True, pretty_exceptions_enable=False)
     for name, (command, examples) in commands.items():
         epilog = "\n".join(["Examples:", *(f"  {_RUN} {one}" for one in examples)]) if examples else None
-        group.command(name, cls=Command, epilog=epilog)(command)
+        paragraphs = (getdoc(command) or "").split("\n\n")  # a terminal is as wide as it is
+        text = "\n\n".join(" ".join(one.split()) for one in paragraphs)
+        group.command(name, cls=Command, help=text, epilog=epilog)(command)
     return group
 
 

@@ -5,12 +5,12 @@ import signal
 import threading
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 import yaml
@@ -24,7 +24,7 @@ from typer.core import TyperCommand
 from bias_core.errors import BiasCoreError, Cancelled, InvalidInput, StorageError, message_of, quoted
 from bias_core.study.design import find_design
 from bias_core.study.setting_fields import Setting, name_and_value, settings_of
-from bias_core.study.types import Arm, Progress, StudySettings, WatchedShare, settings_from_dict
+from bias_core.study.types import Arm, Progress, WatchedShare, settings_from_dict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,38 +58,41 @@ _GROUPS = {
 }  # fmt: skip
 """The settings by the group of options that shows them; the others are about measuring."""
 
-EngineOption = Annotated[
-    EngineName,
-    typer.Option(
-        help='Engine that draws: local (this process), or ray (its workers; pip install "ray\\[data]").',
-        rich_help_panel=MODEL,
-    ),
-]
-WorkersOption = Annotated[
-    int,
-    typer.Option(
-        help="Models at work at once, with --engine ray (default: one per GPU, or per machine).",
-        rich_help_panel=MODEL, show_default=False,
-    ),
-]  # fmt: skip
-TokenOption = Annotated[
-    str,
-    typer.Option(
-        "--token-env",
-        metavar="NAME",
-        help="Variable with the token that pays for a hosted model (default: HF_TOKEN, or BIAS_IMAGES_KEY).",
-        rich_help_panel=MODEL,
-    ),
-]
-KeepOption = Annotated[
-    bool, typer.Option("--keep", help="Never evict the pictures of this run.", rich_help_panel=OUTPUT)
-]
-FullOption = Annotated[
-    bool, typer.Option("--full", help="Print all numbers, tables and notes.", rich_help_panel=OUTPUT)
-]
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print the report as JSON and nothing else.", rich_help_panel=OUTPUT)
-]
+OUT = (
+    "Folder or name.zip for report, tables and figures (`explore`: and pictures); or one file: name.html, .md or .json."
+)
+
+
+def option(group: str, text: str, *names: str, **more: Any) -> Any:
+    """Declare an option in a group of a command's help."""
+    return typer.Option(*names, help=text, rich_help_panel=group, show_default=False, **more)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """The options of every command that runs something."""
+
+    engine: Annotated[
+        EngineName,
+        option(
+            MODEL, 'Engine that draws: local, this process; or ray, with pip install "ray\\[data]" (default: local).'
+        ),
+    ] = EngineName.local
+    workers: Annotated[
+        int, option(MODEL, "Models at work at once, with --engine ray (default: one per GPU, or per machine).")
+    ] = 0
+    token_env: Annotated[
+        str,
+        option(
+            MODEL,
+            "Variable with the token that pays for a hosted model (default: HF_TOKEN, or BIAS_IMAGES_KEY).",
+            metavar="NAME",
+        ),
+    ] = ""
+    out: Annotated[Path | None, option(OUTPUT, OUT)] = None
+    keep: Annotated[bool, option(OUTPUT, "Never evict the pictures of this run.", "--keep")] = False
+    full: Annotated[bool, option(OUTPUT, "Print all numbers, tables and notes.", "--full")] = False
+    as_json: Annotated[bool, option(OUTPUT, "Print the report as JSON and nothing else.", "--json")] = False
 
 
 class Command(TyperCommand):
@@ -103,24 +106,24 @@ class Command(TyperCommand):
 
 
 def show_warning(warning: str) -> None:
-    """What must be read before a report, where there is anything."""
+    """Print a warning that must be read before a report, if there is one."""
     if warning:
         console.print(warning, markup=False, style="bold red")
 
 
-def choose_engine(services: "Services", engine: EngineName, workers: int) -> None:
-    """Let the services draw with this engine."""
-    if engine is EngineName.ray:
+def choose_engine(services: "Services", how: RunOptions) -> None:
+    """Let the services draw with the engine of these options."""
+    if how.engine is EngineName.ray:
         from bias_core.services import draw_with_ray
 
-        draw_with_ray(services, workers)
-    elif workers:
+        draw_with_ray(services, how.workers)
+    elif how.workers:
         raise InvalidInput("the local engine has one worker; choose --engine ray for more")
 
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Show our own errors as one red line and exit with 2; Ctrl-C, where no run listens, exits with 130."""
+    """Show our own errors as one red line and exit with 2; Ctrl-C exits with 130 if no run listens."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -132,7 +135,7 @@ def user_errors() -> Iterator[None]:
 
 @contextmanager
 def open_services(token_env: str = "") -> "Iterator[Services]":
-    """The services of this process, closed in the end; hosted models are paid for with the token of that variable."""
+    """Open the services of this process; a variable names the token that pays for hosted models."""
     from bias_core.services import Services
 
     services = Services().for_visitor(_token_in(token_env) if token_env else "")
@@ -150,7 +153,7 @@ def _token_in(variable: str) -> str:
 
 
 class Stop:
-    """Whether the run is to stop: asked as ``cancelled`` at its every step.
+    """A question whether to stop a run, which asks it as ``cancelled`` at its every step.
 
     ``signal`` is the one that asked for it; 0 for none.
     """
@@ -159,7 +162,7 @@ class Stop:
         self.signal = 0
 
     def __call__(self) -> bool:
-        """Whether a signal came."""
+        """Return true once a signal came."""
         return self.signal != 0
 
 
@@ -193,7 +196,7 @@ def run_with_bar(start: Callable[..., Generator[Progress, None, T]], *inputs: An
 
 
 def _so_far(shares: Sequence[WatchedShare]) -> str:
-    """A line for each of the first shares, with intervals that may be looked at at any time."""
+    """Write a line for each of the first shares, with intervals that hold at any time."""
     watched = [one for one in shares if one.estimate.n]
     lines = [
         f"{escape(one.name)}: {one.value_words} ({one.interval_words}) of {one.estimate.n:,}"
@@ -204,7 +207,7 @@ def _so_far(shares: Sequence[WatchedShare]) -> str:
 
 
 def exit_stopped(signum: int) -> typer.Exit:
-    """Say that a run is unfinished; the exit with the code that a shell expects, 130 after Ctrl-C.
+    """Say that a run is unfinished; return the exit with the code that a shell expects, 130 after Ctrl-C.
 
     Without a signal it was the machine that could not go on; the report says why, and the code is 1.
     """
@@ -214,7 +217,7 @@ def exit_stopped(signum: int) -> typer.Exit:
 
 @contextmanager
 def stop_on_signal() -> Iterator[Stop]:
-    """A stop that the first Ctrl-C or SIGTERM asks for; the second does what it usually does."""
+    """Stop at the first Ctrl-C or SIGTERM; the second does what it usually does."""
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -280,53 +283,50 @@ def show_rows(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     show_table(table)
 
 
-SettingsFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--settings",
-        help="YAML file of settings by their names; options on the command line win.",
-        rich_help_panel=DRAW,
-    ),
-]
 Given = Mapping[str, Any]  # what was given on the command line, by the names of settings
-_MANY = ("model", "condition")
+MANY = ("model", "condition")  # settings that may be given several times
 
 
 def with_options(
-    declared: Mapping[str, Setting], *, many: Collection[str] = (), flags: Mapping[str, Sequence[str]] = {}
+    declared: Mapping[str, Setting],
+    *,
+    how: type[RunOptions] = RunOptions,
+    many: Collection[str] = (),
+    flags: Mapping[str, Sequence[str]] = {},
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command an option for every one of these settings, which it receives as ``given: Given``.
+    """Give a command an option for every one of these settings and every field of ``how``.
 
-    Those in ``many`` may be given several times; ``flags`` are further names of an option.
+    It receives them as ``given: Given`` and ``how``. Settings in ``many`` may be given several times; ``flags`` are
+    further names of an option.
     """
 
+    def parameter(name: str, default: Any, annotation: Any) -> Parameter:
+        return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = [p for p in signature(command, eval_str=True).parameters.values() if p.name != "given"]
+        own = [p for p in signature(command, eval_str=True).parameters.values() if p.name not in ("given", "how")]
         in_groups = sorted(declared, key=lambda name: [DRAW, MODEL, MEASURE].index(_group(name)))
         made = [
-            Parameter(
-                name,
-                Parameter.POSITIONAL_OR_KEYWORD,
-                default=None,
-                annotation=_option(declared[name], flags.get(name, ()), many=name in many),
-            )
-            for name in in_groups
+            parameter(name, None, _option(declared[name], flags.get(name, ()), many=name in many)) for name in in_groups
         ]
-        parameters = [*own[:1], *made, *own[1:]]
+        kinds = get_type_hints(how, include_extras=True)
+        parameters = [
+            *own[:1],
+            *made,
+            *own[1:],
+            *(parameter(one.name, one.default, kinds[one.name]) for one in fields(how)),
+        ]
 
         @wraps(command)
         def run(**values: Any) -> None:
-            command(given={name: value for name in declared if (value := values.pop(name)) not in (None, [])}, **values)
+            given = {name: value for name in declared if (value := values.pop(name)) not in (None, [])}
+            command(given=given, how=how(**{one.name: values.pop(one.name) for one in fields(how)}), **values)
 
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         return run
 
     return decorate
-
-
-with_settings = with_options(settings_of(StudySettings), many=_MANY)
-"""Give a command an option for every setting of a run."""
 
 
 def _group(name: str) -> str:
@@ -344,8 +344,7 @@ def _option(one: Setting, flags: Sequence[str], *, many: bool) -> Any:
         words += " Several times: each is run by itself; --arm compares."
     kind: Any = one.kind if one.kind in (int, float, bool) else str
     kind = list[str] if many or one.name in ("options", "arms") else kind
-    option = typer.Option(*names, help=escape(words), rich_help_panel=_group(one.name))
-    return Annotated[kind | None, option]
+    return Annotated[kind | None, option(_group(one.name), escape(words), *names)]
 
 
 def read_given(
@@ -360,7 +359,7 @@ def read_given(
     options = values.pop("options", None) or {}
     if not isinstance(options, Mapping):
         raise InvalidInput(f"options must be names with their values; got {quoted(options)}")
-    own = {name: value for name, value in given.items() if name not in (*_MANY, "options", "arms")}
+    own = {name: value for name, value in given.items() if name not in (*MANY, "options", "arms")}
     options = {**options, **dict(name_and_value(text) for text in given.get("options", []))}
     like = settings_from_dict({**values, **own, "options": options})
     if texts := given.get("arms"):

@@ -1,8 +1,6 @@
 """Explore, compare and suggest on the command line; lists of models and attributes."""
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
@@ -11,27 +9,21 @@ from rich.table import Table
 from bias_core.app.cli.common import (
     DRAW,
     MEASURE,
-    OUTPUT,
-    EngineName,
-    EngineOption,
-    FullOption,
     Given,
-    JsonOption,
-    KeepOption,
+    RunOptions,
     Stop,
-    TokenOption,
-    WorkersOption,
     choose_engine,
     console,
     exit_stopped,
     open_services,
+    option,
     run_with_bar,
     show_rows,
     show_table,
     user_errors,
     with_options,
 )
-from bias_core.app.cli.reports import OUT, save_study_report, show_study_report
+from bias_core.app.cli.reports import finish
 from bias_core.errors import InvalidInput, quoted
 from bias_core.explore.concept import SUGGESTED, read_attributes
 from bias_core.explore.options import (
@@ -60,26 +52,14 @@ _OF_COMPARE = offered_settings(COMPARE_SETTINGS, compare_settings("", []))
 Concept = Annotated[str, typer.Argument(help="Person or thing that is drawn, such as doctor.")]
 Attributes = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        MEASURE,
+        "Attribute to look for: a built-in name, or 'name|positive sentence|negative sentence[|P*|source]'. Several "
+        "times for several (default: those that suit the concept, see `attributes`).",
         "--attribute",
-        help="Attribute to look for: a built-in name, or 'name|positive sentence|negative sentence[|P*|source]'. "
-        "Several times for several (default: those that suit the concept, see `attributes`).",
-        rich_help_panel=MEASURE,
     ),
 ]
-NoAttributes = Annotated[bool, typer.Option("--no-attributes", help="Score no attribute.", rich_help_panel=MEASURE)]
-Out = Annotated[Path | None, typer.Option(help=OUT, rich_help_panel=OUTPUT)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Output:
-    """What is printed and kept of a run."""
-
-    out: Path | None
-    full: bool
-    as_json: bool
-    keep: bool = False
-    pictures: bool = False  # a folder or zip holds them, too
+NoAttributes = Annotated[bool, option(MEASURE, "Score no attribute.", "--no-attributes")]
 
 
 @with_options(_OF_EXPLORE, flags=_FLAGS)
@@ -89,22 +69,12 @@ def explore(
     ] = "",
     *,
     given: Given,
+    how: RunOptions,
     prompts: Annotated[
-        str,
-        typer.Option(
-            help=f"Prompts instead of a concept: a file {' or '.join(ENDINGS)}, or {HUB}owner/name.",
-            rich_help_panel=DRAW,
-        ),
+        str, option(DRAW, f"Prompts instead of a concept: a file {' or '.join(ENDINGS)}, or {HUB}owner/name.")
     ] = "",
     attribute: Attributes = None,
     no_attributes: NoAttributes = False,
-    engine: EngineOption = EngineName.local,
-    workers: WorkersOption = 0,
-    token_env: TokenOption = "",
-    out: Annotated[Path | None, typer.Option(help=f"{OUT} With its pictures.", rich_help_panel=OUTPUT)] = None,
-    keep: KeepOption = False,
-    full: FullOption = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Draw pictures of a concept and measure which attributes they show.
 
@@ -118,9 +88,7 @@ def explore(
         chosen = {**given, "attributes": attributes, "arms": parse_arms(given.get("arms", []))}
         if prompts and attribute is None and not no_attributes:
             chosen["attributes"] = (SUGGESTED,)  # those that the rows name
-        settings = explore_settings(concept=concept, **chosen)
-        output = Output(out=out, full=full, as_json=as_json, keep=keep, pictures=True)
-        _run(settings, (engine, workers), output, token_env=token_env, prompts=prompts)
+        _run(explore_settings(concept=concept, **chosen), how, pictures=True, prompts=prompts)
 
 
 @with_options(_OF_COMPARE, flags=_FLAGS)
@@ -128,22 +96,17 @@ def compare(
     concept: Concept,
     *,
     given: Given,
+    how: RunOptions,
     arm: Annotated[
         list[str],
-        typer.Option(
-            help="One way to draw, two to eight times: key=value|key=value with name, model, condition, template, "
-            "negative, guidance, steps; such as 'condition=fair' (default: as the renderer draws).",
-            rich_help_panel=DRAW,
+        option(
+            DRAW,
+            "One way to draw, two to eight times: key=value|key=value with name, model, condition, template, negative, "
+            "guidance, steps; such as 'condition=fair' (default: as the renderer draws).",
         ),
     ],
     attribute: Attributes = None,
     no_attributes: NoAttributes = False,
-    engine: EngineOption = EngineName.local,
-    workers: WorkersOption = 0,
-    token_env: TokenOption = "",
-    out: Out = None,
-    full: FullOption = False,
-    as_json: JsonOption = False,
 ) -> None:
     """Draw a concept in two to eight ways on the same seeds, and test what differs.
 
@@ -154,8 +117,7 @@ def compare(
     with user_errors():
         arms = check_several(parse_arms(arm))
         attributes = [] if no_attributes else find_attributes(concept, attribute)
-        settings = compare_settings(concept, arms, attributes=attributes, **given)
-        _run(settings, (engine, workers), Output(out=out, full=full, as_json=as_json), token_env=token_env)
+        _run(compare_settings(concept, arms, attributes=attributes, **given), how)
 
 
 def check_source(concept: str, prompts: str, given: Given) -> None:
@@ -168,15 +130,13 @@ def check_source(concept: str, prompts: str, given: Given) -> None:
         raise InvalidInput(f"--prompts has no use for --{unused[0].replace('_', '-')}: that is about one concept")
 
 
-def _run(
-    settings: StudySettings, engine: tuple[EngineName, int], output: Output, *, token_env: str, prompts: str = ""
-) -> None:
+def _run(settings: StudySettings, how: RunOptions, *, pictures: bool = False, prompts: str = "") -> None:
     """Run behind a progress bar, print and save. A signal stops within one step; finished pictures are scored."""
     from bias_core.explore.packs import pack_of
     from bias_core.study.run import run_study
 
-    with open_services(token_env) as services:
-        choose_engine(services, *engine)
+    with open_services(how.token_env) as services:
+        choose_engine(services, how)
         design, settings = pack_of(prompts, settings) if prompts else (find_design("explore"), settings)
 
         def steps(cancelled: Stop) -> Generator[Progress, None, tuple[StudyReport, int]]:
@@ -184,10 +144,7 @@ def _run(
             return report, cancelled.signal
 
         report, signum = run_with_bar(steps)
-        show_study_report(report, services, full=output.full, as_json=output.as_json)
-        if output.keep:
-            services.manifests.keep(report.run_id)
-        save_study_report(report, output.out, pictures=output.pictures)
+        finish(report, how, services, pictures=pictures)
         if signum or services.manifests.get(report.run_id).status == "cancelled":
             raise exit_stopped(signum)
 
@@ -242,19 +199,11 @@ def suggest(
     concept: Concept,
     *,
     given: Given,
-    words_only: Annotated[
-        bool, typer.Option("--words-only", help="Draw nothing and ask the language model alone.", rich_help_panel=DRAW)
-    ] = False,
+    how: RunOptions,
+    words_only: Annotated[bool, option(DRAW, "Draw nothing and ask the language model alone.", "--words-only")] = False,
     scenes: Annotated[
-        bool,
-        typer.Option(
-            "--scenes", help="Write scenes with this word, for a study of it as a trigger word.", rich_help_panel=DRAW
-        ),
+        bool, option(DRAW, "Write scenes with this word, for a study of it as a trigger word.", "--scenes")
     ] = False,
-    engine: EngineOption = EngineName.local,
-    workers: WorkersOption = 0,
-    token_env: TokenOption = "",
-    out: Out = None,
 ) -> None:
     """Suggest attributes to look for in pictures of a concept, and say where each comes from.
 
@@ -264,7 +213,7 @@ def suggest(
     from bias_core.papers.tbyb.study import written_scenes
     from bias_core.study.run import run_study
 
-    with user_errors(), open_services(token_env) as services:
+    with user_errors(), open_services(how.token_env) as services:
         settings = usual_suggest_settings(concept=concept, **given)
         if scenes:
             written = written_scenes(concept, settings.options.language_model, settings.model, services)
@@ -273,16 +222,17 @@ def suggest(
         if words_only:
             _show(concept, suggested_by_words(settings, services))
             return
-        choose_engine(services, engine, workers)
+        choose_engine(services, how)
 
         def steps(cancelled: Stop) -> Generator[Progress, None, StudyReport]:
             return (yield from run_study(DESIGN, settings, services, cancelled=cancelled))
 
         report = run_with_bar(steps)
-        for note in report.results.notes:
-            console.print(note, markup=False)
-        _show(concept, suggested_in(report))
-        save_study_report(report, out, pictures=True)
+        if as_suggestions := not (how.full or how.as_json):
+            for note in report.results.notes:
+                console.print(note, markup=False)
+            _show(concept, suggested_in(report))
+        finish(report, how, services, pictures=True, is_shown=as_suggestions)
 
 
 def _show_scenes(word: str, scenes: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from bias_core.app.cli.common import (
+    RunOptions,
     console,
     fits,
     open_services,
@@ -26,21 +27,38 @@ if TYPE_CHECKING:
     from bias_core.study.label_tasks import Looks
     from bias_core.study.next_steps import NextStep
 
-OUT = "Folder or name.zip for report, tables and figures; or one file: name.html, .md or .json."
 FORMS_HELP = "html, md, card (a section for a model card), json, every_eval_ever (records of that program) or zip."
 Run = Annotated[str, typer.Argument(metavar="RUN", help="Id of a run, as its report and `runs` show it.")]
 _MOST_LINES = 15  # of the table of first numbers
 _OPTIONAL = ("p", "drawn", "published")  # its columns that are left out, one after the other, until it fits
 
 
-def save_study_report(report: StudyReport, out: Path | None, *, pictures: bool = False) -> None:
+def save_study_report(report: StudyReport, out: Path | None, *, pictures: bool = False, quiet: bool = False) -> None:
     """Write the report in the form that the name of ``out`` says; a folder or zip holds the pictures if asked for."""
     if out is None:
         return
     from bias_core.study.history import write_report
 
     write_report(report, out, pictures=pictures)
-    console.print(f"Written to {out}", markup=False)
+    if not quiet:
+        console.print(f"Written to {out}", markup=False)
+
+
+def finish(
+    report: StudyReport,
+    how: RunOptions,
+    services: "Services",
+    *,
+    pictures: bool = False,
+    folder: str = "",
+    is_shown: bool = False,
+) -> None:
+    """Print, keep and save the report of a run, as one of several in a ``folder`` of its own."""
+    if not is_shown:
+        show_study_report(report, services, full=how.full, as_json=how.as_json)
+    if how.keep:
+        services.manifests.keep(report.run_id)
+    save_study_report(report, how.out and how.out / folder, pictures=pictures, quiet=how.as_json)
 
 
 def show_study_report(

@@ -13,31 +13,26 @@ from rich.table import Table
 
 from bias_core.app.cli.common import (
     DRAW,
-    OUTPUT,
-    EngineName,
-    EngineOption,
-    FullOption,
+    MANY,
     Given,
-    JsonOption,
-    KeepOption,
-    SettingsFile,
-    TokenOption,
-    WorkersOption,
+    RunOptions,
     choose_engine,
     console,
     open_services,
+    option,
     read_given,
     run_with_bar,
     show_rows,
     show_table,
     show_warning,
     user_errors,
-    with_settings,
+    with_options,
 )
-from bias_core.app.cli.reports import OUT, save_study_report, show_study_report
+from bias_core.app.cli.reports import finish
 from bias_core.errors import HubNotReached, InvalidInput
 from bias_core.models.catalogue import hosted_name, request_words
 from bias_core.study.design import find_design, list_designs, option_settings
+from bias_core.study.setting_fields import settings_of
 from bias_core.study.types import StudySettings
 
 if TYPE_CHECKING:
@@ -105,110 +100,67 @@ Study = Annotated[str, typer.Argument(help="A study of `study list`, or a YAML f
 
 
 @dataclass(frozen=True, kw_only=True)
-class How:
-    """What is done with the runs, and what is printed of them."""
+class StudyOptions(RunOptions):
+    """The options of a study's run."""
 
-    n: int | None  # pictures per prompt; None: as the study has it
-    plan: bool  # say what it will cost, and ask before a long run
-    only_plan: bool  # and do no more
-    measure: bool  # not only draw
-    yes: bool  # do not ask
-    keep: bool  # never evict the pictures
-    full: bool  # print the whole report
-    as_json: bool  # print JSON and nothing else
-    out: Path | None  # folder (or zip) for the report; of several runs a folder for each model and condition
-    token_env: str = ""  # variable with the token that pays for hosted models
-    price: float | None = None  # USD of one of their pictures, for the estimate
-
-
-@with_settings
-def run_studies(
-    study: Study = "",
-    *,
-    given: Given,
-    settings: SettingsFile = None,
+    settings: Annotated[
+        Path | None, option(DRAW, "YAML file of settings by their names; options on the command line win.")
+    ] = None
     n: Annotated[
-        int | None,
-        typer.Option(
-            "-n", "--images-per-prompt", help="Pictures per prompt (default: the study's).", rich_help_panel=DRAW
-        ),
-    ] = None,
-    plan: Annotated[
-        bool,
-        typer.Option("--plan", help="Print what drawing will cost, and ask before a long run.", rich_help_panel=DRAW),
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "--estimate", help="Print what it would cost, only.", rich_help_panel=DRAW)
-    ] = False,
-    draw_only: Annotated[
-        bool, typer.Option("--draw-only", help="Only fill the picture store.", rich_help_panel=DRAW)
-    ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask before a long run.", rich_help_panel=DRAW)
-    ] = False,
+        int | None, option(DRAW, "Pictures per prompt (default: the study's).", "-n", "--images-per-prompt")
+    ] = None
+    plan: Annotated[bool, option(DRAW, "Print what drawing will cost, and ask before a long run.", "--plan")] = False
+    dry_run: Annotated[bool, option(DRAW, "Print what it would cost, only.", "--dry-run", "--estimate")] = False
+    draw_only: Annotated[bool, option(DRAW, "Only fill the picture store.", "--draw-only")] = False
+    yes: Annotated[bool, option(DRAW, "Do not ask before a long run.", "--yes", "-y")] = False
     price: Annotated[
-        float | None,
-        typer.Option(
-            min=0, help="Price in USD of a picture of a hosted model, for the estimate.", rich_help_panel=DRAW
-        ),
-    ] = None,
-    engine: EngineOption = EngineName.local,
-    workers: WorkersOption = 0,
-    token_env: TokenOption = "",
-    out: Annotated[Path | None, typer.Option(help=OUT, rich_help_panel=OUTPUT)] = None,
-    keep: KeepOption = False,
-    full: FullOption = False,
-    as_json: JsonOption = False,
-) -> None:
+        float | None, option(DRAW, "Price in USD of a picture of a hosted model, for the estimate.", min=0)
+    ] = None
+
+
+@with_options(settings_of(StudySettings), how=StudyOptions, many=MANY)
+def run_studies(study: Study = "", *, given: Given, how: StudyOptions) -> None:
     """Draw the pictures of a study and measure them.
 
-    Ctrl-C stops; the same command goes on from there, and what exists is not drawn again. --plan says first what a long
-    run will cost. --draw-only fills the picture store, here or on many GPUs (--engine ray): the same settings then find
-    the pictures, except those that a study such as oasis-stop draws while it measures.
+    Ctrl-C stops; the same command goes on from there, and draws nothing twice. --draw-only fills the picture store,
+    here or on many GPUs (--engine ray); the same settings then find the pictures, except those that a study such as
+    oasis-stop draws while it measures.
 
     --engine ray joins the cluster of RAY_ADDRESS, whose machines all need this program, the weights and the same
     BIAS_DATA_DIR on a shared disk; without RAY_ADDRESS it uses all of this machine.
     """
-    how = How(
-        n=n, plan=plan or draw_only, only_plan=dry_run, measure=not draw_only, yes=yes, keep=keep, full=full,
-        as_json=as_json, out=out, token_env=token_env, price=price,
-    )  # fmt: skip
-    _run(study, given, settings, how, (engine, workers))
-
-
-def _run(study: str, given: Given, file: Path | None, how: How, engine: tuple[EngineName, int]) -> None:
-    if how.out is not None and not how.measure:
+    if how.out is not None and how.draw_only:
         raise typer.BadParameter("reports need measuring: leave --draw-only out", param_hint="--out")
     from bias_core.study.plan import lay_out
 
     with user_errors(), open_services(how.token_env) as services:
-        choose_engine(services, *engine)
+        choose_engine(services, how)
         if how.n is not None and how.n < 1:
             raise InvalidInput(f"the number of pictures per prompt is at least 1, got {how.n}")
-        chosen = _one_each(*read_given(study, given, file, how.n), services)
-        if how.plan or how.only_plan or len(chosen) > 1:
-            plans = [lay_out(one, services, measure=how.measure, estimate=how.only_plan) for one in chosen]
+        chosen = _one_each(*read_given(study, given, how.settings, how.n), services)
+        if how.plan or how.draw_only or how.dry_run or len(chosen) > 1:
+            plans = [lay_out(one, services, measure=not how.draw_only, estimate=how.dry_run) for one in chosen]
             _agree(plans, services, how)
-            if how.only_plan:
+            if how.dry_run:
                 return
             for plan in plans:
-                _draw(plan, services, keep=how.keep)
-        if how.measure:
+                _draw(plan, services, how)
+        if not how.draw_only:
             _measure(chosen, services, how)
 
 
-def _agree(plans: "Sequence[StudyPlan]", services: "Services", how: How) -> None:
+def _agree(plans: "Sequence[StudyPlan]", services: "Services", how: StudyOptions) -> None:
     from bias_core.study.plan import study_cost, warm_up
 
-    for plan in [] if how.only_plan else plans:
+    for plan in [] if how.dry_run else plans:
         if math.isnan(study_cost(plan, services).seconds):  # a first batch tells how long a picture takes
             run_with_bar(warm_up, plan, services)
     long = _show_costs(plans, services)
     long |= _show_requests(plans, services, how.price)
-    _show_refusals(plans, services, measure=how.measure)
-    if long and not (how.only_plan or how.yes):
+    _show_refusals(plans, services, measure=not how.draw_only)
+    if long and not (how.dry_run or how.yes):
         if not sys.stdin.isatty():
-            raise InvalidInput("this takes long, and there is nobody to ask; add --yes to start all the same")
+            raise InvalidInput("this takes long, and no terminal is here to ask; add --yes to start all the same")
         if not typer.confirm("Start?"):
             raise typer.Exit(1)
 
@@ -216,7 +168,7 @@ def _agree(plans: "Sequence[StudyPlan]", services: "Services", how: How) -> None
 def _one_each(
     asked: "Settled", models: Sequence[str], conditions: Sequence[str], services: "Services"
 ) -> "list[Settled]":
-    """One per model and condition; models without conditions, beside some that have them, come once."""
+    """Return one per model and condition; a model without conditions comes once."""
     has = {name: bool(services.model_info(name).conditions) for name in models}
     return [
         asked.with_settings(model=name, condition=condition)
@@ -226,7 +178,7 @@ def _one_each(
 
 
 def _show_costs(plans: "Sequence[StudyPlan]", services: "Services") -> bool:
-    """The table of costs; whether the user should think about it."""
+    """Print the table of costs; return true if the user should agree first."""
     from bias_core.models.fit import free_bytes
     from bias_core.study.checklist import outlook
     from bias_core.study.plan import plan_notes, study_cost
@@ -267,12 +219,12 @@ def _show_costs(plans: "Sequence[StudyPlan]", services: "Services") -> bool:
 
 
 def _is_known(plan: "StudyPlan") -> bool:
-    """Whether it can be looked up which pictures exist: they were brought along, or their model's revision is known."""
+    """Return true if existing pictures can be looked up: they are the user's own, or the model's revision is known."""
     return all(arm.settings.images or arm.rows.revision for arm in plan.each)
 
 
 def _show_requests(plans: "Sequence[StudyPlan]", services: "Services", price: float | None) -> bool:
-    """Say how many requests to hosted models are to be paid for; whether there are any."""
+    """Print how many requests to hosted models cost money; return true if there are any."""
     from bias_core.study.plan import study_cost
 
     n_requests: Counter[str] = Counter()
@@ -299,7 +251,7 @@ def _not_known(name: str, services: "Services") -> str:
 
 
 def _why_not(services: "Services", name: str) -> str:
-    """Why a hosted model cannot be asked now."""
+    """Say why a hosted model cannot be asked now."""
     try:
         return f"it is drawn by {services.revision(name)}."
     except HubNotReached as error:
@@ -307,7 +259,7 @@ def _why_not(services: "Services", name: str) -> str:
 
 
 def _show_refusals(plans: "Sequence[StudyPlan]", services: "Services", *, measure: bool) -> None:
-    """Say which plans are too large, and who cannot read their pictures; the latter ends what measures."""
+    """Print which plans are too large, and which classifiers cannot read their pictures; the latter ends a measuring run."""
     from bias_core.study.plan import check_size, check_study_readers
     from bias_core.study.rows import RowMaker
 
@@ -341,11 +293,11 @@ def _size(n_bytes: float) -> str:
     return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.1f} MB"
 
 
-def _draw(plan: "StudyPlan", services: "Services", *, keep: bool) -> None:
+def _draw(plan: "StudyPlan", services: "Services", how: StudyOptions) -> None:
     from bias_core.study.run import draw_study
 
     arms = run_with_bar(draw_study, plan, services)
-    if keep:
+    if how.keep:
         services.manifests.keep(plan.manifest.id)
     n_blocked = sum(data.n_blocked for data in arms)
     blocked = f", {n_blocked:,} blanked by the safety checker" if n_blocked else ""
@@ -358,13 +310,10 @@ def _named(plan: "StudyPlan", setting: str) -> str:
     return " and ".join(dict.fromkeys(getattr(arm.settings, setting) for arm in plan.arms or (plan,)))
 
 
-def _measure(chosen: "Sequence[Settled]", services: "Services", how: How) -> None:
+def _measure(chosen: "Sequence[Settled]", services: "Services", how: StudyOptions) -> None:
     from bias_core.study.run import run
 
     for asked in chosen:
         settings, report = asked.settings, run_with_bar(run, asked, services)
-        if how.keep:
-            services.manifests.keep(report.run_id)
-        show_study_report(report, services, full=how.full, as_json=how.as_json)
         name = f"{settings.model}-{settings.condition}".strip("-").replace("/", "--")
-        save_study_report(report, how.out / name if how.out and len(chosen) > 1 else how.out)
+        finish(report, how, services, folder=name if len(chosen) > 1 else "")
