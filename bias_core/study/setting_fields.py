@@ -108,7 +108,7 @@ class Setting:
         return f"at least {low}" if low else f"at most {high}" if high else ""
 
     def read(self, value: object) -> Any:
-        """Read a value as a form, address or command writes it, whatever its range; InvalidInput quotes other values."""
+        """Read a value as a form, address or command writes it, whatever its range; InvalidInput quotes others."""
         if self.may_be_left_out and is_nothing(value):
             return None
         if self.kind is str:

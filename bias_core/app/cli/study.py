@@ -259,7 +259,7 @@ def _why_not(services: "Services", name: str) -> str:
 
 
 def _show_refusals(plans: "Sequence[StudyPlan]", services: "Services", *, measure: bool) -> None:
-    """Print which plans are too large, and which classifiers cannot read the pictures; that ends a run that measures."""
+    """Print which plans are too large, and which classifiers cannot read the pictures; that ends a measuring run."""
     from bias_core.study.plan import check_size, check_study_readers
     from bias_core.study.rows import RowMaker
 
