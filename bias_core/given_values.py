@@ -1,119 +1,115 @@
-"""What people and programs give, checked at the door: is each value of its type, and each text one?"""
+"""Checks of values that people and programs give: types, by pydantic, and texts that can be written."""
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from functools import cache
+from inspect import signature
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from bias_core.errors import InvalidInput, quoted
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 MAX_TEXT = 10_000  # characters of any text that is given
 MAX_LIST = 1000  # entries of any list that is given
 _MAX_DEPTH = 5
-_LARGEST = 1e300
 _EXACT = 2**53  # from here on a float is none of the whole numbers
 _WHITE = "\t\n\r"
 _MOST_PARTS = 300_000  # lists, objects and commas of a text of JSON; each may take a hundred bytes
 # Characters that Unicode may have to sort behind one letter; it takes the square of their number.
 _MANY_MARKS = re.compile("(?:[^\\w\\s!-~]|[\uff9e\uff9f]){31}")
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: object) -> bool:
-    # Not math.isfinite, which raises on a whole number that no float can be.
-    return isinstance(value, float) or (_is_whole(value) and abs(value) < _LARGEST)  # type: ignore[arg-type]
-
-
-def _is_list_of_texts(value: object) -> bool:
-    return isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
-
-
-_KINDS: Mapping[str, tuple[Callable[[object], bool], str]] = {
-    "str": (lambda value: isinstance(value, str), "a text"),
-    "int": (_is_whole, "a whole number"),
-    "float": (_is_number, "a number"),
-    "bool": (lambda value: isinstance(value, bool), "true or false"),
-    "list[str]": (_is_list_of_texts, "a list of texts"),
-    "list[dict[str, Any]]": (lambda value: isinstance(value, list), "a list of uploaded files"),
-    "Mapping[str, Any]": (lambda value: isinstance(value, Mapping), "names with their values"),
+_WORDS: Mapping[Any, str] = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list of texts",
+    tuple: "a list of texts",
+    list[dict[str, Any]]: "a list of uploaded files (handle_file of gradio_client)",
+    Mapping: "names with their values",
 }
+_ENDS = {"greater_than_equal": "at least", "greater_than": "above", "less_than_equal": "at most", "less_than": "below"}
 
 
-def check_settings(settings: DataclassInstance) -> None:
-    """Refuse settings with a value that is not of its type, or a text that is none.
+def type_words(kind: Any) -> str:
+    """Say which values a type has.
 
-    ``settings`` is a dataclass; fields of dataclasses, and tuples of them, are looked into. InvalidInput names the
-    field and quotes what came.
+    >>> type_words(int | None), type_words(Literal["", "fair"])
+    ('a whole number, or left out', 'one of fair')
     """
-    for field in fields(settings):
-        value = getattr(settings, field.name)
-        check_value(field.name, value, _declared(field.type))
-        for inner in value if isinstance(value, tuple) else (value,):
-            if is_dataclass(inner) and not isinstance(inner, type):
-                check_settings(inner)
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(filter(None, map(str, get_args(kind))))}"
+    if NoneType in get_args(kind):
+        return " or ".join(type_words(part) for part in get_args(kind) if part is not NoneType) + ", or left out"
+    return _WORDS.get(kind, _WORDS.get(get_origin(kind), "something else"))
+
+
+def number_words(number: float) -> str:
+    """Write the end of a range.
+
+    >>> number_words(1_000_000), number_words(0.5)
+    ('1,000,000', '0.5')
+    """
+    return f"{number:,.0f}" if float(number).is_integer() else f"{number:g}"
+
+
+def refusal(name: str, value: object, words: str, error: ValidationError | None = None) -> str:
+    """Write the sentence that refuses a value, from pydantic's first error; ``words`` say what would do.
+
+    Raises InvalidInput: a text cannot be written, or is too long, which its own sentence says.
+    """
+    first: Mapping[str, Any] = error.errors(include_url=False)[0] if error else {}
+    if first.get("type") == "string_unicode":
+        check_texts(name, value)
+    if first.get("type") in _ENDS:
+        words = f"{_ENDS[first['type']]} {number_words(next(iter(first['ctx'].values())))}"
+    return f"{name} must be {words}; got {quoted(value)}"
+
+
+@cache
+def adapter(kind: Any, *, strict: bool = False) -> TypeAdapter[Any]:
+    """Return pydantic's reader of a type, of finite numbers if it is not ``strict``; then it converts nothing."""
+    return TypeAdapter(kind, config=ConfigDict(strict=strict, allow_inf_nan=strict, arbitrary_types_allowed=True))
+
+
+def check_value(name: str, value: object, kind: Any) -> None:
+    """Refuse a value that is not of its type, or holds a text that cannot be written; InvalidInput quotes it.
+
+    >>> check_value("seed", 3, int | None)
+    >>> check_value("seed", "3", int | None)
+    Traceback (most recent call last):
+    bias_core.errors.InvalidInput: seed must be a whole number, or left out; got '3'
+    """
+    try:
+        adapter(kind, strict=True).validate_python(value)
+    except ValidationError as error:
+        raise InvalidInput(refusal(name, value, type_words(kind), error)) from error
+    check_texts(name, value)
 
 
 def check_arguments(run: Callable[..., Any], given: Mapping[str, object]) -> None:
     """Refuse an argument that is not of the type that ``run`` declares; InvalidInput quotes it."""
-    for name, parameter in inspect.signature(run).parameters.items():
-        if name in given:
-            check_value(name, given[name], _declared(parameter.annotation))
+    for name, parameter in signature(run, eval_str=True).parameters.items():
+        if name in given and parameter.annotation is not parameter.empty:
+            check_value(name, given[name], parameter.annotation)
 
 
 def with_whole_numbers(run: Callable[..., Any], given: Mapping[str, object]) -> dict[str, object]:
-    """The arguments, with 8.0 as 8 where ``run`` declares a whole number: JSON has one kind of number."""
-    parameters = inspect.signature(run).parameters
-    declared = {name: _declared(parameters[name].annotation).split(" | ") for name in given if name in parameters}
+    """Return the arguments, with 8.0 as 8 for a whole number that ``run`` declares: JSON has one kind of number."""
+    declared = signature(run, eval_str=True).parameters
 
-    def is_whole(name: str, value: object) -> bool:
+    def as_declared(name: str, value: object) -> object:
         exact = isinstance(value, float) and value.is_integer() and abs(value) < _EXACT
-        return exact and "int" in declared.get(name, ())
+        kinds = (declared[name].annotation, *get_args(declared[name].annotation)) if name in declared else ()
+        return int(value) if exact and int in kinds else value  # type: ignore[call-overload]
 
-    return {name: int(value) if is_whole(name, value) else value for name, value in given.items()}  # type: ignore[call-overload]
-
-
-def _declared(annotation: object) -> str:
-    """A type in words, be it written as text (with annotations from the future) or as itself."""
-    written = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    return written.replace("typing.", "").replace("collections.abc.", "")
-
-
-def check_value(name: str, value: object, declared: str) -> None:
-    """Refuse a value that is not of its declared type, or holds a text that is none.
-
-    Parameters
-    ----------
-    name : of the value.
-    declared : as in an annotation, such as ``int | None``; types that are not known here are let through.
-
-    Raises InvalidInput: the message names the value, quotes it, and says what would do.
-
-    >>> check_value("seed", 3, "int | None")
-    >>> check_value("seed", "3", "int | None")
-    Traceback (most recent call last):
-    bias_core.errors.InvalidInput: seed must be a whole number, or left out; got '3'
-    """
-    kinds = declared.split(" | ")
-    if value is None and "None" in kinds:
-        return
-    kinds_here = [_KINDS[kind] for kind in kinds if kind in _KINDS]
-    if kinds_here and not any(fits(value) for fits, _ in kinds_here):
-        expected = " or ".join(words for _, words in kinds_here)
-        left_out = ", or left out" if "None" in kinds else ""
-        raise InvalidInput(f"{name} must be {expected}{left_out}; got {quoted(value)}")
-    check_texts(name, value)
+    return {name: as_declared(name, value) for name, value in given.items()}
 
 
 def check_texts(name: str, value: object, depth: int = 0, *, longest: int = MAX_TEXT) -> None:
@@ -133,19 +129,13 @@ def check_texts(name: str, value: object, depth: int = 0, *, longest: int = MAX_
             check_texts(name, part, depth + 1, longest=longest)
 
 
-def check_each(values: Mapping[str, object]) -> None:
-    """Refuse values as :func:`check_texts` does; each is called by its key."""
-    for name, value in values.items():
-        check_texts(name, value)
-
-
 def as_text(value: Any) -> str:
-    """A form's value as text; nothing is ""."""
+    """Return a form's value as text, "" for an empty field."""
     return "" if value is None else str(value).strip()
 
 
 def as_number(value: Any, what: str) -> float:
-    """A finite number; InvalidInput quotes what is none."""
+    """Return a finite number; InvalidInput quotes other values."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError) as error:  # a whole number of 400 digits is no float
@@ -156,7 +146,7 @@ def as_number(value: Any, what: str) -> float:
 
 
 def as_whole(value: Any, what: str) -> int:
-    """A whole number; InvalidInput quotes what is none."""
+    """Return a whole number; InvalidInput quotes other values."""
     number = as_number(value, what)
     if number != int(number):
         raise InvalidInput(f"the {what} is a whole number, got {value!r}")
@@ -164,7 +154,7 @@ def as_whole(value: Any, what: str) -> int:
 
 
 def read_json(text: str | bytes, *, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
-    """The value of a text of JSON that somebody else wrote; ValueError where it is none, too large, or too deep.
+    """Read JSON that another program wrote; ValueError if it is none, too large, or too deep.
 
     ``pairs`` makes the objects of their names and values.
 
@@ -181,7 +171,7 @@ def read_json(text: str | bytes, *, pairs: Callable[[list[tuple[str, Any]]], Any
 
 
 def normal_form(form: Literal["NFC", "NFKC", "NFKD"], text: str) -> str:
-    """The text in one of Unicode's normal forms; as it is where dozens of marks follow one letter.
+    """Return the text in one of Unicode's normal forms, or as it is if dozens of marks follow one letter.
 
     >>> normal_form("NFKC", "\uff30erson")
     'Person'

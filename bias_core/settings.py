@@ -1,4 +1,7 @@
-"""Where things are kept and how the program is served; every value can come from the environment."""
+"""Settings of the process: where things are kept and how the program is served. Each can come from the environment.
+
+``python -m bias_core.settings`` prints them as the table of ``docs/settings.md``.
+"""
 
 import math
 import os
@@ -17,67 +20,134 @@ def default_data_dir() -> Path:
 
 
 def on_public_server() -> bool:
-    """Whether strangers reach this process: on a Space, or where ``BIAS_PUBLIC`` says so."""
+    """Return true on a Space, or if ``BIAS_PUBLIC`` says that strangers reach this process."""
     return _on_space() or os.environ.get("BIAS_PUBLIC", "").lower() in {"1", "true", "t", "yes", "y", "on"}
 
 
 def _on_space() -> bool:
-    """Whether this is a Space of Hugging Face, where strangers share one machine."""
+    """Return true on a Space of Hugging Face, where strangers share one machine."""
     return bool(os.environ.get("SPACE_ID"))
 
 
 class Settings(BaseSettings):
-    """Settings of one process, read from ``BIAS_*`` environment variables."""
+    """Settings of one process, read from ``BIAS_*`` environment variables.
+
+    A description that ends with a default says what the setting is otherwise.
+    """
 
     model_config = SettingsConfigDict(env_prefix="BIAS_", frozen=True)
 
-    data_dir: Path = Field(default_factory=default_data_dir)  # pictures, embeddings and runs (``BIAS_DATA_DIR``)
-    assets_dir: Path = ASSETS  # shipped weights and study data
-    # size that the picture store may reach before the least recently used ones go
-    cache_gb: float = Field(default=10.0, gt=0)
-    # host, port: where the app listens
-    host: str = "127.0.0.1"
-    allowed_hosts: str = ""  # names under which it may be asked beside localhost, "name, name"
-    port: int = Field(default=7860, ge=1, le=65535)
-    offline: bool = False  # never ask a model hub; only what is on this machine
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"  # "auto" takes CUDA when there is one
-    # whether the page shows pictures while they form: "auto" for small models without a safety checker, which does not
-    # look at them
-    forming: Literal["auto", "on", "off"] = "auto"
-    compile_models: bool = False  # compile generators on a GPU; minutes at first, quicker pictures afterwards
-    # strangers reach this server: no paths, only models that have a name; by default on a Space
-    public: bool = Field(default_factory=on_public_server)
-    allowed_models: str = ""  # hub ids that a public server takes beside the listed ones: "org/name, org/*"
-    allowed_gb: float = Field(default=20.0, gt=0)  # most that such a model may weigh
-    runs_at_once: int = Field(default=3, ge=1)  # runs at work together; they take turns at the models
-    runs_waiting: int = Field(default=32, ge=1)  # runs that may wait for that
-    # largest number of pictures that one run may ask for; on one's own machine several models at the papers' sizes fit
-    max_images: int = Field(default_factory=lambda: 1000 if _on_space() else 50_000, ge=1)
-    # the same for pictures x denoising steps x pixels of a picture, in millions
-    max_megapixel_steps: float = Field(default_factory=lambda: 5000.0 if _on_space() else math.inf, gt=0)
-    # that one run may work before it is ended; what it has drawn is kept
-    max_minutes: float = Field(default_factory=lambda: 30.0 if _on_space() else math.inf, gt=0)
-    # a folder (or a mounted volume) of finished runs, laid out as a data folder, which is only read; "" for none
-    gallery: str = ""
-    upload_mb: int = Field(default=50, ge=1)  # most that a visitor may upload at once
-    label_pictures_gb: float = Field(default=5.0, gt=0)  # that the pictures of all labelling tasks may take together
-    # room for the uploads of the last hour and those that pages still use; one address may take a quarter of it
-    uploads_gb: float = Field(default=5.0, gt=0)
-    # database of people's answers, as an SQLAlchemy URL; "" for a file under ``data_dir``
-    labels_url: str = Field(default="", repr=False)  # may hold a password
-    labels_repo: str = ""  # dataset of a hub that answers are copied to, "" for none; with the token of this machine
-    labels_repo_minutes: int = Field(default=5, ge=5)  # between two such copies
-    # llm_url, llm_model, llm_key: an OpenAI-compatible server, the name of a model there, and what opens it; offered as
-    # the language model "endpoint" where the first two are given
-    llm_url: str = Field(default="", repr=False)  # may hold a password
-    llm_model: str = ""
-    llm_key: SecretStr = SecretStr("")
-    # judge_url, judge_model, judge_key: likewise of a model that looks at pictures, offered as the judge "endpoint"
-    judge_url: str = Field(default="", repr=False)  # may hold a password
-    judge_model: str = ""
-    judge_key: SecretStr = SecretStr("")
-    # images_url, images_key: an OpenAI-compatible server of pictures, for models named openai:MODEL, and what opens it
-    images_url: str = Field(default="", repr=False)  # may hold a password
-    images_key: SecretStr = SecretStr("")
-    remote_at_once: int = Field(default=4, ge=1, le=64)  # requests of one run to hosted models on their way together
-    remote_seconds: float = Field(default=180.0, gt=0)  # that one such request may take
+    data_dir: Path = Field(
+        default_factory=default_data_dir,
+        description="Folder for pictures, embeddings and runs (default: `~/.local/share/t2i-bias-explorer`)",
+    )
+    assets_dir: Path = Field(default=ASSETS, description="Folder of weights and study data (default: the program's)")
+    cache_gb: float = Field(
+        default=10.0, gt=0, description="Size of the picture store in GB, above which the least recently used go"
+    )
+    host: str = Field(default="127.0.0.1", description="Address on which the app listens")
+    allowed_hosts: str = Field(
+        default="", description="Names under which the server may be asked, besides localhost and numbers: `name, name`"
+    )
+    port: int = Field(default=7860, ge=1, le=65535, description="Port on which the app listens")
+    offline: bool = Field(default=False, description="Never ask a model hub; use only what is on this machine")
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field(
+        default="auto", description="`auto` (CUDA if there is one), `cpu`, `cuda` or `mps`"
+    )
+    # A safety checker does not look at pictures that are forming.
+    forming: Literal["auto", "on", "off"] = Field(
+        default="auto",
+        description="Show pictures while they form: `auto` (for small models without a safety checker), `on` or `off`",
+    )
+    compile_models: bool = Field(
+        default=False, description="Compile generators on a GPU: minutes at first, faster pictures afterwards"
+    )
+    public: bool = Field(
+        default_factory=on_public_server,
+        description="Strangers reach this server: only listed models, no paths (default: on a Space)",
+    )
+    allowed_models: str = Field(
+        default="", description="Models of a hub that a public server takes besides the listed ones: `org/name, org/*`"
+    )
+    allowed_gb: float = Field(default=20.0, gt=0, description="Largest download of such a model in GB")
+    runs_at_once: int = Field(default=3, ge=1, description="Runs that work at once; they take turns at the models")
+    runs_waiting: int = Field(default=32, ge=1, description="Runs that may wait; later visitors are asked to try again")
+    # On one's own machine several models at the papers' sizes fit.
+    max_images: int = Field(
+        default_factory=lambda: 1000 if _on_space() else 50_000,
+        ge=1,
+        description="Largest number of pictures of one run (default: 50,000, more than any paper's study; "
+        "1000 on a Space)",
+    )
+    max_megapixel_steps: float = Field(
+        default_factory=lambda: 5000.0 if _on_space() else math.inf,
+        gt=0,
+        description="Largest product of pictures, steps and megapixels of one run (default: no limit; 5000 on a Space)",
+    )
+    max_minutes: float = Field(
+        default_factory=lambda: 30.0 if _on_space() else math.inf,
+        gt=0,
+        description="Minutes that one run may work; finished pictures are kept, and the same settings go on from there "
+        "(default: no limit; 30 on a Space)",
+    )
+    gallery: str = Field(
+        default="", description="Folder of finished runs that Runs lists for everybody, read only (see below)"
+    )
+    upload_mb: int = Field(default=50, ge=1, description="Largest upload of a visitor in MB")
+    label_pictures_gb: float = Field(
+        default=5.0, gt=0, description="Size in GB that the pictures of all labelling tasks may take together"
+    )
+    uploads_gb: float = Field(
+        default=5.0,
+        gt=0,
+        description="Size in GB of the uploads of the last hour and those that pages still use; one address may take a "
+        "quarter",
+    )
+    # A URL may hold a password.
+    labels_url: str = Field(
+        default="",
+        repr=False,
+        description="Database of people's answers, such as `postgresql+psycopg://user:password@host/labels` "
+        '(`pip install "psycopg[binary]"`) (default: a file in the data folder)',
+    )
+    labels_repo: str = Field(
+        default="", description="Dataset of a hub that answers are copied to; for a machine whose disk does not stay"
+    )
+    labels_repo_minutes: int = Field(default=5, ge=5, description="Minutes between two such copies")
+    llm_url: str = Field(
+        default="",
+        repr=False,
+        description="An OpenAI-compatible server for the language model `endpoint`; StOP needs its `/v1/completions` "
+        "with logprobs",
+    )
+    llm_model: str = Field(default="", description="Model on that server; `endpoint` needs both")
+    llm_key: SecretStr = Field(default=SecretStr(""), description="Key of that server")
+    judge_url: str = Field(default="", repr=False, description="An OpenAI-compatible server for the judge `endpoint`")
+    judge_model: str = Field(default="", description="Model on that server that looks at pictures")
+    judge_key: SecretStr = Field(default=SecretStr(""), description="Key of that server")
+    images_url: str = Field(
+        default="", repr=False, description="An OpenAI-compatible server of pictures, for models named `openai:MODEL`"
+    )
+    images_key: SecretStr = Field(default=SecretStr(""), description="Key of that server; never spent for strangers")
+    remote_at_once: int = Field(
+        default=4, ge=1, le=64, description="Requests of one run to hosted models that are on their way at once"
+    )
+    remote_seconds: float = Field(default=180.0, gt=0, description="Seconds that one such request may take")
+
+
+def settings_markdown() -> str:
+    """Return the table of all variables with their meaning and default."""
+    lines = ["| variable | meaning | default |", "|---|---|---|"]
+    for name, one in Settings.model_fields.items():
+        meaning, _, default = str(one.description).removesuffix(")").partition(" (default: ")
+        meaning = meaning if default else str(one.description)
+        value = one.default.get_secret_value() if isinstance(one.default, SecretStr) else one.default
+        default = default or (
+            f"{value:g}" if isinstance(value, float) else str(value).lower() if value != "" else "none"
+        )
+        lines.append(f"| `BIAS_{name.upper()}` | {meaning} | {default} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(settings_markdown())

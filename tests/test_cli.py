@@ -60,7 +60,7 @@ def test_people_label_a_run_and_correct_it(command, data, tmp_path):
     drawn = ("doctor", "-n", "8", "--model", "calibration-renderer", "--attribute-a", "", "--attribute-b", "")
     explored = command("explore", *drawn, "--attribute", "man")
     assert explored.exit_code == 0, explored.output
-    run = re.search(r"Run (\w+),", explored.output)[1]
+    run = re.search(r"Run (\w+):", explored.output)[1]
     nobody = command("study", "corrected", run)
     assert nobody.exit_code == 2
     assert f"make one with study label {run}" in nobody.output
@@ -103,10 +103,41 @@ def test_the_copied_command_gives_the_numbers_of_the_library(services, command, 
 def test_words_of_other_programs_in_a_prompt_are_printed_as_they_are_and_said_to_have_no_effect(command):
     result = command(
         "explore", "doctor", "-n", "4", "--attribute", "man", "--attribute-a", "", "--attribute-b", "",
-        "--template", "a photo of a ({}:1.3) <lora:x:0.8>",
+        "--template", "a photo of a ({}:1.3) <lora:x:0.8>", "--full",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "(doctor:1.3), <lora:x:0.8>: weights, BREAK, <lora:…> and __wildcards__ of other" in result.output
+
+
+def test_a_run_prints_what_is_read_at_once_all_of_it_or_json_alone(command, data):
+    drawn = ("explore", "doctor", "-n", "8", "--model", "calibration-renderer")
+    at_once, full, as_json = (command(*drawn, *more).stdout for more in ((), ("--full",), ("--json",)))
+    lines = at_once.splitlines()
+    (top,), (bottom,) = ([i for i, line in enumerate(lines) if line.startswith(sign)] for sign in "┏└")
+    assert bottom - top + 2 <= 15  # its title, too
+    assert len(lines) <= 25
+    assert max(map(len, lines)) <= 200
+    assert "man: P " in lines[top + 3]
+    assert [line for line in lines if line.startswith("Next: More pictures")]
+    assert "  python -m bias_core explore doctor --n-images" in at_once  # without the sentences of its attributes
+    report = json.loads(as_json)
+    assert f"python -m bias_core study report {report['run_id']}" in at_once
+    n = len(report["findings"])
+    assert f"{n - (bottom - top - 3)} more numbers" in at_once
+    assert all(one["finding"] in " ".join(full.split()) for one in report["findings"] if len(one["finding"]) < 20)
+    assert len(full.splitlines()) > 3 * len(lines)
+
+
+def test_help_has_groups_defaults_in_words_and_examples(command):
+    for words in (["explore"], ["study", "run"]):
+        said = command(*words, "--help").output
+        groups = ("What to draw", "Which model", "How to measure", "Output", "Examples:")
+        places = [said.index(group) for group in groups]
+        assert places == sorted(places)
+        assert said.count(f"python -m bias_core {' '.join(words)} ") == 2  # the examples
+        assert "(())" not in said
+        assert "Denoising steps per picture (1 to 150; default: the model's)." in said
+        assert "default: 0.95" in said
 
 
 def test_errors_are_one_line_and_exit_2(command):

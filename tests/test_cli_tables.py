@@ -68,7 +68,7 @@ def spi_report() -> StudyReport:
 def test_spi_is_readable_at_80_columns(at_width):
     at_width(80)
     with console.capture() as caught:
-        show_study_report(spi_report())
+        show_study_report(spi_report(), full=True)
     said = caught.get()
     assert "…" not in said
     assert max(map(len, said.splitlines())) <= 80

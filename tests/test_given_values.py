@@ -1,7 +1,7 @@
 """Every value that is given is of its type, at whatever door; every text can be written."""
 
 import re
-from dataclasses import make_dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -9,7 +9,7 @@ import pytest
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.explore.options import explore_settings
-from bias_core.given_values import check_arguments, check_settings, check_texts, check_value
+from bias_core.given_values import check_arguments, check_texts, check_value
 from bias_core.measures.arrays import (
     all_equal,
     finite_vector,
@@ -24,11 +24,11 @@ from bias_core.study.types import Arm, StudySettings
 from tests.every import every
 
 WRONG = {
-    "str": [None, 5, 1.5, True, ["a"], {}],
-    "int": [None, "5", 1.0, True, [5], 10**30 / 1],
-    "float": [None, "0.5", True, [], 10**400],
-    "bool": [None, 0, 1, "true", "\ud800"],
-    "list[str]": [None, "a", [1], [None], [["a"]], {"a": "b"}],
+    str: [None, 5, 1.5, True, ["a"], {}],
+    int: [None, "5", 1.0, True, [5], 10**30 / 1],
+    float: [None, "0.5", True, [], 10**400],
+    bool: [None, 0, 1, "true", "\ud800"],
+    list[str]: [None, "a", [1], [None], [["a"]], {"a": "b"}],
 }
 
 
@@ -37,18 +37,16 @@ def test_what_is_not_of_its_type_is_refused_by_name():
         for value in values:
             with pytest.raises(InvalidInput, match=r"^it must be .*got "):
                 check_value("it", value, declared)
-        check_value("it", None, f"{declared} | None")
+        check_value("it", None, declared | None)
 
 
 def test_every_field_of_the_settings_is_looked_at():
-    good = [explore_settings(concept="doctor"), StudySettings()]
-    for settings in good:
-        check_settings(settings)
+    for settings in (explore_settings(concept="doctor"), StudySettings()):
         for name, one in settings_of(StudySettings).items():
             with pytest.raises(InvalidInput, match=re.escape(one.label)):
-                check_settings(replace(settings, **{name: "a\x00"}))
+                replace(settings, **{name: "a\x00"})
     with pytest.raises(InvalidInput, match="“Number of denoising steps” must be a whole number"):
-        check_settings(replace(good[-1], arms=(Arm(), Arm(num_inference_steps="many"))))
+        replace(settings, arms=(Arm(), Arm(num_inference_steps="many")))
 
 
 def test_texts_that_cannot_be_written_or_have_no_end_are_refused_but_people_write_in_every_language():
@@ -61,10 +59,6 @@ def test_texts_that_cannot_be_written_or_have_no_end_are_refused_but_people_writ
 
 def test_a_type_is_looked_at_whether_it_stands_there_as_text_or_as_itself():
     for declared in (int, "int"):
-        made = make_dataclass("Made", [("n_images", declared)])
-        check_settings(made(5))
-        with pytest.raises(InvalidInput, match="n_images must be a whole number; got 'five'"):
-            check_settings(made("five"))
 
         def run(n_images):
             """Whose type is declared below."""

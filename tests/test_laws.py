@@ -234,7 +234,7 @@ def test_public_functions_of_a_measure_are_documented_with_an_example(path):
 
 DOORS = {
     "bias_core": HEAVY | {"gradio"},
-    "bias_core.app.cli": HEAVY | {"gradio", "scipy"},
+    "bias_core.app.cli": HEAVY | {"gradio", "scipy", "numpy", "pandas"},
     "bias_core.labels.api, bias_core.services": HEAVY | {"scipy", "sklearn"},
 }
 

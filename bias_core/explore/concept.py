@@ -13,8 +13,9 @@ MAX_CLUSTERS = 20
 MOST = 1_000_000  # pictures that can be asked for, whatever the limit of a run
 SUGGESTED = "suggested"  # in place of attributes: those of the built-in set that suits the concept
 NO_WORDS: Mapping[str, str] = {"attribute_a": "", "attribute_b": ""}  # options of an exploration without an association
-_WORD = "Said in the concept's prompt, as in female doctor; both words empty: no association"
-_ATTRIBUTES = "Built-in names, or name|positive sentence|negative sentence|P*|source"
+_WORD = "Word said in the concept's prompt, as in female doctor; leave both words empty for no association"
+_GROUPS = "Number of groups of similar pictures; 0 lets the pictures decide"
+_ATTRIBUTES = "Attributes to look for: built-in names, or name|positive sentence|negative sentence|P*|source"
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -22,7 +23,7 @@ class PromptOptions(Options):
     """What may be asked of prompts that come from a file, and of no single concept."""
 
     attributes: tuple[str, ...] = setting((SUGGESTED,), "Attributes", _ATTRIBUTES)
-    n_clusters: int = setting(0, "Groups", "Of look-alikes; 0: as many as the pictures suggest", ge=0, le=MAX_CLUSTERS)
+    n_clusters: int = setting(0, "Groups", _GROUPS, ge=0, le=MAX_CLUSTERS)
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -33,14 +34,18 @@ class ConceptOptions(Options):
     ``attribute_b`` turn the concept's prompt into the two attribute-guided prompts of T2IAT's Eq. 2.
     """
 
-    concept: str = setting("doctor", "Concept", "Who or what should be drawn?")
-    template: str = setting("a photo of a {}", "Prompt template", "{} is the concept; a or an follows by itself")
+    concept: str = setting("doctor", "Concept", "Person or thing that is drawn, such as doctor")
+    template: str = setting(
+        "a photo of a {}", "Prompt template", "Prompt, with {} for the concept; a or an follows by itself"
+    )
     attributes: tuple[str, ...] = setting((SUGGESTED,), "Attributes", _ATTRIBUTES)
     attribute_a: str = setting("male", "Association: word A", _WORD)
     attribute_b: str = setting("female", "Association: word B", _WORD)
-    n_images: int = setting(16, "Pictures", "More give narrower intervals", ge=1, le=MOST)
-    n_attribute_images: int = setting(8, "Pictures per word", "Drawn in addition", ge=1, le=MOST)
-    n_clusters: int = setting(0, "Groups", "Of look-alikes; 0: as many as the pictures suggest", ge=0, le=MAX_CLUSTERS)
+    n_images: int = setting(16, "Pictures", "Number of pictures; more give narrower intervals", ge=1, le=MOST)
+    n_attribute_images: int = setting(
+        8, "Pictures per word", "Pictures for each word of the association", ge=1, le=MOST
+    )
+    n_clusters: int = setting(0, "Groups", _GROUPS, ge=0, le=MAX_CLUSTERS)
 
     @cached_property
     def scored(self) -> tuple[Attribute, ...]:

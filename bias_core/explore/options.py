@@ -3,13 +3,14 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from bias_core.errors import InvalidInput, quoted
-from bias_core.explore.concept import NO_WORDS, SUGGESTED, ConceptOptions, PromptOptions
+from bias_core.explore.concept import NO_WORDS, SUGGESTED, ConceptOptions, PromptOptions, read_attributes
 from bias_core.explore.extension import explore_extensions
-from bias_core.given_values import check_settings
+from bias_core.given_values import check_value
 from bias_core.prompts import MAX_PROMPT_CHARACTERS, SLOT, WORD_SLOT, fill_template
 from bias_core.store.tables import PackedPrompt, checked_prompts
 from bias_core.study.attributes import SEPARATOR, find_attribute, is_rate_of_another, load_attribute_sets
@@ -157,12 +158,9 @@ COMPARE_SETTINGS = (
 
 
 def offered_settings(names: Iterable[str], usual: StudySettings) -> dict[str, Setting]:
-    """Settings as a command or a tool offers them: with its own defaults, options with their labels."""
-    labelled = {
-        name: replace(one, sentence=f"{one.label}. {one.sentence}")
-        for name, one in settings_of(type(usual.options)).items()
-    }
-    declared, defaults = {**settings_of(StudySettings), **labelled}, {**vars(usual), **vars(usual.options)}
+    """Settings as a command or a tool offers them, with its own defaults."""
+    declared = {**settings_of(StudySettings), **settings_of(type(usual.options))}
+    defaults = {**vars(usual), **vars(usual.options)}
     return {name: replace(declared[name], default=defaults[name]) for name in names}
 
 
@@ -207,7 +205,8 @@ def attribute_text(given: Attribute | Mapping[str, Any] | str) -> str:
         ) from error
     rate = "" if attribute.reference is None else repr(attribute.reference)
     parts = [attribute.name, attribute.positive, attribute.negative, rate, attribute.reference_source]
-    check_settings(attribute)
+    for key, kind in get_type_hints(Attribute).items():
+        check_value(key, getattr(attribute, key), kind)
     if wrong := next((part for part in parts if SEPARATOR in part), ""):
         raise InvalidInput(f"attribute {attribute.name!r}: no part of it may hold {SEPARATOR!r}, got {wrong!r}")
     _check_attribute(attribute)
@@ -216,12 +215,26 @@ def attribute_text(given: Attribute | Mapping[str, Any] | str) -> str:
     return SEPARATOR.join(parts)
 
 
+def _attribute_words(texts: Sequence[str], concept: str) -> list[str]:
+    """The words for attributes: none for the concept's own set, the name of a built-in one, else all of its parts."""
+    if list(texts) == [attribute_text(one) for one in read_attributes([SUGGESTED], concept)]:
+        return []
+    words = ["--no-attributes"] if not texts else []
+    for text in texts:
+        name = text.partition(SEPARATOR)[0]
+        with suppress(InvalidInput):
+            if attribute_text(find_attribute(name, concept, load_attribute_sets())) == text:
+                text = name
+        words += ["--attribute", text]
+    return words
+
+
 def explore_words(settings: StudySettings) -> list[str]:
-    """The command with the options as its words, the concept first; what is at its default is left out."""
+    """The words of the command, the concept first; it leaves out options at their default."""
     options, words = explore_options(settings), list[str]()
     for name, value in changed_settings(options).items():
         if name == "attributes":
-            words += [word for text in value for word in ("--attribute", text)] or ["--no-attributes"]
+            words += _attribute_words(value, options.concept)
         elif name != "concept":
             words += [f"--{name.replace('_', '-')}", settings_of(ExploreOptions)[name].write(value)]
     if not settings.images and settings.model != MODEL:

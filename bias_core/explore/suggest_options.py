@@ -14,13 +14,23 @@ FEWEST = 4  # pictures
 class SuggestOptions(Options):
     """Of which concept, held against what, and who is asked."""
 
-    concept: str = setting("doctor", "Concept", "Who or what is drawn")
-    template: str = setting("a photo of a {}", "Prompt template", "{} is the concept; a or an follows by itself")
-    base: str = setting("", "Base", "What the pictures are held against; empty: person, or object where none is shown")
-    n_images: int = setting(16, "Pictures", "Of the concept, and as many of the base", ge=FEWEST, le=MOST)
-    captioner: str = setting(AUTO, "Captioner", "Who describes each picture; auto: what suits them and this machine")
+    concept: str = setting("doctor", "Concept", "Person or thing that is drawn, such as doctor")
+    template: str = setting(
+        "a photo of a {}", "Prompt template", "Prompt, with {} for the concept; a or an follows by itself"
+    )
+    base: str = setting(
+        "", "Base", "Concept that the pictures are compared with (default: person, or object for things)"
+    )
+    n_images: int = setting(
+        16, "Pictures", "Number of pictures of the concept, and as many of the base", ge=FEWEST, le=MOST
+    )
+    captioner: str = setting(
+        AUTO, "Captioner", "Model that describes each picture; auto picks one that suits them and this machine"
+    )
     language_model: str = setting(
-        AUTO, "Language model", "Who is asked about the words; auto: what suits; none: nobody"
+        AUTO,
+        "Language model",
+        "Language model that suggests attributes from words alone; auto picks one, none asks no model",
     )
 
 

@@ -1,15 +1,21 @@
 """Chooses and checks the classifiers and encoders that read pictures, and says in reports which ones did."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
 from bias_core.models.catalogue import Role
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import AUTO, Finding, Results, StudySettings, table
-from bias_core.types import PromptLimit, ReaderFacts
+
+if TYPE_CHECKING:  # the command line's help does without numpy
+    from bias_core.models.catalogue import Role
+    from bias_core.study.study_services import StudyServices
+    from bias_core.types import PromptLimit, ReaderFacts
 
 FORCE_LABEL = "Score anyway with the chosen reader"  # on the box of every form that sets ``force``
 _WORDS: dict[Role, str] = {

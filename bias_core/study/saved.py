@@ -49,7 +49,7 @@ CLASSES: Mapping[str, type] = {
         StoredImage, StudyFigure, StudyReport, StudySettings, StudyTable,
     )
 }  # fmt: skip
-"""What may be read back."""
+"""Classes that may be read back."""
 
 NO_LONGER = "This version of the program no longer has"
 _LEFT_OUT = "Left out"  # how the note begins on measures that the program no longer has
@@ -59,7 +59,7 @@ _NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def encode(value: Any, root: Path) -> Any:
-    """``value`` as JSON values, files below ``root`` named from there; TypeError where something has no form here."""
+    """Return ``value`` as JSON values, with files named relative to ``root``; TypeError for other types."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, np.generic):
@@ -74,7 +74,7 @@ def encode(value: Any, root: Path) -> Any:
 
 
 def decode(value: Any, root: Path) -> Any:
-    """What :func:`encode` was given; StorageError where another version of the program, or something else, wrote it."""
+    """Reverse :func:`encode`; StorageError if another version of the program, or another program, wrote the values."""
     if isinstance(value, list):
         return [decode(item, root) for item in value]
     if not isinstance(value, dict):
@@ -182,7 +182,7 @@ def _hashable(key: Any) -> Any:
 
 
 FOLDER = ASSETS / "examples"
-"""Of the example runs that come with the program: reports with small copies of their pictures."""
+"""Folder of the example runs: reports with small copies of their pictures."""
 INDEX = "index.json"
 _LATEST_TIME = 2.0**36  # seconds since 1970, in 4147
 _SHOWN = 300  # characters of an error
@@ -199,7 +199,7 @@ class SavedReport:
 
 
 def to_text(report: StudyReport, root: Path, *, created: float | None = None) -> str:
-    """The report as one JSON text; files below ``root`` are named from there."""
+    """Return the report as one JSON text, with files named relative to ``root``."""
     values: dict[str, Any] = {
         "form": _FORM,
         "created": time.time() if created is None else created,
@@ -209,7 +209,7 @@ def to_text(report: StudyReport, root: Path, *, created: float | None = None) ->
 
 
 def from_text(text: str, root: Path) -> SavedReport:
-    """What :func:`to_text` was given; StorageError where it is not whole, or was written by another version."""
+    """Reverse :func:`to_text`; StorageError if the text is not whole, or another version wrote it."""
     try:
         values = json.loads(text)
         if not isinstance(values, dict) or values.get("form") != _FORM:
@@ -258,12 +258,12 @@ def with_note_on(report: StudyReport, gone: Sequence[str]) -> StudyReport:
 
 
 def report_store(services: StudyServices) -> ReportStore:
-    """Where reports are kept."""
+    """Return the store of reports."""
     return ReportStore(services.settings.data_dir / "reports")
 
 
 def keep_report(report: StudyReport, services: StudyServices) -> None:
-    """Save it under its run; a full disk must not take the report from who waits for it."""
+    """Save the report under its run; on a full disk the caller still has it."""
     store, saved = report_store(services), SavedReport(report=report, created=time.time())
     with suppress(StorageError):
         store.save(report.run_id, to_text(report, services.settings.data_dir, created=saved.created))
@@ -271,7 +271,7 @@ def keep_report(report: StudyReport, services: StudyServices) -> None:
 
 
 def is_saved(report: StudyReport, services: StudyServices) -> bool:
-    """Whether :func:`open_report` would give this report, and not one that has other numbers."""
+    """Return true if :func:`open_report` would return this report, and none with other numbers."""
     if not report.run_id.isalnum():  # a report of people's labels alone, which belongs to no run
         return False
     saved = _latest(report_store(services), report.run_id)
@@ -279,12 +279,12 @@ def is_saved(report: StudyReport, services: StudyServices) -> bool:
 
 
 def open_report(run_id: str, services: StudyServices) -> SavedReport | None:
-    """The report of a run with those of its pictures that are stored yet, or None; StorageError where it is broken."""
+    """Return the report of a run with its pictures that are still stored, or None; StorageError if it is broken."""
     return open_report_of(services.settings.data_dir, run_id)
 
 
 def open_report_of(data: Path, run_id: str) -> SavedReport | None:
-    """The same of a run in any data folder."""
+    """Return the report of a run in any data folder, as :func:`open_report` does."""
     store = ReportStore(data / "reports")
     saved = _latest(store, run_id)
     if saved is None:
@@ -310,7 +310,7 @@ def gone_study(design: Design) -> str:
 
 
 def pictures_of(report: StudyReport) -> Iterator[Path]:
-    """The files of the pictures that a report shows, in its figures, too."""
+    """Yield the files of the pictures that a report shows, also in its figures."""
     yield from (image.path for image in report.stored.values())
     for results in (report.results, *(arm.results for arm in report.arms)):
         for figure in results.figures:
@@ -325,14 +325,14 @@ class Newest(Generic[T]):
         self._most, self._lock = most, threading.Lock()
 
     def get(self, key: object) -> T | None:
-        """The entry of this key, None where there is none any more."""
+        """Return the entry of this key, or None."""
         with self._lock:
             if key in self._entries:
                 self._entries.move_to_end(key)
             return self._entries.get(key)
 
     def put(self, key: object, entry: T | None) -> None:
-        """From now on the entry of this key; None for none."""
+        """Set the entry of this key; None deletes it."""
         with self._lock:
             self._entries.pop(key, None)
             if entry is not None:
@@ -352,7 +352,7 @@ def _keep_latest(store: ReportStore, saved: SavedReport) -> None:
 
 
 def _latest(store: ReportStore, run_id: str) -> SavedReport | None:
-    """The report as its file has it now; None where it has to be read."""
+    """Return the report as its file has it now; None if the file must be read."""
     path = store.path(run_id)
     written, saved = _LATEST.get(path) or (0, None)
     return saved if path.is_file() and path.stat().st_mtime_ns == written else None
@@ -397,7 +397,7 @@ class Example:
 
 
 def list_examples(tab: str = "", folder: Path = FOLDER) -> tuple[Example, ...]:
-    """Those of one tab, or all; none where none are shipped."""
+    """Return the examples of one tab, or all."""
     path = folder / INDEX
     if not path.is_file():
         return ()
@@ -409,7 +409,7 @@ def list_examples(tab: str = "", folder: Path = FOLDER) -> tuple[Example, ...]:
 
 
 def open_example(example: Example, folder: Path = FOLDER) -> SavedReport:
-    """Its report; nothing is run, and its file is read once."""
+    """Return the report of an example; its file is read once."""
     path = folder / f"{example.name}.json"
     try:
         written = path.stat().st_mtime_ns
@@ -424,7 +424,7 @@ def open_example(example: Example, folder: Path = FOLDER) -> SavedReport:
 
 
 def is_example(report: StudyReport | None) -> bool:
-    """Whether a report is that of an example, and of no run of anybody."""
+    """Return true for the report of an example."""
     return report is not None and report.run_id.startswith(_OF_EXAMPLE)
 
 

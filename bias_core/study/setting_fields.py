@@ -9,27 +9,29 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields, replace
-from functools import cache, wraps
+from functools import wraps
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from bias_core.errors import InvalidInput, quoted
-from bias_core.given_values import check_each, check_texts
+from bias_core.given_values import adapter, check_texts, number_words, refusal, type_words
 
 __all__ = ["settings_class"]  # which type checkers take for an import of another module
 _INFO = "setting"
 _COMMA = r"\,"  # one that belongs to a text of a list
-_ENDLESS = 1e9  # an end that nobody needs to be told of
-_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", tuple: "a list of texts"}
+_DEFAULT = " (default: "  # ends a sentence with what stands for a value that is left out
+_ENDLESS = 1e9  # the end of a range that need not be told
+_KINDS = (int, float, bool, str, tuple)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What is declared of one setting."""
+    """Declaration of one setting."""
 
     name: str = ""
     annotation: Any = None  # as declared
@@ -49,22 +51,22 @@ class Setting:
 
     @property
     def kind(self) -> type:
-        """Of its values but None: ``int, float, bool, str, tuple`` (of texts), or ``object`` for any other."""
+        """Type of its values but None: ``int, float, bool, str, tuple`` (of texts), or ``object`` for any other."""
         plain = [kind for kind in get_args(self.annotation) or (self.annotation,) if kind is not NoneType]
         first = self.annotation if get_origin(self.annotation) in (tuple, Literal) else plain[0]
         origin = get_origin(first) or first
         value_type = type(get_args(first)[0]) if origin is Literal else origin
-        return value_type if value_type in _WORDS else object
+        return value_type if value_type in _KINDS else object
 
     @property
     def choices(self) -> tuple[Any, ...]:
-        """The values it may have; () for any of its kind."""
+        """The values it may have; () if every value of its type may be."""
         kinds = (self.annotation, *get_args(self.annotation))
         return next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
 
     @property
     def may_be_left_out(self) -> bool:
-        """Whether None is a value, which stands for the default of a model or a design."""
+        """True if None is a value, which stands for the default of a model or a design."""
         return NoneType in get_args(self.annotation)
 
     @property
@@ -78,7 +80,7 @@ class Setting:
         return self.link or self.option.lstrip("-").replace("-", "_") or self.name
 
     def description(self) -> dict[str, Any]:
-        """What a program is told of it."""
+        """Return the declaration as plain values for programs."""
         return {
             "name": self.name,
             "type": "list" if self.kind is tuple else self.kind.__name__,
@@ -90,56 +92,45 @@ class Setting:
         }
 
     @property
-    def words(self) -> str:
-        """What would do, in words."""
-        if self.choices:
-            return f"one of {', '.join(filter(None, map(str, self.choices)))}"
-        if self.example:
-            return f"a text such as {self.example}"
-        return _WORDS.get(self.kind, "something else")
-
-    @property
     def range_words(self) -> str:
         """Its range in words, as forms and addresses show values; "" where it has none.
 
         >>> Setting(label="Seed", sentence="", ge=0, le=9999).range_words
         '0 to 9,999'
         """
-        times = 100 if self.percent else 1
-        low = _end(self.ge, times) or (f"above {_end(self.gt, times)}" if self.gt is not None else "")
-        le = None if self.le is not None and self.le >= _ENDLESS else self.le
-        high = _end(le, times) or (f"below {_end(self.lt, times)}" if self.lt is not None else "")
+        ge, gt, le, lt = (
+            "" if end is None or end >= _ENDLESS else number_words(100 * end if self.percent else end)
+            for end in (self.ge, self.gt, self.le, self.lt)
+        )
+        low, high = ge or (gt and f"above {gt}"), le or (lt and f"below {lt}")
         if low and high:
             return f"{low} to {high}"
         return f"at least {low}" if low else f"at most {high}" if high else ""
 
     def read(self, value: object) -> Any:
-        """A value of this type as a form, address or command line has it, ranges apart; InvalidInput quotes others."""
+        """Read a value as a form, address or command writes it, whatever its range; InvalidInput quotes others."""
         if self.may_be_left_out and is_nothing(value):
             return None
         if self.kind is str:
             return "" if value is None else str(value).strip()
-        if self.kind is tuple and self.annotation == tuple[str, ...]:
-            parts = re.split(r"(?<!\\),", value) if isinstance(value, str) and value else value or ()
-            if not isinstance(parts, (list, tuple)):
-                raise InvalidInput(self.refusal(value))
-            return tuple(str(part).replace(_COMMA, ",").strip() for part in parts)
         if self.kind is object:
             return value
-        if isinstance(value, bool) and self.kind is not bool:
-            raise InvalidInput(self.refusal(value))
-        try:
-            return _adapter(self.kind).validate_python(value)
-        except (ValidationError, OverflowError) as error:
-            raise InvalidInput(self.refusal(value)) from error
+        if self.annotation == tuple[str, ...]:
+            parts = re.split(r"(?<!\\),", value) if isinstance(value, str) and value else value or ()
+            if isinstance(parts, (list, tuple)):
+                return tuple(str(part).replace(_COMMA, ",").strip() for part in parts)
+        elif not isinstance(value, bool) or self.kind is bool:
+            with suppress(ValidationError, OverflowError):
+                return adapter(self.kind).validate_python(value)
+        raise InvalidInput(self.refusal(value))
 
     def read_shown(self, value: object) -> Any:
-        """What forms and addresses show, as a value; InvalidInput where it is none."""
+        """Read a value as forms and addresses show it; InvalidInput quotes other values."""
         result = self.read(value)
         return result / 100 if self.percent and result is not None else result
 
     def shown(self, value: Any) -> Any:
-        """A value as forms and addresses show it."""
+        """Write a value as forms and addresses show it."""
         if isinstance(value, tuple):
             return ", ".join(str(part).replace(",", _COMMA) for part in value)
         number = round(100 * value, 6) if self.percent and value is not None else value
@@ -148,7 +139,7 @@ class Setting:
         return int(number) if self.percent and number is not None and number == int(number) else number
 
     def write(self, value: Any) -> str:
-        """A value as the text that :meth:`read` takes."""
+        """Write a value as the text that :meth:`read` takes."""
         if value is None:
             return ""
         if isinstance(value, (list, tuple)):
@@ -157,7 +148,7 @@ class Setting:
 
     @property
     def may_be_linked(self) -> bool:
-        """Whether an address may ask for it: no file of this machine, and nobody's consent."""
+        """True if an address may set it: it names no file of this machine and gives no consent."""
         return not self.local and self.kind is not object and self.name not in ("force", "arms", "protocol")
 
     @property
@@ -167,23 +158,29 @@ class Setting:
         return ". ".join(filter(None, (self.sentence, listed[:1].upper() + listed[1:])))
 
     @property
-    def says(self) -> str:
-        """What it is, and what would do."""
-        limits = self.range_words or (self.words if self.choices else "")
-        return f"{self.label}: {limits}. {self.sentence}" if limits else f"{self.label}. {self.sentence}"
+    def help(self) -> str:
+        """The line of a command's help: what the setting does, its range or choices, and its default.
 
-    def refusal(self, value: object, wrong: str = "") -> str:
-        """The sentence that refuses a value; ``wrong`` is the kind of pydantic's error."""
-        ends = {
-            "greater_than_equal": f"at least {_end(self.ge)}",
-            "greater_than": f"above {_end(self.gt)}",
-            "less_than_equal": f"at most {_end(self.le)}",
-            "less_than": f"below {_end(self.lt)}",
-        }
-        if wrong in ends:
-            return f"“{self.label}” must be {ends[wrong]}; got {quoted(value)}"
-        left_out = ", or left out" if self.may_be_left_out else ""
-        return f"“{self.label}” must be {self.words}{left_out}; got {quoted(value)}"
+        >>> Setting(label="Seed", sentence="Seed of the first picture", default=0, ge=0, annotation=int).help
+        'Seed of the first picture (at least 0; default: 0).'
+        """
+        sentence, _, default = self.sentence.removesuffix(")").partition(_DEFAULT)
+        sentence = sentence if default else self.sentence
+        if not default and self.default is not False and self.default not in (None, "", (), {}):
+            default = "true" if self.default is True else self.write(self.default).removesuffix(".0")
+        values = (
+            "with commas between" if self.annotation == tuple[str, ...] else replace(self, percent=False).range_words
+        )
+        if not all(choice in sentence for choice in self.choices):
+            values = ", ".join(filter(None, self.choices))
+        facts = [values, default and f"default: {default}"]
+        return f"{sentence} ({told})." if (told := "; ".join(filter(None, facts))) else f"{sentence}."
+
+    def refusal(self, value: object, error: ValidationError | None = None) -> str:
+        """Write the sentence that refuses a value, from pydantic's error if there is one."""
+        words = f"a text such as {self.example}" if self.example else type_words(self.annotation)
+        left_out = ", or left out" if self.example and self.may_be_left_out else ""
+        return refusal(f"“{self.label}”", value, words + left_out, error)
 
 
 def setting(default: Any, label: str, sentence: str, **more: Any) -> Any:
@@ -191,7 +188,7 @@ def setting(default: Any, label: str, sentence: str, **more: Any) -> Any:
     info = Setting(label=label, sentence=sentence, **more)
     checks = {name: end for name in ("ge", "gt", "le", "lt") if (end := getattr(info, name)) is not None}
     checks |= {"pattern": info.pattern} if info.pattern else {}
-    metadata = {"title": label, "description": sentence, _INFO: info, **checks}
+    metadata = {_INFO: info, **checks}
     if isinstance(default, (dict, list)):
         return field(default_factory=lambda: type(default)(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -217,7 +214,9 @@ else:
                 except ValidationError as error:
                     raise InvalidInput(_sentence(made, error)) from error
                 # Options are checked under their own names.
-                check_each({labels[name]: value for name, value in values.items() if not isinstance(value, Mapping)})
+                for name, value in values.items():
+                    if not isinstance(value, Mapping):
+                        check_texts(labels[name], value)
                 if isinstance(self, RemembersNames):
                     object.__setattr__(self, "_given", frozenset(values))
 
@@ -228,20 +227,20 @@ else:
 
 
 class RemembersNames:
-    """Settings that know which of them were given, at their default or not; beside the fields, so no copy has it."""
+    """Settings that know which of them were given, at their default or not; a copy does not know it."""
 
     __slots__ = ("_given",)
 
 
 @settings_class(frozen=True, kw_only=True)
 class Options:
-    """What may be asked of one kind of study, beside what is asked of all; of a kind without any, this."""
+    """Options of one kind of study, in addition to the settings of all; a kind without options has this class."""
 
-    labels_replace_reader: ClassVar[bool] = True  # whether people's labels are taken in place of the reader's
+    labels_replace_reader: ClassVar[bool] = True  # people's labels replace the classifier's
 
 
 def option_values(options: Any) -> dict[str, Any]:
-    """Options by name, whether they are checked already or as somebody gave them; InvalidInput for no names."""
+    """Return options by name, checked or as they were given; InvalidInput if they have no names."""
     if isinstance(options, Options):
         return {name: getattr(options, name) for name in settings_of(type(options))}
     if not isinstance(options, Mapping):
@@ -250,7 +249,7 @@ def option_values(options: Any) -> dict[str, Any]:
 
 
 def settings_of(kind: type) -> Mapping[str, Setting]:
-    """The settings that a :func:`settings_class` declares, by name, in the order of their declaration."""
+    """Return the settings that a :func:`settings_class` declares, by name, in their order."""
     types, declared = get_type_hints(kind), {}
     for one in fields(kind):
         default = one.default if one.default_factory is MISSING else one.default_factory()
@@ -259,7 +258,7 @@ def settings_of(kind: type) -> Mapping[str, Setting]:
 
 
 def name_and_value(text: str) -> tuple[str, str]:
-    """An option of a study, as it is written on the command line and in the API."""
+    """Split an option of a study as the command line and the API write it."""
     name, sign, value = str(text).partition("=")
     if not sign or not name.strip():
         raise InvalidInput(f"write an option as name=value, got {quoted(text)}")
@@ -267,7 +266,7 @@ def name_and_value(text: str) -> tuple[str, str]:
 
 
 def changed_settings(settings: Any) -> dict[str, Any]:
-    """The values of a :func:`settings_class` that are not at their default."""
+    """Return the values of a :func:`settings_class` that are not at their default."""
     return {
         name: value
         for name, one in settings_of(type(settings)).items()
@@ -276,7 +275,7 @@ def changed_settings(settings: Any) -> dict[str, Any]:
 
 
 def given_settings(settings: Any) -> frozenset[str]:
-    """The names that somebody gave a value, also that of the default; of a copy those that are not at their default.
+    """Return the names that were given a value, also the default; of a copy, the names not at their default.
 
     >>> sorted(given_settings(Options()))
     []
@@ -291,20 +290,9 @@ def _sentence(kind: type, error: ValidationError) -> str:
     if name not in declared:
         return f"there is no setting {quoted(name)}; there are {', '.join(declared) or 'none'}"
     check_texts(f"“{declared[name].label}”", value)
-    return declared[name].refusal(value, first["type"])
+    return declared[name].refusal(value, error)
 
 
 def is_nothing(value: object) -> bool:
-    """Whether a field of a form is empty."""
+    """Return true if a field of a form is empty."""
     return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
-
-
-def _end(end: float | None, times: int = 1) -> str:
-    if end is None:
-        return ""
-    return f"{times * end:,.0f}" if float(times * end).is_integer() else f"{times * end:g}"
-
-
-@cache
-def _adapter(kind: type) -> TypeAdapter[Any]:
-    return TypeAdapter(kind, config=ConfigDict(allow_inf_nan=False))

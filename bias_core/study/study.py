@@ -3,16 +3,18 @@
 A new study is a subclass of :class:`Study` in a folder of its own, with a design beside it.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pandas as pd
 
 from bias_core.store.manifests import Manifest
 from bias_core.study.classifiers import Reader
-from bias_core.study.image_rows import Rows, larger
+from bias_core.study.image_rows import Rows
 from bias_core.study.limits import ShareValues
 from bias_core.study.setting_fields import Options
 from bias_core.study.study_data import Steps, StudyData, embed_ahead
@@ -29,7 +31,16 @@ from bias_core.study.types import (
     StudySettings,
     each_arm,
 )
-from bias_core.types import Attribute, StoredImage
+
+if TYPE_CHECKING:  # the command line's help does without pandas
+    import pandas as pd
+
+    from bias_core.store.manifests import Manifest
+    from bias_core.study.image_rows import Rows
+    from bias_core.study.limits import ShareValues
+    from bias_core.study.study_data import Steps, StudyData
+    from bias_core.study.study_services import StudyServices
+    from bias_core.types import Attribute, StoredImage
 
 Measuring = Generator[Progress, None, Results]
 
@@ -182,8 +193,10 @@ class Study(ABC):
         """Return the study's own words and values for a report."""
         return ReportFacts()
 
-    def enlarged(self, settings: StudySettings, times: float) -> "tuple[Study, StudySettings]":
+    def enlarged(self, settings: StudySettings, times: float) -> tuple[Study, StudySettings]:
         """Return the study and settings that draw ``times`` as many pictures."""
+        from bias_core.study.image_rows import larger
+
         design, more = larger(self.design, settings, times)
         return type(self)(design), more
 
@@ -193,6 +206,7 @@ class Study(ABC):
 
     def data(self, settings: StudySettings, *args: Any, **how: Any) -> StudyData:
         """Return the empty data of a run; the arguments are those of :class:`StudyData`."""
+        from bias_core.study.study_data import StudyData
 
         def watch(data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
             return self.watch(settings, data, frame)
@@ -215,7 +229,7 @@ class Settled:
         return self.study.design
 
     @property
-    def arms(self) -> "tuple[Settled, ...]":
+    def arms(self) -> tuple[Settled, ...]:
         """Each arm as if it were run alone; the run itself if it has no arms."""
         return tuple(replace(self, settings=one) for one in each_arm(self.settings))
 
@@ -224,7 +238,7 @@ class Settled:
         """Whether several arms are compared."""
         return len(self.settings.arms) > 1
 
-    def with_settings(self, **changes: Any) -> "Settled":
+    def with_settings(self, **changes: Any) -> Settled:
         """Return the same with other values of some settings."""
         return replace(self, settings=replace(self.settings, **changes))
 
@@ -240,7 +254,7 @@ class StudyPlan:
     manifest: Manifest  # with one row per picture; not yet saved
     warning: str = ""  # first sentence of the report; "" for none
     # the plans of several arms, whose manifests are parts of this one; empty for a run of one arm
-    arms: "tuple[StudyPlan, ...]" = ()
+    arms: tuple[StudyPlan, ...] = ()
 
     @property
     def design(self) -> Design:
@@ -253,6 +267,6 @@ class StudyPlan:
         return Settled(study=self.study, settings=self.settings)
 
     @property
-    def each(self) -> "tuple[StudyPlan, ...]":
+    def each(self) -> tuple[StudyPlan, ...]:
         """The plan of every arm; with one arm, this one."""
         return self.arms or (self,)

@@ -3,22 +3,24 @@
 The functions at the end make these of estimates and rows; studies say which of them.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
-
-import numpy as np
-import pandas as pd
-from PIL import Image
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.number_text import typeset
 from bias_core.study.setting_fields import RemembersNames, setting, settings_class, settings_of
 from bias_core.types import Estimate, ImageRow, ReaderFacts, Sampler, StoredImage
 
-if TYPE_CHECKING:  # it loads scipy, which the command line's help does without
+if TYPE_CHECKING:  # the command line's help does without pandas and scipy
+    import numpy as np
+    import pandas as pd
+    from PIL import Image
+
     from bias_core.measures.paired_prevalence import PairedTest
 
 FigureKind = Literal[
@@ -35,37 +37,38 @@ MAX_SEED = 2**53  # larger ones do not survive JSON in a browser
 
 
 # What an arm may have otherwise than the run is declared once for both.
-_MODEL = {"label": "Model", "sentence": "A model of `models`, org/name of the hub, or a folder"}
+_MODEL = {"label": "Model", "sentence": "Model that draws: a name from `models`, org/name on the hub, or a folder"}
 _CONDITION = {
     "label": "Condition",
     "sentence": "Bias planted in the calibration world: published, fair, extreme, trigger, backdoor or crossed",
 }
 _STEPS: dict[str, Any] = {
-    "label": "Number of denoising steps", "sentence": "Of each picture; left out: the model's own",
+    "label": "Number of denoising steps", "sentence": "Denoising steps per picture (default: the model's)",
     "ge": 1, "le": MAX_STEPS, "option": "--steps",
 }  # fmt: skip
 _GUIDANCE: dict[str, Any] = {
     "label": "Guidance scale",
-    "sentence": "How strongly pictures follow the prompt; left out: the model's own",
+    "sentence": "Strength with which pictures follow the prompt (default: the model's)",
     "ge": 0, "le": MAX_GUIDANCE, "option": "--guidance",
 }  # fmt: skip
-_NEGATIVE = {"label": "Negative prompt", "sentence": "What pictures are guided away from", "link": "negative"}
+_NEGATIVE = {"label": "Negative prompt", "sentence": "Things that the pictures should not show", "link": "negative"}
 _REWRITE = {
     "label": "Rewriting of prompts",
-    "sentence": "own: by the model itself; fair: by the rewriter, fairness-aware; or an instruction; off: none",
+    "sentence": "Rewrite each prompt before drawing: own (by the model itself), fair (by the rewriter, "
+    "fairness-aware), an instruction, or off",
 }
 _SIZE: dict[str, Any] = {
     "label": "Picture size",
-    "sentence": "Width x height in pixels, such as 512x512; left out: the model's own",
+    "sentence": "Width x height in pixels, such as 512x512 (default: the model's)",
     "pattern": r"^(\d{2,4}x\d{2,4})?$",
     "example": "512x512",
 }
 _SAMPLER = {
-    "label": "Sampler", "sentence": "How a diffusion model takes its steps, its scheduler; left out: its own",
+    "label": "Sampler", "sentence": "Scheduler (default: the model's)",
 }  # fmt: skip
 _IMAGES: dict[str, Any] = {
     "label": "Your own pictures instead",
-    "sentence": "Folder or zip of pictures with their prompts, instead of drawing",
+    "sentence": "Folder or zip of your own pictures with their prompts; nothing is drawn",
     "local": True,
 }
 
@@ -74,13 +77,13 @@ _IMAGES: dict[str, Any] = {
 class Arm:
     """One of the ways to draw a study: what is None is as the run's settings say; ``images`` "" is drawn."""
 
-    name: str = setting("", "Name", "Left out: what makes the arm differ from the others")
+    name: str = setting("", "Name", "Name of the arm in the report (default: its difference from the other arms)")
     model: str | None = setting(None, **_MODEL)
     condition: str | None = setting(None, **_CONDITION)
     template: str | None = setting(
         None,
         "Treatment of every prompt",
-        "A text with one {} for the whole prompt, or {old=new} for another word in it; left out: plain",
+        "Change of every prompt: a text with one {} for the whole prompt, or {old=new} for another word in it",
     )
     negative_prompt: str | None = setting(None, **_NEGATIVE)
     guidance_scale: float | None = setting(None, **_GUIDANCE)
@@ -102,56 +105,72 @@ class StudySettings(RemembersNames):
 
     model: str = setting("calibration-renderer", **_MODEL)
     condition: str = setting("published", **_CONDITION)
-    encoder: str = setting(AUTO, "Reader (encoder)", "Who reads the pictures; auto: what suits them and this machine")
+    encoder: str = setting(
+        AUTO,
+        "Reader (encoder)",
+        "Encoder that classifies the pictures; auto picks one that suits them and this machine",
+    )
     further_encoders: tuple[str, ...] = setting(
-        (), "Further readers (encoders)", "Read the same pictures, to show how far the numbers depend on the reader"
+        (),
+        "Further readers (encoders)",
+        "More encoders that read the same pictures and show how sensitive the numbers are to the encoder",
     )
     judge: str = setting(
         "",
         "Judge",
-        "Asked whether each picture shows an attribute: smolvlm-500m, qwen2.5-vl-3b, endpoint, org/name of a "
-        "vision-language model, or a classifier as org/name:Male=man,Female=woman; left out: the encoder reads",
+        "Model that says whether a picture shows an attribute, in place of the encoder: smolvlm-500m, "
+        "qwen2.5-vl-3b, endpoint, org/name of a vision-language model, or a classifier as "
+        "org/name:Male=man,Female=woman",
     )
     scale: float = setting(
-        1.0, "Share of the full size", "Of the number of pictures that the study asks for", gt=0, le=1,
+        1.0, "Share of the full size", "Share of the study's pictures that is drawn", gt=0, le=1,
         link="percent", percent=True,
     )  # fmt: skip
-    seed: int = setting(0, "Seed", "Picture i of a prompt has seed + i", ge=0, le=MAX_SEED)
+    seed: int = setting(
+        0, "Seed", "Seed of the first picture of each prompt; picture i has seed + i", ge=0, le=MAX_SEED
+    )
     num_inference_steps: int | None = setting(None, **_STEPS)
     guidance_scale: float | None = setting(None, **_GUIDANCE)
-    confidence: float = setting(0.95, "Confidence", "Of every interval", ge=0.5, lt=1, percent=True)
+    confidence: float = setting(0.95, "Confidence", "Confidence level of every interval", ge=0.5, lt=1, percent=True)
     images: str = setting("", **_IMAGES)
     labels: str = setting(
-        "", "People's answers", "CSV, or JSON of Label Studio, in place of a reader's or to check it", local=True
+        "",
+        "People's answers",
+        "File of people's answers (CSV, or JSON of Label Studio), which replace or check the classifier's",
+        local=True,
     )
-    options: Any = setting({}, "Options of the study", "Each as name=value")
+    options: Any = setting({}, "Options of the study", "Option of the study, as name=value")
     force: bool = setting(
-        False, "Score anyway", "Let the reader that you name read pictures that it is not made for; the report says so"
+        False, "Score anyway", "Let the encoder that you name read pictures it is not made for; the report says so"
     )
     negative_prompt: str = setting("", **_NEGATIVE)
     rewrite: str = setting("", **_REWRITE)
-    rewriter: str = setting("", "Rewriter", "Language model that rewrites; left out: the endpoint of this machine")
+    rewriter: str = setting(
+        "", "Rewriter", "Language model that rewrites the prompts (default: this machine's endpoint)"
+    )
     size: str = setting("", **_SIZE)
     sampler: Sampler = setting("", **_SAMPLER)
     stop_within: float | None = setting(
         None,
         "Stop once known to ±",
-        "End the run once the interval of every share reaches no further than this to each side, a tenth being ±10 "
-        "points; left out: all pictures are drawn",
+        "Stop early once every share is known to this width on each side, a tenth being ±10 points (default: "
+        "draw all pictures)",
         gt=0, lt=0.5, percent=True,
     )  # fmt: skip
     stop_when_clear: bool = setting(
         False,
         "Stop when P* is excluded",
-        "End the run as soon as every share is that narrow or its interval excludes P*",
+        "Stop early once every share is known that well, or its interval excludes the real-world rate P*",
     )
     protocol: Literal["", "paper"] = setting(
-        "", "Protocol", "paper: what is not given is as the paper of the study had it: model, steps, size, readers"
+        "",
+        "Protocol",
+        "paper takes the model, steps, size and encoder of the study's paper for each setting that you leave out",
     )
     arms: tuple[Arm, ...] = setting(
         (),
         "Arms",
-        "Several ways to draw the same, which are compared; each key=value|key=value, such as condition=fair",
+        "Ways to draw the same prompts, which are compared; each key=value|key=value, such as condition=fair",
     )
 
 
@@ -227,7 +246,7 @@ class Shot:
     text_condition: str = ""
 
 
-PairedComparison = Callable[["Sample", "Sample", np.ndarray, np.ndarray, float, int], "PairedTest"]
+PairedComparison: TypeAlias = "Callable[[Sample, Sample, np.ndarray, np.ndarray, float, int], PairedTest]"
 """A test of two samples, the positions of the shared units in each, the confidence and a seed."""
 
 
@@ -303,9 +322,9 @@ class Results:
 
     def frame(self, key: str) -> pd.DataFrame:
         """What the table of this key holds; empty where there is none."""
-        return next((table.frame for table in self.tables if table.key == key), pd.DataFrame())
+        return next((table.frame for table in self.tables if table.key == key), frame_of(()))
 
-    def renewed(self, new: "Results", gone: Sequence[str] = ()) -> "Results":
+    def renewed(self, new: Results, gone: Sequence[str] = ()) -> Results:
         """Return ``new`` with the findings and tables of these results whose keys it lacks, but for those ``gone``."""
         keys = {*gone, *(one.key for one in new.findings), *(one.key for one in new.tables)}
         findings = [one for one in self.findings if one.key not in keys]
@@ -435,7 +454,7 @@ def mapped(steps: Generator[S, None, R], change: Callable[[S], T]) -> Generator[
             yield change(step)
 
 
-Rows = pd.DataFrame | Iterable[Mapping[str, Any]]
+Rows: TypeAlias = "pd.DataFrame | Iterable[Mapping[str, Any]]"
 POINTS = "Points are pictures, bars their quartiles, circles their medians."  # caption of figures of distributions
 
 
@@ -481,11 +500,12 @@ def point(x: Estimate | float, y: Estimate | float, **more: Any) -> dict[str, An
 def marks(rows: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
     """What a figure reads, by its own names, from the columns of a table; those that it has.
 
-    >>> marks(pd.DataFrame({"target": ["judge"], "MCAS": [0.5]}), {"name": "target", "value": "MCAS", "low": "L"})
+    >>> marks(frame_of([{"target": "judge", "MCAS": 0.5}]), {"name": "target", "value": "MCAS", "low": "L"})
         name  value
     0  judge    0.5
     """
-    return pd.DataFrame({name: rows[column] for name, column in names.items() if column in rows}).reset_index(drop=True)
+    there = {name: column for name, column in names.items() if column in rows}
+    return rows[[*there.values()]].set_axis([*there], axis=1).reset_index(drop=True)
 
 
 def intervals(settings: StudySettings) -> dict[str, Any]:
@@ -540,4 +560,6 @@ def lean(estimate: Estimate, above: str, below: str, neither: str, *, null: floa
 
 def frame_of(rows: Rows) -> pd.DataFrame:
     """Rows as a data frame."""
+    import pandas as pd
+
     return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))

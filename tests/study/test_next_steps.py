@@ -269,7 +269,7 @@ def test_no_step_draws_more_than_one_run_may(report, services):
 
 def test_the_command_line_and_the_api_say_what_does_it(tmp_path, monkeypatch, services):
     monkeypatch.setenv("BIAS_DATA_DIR", str(tmp_path))
-    words = ["explore", "nurse", "--model", "calibration-renderer", "-n", "5", "--attribute", "man"]
+    words = ["explore", "nurse", "--model", "calibration-renderer", "-n", "5", "--attribute", "man", "--full"]
     result = CliRunner().invoke(cli.app, words, env={"COLUMNS": "120"})
     assert "Next: More pictures: ±" in result.output
     commands = [line.strip() for line in result.output.splitlines() if line.startswith("  python -m bias_core")]

@@ -245,7 +245,7 @@ def test_what_is_absent_is_said_in_words_in_report_page_and_on_the_command_line(
     )
     results = Results(findings=findings, tables=(StudyTable(key="t", title="T", frame=frame),))
     lacking = replace(report, results=results)
-    show_study_report(lacking)
+    show_study_report(lacking, full=True)
     written = [to_markdown(lacking), findings_html(lacking) + tables_html(lacking.results.tables)]
     for text in [*written, capsys.readouterr().out]:
         assert not re.search(r"\bnan\b|\bNone\b|– to –|51\.66", text)

@@ -58,6 +58,13 @@ def test_every_study_is_on_the_page_of_studies():
     assert told.strip() in PAGES["studies.md"], "put what `study list --markdown` says into docs/studies.md"
 
 
+def test_every_variable_is_on_the_page_of_settings():
+    from bias_core.settings import settings_markdown
+
+    told = "put what `python -m bias_core.settings` prints into docs/settings.md"
+    assert settings_markdown() in PAGES["settings.md"], told
+
+
 def test_make_targets_exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = [line.split()[1] for line in CONSOLE if line.startswith("make")]

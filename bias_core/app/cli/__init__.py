@@ -1,21 +1,51 @@
 """The command line: the same studies, and the same numbers, as the app and the Python library."""
 
+from collections.abc import Callable
+from inspect import getdoc
+
 import typer
 
-from bias_core.app.cli import explore, labels, reports, study, suggest
+from bias_core.app.cli import explore, reports, study
+from bias_core.app.cli.common import Command
 
-app = typer.Typer(help="Measure bias in text-to-image models.", no_args_is_help=True, pretty_exceptions_enable=False)
-for command in (
-    explore.explore,
-    explore.compare,
-    suggest.suggest,
-    explore.models,
-    explore.attributes,
-    explore.runs,
-    study.measures,
-):
-    app.command()(command)
-study.app.command()(labels.label)
-study.app.command()(labels.corrected)
-study.app.command()(reports.report)
-app.add_typer(study.app, name="study", help="Run the studies of the papers.")
+_RUN = "python -m bias_core"
+
+
+def _commands(help_text: str, commands: dict[str, tuple[Callable[..., None], list[str]]]) -> typer.Typer:
+    """Make a group of commands by their names; the help of each ends with its examples."""
+    group = typer.Typer(help=help_text, no_args_is_help=True, pretty_exceptions_enable=False)
+    for name, (command, examples) in commands.items():
+        epilog = "\n".join(["Examples:", *(f"  {_RUN} {one}" for one in examples)]) if examples else None
+        paragraphs = (getdoc(command) or "").split("\n\n")  # a terminal is as wide as it is
+        text = "\n\n".join(" ".join(one.split()) for one in paragraphs)
+        group.command(name, cls=Command, help=text, epilog=epilog)(command)
+    return group
+
+
+app = _commands(
+    "Measure bias in text-to-image models.",
+    {
+        "explore": (explore.explore, ["explore doctor", 'explore "taxi driver" --n-images 64 --out report.html']),
+        "compare": (explore.compare, ["compare doctor --arm condition=fair --arm condition=extreme"]),
+        "suggest": (explore.suggest, ["suggest Iranian --words-only"]),
+        "models": (explore.models, []),
+        "attributes": (explore.attributes, ["attributes doctor"]),
+        "runs": (reports.runs, []),
+        "measures": (study.measures, []),
+    },
+)
+_studies = _commands(
+    "Run the studies of the papers.",
+    {
+        "list": (study.list_studies, []),
+        "show": (study.show_study, ["study show t2iat-tests"]),
+        "run": (
+            study.run_studies,
+            ["study run t2iat-tests --scale 0.1", "study run pst-occupations --plan --out report.html"],
+        ),
+        "label": (reports.label, []),
+        "corrected": (reports.corrected, []),
+        "report": (reports.report, []),
+    },
+)
+app.add_typer(_studies, name="study")

@@ -1,16 +1,16 @@
-"""What all commands share: errors in one line, services, a progress bar, tables at any width, options from settings."""
+"""Parts that all commands share: errors in one line, services, a progress bar, tables, options made from settings."""
 
 import os
 import signal
 import threading
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 import yaml
@@ -19,16 +19,18 @@ from rich.console import Console
 from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
+from typer.core import TyperCommand
 
 from bias_core.errors import BiasCoreError, Cancelled, InvalidInput, StorageError, message_of, quoted
-from bias_core.study.arms import parse_arms
 from bias_core.study.design import find_design
 from bias_core.study.setting_fields import Setting, name_and_value, settings_of
-from bias_core.study.study import Settled
-from bias_core.study.types import Arm, Progress, StudySettings, WatchedShare, settings_from_dict
+from bias_core.study.types import Arm, Progress, WatchedShare, settings_from_dict
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from bias_core.services import Services
+    from bias_core.study.study import Settled
 
 
 T = TypeVar("T")
@@ -37,48 +39,91 @@ _MOST_SO_FAR = 4  # shares that are told while pictures come
 
 
 class EngineName(str, Enum):
-    """Who draws."""
+    """The engines that draw."""
 
     local = "local"
     ray = "ray"
 
 
-EngineOption = Annotated[
-    EngineName, typer.Option(help='Who draws: this process, or Ray\'s workers (pip install "ray\\[data]").')
-]
-WorkersOption = Annotated[
-    int, typer.Option(help="With --engine ray: models at work at once; 0: one per GPU, or per machine.")
-]
-
-TokenOption = Annotated[
-    str,
-    typer.Option(
-        "--token-env",
-        metavar="NAME",
-        help="Variable that holds the token which pays for a hosted model; left out: HF_TOKEN, or BIAS_IMAGES_KEY.",
+DRAW, MODEL, MEASURE, OUTPUT = "What to draw", "Which model", "How to measure", "Output"
+_GROUPS = {
+    DRAW: (
+        "n_images", "seed", "template", "base", "attribute_a", "attribute_b", "n_attribute_images", "languages",
+        "scale", "options", "images", "arms", "stop_within", "stop_when_clear",
     ),
-]
+    MODEL: (
+        "model", "condition", "num_inference_steps", "guidance_scale", "negative_prompt", "size", "sampler", "rewrite",
+        "rewriter", "protocol",
+    ),
+}  # fmt: skip
+"""The settings by the group of options that shows them; the others are about measuring."""
+
+OUT = (
+    "Folder or name.zip for report, tables and figures (`explore`: and pictures); or one file: name.html, .md or .json."
+)
+
+
+def option(group: str, text: str, *names: str, **more: Any) -> Any:
+    """Declare an option in a group of a command's help."""
+    return typer.Option(*names, help=text, rich_help_panel=group, show_default=False, **more)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """The options of every command that runs something."""
+
+    engine: Annotated[
+        EngineName,
+        option(
+            MODEL, 'Engine that draws: local, this process; or ray, with pip install "ray\\[data]" (default: local).'
+        ),
+    ] = EngineName.local
+    workers: Annotated[
+        int, option(MODEL, "Models at work at once, with --engine ray (default: one per GPU, or per machine).")
+    ] = 0
+    token_env: Annotated[
+        str,
+        option(
+            MODEL,
+            "Variable with the token that pays for a hosted model (default: HF_TOKEN, or BIAS_IMAGES_KEY).",
+            metavar="NAME",
+        ),
+    ] = ""
+    out: Annotated[Path | None, option(OUTPUT, OUT)] = None
+    keep: Annotated[bool, option(OUTPUT, "Never evict the pictures of this run.", "--keep")] = False
+    full: Annotated[bool, option(OUTPUT, "Print all numbers, tables and notes.", "--full")] = False
+    as_json: Annotated[bool, option(OUTPUT, "Print the report as JSON and nothing else.", "--json")] = False
+
+
+class Command(TyperCommand):
+    """A command whose option for help stands in the last group of options."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option for help."""
+        if option := super().get_help_option(ctx):
+            option.rich_help_panel = OUTPUT
+        return option
 
 
 def show_warning(warning: str) -> None:
-    """What must be read before a report, where there is anything."""
+    """Print a warning that must be read before a report, if there is one."""
     if warning:
         console.print(warning, markup=False, style="bold red")
 
 
-def choose_engine(services: "Services", engine: EngineName, workers: int) -> None:
-    """Let the services draw with this engine."""
-    if engine is EngineName.ray:
+def choose_engine(services: "Services", how: RunOptions) -> None:
+    """Let the services draw with the engine of these options."""
+    if how.engine is EngineName.ray:
         from bias_core.services import draw_with_ray
 
-        draw_with_ray(services, workers)
-    elif workers:
+        draw_with_ray(services, how.workers)
+    elif how.workers:
         raise InvalidInput("the local engine has one worker; choose --engine ray for more")
 
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Show our own errors as one red line and exit with 2; Ctrl-C, where no run listens, exits with 130."""
+    """Show our own errors as one red line and exit with 2; Ctrl-C exits with 130 if no run listens."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -90,7 +135,7 @@ def user_errors() -> Iterator[None]:
 
 @contextmanager
 def open_services(token_env: str = "") -> "Iterator[Services]":
-    """The services of this process, closed in the end; hosted models are paid for with the token of that variable."""
+    """Open the services of this process; a variable names the token that pays for hosted models."""
     from bias_core.services import Services
 
     services = Services().for_visitor(_token_in(token_env) if token_env else "")
@@ -108,7 +153,7 @@ def _token_in(variable: str) -> str:
 
 
 class Stop:
-    """Whether the run is to stop: asked as ``cancelled`` at its every step.
+    """A question whether to stop a run, which asks it as ``cancelled`` at its every step.
 
     ``signal`` is the one that asked for it; 0 for none.
     """
@@ -117,7 +162,7 @@ class Stop:
         self.signal = 0
 
     def __call__(self) -> bool:
-        """Whether a signal came."""
+        """Return true once a signal came."""
         return self.signal != 0
 
 
@@ -151,7 +196,7 @@ def run_with_bar(start: Callable[..., Generator[Progress, None, T]], *inputs: An
 
 
 def _so_far(shares: Sequence[WatchedShare]) -> str:
-    """A line for each of the first shares, with intervals that may be looked at at any time."""
+    """Write a line for each of the first shares, with intervals that hold at any time."""
     watched = [one for one in shares if one.estimate.n]
     lines = [
         f"{escape(one.name)}: {one.value_words} ({one.interval_words}) of {one.estimate.n:,}"
@@ -162,7 +207,7 @@ def _so_far(shares: Sequence[WatchedShare]) -> str:
 
 
 def exit_stopped(signum: int) -> typer.Exit:
-    """Say that a run is unfinished; the exit with the code that a shell expects, 130 after Ctrl-C.
+    """Say that a run is unfinished; return the exit with the code that a shell expects, 130 after Ctrl-C.
 
     Without a signal it was the machine that could not go on; the report says why, and the code is 1.
     """
@@ -172,7 +217,7 @@ def exit_stopped(signum: int) -> typer.Exit:
 
 @contextmanager
 def stop_on_signal() -> Iterator[Stop]:
-    """A stop that the first Ctrl-C or SIGTERM asks for; the second does what it usually does."""
+    """Stop at the first Ctrl-C or SIGTERM; the second does what it usually does."""
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -198,12 +243,25 @@ def stop_on_signal() -> Iterator[Stop]:
 _SHORT = 24  # letters of a cell that stays on one line
 
 
-def show_table(table: Table) -> None:
-    """Print a table of texts; if it is too wide, each row as a table of its own, with a line for each column."""
+def table_of(rows: "pd.DataFrame", title: str = "") -> Table:
+    """Make a table of texts whose short cells stay on one line."""
+    table = Table(*map(str, rows.columns), title=title or None)
+    for row in rows.itertuples(index=False):
+        table.add_row(*row)
+    return table
+
+
+def fits(table: Table) -> bool:
+    """Fold long cells of a table; say whether it is as narrow as the terminal then."""
     for column in table.columns:  # rich takes room from the widest of those that may wrap
         column.overflow = "fold"
         column.no_wrap = max(map(cell_len, [str(column.header), *map(str, column.cells)])) <= _SHORT
-    if Measurement.get(console, console.options.update(max_width=10_000), table).minimum <= console.width:
+    return Measurement.get(console, console.options.update(max_width=10_000), table).minimum <= console.width
+
+
+def show_table(table: Table) -> None:
+    """Print a table of texts; if it is too wide, each row as a table of its own, with a line for each column."""
+    if fits(table):
         console.print(table)
         return
     names = [str(column.header) for column in table.columns]
@@ -217,34 +275,52 @@ def show_table(table: Table) -> None:
         console.print(record)
 
 
-SettingsFile = Annotated[
-    Path | None,
-    typer.Option("--settings", help="YAML file of settings by their names; what stands beside it goes first."),
-]
+def show_rows(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table of texts."""
+    table = Table(*headers)
+    for row in rows:
+        table.add_row(*row)
+    show_table(table)
+
+
 Given = Mapping[str, Any]  # what was given on the command line, by the names of settings
-_MANY = ("model", "condition")
+MANY = ("model", "condition")  # settings that may be given several times
 
 
 def with_options(
-    declared: Mapping[str, Setting], *, many: Collection[str] = (), flags: Mapping[str, Sequence[str]] = {}
+    declared: Mapping[str, Setting],
+    *,
+    how: type[RunOptions] = RunOptions,
+    many: Collection[str] = (),
+    flags: Mapping[str, Sequence[str]] = {},
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The command with an option for every one of these settings, which it receives as ``given: Given``.
+    """Give a command an option for every one of these settings and every field of ``how``.
 
-    Those in ``many`` may be given several times; ``flags`` are further names of an option.
+    It receives them as ``given: Given`` and ``how``. Settings in ``many`` may be given several times; ``flags`` are
+    further names of an option.
     """
 
+    def parameter(name: str, default: Any, annotation: Any) -> Parameter:
+        return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = [p for p in signature(command, eval_str=True).parameters.values() if p.name != "given"]
-        kinds = {name: _option(one, flags.get(name, ()), many=name in many) for name, one in declared.items()}
+        own = [p for p in signature(command, eval_str=True).parameters.values() if p.name not in ("given", "how")]
+        in_groups = sorted(declared, key=lambda name: [DRAW, MODEL, MEASURE].index(_group(name)))
         made = [
-            Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=kind)
-            for name, kind in kinds.items()
+            parameter(name, None, _option(declared[name], flags.get(name, ()), many=name in many)) for name in in_groups
         ]
-        parameters = [*own[:1], *made, *own[1:]]
+        kinds = get_type_hints(how, include_extras=True)
+        parameters = [
+            *own[:1],
+            *made,
+            *own[1:],
+            *(parameter(one.name, one.default, kinds[one.name]) for one in fields(how)),
+        ]
 
         @wraps(command)
         def run(**values: Any) -> None:
-            command(given={name: value for name in declared if (value := values.pop(name)) not in (None, [])}, **values)
+            given = {name: value for name in declared if (value := values.pop(name)) not in (None, [])}
+            command(given=given, how=how(**{one.name: values.pop(one.name) for one in fields(how)}), **values)
 
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -253,31 +329,28 @@ def with_options(
     return decorate
 
 
-with_settings = with_options(settings_of(StudySettings), many=_MANY)
-"""The command with an option for every setting of a run."""
+def _group(name: str) -> str:
+    return next((group for group, names in _GROUPS.items() if name in names), MEASURE)
 
 
 def _option(one: Setting, flags: Sequence[str], *, many: bool) -> Any:
-    """The type and the help of a setting's option; None stands for what is not given."""
+    """Make the type and the help of a setting's option; None stands for an option that is not given."""
+    names, words = (one.flag, *flags), one.help
     if one.name == "options":
-        return Annotated[list[str] | None, typer.Option("--option", help="name=value, see `study show`.")]
-    if one.name == "arms":
-        keys = ", ".join(arm.key for arm in settings_of(Arm).values())
-        words = f"{one.sentence}. Keys are {keys}."
-        return Annotated[list[str] | None, typer.Option("--arm", help=words)]
-    limits = "" if one.percent else one.range_words
-    words = ". ".join(filter(None, (one.sentence, limits[:1].upper() + limits[1:]))) + "."
-    words += " Several times: each is run by itself; --arm compares." if many else ""
-    default: Any = str(one.default) if one.default not in (None, "", False) else False
+        names, words = ("--option",), f"{words} `study show` lists them."
+    elif one.name == "arms":
+        names, words = ("--arm",), f"{words} Keys are {', '.join(arm.key for arm in settings_of(Arm).values())}."
+    elif many:
+        words += " Several times: each is run by itself; --arm compares."
     kind: Any = one.kind if one.kind in (int, float, bool) else str
-    kind = list[str] if many else kind
-    return Annotated[kind | None, typer.Option(one.flag, *flags, help=words, show_default=default)]
+    kind = list[str] if many or one.name in ("options", "arms") else kind
+    return Annotated[kind | None, option(_group(one.name), escape(words), *names)]
 
 
 def read_given(
     study: str, given: Given, file: Path | None, n: int | None = None
-) -> tuple[Settled, list[str], list[str]]:
-    """Return what is asked, and the models and conditions to run it with; ``n`` pictures per prompt.
+) -> "tuple[Settled, list[str], list[str]]":
+    """Return the complete settings, and the models and conditions to run them with; ``n`` pictures per prompt.
 
     Raises InvalidInput: a setting that is none, or no study; StorageError: the file cannot be read.
     """
@@ -286,15 +359,17 @@ def read_given(
     options = values.pop("options", None) or {}
     if not isinstance(options, Mapping):
         raise InvalidInput(f"options must be names with their values; got {quoted(options)}")
-    own = {name: value for name, value in given.items() if name not in (*_MANY, "options", "arms")}
+    own = {name: value for name, value in given.items() if name not in (*MANY, "options", "arms")}
     options = {**options, **dict(name_and_value(text) for text in given.get("options", []))}
     like = settings_from_dict({**values, **own, "options": options})
     if texts := given.get("arms"):
+        from bias_core.study.arms import parse_arms
+
         like = replace(like, arms=parse_arms(texts))
     if not (study or named):
         raise InvalidInput("name a study of `study list`, or a file of settings that names one as `study`")
     design = find_design(study or named)
-    from bias_core.study.plan import settle  # loads scipy, which help does without
+    from bias_core.study.plan import settle
 
     asked = settle(design if n is None else replace(design, images_per_prompt=n), like, {*values, *given})
     models = given.get("model", [asked.settings.model])

@@ -1,29 +1,29 @@
-"""Explore and compare on the command line, and the lists of what has a name."""
+"""Explore, compare and suggest on the command line; lists of models and attributes."""
 
-from collections.abc import Generator, Iterable
-from datetime import datetime
-from pathlib import Path
-from typing import Annotated, get_args
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 from rich.table import Table
 
 from bias_core.app.cli.common import (
-    EngineName,
-    EngineOption,
+    DRAW,
+    MEASURE,
     Given,
+    RunOptions,
     Stop,
-    TokenOption,
-    WorkersOption,
     choose_engine,
+    console,
     exit_stopped,
     open_services,
+    option,
     run_with_bar,
+    show_rows,
     show_table,
     user_errors,
     with_options,
 )
-from bias_core.app.cli.reports import OUT, save_study_report, show_study_report
+from bias_core.app.cli.reports import finish
 from bias_core.errors import InvalidInput, quoted
 from bias_core.explore.concept import SUGGESTED, read_attributes
 from bias_core.explore.options import (
@@ -34,6 +34,7 @@ from bias_core.explore.options import (
     explore_settings,
     offered_settings,
 )
+from bias_core.explore.suggest_options import SUGGEST_SETTINGS, usual_suggest_settings
 from bias_core.models.catalogue import Role
 from bias_core.store.tables import ENDINGS, HUB
 from bias_core.study.arms import check_several, parse_arms
@@ -42,38 +43,44 @@ from bias_core.study.design import find_design
 from bias_core.study.suggestions import suggest_set
 from bias_core.study.types import Progress, StudyReport, StudySettings
 
+if TYPE_CHECKING:
+    from bias_core.explore.suggest import Suggested
+
 _FLAGS = {"n_images": ("-n",), "n_clusters": ("--clusters",)}
 _OF_EXPLORE = offered_settings((*EXPLORE_SETTINGS, "images", "arms"), explore_settings())
 _OF_A_CONCEPT = ("template", "attribute_a", "attribute_b", "n_attribute_images")
+_OF_SUGGEST = offered_settings(SUGGEST_SETTINGS, usual_suggest_settings())
 _OF_COMPARE = offered_settings(COMPARE_SETTINGS, compare_settings("", []))
+Concept = Annotated[str, typer.Argument(help="Person or thing that is drawn, such as doctor.")]
 Attributes = Annotated[
     list[str] | None,
-    typer.Option(
-        "--attribute", help="A built-in attribute, or 'name|positive sentence|negative sentence[|P*|source]'."
+    option(
+        MEASURE,
+        "Attribute to look for: a built-in name, or 'name|positive sentence|negative sentence[|P*|source]'. Several "
+        "times for several (default: those that suit the concept, see `attributes`).",
+        "--attribute",
     ),
 ]
-NoAttributes = Annotated[bool, typer.Option("--no-attributes", help="Score no attribute.")]
+NoAttributes = Annotated[bool, option(MEASURE, "Score no attribute.", "--no-attributes")]
 
 
 @with_options(_OF_EXPLORE, flags=_FLAGS)
 def explore(
-    concept: Annotated[str, typer.Argument(help="What is drawn, e.g. doctor; '' with --images: all pictures.")] = "",
+    concept: Annotated[
+        str, typer.Argument(help="Person or thing that is drawn, such as doctor; '' with --images takes all pictures.")
+    ] = "",
     *,
     given: Given,
+    how: RunOptions,
     prompts: Annotated[
-        str, typer.Option(help=f"Prompts instead of a concept: a file {' or '.join(ENDINGS)}, or {HUB}owner/name.")
+        str, option(DRAW, f"Prompts instead of a concept: a file {' or '.join(ENDINGS)}, or {HUB}owner/name.")
     ] = "",
     attribute: Attributes = None,
     no_attributes: NoAttributes = False,
-    engine: EngineOption = EngineName.local,
-    workers: WorkersOption = 0,
-    token_env: TokenOption = "",
-    out: Annotated[Path | None, typer.Option(help=f"{OUT} With its pictures.")] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Never evict the pictures of this run.")] = False,
 ) -> None:
-    """Draw pictures of a concept and score what they show.
+    """Draw pictures of a concept and measure which attributes they show.
 
-    Ctrl-C stops: what is finished is scored, and the exit code is 130.
+    Ctrl-C stops: finished pictures are scored, and the exit code is 130.
     """
     with user_errors():
         check_source(concept, prompts, given)
@@ -81,28 +88,25 @@ def explore(
         chosen = {**given, "attributes": attributes, "arms": parse_arms(given.get("arms", []))}
         if prompts and attribute is None and not no_attributes:
             chosen["attributes"] = (SUGGESTED,)  # those that the rows name
-        settings, how = explore_settings(concept=concept, **chosen), (engine, workers)
-        _run(settings, how, out, pictures=True, keep=keep, token_env=token_env, prompts=prompts)
+        _run(explore_settings(concept=concept, **chosen), how, pictures=True, prompts=prompts)
 
 
 @with_options(_OF_COMPARE, flags=_FLAGS)
 def compare(
-    concept: Annotated[str, typer.Argument(help="What is drawn, e.g. doctor.")],
+    concept: Concept,
     *,
     given: Given,
+    how: RunOptions,
     arm: Annotated[
         list[str],
-        typer.Option(
-            help="Two to eight times: key=value|key=value with name, model, condition, template, negative, "
-            "guidance, steps; e.g. 'condition=fair'. What is left out is the renderer's default."
+        option(
+            DRAW,
+            "One way to draw, two to eight times: key=value|key=value with name, model, condition, template, negative, "
+            "guidance, steps; such as 'condition=fair' (default: as the renderer draws).",
         ),
     ],
     attribute: Attributes = None,
     no_attributes: NoAttributes = False,
-    engine: EngineOption = EngineName.local,
-    workers: WorkersOption = 0,
-    token_env: TokenOption = "",
-    out: Annotated[Path | None, typer.Option(help=OUT)] = None,
 ) -> None:
     """Draw a concept in two to eight ways on the same seeds, and test what differs.
 
@@ -111,12 +115,11 @@ def compare(
     with user_errors():
         arms = check_several(parse_arms(arm))
         attributes = [] if no_attributes else find_attributes(concept, attribute)
-        settings = compare_settings(concept, arms, attributes=attributes, **given)
-        _run(settings, (engine, workers), out, token_env=token_env)
+        _run(compare_settings(concept, arms, attributes=attributes, **given), how)
 
 
 def check_source(concept: str, prompts: str, given: Given) -> None:
-    """Raises InvalidInput: there is nothing to draw, or two things, or words that prompts of one's own leave unused."""
+    """Raise InvalidInput if there is nothing to draw, or two things, or an option that prompts leave unused."""
     if not (concept.strip() or prompts or given.get("images")):
         raise InvalidInput("name a concept, such as doctor, or give --prompts or --images")
     if prompts and concept.strip():
@@ -125,22 +128,13 @@ def check_source(concept: str, prompts: str, given: Given) -> None:
         raise InvalidInput(f"--prompts has no use for --{unused[0].replace('_', '-')}: that is about one concept")
 
 
-def _run(
-    settings: StudySettings,
-    engine: tuple[EngineName, int],
-    out: Path | None,
-    *,
-    pictures: bool = False,
-    keep: bool = False,
-    token_env: str = "",
-    prompts: str = "",
-) -> None:
-    """Run behind a progress bar, show and save. A signal stops within one step, and what is finished is scored."""
+def _run(settings: StudySettings, how: RunOptions, *, pictures: bool = False, prompts: str = "") -> None:
+    """Run behind a progress bar, print and save. A signal stops within one step; finished pictures are scored."""
     from bias_core.explore.packs import pack_of
     from bias_core.study.run import run_study
 
-    with open_services(token_env) as services:
-        choose_engine(services, *engine)
+    with open_services(how.token_env) as services:
+        choose_engine(services, how)
         design, settings = pack_of(prompts, settings) if prompts else (find_design("explore"), settings)
 
         def steps(cancelled: Stop) -> Generator[Progress, None, tuple[StudyReport, int]]:
@@ -148,21 +142,18 @@ def _run(
             return report, cancelled.signal
 
         report, signum = run_with_bar(steps)
-        show_study_report(report, services)
-        if keep:
-            services.manifests.keep(report.run_id)
-        save_study_report(report, out, pictures=pictures)
+        finish(report, how, services, pictures=pictures)
         if signum or services.manifests.get(report.run_id).status == "cancelled":
             raise exit_stopped(signum)
 
 
 def find_attributes(concept: str, texts: list[str] | None) -> list[str]:
-    """Attributes as a value of the option; none named: the set that is suggested for the concept."""
+    """Return attributes as a value of the option; without texts, the set that is suggested for the concept."""
     return [attribute_text(one) for one in read_attributes(texts or [SUGGESTED], concept)]
 
 
 def models() -> None:
-    """List the models, their conditions, encoders and other readers that have a name."""
+    """List the models, conditions, encoders and other classifiers that have a name."""
     with user_errors(), open_services() as services:
         rows = [
             (
@@ -176,16 +167,18 @@ def models() -> None:
             )
             for info in services.models()
         ]
-        _show(("model", "conditions", "steps", "guidance", "size", "licence", "on this machine"), rows)
-        _show(("condition", "what is planted in the calibration world"), [*services.catalogue.conditions.items()])
+        show_rows(("model", "conditions", "steps", "guidance", "size", "licence", "on this machine"), rows)
+        show_rows(("condition", "what is planted in the calibration world"), [*services.catalogue.conditions.items()])
         encoders = [(item.id, item.library, item.note or item.name) for item in services.tools("encoder")]
-        _show(("encoder", "library", "what it is"), encoders)
+        show_rows(("encoder", "library", "what it is"), encoders)
         roles = get_args(Role)[1:]  # all but encoders
         tools = [(role.replace("_", " "), tool) for role in roles for tool in services.tools(role)]
-        _show(("reads and writes", "as", "what it is"), [(one.id, role, one.note or one.name) for role, one in tools])
+        show_rows(
+            ("reads and writes", "as", "what it is"), [(one.id, role, one.note or one.name) for role, one in tools]
+        )
 
 
-def attributes(concept: Annotated[str, typer.Argument(help="Show only the set for this concept.")] = "") -> None:
+def attributes(concept: Annotated[str, typer.Argument(help="Show the set for this concept only.")] = "") -> None:
     """List the built-in attributes with their real-world rates P*."""
     from bias_core.number_text import format_given
 
@@ -196,39 +189,67 @@ def attributes(concept: Annotated[str, typer.Argument(help="Show only the set fo
             for item in ([suggest_set(concept, sets)] if concept else sets)
             for a in item.attributes
         ]
-        _show(("set", "attribute", "positive", "negative", "P*", "source"), rows)
+        show_rows(("set", "attribute", "positive", "negative", "P*", "source"), rows)
 
 
-def runs(
-    keep: Annotated[str, typer.Option(help="Never evict the pictures of this run.")] = "",
-    release: Annotated[str, typer.Option(help="Let the pictures of this run be evicted again.")] = "",
-    delete: Annotated[str, typer.Option(help="Forget this run.")] = "",
+@with_options(_OF_SUGGEST, flags={"n_images": ("-n",)})
+def suggest(
+    concept: Concept,
+    *,
+    given: Given,
+    how: RunOptions,
+    words_only: Annotated[bool, option(DRAW, "Draw nothing and ask the language model alone.", "--words-only")] = False,
+    scenes: Annotated[
+        bool, option(DRAW, "Write scenes with this word, for a study of it as a trigger word.", "--scenes")
+    ] = False,
 ) -> None:
-    """List the runs on record, newest first."""
-    with user_errors(), open_services() as services:
-        for run_id, is_kept in ((keep, True), (release, False)):
-            if run_id:
-                services.manifests.keep(run_id, is_kept)
-        if delete:
-            services.manifests.delete(delete)
-        rows = [
-            (
-                run.id,
-                run.study,
-                run.title,
-                str(run.settings.get("model", "")),
-                str(len(run.rows)),
-                run.status,
-                "yes" if run.is_kept else "",
-                datetime.fromtimestamp(run.updated).astimezone().strftime("%Y-%m-%d %H:%M"),
-            )
-            for run in services.manifests.list(session="")
-        ]
-        _show(("run", "study", "what", "model", "pictures", "status", "kept", "updated"), rows)
+    """Suggest attributes to look for in pictures of a concept, and say where each comes from.
+
+    A language model is asked about the words; captions of the pictures are compared with those of a plain base.
+    """
+    from bias_core.explore.suggest import DESIGN, suggested_by_words, suggested_in
+    from bias_core.papers.tbyb.study import written_scenes
+    from bias_core.study.run import run_study
+
+    with user_errors(), open_services(how.token_env) as services:
+        settings = usual_suggest_settings(concept=concept, **given)
+        if scenes:
+            written = written_scenes(concept, settings.options.language_model, settings.model, services)
+            _show_scenes(concept, written)
+            return
+        if words_only:
+            _show(concept, suggested_by_words(settings, services))
+            return
+        choose_engine(services, how)
+
+        def steps(cancelled: Stop) -> Generator[Progress, None, StudyReport]:
+            return (yield from run_study(DESIGN, settings, services, cancelled=cancelled))
+
+        report = run_with_bar(steps)
+        if as_suggestions := not (how.full or how.as_json):
+            for note in report.results.notes:
+                console.print(note, markup=False)
+            _show(concept, suggested_in(report))
+        finish(report, how, services, pictures=True, is_shown=as_suggestions)
 
 
-def _show(headers: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    table = Table(*headers)
-    for row in rows:
-        table.add_row(*row)
+def _show_scenes(word: str, scenes: Sequence[str]) -> None:
+    for scene in scenes:
+        typer.echo(scene)
+    console.print("\nTo draw them, edited or not:", markup=False)
+    listed = ",".join(scene.replace(",", "\\,") for scene in scenes)
+    typer.echo(f'python -m bias_core study run tbyb-task --option "triggers={word}" --option "scenes={listed}"')
+
+
+def _show(concept: str, suggested: "list[Suggested]") -> None:
+    table = Table("attribute", "where it comes from", "P*", title=f"Suggested for {concept}")
+    for one in suggested:
+        rate = one.attribute.reference
+        table.add_row(one.attribute.name, one.where_from, "" if rate is None else f"{rate:.2f}")
     show_table(table)
+    if suggested:
+        console.print("\nTo measure one, edited or not, for example:", markup=False)
+        text = attribute_text(suggested[0].attribute)
+        console.print(f'python -m bias_core explore "{concept}" --attribute "{text}"', markup=False)
+    else:
+        console.print("Nothing stands out, and the language model names nothing.", markup=False)

@@ -1,75 +1,165 @@
-"""Reports on the command line: shown, written in the form that a file's name says, and handed on later."""
+"""Reports on the command line: print, save and correct them, and list the runs that have them."""
 
+import json
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
-from rich.table import Table
 
-from bias_core.app.cli.common import console, open_services, show_table, show_warning, user_errors
+from bias_core.app.cli.common import (
+    RunOptions,
+    console,
+    fits,
+    open_services,
+    show_rows,
+    show_table,
+    show_warning,
+    table_of,
+    user_errors,
+)
 from bias_core.errors import InvalidInput, quoted
-from bias_core.store.files import write_atomically
 from bias_core.study.types import StudyReport
 
 if TYPE_CHECKING:
     from bias_core.services import Services
+    from bias_core.study.label_tasks import Looks
+    from bias_core.study.next_steps import NextStep
 
-OUT = "Folder, or name.zip, for report, tables and figures; or one file: name.html, .md or .json."
 FORMS_HELP = "html, md, card (a section for a model card), json, every_eval_ever (records of that program) or zip."
+Run = Annotated[str, typer.Argument(metavar="RUN", help="Id of a run, as its report and `runs` show it.")]
+_MOST_LINES = 15  # of the table of first numbers
+_OPTIONAL = ("p", "drawn", "published")  # its columns that are left out, one after the other, until it fits
 
 
-def save_study_report(report: StudyReport, out: Path | None, *, pictures: bool = False) -> None:
-    """The report in the form that the name says, where one is given; a folder or zip with pictures if asked for."""
+def save_study_report(report: StudyReport, out: Path | None, *, pictures: bool = False, quiet: bool = False) -> None:
+    """Write the report in the form that the name of ``out`` says; a folder or zip holds the pictures if asked for."""
     if out is None:
         return
     from bias_core.study.export import write_report
 
     write_report(report, out, pictures=pictures)
-    console.print(f"Written to {out}", markup=False)
+    if not quiet:
+        console.print(f"Written to {out}", markup=False)
 
 
-def show_study_report(report: StudyReport, services: "Services | None" = None) -> None:
-    """What stands out, then findings, tables and notes, and with services what to do next."""
+def finish(
+    report: StudyReport,
+    how: RunOptions,
+    services: "Services",
+    *,
+    pictures: bool = False,
+    folder: str = "",
+    is_shown: bool = False,
+) -> None:
+    """Print, keep and save the report of a run, as one of several in a ``folder`` of its own."""
+    if not is_shown:
+        show_study_report(report, services, full=how.full, as_json=how.as_json)
+    if how.keep:
+        services.manifests.keep(report.run_id)
+    save_study_report(report, how.out and how.out / folder, pictures=pictures, quiet=how.as_json)
+
+
+def show_study_report(
+    report: StudyReport, services: "Services | None" = None, *, full: bool = False, as_json: bool = False
+) -> None:
+    """Print the headline, the first numbers and the next step; or the whole report; or its JSON and nothing else."""
+    from bias_core.study.export import to_form
     from bias_core.study.headlines import headline
+
+    if as_json:
+        typer.echo(to_form(report, "json"))
+        return
+    show_warning(report.warning)
+    console.print(headline(report), markup=False, style="bold")
+    (_show_all if full else _show_first)(report, services)
+
+
+def _show_first(report: StudyReport, services: "Services | None") -> None:
+    from bias_core.study.next_steps import next_steps
+    from bias_core.study.report_text import LIMITS
+
+    n_more = _show_first_numbers(report) if report.results.findings else 0
+    _show_unknown_words(report)
+    for note in report.results.notes if report.stopped else ():
+        console.print(note, markup=False)
+    console.print(f"{LIMITS.partition('. ')[0]}.", markup=False, style="dim")
+    for step in next_steps(report, services)[:1] if services else ():
+        _show_step(report, step)
+    blocked = f" ({report.n_blocked:,} more were refused or blanked)" if report.n_blocked else ""
+    more = f"{n_more:,} more numbers, tables and notes" if n_more else "Tables and notes"
+    console.print(f"Run {report.run_id}: {report.n_images:,} pictures{blocked}, {report.seconds:.0f} s.", markup=False)
+    page = f"`python -m bias_core study report {report.run_id}` writes the whole report as a page"
+    console.print(f"{more}: --full prints them; {page}.", markup=False, soft_wrap=True)
+
+
+def _show_first_numbers(report: StudyReport) -> int:
+    """Print a table of the first numbers that is at most 15 lines long; return how many numbers it leaves out."""
+    from bias_core.study.report_text import BETWEEN_READERS, finding_frame, title_of
+
+    frame = finding_frame(report)
+    frame["value"] += " " + frame["interval"]
+    frame = frame.drop(columns=["measure", "interval", BETWEEN_READERS, "reads"], errors="ignore")
+    interval = f"value [{100 * report.settings.confidence:g} % interval]"
+    frame = frame.rename(columns={"null": "no bias", "value": interval})
+    for column in _OPTIONAL:
+        if not fits(table_of(frame)):
+            frame = frame.drop(columns=column, errors="ignore")
+    for n in range(min(len(frame), _MOST_LINES), 0, -1):
+        table = table_of(frame[:n], title_of(report))
+        fits(table)
+        if n == 1 or len(console.render_lines(table)) <= _MOST_LINES:
+            console.print(table)
+            return len(frame) - n
+    return 0
+
+
+def _show_unknown_words(report: StudyReport) -> None:
+    if report.unknown_words:
+        console.print(f"This world does not know: {', '.join(report.unknown_words)}", markup=False)
+
+
+def _show_all(report: StudyReport, services: "Services | None") -> None:
     from bias_core.study.next_steps import next_steps
     from bias_core.study.report_text import LIMITS, claim, excerpt, finding_frame, title_of
 
-    show_warning(report.warning)
-    console.print(headline(report), markup=False, style="bold")
     frames = [(title_of(report), finding_frame(report))]
     frames += [(table.title, table.frame) for table in report.results.tables]
     for title, frame in frames:
         text, shown = excerpt(frame)
-        table = Table(*text.columns, title=title)
-        for row in text.itertuples(index=False):
-            table.add_row(*row)
-        show_table(table)
+        show_table(table_of(text, title))
         if shown:
             console.print(f"{shown}; --out writes all.", markup=False, style="dim")
     for note in report.results.notes:
         console.print(note, markup=False)
-    if report.unknown_words:
-        console.print(f"This world does not know: {', '.join(report.unknown_words)}", markup=False)
+    _show_unknown_words(report)
     if sentence := claim(report):
         console.print(f"To be quoted: {sentence}", markup=False)
     line = f"{LIMITS} Run {report.run_id}, {report.n_images:,} pictures, {report.seconds:.1f} s."
     console.print(line, markup=False, style="dim")
     for step in next_steps(report, services) if services else ():
-        console.print(f"Next: {step.title}. {step.says}", markup=False)
-        console.print(f"  {step.command}", markup=False, soft_wrap=True)
-        if (own := f"{report.design.name}.yaml") in step.command:
-            packed = f"python -m bias_core study report {report.run_id} --to zip"
-            says = f"  {own} is among the files of --out, and of `{packed}`."
-            console.print(says, markup=False, soft_wrap=True, style="dim")
+        _show_step(report, step, step.says)
+
+
+def _show_step(report: StudyReport, step: "NextStep", says: str = "") -> None:
+    """Print what to do next, and the command."""
+    console.print(f"Next: {step.title}. {says}".removesuffix(". "), markup=False)
+    console.print(f"  {step.command}", markup=False, soft_wrap=True)
+    if (own := f"{report.design.name}.yaml") in step.command:
+        packed = f"python -m bias_core study report {report.run_id} --to zip"
+        note = f"  {own} is among the files of --out, and of `{packed}`."
+        console.print(note, markup=False, soft_wrap=True, style="dim")
 
 
 def report(
-    run_id: Annotated[str, typer.Argument(metavar="RUN", help="Id of a run, as `runs` lists it.")],
-    to: Annotated[str, typer.Option(help=FORMS_HELP)] = "html",
-    out: Annotated[Path | None, typer.Option(help="Name of the file; left out: of the study and the run.")] = None,
+    run_id: Run,
+    to: Annotated[str, typer.Option(help=f"Form of the file: {FORMS_HELP}")] = "html",
+    out: Annotated[Path | None, typer.Option(help="Name of the file (default: study and run).")] = None,
 ) -> None:
     """Write the report of an earlier run as one file; nothing is drawn or measured again."""
     from bias_core.store.export import write_zip
+    from bias_core.store.files import write_atomically
     from bias_core.study.corrected import corrected
     from bias_core.study.export import FORMS, to_export, to_form
     from bias_core.study.saved import open_report
@@ -85,3 +175,118 @@ def report(
         else:
             write_atomically(place, to_form(report, to))
         console.print(f"Written to {place}", markup=False)
+
+
+def runs(
+    keep: Annotated[str, typer.Option(help="Never evict the pictures of this run.")] = "",
+    release: Annotated[str, typer.Option(help="Let the pictures of this run be evicted again.")] = "",
+    delete: Annotated[str, typer.Option(help="Forget this run.")] = "",
+) -> None:
+    """List the runs on record, newest first."""
+    with user_errors(), open_services() as services:
+        for run_id, is_kept in ((keep, True), (release, False)):
+            if run_id:
+                services.manifests.keep(run_id, is_kept)
+        if delete:
+            services.manifests.delete(delete)
+        rows = [
+            (
+                run.id,
+                run.study,
+                run.title,
+                str(run.settings.get("model", "")),
+                str(len(run.rows)),
+                run.status,
+                "yes" if run.is_kept else "",
+                datetime.fromtimestamp(run.updated).astimezone().strftime("%Y-%m-%d %H:%M"),
+            )
+            for run in services.manifests.list(session="")
+        ]
+        show_rows(("run", "study", "what", "model", "pictures", "status", "kept", "updated"), rows)
+
+
+def label(
+    run: Run,
+    n: Annotated[int, typer.Option("-n", "--pictures", help="Number of pictures that people are asked about.")] = 64,
+    stratify_by: Annotated[
+        str, typer.Option(help="Attribute (or people) by whose readings the pictures are drawn in equal parts.")
+    ] = "",
+    attribute: Annotated[list[str] | None, typer.Option(help="Ask about this attribute only; may be repeated.")] = None,
+    setting: Annotated[str, typer.Option(help="Setting of the paired test: paired, single or fairness.")] = "",
+    raters: Annotated[int, typer.Option(help="Raters for each picture.")] = 3,
+    seed: Annotated[int, typer.Option(help="Seed of the draw of pictures.")] = 0,
+    looks: Annotated[
+        str,
+        typer.Option(
+            help="Answers about people: two (feminine, masculine, cannot identify, as in the paper) or four (feminine, "
+            "masculine, androgynous, unclear)."
+        ),
+    ] = "two",
+) -> None:
+    """Ask people about pictures of a run, drawn at random; their labels correct its numbers."""
+    from bias_core.labels.make_task import label_run, task_values
+
+    with user_errors(), open_services() as services:
+        made = label_run(
+            _report(services, run), services.manifests, services.labels, n=n, stratify_by=stratify_by,
+            attributes=attribute or (), setting=setting, raters_per_item=raters, seed=seed, looks=cast("Looks", looks),
+        )  # fmt: skip
+        values = task_values(made)
+        console.print(f"{values['sample']}, about {values['asks_about']}.", markup=False)
+        for name, title in (
+            ("raters_link", "For raters, at the address of your app"),
+            ("owner_link", "For you alone"),
+            ("owner_key", "Owner's key, told once"),
+        ):
+            console.print(f"{title}: {values[name]}", markup=False, soft_wrap=True)
+        console.print(f"As answers come in: study corrected {run}", markup=False)
+
+
+def corrected(
+    run: Run,
+    labels: Annotated[
+        str, typer.Option(help="File of answers (CSV, or JSON of Label Studio) instead of those collected here.")
+    ] = "",
+    out: Annotated[
+        Path | None, typer.Option(help="File for the numbers, name.json or name.csv; with --labels, as --out of a run.")
+    ] = None,
+) -> None:
+    """Show the numbers of a run as people's labels correct them, and how many more labels they need."""
+    from bias_core.store.export import csv_bytes
+    from bias_core.store.files import write_atomically
+    from bias_core.study import corrected as corrections
+    from bias_core.study.answers import read_answers
+    from bias_core.study.report_text import excerpt, plain
+
+    with user_errors(), open_services() as services:
+        report = _report(services, run)
+        if labels:
+            report = replace(report, settings=replace(report.settings, labels=labels))
+            report = corrections.corrected(report, read_answers(labels), services)
+            show_study_report(report, full=True)
+            save_study_report(report, out)
+            return
+        if (answers := services.run_answers(run)) is None:
+            raise InvalidInput(f"no labelling task serves the run {run}: make one with study label {run}")
+        correction = corrections.correction_of(report, answers)
+        if not correction.numbers:
+            raise InvalidInput(" ".join(correction.notes))
+        of_numbers = correction.table()
+        text, _ = excerpt(of_numbers.frame.drop(columns="note"))
+        show_table(table_of(text, of_numbers.title))
+        for note in (correction.headline, *correction.notes):
+            console.print(note, markup=False)
+        if out is not None:
+            as_json = json.dumps(plain(correction.values()), indent=2, ensure_ascii=False).encode()
+            write_atomically(out, as_json if out.suffix == ".json" else csv_bytes(of_numbers.frame))
+            console.print(f"Written to {out}", markup=False)
+
+
+def _report(services: "Services", run: str) -> StudyReport:
+    from bias_core.study.saved import open_report
+
+    if services.manifests.find(run) is None:
+        raise InvalidInput(f"no run {run!r} on record (was it deleted?); `runs` lists them")
+    if (saved := open_report(run, services)) is None:
+        raise InvalidInput(f"the run {run} has no report: it was not finished, or made room; run it again")
+    return saved.report

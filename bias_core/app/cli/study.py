@@ -6,49 +6,48 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
-import pandas as pd
 import typer
 from rich.table import Table
 
 from bias_core.app.cli.common import (
-    EngineName,
-    EngineOption,
+    DRAW,
+    MANY,
     Given,
-    SettingsFile,
-    TokenOption,
-    WorkersOption,
+    RunOptions,
     choose_engine,
     console,
     open_services,
+    option,
     read_given,
     run_with_bar,
+    show_rows,
     show_table,
     show_warning,
     user_errors,
-    with_settings,
+    with_options,
 )
-from bias_core.app.cli.reports import OUT, save_study_report, show_study_report
+from bias_core.app.cli.reports import finish
 from bias_core.errors import HubNotReached, InvalidInput
 from bias_core.models.catalogue import hosted_name, request_words
-from bias_core.models.fit import free_bytes
 from bias_core.study.design import find_design, list_designs, option_settings
 from bias_core.study.image_rows import RowMaker
+from bias_core.study.setting_fields import settings_of
 from bias_core.study.study import Settled, StudyPlan
 from bias_core.study.types import StudySettings
 
 if TYPE_CHECKING:
     from bias_core.services import Services
+    from bias_core.study.study import Settled, StudyPlan
 
-app = typer.Typer(no_args_is_help=True)
 
-
-@app.command(name="list")
 def list_studies(
     *, markdown: Annotated[bool, typer.Option("--markdown", help="As the table of docs/studies.md.")] = False
 ) -> None:
     """List the studies that come with the program."""
+    import pandas as pd
+
     from bias_core.measures.cards import work
     from bias_core.study.report_text import markdown_table
 
@@ -58,13 +57,10 @@ def list_studies(
             rows = [(d.name, d.title, redraws) for d, redraws in told]
             typer.echo(markdown_table(pd.DataFrame(rows, columns=["study", "what it asks", "redraws"]), code=["study"]))
             return
-        table = Table("study", "what it asks", "paper", "redraws")
-        for design in list_designs():
-            table.add_row(design.name, design.title, work(design.reference), design.where)
-        show_table(table)
+        studies = [(one.name, one.title, work(one.reference), one.where) for one in list_designs()]
+        show_rows(("study", "what it asks", "paper", "redraws"), studies)
 
 
-@app.command(name="show")
 def show_study(name: Annotated[str, typer.Argument(help="A study of `study list`, or a YAML file.")]) -> None:
     """Show what a study draws and which options it has."""
     from bias_core.measures.cards import work
@@ -80,7 +76,7 @@ def show_study(name: Annotated[str, typer.Argument(help="A study of `study list`
         for shot in shots[:: max(1, len(shots) // 5)][:5]:
             console.print(f"  {shot.prompt}  x {shot.n}", markup=False)
         for name, one in option_settings(design).items():
-            console.print(f"--option {name}={one.write(one.default)}  ({one.says})", markup=False)
+            console.print(f"--option {name}={one.write(one.default)}  {one.help}", markup=False)
 
 
 def measures(
@@ -101,111 +97,80 @@ def measures(
     show_table(table)
 
 
-T = TypeVar("T")
-
 _LONG_SECONDS = 600
 Study = Annotated[str, typer.Argument(help="A study of `study list`, or a YAML file.")]
-Images = Annotated[int | None, typer.Option("-n", "--images-per-prompt", help="The study's own number if left out.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", "--estimate", help="Only say what it would cost.")]
-Price = Annotated[
-    float | None, typer.Option(min=0, help="USD that a picture of a hosted model costs, for the estimate.")
-]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a long run.")]
-Keep = Annotated[bool, typer.Option("--keep", help="Never evict these pictures.")]
-Out = Annotated[Path | None, typer.Option(help=OUT)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class How:
-    """What is done with the runs that are asked for."""
+class StudyOptions(RunOptions):
+    """The options of a study's run."""
 
-    n: int | None  # pictures per prompt; None: as the study has it
-    plan: bool  # say what it will cost, and ask before a long run
-    only_plan: bool  # and do no more
-    measure: bool  # not only draw
-    yes: bool  # do not ask
-    keep: bool  # never evict the pictures
-    out: Path | None  # folder (or zip) for the report; of several runs a folder for each model and condition
-    token_env: str = ""  # variable with the token that pays for hosted models
-    price: float | None = None  # USD of one of their pictures, for the estimate
+    settings: Annotated[
+        Path | None, option(DRAW, "YAML file of settings by their names; options on the command line win.")
+    ] = None
+    n: Annotated[
+        int | None, option(DRAW, "Pictures per prompt (default: the study's).", "-n", "--images-per-prompt")
+    ] = None
+    plan: Annotated[bool, option(DRAW, "Print what drawing will cost, and ask before a long run.", "--plan")] = False
+    dry_run: Annotated[bool, option(DRAW, "Print what it would cost, only.", "--dry-run", "--estimate")] = False
+    draw_only: Annotated[bool, option(DRAW, "Only fill the picture store.", "--draw-only")] = False
+    yes: Annotated[bool, option(DRAW, "Do not ask before a long run.", "--yes", "-y")] = False
+    price: Annotated[
+        float | None, option(DRAW, "Price in USD of a picture of a hosted model, for the estimate.", min=0)
+    ] = None
 
 
-@app.command(name="run")
-@with_settings
-def run_studies(
-    study: Study = "",
-    *,
-    given: Given,
-    settings: SettingsFile = None,
-    n: Images = None,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="First say what drawing will cost, and ask before a long run.")
-    ] = False,
-    dry_run: DryRun = False,
-    draw_only: Annotated[bool, typer.Option("--draw-only", help="Only fill the picture store.")] = False,
-    yes: Yes = False,
-    keep: Keep = False,
-    engine: EngineOption = EngineName.local,
-    workers: WorkersOption = 0,
-    out: Out = None,
-    token_env: TokenOption = "",
-    price: Price = None,
-) -> None:
-    """Run a study: draw and measure. Ctrl-C stops; the same command goes on from there.
+@with_options(settings_of(StudySettings), how=StudyOptions, many=MANY)
+def run_studies(study: Study = "", *, given: Given, how: StudyOptions) -> None:
+    """Draw the pictures of a study and measure them.
 
-    What exists is not drawn again. For what takes long, --plan says what drawing will cost, and
-    --draw-only fills the picture store, here or on many GPUs (--engine ray): the same settings then find the
-    pictures. (Studies that draw more from what they found, such as oasis-stop, draw that while measuring.)
+    Ctrl-C stops; the same command goes on from there, and draws nothing twice. --draw-only fills the picture store,
+    here or on many GPUs (--engine ray); the same settings then find the pictures, except those that a study such as
+    oasis-stop draws while it measures.
 
-    --engine ray joins the cluster of RAY_ADDRESS, whose machines all need this program, the weights and
-    the same BIAS_DATA_DIR on a shared disk; without RAY_ADDRESS it uses all of this machine.
+    --engine ray joins the cluster of RAY_ADDRESS, whose machines all need this program, the weights and the same
+    BIAS_DATA_DIR on a shared disk; without RAY_ADDRESS it uses all of this machine.
     """
-    how = How(
-        n=n, plan=plan or draw_only, only_plan=dry_run, measure=not draw_only, yes=yes, keep=keep, out=out,
-        token_env=token_env, price=price,
-    )  # fmt: skip
-    _run(study, given, settings, how, (engine, workers))
-
-
-def _run(study: str, given: Given, file: Path | None, how: How, engine: tuple[EngineName, int]) -> None:
-    if how.out is not None and not how.measure:
+    if how.out is not None and how.draw_only:
         raise typer.BadParameter("reports need measuring: leave --draw-only out", param_hint="--out")
     from bias_core.study.plan import lay_out
 
     with user_errors(), open_services(how.token_env) as services:
-        choose_engine(services, *engine)
+        choose_engine(services, how)
         if how.n is not None and how.n < 1:
             raise InvalidInput(f"the number of pictures per prompt is at least 1, got {how.n}")
-        chosen = _one_each(*read_given(study, given, file, how.n), services)
-        if how.plan or how.only_plan or len(chosen) > 1:
-            plans = [lay_out(one, services, measure=how.measure, estimate=how.only_plan) for one in chosen]
+        chosen = _one_each(*read_given(study, given, how.settings, how.n), services)
+        if how.plan or how.draw_only or how.dry_run or len(chosen) > 1:
+            plans = [lay_out(one, services, measure=not how.draw_only, estimate=how.dry_run) for one in chosen]
             _agree(plans, services, how)
-            if how.only_plan:
+            if how.dry_run:
                 return
             for plan in plans:
-                _draw(plan, services, keep=how.keep)
-        if how.measure:
+                _draw(plan, services, how)
+        if not how.draw_only:
             _measure(chosen, services, how)
 
 
-def _agree(plans: Sequence[StudyPlan], services: "Services", how: How) -> None:
+def _agree(plans: "Sequence[StudyPlan]", services: "Services", how: StudyOptions) -> None:
     from bias_core.study.plan import study_cost, warm_up
 
-    for plan in [] if how.only_plan else plans:
+    for plan in [] if how.dry_run else plans:
         if math.isnan(study_cost(plan, services).seconds):  # a first batch tells how long a picture takes
             run_with_bar(warm_up, plan, services)
     long = _show_costs(plans, services)
     long |= _show_requests(plans, services, how.price)
-    _show_refusals(plans, services, measure=how.measure)
-    if long and not (how.only_plan or how.yes):
+    _show_refusals(plans, services, measure=not how.draw_only)
+    if long and not (how.dry_run or how.yes):
         if not sys.stdin.isatty():
-            raise InvalidInput("this takes long, and there is nobody to ask; add --yes to start all the same")
+            raise InvalidInput("this takes long, and no terminal is here to ask; add --yes to start all the same")
         if not typer.confirm("Start?"):
             raise typer.Exit(1)
 
 
-def _one_each(asked: Settled, models: Sequence[str], conditions: Sequence[str], services: "Services") -> list[Settled]:
-    """One per model and condition; models without conditions, beside some that have them, come once."""
+def _one_each(
+    asked: "Settled", models: Sequence[str], conditions: Sequence[str], services: "Services"
+) -> "list[Settled]":
+    """Return one per model and condition; a model without conditions comes once."""
     has = {name: bool(services.model_info(name).conditions) for name in models}
     return [
         asked.with_settings(model=name, condition=condition)
@@ -214,8 +179,9 @@ def _one_each(asked: Settled, models: Sequence[str], conditions: Sequence[str], 
     ]
 
 
-def _show_costs(plans: Sequence[StudyPlan], services: "Services") -> bool:
-    """The table of costs; whether the user should think about it."""
+def _show_costs(plans: "Sequence[StudyPlan]", services: "Services") -> bool:
+    """Print the table of costs; return true if the user should agree first."""
+    from bias_core.models.fit import free_bytes
     from bias_core.study.classifiers import reading_words
     from bias_core.study.plan import plan_notes, study_cost
     from bias_core.study.reproduction import outlook
@@ -243,7 +209,7 @@ def _show_costs(plans: Sequence[StudyPlan], services: "Services") -> bool:
         place = f"{services.engine.n_workers()} x {services.engine.place()}"
         console.print(f"{_time(seconds)}, {_size(n_bytes)} in all, on {place}", markup=False)
     if math.isnan(seconds):
-        console.print("How long is not known before a first batch was drawn here.")
+        console.print("How long it takes is known once a first batch is drawn here.")
     free, limit = free_bytes(services.settings.data_dir), services.settings.cache_gb * 1e9
     if n_bytes > free:
         console.print(f"The disk has room for {_size(free)} only: set BIAS_DATA_DIR to another.")
@@ -254,13 +220,13 @@ def _show_costs(plans: Sequence[StudyPlan], services: "Services") -> bool:
     return seconds > _LONG_SECONDS or n_bytes > free
 
 
-def _is_known(plan: StudyPlan) -> bool:
-    """Whether it can be looked up which pictures exist: they were brought along, or their model's revision is known."""
+def _is_known(plan: "StudyPlan") -> bool:
+    """Return true if existing pictures can be looked up: they are the user's own, or the model's revision is known."""
     return all(arm.settings.images or arm.rows.revision for arm in plan.each)
 
 
-def _show_requests(plans: Sequence[StudyPlan], services: "Services", price: float | None) -> bool:
-    """Say how many requests to hosted models are to be paid for; whether there are any."""
+def _show_requests(plans: "Sequence[StudyPlan]", services: "Services", price: float | None) -> bool:
+    """Print how many requests to hosted models cost money; return true if there are any."""
     from bias_core.study.plan import study_cost
 
     n_requests: Counter[str] = Counter()
@@ -287,15 +253,15 @@ def _not_known(name: str, services: "Services") -> str:
 
 
 def _why_not(services: "Services", name: str) -> str:
-    """Why a hosted model cannot be asked now."""
+    """Say why a hosted model cannot be asked now."""
     try:
         return f"it is drawn by {services.revision(name)}."
     except HubNotReached as error:
         return f"{error}."
 
 
-def _show_refusals(plans: Sequence[StudyPlan], services: "Services", *, measure: bool) -> None:
-    """Say which plans are too large, and who cannot read their pictures; the latter ends what measures."""
+def _show_refusals(plans: "Sequence[StudyPlan]", services: "Services", *, measure: bool) -> None:
+    """Print which plans are too large, and which classifiers cannot read the pictures; that ends a measuring run."""
     from bias_core.study.plan import check_size, check_study_readers
 
     for plan in plans:
@@ -328,11 +294,11 @@ def _size(n_bytes: float) -> str:
     return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.1f} MB"
 
 
-def _draw(plan: StudyPlan, services: "Services", *, keep: bool) -> None:
+def _draw(plan: "StudyPlan", services: "Services", how: StudyOptions) -> None:
     from bias_core.study.run import draw_study
 
     arms = run_with_bar(draw_study, plan, services)
-    if keep:
+    if how.keep:
         services.manifests.keep(plan.manifest.id)
     n_blocked = sum(data.n_blocked for data in arms)
     blocked = f", {n_blocked:,} blanked by the safety checker" if n_blocked else ""
@@ -341,17 +307,14 @@ def _draw(plan: StudyPlan, services: "Services", *, keep: bool) -> None:
     console.print(f"{title}: {n:,} pictures{blocked}. Run {plan.manifest.id}", markup=False)
 
 
-def _named(plan: StudyPlan, setting: str) -> str:
+def _named(plan: "StudyPlan", setting: str) -> str:
     return " and ".join(dict.fromkeys(getattr(arm.settings, setting) for arm in plan.arms or (plan,)))
 
 
-def _measure(chosen: Sequence[Settled], services: "Services", how: How) -> None:
+def _measure(chosen: "Sequence[Settled]", services: "Services", how: StudyOptions) -> None:
     from bias_core.study.run import run
 
     for asked in chosen:
         settings, report = asked.settings, run_with_bar(run, asked, services)
-        if how.keep:
-            services.manifests.keep(report.run_id)
-        show_study_report(report, services)
         name = f"{settings.model}-{settings.condition}".strip("-").replace("/", "--")
-        save_study_report(report, how.out / name if how.out and len(chosen) > 1 else how.out)
+        finish(report, how, services, folder=name if len(chosen) > 1 else "")

@@ -66,23 +66,29 @@ _PART_NAMES = {"whole": "The adapter as a whole", "text": "In the text encoders"
 class CauseOptions(Options):
     """Which texts and weights are exchanged, and what is read."""
 
-    text: str = setting("a photo of a doctor", "Text", "The one that drawing begins with")
+    text: str = setting("a photo of a doctor", "Text", "Prompt that drawing begins with")
     later_texts: tuple[str, ...] = setting(
-        ("a photo of a female doctor", "a photo of a person"), "Later texts", "Each takes the place of the first one"
+        ("a photo of a female doctor", "a photo of a person"),
+        "Later texts",
+        "Prompts that replace the first one after some steps",
     )
-    attribute: str = setting("man", "Attribute", "What it is called")
-    present: str = setting("a photo of a man", "Sentence of its presence", "True of pictures that show it")
-    absent: str = setting("a photo of a woman", "Sentence of its absence", "True of pictures that do not show it")
+    attribute: str = setting("man", "Attribute", "Name of the attribute")
+    present: str = setting(
+        "a photo of a man", "Sentence of its presence", "Sentence that is true of pictures with the attribute"
+    )
+    absent: str = setting(
+        "a photo of a woman", "Sentence of its absence", "Sentence that is true of pictures without the attribute"
+    )
     n_exchanges: int = setting(
-        8, "Exchanges", "After how many different numbers of steps, from none on", ge=1, le=MAX_STEPS
+        8, "Exchanges", "Moments of the exchange, spread evenly from the first step on", ge=1, le=MAX_STEPS
     )
     without_adapter: str = setting(
         AUTO,
         "Weights to compare with",
-        "Whose parts are exchanged with those of the run: “without adapter”, or a condition; auto: without its adapter "
-        "where the model has one; empty: the text alone",
+        "Weights whose parts are exchanged with the run's: “without adapter”, or a condition; auto takes the "
+        "model without its adapter if it has one; empty exchanges the text alone",
     )
-    n_samples: int = setting(4, "Shown seeds", "Whose pictures stand in rows", ge=1, le=100)
+    n_samples: int = setting(4, "Shown seeds", "Number of seeds whose pictures are shown", ge=1, le=100)
 
 
 def cause_shots(design: Design, settings: StudySettings) -> list[Shot]:

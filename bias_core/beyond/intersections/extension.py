@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 from bias_core.errors import InvalidInput
 from bias_core.explore.extension import ExploreExtension
 from bias_core.papers.pst.extension import MakeSample, PeopleExtension
-from bias_core.study.limits import stop_rule
 from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.types import ArmReport, Results, StudyReport, StudySettings, joined
 from bias_core.types import Attribute
@@ -26,7 +25,7 @@ class CrossedOptions(Options):
     """Which attributes are crossed: no two, every two, or every two and three of them."""
 
     crossed: Crossing = setting(
-        "none", "Crossed attributes", "Whether two, or also three, are seen together more often than each alone gives"
+        "none", "Crossed attributes", "Test whether two or three attributes occur together more often than by chance"
     )
 
 
@@ -71,6 +70,7 @@ class Intersections(ExploreExtension[Asked]):
         from bias_core.beyond.intersections.arms import cross_arms
         from bias_core.beyond.intersections.attributes import mosaics_of
         from bias_core.explore.arms import scored_arms
+        from bias_core.study.limits import stop_rule
 
         crossing = options.crossed if stop_rule(settings) is None else "none"
         scores = {name: one.scores for name, one in scored_arms(arms).items()}

@@ -16,7 +16,8 @@ class LanguageOptions(ConceptOptions):
     languages: tuple[str, ...] = setting(
         (),
         "Languages",
-        "Drawn on the same seeds and compared with English: de, fr, es, ar, hi, zh, also with a form as in de:feminine",
+        "Languages to compare with English on the same seeds: de, fr, es, ar, hi, zh, also with a form as in "
+        "de:feminine",
     )
 
     @cached_property

@@ -32,41 +32,45 @@ MOST_PICTURES = 100
 class InternalBiasOptions(Options):
     """Which targets, and how the scores are formed."""
 
-    targets: tuple[str, ...] = setting(
-        (), "Targets", "Keywords of the targets to draw; a share of each side where empty"
-    )
+    targets: tuple[str, ...] = setting((), "Targets", "Keywords of the targets to draw (default: a share of each side)")
     encoders: tuple[str, ...] = setting(
-        (), "Readers to average", "Scores are averaged over them; the reader alone where empty"
+        (), "Readers to average", "Encoders whose scores are averaged (default: the encoder alone)"
     )
     words_a: tuple[str, ...] = setting(
         (),
         "Words of A",
-        "In place of those for men, such as old, aged; the first names the side and words its pictures",
+        "Words that replace those for men, such as old, aged; the first names the side and its pictures",
     )
-    words_b: tuple[str, ...] = setting((), "Words of B", "In place of those for women, such as young, youthful")
+    words_b: tuple[str, ...] = setting((), "Words of B", "Words that replace those for women, such as young, youthful")
     prompts_a: tuple[str, ...] = setting(
-        (), "Prompts of A", "Of its pictures; where empty an image of a ... person with each of its words"
+        (), "Prompts of A", "Prompts of A's pictures (default: an image of a ... person with each of its words)"
     )
-    prompts_b: tuple[str, ...] = setting((), "Prompts of B", "Likewise")
+    prompts_b: tuple[str, ...] = setting(
+        (), "Prompts of B", "Prompts of B's pictures (default: an image of a ... person with each of its words)"
+    )
     text_targets: Literal["prompt", "keyword"] = setting(
-        "prompt", "Text of a target", "Its whole prompt, or the bare keyword"
+        "prompt", "Text of a target", "Text that stands for a target: its whole prompt, or the keyword alone"
     )
-    variant: bool = setting(False, "Other attribute prompts", "Those that the paper used for Stable Diffusion v2")
+    variant: bool = setting(
+        False, "Other attribute prompts", "Use the attribute prompts that the paper used for Stable Diffusion v2"
+    )
     resample: Literal["pictures", "prompts"] = setting(
-        "pictures", "What intervals resample", "prompts: whole attribute prompts, for other prompts of the kind"
+        "pictures", "What intervals resample", "Units that intervals resample: pictures, or whole attribute prompts"
     )
     poles: bool = setting(
-        True, "Own poles", "Also draw every target worded for men and for women: the ends of the scale of δ′ and α′"
+        True,
+        "Own poles",
+        "Also draw every target worded for men and for women, which gives the ends of the scale of δ′ and α′",
     )
     minimum_text_text: float = setting(
         0.002,
         "Smallest |TT|",
-        "Below it there is no α; 0: α at any TT, as the paper has it, marked below 0.002",
+        "Smallest |TT| with an α; 0 gives α at any TT, as in the paper, and marks those below 0.002",
         ge=0,
         le=2,
     )
     published_model: str = setting(
-        "Stable Diffusion v2", "Published model", "Whose published numbers stand beside the findings"
+        "Stable Diffusion v2", "Published model", "Model whose published numbers are shown next to the findings"
     )
 
 

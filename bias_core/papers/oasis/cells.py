@@ -34,11 +34,17 @@ _NOTABLE = 0.005
 class NationalityOptions(Options):
     """Of whom pictures are drawn, and by which prompts."""
 
-    nationalities: tuple[str, ...] = setting(("Iranian", "Indian", "Mexican"), "Nationalities", "Of the study's list")
-    templates: str = setting(
-        "default", "Templates", "sdv2: four wordings in equal shares, where the paper draws one at random"
+    nationalities: tuple[str, ...] = setting(
+        ("Iranian", "Indian", "Mexican"), "Nationalities", "Nationalities to draw, from the study's list"
     )
-    published_model: str = setting("SDv2", "Published model", "Whose published numbers stand beside the findings")
+    templates: str = setting(
+        "default",
+        "Templates",
+        "Prompt templates: default, or sdv2 for four wordings in equal shares (the paper picks one at random)",
+    )
+    published_model: str = setting(
+        "SDv2", "Published model", "Model whose published numbers are shown next to the findings"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -98,17 +98,24 @@ class StereotypeOptions(NationalityOptions):
 
     labels_replace_reader: ClassVar = False
 
-    threshold: float = setting(0.0, "Threshold ζ of Definition 1", "The paper leaves it to the user", ge=0, le=1)
+    threshold: float = setting(
+        0.0,
+        "Threshold ζ of Definition 1",
+        "P − P* above which a stereotype is found; the paper leaves it to the user",
+        ge=0,
+        le=1,
+    )
     wals: Literal["absolute", "literal"] = setting(
         "absolute",
         "WALS",
-        "absolute: centred, |δ·u|, components with 90 % of the energy; literal: Eq. 7 as printed: signed, not centred, "
-        "all components",
+        "Form of WALS: absolute (centred, |δ·u|, components with 90 % of the energy) or literal (Eq. 7 as "
+        "printed: signed, not centred, all components)",
     )
     direction: Literal["text", "linear", "rbf"] = setting(
         "text",
         "Direction δA",
-        "text: between an attribute's two sentences (Eq. 6); linear or rbf: from pictures that people labelled (A.2)",
+        "Source of the direction: text (an attribute's two sentences, Eq. 6), or linear or rbf (pictures that "
+        "people labelled, A.2)",
     )
 
 
@@ -219,7 +226,9 @@ class DoctorOptions(Options):
 
     labels_replace_reader: ClassVar = False
 
-    published_model: str = setting("SDv2", "Published model", "Whose published numbers stand beside the findings")
+    published_model: str = setting(
+        "SDv2", "Published model", "Model whose published numbers are shown next to the findings"
+    )
 
 
 def _added(cells: Mapping[str, Cell], confidence: float) -> dict[str, dict[str, float]]:
@@ -256,8 +265,8 @@ class UserOptions(NationalityOptions):
     users: tuple[str, ...] = setting(
         (),
         "Users of further countries",
-        "Millions by nationality, such as Nigerian=103: these are drawn too. One without a P* is read for man, at an "
-        "assumed P* of 50 %",
+        "Users in millions by nationality, such as Nigerian=103; these are drawn too, and one without a P* is "
+        "read for man at an assumed P* of 50 %",
     )
 
 

@@ -102,17 +102,23 @@ class Curve:
 class PropagationOptions(NationalityOptions):
     """Whose attributes are looked for, and in which steps."""
 
-    attributes: tuple[str, ...] = setting((), "Attributes", "Names; all of each nationality where empty")
-    guided: bool = setting(False, "Guided velocities", "With classifier-free guidance, instead of conditional ones")
-    base_prompt: str = setting(
-        "", "Base prompt", "Drawn from the same noise, to compare with; where empty the template's own, of a person"
+    attributes: tuple[str, ...] = setting((), "Attributes", "Names of attributes (default: all of each nationality)")
+    guided: bool = setting(
+        False, "Guided velocities", "Measure velocities with classifier-free guidance instead of conditional ones"
     )
-    n_samples: int = setting(2, "Shown seeds", "Whose curves and predicted pictures are shown", ge=1, le=100)
-    n_predicted: int = setting(8, "Shown steps", "Whose predicted picture is shown, spread evenly", ge=1, le=MAX_STEPS)
+    base_prompt: str = setting(
+        "", "Base prompt", "Prompt drawn from the same noise for comparison (default: the template's own, of a person)"
+    )
+    n_samples: int = setting(
+        2, "Shown seeds", "Number of seeds whose curves and predicted pictures are shown", ge=1, le=100
+    )
+    n_predicted: int = setting(
+        8, "Shown steps", "Number of steps whose predicted picture is shown, spread evenly", ge=1, le=MAX_STEPS
+    )
     first_steps: int = setting(
         0,
         "First steps",
-        "Predicted pictures of the first so many steps instead (Figure 10); 0: spread",
+        "Show the predicted pictures of this many first steps instead (Figure 10); 0 spreads them",
         ge=0,
         le=MAX_STEPS,
     )

@@ -62,32 +62,44 @@ MOST_DRAWN = 64
 class PromptSearchOptions(NationalityOptions):
     """Of whom, and how prompts are searched that explain a cluster."""
 
-    language_model: str = setting("calibration-language", "Language model", "Who proposes the next words")
-    prefix: str = setting("This is a photo of", "Beginning of every text", "What the search adds words to")
+    language_model: str = setting(
+        "calibration-language", "Language model", "Language model that proposes the next words"
+    )
+    prefix: str = setting("This is a photo of", "Beginning of every text", "Text that the search adds words to")
     n_clusters: int = setting(
-        4, "Clusters", "Of each nationality; 0: by the largest eigengap. The paper does not tell its number",
+        4, "Clusters", "Clusters of each nationality; 0 takes the largest eigengap, the paper gives no number",
         ge=0, le=20,
     )  # fmt: skip
-    max_clusters: int = setting(2, "Searched clusters", "The largest ones; the paper picks one by eye", ge=1, le=20)
-    clusters: tuple[str, ...] = setting(
-        (), "Clusters picked by eye", "Instead of the largest, by their numbers: 3 of every nationality, or Iranian 3"
+    max_clusters: int = setting(
+        2, "Searched clusters", "Number of largest clusters that are searched; the paper picks one by eye", ge=1, le=20
     )
-    n_tokens: int = setting(2, "Words", "That the search adds, in tokens", ge=1, le=20)
-    beam_width: int = setting(10, "Beam width", "Texts that are kept at each step; the paper gives none", ge=1, le=100)
+    clusters: tuple[str, ...] = setting(
+        (),
+        "Clusters picked by eye",
+        "Numbers of the clusters to search instead of the largest: 3 for every nationality, or Iranian 3",
+    )
+    n_tokens: int = setting(2, "Words", "Number of tokens that the search adds", ge=1, le=20)
+    beam_width: int = setting(10, "Beam width", "Texts kept at each step; the paper gives no number", ge=1, le=100)
     n_candidates: int = setting(
-        256, "Candidates", "Next words that are tried for each text; the paper gives none", ge=1, le=10_000
+        256, "Candidates", "Next words tried for each text; the paper gives no number", ge=1, le=10_000
     )
     contrast: bool = setting(
-        True, "Against the others", "Search for what tells the cluster from the nationality's other pictures; the "
-        "paper searches for what is closest to its own"
-    )  # fmt: skip
+        True,
+        "Against the others",
+        "Search for texts that separate the cluster from the nationality's other pictures; the paper searches for "
+        "those closest to its own",
+    )
     held_out: float = setting(
-        0.5, "Pictures held out", "Share that the search does not see and that alone is scored; 0 as in the paper",
+        0.5, "Pictures held out", "Share of the pictures kept from the search and scored alone; the paper uses 0",
         ge=0, le=0.9,
     )  # fmt: skip
-    top_k: int = setting(3, "Shown texts", "The closest ones, as Table 3 shows", ge=1, le=100)
+    top_k: int = setting(3, "Shown texts", "Number of closest texts that are shown, as in Table 3", ge=1, le=100)
     n_generated: int = setting(
-        4, "Pictures of the closest text", "Drawn from it, to see whether it says what the cluster shows", ge=0, le=100
+        4,
+        "Pictures of the closest text",
+        "Pictures drawn from the closest text, which show whether it describes the cluster",
+        ge=0,
+        le=100,
     )
 
 

@@ -31,7 +31,7 @@ _LONGEST = 80  # characters of an identity
 class TwoOptions(PairOptions):
     """Of two identities of one's own."""
 
-    fairness: bool = setting(True, "Also asked to be fair", "Draw the pair with the words that ask for fairness, too")
+    fairness: bool = setting(True, "Also asked to be fair", "Also draw each pair with words that ask for fairness")
 
 
 def design_of_two(

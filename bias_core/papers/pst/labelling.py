@@ -55,25 +55,25 @@ class LabellingOptions(Options):
     labeller: Literal["finder", "vqa", "people"] = setting(
         "finder",
         "Labeller",
-        "finder: each person cut out and compared with the sentences; vqa: the paper's questions; "
-        "people: only the answers of people",
+        "Labeller of each person: finder (cuts people out and compares them with the sentences), vqa (the "
+        "paper's questions), or people (only their answers)",
     )
     finder: str = setting(
         AUTO,
         "Person finder",
-        "Who cuts the people out; halves: trust the prompt, and take the left and right half of each picture",
+        "Model that cuts people out; halves trusts the prompt and takes the left and right half of each picture",
     )
-    answerer: str = setting(AUTO, "Answerer", "Who answers the questions of vqa")
+    answerer: str = setting(AUTO, "Answerer", "Model that answers the questions of vqa")
     sentences: tuple[str, ...] = setting(
         ("a photo of a man", "a photo of a woman"),
         "Sentences",
-        "Which is closer to each person cut out; the first of a masculine-looking one",
+        "Sentences that each person is compared with; the first describes a masculine-looking person",
     )
     also_seen: tuple[str, ...] = setting(
-        (), "Also seen", "One or two attributes read of each person too, such as old, that the score is crossed with"
+        (), "Also seen", "One or two more attributes read for each person, such as old, that the score is crossed with"
     )
     margin: float = setting(
-        0.01, "Margin", "Least difference of the two cosines; below it a person cannot be identified", ge=0, le=2
+        0.01, "Margin", "Smallest difference of the two cosines; below it a person cannot be identified", ge=0, le=2
     )
 
 
@@ -82,7 +82,7 @@ class PairOptions(LabellingOptions):
     """Who labels, and how often each identity is drawn alone."""
 
     single_images: int = setting(
-        3, "Pictures of each alone", "Of each occupation or role without the other", ge=1, le=1000
+        3, "Pictures of each alone", "Pictures of each occupation or role without the other", ge=1, le=1000
     )
 
 

@@ -191,10 +191,18 @@ _GAPS = dict(zip(("value", "low", "high", "published"), _GAP_COLUMNS, strict=Tru
 class FairnessOptions(LabellingOptions):
     """Which pairs are drawn again with words that ask for fairness, and who labels."""
 
-    aspects: tuple[str, ...] = setting(("occupation", "power"), "Aspects", "occupation, power, or both")
-    masculine: tuple[str, ...] = setting((), "Masculine occupations", "To draw again; the paper's five where empty")
-    feminine: tuple[str, ...] = setting((), "Feminine occupations", "To draw again; the paper's five where empty")
-    power_images: int = setting(3, "Pictures of each pair of roles", "In each order", ge=1, le=1000)
+    aspects: tuple[str, ...] = setting(
+        ("occupation", "power"), "Aspects", "Aspects to measure: occupation, power, or both"
+    )
+    masculine: tuple[str, ...] = setting(
+        (), "Masculine occupations", "Occupations to draw again (default: the paper's five)"
+    )
+    feminine: tuple[str, ...] = setting(
+        (), "Feminine occupations", "Occupations to draw again (default: the paper's five)"
+    )
+    power_images: int = setting(
+        3, "Pictures of each pair of roles", "Pictures of each pair of roles in each order", ge=1, le=1000
+    )
 
 
 def _aspects(settings: StudySettings) -> list[str]:

@@ -31,7 +31,7 @@ class SwappedOptions(LabellingOptions):
     pairs: tuple[str, ...] = setting(
         ("doctor and nurse", "lawyer and clerk", "manager and secretary"),
         "Pairs",
-        "Two roles each, such as doctor and nurse; every role once",
+        "Pairs of roles, such as doctor and nurse; each role may occur once",
     )
 
 

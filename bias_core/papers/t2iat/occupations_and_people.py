@@ -111,7 +111,7 @@ class JudgedOptions(CrossingOptions):
     tests: tuple[str, ...] = setting(
         ("flowers_insects", "instruments_weapons", "science_arts", "career_family"),
         "Tests",
-        "Keys of the tests to judge",
+        "Names of the tests to judge",
     )
 
 

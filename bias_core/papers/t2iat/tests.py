@@ -56,9 +56,11 @@ P_VALUES = {
 class CrossingOptions(Options):
     """Which tests are drawn, and how stimuli and attribute words meet."""
 
-    tests: tuple[str, ...] = setting((), "Tests", "Keys of the tests to run; all where empty")
+    tests: tuple[str, ...] = setting((), "Tests", "Names of the tests to run (default: all)")
     crossing: Literal["turns", "full"] = setting(
-        "turns", "Crossing", "turns: each stimulus with one word of each attribute; full: with every word"
+        "turns",
+        "Crossing",
+        "Words of the attributes that each stimulus is drawn with: turns (one of each) or full (every word)",
     )
 
 
@@ -66,15 +68,15 @@ class CrossingOptions(Options):
 class TestOptions(CrossingOptions):
     """Which tests are run, and how their numbers are formed."""
 
-    n_permutations: int = setting(1000, "Permutations", "For the p-value", ge=1, le=100_000)
+    n_permutations: int = setting(1000, "Permutations", "Permutations for the p-value", ge=1, le=100_000)
     effect_size_sd: Literal["pooled", "union"] = setting(
-        "pooled", "Standard deviation of d", "union: the WEAT convention"
+        "pooled", "Standard deviation of d", "Standard deviation in d: pooled, or union as in WEAT"
     )
     p_value: Literal["prompts", "pictures", "eq3"] = setting(
         "prompts",
         "p-value",
-        "prompts: by permutation of prompts with all their pictures; pictures: of single neutral pictures; eq3: Eq. 3 "
-        "as printed: halves of all prompts, each with its own edited pictures",
+        "Units that are permuted: prompts (with all their pictures), pictures (single neutral ones), or eq3 "
+        "(Eq. 3 as printed: halves of all prompts, each with its own edited pictures)",
     )
 
 

@@ -116,14 +116,21 @@ class Scores:
 class CaptioningOptions(Options):
     """Who describes the pictures, and what counts."""
 
-    captioner: str = setting(AUTO, "Captioner", "Who describes each picture; auto: what suits them and this machine")
+    captioner: str = setting(
+        AUTO, "Captioner", "Model that describes each picture; auto picks one that suits them and this machine"
+    )
     negative: str = setting(
         "another prompt",
         "Stronger negative of M_G",
-        "another prompt: of the same study; or any sentence; the other negative is a blank",
+        "Text of the stronger negative: another prompt (of the same study) or any sentence; the other "
+        "negative is blank",
     )
-    exclude_prompt: bool = setting(False, "Leave out what the prompt names", "From B_D, as the released code does")
-    colours: bool = setting(False, "Colours too", "Names of colours count among the objects, but for H_J (Table III)")
+    exclude_prompt: bool = setting(
+        False,
+        "Leave out what the prompt names",
+        "Leave objects that the prompt names out of B_D, as the released code does",
+    )
+    colours: bool = setting(False, "Colours too", "Count names of colours among the objects, except in H_J (Table III)")
 
 
 def captioning_readers(settings: StudySettings) -> tuple[Reader, ...]:

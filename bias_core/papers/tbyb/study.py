@@ -54,11 +54,16 @@ FEWEST = 2  # objects, professions, or prompts of a trigger
 ALL = "all prompts"
 _READ_AS = ("evenness", "hallucination", "misses")  # notes of every report
 SETS = ("objects", "professions")
-_PUBLISHED = ("runwayml/stable-diffusion-v1-5", "Published model", "Whose released numbers stand beside the findings")
+_PUBLISHED = (
+    "runwayml/stable-diffusion-v1-5",
+    "Published model",
+    "Model whose released numbers are shown next to the findings",
+)
 _RELEASED_RULES = (
     True,
     "The released rules too",
-    "Also B_D and H_J of all words but the prompt's, beside which the released numbers stand",
+    "Also compute B_D and H_J by the released rules, from all words but the prompt's, and compare them with "
+    "the released numbers",
 )
 _MOST_PROMPTS, _LONGEST_PROMPT = 200, 500  # prompts, and characters of one
 
@@ -70,7 +75,7 @@ class PromptedOptions(captions.CaptioningOptions):
     base_prompt: str = setting(
         "",
         "Base prompt",
-        "Drawn once for each picture and compared with, such as a picture of a person; left out: nothing is",
+        "Prompt of a baseline picture for each picture, such as a picture of a person (default: no baseline)",
     )
 
 
@@ -81,9 +86,13 @@ _READING = tuple(settings_of(PromptedOptions))
 class GeneralOptions(PromptedOptions):
     """Which prompts are drawn, and how they are read."""
 
-    sets: tuple[str, ...] = setting(SETS, "Prompts", "objects, professions, or both")
-    person: bool = setting(True, "A person in every prompt", "Without: a picture of a {object}, and nothing else")
-    paper_wording: bool = setting(False, "The paper's wording", "a person ... rather than a picture of a person ...")
+    sets: tuple[str, ...] = setting(SETS, "Prompts", "Sets of prompts: objects, professions, or both")
+    person: bool = setting(
+        True, "A person in every prompt", "Put a person in every prompt; otherwise prompts say a picture of a {object}"
+    )
+    paper_wording: bool = setting(
+        False, "The paper's wording", "Write a person ... instead of a picture of a person ..."
+    )
     published_model: str = setting(*_PUBLISHED)
     released_rules: bool = setting(*_RELEASED_RULES)
 
@@ -92,17 +101,19 @@ class GeneralOptions(PromptedOptions):
 class TaskOptions(captions.CaptioningOptions):
     """Which trigger words are drawn, and how they are read."""
 
-    triggers: tuple[str, ...] = setting((), "Trigger words", "All where empty; any others with scenes of your own")
+    triggers: tuple[str, ...] = setting(
+        (), "Trigger words", "Trigger words; other words than the built-in ones need scenes of your own (default: all)"
+    )
     scenes: tuple[str, ...] = setting(
-        (), "Your own scenes", "Captions that each name one of the trigger words, in place of the built-in scenes"
+        (), "Your own scenes", "Captions that each name one of the trigger words and replace the built-in scenes"
     )
     base: bool = setting(
-        True, "Base scenes", "Draw every scene without its trigger word too, on the same seeds, and compare with it"
+        True, "Base scenes", "Also draw every scene without its trigger word on the same seeds, as a baseline"
     )
     in_place_of: str = setting(
         "",
         "Word of the base scenes",
-        "In place of a trigger word of your own; left out: such words have no base scenes",
+        "Word that replaces a trigger word of your own in the base scenes (default: such words have no base scenes)",
     )
     published_model: str = setting(*_PUBLISHED)
     released_rules: bool = setting(*_RELEASED_RULES)
@@ -339,14 +350,20 @@ class ControlledOptions(captions.CaptioningOptions):
     """Which conditions and prompts are drawn, and how they are read."""
 
     conditions: tuple[str, ...] = setting(
-        ("fair", "trigger", "backdoor"), "Conditions", "The first is the base; backdoor is the paper's extreme"
+        ("fair", "trigger", "backdoor"),
+        "Conditions",
+        "Conditions to draw; the first is the base, and backdoor is the paper's extreme",
     )
     prompts: Literal["both", "task_oriented", "general"] = setting(
-        "both", "Prompts", "both: scenes with a trigger word and as many prompts without; or one of the two alone"
+        "both",
+        "Prompts",
+        "Prompts to draw: both (scenes with a trigger word and as many prompts without), or one of the two",
     )
-    triggers: tuple[str, ...] = setting((), "Trigger words", "All where empty")
-    sets: tuple[str, ...] = setting(SETS, "General prompts", "objects, professions, or both")
-    paper_wording: bool = setting(False, "The paper's wording", "a person ... rather than a picture of a person ...")
+    triggers: tuple[str, ...] = setting((), "Trigger words", "Trigger words (default: all)")
+    sets: tuple[str, ...] = setting(SETS, "General prompts", "Sets of prompts: objects, professions, or both")
+    paper_wording: bool = setting(
+        False, "The paper's wording", "Write a person ... instead of a picture of a person ..."
+    )
 
 
 def both_shots(design: Design, settings: StudySettings) -> list[Shot]:
