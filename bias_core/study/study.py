@@ -10,15 +10,8 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import pandas as pd
-
-from bias_core.store.manifests import Manifest
 from bias_core.study.classifiers import Reader
-from bias_core.study.image_rows import Rows
-from bias_core.study.limits import ShareValues
 from bias_core.study.setting_fields import Options
-from bias_core.study.study_data import Steps, StudyData, embed_ahead
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Arm,
     ArmReport,
@@ -150,6 +143,8 @@ class Study(ABC):
 
     def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
         """Read finished pictures while the next ones are drawn."""
+        from bias_core.study.study_data import embed_ahead
+
         embed_ahead(data, images)
 
     def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
