@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,9 @@ from bias_core.types import Estimate, ImageRow, ReaderFacts, Sampler, StoredImag
 if TYPE_CHECKING:  # it loads scipy, which the command line's help does without
     from bias_core.measures.paired_prevalence import PairedTest
 
+S = TypeVar("S")
+T = TypeVar("T")
+R = TypeVar("R")
 FigureKind = Literal[
     "intervals", "pairs", "bars", "distributions", "arrows", "scatter", "curves", "space", "heatmap", "mosaic",
     "pictures",
@@ -124,7 +127,8 @@ class StudySettings(RemembersNames):
     labels: str = setting(
         "", "People's answers", "CSV, or JSON of Label Studio, in place of a reader's or to check it", local=True
     )
-    options: Any = setting({}, "Options of the study", "Each as name=value")
+    # names with values, or the checked options of a kind of study, which :func:`options_in` returns
+    options: object = setting({}, "Options of the study", "Each as name=value")
     force: bool = setting(
         False, "Score anyway", "Let the reader that you name read pictures that it is not made for; the report says so"
     )
@@ -153,6 +157,11 @@ class StudySettings(RemembersNames):
         "Arms",
         "Several ways to draw the same, which are compared; each key=value|key=value, such as condition=fair",
     )
+
+
+def options_in(settings: StudySettings, kind: type[T]) -> T:  # noqa: ARG001 - for type checkers alone
+    """Return the options of a settled run, which are of its study's kind; nothing is checked again."""
+    return cast("T", settings.options)
 
 
 def each_arm(settings: StudySettings) -> tuple[StudySettings, ...]:
@@ -364,11 +373,6 @@ class StudyReport(Measured):
     stop_rule: str = ""  # that ended the run before all of its pictures were drawn, in words
     read_by: tuple[ReaderFacts, ...] = ()  # who read the pictures, with revisions
     created: float = 0.0  # when it was measured, in seconds since 1970; 0 where that is not on record
-
-
-S = TypeVar("S")
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 def pictures_of(report: StudyReport) -> pd.DataFrame:
