@@ -30,7 +30,7 @@ from bias_core.study.readers import Reader
 from bias_core.study.services import StudyServices
 from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study
-from bias_core.study.types import Design, Shot, StudySettings
+from bias_core.study.types import Design, Shot, StudySettings, options_in
 from bias_core.types import Estimate, StoredImage
 from bias_core.world.truth import planted_lines
 from validation.repetitions import (
@@ -70,7 +70,8 @@ class RepeatedPairOptions(RepetitionOptions, PairOptions):
 
 def _chosen(design: Design, settings: StudySettings) -> Design:
     """The design with the occupations of the options alone."""
-    few = {gender: getattr(settings.options, gender) for gender in GENDERS}
+    options = options_in(settings, RepeatedPairOptions)
+    few = {"masculine": options.masculine, "feminine": options.feminine}
     return replace(design, data={**design.data, "occupations": {**design.data["occupations"], **few}})
 
 
@@ -175,11 +176,12 @@ class ValidityPeople(Study):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """A pool of pictures of every pair in both orders: with nothing planted, and with what is."""
+        options = options_in(settings, TogetherOptions)
         labelling.check_labelling(settings)
         if settings.images:
             raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
-        if tuple(settings.options.conditions) != (FAIR, PEOPLE):
-            raise InvalidInput(f"conditions are {FAIR}, {PEOPLE}; got {', '.join(settings.options.conditions)}")
+        if tuple(options.conditions) != (FAIR, PEOPLE):
+            raise InvalidInput(f"conditions are {FAIR}, {PEOPLE}; got {', '.join(options.conditions)}")
         n = pool_size(self.design, settings) // 2
         return pools(
             settings,
@@ -266,7 +268,7 @@ class ValidityPairs(Study):
             drawn = chance.choices(
                 [*pairs, *(pair[::-1] for pair in pairs)], k=len(pairs) * self.design.images_per_prompt
             )
-            alone = chance.choices(names, k=len(names) * settings.options.single_images)
+            alone = chance.choices(names, k=len(names) * options_in(settings, RepeatedPairOptions).single_images)
             shots = [ordered_shot(self.design, pair) for pair in drawn] + [
                 alone_shot(self.design, name) for name in alone
             ]

@@ -27,7 +27,17 @@ from bias_core.study.suggestions import (
     suggest_from_captions,
     suggest_from_words,
 )
-from bias_core.study.types import Design, Finding, Progress, Results, Shot, StudyReport, StudySettings, table
+from bias_core.study.types import (
+    Design,
+    Finding,
+    Progress,
+    Results,
+    Shot,
+    StudyReport,
+    StudySettings,
+    options_in,
+    table,
+)
 from bias_core.types import Attribute
 
 KIND = "suggest_attributes"
@@ -117,7 +127,7 @@ def suggested_in(report: StudyReport) -> list[Suggested]:
 
 def suggested_by_words(settings: StudySettings, services: StudyServices) -> list[Suggested]:
     """Before anything is drawn: from the concept's words alone; ModelUnavailable where nobody can be asked."""
-    options, world = settings.options, services.pictures_world(settings.model)
+    options, world = options_in(settings, SuggestOptions), services.pictures_world(settings.model)
     named, note = _ask(options, services, world, OBJECT if is_about_thing(options.concept) else PERSON)
     if note:
         raise ModelUnavailable(note)
@@ -126,13 +136,13 @@ def suggested_by_words(settings: StudySettings, services: StudyServices) -> list
 
 def shots(design: Design, settings: StudySettings) -> list[Shot]:  # noqa: ARG001
     """The concept's pictures; those of the base follow once it is known what these show."""
-    options = settings.options
+    options = options_in(settings, SuggestOptions)
     return [Shot(prompt=fill_template(options.template, options.concept), n=options.n_images, group=CONCEPT)]
 
 
 def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
     """Caption both, compare phrase by phrase, ask the language model, word the attributes for the reader."""
-    options = settings.options
+    options = options_in(settings, SuggestOptions)
     captioner = data.services.captioner(options.captioner)
     captions = yield from data.say("captioning", data.frame, captioner)
     subject = " ".join(options.base.split()) or _subject(captions)
@@ -180,7 +190,7 @@ def _pairs(frame: pd.DataFrame) -> tuple[list[int], list[int]]:
     return [of_group[CONCEPT][seed] for seed in seeds], [of_group[BASE][seed] for seed in seeds]
 
 
-def _ask(options: Any, services: StudyServices, world: str, subject: str) -> tuple[list[Suggestion], str]:
+def _ask(options: SuggestOptions, services: StudyServices, world: str, subject: str) -> tuple[list[Suggestion], str]:
     """What the language model names, and why nothing is named where that is so."""
     try:
         name = language_model_name(options.language_model, services, world)
@@ -264,19 +274,20 @@ class Suggest(Study):
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
         """Return the encoders and the captioner."""
-        return (*encoders_and_judge(settings), Reader(role="captioner", name=settings.options.captioner))
+        captioner = options_in(settings, SuggestOptions).captioner
+        return (*encoders_and_judge(settings), Reader(role="captioner", name=captioner))
 
     def n_later(self, settings: StudySettings) -> int:
         """Return the number of pictures of the baseline."""
-        return int(settings.options.n_images)
+        return options_in(settings, SuggestOptions).n_images
 
     def title(self, settings: StudySettings) -> str:
         """Return the concept in a title."""
-        return f"Attributes suggested for {settings.options.concept}"
+        return f"Attributes suggested for {options_in(settings, SuggestOptions).concept}"
 
     def command(self, settings: StudySettings) -> Sequence[str]:
         """Return the words of ``suggest``."""
-        options, usual = settings.options, SuggestOptions()
+        options, usual = options_in(settings, SuggestOptions), SuggestOptions()
         words = ["suggest", options.concept]
         for name in settings_of(SuggestOptions):
             value = getattr(options, name)

@@ -332,7 +332,7 @@ def check_count(n: int, what: str, least: int, most: int) -> None:
 
 def settings_with(settings: StudySettings, options: Collection[str]) -> StudySettings:
     """All pictures of a design on words of one's own; of the options, those of these names."""
-    values = {name: value for name, value in settings.options.items() if name in options}
+    values = {name: value for name, value in option_values(settings.options).items() if name in options}
     return replace(settings, scale=1.0, options=values)
 
 

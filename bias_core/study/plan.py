@@ -29,9 +29,9 @@ from bias_core.study.rewriting import rewriting_note
 from bias_core.study.rows import ImportedRows, RowMaker, Rows, treated, treatment, words_without_effect
 from bias_core.study.saved import encode
 from bias_core.study.services import StudyServices
-from bias_core.study.setting_fields import changed_settings, given_settings, option_values
+from bias_core.study.setting_fields import Options, changed_settings, given_settings, option_values
 from bias_core.study.study import Settled, Study, StudyPlan
-from bias_core.study.types import AUTO, Design, Progress, Shot, StudySettings
+from bias_core.study.types import AUTO, Design, Progress, Shot, StudySettings, options_in
 from bias_core.types import ImageRow
 
 MOST_ESTIMATED = 100_000  # pictures that are laid out to say what they would cost, whatever the limit of a run
@@ -315,7 +315,7 @@ def _with_readers_of(other: StudySettings, settings: StudySettings) -> StudySett
     """The settings, read by who reads the pictures of the others."""
     names = chosen_readers(other)
     encoder = names.pop("encoder")
-    return replace(settings, encoder=encoder, options=replace(settings.options, **names))
+    return replace(settings, encoder=encoder, options=replace(options_in(settings, Options), **names))
 
 
 def _rows_of(shots: list[Shot], rows: Rows, check: Callable[[], None]) -> Iterator[ImageRow]:

@@ -24,8 +24,8 @@ from bias_core.app.cli.common import (
 )
 from bias_core.app.cli.reports import save_study_report
 from bias_core.explore.options import attribute_text, offered_settings
-from bias_core.explore.suggest_options import SUGGEST_SETTINGS, usual_suggest_settings
-from bias_core.study.types import Progress, StudyReport
+from bias_core.explore.suggest_options import SUGGEST_SETTINGS, SuggestOptions, usual_suggest_settings
+from bias_core.study.types import Progress, StudyReport, options_in
 
 if TYPE_CHECKING:
     from bias_core.explore.suggest import Suggested
@@ -56,7 +56,9 @@ def suggest(
     with user_errors(), open_services(token_env) as services:
         settings = usual_suggest_settings(concept=concept, **given)
         if scenes:
-            written = written_scenes(concept, settings.options.language_model, settings.model, services)
+            written = written_scenes(
+                concept, options_in(settings, SuggestOptions).language_model, settings.model, services
+            )
             _show_scenes(concept, written)
             return
         if words_only:

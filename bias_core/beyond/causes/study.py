@@ -41,6 +41,7 @@ from bias_core.study.types import (
     finding,
     lean,
     mark,
+    options_in,
 )
 from bias_core.types import Estimate, StoredImage
 
@@ -87,7 +88,8 @@ class CauseOptions(Options):
 
 def cause_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Per seed the first text to the end, each later one from every exchange on, and the adapter in each part."""
-    options, n = settings.options, scaled(design.images_per_prompt, settings.scale, least=_FEWEST_SEEDS)
+    options = options_in(settings, CauseOptions)
+    n = scaled(design.images_per_prompt, settings.scale, least=_FEWEST_SEEDS)
     texts = [" ".join(text.split()) for text in (options.text, *options.later_texts)]
     if len(texts) == 1 or not all((*texts, options.attribute, options.present, options.absent)):
         raise InvalidInput("an exchange needs a first text, later texts, and an attribute with its two sentences")
@@ -286,7 +288,7 @@ def _part_tables(parts: PartEffects | None, pictures: Pictures) -> Iterator[Any]
 def _figures(
     exchanges: Sequence[Exchange], parts: PartEffects | None, pictures: Pictures, settings: StudySettings
 ) -> Iterator[StudyFigure]:
-    options = settings.options
+    options = options_in(settings, CauseOptions)
     names = {"attribute": options.attribute, "text": options.text, "condition": settings.condition}
     names |= {"against": pictures.against}
     lines = [
@@ -347,7 +349,7 @@ class Causes(Study):
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Effects of every exchange of the text, the step by which it is decided, and the parts of the adapter."""
-        options = settings.options
+        options = options_in(settings, CauseOptions)
         rows = yield from data.embed(data.frame)
         present, absent = data.sentences([options.present, options.absent])
         frame = data.frame
@@ -381,10 +383,11 @@ class Causes(Study):
 
     def settled(self, settings: StudySettings, services: StudyServices) -> StudySettings:
         """Whose weights are compared with where nobody says: none where the model has no adapter."""
-        if settings.options.without_adapter.strip() != AUTO:
+        options = options_in(settings, CauseOptions)
+        if options.without_adapter.strip() != AUTO:
             return settings
         against = WITHOUT_ADAPTER if has_adapter(services.model_info(settings.model)) else ""
-        return replace(settings, options=replace(settings.options, without_adapter=against))
+        return replace(settings, options=replace(options, without_adapter=against))
 
     def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
         """Refuse pictures that were not made step by step, or in one step."""

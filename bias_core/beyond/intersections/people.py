@@ -14,12 +14,12 @@ from bias_core.measures.effects import holm
 from bias_core.measures.intersections import Interaction, crossed_stereotype, interaction
 from bias_core.measures.paired_stereotype import checked_labels
 from bias_core.papers.pst.extension import MakeSample
-from bias_core.papers.pst.labelling import also_seen, column_of
+from bias_core.papers.pst.labelling import LabellingOptions, also_seen, column_of
 from bias_core.papers.pst.scores import FURTHER
 from bias_core.study.design import ReportTexts
 from bias_core.study.label_tasks import SINGLE
 from bias_core.study.limits import stop_rule
-from bias_core.study.types import Finding, Results, StudySettings, finding, joined
+from bias_core.study.types import Finding, Results, StudySettings, finding, joined, options_in
 from bias_core.types import Attribute
 
 TEXTS = ReportTexts(__file__)
@@ -34,7 +34,7 @@ def crossed_scores(people: pd.DataFrame, settings: StudySettings, sample: MakeSa
     stereotype, or of one identity where a picture shows two of a stereotype. ``sample`` makes of people what arms are
     compared by.
     """
-    attributes = also_seen(settings.options.also_seen)
+    attributes = also_seen(options_in(settings, LabellingOptions).also_seen)
     place = next((one for one in _PLACES if one in set(people["setting"])), "")
     if not attributes or not place:
         return Results()

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,7 +20,8 @@ from bias_core.measures.relative_association import (
 from bias_core.prompts import fix_articles
 from bias_core.study.arm_statistics import counted_sample, mean_sample
 from bias_core.study.data import StudyData
-from bias_core.study.types import Finding, Sample, Shot, columns, finding, lean
+from bias_core.study.setting_fields import Options, setting, settings_class
+from bias_core.study.types import Finding, Sample, Shot, StudySettings, columns, finding, lean, options_in
 from bias_core.types import Estimate
 
 GENDERS = ("male", "female")  # A, and B: positive scores lean to the first
@@ -33,6 +34,48 @@ _BEFORE_NOUN = re.compile(r"^(?:.*?\bof\s+)?(?:(?:an?|the|one)\s+)?", re.I)
 _TARGET = "target"  # kind of the pictures of targets
 _NO_POLES = "its poles were not drawn"
 _SAME = "No difference from the lean of the words is shown, none ruled out."
+
+
+@settings_class(frozen=True, kw_only=True)
+class InternalBiasOptions(Options):
+    """Which targets, and how the scores are formed."""
+
+    targets: tuple[str, ...] = setting(
+        (), "Targets", "Keywords of the targets to draw; a share of each side where empty"
+    )
+    encoders: tuple[str, ...] = setting(
+        (), "Readers to average", "Scores are averaged over them; the reader alone where empty"
+    )
+    words_a: tuple[str, ...] = setting(
+        (),
+        "Words of A",
+        "In place of those for men, such as old, aged; the first names the side and words its pictures",
+    )
+    words_b: tuple[str, ...] = setting((), "Words of B", "In place of those for women, such as young, youthful")
+    prompts_a: tuple[str, ...] = setting(
+        (), "Prompts of A", "Of its pictures; where empty an image of a ... person with each of its words"
+    )
+    prompts_b: tuple[str, ...] = setting((), "Prompts of B", "Likewise")
+    text_targets: Literal["prompt", "keyword"] = setting(
+        "prompt", "Text of a target", "Its whole prompt, or the bare keyword"
+    )
+    variant: bool = setting(False, "Other attribute prompts", "Those that the paper used for Stable Diffusion v2")
+    resample: Literal["pictures", "prompts"] = setting(
+        "pictures", "What intervals resample", "prompts: whole attribute prompts, for other prompts of the kind"
+    )
+    poles: bool = setting(
+        True, "Own poles", "Also draw every target worded for men and for women: the ends of the scale of δ′ and α′"
+    )
+    minimum_text_text: float = setting(
+        0.002,
+        "Smallest |TT|",
+        "Below it there is no α; 0: α at any TT, as the paper has it, marked below 0.002",
+        ge=0,
+        le=2,
+    )
+    published_model: str = setting(
+        "Stable Diffusion v2", "Published model", "Whose published numbers stand beside the findings"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +92,9 @@ class Sides:
         return f"worded {a}", f"worded {b}"
 
 
-def sides_of(options: Any) -> Sides:
+def sides_of(settings: StudySettings) -> Sides:
     """Men and women, or the sides that words of one's own name first; InvalidInput for one side alone."""
+    options = options_in(settings, InternalBiasOptions)
     own = options.words_a, options.words_b
     if not any(own) and not options.prompts_a and not options.prompts_b:
         return Sides(names=GENDERS, called=("men", "women"))
@@ -119,8 +163,8 @@ def places_of(
 
     ``words`` are the texts of the two sides; ``groups`` may have the prompts of ``a`` and ``b``.
     """
-    frame, options = data.frame, data.settings.options
-    sides = sides_of(options)
+    frame, options = data.frame, options_in(data.settings, InternalBiasOptions)
+    sides = sides_of(data.settings)
     if "pole_of" not in frame:
         return None
     parts = [(frame["kind"] == "target") & (frame["keyword"] == target["keyword"])]

@@ -17,7 +17,15 @@ from bias_core.measures.composite_association import (
     summarise_internal_bias,
 )
 from bias_core.measures.intervals import bootstrap_interval
-from bias_core.papers.mcas.poles import GENDERS, Places, group_findings, place_columns, sides_of, target_finding
+from bias_core.papers.mcas.poles import (
+    GENDERS,
+    InternalBiasOptions,
+    Places,
+    group_findings,
+    place_columns,
+    sides_of,
+    target_finding,
+)
 from bias_core.study.arm_statistics import (
     ARM,
     lines_together,
@@ -44,6 +52,7 @@ from bias_core.study.types import (
     lean,
     listed,
     mark,
+    options_in,
     or_nan,
     point,
 )
@@ -84,7 +93,7 @@ class Target:
 
 def report_of(design: Design, settings: StudySettings, targets: Sequence[Target]) -> Results:
     """Findings, tables and figures."""
-    model, sides = settings.options.published_model, sides_of(settings.options)
+    model, sides = options_in(settings, InternalBiasOptions).published_model, sides_of(settings)
     a, b = sides.called
     members = {group: [target for target in targets if group in (target.dominated, "overall")] for group in GROUPS}
     summaries = [_summary(design, settings, group, of) for group, of in members.items() if of]
@@ -174,7 +183,7 @@ def _summary(
     design: Design, settings: StudySettings, group: str, members: Sequence[Target]
 ) -> tuple[dict[str, Any], list[Finding]]:
     """Of a group of targets the line of Table 4, and its findings."""
-    chance, sides = intervals(settings), sides_of(settings.options)
+    chance, sides = intervals(settings), sides_of(settings)
     values = {
         "delta": [one.bias.diffusion_bias.value for one in members],
         "lean": [one.scores.mcas for one in members],
@@ -184,7 +193,7 @@ def _summary(
     delta, alpha = summary.diffusion_bias, summary.bias_amplification
     mean_lean = bootstrap_interval(values["lean"], statistic=np.mean, null_value=0.0, **chance)
     of_paper = design.data.get("summary", {}) if sides.names == GENDERS else {}
-    printed = of_paper.get(settings.options.published_model, {}).get(group, {})
+    printed = of_paper.get(options_in(settings, InternalBiasOptions).published_model, {}).get(group, {})
     row: dict[str, Any] = {"model": RUN, "targets": group, "n": delta.n}
     for sign, mean, ends in (
         ("δ", delta, summary.diffusion_bias_range),
@@ -325,7 +334,7 @@ def compare_internal_bias(_design: Design, settings: StudySettings, arms: Sequen
 
 def headline(report: StudyReport) -> str:
     """One sentence on which way drawing moves which targets; without their poles, which way they lean."""
-    table, called = table_of(report, "table3").frame, sides_of(report.settings.options).called
+    table, called = table_of(report, "table3").frame, sides_of(report.settings).called
     if table["δ′"].isna().all():
         return _headline(table, "MCAS", "Text and pictures together (MCAS) lean", "for", called)
     return _headline(table.dropna(subset=["δ′"]), "δ′", "Between their own poles (δ′), drawing moves", "", called)

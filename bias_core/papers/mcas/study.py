@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.association import association
 from bias_core.measures.composite_association import composite_association, internal_bias, mean_over_encoders
-from bias_core.papers.mcas.poles import GENDERS, places_of, pole_shots, sides_of
+from bias_core.papers.mcas.poles import GENDERS, InternalBiasOptions, places_of, pole_shots, sides_of
 from bias_core.papers.mcas.report import UNASSIGNED, Target, compare_internal_bias, headline, report_of
 from bias_core.prompts import fill_template
 from bias_core.study.arm_statistics import lean_sample
@@ -17,9 +17,8 @@ from bias_core.study.data import StudyData
 from bias_core.study.design import check_count, find_design, read_table
 from bias_core.study.readers import Reader
 from bias_core.study.rows import scaled, thinned
-from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study import Measuring, Study
-from bias_core.study.types import ArmReport, Design, Results, Shot, StudyReport, StudySettings
+from bias_core.study.types import ArmReport, Design, Results, Shot, StudyReport, StudySettings, options_in
 from bias_core.types import StoredImage
 
 FEWEST_TARGETS = 3  # of a side
@@ -28,51 +27,10 @@ MOST_TARGETS = 40
 MOST_PICTURES = 100
 
 
-@settings_class(frozen=True, kw_only=True)
-class InternalBiasOptions(Options):
-    """Which targets, and how the scores are formed."""
-
-    targets: tuple[str, ...] = setting(
-        (), "Targets", "Keywords of the targets to draw; a share of each side where empty"
-    )
-    encoders: tuple[str, ...] = setting(
-        (), "Readers to average", "Scores are averaged over them; the reader alone where empty"
-    )
-    words_a: tuple[str, ...] = setting(
-        (),
-        "Words of A",
-        "In place of those for men, such as old, aged; the first names the side and words its pictures",
-    )
-    words_b: tuple[str, ...] = setting((), "Words of B", "In place of those for women, such as young, youthful")
-    prompts_a: tuple[str, ...] = setting(
-        (), "Prompts of A", "Of its pictures; where empty an image of a ... person with each of its words"
-    )
-    prompts_b: tuple[str, ...] = setting((), "Prompts of B", "Likewise")
-    text_targets: Literal["prompt", "keyword"] = setting(
-        "prompt", "Text of a target", "Its whole prompt, or the bare keyword"
-    )
-    variant: bool = setting(False, "Other attribute prompts", "Those that the paper used for Stable Diffusion v2")
-    resample: Literal["pictures", "prompts"] = setting(
-        "pictures", "What intervals resample", "prompts: whole attribute prompts, for other prompts of the kind"
-    )
-    poles: bool = setting(
-        True, "Own poles", "Also draw every target worded for men and for women: the ends of the scale of δ′ and α′"
-    )
-    minimum_text_text: float = setting(
-        0.002,
-        "Smallest |TT|",
-        "Below it there is no α; 0: α at any TT, as the paper has it, marked below 0.002",
-        ge=0,
-        le=2,
-    )
-    published_model: str = setting(
-        "Stable Diffusion v2", "Published model", "Whose published numbers stand beside the findings"
-    )
-
-
 def internal_bias_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Pictures of the targets, and of men and women."""
-    model, published = settings.options.published_model, design.data["settings"]["models"]
+    options = options_in(settings, InternalBiasOptions)
+    model, published = options.published_model, design.data["settings"]["models"]
     if model not in published:
         raise InvalidInput(f"the published model is one of {', '.join(published)}; got {model!r}")
     n, n_attribute = (
@@ -80,7 +38,7 @@ def internal_bias_shots(design: Design, settings: StudySettings) -> list[Shot]:
         for number in (design.images_per_prompt, design.data["settings"]["images_per_attribute"])
     )
     targets = _targets(design, settings)
-    sides = sides_of(settings.options)
+    sides = sides_of(settings)
     shots = [
         Shot(prompt=target["prompt"], n=n, group="target", facts={"kind": "target", **target}) for target in targets
     ] + [
@@ -88,12 +46,12 @@ def internal_bias_shots(design: Design, settings: StudySettings) -> list[Shot]:
         for side, prompts in _attribute_prompts(design, settings).items()
         for prompt in prompts
     ]
-    return shots + pole_shots(targets, n, sides) if settings.options.poles else shots
+    return shots + pole_shots(targets, n, sides) if options.poles else shots
 
 
 def _attribute_prompts(design: Design, settings: StudySettings) -> dict[str, list[str]]:
     """The prompts of the pictures of each side."""
-    options, sides = settings.options, sides_of(settings.options)
+    options, sides = options_in(settings, InternalBiasOptions), sides_of(settings)
     if sides.names != GENDERS:
         own = (options.prompts_a, options.words_a), (options.prompts_b, options.words_b)
         return {
@@ -108,7 +66,7 @@ def _attribute_prompts(design: Design, settings: StudySettings) -> dict[str, lis
 
 def _attribute_words(design: Design, settings: StudySettings) -> dict[str, Sequence[str]]:
     """The texts of each side."""
-    options, sides = settings.options, sides_of(settings.options)
+    options, sides = options_in(settings, InternalBiasOptions), sides_of(settings)
     given = design.data["text_attributes"]
     words = [given[side] for side in GENDERS] if sides.names == GENDERS else [options.words_a, options.words_b]
     return dict(zip(sides.names, words, strict=True))
@@ -117,7 +75,7 @@ def _attribute_words(design: Design, settings: StudySettings) -> dict[str, Seque
 def size_note(design: Design, settings: StudySettings) -> str:
     """How many of the pictures are of the poles, in words; "" where they are not drawn."""
     n = sum(shot.n for shot in internal_bias_shots(design, settings) if "pole_of" in shot.facts)
-    a, b = sides_of(settings.options).called
+    a, b = sides_of(settings).called
     return f"{n:,} of them the targets worded for {a} and for {b}, which the paper does not draw" if n else ""
 
 
@@ -127,13 +85,13 @@ def _targets(design: Design, settings: StudySettings) -> list[dict[str, str]]:
     Between sides of one's own nothing is claimed of a target beforehand.
     """
     chosen = _chosen(design, settings)
-    if sides_of(settings.options).names == GENDERS:
+    if sides_of(settings).names == GENDERS:
         return chosen
     return [{**target, "dominated": UNASSIGNED} for target in chosen]
 
 
 def _chosen(design: Design, settings: StudySettings) -> list[dict[str, str]]:
-    every, names = design.data["targets"], set(settings.options.targets)
+    every, names = design.data["targets"], set(options_in(settings, InternalBiasOptions).targets)
     if unknown := names - {target["keyword"] for target in every}:
         all_names = ", ".join(target["keyword"] for target in every)
         raise InvalidInput(f"{design.name} has no target {', '.join(sorted(unknown))}; it has {all_names}")
@@ -155,8 +113,8 @@ def _measured(
     published: Mapping[str, Mapping[str, float]],
 ) -> Target:
     """The mean over the encoders, and what MCAS was computed from: means of cosines, which texts add to."""
-    frame, options, confidence = data.frame, settings.options, settings.confidence
-    sides = sides_of(options)
+    frame, options, confidence = data.frame, options_in(settings, InternalBiasOptions), settings.confidence
+    sides = sides_of(settings)
     parts = [frame["keyword"] == target["keyword"], *(frame["kind"] == side for side in sides.names)]
     more: dict[str, Any] = {"confidence": confidence, "rng": settings.seed}
     if options.resample == "prompts":
@@ -192,7 +150,8 @@ def _measured(
 
 def averaged_encoders(settings: StudySettings) -> tuple[Reader, ...]:
     """Those that scores are averaged over."""
-    return tuple(Reader(role="encoder", name=name) for name in settings.options.encoders or [settings.encoder])
+    names = options_in(settings, InternalBiasOptions).encoders or [settings.encoder]
+    return tuple(Reader(role="encoder", name=name) for name in names)
 
 
 def own_targets(text: str, *, n: int = 10, n_attribute: int = 6) -> Design:
@@ -258,7 +217,7 @@ class InternalBias(Study):
         for reader in averaged_encoders(settings):
             rows[reader.name] = yield from data.embed(data.frame, reader.name)
         printed: dict[str, dict[str, dict[str, float]]] = {}  # Table 3: keyword, model and measure; none of own targets
-        sides = sides_of(settings.options)
+        sides = sides_of(settings)
         has_printed = "scores" in self.design.data and sides.names == GENDERS
         for row in read_table(self.design.data["scores"]["file"]) if has_printed else ():
             printed.setdefault(row["keyword"], {})[row["model"]] = {

@@ -21,8 +21,19 @@ from bias_core.study.design import ReportTexts, read_table, settings_with
 from bias_core.study.label_tasks import answer_key
 from bias_core.study.labels import answers_counted, check_words, majority
 from bias_core.study.rows import scaled
-from bias_core.study.setting_fields import Options, setting, settings_class
-from bias_core.study.types import Design, Finding, Progress, Sample, Shot, StudySettings, StudyTable, columns, finding
+from bias_core.study.setting_fields import Options, option_values, setting, settings_class
+from bias_core.study.types import (
+    Design,
+    Finding,
+    Progress,
+    Sample,
+    Shot,
+    StudySettings,
+    StudyTable,
+    columns,
+    finding,
+    options_in,
+)
 from bias_core.types import Attribute, Estimate
 
 FEWEST_PICTURES = 8
@@ -103,7 +114,7 @@ class Cell:
 def nationality_shots(design: Design, settings: StudySettings, *, least: int = FEWEST_PICTURES) -> list[Shot]:
     """Per nationality its pictures, in equal shares of the templates; never fewer than ``least``."""
     templates = {k: v for k, v in design.data["templates"].items() if isinstance(v, list) and "{}" in v[0]}
-    if (chosen := settings.options.templates) not in templates:
+    if (chosen := options_in(settings, NationalityOptions).templates) not in templates:
         raise InvalidInput(f"{design.name} has no templates {chosen!r}; it has {', '.join(templates)}")
     n, wordings = scaled(design.images_per_prompt, settings.scale, least=least), templates[chosen]
     firsts = [i * n // len(wordings) for i in range(len(wordings) + 1)]
@@ -123,7 +134,7 @@ def nationality_shots(design: Design, settings: StudySettings, *, least: int = F
 def wanted_nationalities(design: Design, settings: StudySettings) -> list[str]:
     """The nationalities of the option, each once."""
     all_names = design.data["nationalities"]
-    names = list(dict.fromkeys(settings.options.nationalities))
+    names = list(dict.fromkeys(options_in(settings, NationalityOptions).nationalities))
     if unknown := [name for name in names if name not in all_names]:
         raise InvalidInput(f"{design.name} has no nationality {', '.join(unknown)}; it has {', '.join(all_names)}")
     return names
@@ -256,7 +267,7 @@ _OWN_OPTIONS: dict[str, Any] = {"nationalities": [], "templates": "default", "at
 
 def without_names(settings: StudySettings) -> StudySettings:
     """Settings that suit such a design: all of its pictures, and no option that names another's content."""
-    return settings_with(settings, settings.options.keys() - _OWN_OPTIONS.keys())
+    return settings_with(settings, option_values(settings.options).keys() - _OWN_OPTIONS.keys())
 
 
 def _check_words_fit(design: Design) -> None:
@@ -291,9 +302,9 @@ def _check_own(design: Design, names: list[str], template: str, attributes: Sequ
             raise InvalidInput(f"P* of {one.name} is a share from 0 to 1, got {one.reference}")
 
 
-def cell_findings(cell: Cell, options: Any, published: Published) -> list[Finding]:
-    """P, then P − P* and Ψ where there is a P*, beside what was drawn and printed; of ``options`` as published."""
-    reference, drawn, model = cell.attribute.reference, cell.score.drawn, options.published_model
+def cell_findings(cell: Cell, model: str, threshold: float, published: Published) -> list[Finding]:
+    """P, then P − P* and Ψ where there is a P*, beside what was drawn and what was published of ``model``."""
+    reference, drawn = cell.attribute.reference, cell.score.drawn
     key, title = f"{cell.concept} {cell.attribute.name}", f"{cell.concept}, {cell.attribute.name}"
     printed, says = published.share(cell, model, "prevalence"), cell.share_in_words()
     of: dict[str, Any] = {"published": printed, "expected": drawn, "sample": cell.sample()}
@@ -301,7 +312,7 @@ def cell_findings(cell: Cell, options: Any, published: Published) -> list[Findin
     findings = [finding(f"{key} P", f"{title}: P", "attribute_prevalence", share, says, **of)]
     if reference is None:
         return findings
-    says = _says_of_score(cell.prevalence, reference, options.threshold)
+    says = _says_of_score(cell.prevalence, reference, threshold)
     of = {
         "published": None if printed is None else printed - reference,
         "expected": None if drawn is None else drawn - reference,

@@ -61,6 +61,7 @@ from bias_core.study.types import (
     finding,
     lean,
     listed,
+    options_in,
 )
 from bias_core.types import Attribute, Estimate, ImageRow, Step, StoredImage
 
@@ -125,11 +126,12 @@ def base_prompts(design: Design, settings: StudySettings) -> dict[str, str]:
     >>> set(base_prompts(find_design("oasis-spi"), StudySettings(options=PropagationOptions())).values())
     {'A photo of a person'}
     """
-    given = " ".join(settings.options.base_prompt.split())
+    options = options_in(settings, PropagationOptions)
+    given = " ".join(options.base_prompt.split())
     bases = {}
     for nationality in wanted_nationalities(design, settings):
         adjective = design.data["nationalities"][nationality]["adjective"]
-        for template in design.data["templates"][settings.options.templates]:
+        for template in design.data["templates"][options.templates]:
             of_a_person = re.sub(r"\bperson person\b", "person", fill_template(template, "person"))
             bases[fill_template(template, adjective)] = given or of_a_person
     return bases
@@ -156,7 +158,7 @@ def _traceable(model: object, name: str) -> Traceable:
 
 
 def _attributes(design: Design, settings: StudySettings, nationality: str) -> list[Attribute]:
-    own, names = own_attributes(design, nationality), settings.options.attributes
+    own, names = own_attributes(design, nationality), options_in(settings, PropagationOptions).attributes
     chosen = [attribute for attribute in own if not names or attribute.name in names]
     if not chosen:
         own_names = ", ".join(attribute.name for attribute in own) or "none"
@@ -200,7 +202,7 @@ def _trace_all(
 
     Of a run that is stopped, of as many as were traced: nationalities with too few have no numbers.
     """
-    options, items = settings.options, list[tuple[str, int, StoredImage]]()
+    options, items = options_in(settings, PropagationOptions), list[tuple[str, int, StoredImage]]()
     for nationality in wanted_nationalities(design, settings):
         stored = data.stored(data.frame[data.frame["nationality"] == nationality])
         items += [(nationality, place, picture) for place, picture in enumerate(stored)]
@@ -360,7 +362,7 @@ def trace_row(
     data: StudyData, model: Traceable, row: ImageRow, attributes: Sequence[Attribute], *, predicted_steps: Sequence[int]
 ) -> Trace:
     """The trace of a row, made under the model lock (each step asks whether the run goes on), or kept earlier."""
-    services, guided, reader = data.services, data.settings.options.guided, data.encoder()
+    services, guided, reader = data.services, options_in(data.settings, PropagationOptions).guided, data.encoder()
     key = hashlib.sha256(
         json.dumps([row.id, [(a.positive, a.negative) for a in attributes], guided, reader.name, _FORM]).encode()
     ).hexdigest()[:20]
@@ -430,7 +432,7 @@ class Propagation(Study):
         """SPI of every attribute over the steps, and predicted pictures."""
         model = _traceable(data.rows.model(data.services), settings.model)
         rows = yield from data.embed(data.frame)
-        bases = base_prompts(self.design, settings)
+        bases, n_samples = base_prompts(self.design, settings), options_in(settings, PropagationOptions).n_samples
         curves: list[Curve] = []
         steps: list[dict[str, Any]] = []
         pictures: list[dict[str, Any]] = []
@@ -457,7 +459,7 @@ class Propagation(Study):
             kind = "with classifier-free guidance" if traces[0].guided else "conditional on each text alone"
             wording = TEXTS.note("velocities", kind=kind, space=traces[0].space)
             base = listed([f"“{prompt}”" for prompt in dict.fromkeys(bases[prompt] for prompt in frame["prompt"])])
-            figures += _figures(own, traces, data.stored(frame)[: settings.options.n_samples], base)
+            figures += _figures(own, traces, data.stored(frame)[:n_samples], base)
             says, figure, lines = foretelling(nationality, _place(nationality), {one.name: one.foretold for one in own})
             figures, later, foretold = [*figures, *figure], [*later, *says], [*foretold, *lines]
             curves += own

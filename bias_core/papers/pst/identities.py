@@ -20,7 +20,7 @@ from bias_core.papers.pst.scores import (
 from bias_core.study.design import ReportTexts
 from bias_core.study.label_tasks import SINGLE
 from bias_core.study.setting_fields import setting, settings_class, settings_of
-from bias_core.study.types import Design, Results, Shot, StudySettings, marks
+from bias_core.study.types import Design, Results, Shot, StudySettings, marks, options_in
 
 TEXTS = ReportTexts(__file__)
 SETTINGS = {PAIRED: "In pairs", FAIRNESS: "In pairs, asked to be fair", SINGLE: "Alone"}
@@ -99,9 +99,10 @@ class TwoIdentities(PairedStudy):
 
     def pairs(self, settings: StudySettings) -> list[Shot]:
         """The pair in both orders, plain and with the intervention, and each alone."""
+        options = options_in(settings, TwoOptions)
         first, second = self.design.data["identities"]
-        shots = pairs_and_alone(self.design, [(first, second)], (first, second), settings.options.single_images)
-        if settings.options.fairness:
+        shots = pairs_and_alone(self.design, [(first, second)], (first, second), options.single_images)
+        if options.fairness:
             shots[2:2] = pair_shots(self.design, [(first, second)], self.design.images_per_prompt, FAIRNESS)
         return shots
 

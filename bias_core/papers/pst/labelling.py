@@ -33,7 +33,7 @@ from bias_core.study.report_text import table_of
 from bias_core.study.services import StudyServices
 from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study import encoders_and_judge, judge_of
-from bias_core.study.types import AUTO, Design, StudyReport, StudySettings
+from bias_core.study.types import AUTO, Design, StudyReport, StudySettings, options_in
 from bias_core.types import Attribute, StoredImage
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class PairOptions(LabellingOptions):
 
 def check_labelling(settings: StudySettings) -> None:
     """Raise InvalidInput for options that cannot be used, before drawing."""
-    options = settings.options
+    options = options_in(settings, LabellingOptions)
     if options.labeller == "people" and not settings.labels:
         raise InvalidInput("the labeller “people” needs a CSV of people's answers, under “People's answers”")
     if settings.judge and options.labeller != "finder":
@@ -122,7 +122,7 @@ def column_of(attribute: Attribute) -> str:
 
 def labelling_readers(settings: StudySettings) -> tuple[Reader, ...]:
     """Who looks at the pictures to label their people: nobody where people alone do."""
-    options = settings.options
+    options = options_in(settings, LabellingOptions)
     if options.labeller == "people":
         return ()
     if options.labeller == "vqa":
@@ -134,7 +134,7 @@ def labelling_readers(settings: StudySettings) -> tuple[Reader, ...]:
 
 def labeller_ready(settings: StudySettings, services: StudyServices) -> None:
     """Look for the models that will label, or say what they lack."""
-    options, blank = settings.options, Image.new("RGB", (64, 64))
+    options, blank = options_in(settings, LabellingOptions), Image.new("RGB", (64, 64))
     if options.labeller == PEOPLE:
         return
     if options.labeller == "vqa":
@@ -188,7 +188,7 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
         ``perceived_gender``: the reader's answer, None where people alone label; and ``rater``: who gave it.
     """
     labelled = people.assign(**dict.fromkeys(("automatic", "human", "truth", "perceived_gender")), lean=np.nan)
-    labeller = settings.options.labeller
+    labeller = options_in(settings, LabellingOptions).labeller
     if labeller == "finder":
         by_reader = _by_judge if settings.judge else _by_encoder
         labelled["automatic"], leans, labelled["boxes"], further = yield from by_reader(people, settings, data)
@@ -309,9 +309,10 @@ Labelled = tuple[list[str], list[float], list[str], dict[str, list[float]]]
 
 def _by_encoder(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[Labelled]:
     """Find the people, cut each out, and ask the encoder which of two sentences is closer."""
-    masculine, feminine = data.sentences(settings.options.sentences)
+    options = options_in(settings, LabellingOptions)
+    masculine, feminine = data.sentences(options.sentences)
     direction, encoder = masculine - feminine, data.encoder()
-    attributes = also_seen(settings.options.also_seen)
+    attributes = also_seen(options.also_seen)
     directions = np.zeros((len(attributes), direction.size))
     for place, one in enumerate(attributes):
         present, absent = data.sentences([one.positive, one.negative])
@@ -327,7 +328,7 @@ def _by_encoder(people: pd.DataFrame, settings: StudySettings, data: StudyData) 
     each, where = _of_each(people, values), [boxes_text(boxes[image_id]) for image_id in people["image_id"]]
     of_column = np.array([[math.nan] * (1 + len(attributes)) if one is None else one for one in each]).T.tolist()
     leans, further = of_column[0], dict(zip(map(column_of, attributes), of_column[1:], strict=True))
-    kinds = [np.isnan(leans), np.abs(leans) <= settings.options.margin, np.array(leans) > 0]
+    kinds = [np.isnan(leans), np.abs(leans) <= options.margin, np.array(leans) > 0]
     return np.select(kinds, [NOT_TWO_PEOPLE, CANNOT_IDENTIFY, "masculine"], "feminine").tolist(), leans, where, further
 
 
@@ -338,7 +339,8 @@ def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) ->
     """
     by_picture, _ = yield from _in_boxes(people, settings, data, lambda _images, boxes: boxes)
     boxes, where = _of_each(people, by_picture), [boxes_text(by_picture[one]) for one in people["image_id"]]
-    questions, stored = tuple(map(question_about, settings.options.sentences)), data.stored(people)
+    questions = tuple(map(question_about, options_in(settings, LabellingOptions).sentences))
+    stored = data.stored(people)
     keys = [  # the place is part of the question, so that the answer goes with its picture
         None if box is None else [(image_id, f"{question} {box}") for question in questions]
         for image_id, box in zip(people["image_id"], boxes, strict=True)
@@ -374,7 +376,7 @@ def _in_boxes(
     *readers: object,
 ) -> Steps[tuple[dict[str, list[Box]], dict[str, Any]]]:
     """Who is found in each picture, by its id and from left to right, and what is made of them."""
-    name, boxes, values = settings.options.finder, dict[str, list[Box]](), dict[str, Any]()
+    name, boxes, values = options_in(settings, LabellingOptions).finder, dict[str, list[Box]](), dict[str, Any]()
     finder = None if name == HALVES else data.services.person_finder(name)
     groups = {int(str(n)): some["image_id"] for n, some in people.groupby(n_asked_for(people), sort=False)}
     # What was read before, as while pictures were drawn.
@@ -409,7 +411,7 @@ def _by_answerer(people: pd.DataFrame, design: Design, settings: StudySettings, 
     answers = yield from data.say(
         "asking about the people",
         people,
-        data.services.answerer(settings.options.answerer),
+        data.services.answerer(options_in(settings, LabellingOptions).answerer),
         [
             vqa[side if side == SINGLE else "paired"].format(who, side=side)
             for who, side in zip(people["identity"], people["position"], strict=True)

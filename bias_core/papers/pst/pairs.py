@@ -37,6 +37,7 @@ from bias_core.study.types import (
     finding_rows,
     intervals,
     marks,
+    options_in,
 )
 
 TEXTS = ReportTexts(__file__)
@@ -129,10 +130,8 @@ def power_pairs(design: Design, settings: StudySettings) -> list[Pair]:
 
 def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """All pairs of a male- and a female-stereotyped occupation in both orders, and each occupation alone."""
-    pairs = occupation_pairs(design, settings)
-    return pairs_and_alone(
-        design, pairs, dict.fromkeys(pair[place] for place in (0, 1) for pair in pairs), settings.options.single_images
-    )
+    pairs, n_alone = occupation_pairs(design, settings), options_in(settings, PairOptions).single_images
+    return pairs_and_alone(design, pairs, dict.fromkeys(pair[place] for place in (0, 1) for pair in pairs), n_alone)
 
 
 def _marks(micro: pd.DataFrame, column: str, groups: Mapping[str, str], names: Mapping[str, str]) -> pd.DataFrame:
@@ -198,16 +197,22 @@ class FairnessOptions(LabellingOptions):
 
 
 def _aspects(settings: StudySettings) -> list[str]:
-    aspects = list(settings.options.aspects)
+    aspects = list(options_in(settings, FairnessOptions).aspects)
     if not aspects or (unknown := set(aspects) - set(ASPECTS)):
         raise InvalidInput(f"aspects are {' and '.join(ASPECTS)}; got {', '.join(unknown) if aspects else 'none'}")
     return aspects
 
 
+def _own_occupations(settings: StudySettings) -> dict[str, tuple[str, ...]]:
+    """The occupations that the options name, by their stereotype."""
+    options = options_in(settings, FairnessOptions)
+    return dict(zip(GENDERS, (options.masculine, options.feminine), strict=True))
+
+
 def _occupation_pairs(design: Design, settings: StudySettings) -> list[Pair]:
     chosen = []
     for gender in GENDERS:
-        names = getattr(settings.options, gender) or design.data["intervention"]["occupations"][gender]
+        names = _own_occupations(settings)[gender] or design.data["intervention"]["occupations"][gender]
         if unknown := set(names) - set(design.data["occupations"][gender]):
             choices = ", ".join(design.data["occupations"][gender])
             raise InvalidInput(f"{', '.join(sorted(unknown))}: {gender} occupations are {choices}")
@@ -220,7 +225,7 @@ def _of_aspect(design: Design, people: pd.DataFrame, aspect: str, settings: Stud
     plain, intervened = in_setting(some), in_setting(some, FAIRNESS)
     published, title = design.data["intervention"], ASPECTS[aspect]
     before = after = change = None
-    if aspect == POWER or not any(getattr(settings.options, gender) for gender in GENDERS):
+    if aspect == POWER or not any(_own_occupations(settings).values()):
         key = {OCCUPATION: "occupation_top5", POWER: "power"}[aspect]
         before, after = published["plain"][key], published[key]
         change = after - before
@@ -284,7 +289,7 @@ class PairedFairness(PublishedPairs):
     def pairs(self, settings: StudySettings) -> list[Shot]:
         """Every pair in both orders, plain and with the intervention, for each aspect asked for."""
         pairs = {OCCUPATION: _occupation_pairs(self.design, settings), POWER: power_pairs(self.design, settings)}
-        n = {OCCUPATION: self.design.images_per_prompt, POWER: settings.options.power_images}
+        n = {OCCUPATION: self.design.images_per_prompt, POWER: options_in(settings, FairnessOptions).power_images}
         return [
             shot
             for aspect, place in product(_aspects(settings), (PAIRED, FAIRNESS))
@@ -374,8 +379,8 @@ class PairedPower(PublishedPairs):
 
     def pairs(self, settings: StudySettings) -> list[Shot]:
         """A powerful and a powerless role of each occupation, side by side in both orders, and each alone."""
-        pairs = power_pairs(self.design, settings)
-        return pairs_and_alone(self.design, pairs, chain.from_iterable(pairs), settings.options.single_images)
+        pairs, n_alone = power_pairs(self.design, settings), options_in(settings, PairOptions).single_images
+        return pairs_and_alone(self.design, pairs, chain.from_iterable(pairs), n_alone)
 
     def identities(self, settings: StudySettings) -> pd.DataFrame:
         """Return the roles."""

@@ -30,7 +30,7 @@ from bias_core.measures.paired_stereotype import (
 from bias_core.number_text import format_change, format_number, format_share
 from bias_core.papers.pst import labelling
 from bias_core.papers.pst.extension import PeopleExtension
-from bias_core.papers.pst.labelling import BY_HAND, LABELLED, RATERS_SPLIT, Answers
+from bias_core.papers.pst.labelling import BY_HAND, LABELLED, RATERS_SPLIT, Answers, LabellingOptions
 from bias_core.study.arm_statistics import ARM, counted_sample, lines_together, marks_over_arms, table_over_arms
 from bias_core.study.data import Steps, StudyData
 from bias_core.study.design import ReportTexts, extensions, study_of
@@ -55,6 +55,7 @@ from bias_core.study.types import (
     finding,
     intervals,
     joined,
+    options_in,
 )
 from bias_core.types import Estimate, StoredImage
 
@@ -233,7 +234,7 @@ class PairedStudy(Study):
 
     def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
         """Read the score of each setting; nothing if people label, who come later."""
-        if settings.labels or settings.options.labeller == labelling.PEOPLE:
+        if settings.labels or options_in(settings, LabellingOptions).labeller == labelling.PEOPLE:
             return []
         everyone = labelling.people_of(frame, self.identities(settings))
         people = yield from labelling.label_people(everyone, self.design, settings, data)
@@ -517,7 +518,7 @@ def runs_table(people: pd.DataFrame, settings: StudySettings, published: dict[st
 
 def labelled_by(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> tuple[str, ...]:
     """Notes on who labelled the people, and on those whom nobody did."""
-    options, by_people = settings.options, bool((people["rater"] == labelling.PEOPLE).any())
+    options, by_people = options_in(settings, LabellingOptions), bool((people["rater"] == labelling.PEOPLE).any())
     reader = f"the judge {settings.judge}" if settings.judge else settings.encoder
     who = {
         "finder": f"by {reader} on each person cut out by {options.finder}",

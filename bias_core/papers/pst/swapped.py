@@ -15,7 +15,17 @@ from bias_core.papers.pst.scores import PAIRED, PairedStudy, in_setting, is_clea
 from bias_core.study.design import ReportTexts
 from bias_core.study.rows import scaled
 from bias_core.study.setting_fields import setting, settings_class
-from bias_core.study.types import Finding, Results, Shot, StudyReport, StudySettings, columns, finding, finding_mark
+from bias_core.study.types import (
+    Finding,
+    Results,
+    Shot,
+    StudyReport,
+    StudySettings,
+    columns,
+    finding,
+    finding_mark,
+    options_in,
+)
 from bias_core.types import Estimate
 
 TEXTS = ReportTexts(__file__)
@@ -37,10 +47,11 @@ class SwappedOptions(LabellingOptions):
 
 def pairs_of(settings: StudySettings) -> list[tuple[str, str]]:
     """The pairs asked for; InvalidInput where one is none, or a role stands twice."""
-    pairs = [tuple(" ".join(part.split()) for part in text.split(_BETWEEN)) for text in settings.options.pairs]
+    options = options_in(settings, SwappedOptions)
+    pairs = [tuple(" ".join(part.split()) for part in text.split(_BETWEEN)) for text in options.pairs]
     names = [name for pair in pairs for name in pair]
     if not pairs or any(len(pair) != 2 or not all(pair) for pair in pairs):
-        quoted = ", ".join(map(repr, settings.options.pairs)) or "none"
+        quoted = ", ".join(map(repr, options.pairs)) or "none"
         raise InvalidInput(f"each pair is two roles with “and” between them, such as doctor and nurse; got {quoted}")
     if len({name.lower() for name in names}) < len(names):
         raise InvalidInput(f"every role stands in one pair only; got {', '.join(names)}")

@@ -44,6 +44,7 @@ from bias_core.study.types import (
     intervals,
     lean,
     marks,
+    options_in,
     pictures_of,
 )
 from bias_core.types import Estimate
@@ -383,7 +384,7 @@ class AssociationAndPeople(Study):
                 mean_association(*embedded, groups=prompts, attribute_groups=of_edits, confidence=settings.confidence),
                 null_value=even_mix_association(*embedded[1:]),
             )
-            chosen = np.sort(rng.permutation(len(sets[0]))[: settings.options.n_images])
+            chosen = np.sort(rng.permutation(len(sets[0]))[: options_in(settings, JudgedOptions).n_images])
             parts.append(_judged(self.design, line, sets[0].iloc[chosen], embedded[0][chosen], data))
         judged = pd.concat(parts).assign(people=None)
         records = judged.groupby("concept")["record"]

@@ -11,7 +11,7 @@ from bias_core.papers.t2iat.headline import test_of, tests_table
 from bias_core.papers.t2iat.tests import TestOptions, own_association
 from bias_core.study.report_text import table_of
 from bias_core.study.setting_fields import settings_of
-from bias_core.study.types import Design, StudyFigure, StudyReport
+from bias_core.study.types import Design, StudyFigure, StudyReport, options_in
 from bias_core.ui.study.study_tab import CloserLook, extremes_html
 from bias_core.ui.templates import render
 
@@ -95,7 +95,7 @@ class AssociationTab(CloserLook):
         row = table[table["test"] == key].iloc[0].to_dict()
         influence = influence[influence["test"] == key]
         without = influence["S without it"]
-        p_value = report.settings.options.p_value
+        p_value = options_in(report.settings, TestOptions).p_value
         return render(
             "association_words",
             row=row,

@@ -33,6 +33,7 @@ from bias_core.study.types import (
     columns,
     finding,
     marks,
+    options_in,
 )
 
 TEXTS = ReportTexts(__file__)
@@ -101,14 +102,15 @@ def _in_words(design: Design, test: Mapping[str, Any], side: str, kind: str) -> 
 
 def size_note(design: Design, settings: StudySettings) -> str:
     """The smallest p that the test of fewest prompts can give, in words; said before anything is drawn."""
+    options = options_in(settings, TestOptions)
 
     def n_prompts(concept: str) -> int:
         words = words_of(design, concept)
         return len(thinned(words, settings.scale**0.5, least=FEWEST_STIMULI, seed=settings.seed))
 
     sizes = [(n_prompts(test["x"]), n_prompts(test["y"])) for test in chosen_tests(design, settings)]
-    n = settings.options.n_permutations
-    if settings.options.p_value != "prompts":
+    n = options.n_permutations
+    if options.p_value != "prompts":
         return ""
     p, (n_x, n_y) = max((smallest_p_value(n_x, n_y, n), (n_x, n_y)) for n_x, n_y in sizes)
     return f"with {n_x} against {n_y} prompts p is {p:#.2g} at best" + " in one test" * (len(set(sizes)) > 1)
@@ -116,7 +118,7 @@ def size_note(design: Design, settings: StudySettings) -> str:
 
 def chosen_tests(design: Design, settings: StudySettings) -> list[dict[str, Any]]:
     """The tests that the option names, or all; InvalidInput for one that does not exist."""
-    chosen_keys, keys = settings.options.tests, [test["key"] for test in design.data["tests"]]
+    chosen_keys, keys = options_in(settings, CrossingOptions).tests, [test["key"] for test in design.data["tests"]]
     if unknown := set(chosen_keys) - set(keys):
         raise InvalidInput(f"{design.name} has no test {', '.join(sorted(unknown))}; it has {', '.join(keys)}")
     return [test for test in design.data["tests"] if not chosen_keys or test["key"] in chosen_keys]
@@ -141,7 +143,7 @@ def edits_of(
     place = words_of(design, test[side]).index(stimulus)
     for attribute in ("a", "b"):
         words = words_of(design, test[attribute])
-        if settings.options.crossing == "full":
+        if options_in(settings, CrossingOptions).crossing == "full":
             yield from ((attribute, edited(prompt, word, test["kind"]), max(1, n // len(words))) for word in words)
         else:
             yield attribute, edited(prompt, words[place % len(words)], test["kind"]), n
@@ -169,7 +171,7 @@ def sets_of(frame: pd.DataFrame, rows: np.ndarray) -> tuple[list[np.ndarray], di
 
 def run_test(frame: pd.DataFrame, rows: np.ndarray, settings: StudySettings) -> AssociationTest:
     """One test on the pictures of ``frame``, whose index points into ``rows``."""
-    (sets, prompts), options = sets_of(frame, rows), settings.options
+    (sets, prompts), options = sets_of(frame, rows), options_in(settings, TestOptions)
     splits: dict[str, Any] = {"n_permutations": options.n_permutations, "rng": settings.seed}
     how = {"effect_size_sd": options.effect_size_sd, "confidence": settings.confidence}
     test = association_test(*sets, **prompts | splits | how)
@@ -404,6 +406,7 @@ class AssociationTests(Study):
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """S, p and d of every test, and the associations behind them."""
+        options = options_in(settings, TestOptions)
         rows = yield from data.embed(data.frame)
         tests = {test["key"]: test for test in chosen_tests(self.design, settings)}
         parts, missing = _finished_tests(data, tests)
@@ -434,7 +437,7 @@ class AssociationTests(Study):
         return Results(
             findings=tuple(findings),
             tables=(
-                TEXTS.table("table1", table1, p=P_VALUES[settings.options.p_value]),
+                TEXTS.table("table1", table1, p=P_VALUES[options.p_value]),
                 TEXTS.table("influence", pd.concat(influences.values(), ignore_index=True)),
             ),
             figures=(
@@ -443,7 +446,7 @@ class AssociationTests(Study):
             ),
             notes=(
                 *missing,
-                TEXTS.note(f"p {settings.options.p_value}"),
+                TEXTS.note(f"p {options.p_value}"),
                 *([TEXTS.note("published p")] if "published S" in table1 else []),
             ),
         )

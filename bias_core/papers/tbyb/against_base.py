@@ -42,9 +42,9 @@ NAMES = {"triggered_object_bias": "scenes without the word"} | dict.fromkeys(
 """How the base of each kind of study is called."""
 
 
-def with_base_prompt(shots: list[Shot], settings: StudySettings) -> list[Shot]:
-    """The shots, and where the options have a base prompt, it as often as each, on seeds of its own."""
-    prompt = " ".join(getattr(settings.options, "base_prompt", "").split())
+def with_base_prompt(shots: list[Shot], settings: StudySettings, base_prompt: str) -> list[Shot]:
+    """The shots, and if there is a base prompt, it as often as each, on seeds of its own."""
+    prompt = " ".join(base_prompt.split())
     if not prompt or settings.images:
         return shots
     firsts = [sum(shot.n for shot in shots[:k]) for k in range(len(shots))]

@@ -40,7 +40,18 @@ from bias_core.study.readers import Reader
 from bias_core.study.services import StudyServices
 from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study import encoders_and_judge
-from bias_core.study.types import AUTO, Design, Finding, Progress, Sample, StudySettings, StudyTable, columns, finding
+from bias_core.study.types import (
+    AUTO,
+    Design,
+    Finding,
+    Progress,
+    Sample,
+    StudySettings,
+    StudyTable,
+    columns,
+    finding,
+    options_in,
+)
 from bias_core.types import Estimate, ReaderErrors, StoredImage
 
 BLANK, STRONGER = "blank", "stronger"  # the two negatives of M_G: the paper's, and another prompt or sentence
@@ -122,12 +133,13 @@ class CaptioningOptions(Options):
 
 def captioning_readers(settings: StudySettings) -> tuple[Reader, ...]:
     """The captioner of the options, and the encoder."""
-    return (*encoders_and_judge(settings), Reader(role="captioner", name=settings.options.captioner))
+    captioner = options_in(settings, CaptioningOptions).captioner
+    return (*encoders_and_judge(settings), Reader(role="captioner", name=captioner))
 
 
 def captioner_ready(settings: StudySettings, services: StudyServices) -> None:
     """Load the captioner, or say what it lacks."""
-    captioner = services.captioner(settings.options.captioner)
+    captioner = services.captioner(options_in(settings, CaptioningOptions).captioner)
     with services.reading(captioner):
         captioner.caption([Image.new("RGB", (64, 64))])
 
@@ -135,7 +147,8 @@ def captioner_ready(settings: StudySettings, services: StudyServices) -> None:
 def caption_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
     """Caption and embed finished pictures while the next are drawn."""
     embed_ahead(data, images)
-    data.ask_now(data.services.captioner(data.settings.options.captioner), [(image.path.stem, "") for image in images])
+    captioner = data.services.captioner(options_in(data.settings, CaptioningOptions).captioner)
+    data.ask_now(captioner, [(image.path.stem, "") for image in images])
 
 
 def watch_captions(
@@ -151,7 +164,8 @@ def watch_captions(
     frame = frame[frame["base"] == 0] if "base" in frame else frame
     if frame.empty:
         return []
-    texts = yield from data.say("captioning", frame, data.services.captioner(settings.options.captioner))
+    captioner = data.services.captioner(options_in(settings, CaptioningOptions).captioner)
+    texts = yield from data.say("captioning", frame, captioner)
     rows = yield from data.embed(frame)
     masculine, feminine = (words.astype(float) for words in gender_words(texts))
     both = masculine * feminine / 2  # half of a caption with words of both kinds goes to either
@@ -179,7 +193,8 @@ def read_pictures(
         caption name; ``counted``, those that distributions count, with colours where the options say so; ``H_J``, nan
         where neither names one; and for each negative the probability that the picture fits it rather than its prompt.
     """
-    captioner = captioner or data.services.captioner(settings.options.captioner)
+    options = options_in(settings, CaptioningOptions)
+    captioner = captioner or data.services.captioner(options.captioner)
     prompts = [str(prompt) for prompt in data.frame["prompt"]]
     captions = yield from data.say("captioning", data.frame, captioner)
     rows = yield from data.embed(data.frame)
@@ -187,7 +202,7 @@ def read_pictures(
     of_prompts, of_captions = ([objects[text] for text in texts] for texts in (prompts, captions))
     reading: dict[str, Any] = {"unit": data.frame["unit"], "prompt": prompts, "caption": captions}
     reading |= {"asked": of_prompts, "seen": of_captions, "H_J": jaccard_distances(of_prompts, of_captions)}
-    with_colours = {text: tuple(extract_objects(text, colours=settings.options.colours)) for text in {*captions}}
+    with_colours = {text: tuple(extract_objects(text, colours=options.colours)) for text in {*captions}}
     reading["counted"] = [with_colours[text] for text in captions]
     return pd.DataFrame(reading | _misses(prompts, settings, data, rows), index=data.frame.index)
 
@@ -214,7 +229,7 @@ def read_and_keep(settings: StudySettings, data: StudyData) -> Generator[Progres
 def _misses(
     prompts: Sequence[str], settings: StudySettings, data: StudyData, rows: np.ndarray
 ) -> dict[str, np.ndarray]:
-    stronger = str(settings.options.negative)
+    stronger = options_in(settings, CaptioningOptions).negative
     negatives = {BLANK: [""] * len(prompts), STRONGER: [stronger] * len(prompts)}
     if stronger == ANOTHER:
         negatives[STRONGER] = other_prompts(prompts, list(data.frame["seed"]))
@@ -243,12 +258,12 @@ def other_prompts(prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
     ]
 
 
-def score(reading: pd.DataFrame, settings: StudySettings) -> Scores:
-    """All measures of a part of :func:`read_pictures`."""
+def score(reading: pd.DataFrame, settings: StudySettings, *, by_released_rules: bool = False) -> Scores:
+    """All measures of a part of :func:`read_pictures`, B_D and H_J by the released rules too if that is asked for."""
     confidence, seed, units = settings.confidence, settings.seed, tuple(reading["unit"])
     share: dict[str, Any] = {"fixed_n": stop_rule(settings) is None, "confidence": confidence}
     of_prompt, of_caption, counted = (reading[name].tolist() for name in ("asked", "seen", "counted"))
-    exclude: Any = of_prompt if settings.options.exclude_prompt else None
+    exclude: Any = of_prompt if options_in(settings, CaptioningOptions).exclude_prompt else None
     estimates: dict[str, Estimate] = {}
     samples: dict[str, Sample] = {}
     why, counts = "", {}
@@ -264,7 +279,7 @@ def score(reading: pd.DataFrame, settings: StudySettings) -> Scores:
     for negative in (BLANK, STRONGER):
         estimates[f"miss {negative}"] = miss_rate_estimate(reading[negative], **share)
         samples[f"miss {negative}"] = mean_sample(units, reading[negative] > MISSED)
-    if getattr(settings.options, "released_rules", False):
+    if by_released_rules:
         _add_released(reading, settings, estimates, samples)
     genders = count_gender_words(reading["caption"].tolist(), **share)
     return Scores(n_images=len(reading), estimates=estimates, samples=samples, why=why, genders=genders, counts=counts)

@@ -44,6 +44,7 @@ from bias_core.study.types import (
     drawable,
     finding,
     lean,
+    options_in,
 )
 from bias_core.types import Estimate, StoredImage
 
@@ -108,16 +109,15 @@ class TaskOptions(captions.CaptioningOptions):
     released_rules: bool = setting(*_RELEASED_RULES)
 
 
-def general_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Objects with three actions each, and professions with three descriptors each."""
-    _released(design, settings, "general")
-    sets = settings.options.sets
+def general_shots(
+    design: Design, settings: StudySettings, sets: Sequence[str], *, paper_wording: bool, with_person: bool = True
+) -> list[Shot]:
+    """Objects with three actions each, and professions with three descriptors each, of the ``sets`` alone."""
     if not sets or (unknown := sorted(set(sets) - set(SETS))):
         raise InvalidInput(f"sets are {' and '.join(SETS)}; got {', '.join(unknown) if sets else 'none'}")
-    share, ending = settings.scale**0.5, "_paper" if settings.options.paper_wording else ""
+    share, ending = settings.scale**0.5, "_paper" if paper_wording else ""
     objects, occupations = (design.data["general"][name] for name in ("objects", "occupations"))
     n, shots = scaled(design.images_per_prompt, share), []
-    with_person = getattr(settings.options, "person", True)
     for kind, source in (("objects", objects), ("professions", occupations)):
         forms = source.get(f"templates{ending}", {})  # of professions, by what is said of them
         columns = source["columns"]["actions"] if with_person else [""]
@@ -128,31 +128,24 @@ def general_shots(design: Design, settings: StudySettings) -> list[Shot]:
             form = forms.get(action) or objects[f"template{ending}" if with_person else "template_alone"]
             prompt = fix_articles(form.format(action=action, object=name, occupation=name))
             shots.append(Shot(prompt=prompt, n=n, group=kind, facts={"set": kind, "object": name}))
-    return against_base.with_base_prompt([shot for shot in shots if shot.group in sets], settings)
-
-
-def task_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Scenes that name a trigger word, and where the options say so each without it."""
-    shots = _with_base_scenes(design, settings, _scene_shots(design, settings))
-    _check_negatives(dict.fromkeys(shot.prompt for shot in shots), settings)
-    return shots
+    return [shot for shot in shots if shot.group in sets]
 
 
 def _check_negatives(prompts: Iterable[str], settings: StudySettings) -> None:
     """Say before anything is drawn which negative of M_G is missing."""
-    if settings.options.negative == captions.ANOTHER and not settings.images:
+    if options_in(settings, captions.CaptioningOptions).negative == captions.ANOTHER and not settings.images:
         texts = list(prompts)
         captions.other_prompts(texts, range(len(texts)))
 
 
-def _scene_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    _released(design, settings, "task_oriented")
+def scene_shots(design: Design, settings: StudySettings, asked: Sequence[str], own: Sequence[str] = ()) -> list[Shot]:
+    """Scenes that name one of the trigger words ``asked`` for, or the user's ``own`` scenes."""
     share = settings.scale**0.5
     n = scaled(design.images_per_prompt, share)
-    triggers, own = design.data["task_oriented"]["triggers"], getattr(settings.options, "scenes", ())
-    words = settings.options.triggers or list(triggers)
+    triggers = design.data["task_oriented"]["triggers"]
+    words = asked or list(triggers)
     if own:
-        scenes = _own_scenes(own, settings.options.triggers)
+        scenes = _own_scenes(own, asked)
     elif unknown := sorted(set(words) - set(triggers)):
         raise InvalidInput(
             f"no trigger {', '.join(unknown)}; there are {', '.join(triggers)}, or any word with scenes of your own"
@@ -166,12 +159,11 @@ def _scene_shots(design: Design, settings: StudySettings) -> list[Shot]:
     ]
 
 
-def _with_base_scenes(design: Design, settings: StudySettings, shots: list[Shot]) -> list[Shot]:
-    if not getattr(settings.options, "base", False) or settings.images:
-        return shots
+def _with_base_scenes(design: Design, shots: list[Shot], in_place_of: str) -> list[Shot]:
+    """Each scene, and after all of them each without its trigger word; without base scenes where one has no other."""
     other, words = dict(design.data["task_oriented"]["in_place_of"]), {shot.group for shot in shots}
-    if word := settings.options.in_place_of:
-        other |= dict.fromkeys(words - other.keys(), word)
+    if in_place_of:
+        other |= dict.fromkeys(words - other.keys(), in_place_of)
     if not words <= other.keys():
         return shots
     plain = [fix_articles(_named(shot.group).sub(other[shot.group], shot.prompt)) for shot in shots]
@@ -209,12 +201,11 @@ def _named(word: str) -> re.Pattern[str]:
     return re.compile(rf"\b{re.escape(word)}\b", re.I)
 
 
-def _released(design: Design, settings: StudySettings, kind: str) -> list[dict[str, str]]:
-    """The released evaluations of all models; InvalidInput where the asked one is not among them."""
+def _released(design: Design, model: str, kind: str) -> list[dict[str, str]]:
+    """The released evaluations of all models; InvalidInput if ``model`` is not among them."""
     rows = read_table(design.data["evaluations"][kind]["file"])
     models = dict.fromkeys(row["Model"] for row in rows)
-    model = getattr(settings.options, "published_model", None)
-    if model is not None and model not in models:
+    if model not in models:
         raise InvalidInput(f"no released evaluation of {model!r}; there are {', '.join(models)}")
     return rows
 
@@ -250,11 +241,15 @@ def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuri
     if kind.parts == "prompt":
         prompts = design.data["prompts"]
         parts = [prompt for prompt in prompts if prompt in parts] if 1 < len(prompts) <= _FEW else []
-    sets = {kind.whole: captions.score(reading, settings)}
+    options, released, published, by_released_rules = settings.options, list[dict[str, str]](), {}, False
+    if isinstance(options, (GeneralOptions, TaskOptions)):
+        released, by_released_rules = _released(design, options.published_model, kind.released), options.released_rules
+        published = {row.get("Target", ALL): row for row in released if row["Model"] == options.published_model}
     readings = {part: reading[frame[kind.parts] == part] for part in parts}
-    sets |= {part: captions.score(some, settings) for part, some in readings.items()}
-    released = _released(design, settings, kind.released) if kind.released else []
-    published = {row.get("Target", ALL): row for row in released if row["Model"] == settings.options.published_model}
+    sets = {
+        name: captions.score(some, settings, by_released_rules=by_released_rules)
+        for name, some in {kind.whole: reading, **readings}.items()
+    }
     findings: list[Finding] = []
     names = {part: part for part in parts} if kind.findings_of_parts else {kind.whole: kind.name}
     own = {name: readings.get(part, reading) for part, name in names.items()}
@@ -349,21 +344,28 @@ class ControlledOptions(captions.CaptioningOptions):
     paper_wording: bool = setting(False, "The paper's wording", "a person ... rather than a picture of a person ...")
 
 
-def both_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Scenes with a trigger word, and as many general prompts without any.
+def controlled_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Scenes with a trigger word, or general prompts, or of both as many, the latter without trigger words.
 
     On the first a trigger-dependent and an extreme condition draw alike; on the others they must not.
     """
-    triggered = task_shots(design, settings)
-    plain = [shot for shot in general_shots(design, settings) if not _has_trigger(design, shot)]
+    options = options_in(settings, ControlledOptions)
+
+    def general() -> list[Shot]:
+        return general_shots(design, settings, options.sets, paper_wording=options.paper_wording)
+
+    if options.prompts == "general":
+        return general()
+    triggered = scene_shots(design, settings, options.triggers)
+    _check_negatives(dict.fromkeys(shot.prompt for shot in triggered), settings)
+    if options.prompts == "task_oriented":
+        return triggered
+    plain = [shot for shot in general() if not _has_trigger(design, shot)]
     return [*triggered, *thinned(plain, len(triggered) / len(plain), least=FEWEST, seed=settings.seed)]
 
 
 def _has_trigger(design: Design, shot: Shot) -> bool:
     return not set(re.findall(r"\w+", shot.prompt.lower())).isdisjoint(design.data["task_oriented"]["triggers"])
-
-
-_PROMPTS = {"both": both_shots, "task_oriented": task_shots, "general": general_shots}
 
 
 def changes_of(part: pd.DataFrame, base: pd.DataFrame, settings: StudySettings) -> dict[str, Estimate]:
@@ -397,7 +399,9 @@ def _measures(parts: Parts, sets: Mapping[str, captions.Scores], settings: Study
         estimate, part = sets[name].estimates.get("distribution_bias"), parts[name]
         if estimate is None or n == len(part):
             return math.nan if estimate is None else estimate.value
-        exclude: Any = part["asked"].tolist() if settings.options.exclude_prompt else None
+        exclude: Any = (
+            part["asked"].tolist() if options_in(settings, captions.CaptioningOptions).exclude_prompt else None
+        )
         return distribution_bias_at(part["counted"].tolist(), n, exclude_prompt=exclude, rng=settings.seed).value
 
     return pd.DataFrame(
@@ -522,7 +526,12 @@ class GeneralObjects(ObjectStudy):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of every prompt."""
-        return general_shots(self.design, settings)
+        options = options_in(settings, GeneralOptions)
+        _released(self.design, options.published_model, "general")
+        shots = general_shots(
+            self.design, settings, options.sets, paper_wording=options.paper_wording, with_person=options.person
+        )
+        return against_base.with_base_prompt(shots, settings, options.base_prompt)
 
 
 class TriggeredObjects(ObjectStudy):
@@ -533,7 +542,13 @@ class TriggeredObjects(ObjectStudy):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of every scene."""
-        return task_shots(self.design, settings)
+        options = options_in(settings, TaskOptions)
+        _released(self.design, options.published_model, "task_oriented")
+        shots = scene_shots(self.design, settings, options.triggers, options.scenes)
+        if options.base and not settings.images:
+            shots = _with_base_scenes(self.design, shots, options.in_place_of)
+        _check_negatives(dict.fromkeys(shot.prompt for shot in shots), settings)
+        return shots
 
 
 class DatasetObjects(ObjectStudy):
@@ -565,7 +580,7 @@ class PromptedObjects(ObjectStudy):
             Shot(prompt=prompt, n=self.design.images_per_prompt, group="own", facts={"set": prompt})
             for prompt in prompts
         ]
-        return against_base.with_base_prompt(shots, settings)
+        return against_base.with_base_prompt(shots, settings, options_in(settings, PromptedOptions).base_prompt)
 
 
 class ControlledObjects(ObjectStudy):
@@ -577,12 +592,12 @@ class ControlledObjects(ObjectStudy):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Every prompt under every condition."""
-        conditions = settings.options.conditions
+        conditions = options_in(settings, ControlledOptions).conditions
         if len(set(conditions)) < 2 or len(set(conditions)) < len(conditions):
             raise InvalidInput(f"a controlled experiment needs two different conditions; got {conditions}")
         if settings.images:
             raise InvalidInput("imported pictures have no conditions to compare; try tbyb-dataset")
-        shots = _PROMPTS[settings.options.prompts](self.design, settings)
+        shots = controlled_shots(self.design, settings)
         return [
             replace(shot, condition=condition, facts={**shot.facts, "condition": condition, "words": words})
             for condition in conditions
@@ -594,7 +609,7 @@ class ControlledObjects(ObjectStudy):
         """The measures of every condition at equal numbers of pictures, and what changes against the base."""
         reading = yield from captions.read_and_keep(settings, data)
         reading = reading.join(data.frame[["condition", "words", "seed"]])
-        names = [str(name) for name in settings.options.conditions]
+        names = [str(name) for name in options_in(settings, ControlledOptions).conditions]
         base = names[0]
         parts = {name: reading[reading["condition"] == name] for name in names}
         sets = {name: captions.score(part, settings) for name, part in parts.items()}
