@@ -19,7 +19,7 @@ from bias_core.study.services import StudyServices
 from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study, encoders_and_judge
 from bias_core.study.types import Design, Shot, StudySettings, options_in
-from bias_core.types import Estimate, StoredImage
+from bias_core.types import Estimate
 from validation.record import recorder
 from validation.repetitions import ARM, RepetitionOptions, in_each_repetition, ladder, repeated
 from validation.verdicts import TEXTS, measured, results_of
@@ -240,6 +240,7 @@ class ValidityBases(Study):
 
     kind = "validity_bases"
     options = BaseOptions
+    reads_ahead = False
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures to draw."""
@@ -281,6 +282,3 @@ class ValidityBases(Study):
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
         """Nobody: what was drawn is on record."""
         return ()
-
-    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
-        """Read nothing before all pictures are there."""

@@ -31,7 +31,7 @@ from bias_core.study.services import StudyServices
 from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.types import Design, Shot, StudySettings, options_in
-from bias_core.types import Estimate, StoredImage
+from bias_core.types import Estimate
 from bias_core.world.truth import planted_lines
 from validation.repetitions import (
     POOL,
@@ -173,6 +173,7 @@ class ValidityPeople(Study):
 
     kind = "validity_people"
     options = TogetherOptions
+    reads_ahead = False
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """A pool of pictures of every pair in both orders: with nothing planted, and with what is."""
@@ -243,15 +244,13 @@ class ValidityPeople(Study):
         if measures:
             labelling.labeller_ready(settings, services)
 
-    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
-        """Read nothing before all pictures are there."""
-
 
 class ValidityPairs(Study):
     """The study of the kind ``validity_pairs``."""
 
     kind = "validity_pairs"
     options = RepeatedPairOptions
+    reads_ahead = False
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Per repetition and condition: pairs of occupations in either order, and occupations alone, drawn by chance.
@@ -288,6 +287,3 @@ class ValidityPairs(Study):
         """Raise ModelUnavailable if a model is not here."""
         if measures:
             labelling.labeller_ready(settings, services)
-
-    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
-        """Read nothing before all pictures are there."""

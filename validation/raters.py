@@ -20,7 +20,7 @@ from bias_core.study.data import StudyData
 from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.types import Shot, StudySettings, options_in
-from bias_core.types import ReaderErrors, StoredImage
+from bias_core.types import ReaderErrors
 from validation.repetitions import POOL, PoolOptions, in_each_repetition, pool_of, pool_size, pools
 from validation.verdicts import TEXTS, measured, results_of
 
@@ -146,6 +146,7 @@ class ValidityRaters(Study):
 
     kind = "validity_raters"
     options = RaterOptions
+    reads_ahead = False
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """A pool of people with four looks."""
@@ -186,6 +187,3 @@ class ValidityRaters(Study):
         lines = yield from in_each_repetition(data, work)
         facts = {"n": n, "n_known": _N_KNOWN}
         return results_of(pd.DataFrame(lines), settings, notes=(TEXTS.note("raters", **facts),))
-
-    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
-        """Read nothing before all pictures are there."""

@@ -19,7 +19,6 @@ from bias_core.study.rows import scaled
 from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.types import Finding, Results, Shot, StudySettings, finding, mark, options_in
-from bias_core.types import StoredImage
 from validation.repetitions import LADDER, POOL, SEEDS, pool_of, pools
 from validation.verdicts import TEXTS, named
 
@@ -126,6 +125,7 @@ class ValidityTexts(Study):
 
     kind = "validity_texts"
     options = ClusterOptions
+    reads_ahead = False
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Pictures of every concept, of whom clusters are made; where nothing and where something is planted."""
@@ -178,6 +178,3 @@ class ValidityTexts(Study):
 
         parts = yield from data.as_far_as(f"attributes with texts of {n} clusters", cases, work)
         return _results(pd.DataFrame([line for part in parts for line in part]), len(parts))
-
-    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
-        """Read nothing before all pictures are there."""

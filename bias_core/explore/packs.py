@@ -1,7 +1,6 @@
 """Prompts of one's own from a file: an exploration of all of them, and of each group with what is looked for in it."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 from bias_core.explore.concept import SUGGESTED
@@ -14,7 +13,7 @@ from bias_core.number_text import format_share
 from bias_core.study.design import PACK, pack_design
 from bias_core.study.rows import scaled
 from bias_core.study.setting_fields import option_values, settings_of
-from bias_core.study.study import Study
+from bias_core.study.study import RunName, Study
 from bias_core.study.types import Design, Shot, StudyReport, StudySettings, listed
 
 
@@ -55,13 +54,9 @@ class PromptPack(Explore):
             for one, cell in zip(prompts, cells, strict=True)
         ]
 
-    def title(self, settings: StudySettings) -> str:
-        """Return the title of the file."""
-        return self.design.title
-
-    def command(self, settings: StudySettings) -> Sequence[str]:
-        """Return (): ``study run`` starts it."""
-        return ()
+    def run_name(self, settings: StudySettings) -> RunName:
+        """Return the title of the file; ``study run`` starts it."""
+        return Study.run_name(self, settings)
 
     def headline(self, report: StudyReport) -> str:
         """As of an exploration; where every group is looked at for something else, the shares of the first ones."""

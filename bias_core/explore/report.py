@@ -10,7 +10,6 @@ import pandas as pd
 
 from bias_core.explore.options import KIND, explore_options
 from bias_core.explore.results import (
-    ALL,
     ASSOCIATION,
     ATTRIBUTES,
     BEYOND,
@@ -20,10 +19,10 @@ from bias_core.explore.results import (
     KINDS,
     SCORED_GROUPS,
     AssociationScore,
-    finding_key,
 )
 from bias_core.measures.clustering import ClusterResult
 from bias_core.study.attribute_scores import AttributeScore
+from bias_core.study.attributes import ALL, finding_key
 from bias_core.study.design import PACK
 from bias_core.study.setting_fields import option_values
 from bias_core.study.types import StudyReport, StudyTable

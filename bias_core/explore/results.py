@@ -11,6 +11,7 @@ import pandas as pd
 from bias_core.measures.association import association
 from bias_core.measures.clustering import ClusterResult
 from bias_core.study.attribute_scores import AttributeScore
+from bias_core.study.attributes import ALL, finding_key
 from bias_core.study.limits import growth
 from bias_core.study.types import (
     Finding,
@@ -27,7 +28,6 @@ from bias_core.study.types import (
 )
 from bias_core.types import Estimate
 
-ALL = "all pictures"  # the cell of a table that holds every scored picture
 POOLED = "pooled over prompts"  # how a title calls it where the pictures have several
 _FEWEST_TO_GROW, _MOST_GROWING = 4, 4  # pictures, and attributes in one figure
 _MOST_BESIDE = 6  # prompts in one figure, beside all pictures
@@ -92,25 +92,6 @@ class AssociationScore:
     def mean_of(self, places: np.ndarray) -> float:
         """The mean over some of the concept's pictures."""
         return float(association(self.rows[0][places], *self.rows[1:]).mean())
-
-
-def finding_key(cell: str, attribute: str, kind: str) -> str:
-    """The key of an attribute's number on the pictures of a cell."""
-    return f"{cell}-{attribute}-{kind}"
-
-
-def attribute_of(finding: Finding) -> str:
-    """The attribute that a finding is the share of all pictures of; "" for every other number.
-
-    >>> from bias_core.types import Estimate
-    >>> share = Estimate(value=0.5, low=0.4, high=0.6, n=90)
-    >>> keys = finding_key(ALL, "a hat", "p"), finding_key(ALL, "a hat", "psi"), finding_key("at night", "a hat", "p")
-    >>> [attribute_of(Finding(key=key, title="", metric="attribute_prevalence", estimate=share)) for key in keys]
-    ['a hat', '', '']
-    """
-    start, end = finding_key(ALL, "|", "p").split("|")
-    fits = finding.key.startswith(start) and finding.key.endswith(end)
-    return finding.key.removeprefix(start).removesuffix(end) if fits else ""
 
 
 def exploration_results(

@@ -28,21 +28,14 @@ from bias_core.explore.options import (
     scored_attributes,
 )
 from bias_core.explore.report import Exploration, explore_values
-from bias_core.explore.results import (
-    ALL,
-    CONCEPT,
-    SCORED_GROUPS,
-    AssociationScore,
-    attribute_of,
-    exploration_results,
-    picture_columns,
-)
+from bias_core.explore.results import CONCEPT, SCORED_GROUPS, AssociationScore, exploration_results, picture_columns
 from bias_core.measures.arrays import all_equal
 from bias_core.measures.association import association, association_beyond_even_mix, mean_association
 from bias_core.measures.clustering import ClusterResult, spectral_clusters
 from bias_core.measures.mitigation import asked_kept_estimate
 from bias_core.prompts import fill_template
 from bias_core.study.attribute_scores import AttributeScore, score_attributes, watch_attributes
+from bias_core.study.attributes import ALL
 from bias_core.study.data import Steps, StudyData
 from bias_core.study.design import find_design
 from bias_core.study.labels import keep_people
@@ -52,12 +45,11 @@ from bias_core.study.rows import scaled
 from bias_core.study.run import complete, run_study
 from bias_core.study.services import StudyServices
 from bias_core.study.setting_fields import Options
-from bias_core.study.study import Measuring, ReportFacts, Study
+from bias_core.study.study import Measuring, ReportFacts, RunName, Study
 from bias_core.study.types import (
     Arm,
     ArmReport,
     Design,
-    Finding,
     Progress,
     Results,
     Shot,
@@ -67,7 +59,7 @@ from bias_core.study.types import (
     joined,
     listed,
 )
-from bias_core.types import Attribute, StoredImage
+from bias_core.types import Attribute
 
 _PERSON = re.compile(r"\b(?:person|people|human|individual|m[ae]n|wom[ae]n|male|female)\b", re.I)
 _FEWEST = 4  # pictures that make a map, or that are scored as those of one prompt
@@ -269,18 +261,15 @@ class Explore(Study):
         )
         return joined(results, *(one.reading(options, data, frame, scored) for one in explore_extensions()))
 
-    def title(self, settings: StudySettings) -> str:
-        """Return the concept's prompt; for the user's own pictures, a name for them."""
+    def run_name(self, settings: StudySettings) -> RunName:
+        """Return the concept's prompt, or a name for the user's own pictures, and the words of ``explore``."""
         options = explore_options(settings)
-        if options.takes_all:
-            return "Attributes in pictures of your own"
-        return fill_template(options.template, options.concept)
+        title = "Attributes in pictures of your own"
+        if not options.takes_all:
+            title = fill_template(options.template, options.concept)
+        return RunName(title=title, command=explore_words(settings))
 
-    def command(self, settings: StudySettings) -> Sequence[str]:
-        """Return the words of ``explore``."""
-        return explore_words(settings)
-
-    def check_settings(self, settings: StudySettings) -> None:
+    def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:
         """Raise InvalidInput for options that cannot be used together."""
         check_options(settings)
 
@@ -313,10 +302,6 @@ class Explore(Study):
         """Return the clearest difference between arms."""
         return arms_headline(report)
 
-    def share_of(self, finding: Finding) -> str:
-        """Return the attribute whose share a finding is."""
-        return attribute_of(finding)
-
     def facts(self, report: StudyReport) -> ReportFacts:
         """Return the parts of the number of pictures, and the attributes by prompt."""
         return ReportFacts(made_of=made_of(report), values=explore_values(report))
@@ -344,6 +329,7 @@ class Unmeasured(Study):
 
     kind = UNMEASURED.kind
     shows_anything = True
+    reads_ahead = False
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return nothing to draw."""
@@ -362,9 +348,6 @@ class Unmeasured(Study):
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
         """Return none."""
         return ()
-
-    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
-        """Read nothing."""
 
     def headline(self, report: StudyReport) -> str:
         """Return the number of pictures."""

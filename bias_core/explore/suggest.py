@@ -19,7 +19,7 @@ from bias_core.study.readers import Reader, language_model_name
 from bias_core.study.run import run_study
 from bias_core.study.services import StudyServices
 from bias_core.study.setting_fields import settings_of
-from bias_core.study.study import Measuring, Study, encoders_and_judge
+from bias_core.study.study import Measuring, RunName, RunSize, Study, encoders_and_judge
 from bias_core.study.suggestions import (
     Suggestion,
     merge_suggestions,
@@ -277,20 +277,17 @@ class Suggest(Study):
         captioner = options_in(settings, SuggestOptions).captioner
         return (*encoders_and_judge(settings), Reader(role="captioner", name=captioner))
 
-    def n_later(self, settings: StudySettings) -> int:
-        """Return the number of pictures of the baseline."""
-        return options_in(settings, SuggestOptions).n_images
+    def run_size(self, settings: StudySettings) -> RunSize:
+        """Return the number of pictures of the baseline, which are drawn later."""
+        return RunSize(n_later=options_in(settings, SuggestOptions).n_images)
 
-    def title(self, settings: StudySettings) -> str:
-        """Return the concept in a title."""
-        return f"Attributes suggested for {options_in(settings, SuggestOptions).concept}"
-
-    def command(self, settings: StudySettings) -> Sequence[str]:
-        """Return the words of ``suggest``."""
+    def run_name(self, settings: StudySettings) -> RunName:
+        """Return a title with the concept, and the words of ``suggest``."""
         options, usual = options_in(settings, SuggestOptions), SuggestOptions()
         words = ["suggest", options.concept]
         for name in settings_of(SuggestOptions):
             value = getattr(options, name)
             if name != "concept" and value != getattr(usual, name):
                 words += [f"--{name.replace('_', '-')}", str(value)]
-        return [*words, "--model", settings.model]
+        words += ["--model", settings.model]
+        return RunName(title=f"Attributes suggested for {options.concept}", command=words)

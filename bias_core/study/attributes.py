@@ -11,9 +11,11 @@ from bias_core.measures.cards import with_works
 from bias_core.models.catalogue import read_yaml
 from bias_core.settings import ASSETS
 from bias_core.study.phrases import is_about_thing
+from bias_core.study.types import Finding
 from bias_core.types import Attribute
 
 SEPARATOR = "|"
+ALL = "all pictures"  # the cell of a table that holds every scored picture
 THINGS = "things"
 """Key of the set for concepts that are no people, and for which no set was made."""
 
@@ -112,3 +114,22 @@ def _parse_attribute(text: str) -> Attribute:
     except ValueError as error:
         raise InvalidInput(f"P* is a share from 0 to 1, got {reference!r} in {text!r}") from error
     return Attribute(name=name, positive=positive, negative=negative, reference=rate, reference_source=source)
+
+
+def finding_key(cell: str, attribute: str, kind: str) -> str:
+    """The key of an attribute's number on the pictures of a cell."""
+    return f"{cell}-{attribute}-{kind}"
+
+
+def attribute_of(finding: Finding) -> str:
+    """The attribute that a finding is the share of all pictures of; "" for every other number.
+
+    >>> from bias_core.types import Estimate
+    >>> share = Estimate(value=0.5, low=0.4, high=0.6, n=90)
+    >>> keys = finding_key(ALL, "a hat", "p"), finding_key(ALL, "a hat", "psi"), finding_key("at night", "a hat", "p")
+    >>> [attribute_of(Finding(key=key, title="", metric="attribute_prevalence", estimate=share)) for key in keys]
+    ['a hat', '', '']
+    """
+    start, end = finding_key(ALL, "|", "p").split("|")
+    fits = finding.key.startswith(start) and finding.key.endswith(end)
+    return finding.key.removeprefix(start).removesuffix(end) if fits else ""

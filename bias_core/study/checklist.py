@@ -194,7 +194,7 @@ def outlook(plan: StudyPlan, services: StudyServices) -> str:
     read = f", read by {listed}" if readers else ""
     problems = list(_problems(plan, services))
     unmet = f" Cannot be met here: {'; '.join(problems)}." if problems else ""
-    note = plan.study.size_note(plan.each[0].settings)
+    note = plan.study.run_size(plan.each[0].settings).note
     in_brackets = f" ({note})" if note else ""
     return f"{n:,} pictures{in_brackets} with {model}{read}: {_duration(plan, services)}.{unmet}"
 

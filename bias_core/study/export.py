@@ -160,7 +160,7 @@ def to_command(design: Design, settings: StudySettings) -> str:
         return ""
     name = design.name if is_shipped(design) else f"{design.name}.yaml"
     given, parts = changed_from_usual(design, settings), ["python", "-m", "bias_core", "study", "run", name]
-    if words := study_of(design).command(settings):
+    if words := study_of(design).run_name(settings).command:
         parts = ["python", "-m", "bias_core", *words]
         given = {key: value for key, value in given.items() if key not in ("options", "model")}
     for name, value in given.items():

@@ -55,7 +55,7 @@ def check_size(asked: Settled, limits: Settings, rows: RowMaker | None = None) -
     if settings.arms[1:]:
         what, less = f"{design.name} with {len(settings.arms)} arms{what.removeprefix(design.name)}", "fewer arms"
     elif not design.reference:
-        what = f"exploring “{asked.study.title(settings)}”"
+        what = f"exploring “{asked.study.run_name(settings).title}”"
     n_steps, pixels = (rows.num_inference_steps, rows.info.width * rows.info.height) if rows else (0, 0)
     scale = 0.0
     if n > (most := most_pictures(limits, n_steps, pixels)):
@@ -80,7 +80,7 @@ def check_work_of_arms(asked: Settled, plans: Sequence[StudyPlan], limits: Setti
     n, work = 0, 0.0
     for plan in plans:
         rows = plan.manifest.rows
-        later = 0 if plan.settings.images else plan.study.n_later(plan.settings)
+        later = 0 if plan.settings.images else plan.study.run_size(plan.settings).n_later
         n += len(rows) + later
         if not plan.settings.images:  # what is brought along was drawn elsewhere
             sizes = [row.num_inference_steps * row.width * row.height for row in rows]
@@ -97,7 +97,7 @@ def n_asked(asked: Settled) -> int:
     """Return the largest number of pictures that all arms draw, those drawn while measuring included."""
     if asked.has_arms:
         return sum(n_asked(arm) for arm in asked.arms if not arm.settings.images)
-    return sum(shot.n for shot in asked.study.shots(asked.settings)) + asked.study.n_later(asked.settings)
+    return sum(shot.n for shot in asked.study.shots(asked.settings)) + asked.study.run_size(asked.settings).n_later
 
 
 def largest_scale(asked: Settled, most: float) -> float:
@@ -217,10 +217,8 @@ def settle(design: Design, given: StudySettings, names: Collection[str] | None =
             "out; a task that corrects a finished run is made with: study label RUN"
         )
     settings = replace(settings, **{**own, "options": typed_options(design, settings.options)})
-    study.check_settings(settings)
     answers = read_answers(settings.labels) if settings.labels else None
-    if answers is not None:
-        study.check_answers(settings, answers)
+    study.check_given(settings, answers)
     settings = check_arms(with_arms_of_options(settings, study.arms(settings)))
     return Settled(study=study, settings=settings, answers=answers)
 
@@ -264,7 +262,7 @@ def lay_out(
         id=run_id(design, settings, session),
         study=design.name,
         session=session,
-        title=study.title(settings),
+        title=study.run_name(settings).title,
         settings=asdict(settings),
         design=encode(design, Path()),
         rows=tuple(_rows_of(shots, rows, check)),

@@ -20,7 +20,7 @@ from bias_core.store.manifests import STALE_SECONDS, Status
 from bias_core.study.arm_results import compare_arms
 from bias_core.study.checklist import protocol_tables, settings_table
 from bias_core.study.corrected import corrected
-from bias_core.study.data import StudyData, nothing_ahead
+from bias_core.study.data import StudyData
 from bias_core.study.drawn import refusals, rewritten_prompts, while_drawing
 from bias_core.study.limits import TimeLimit, stop_rule
 from bias_core.study.plan import lay_out, plan_notes, read_files, settle
@@ -28,7 +28,7 @@ from bias_core.study.readers import beside, fetch_reader, reader_note
 from bias_core.study.rows import treated, treatment
 from bias_core.study.saved import keep_report
 from bias_core.study.services import StudyServices
-from bias_core.study.study import Settled, StudyPlan
+from bias_core.study.study import Settled, StudyPlan, data_of
 from bias_core.study.types import (
     ArmReport,
     Design,
@@ -219,9 +219,9 @@ def draw_study(
     """Draw a plan's pictures, by arm, and measure nothing; :func:`run_study` then finds them, and raises alike."""
     watched = stop_rule(plan.settings) is not None
     arms = [
-        arm.study.data(arm.settings, services, arm.rows, cancelled=cancelled)
+        data_of(arm.study, arm.settings, services, arm.rows, cancelled=cancelled)
         if watched
-        else StudyData(arm.settings, services, arm.rows, cancelled=cancelled, ahead=nothing_ahead)
+        else StudyData(arm.settings, services, arm.rows, cancelled=cancelled)
         for arm in plan.each
     ]
     yield from _on_record(draw_arms(plan, arms), plan, services)
@@ -233,7 +233,7 @@ def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Gene
 
     Cancelled where it cannot: nothing of it is said that needs pictures which are not there.
     """
-    data = [arm.study.data(arm.settings, services, arm.rows, cancelled=limit) for arm in plan.each]
+    data = [data_of(arm.study, arm.settings, services, arm.rows, cancelled=limit) for arm in plan.each]
     data[0].may_end_early = not plan.arms  # arms are compared as wholes
     n_repairs = services.repairs.n
     if notes := dict.fromkeys(note for arm in plan.each for note in plan_notes(arm, services)):

@@ -17,9 +17,8 @@ from bias_core.study.data import StudyData
 from bias_core.study.design import check_count, find_design, read_table
 from bias_core.study.readers import Reader
 from bias_core.study.rows import scaled, thinned
-from bias_core.study.study import Measuring, Study
+from bias_core.study.study import Measuring, RunSize, Study
 from bias_core.study.types import ArmReport, Design, Results, Shot, StudyReport, StudySettings, options_in
-from bias_core.types import StoredImage
 
 FEWEST_TARGETS = 3  # of a side
 OWN_NAME = "own-targets"
@@ -70,13 +69,6 @@ def _attribute_words(design: Design, settings: StudySettings) -> dict[str, Seque
     given = design.data["text_attributes"]
     words = [given[side] for side in GENDERS] if sides.names == GENDERS else [options.words_a, options.words_b]
     return dict(zip(sides.names, words, strict=True))
-
-
-def size_note(design: Design, settings: StudySettings) -> str:
-    """How many of the pictures are of the poles, in words; "" where they are not drawn."""
-    n = sum(shot.n for shot in internal_bias_shots(design, settings) if "pole_of" in shot.facts)
-    a, b = sides_of(settings).called
-    return f"{n:,} of them the targets worded for {a} and for {b}, which the paper does not draw" if n else ""
 
 
 def _targets(design: Design, settings: StudySettings) -> list[dict[str, str]]:
@@ -237,19 +229,16 @@ class InternalBias(Study):
         """Return the encoders whose scores are averaged."""
         return averaged_encoders(settings)
 
-    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
-        """Embed finished pictures by every encoder while the next are drawn."""
-        for reader in averaged_encoders(data.settings):
-            encoder = data.encoder(reader.name)
-            data.services.embeddings.images(encoder, images, lock=data.services.reading(encoder))
-
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the paper's table over arms."""
         return compare_internal_bias(self.design, settings, arms)
 
-    def size_note(self, settings: StudySettings) -> str:
-        """Return what so few pictures cannot show."""
-        return size_note(self.design, settings)
+    def run_size(self, settings: StudySettings) -> RunSize:
+        """Return how many of the pictures are of the poles, as a note."""
+        n = sum(shot.n for shot in self.shots(settings) if "pole_of" in shot.facts)
+        a, b = sides_of(settings).called
+        note = f"{n:,} of them the targets worded for {a} and for {b}, which the paper does not draw"
+        return RunSize(note=note if n else "")
 
     def headline(self, report: StudyReport) -> str:
         """Return the overall bias."""

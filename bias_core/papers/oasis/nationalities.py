@@ -391,9 +391,10 @@ class _NationalityStudy(Study):
         """Return the attributes of each nationality."""
         return own_by_nationality(self.design, settings)
 
-    def check_answers(self, settings: StudySettings, answers: pd.DataFrame) -> None:
+    def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:
         """Raise InvalidInput for answers about something else than the attributes."""
-        answers_about(answers, self.attributes(settings))
+        if answers is not None:
+            answers_about(answers, self.attributes(settings))
 
     def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
         """Read the shares of each nationality's attributes."""

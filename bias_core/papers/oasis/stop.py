@@ -24,14 +24,14 @@ from bias_core.papers.oasis.prompt_search import OptimisedPrompt, cluster_averag
 from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
 from bias_core.store.readings import open_picture
-from bias_core.study.data import StudyData
+from bias_core.study.data import StudyData, read_ahead
 from bias_core.study.design import ReportTexts
 from bias_core.study.limits import check_budget
 from bias_core.study.readers import check_readers
 from bias_core.study.rows import RowMaker
 from bias_core.study.services import StudyServices
 from bias_core.study.setting_fields import setting, settings_class
-from bias_core.study.study import Measuring, Study, encoders_and_judge
+from bias_core.study.study import Measuring, RunSize, Study, encoders_and_judge
 from bias_core.study.types import (
     Design,
     Finding,
@@ -403,11 +403,10 @@ def regenerate(
     if not 1 <= n <= MOST_DRAWN:
         raise InvalidInput(f"1 to {MOST_DRAWN} pictures can be drawn at once, got {n}")
     rows = RowMaker.build(settings, services)
-    check_readers(
-        encoders_and_judge(settings), services, source=settings.model, world=rows.info.world, force=settings.force
-    )
+    readers = encoders_and_judge(settings)
+    check_readers(readers, services, source=settings.model, world=rows.info.world, force=settings.force)
     check_budget(n, services.settings, what="drawing a text", advice="draw fewer pictures")
-    data = StudyData(settings, services, rows, cancelled=cancelled)
+    data = StudyData(settings, services, rows, cancelled=cancelled, ahead=partial(read_ahead, readers))
     frame = yield from data.draw([Shot(prompt=text, n=n, group=cluster, first_seed=report.design.images_per_prompt)])
     if frame.empty:
         raise InvalidInput(f"the model's safety checker blocked all {n} pictures of {prompt!r}")
@@ -514,12 +513,12 @@ class OptimisedPrompts(Study):
         if measures:
             language_model_ready(settings, services)
 
-    def n_later(self, settings: StudySettings) -> int:
-        """Pictures that are drawn from the closest texts, at most."""
+    def run_size(self, settings: StudySettings) -> RunSize:
+        """Return how many pictures are drawn from the closest texts, at most."""
         options = options_in(settings, PromptSearchOptions)
         most = options.n_clusters or MAX_CLUSTERS
         n = sum(len(_searched(options, name, most)) for name in wanted_nationalities(self.design, settings))
-        return 0 if settings.images else int(n * options.n_generated)
+        return RunSize(n_later=0 if settings.images else n * options.n_generated)
 
     def headline(self, report: StudyReport) -> str:
         """Return the optimised prompts."""

@@ -57,7 +57,7 @@ from bias_core.study.types import (
     joined,
     options_in,
 )
-from bias_core.types import Estimate, StoredImage
+from bias_core.types import Estimate
 
 _FIRST = ("paired_overall", "plain_occupation", "plain_power", "paired")
 FURTHER = "further-"
@@ -157,6 +157,7 @@ class PairedStudy(Study):
     """
 
     judged = "people"
+    reads_ahead = False  # people are labelled once all pictures are there
     watches_shares = True
     fewest_when_stopped = 1
     runs: ClassVar[str] = ""
@@ -185,13 +186,14 @@ class PairedStudy(Study):
         data.keep(data.frame, **labelling.seen_in_pictures(people, data.frame))  # for the page and the export
         return self._scored(settings, people)
 
-    def check_answers(self, settings: StudySettings, answers: pd.DataFrame) -> None:
+    def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:
         """Raise InvalidInput for an answer that is no perceived gender."""
-        check_words(answers, ALL_ANSWERS)
+        if answers is not None:
+            check_words(answers, ALL_ANSWERS)
 
     def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices | None) -> StudyReport:
         """Return the report scored from the labels that people's answers give; nothing is read again."""
-        self.check_answers(report.settings, answers)
+        self.check_given(report.settings, answers)
         people, ratings, says = labelling.with_answers(labelling.labelled_people(report), answers)
         pictures, old = report.pictures, report.results
         if pictures is not None:
@@ -228,9 +230,6 @@ class PairedStudy(Study):
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
         """Return the classifier that labels people."""
         return labelling.labelling_readers(settings)
-
-    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
-        """Read nothing: people are labelled once all pictures are there."""
 
     def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
         """Read the score of each setting; nothing if people label, who come later."""

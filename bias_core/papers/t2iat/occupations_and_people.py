@@ -365,9 +365,10 @@ class AssociationAndPeople(Study):
         """The pictures of the association tests whose concepts people judged."""
         return association_shots(self.design, settings)
 
-    def check_answers(self, settings: StudySettings, answers: pd.DataFrame) -> None:
+    def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:
         """Raise InvalidInput for an answer that names no attribute."""
-        check_words(answers, _words(self.design.data["human_comparison"]["scores"]))
+        if answers is not None:
+            check_words(answers, _words(self.design.data["human_comparison"]["scores"]))
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Share judged closer to A per concept, its mean association, and how far their orders agree."""

@@ -20,7 +20,7 @@ from bias_core.study.data import StudyData
 from bias_core.study.design import ReportTexts, check_count, distinct_texts, find_design
 from bias_core.study.rows import scaled, thinned
 from bias_core.study.setting_fields import Options, setting, settings_class
-from bias_core.study.study import Measuring, Study
+from bias_core.study.study import Measuring, RunSize, Study
 from bias_core.study.types import (
     ArmReport,
     Design,
@@ -465,9 +465,9 @@ class AssociationTests(Study):
         ).dropna()
         return Results(tables=(TEXTS.table("table1_arms", frame),), figures=(TEXTS.figure("effect_sizes_arms", cells),))
 
-    def size_note(self, settings: StudySettings) -> str:
-        """Return the smallest p-value that so many prompts can reach."""
-        return size_note(self.design, settings)
+    def run_size(self, settings: StudySettings) -> RunSize:
+        """Return the smallest p-value that so many prompts can reach, as a note."""
+        return RunSize(note=size_note(self.design, settings))
 
     def headline(self, report: StudyReport) -> str:
         """Return the tests that stand out."""

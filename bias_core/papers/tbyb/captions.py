@@ -33,7 +33,7 @@ from bias_core.protocols import Captioner
 from bias_core.store.readings import open_picture
 from bias_core.study.arm_statistics import counted_sample, mean_sample
 from bias_core.study.attribute_scores import ask_judge, errors_of, question_about
-from bias_core.study.data import Steps, StudyData, embed_ahead
+from bias_core.study.data import Steps, StudyData
 from bias_core.study.design import ReportTexts
 from bias_core.study.limits import ShareValues, stop_rule
 from bias_core.study.readers import Reader
@@ -52,7 +52,7 @@ from bias_core.study.types import (
     finding,
     options_in,
 )
-from bias_core.types import Estimate, ReaderErrors, StoredImage
+from bias_core.types import Estimate, ReaderErrors
 
 BLANK, STRONGER = "blank", "stronger"  # the two negatives of M_G: the paper's, and another prompt or sentence
 ANOTHER = "another prompt"  # value of the option "negative": each picture is held against a prompt of other objects
@@ -142,13 +142,6 @@ def captioner_ready(settings: StudySettings, services: StudyServices) -> None:
     captioner = services.captioner(options_in(settings, CaptioningOptions).captioner)
     with services.reading(captioner):
         captioner.caption([Image.new("RGB", (64, 64))])
-
-
-def caption_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
-    """Caption and embed finished pictures while the next are drawn."""
-    embed_ahead(data, images)
-    captioner = data.services.captioner(options_in(data.settings, CaptioningOptions).captioner)
-    data.ask_now(captioner, [(image.path.stem, "") for image in images])
 
 
 def watch_captions(

@@ -46,7 +46,7 @@ from bias_core.study.types import (
     lean,
     options_in,
 )
-from bias_core.types import Estimate, StoredImage
+from bias_core.types import Estimate
 
 Parts = Mapping[str, pd.DataFrame]  # what was read of each condition's pictures, with `condition` and `words`
 
@@ -496,10 +496,6 @@ class ObjectStudy(Study):
         """Raise ModelUnavailable if the captioner is not here."""
         if measures:
             captions.captioner_ready(settings, services)
-
-    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
-        """Caption finished pictures."""
-        captions.caption_ahead(data, images)
 
     def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
         """Read the share of misses."""
