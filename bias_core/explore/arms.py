@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bias_core.explore.results import FIDELITY, AssociationScore, share_mark, yes_or_no
+from bias_core.explore.exploration import FIDELITY, AssociationScore
+from bias_core.explore.report import share_mark, yes_or_no
 from bias_core.measures.alignment import resampled_variance_shares
 from bias_core.measures.arrays import unit_rows
 from bias_core.measures.association import Neutral, association_difference_test

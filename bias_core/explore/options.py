@@ -1,4 +1,4 @@
-"""What an exploration is asked in words of one's own, checked before anything is drawn."""
+"""What Explore and its suggestions are asked, checked before anything is drawn; what draws and reads is not loaded."""
 
 import re
 from collections import Counter
@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import InvalidInput, quoted
-from bias_core.explore.concept import NO_WORDS, SUGGESTED, ConceptOptions, PromptOptions
-from bias_core.explore.extension import explore_extensions
+from bias_core.explore.extension import MOST, NO_WORDS, SUGGESTED, ConceptOptions, PromptOptions, explore_extensions
 from bias_core.given_values import check_settings
 from bias_core.prompts import MAX_PROMPT_CHARACTERS, SLOT, WORD_SLOT, fill_template
 from bias_core.store.tables import PackedPrompt, checked_prompts
@@ -19,10 +18,11 @@ from bias_core.study.setting_fields import (
     Setting,
     changed_settings,
     option_values,
+    setting,
     settings_class,
     settings_of,
 )
-from bias_core.study.types import Arm, Design, StudySettings
+from bias_core.study.types import AUTO, Arm, Design, StudySettings
 from bias_core.types import Attribute
 
 KIND = "explore"
@@ -317,3 +317,34 @@ def _check_attribute(attribute: Attribute) -> None:
         raise InvalidInput(f"attribute {attribute.name!r}: both sentences are the same, {attribute.positive!r}")
     if attribute.reference is not None and not 0 <= attribute.reference <= 1:
         raise InvalidInput(f"attribute {attribute.name!r}: P* is a share from 0 to 1, got {attribute.reference}")
+
+
+FEWEST = 4  # pictures
+
+
+@settings_class(frozen=True, kw_only=True)
+class SuggestOptions(Options):
+    """Of which concept, held against what, and who is asked."""
+
+    concept: str = setting("doctor", "Concept", "Who or what is drawn")
+    template: str = setting("a photo of a {}", "Prompt template", "{} is the concept; a or an follows by itself")
+    base: str = setting("", "Base", "What the pictures are held against; empty: person, or object where none is shown")
+    n_images: int = setting(16, "Pictures", "Of the concept, and as many of the base", ge=FEWEST, le=MOST)
+    captioner: str = setting(AUTO, "Captioner", "Who describes each picture; auto: what suits them and this machine")
+    language_model: str = setting(
+        AUTO, "Language model", "Who is asked about the words; auto: what suits; none: nobody"
+    )
+
+
+SUGGEST_SETTINGS = (
+    "model", "condition", "n_images", "seed", "template", "base", "language_model", "captioner", "encoder",
+    "num_inference_steps", "guidance_scale", "negative_prompt", "size", "sampler", "confidence", "force",
+)  # fmt: skip
+"""What the command and the tool take, in this order."""
+
+
+def usual_suggest_settings(**given: Any) -> StudySettings:
+    """Settings of suggestions from values by name; the diffusion model draws where nothing is said."""
+    own = settings_of(SuggestOptions)
+    options = SuggestOptions(**{name: given.pop(name) for name in list(given) if name in own})
+    return StudySettings(**{"model": MODEL, **given}, options=options)

@@ -1,6 +1,6 @@
-"""Explore: a concept in one's own words, or pictures of one's own; what a reader perceives in them.
+"""Explore: a concept in the user's own words, pictures of their own, or prompts from a file.
 
-At the end stands a study that measures nothing: pictures of one's own, kept to be labelled.
+It measures what a classifier perceives in the pictures. ``Unmeasured`` only keeps pictures so that people label them.
 """
 
 import math
@@ -13,38 +13,48 @@ import numpy as np
 import pandas as pd
 
 from bias_core.explore.arms import Scored, compare_explorations
-from bias_core.explore.concept import MOST, NO_WORDS
-from bias_core.explore.extension import explore_extensions
-from bias_core.explore.headline import FOR_ASSOCIATION, OF_CONCEPT, arms_headline, headline, made_of
+from bias_core.explore.exploration import CONCEPT, SCORED_GROUPS, AssociationScore, Exploration, explore_values
+from bias_core.explore.extension import MOST, NO_WORDS, SUGGESTED, explore_extensions
 from bias_core.explore.options import (
     KIND,
     ExploreOptions,
+    PackOptions,
     added_arms,
     attributes_of_cells,
+    cells_of,
     check_options,
     explore_options,
     explore_settings,
     explore_words,
+    prompts_of,
     scored_attributes,
 )
-from bias_core.explore.report import Exploration, explore_values
-from bias_core.explore.results import CONCEPT, SCORED_GROUPS, AssociationScore, exploration_results, picture_columns
+from bias_core.explore.report import (
+    FOR_ASSOCIATION,
+    OF_CONCEPT,
+    arms_headline,
+    exploration_results,
+    headline,
+    made_of,
+    picture_columns,
+)
 from bias_core.measures.arrays import all_equal
 from bias_core.measures.association import association, association_beyond_even_mix, mean_association
 from bias_core.measures.clustering import ClusterResult, spectral_clusters
 from bias_core.measures.mitigation import asked_kept_estimate
+from bias_core.number_text import format_share
 from bias_core.prompts import fill_template
 from bias_core.study.attribute_scores import AttributeScore, score_attributes, watch_attributes
 from bias_core.study.attributes import ALL
 from bias_core.study.data import Steps, StudyData
-from bias_core.study.design import find_design
+from bias_core.study.design import PACK, find_design, pack_design
 from bias_core.study.labels import keep_people
 from bias_core.study.limits import ShareValues
 from bias_core.study.readers import Reader
 from bias_core.study.rows import scaled
 from bias_core.study.run import complete, run_study
 from bias_core.study.services import StudyServices
-from bias_core.study.setting_fields import Options
+from bias_core.study.setting_fields import Options, option_values, settings_of
 from bias_core.study.study import Measuring, ReportFacts, RunName, Study
 from bias_core.study.types import (
     Arm,
@@ -352,3 +362,68 @@ class Unmeasured(Study):
     def headline(self, report: StudyReport) -> str:
         """Return the number of pictures."""
         return f"{report.n_images:,} pictures are kept to be labelled; nothing was measured of them."
+
+
+def pack_of(name: str, settings: StudySettings) -> tuple[Design, StudySettings]:
+    """The design of a pack, and the settings of an exploration as those of its run.
+
+    What is looked for is what the settings ask for; where they leave that to the program, what the rows name.
+    """
+    design, values = pack_design(name), option_values(settings.options)
+    options = {one: values[one] for one in settings_of(PackOptions) if one in values}
+    if tuple(options.get("attributes", ())) == (SUGGESTED,):
+        del options["attributes"]
+    if "n_images" in values:
+        design = replace(design, images_per_prompt=values["n_images"])
+    return design, replace(settings, options=options)
+
+
+class PromptPack(Explore):
+    """Prompts from a file, explored together and by group."""
+
+    kind = PACK
+    options = PackOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """The pictures of every prompt; with its group, where any has one."""
+        prompts = prompts_of(self.design)
+        cells = cells_of(prompts)
+        attributes_of_cells(
+            self.design, scored_attributes(settings)
+        )  # what cannot be looked for is said before anything is drawn
+        return [
+            Shot(
+                prompt=one.prompt,
+                n=scaled(one.n or self.design.images_per_prompt, settings.scale),
+                group=CONCEPT,
+                facts={"set": cell} if cell != one.prompt else {},
+            )
+            for one, cell in zip(prompts, cells, strict=True)
+        ]
+
+    def run_name(self, settings: StudySettings) -> RunName:
+        """Return the title of the file; ``study run`` starts it."""
+        return Study.run_name(self, settings)
+
+    def headline(self, report: StudyReport) -> str:
+        """As of an exploration; where every group is looked at for something else, the shares of the first ones."""
+        measured = [
+            one for one in report.results.findings if one.key.endswith("-p") and not math.isnan(one.estimate.low)
+        ]
+        if Exploration(report).attributes or not measured:
+            return headline(report)
+        shares = [
+            f"{one.title.removesuffix(': P')}, in {format_share(share.value, share.low, share.high)} of {share.n}"
+            for one in measured
+            for share in [one.estimate]
+        ]
+        return f"What the rows ask for is seen so often: {listed(shares, '; ')} pictures."
+
+    def enlarged(self, settings: StudySettings, times: float) -> tuple[Study, StudySettings]:
+        """Return ``times`` as many pictures of every prompt; unchanged if rows give their own number."""
+        has_own = any(one.n for one in prompts_of(self.design))
+        return (self, settings) if has_own else Study.enlarged(self, settings, times)
+
+    def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:
+        """Return None: a file's prompts have no common baseline."""
+        return None

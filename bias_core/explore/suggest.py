@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput, ModelUnavailable
-from bias_core.explore.options import ExploreOptions
-from bias_core.explore.results import CONCEPT
-from bias_core.explore.suggest_options import FEWEST, SuggestOptions
+from bias_core.explore.exploration import CONCEPT
+from bias_core.explore.options import FEWEST, ExploreOptions, SuggestOptions
 from bias_core.measures.clustering import spectral_clusters
 from bias_core.prompts import fill_template
 from bias_core.study.data import StudyData
@@ -134,47 +133,6 @@ def suggested_by_words(settings: StudySettings, services: StudyServices) -> list
     return [Suggested(attribute=one.attribute, where_from=one.where_from) for one in merge_suggestions([], named)]
 
 
-def shots(design: Design, settings: StudySettings) -> list[Shot]:  # noqa: ARG001
-    """The concept's pictures; those of the base follow once it is known what these show."""
-    options = options_in(settings, SuggestOptions)
-    return [Shot(prompt=fill_template(options.template, options.concept), n=options.n_images, group=CONCEPT)]
-
-
-def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
-    """Caption both, compare phrase by phrase, ask the language model, word the attributes for the reader."""
-    options = options_in(settings, SuggestOptions)
-    captioner = data.services.captioner(options.captioner)
-    captions = yield from data.say("captioning", data.frame, captioner)
-    subject = " ".join(options.base.split()) or _subject(captions)
-    prompt = fill_template(options.template, subject)
-    if prompt == fill_template(options.template, options.concept):
-        raise InvalidInput(f"the base is the concept itself, “{prompt}”: name another base, such as “{OBJECT}”")
-    yield from data.draw([Shot(prompt=prompt, n=options.n_images, group=BASE)])
-    texts = yield from data.say("captioning", data.frame, captioner)
-    rows = yield from data.embed(data.frame)
-    data.keep(data.frame, caption=texts)
-    ours, base = _pairs(data.frame)
-    if len(ours) < FEWEST:
-        raise InvalidInput(f"suggestions need {FEWEST} pictures of the concept with their base; there are {len(ours)}")
-    of_both = [texts[k] for k in (*ours, *base)]
-    groups = spectral_clusters(rows[ours], seed=settings.seed).labels
-    suggestions = suggest_from_captions(
-        of_both[: len(ours)], of_both[len(ours) :], concept=options.concept, subject=subject, groups=groups.tolist()
-    )
-    yield Progress(message="asking the language model")
-    world = data.services.pictures_world(settings.model)
-    named, note = _ask(options, data.services, world, subject)
-    merged = merge_suggestions(suggestions, named)
-    worded = [_worded(one, subject, of_both, rows[[*ours, *base]], data) for one in merged]
-    source = _OF_BASE.format(n=len(base), prompt=prompt)
-    lines = [_line(one, agrees, rows[base], source, data) for one, agrees in worded]
-    return Results(
-        findings=tuple(_findings(suggestions)),
-        tables=(table(SUGGESTIONS, "Suggested attributes", lines, _CAUTION),),
-        notes=tuple(filter(None, (f"The base is “{prompt}”, drawn from the same seeds.", note))),
-    )
-
-
 def _subject(captions: Sequence[str]) -> str:
     """What most pictures show: a person, or a thing."""
     return PERSON if 2 * sum(map(is_about_person, captions)) >= len(captions) else OBJECT
@@ -265,12 +223,45 @@ class Suggest(Study):
     shows_anything = True
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the concept's pictures."""
-        return shots(self.design, settings)
+        """Return the concept's pictures; those of the base follow once it is known what these show."""
+        options = options_in(settings, SuggestOptions)
+        return [Shot(prompt=fill_template(options.template, options.concept), n=options.n_images, group=CONCEPT)]
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Collect suggestions, and test each on the pictures."""
-        return measure(self.design, settings, data)
+        """Caption both, compare phrase by phrase, ask the language model, word the attributes for the encoder."""
+        options = options_in(settings, SuggestOptions)
+        captioner = data.services.captioner(options.captioner)
+        captions = yield from data.say("captioning", data.frame, captioner)
+        subject = " ".join(options.base.split()) or _subject(captions)
+        prompt = fill_template(options.template, subject)
+        if prompt == fill_template(options.template, options.concept):
+            raise InvalidInput(f"the base is the concept itself, “{prompt}”: name another base, such as “{OBJECT}”")
+        yield from data.draw([Shot(prompt=prompt, n=options.n_images, group=BASE)])
+        texts = yield from data.say("captioning", data.frame, captioner)
+        rows = yield from data.embed(data.frame)
+        data.keep(data.frame, caption=texts)
+        ours, base = _pairs(data.frame)
+        if len(ours) < FEWEST:
+            raise InvalidInput(
+                f"suggestions need {FEWEST} pictures of the concept with their base; there are {len(ours)}"
+            )
+        of_both = [texts[k] for k in (*ours, *base)]
+        groups = spectral_clusters(rows[ours], seed=settings.seed).labels
+        suggestions = suggest_from_captions(
+            of_both[: len(ours)], of_both[len(ours) :], concept=options.concept, subject=subject, groups=groups.tolist()
+        )
+        yield Progress(message="asking the language model")
+        world = data.services.pictures_world(settings.model)
+        named, note = _ask(options, data.services, world, subject)
+        merged = merge_suggestions(suggestions, named)
+        worded = [_worded(one, subject, of_both, rows[[*ours, *base]], data) for one in merged]
+        source = _OF_BASE.format(n=len(base), prompt=prompt)
+        lines = [_line(one, agrees, rows[base], source, data) for one, agrees in worded]
+        return Results(
+            findings=tuple(_findings(suggestions)),
+            tables=(table(SUGGESTIONS, "Suggested attributes", lines, _CAUTION),),
+            notes=tuple(filter(None, (f"The base is “{prompt}”, drawn from the same seeds.", note))),
+        )
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
         """Return the encoders and the captioner."""

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput, quoted
+from bias_core.explore.exploration import CONCEPT
 from bias_core.explore.options import KIND
-from bias_core.explore.results import CONCEPT
 from bias_core.labels.answers import untold_among
 from bias_core.labels.task_owner import TaskPicture
 from bias_core.measures.paired_stereotype import CANNOT_IDENTIFY, UNTOLD

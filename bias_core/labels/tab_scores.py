@@ -9,7 +9,7 @@ import gradio as gr
 from markupsafe import Markup
 
 from bias_core.errors import Cancelled, InvalidInput
-from bias_core.explore.report import Exploration, is_exploration
+from bias_core.explore.exploration import Exploration, is_exploration
 from bias_core.given_values import as_text
 from bias_core.labels import tab_parts, task_owner
 from bias_core.labels.collected import MACHINE, labelled_items, task_answers, task_progress

@@ -78,7 +78,6 @@ TAB = '''
 """The tab of hats."""
 from typing import ClassVar
 
-from bias_core.papers.hats.view import QUESTION
 from bias_core.ui.study.study_tab import StudyTab
 
 
@@ -88,12 +87,7 @@ class HatsTab(StudyTab):
     key: ClassVar = "hats"
     title: ClassVar = "Hats"
     place: ClassVar = 35
-    question: ClassVar = QUESTION
-'''
-VIEW = '''
-"""What the tab shows."""
-
-QUESTION = "Who wears a hat?"
+    question: ClassVar = "Who wears a hat?"
 '''
 NEW_SETTING = """    strength: float | None = setting(
         None, "Strength", "How strong it is", ge=0, le=2, option="--strength"
@@ -160,7 +154,7 @@ def doors(tmp_path_factory):
     kit.write_text(text.replace("    arms: tuple[Arm, ...] = setting(", NEW_SETTING))
     plain = {name: text.replace("hats", "caps").replace("Hats", "Caps") for name, text in FOLDER.items()}
     plain["study.py"] = SMALLEST
-    for study, files in {"hats": FOLDER | {"tab.py": TAB, "view.py": VIEW}, "caps": plain}.items():
+    for study, files in {"hats": FOLDER | {"tab.py": TAB}, "caps": plain}.items():
         for name, text in files.items():
             path = tmp_path / "bias_core" / "papers" / study / name.replace("hats", study)
             path.parent.mkdir(parents=True, exist_ok=True)

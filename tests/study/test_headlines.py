@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from bias_core.app import cli
 from bias_core.app.api import Tools
-from bias_core.explore.headline import arms_headline
 from bias_core.explore.options import explore_settings
+from bias_core.explore.report import arms_headline
 from bias_core.papers.oasis.headline import BEYOND, headline as origins_headline
 from bias_core.study.design import find_design
 from bias_core.study.documents import to_dict, to_markdown

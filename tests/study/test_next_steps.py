@@ -14,12 +14,10 @@ from bias_core.app import cli
 from bias_core.app.api import Tools
 from bias_core.app.cli import app, explore as explore_cli
 from bias_core.errors import InvalidInput
+from bias_core.explore.exploration import Exploration
 from bias_core.explore.options import explore_settings
-from bias_core.explore.packs import pack_of
-from bias_core.explore.report import Exploration
-from bias_core.explore.study import Explore
-from bias_core.explore.tab import ExploreTab
-from bias_core.explore.view import how_many
+from bias_core.explore.study import Explore, pack_of
+from bias_core.explore.tab import ExploreTab, how_many
 from bias_core.labels.run_task import label_run
 from bias_core.measures.effects import images_needed
 from bias_core.papers.tbyb.study import with_plain_scenes

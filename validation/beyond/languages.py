@@ -10,7 +10,7 @@ import pandas as pd
 
 from bias_core.beyond.languages.comparison import LESS, MORE, language_lines
 from bias_core.errors import InvalidInput
-from bias_core.explore.concept import read_attributes
+from bias_core.explore.extension import read_attributes
 from bias_core.measures.intervals import exact_interval
 from bias_core.measures.stereotype import prevalence_estimate
 from bias_core.study.data import StudyData

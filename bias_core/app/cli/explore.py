@@ -25,7 +25,7 @@ from bias_core.app.cli.common import (
 )
 from bias_core.app.cli.reports import OUT, save_study_report, show_study_report
 from bias_core.errors import InvalidInput, quoted
-from bias_core.explore.concept import SUGGESTED, read_attributes
+from bias_core.explore.extension import SUGGESTED, read_attributes
 from bias_core.explore.options import (
     COMPARE_SETTINGS,
     EXPLORE_SETTINGS,
@@ -135,7 +135,7 @@ def _run(
     prompts: str = "",
 ) -> None:
     """Run behind a progress bar, show and save. A signal stops within one step, and what is finished is scored."""
-    from bias_core.explore.packs import pack_of
+    from bias_core.explore.study import pack_of
     from bias_core.study.run import run_study
 
     with open_services(token_env) as services:

@@ -23,8 +23,13 @@ from bias_core.app.cli.common import (
     with_options,
 )
 from bias_core.app.cli.reports import save_study_report
-from bias_core.explore.options import attribute_text, offered_settings
-from bias_core.explore.suggest_options import SUGGEST_SETTINGS, SuggestOptions, usual_suggest_settings
+from bias_core.explore.options import (
+    SUGGEST_SETTINGS,
+    SuggestOptions,
+    attribute_text,
+    offered_settings,
+    usual_suggest_settings,
+)
 from bias_core.study.types import Progress, StudyReport, options_in
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from functools import cached_property
 
-from bias_core.explore.concept import ConceptOptions
+from bias_core.explore.extension import ConceptOptions
 from bias_core.study.setting_fields import setting, settings_class
 from bias_core.world.wordings import Wording, wordings_of
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from bias_core.explore.concept import ConceptOptions
-from bias_core.explore.extension import ExploreExtension
+from bias_core.explore.extension import ConceptOptions, ExploreExtension
 from bias_core.study.types import ArmReport, Results, StudyReport, StudySettings
 
 
