@@ -26,7 +26,7 @@ from bias_core.measures.relative_association import (
     text_relative_lean,
 )
 from bias_core.measures.stereotype import prevalence_estimate, signed_difference_estimate, stereotype_estimate
-from bias_core.papers.t2iat.tests import SIDES, TestOptions, chosen_tests, edits_of, run_test, words_of
+from bias_core.papers.t2iat.study_tests import SIDES, TestOptions, chosen_tests, edits_of, run_test, words_of
 from bias_core.study.arm_statistics import two_shares
 from bias_core.study.data import StudyData
 from bias_core.study.setting_fields import setting, settings_class

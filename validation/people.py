@@ -14,9 +14,9 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.paired_stereotype import OrderEffect, order_effect, stereotype_gap
 from bias_core.papers.pst import labelling
 from bias_core.papers.pst.labelling import PairOptions
-from bias_core.papers.pst.pairs import GENDERS, alone_shot, occupation_identities, occupation_pairs, ordered_shot
-from bias_core.papers.pst.scores import in_setting, labelled_by
-from bias_core.papers.pst.swapped import (
+from bias_core.papers.pst.report import in_setting, labelled_by
+from bias_core.papers.pst.study import GENDERS, alone_shot, occupation_identities, occupation_pairs, ordered_shot
+from bias_core.papers.pst.study_swapped import (
     SIGNS,
     corrected_p_values,
     differences_by_seed,

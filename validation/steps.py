@@ -20,7 +20,7 @@ from bias_core.measures.exchange import decided_step, exchange_effect, part_effe
 from bias_core.measures.intervals import exact_interval
 from bias_core.measures.propagation import PredictedGain, predicted_gain
 from bias_core.models.catalogue import check_condition
-from bias_core.papers.oasis.spi import model_suits, trace_row
+from bias_core.papers.oasis.study_spi import model_suits, trace_row
 from bias_core.study.data import StudyData
 from bias_core.study.rows import scaled
 from bias_core.study.services import StudyServices

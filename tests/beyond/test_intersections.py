@@ -19,8 +19,8 @@ from bias_core.explore.options import explore_settings
 from bias_core.measures.intersections import crossed_stereotype
 from bias_core.models.calibration_renderer import scene_of
 from bias_core.papers.pst.labelling import labelled_people
-from bias_core.papers.pst.scores import relabelled
-from bias_core.papers.pst.swapped import SwappedOptions
+from bias_core.papers.pst.study import relabelled
+from bias_core.papers.pst.study_swapped import SwappedOptions
 from bias_core.study.arm_statistics import mean_sample
 from bias_core.study.attribute_scores import AttributeScore
 from bias_core.study.design import find_design, study_of

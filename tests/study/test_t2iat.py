@@ -13,7 +13,7 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.association import association, association_test, even_mix_association
 from bias_core.measures.effects import benjamini_hochberg
 from bias_core.measures.intervals import permutation_test
-from bias_core.papers.t2iat.tests import association_shots, edited, own_association, parse_words, size_note
+from bias_core.papers.t2iat.study_tests import association_shots, edited, own_association, parse_words, size_note
 from bias_core.study.answers import read_answers
 from bias_core.study.checklist import outlook
 from bias_core.study.corrected import corrected

@@ -18,7 +18,7 @@ from bias_core.measures.exchange import ExchangeEffect, PartEffects, decided_ste
 from bias_core.measures.sequential import share_interval
 from bias_core.models.catalogue import WITHOUT_ADAPTER, has_adapter
 from bias_core.number_text import format_change, format_estimate
-from bias_core.papers.oasis.spi import model_suits
+from bias_core.papers.oasis.study_spi import model_suits
 from bias_core.study.arm_statistics import mean_sample
 from bias_core.study.data import StudyData
 from bias_core.study.design import ReportTexts

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from bias_core.errors import InvalidInput
 from bias_core.explore.extension import ExploreExtension
-from bias_core.papers.pst.extension import MakeSample, PeopleExtension
+from bias_core.papers.pst import MakeSample, PeopleExtension
 from bias_core.study.limits import stop_rule
 from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.types import ArmReport, Results, StudyReport, StudySettings, joined

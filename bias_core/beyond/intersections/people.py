@@ -13,9 +13,9 @@ from bias_core.beyond.intersections.stereotypes import ScoredCells, few_people, 
 from bias_core.measures.effects import holm
 from bias_core.measures.intersections import Interaction, crossed_stereotype, interaction
 from bias_core.measures.paired_stereotype import checked_labels
-from bias_core.papers.pst.extension import MakeSample
+from bias_core.papers.pst import MakeSample
 from bias_core.papers.pst.labelling import LabellingOptions, also_seen, column_of
-from bias_core.papers.pst.scores import FURTHER
+from bias_core.papers.pst.report import FURTHER
 from bias_core.study.design import ReportTexts
 from bias_core.study.label_tasks import SINGLE
 from bias_core.study.limits import stop_rule

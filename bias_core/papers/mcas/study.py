@@ -9,8 +9,18 @@ import numpy as np
 from bias_core.errors import InvalidInput
 from bias_core.measures.association import association
 from bias_core.measures.composite_association import composite_association, internal_bias, mean_over_encoders
-from bias_core.papers.mcas.poles import GENDERS, InternalBiasOptions, places_of, pole_shots, sides_of
-from bias_core.papers.mcas.report import UNASSIGNED, Target, compare_internal_bias, headline, report_of
+from bias_core.papers.mcas.report import (
+    GENDERS,
+    UNASSIGNED,
+    InternalBiasOptions,
+    Target,
+    compare_internal_bias,
+    headline,
+    places_of,
+    pole_shots,
+    report_of,
+    sides_of,
+)
 from bias_core.prompts import fill_template
 from bias_core.study.arm_statistics import lean_sample
 from bias_core.study.data import StudyData

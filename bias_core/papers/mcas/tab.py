@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import gradio as gr
 
-from bias_core.papers.mcas.poles import InternalBiasOptions, sides_of
+from bias_core.papers.mcas.report import InternalBiasOptions, sides_of
 from bias_core.papers.mcas.study import own_targets
 from bias_core.study.report_text import table_of
 from bias_core.study.setting_fields import settings_of

@@ -13,9 +13,9 @@ import pandas as pd
 
 from bias_core.number_text import format_change, format_estimate
 from bias_core.papers.oasis.cells import own_concepts, without_names
-from bias_core.papers.oasis.headline import GAIN, PROMPTS, step_sentences, texts_of
-from bias_core.papers.oasis.spi import first_clear_step
-from bias_core.papers.oasis.stop import TEXTS, Regenerated, cluster_names, regenerate
+from bias_core.papers.oasis.report import GAIN, PROMPTS, step_sentences, texts_of
+from bias_core.papers.oasis.study_spi import first_clear_step
+from bias_core.papers.oasis.study_stop import TEXTS, Regenerated, cluster_names, regenerate
 from bias_core.study.documents import N_COLOURS
 from bias_core.study.report_text import table_of
 from bias_core.study.run import followed

@@ -10,7 +10,6 @@ import pandas as pd
 
 from bias_core.measures.paired_stereotype import ANDROGYNOUS, ANSWERS, ANSWERS_IN_FOUR, NOT_TWO_PEOPLE, UNCLEAR, UNTOLD
 from bias_core.number_text import format_interval, format_number, format_share
-from bias_core.papers.pst.identities import design_of_two
 from bias_core.papers.pst.labelling import (
     BY_HAND,
     Answers,
@@ -21,8 +20,7 @@ from bias_core.papers.pst.labelling import (
     labels_frame,
     with_answers,
 )
-from bias_core.papers.pst.pairs import GENDERS
-from bias_core.papers.pst.scores import relabelled
+from bias_core.papers.pst.study import GENDERS, design_of_two, relabelled
 from bias_core.study.export import to_command, to_python
 from bias_core.study.label_tasks import SINGLE
 from bias_core.study.report_text import table_of

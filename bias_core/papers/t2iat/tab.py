@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import gradio as gr
 import pandas as pd
 
-from bias_core.papers.t2iat.headline import test_of, tests_table
-from bias_core.papers.t2iat.tests import TestOptions, own_association
+from bias_core.papers.t2iat.report import test_of, tests_table
+from bias_core.papers.t2iat.study_tests import TestOptions, own_association
 from bias_core.study.report_text import table_of
 from bias_core.study.setting_fields import settings_of
 from bias_core.study.types import Design, StudyFigure, StudyReport, options_in

@@ -37,8 +37,7 @@ from bias_core.papers.oasis.cells import (
     read_cells,
     wanted_nationalities,
 )
-from bias_core.papers.oasis.foretelling import agreements, foretelling, foretelling_table
-from bias_core.papers.oasis.headline import headline, step_findings
+from bias_core.papers.oasis.report import agreements, foretelling, foretelling_table, step_findings, steps_headline
 from bias_core.prompts import fill_template
 from bias_core.protocols import ChecksSettings, Traceable
 from bias_core.store.files import write_atomically
@@ -483,4 +482,4 @@ class Propagation(Study):
 
     def headline(self, report: StudyReport) -> str:
         """Return where in the denoising the attribute appears."""
-        return headline(report)
+        return steps_headline(report)

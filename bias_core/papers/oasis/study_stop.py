@@ -19,8 +19,8 @@ from bias_core.measures.clustering import MAX_CLUSTERS, spectral_clusters
 from bias_core.measures.stereotype import attribute_prevalence
 from bias_core.number_text import typeset
 from bias_core.papers.oasis.cells import NationalityOptions, nationality_shots, own_attributes, wanted_nationalities
-from bias_core.papers.oasis.headline import cluster_name, headline
 from bias_core.papers.oasis.prompt_search import OptimisedPrompt, cluster_average_image, optimise_prompts
+from bias_core.papers.oasis.report import cluster_name, texts_headline
 from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
 from bias_core.store.readings import open_picture
@@ -522,4 +522,4 @@ class OptimisedPrompts(Study):
 
     def headline(self, report: StudyReport) -> str:
         """Return the optimised prompts."""
-        return headline(report)
+        return texts_headline(report)

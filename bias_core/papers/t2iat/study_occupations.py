@@ -18,8 +18,8 @@ from bias_core.measures.association import (
 )
 from bias_core.measures.sequential import share_interval
 from bias_core.number_text import typeset
-from bias_core.papers.t2iat.headline import headline
-from bias_core.papers.t2iat.tests import SETS, CrossingOptions, association_shots
+from bias_core.papers.t2iat.report import occupations_headline, order_headline, words_headline
+from bias_core.papers.t2iat.study_tests import SETS, CrossingOptions, association_shots
 from bias_core.prompts import fill_template
 from bias_core.study.arm_statistics import lean_sample, table_over_arms
 from bias_core.study.data import Steps, StudyData
@@ -272,10 +272,6 @@ class _OccupationStudy(Study):
         frame = table_over_arms(arms, self.table, ["occupation"], self.columns)
         return Results(tables=(TEXTS.table(f"{self.table}_arms", frame),))
 
-    def headline(self, report: StudyReport) -> str:
-        """Return the strongest associations."""
-        return headline(report)
-
 
 class OccupationAssociations(_OccupationStudy):
     """T2IAT, Fig. 3: the association of each occupation's pictures."""
@@ -312,6 +308,10 @@ class OccupationAssociations(_OccupationStudy):
             figures=(TEXTS.figure("figure3", points),),
             notes=(TEXTS.note("even"),),
         )
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the occupations that lean."""
+        return occupations_headline(report)
 
 
 class Amplification(_OccupationStudy):
@@ -353,6 +353,10 @@ class Amplification(_OccupationStudy):
             figures=(TEXTS.figure("figure4", rows),),
             notes=(TEXTS.note("scales"), TEXTS.note("even")),
         )
+
+    def headline(self, report: StudyReport) -> str:
+        """Return how many pictures lean as their words do."""
+        return words_headline(report)
 
 
 class AssociationAndPeople(Study):
@@ -444,4 +448,4 @@ class AssociationAndPeople(Study):
 
     def headline(self, report: StudyReport) -> str:
         """Return how far associations and people agree."""
-        return headline(report)
+        return order_headline(report)

@@ -9,9 +9,9 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.measures.effects import holm
 from bias_core.measures.paired_stereotype import GENDERS, OrderEffect, order_effect
-from bias_core.number_text import format_change, format_p
 from bias_core.papers.pst.labelling import LabellingOptions
-from bias_core.papers.pst.scores import PAIRED, PairedStudy, in_setting, is_clear, is_told, seen_headline
+from bias_core.papers.pst.report import PAIRED, in_setting, is_told, swapped_headline
+from bias_core.papers.pst.study import PairedStudy
 from bias_core.study.design import ReportTexts
 from bias_core.study.rows import scaled
 from bias_core.study.setting_fields import setting, settings_class
@@ -164,33 +164,6 @@ def _by_pair(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(list(lines.values()))
 
 
-def headline(report: StudyReport) -> str:
-    """How many points the place alone moves, and the role."""
-    findings = {one.key: one for one in report.results.findings}
-    place, role = findings.get("place"), findings.get("role")
-    if place is None or role is None or math.isnan(place.estimate.value):
-        return "Nothing can be said of places: no seed shows both people in both orders."
-    confidence = report.settings.confidence
-    effects = [
-        _sentence(place, confidence, "The place alone", "on the left", "on the right"),
-        _sentence(role, confidence, "The role alone", "in the first role of a pair", "in the second"),
-    ]
-    return " ".join(effects) + seen_headline(report)
-
-
-def _sentence(one: Finding, confidence: float, subject: str, here: str, there: str) -> str:
-    change = _points(one.estimate)
-    numbers = format_change(change.value, change.low, change.high, n=change.n)
-    if not is_told(change, one.p_value, confidence):
-        by_chance = f"; p = {format_p(one.p_value)}: so few seeds do not rule out chance" if is_clear(change) else ""
-        return (
-            f"{subject} moves the share of masculine-looking people by no clear amount ({numbers} points{by_chance})."
-        )
-    where = here if change.value > 0 else there
-    points = f"{abs(change.value):.0f} points, up {where} ({numbers})"
-    return f"{subject} moves the share of masculine-looking people by {points}."
-
-
 class SwappedPairs(PairedStudy):
     """Pairs in both orders: what the place in the picture does, and the role."""
 
@@ -239,4 +212,4 @@ class SwappedPairs(PairedStudy):
 
     def headline(self, report: StudyReport) -> str:
         """Return both effects."""
-        return headline(report)
+        return swapped_headline(report)

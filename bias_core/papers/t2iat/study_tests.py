@@ -13,7 +13,7 @@ from bias_core.measures.association import AssociationTest, association_test, le
 from bias_core.measures.effects import benjamini_hochberg
 from bias_core.measures.intervals import mean_interval, permutation_test, smallest_p_value
 from bias_core.measures.paired_prevalence import PairedTest
-from bias_core.papers.t2iat.headline import SIGNIFICANT, headline
+from bias_core.papers.t2iat.report import SIGNIFICANT, tests_headline
 from bias_core.prompts import SLOT, append_word, fill_template, replace_word
 from bias_core.study.arm_statistics import ARM, ROUNDING, counted_sample, nothing, table_over_arms
 from bias_core.study.data import StudyData
@@ -471,4 +471,4 @@ class AssociationTests(Study):
 
     def headline(self, report: StudyReport) -> str:
         """Return the tests that stand out."""
-        return headline(report)
+        return tests_headline(report)

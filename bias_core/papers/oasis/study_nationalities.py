@@ -37,7 +37,7 @@ from bias_core.papers.oasis.cells import (
     read_concepts,
     wanted_nationalities,
 )
-from bias_core.papers.oasis.headline import BEYOND, headline
+from bias_core.papers.oasis.report import BEYOND, doctors_headline, stereotypes_headline, users_headline
 from bias_core.prompts import fill_template
 from bias_core.study.arm_statistics import (
     ARM,
@@ -400,10 +400,6 @@ class _NationalityStudy(Study):
         """Read the shares of each nationality's attributes."""
         return watch_attributes(self.attributes(settings), data, frame, of_groups=True)
 
-    def headline(self, report: StudyReport) -> str:
-        """Return the clearest stereotypes."""
-        return headline(report)
-
 
 class NationalityStereotypes(_NationalityStudy):
     """OASIS, Table 2: the stereotype score of every nationality and attribute."""
@@ -507,6 +503,10 @@ class NationalityStereotypes(_NationalityStudy):
             )
         return Results(tables=(TEXTS.table("table1_arms", _table1(arms)), *tables), figures=tuple(figures))
 
+    def headline(self, report: StudyReport) -> str:
+        """Return the clearest stereotypes."""
+        return stereotypes_headline(report)
+
 
 class DoctorPrevalence(_NationalityStudy):
     """OASIS, Fig. 2: attributes of doctors of each nationality."""
@@ -586,6 +586,10 @@ class DoctorPrevalence(_NationalityStudy):
         ]
         frame = lines_together(pd.concat([frame, *lines], ignore_index=True), ["concept"])
         return Results(tables=(TEXTS.table("table2_arms", frame),))
+
+    def headline(self, report: StudyReport) -> str:
+        """Return how often doctors are shown as men."""
+        return doctors_headline(report)
 
 
 class StereotypesByInternetUsers(_NationalityStudy):
@@ -671,3 +675,7 @@ class StereotypesByInternetUsers(_NationalityStudy):
             tables=(TEXTS.table("figure3_arms", scores), TEXTS.table("correlations_arms", orders)),
             figures=tuple(figures),
         )
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the distance from the world beside the number of internet users."""
+        return users_headline(report)
