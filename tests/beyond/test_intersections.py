@@ -12,8 +12,7 @@ from scipy.stats import fisher_exact, hypergeom
 from bias_core.beyond.intersections.arms import cross_arms, crossed_arms_headline
 from bias_core.beyond.intersections.attributes import cross_attributes, crossed_headline, mosaics_of
 from bias_core.beyond.intersections.extension import check_crossing
-from bias_core.beyond.intersections.people import crossed_scores
-from bias_core.beyond.intersections.stereotypes import stereotype_of
+from bias_core.beyond.intersections.stereotypes import crossed_scores, stereotype_of
 from bias_core.errors import InvalidInput
 from bias_core.explore.options import explore_settings
 from bias_core.measures.intersections import crossed_stereotype

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from bias_core.beyond.mitigation.remaining import Tried, mitigation_results
+from bias_core.beyond.mitigation.extension import Tried, mitigation_results
 from bias_core.explore.options import explore_settings
 from bias_core.explore.report import arms_headline
 from bias_core.measures.sequential import share_interval

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bias_core.beyond.intersections.people import crossed_scores
+from bias_core.beyond.intersections.stereotypes import crossed_scores
 from bias_core.errors import InvalidInput
 from bias_core.measures.effects import holm
 from bias_core.measures.intersections import CrossedShares, crossed_shares, crossed_stereotype, interaction

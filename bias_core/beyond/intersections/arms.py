@@ -7,9 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
-from bias_core.beyond.intersections.attributes import ratio_of
-from bias_core.beyond.intersections.stereotypes import known_errors
-from bias_core.measures.effects import holm
+from bias_core.beyond.intersections.stereotypes import adjusted_p_values, known_errors, ratio_of
 from bias_core.measures.intersections import LEAST_EXPECTED, Interaction, interaction
 from bias_core.measures.sequential import share_interval
 from bias_core.study.attribute_scores import AttributeScore
@@ -56,7 +54,9 @@ def cross_arms(arms: Mapping[str, Sequence[AttributeScore]], *, crossing: str, c
         if not any(math.isnan(scores[place].prevalence.value) for scores in arms.values())
     ]
     of_each = (of for size in (1, 2) for of in combinations(readable, size))
-    tests = list(_adjusted([test for of in of_each for test in _tests(arms, of, confidence)]))
+    found = [test for of in of_each for test in _tests(arms, of, confidence)]
+    adjusted = adjusted_p_values([test.link for test in found])
+    tests = [replace(test, adjusted=p_value) for test, p_value in zip(found, adjusted, strict=True)]
     if not tests:
         return Results()
     return Results(
@@ -99,14 +99,6 @@ def _tests(arms: Mapping[str, Sequence[AttributeScore]], of: Sequence[int], conf
             outside=np.bincount(codes[~inside], minlength=2 ** len(of)),
             link=interaction(np.column_stack([inside, readings]), errors=errors, confidence=confidence),
         )
-
-
-def _adjusted(tests: Sequence[_Test]) -> Iterator[_Test]:
-    """With p adjusted for looking at all of them."""
-    p_values = [one.link.p_value for one in tests if not math.isnan(one.link.p_value)]
-    adjusted = iter(holm(p_values) if p_values else ())
-    for one in tests:
-        yield one if math.isnan(one.link.p_value) else replace(one, adjusted=float(next(adjusted)))
 
 
 def _findings(tests: Sequence[_Test], confidence: float) -> Iterator[Finding]:

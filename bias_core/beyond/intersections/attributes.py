@@ -12,17 +12,18 @@ import pandas as pd
 
 from bias_core.beyond.intersections.stereotypes import (
     ScoredCells,
+    adjusted_p_values,
     cell_in_words,
     few_people,
     known_errors,
+    odds_of,
+    ratio_of,
     score_cells,
     score_results,
     stereotypes_named,
 )
-from bias_core.measures.effects import holm
 from bias_core.measures.intersections import LEAST_EXPECTED, CrossedShares, Interaction, crossed_shares, interaction
 from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate
-from bias_core.number_text import format_number
 from bias_core.study.attribute_scores import AttributeScore
 from bias_core.study.types import (
     ArmReport,
@@ -126,7 +127,8 @@ def cross_attributes(
         for some in combinations(readable, size)
         if (one := _cross(some, prompts, partial(sample, units), confidence)) is not None
     ]
-    crossings = list(_adjusted(combined))
+    adjusted = adjusted_p_values([one.link for one in combined])
+    crossings = [replace(one, adjusted=p_value) for one, p_value in zip(combined, adjusted, strict=True)]
     if not crossings:
         return Results(notes=("No two attributes could be crossed: the reader tells fewer than two of them.",))
     results = Results(
@@ -191,14 +193,6 @@ def _cross(
     )
 
 
-def _adjusted(crossings: Sequence[_Crossed]) -> Iterator[_Crossed]:
-    """With p adjusted for looking at all of them, pairs and triples together."""
-    p_values = [one.link.p_value for one in crossings if not math.isnan(one.link.p_value)]
-    adjusted = iter(holm(p_values) if p_values else ())
-    for one in crossings:
-        yield one if math.isnan(one.link.p_value) else replace(one, adjusted=float(next(adjusted)))
-
-
 def _findings(one: _Crossed, confidence: float) -> Iterator[Finding]:
     names, key = " and ".join(a.name for a in one.attributes), f"crossed-{one.name}"
     yield Finding(
@@ -248,17 +242,6 @@ def _sentence(one: _Crossed, confidence: float) -> str:
     return f"{begins}{times}."
 
 
-def ratio_of(estimate: Estimate) -> str:
-    """θ and its ends as ratios."""
-    ends = [_exp(end) for end in (estimate.value, estimate.low, estimate.high)]
-    value, low, high = (f"{float(f'{end:.2g}'):g}" if math.isfinite(end) else format_number(end) for end in ends)
-    return f"{value}, {low} to {high}"
-
-
-def _exp(value: float) -> float:
-    return math.exp(value) if value < 700 else math.inf
-
-
 def _percent(share: float) -> str:
     return "no picture" if math.isnan(share) else f"{100 * share:.0f} %"
 
@@ -288,9 +271,9 @@ def _interaction_table(crossings: Sequence[_Crossed]) -> StudyTable:
     rows = [
         {
             "attributes": one.name,
-            "odds ratio": _exp(one.link.estimate.value),
-            "low": _exp(one.link.estimate.low),
-            "high": _exp(one.link.estimate.high),
+            "odds ratio": odds_of(one.link.estimate.value),
+            "low": odds_of(one.link.estimate.low),
+            "high": odds_of(one.link.estimate.high),
             "p": one.link.p_value,
             "p adjusted": one.adjusted,
             "rarest cell": one.link.least_expected,

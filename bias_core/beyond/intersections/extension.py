@@ -91,7 +91,7 @@ class CrossedPeople(PeopleExtension):
 
     def scores(self, people: "pd.DataFrame", settings: StudySettings, sample: MakeSample) -> Results:
         """Return the score of every combination."""
-        from bias_core.beyond.intersections.people import crossed_scores
+        from bias_core.beyond.intersections.stereotypes import crossed_scores
 
         return crossed_scores(people, settings, sample)
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from bias_core.beyond.languages.options import LANGUAGES, LanguageOptions
+from bias_core.beyond.languages.extension import LANGUAGES, LanguageOptions
 from bias_core.explore.arms import paired_arms
 from bias_core.measures.effects import holm
 from bias_core.measures.paired_prevalence import prevalence_difference_test

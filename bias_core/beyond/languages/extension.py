@@ -1,21 +1,44 @@
 """Several languages as an option of Explore."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
-from bias_core.beyond.languages.options import LANGUAGES, LanguageOptions
 from bias_core.errors import InvalidInput
-from bias_core.explore.extension import ExploreExtension
+from bias_core.explore.extension import ConceptOptions, ExploreExtension
 from bias_core.prompts import SLOT, fill_template
-from bias_core.study.setting_fields import Options
+from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.types import Arm, ArmReport, Results, StudyReport, StudySettings
-from bias_core.world.wordings import language_choices
+from bias_core.world.wordings import Wording, language_choices, wordings_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from bias_core.explore.arms import Scored
     from bias_core.study.data import StudyData
+
+LANGUAGES = "languages"  # key of the table and of the figure
+
+
+@settings_class(frozen=True, kw_only=True)
+class LanguageOptions(ConceptOptions):
+    """The languages."""
+
+    languages: tuple[str, ...] = setting(
+        (),
+        "Languages",
+        "Drawn on the same seeds and compared with English: de, fr, es, ar, hi, zh, also with a form as in de:feminine",
+    )
+
+    @cached_property
+    def wordings(self) -> tuple[Wording, ...]:
+        """The prompt in every language, English first; none where it is asked for in English alone."""
+        return wordings_of(self.languages, self.template, self.concept) if self.languages else ()
+
+    @property
+    def has_association(self) -> bool:
+        """Whether pictures guided to two words are asked for; these are English, so never in several languages."""
+        return not self.languages and super().has_association
 
 
 class Languages(ExploreExtension[LanguageOptions]):
