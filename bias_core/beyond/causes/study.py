@@ -29,7 +29,6 @@ from bias_core.study.study import Measuring, Study
 from bias_core.study.types import (
     AUTO,
     MAX_STEPS,
-    Design,
     Finding,
     Results,
     Shot,
@@ -84,36 +83,6 @@ class CauseOptions(Options):
         "where the model has one; empty: the text alone",
     )
     n_samples: int = setting(4, "Shown seeds", "Whose pictures stand in rows", ge=1, le=100)
-
-
-def cause_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Per seed the first text to the end, each later one from every exchange on, and the adapter in each part."""
-    options = options_in(settings, CauseOptions)
-    n = scaled(design.images_per_prompt, settings.scale, least=_FEWEST_SEEDS)
-    texts = [" ".join(text.split()) for text in (options.text, *options.later_texts)]
-    if len(texts) == 1 or not all((*texts, options.attribute, options.present, options.absent)):
-        raise InvalidInput("an exchange needs a first text, later texts, and an attribute with its two sentences")
-    if len(set(texts)) < len(texts):
-        raise InvalidInput(f"each text must differ from the others; got {', '.join(texts)}")
-    n_exchanges = min(options.n_exchanges, settings.num_inference_steps or MAX_STEPS)
-    shots = [Shot(prompt=texts[0], n=n, group=_PLAIN, facts={"later": "", "part": "both"})]
-    for later in texts[1:]:
-        shots += [_exchanged(texts[0], later, i / n_exchanges, n) for i in range(n_exchanges)]
-    against = options.without_adapter.strip()
-    if against := WITHOUT_ADAPTER if against == AUTO else against:
-        weights = {"neither": (against, ""), "text": (against, settings.condition), "drawing": ("", against)}
-        shots += [
-            Shot(
-                prompt=texts[0],
-                n=n,
-                group="parts",
-                condition=condition,
-                text_condition=text_condition,
-                facts={"later": "", "part": part},
-            )
-            for part, (condition, text_condition) in weights.items()
-        ]
-    return shots
 
 
 def _exchanged(text: str, later: str, share: float, n: int) -> Shot:
@@ -315,24 +284,6 @@ def _figures(
         yield TEXTS.figure("part pictures", cells, **names)
 
 
-def headline(report: StudyReport) -> str:
-    """What the first exchange changes, by which step it is decided, and where the adapter works."""
-    by_key = {one.key: one.estimate for one in report.results.findings}
-    row, attribute = report.results.frame("decided").iloc[0], option_values(report.settings.options)["attribute"]
-    effect, step = by_key[f"{row['then']}: from the start"], format_estimate(*(row[name] for name in _STEP_COLUMNS))
-    change = f"changes by {_in_words(effect)}"
-    if effect.low <= 0 <= effect.high:
-        change = "is not told to change"
-    elif not math.isnan(row["steps"]):
-        change += f"; half of that is decided after {step} of {row['of']} steps"
-    sentences = [f"With “{row['then']}” from the start, the share that is read as {attribute} {change}."]
-    parts = [by_key[f"adapter: {name}"] for name in _PART_NAMES if f"adapter: {name}" in by_key]
-    if parts:
-        whole, text, drawing = map(_in_words, parts)
-        sentences.append(f"The adapter changes it by {whole}: {text} in the text encoders, {drawing} in the denoiser.")
-    return " ".join(sentences)
-
-
 def _in_words(estimate: Estimate) -> str:
     return format_change(estimate.value, estimate.low, estimate.high)
 
@@ -344,8 +295,33 @@ class Causes(Study):
     options = CauseOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures with and without each exchange."""
-        return cause_shots(self.design, settings)
+        """Per seed the first text to the end, each later one from every exchange on, and the adapter in each part."""
+        options = options_in(settings, CauseOptions)
+        n = scaled(self.design.images_per_prompt, settings.scale, least=_FEWEST_SEEDS)
+        texts = [" ".join(text.split()) for text in (options.text, *options.later_texts)]
+        if len(texts) == 1 or not all((*texts, options.attribute, options.present, options.absent)):
+            raise InvalidInput("an exchange needs a first text, later texts, and an attribute with its two sentences")
+        if len(set(texts)) < len(texts):
+            raise InvalidInput(f"each text must differ from the others; got {', '.join(texts)}")
+        n_exchanges = min(options.n_exchanges, settings.num_inference_steps or MAX_STEPS)
+        shots = [Shot(prompt=texts[0], n=n, group=_PLAIN, facts={"later": "", "part": "both"})]
+        for later in texts[1:]:
+            shots += [_exchanged(texts[0], later, i / n_exchanges, n) for i in range(n_exchanges)]
+        against = options.without_adapter.strip()
+        if against := WITHOUT_ADAPTER if against == AUTO else against:
+            weights = {"neither": (against, ""), "text": (against, settings.condition), "drawing": ("", against)}
+            shots += [
+                Shot(
+                    prompt=texts[0],
+                    n=n,
+                    group="parts",
+                    condition=condition,
+                    text_condition=text_condition,
+                    facts={"later": "", "part": part},
+                )
+                for part, (condition, text_condition) in weights.items()
+            ]
+        return shots
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Effects of every exchange of the text, the step by which it is decided, and the parts of the adapter."""
@@ -396,5 +372,20 @@ class Causes(Study):
             raise InvalidInput("a text can be exchanged on the way of two steps or more; ask for more steps")
 
     def headline(self, report: StudyReport) -> str:
-        """Return the step from which the prompt no longer decides."""
-        return headline(report)
+        """Return what the first exchange changes, by which step it is decided, and where the adapter works."""
+        by_key = {one.key: one.estimate for one in report.results.findings}
+        row, attribute = report.results.frame("decided").iloc[0], option_values(report.settings.options)["attribute"]
+        effect, step = by_key[f"{row['then']}: from the start"], format_estimate(*(row[name] for name in _STEP_COLUMNS))
+        change = f"changes by {_in_words(effect)}"
+        if effect.low <= 0 <= effect.high:
+            change = "is not told to change"
+        elif not math.isnan(row["steps"]):
+            change += f"; half of that is decided after {step} of {row['of']} steps"
+        sentences = [f"With “{row['then']}” from the start, the share that is read as {attribute} {change}."]
+        parts = [by_key[f"adapter: {name}"] for name in _PART_NAMES if f"adapter: {name}" in by_key]
+        if parts:
+            whole, text, drawing = map(_in_words, parts)
+            sentences.append(
+                f"The adapter changes it by {whole}: {text} in the text encoders, {drawing} in the denoiser."
+            )
+        return " ".join(sentences)

@@ -571,7 +571,7 @@ def _notes(design: Design, targets: Sequence[Target]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def compare_internal_bias(_design: Design, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+def compare_internal_bias(settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
     """Table 4 with a line and ranks per arm, and the cloud of targets of every arm."""
     marks = marks_over_arms(arms, "figure2")
     marks = marks[["x", "y"]].assign(group=marks[ARM], marker=marks["group"]) if len(marks) else marks

@@ -36,28 +36,6 @@ MOST_TARGETS = 40
 MOST_PICTURES = 100
 
 
-def internal_bias_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Pictures of the targets, and of men and women."""
-    options = options_in(settings, InternalBiasOptions)
-    model, published = options.published_model, design.data["settings"]["models"]
-    if model not in published:
-        raise InvalidInput(f"the published model is one of {', '.join(published)}; got {model!r}")
-    n, n_attribute = (
-        scaled(number, settings.scale**0.5)
-        for number in (design.images_per_prompt, design.data["settings"]["images_per_attribute"])
-    )
-    targets = _targets(design, settings)
-    sides = sides_of(settings)
-    shots = [
-        Shot(prompt=target["prompt"], n=n, group="target", facts={"kind": "target", **target}) for target in targets
-    ] + [
-        Shot(prompt=prompt, n=n_attribute, group=side, facts={"kind": side})
-        for side, prompts in _attribute_prompts(design, settings).items()
-        for prompt in prompts
-    ]
-    return shots + pole_shots(targets, n, sides) if options.poles else shots
-
-
 def _attribute_prompts(design: Design, settings: StudySettings) -> dict[str, list[str]]:
     """The prompts of the pictures of each side."""
     options, sides = options_in(settings, InternalBiasOptions), sides_of(settings)
@@ -210,8 +188,25 @@ class InternalBias(Study):
     fewest_when_stopped = 1
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures of targets and attributes."""
-        return internal_bias_shots(self.design, settings)
+        """Return the pictures of the targets, and of men and women."""
+        options = options_in(settings, InternalBiasOptions)
+        model, published = options.published_model, self.design.data["settings"]["models"]
+        if model not in published:
+            raise InvalidInput(f"the published model is one of {', '.join(published)}; got {model!r}")
+        n, n_attribute = (
+            scaled(number, settings.scale**0.5)
+            for number in (self.design.images_per_prompt, self.design.data["settings"]["images_per_attribute"])
+        )
+        targets = _targets(self.design, settings)
+        sides = sides_of(settings)
+        shots = [
+            Shot(prompt=target["prompt"], n=n, group="target", facts={"kind": "target", **target}) for target in targets
+        ] + [
+            Shot(prompt=prompt, n=n_attribute, group=side, facts={"kind": side})
+            for side, prompts in _attribute_prompts(self.design, settings).items()
+            for prompt in prompts
+        ]
+        return shots + pole_shots(targets, n, sides) if options.poles else shots
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """δ' and α', MCAS, δ and α of every target; Tables 3 and 4 beside the published ones."""
@@ -241,7 +236,7 @@ class InternalBias(Study):
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the paper's table over arms."""
-        return compare_internal_bias(self.design, settings, arms)
+        return compare_internal_bias(settings, arms)
 
     def run_size(self, settings: StudySettings) -> RunSize:
         """Return how many of the pictures are of the poles, as a note."""

@@ -150,7 +150,7 @@ def own_by_nationality(design: Design, settings: StudySettings) -> dict[str, lis
     return {name: own_attributes(design, name) for name in wanted_nationalities(design, settings)}
 
 
-def doctor_by_concept(design: Design, _settings: StudySettings) -> dict[str, list[Attribute]]:
+def doctor_by_concept(design: Design) -> dict[str, list[Attribute]]:
     """The one attribute of Table 2, for doctors of no nationality and of each."""
     doctor = design.data["doctor"]
     names = [PLAIN, *(f"{nationality} {PLAIN}" for nationality in doctor["nationalities"])]

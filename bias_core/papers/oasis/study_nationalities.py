@@ -574,7 +574,7 @@ class DoctorPrevalence(_NationalityStudy):
 
     def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
         """Return the attributes of each concept."""
-        return doctor_by_concept(self.design, settings)
+        return doctor_by_concept(self.design)
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Table 2 over the arms, with lines of the paper's models, which the arms' tables have as "<model> P"."""

@@ -351,14 +351,6 @@ def _plain(text: str) -> str:
     return plain if len(plain) <= _LONGEST else plain[: _LONGEST - 3].rstrip("\\") + "..."
 
 
-def language_model_ready(settings: StudySettings, services: StudyServices) -> None:
-    """Load the language model, or say what it lacks."""
-    options = options_in(settings, PromptSearchOptions)
-    model = services.language_model(options.language_model)
-    with services.reading(model):
-        model.propose([options.prefix], 1)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Compared:
     """Some pictures and how close each is to those of a cluster: mean cosine, in [-1, 1]."""
@@ -511,7 +503,10 @@ class OptimisedPrompts(Study):
     def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
         """Raise ModelUnavailable if the language model is not here."""
         if measures:
-            language_model_ready(settings, services)
+            options = options_in(settings, PromptSearchOptions)
+            model = services.language_model(options.language_model)
+            with services.reading(model):
+                model.propose([options.prefix], 1)
 
     def run_size(self, settings: StudySettings) -> RunSize:
         """Return how many pictures are drawn from the closest texts, at most."""

@@ -100,22 +100,6 @@ def _in_words(design: Design, test: Mapping[str, Any], side: str, kind: str) -> 
     return {"about": titles[test[side]], "edited with": "nothing" if kind == "neutral" else titles[test[kind]]}
 
 
-def size_note(design: Design, settings: StudySettings) -> str:
-    """The smallest p that the test of fewest prompts can give, in words; said before anything is drawn."""
-    options = options_in(settings, TestOptions)
-
-    def n_prompts(concept: str) -> int:
-        words = words_of(design, concept)
-        return len(thinned(words, settings.scale**0.5, least=FEWEST_STIMULI, seed=settings.seed))
-
-    sizes = [(n_prompts(test["x"]), n_prompts(test["y"])) for test in chosen_tests(design, settings)]
-    n = options.n_permutations
-    if options.p_value != "prompts":
-        return ""
-    p, (n_x, n_y) = max((smallest_p_value(n_x, n_y, n), (n_x, n_y)) for n_x, n_y in sizes)
-    return f"with {n_x} against {n_y} prompts p is {p:#.2g} at best" + " in one test" * (len(set(sizes)) > 1)
-
-
 def chosen_tests(design: Design, settings: StudySettings) -> list[dict[str, Any]]:
     """The tests that the option names, or all; InvalidInput for one that does not exist."""
     chosen_keys, keys = options_in(settings, CrossingOptions).tests, [test["key"] for test in design.data["tests"]]
@@ -466,8 +450,21 @@ class AssociationTests(Study):
         return Results(tables=(TEXTS.table("table1_arms", frame),), figures=(TEXTS.figure("effect_sizes_arms", cells),))
 
     def run_size(self, settings: StudySettings) -> RunSize:
-        """Return the smallest p-value that so many prompts can reach, as a note."""
-        return RunSize(note=size_note(self.design, settings))
+        """Return the smallest p that the test of fewest prompts can give, as a note."""
+        options = options_in(settings, TestOptions)
+
+        def n_prompts(concept: str) -> int:
+            words = words_of(self.design, concept)
+            return len(thinned(words, settings.scale**0.5, least=FEWEST_STIMULI, seed=settings.seed))
+
+        sizes = [(n_prompts(test["x"]), n_prompts(test["y"])) for test in chosen_tests(self.design, settings)]
+        n = options.n_permutations
+        if options.p_value != "prompts":
+            return RunSize()
+        p, (n_x, n_y) = max((smallest_p_value(n_x, n_y, n), (n_x, n_y)) for n_x, n_y in sizes)
+        return RunSize(
+            note=f"with {n_x} against {n_y} prompts p is {p:#.2g} at best" + " in one test" * (len(set(sizes)) > 1)
+        )
 
     def headline(self, report: StudyReport) -> str:
         """Return the tests that stand out."""

@@ -36,12 +36,6 @@ MOST_BARS = 6
 RATE = 0.05  # of false discoveries among the objects that are named
 
 
-NAMES = {"triggered_object_bias": "scenes without the word"} | dict.fromkeys(
-    ("object_bias", "prompted_object_bias", "dataset_bias"), "the base prompt"
-)
-"""How the base of each kind of study is called."""
-
-
 def with_base_prompt(shots: list[Shot], settings: StudySettings, base_prompt: str) -> list[Shot]:
     """The shots, and if there is a base prompt, it as often as each, on seeds of its own."""
     prompt = " ".join(base_prompt.split())

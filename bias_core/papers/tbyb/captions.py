@@ -42,7 +42,6 @@ from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study import encoders_and_judge
 from bias_core.study.types import (
     AUTO,
-    Design,
     Finding,
     Progress,
     Sample,
@@ -145,10 +144,7 @@ def captioner_ready(settings: StudySettings, services: StudyServices) -> None:
 
 
 def watch_captions(
-    design: Design,  # noqa: ARG001
-    settings: StudySettings,
-    data: StudyData,
-    frame: pd.DataFrame,
+    settings: StudySettings, data: StudyData, frame: pd.DataFrame
 ) -> Generator[Progress, None, list[ShareValues]]:
     """How many captions speak of men, of women and of neither, and how many pictures miss their prompt.
 

@@ -25,7 +25,6 @@ from bias_core.study.arm_statistics import (
 from bias_core.study.design import ReportTexts
 from bias_core.study.types import (
     ArmReport,
-    Design,
     Finding,
     Results,
     Sample,
@@ -275,7 +274,6 @@ _TITLE = "Models and conditions (Table II)"
 
 
 def compare_objects(
-    _design: Design,
     settings: StudySettings,
     arms: Sequence[ArmReport],
     *,

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, combinations, product
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import pandas as pd
 
@@ -210,75 +210,7 @@ def _released(design: Design, model: str, kind: str) -> list[dict[str, str]]:
     return rows
 
 
-class _Kind(NamedTuple):
-    """What a kind of study reports."""
-
-    parts: str = ""  # the column whose values are measured each for itself too
-    released: str = ""  # which released evaluations stand beside
-    findings_of_parts: bool = False  # whether the findings are of the parts rather than of all pictures
-    whole: str = ALL  # how all pictures together are called in tables, and in findings
-    name: str = ALL
-    note: str = ""  # beside those of every study and of the design
-
-
-_UNSAID = "In a captioned dataset H_J tells how much the captions leave unsaid, not what a model added."
-_KINDS = {
-    "object_bias": _Kind(parts="set", released="general"),
-    "triggered_object_bias": _Kind(parts="set", released="task_oriented", findings_of_parts=True),
-    "dataset_bias": _Kind(whole="all pictures", name="Dataset", note=_UNSAID),
-    "prompted_object_bias": _Kind(parts="prompt"),
-}
 _FEW = 6  # prompts of one's own that are measured each for itself too
-
-
-def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """The three measures on all pictures, and on each part of them."""
-    kind = _KINDS[design.kind]
-    whole = yield from captions.read_and_keep(settings, data)
-    reading, base = against_base.sides(whole, data.frame)
-    frame = data.frame.loc[reading.index]
-    parts = list(dict.fromkeys(frame[kind.parts])) if kind.parts else []
-    if kind.parts == "prompt":
-        prompts = design.data["prompts"]
-        parts = [prompt for prompt in prompts if prompt in parts] if 1 < len(prompts) <= _FEW else []
-    options, released, published, by_released_rules = settings.options, list[dict[str, str]](), {}, False
-    if isinstance(options, (GeneralOptions, TaskOptions)):
-        released, by_released_rules = _released(design, options.published_model, kind.released), options.released_rules
-        published = {row.get("Target", ALL): row for row in released if row["Model"] == options.published_model}
-    readings = {part: reading[frame[kind.parts] == part] for part in parts}
-    sets = {
-        name: captions.score(some, settings, by_released_rules=by_released_rules)
-        for name, some in {kind.whole: reading, **readings}.items()
-    }
-    findings: list[Finding] = []
-    names = {part: part for part in parts} if kind.findings_of_parts else {kind.whole: kind.name}
-    own = {name: readings.get(part, reading) for part, name in names.items()}
-    judged = yield from things.judged_things(data, reading, {name: part.index for name, part in own.items()})
-    against = against_base.of_sets(own, base, settings, called=against_base.NAMES[design.kind])
-    for part, name in names.items():
-        findings += against_base.findings(name, against[name]) if name in against else ()
-        findings += report.findings(name, sets[part], published.get(part))
-    findings += judged.findings
-    table4 = report.gender_table(sets, _men_drawn(frame, data), design.data["gender_shares"]["rows"])
-    placed, places = report.among_released(sets, released, settings)
-    return Results(
-        findings=tuple(findings),
-        tables=(
-            *against_base.tables(against, first="pictures"),
-            *judged.tables,
-            TEXTS.table("measures", report.measures_table(sets)),
-            *([report.published_table(sets, released)] if released else []),
-            *placed,
-            table4,
-            report.top_table(sets),
-        ),
-        figures=drawable((*against_base.figures(against, settings), *places, *report.figures_of(sets, table4))),
-        notes=(
-            *map(TEXTS.note, ["against a base"] * bool(against) + [*_READ_AS]),
-            *(design.data["notes"] if released else ()),
-            *filter(None, [kind.note]),
-        ),
-    )
 
 
 def _men_drawn(frame: pd.DataFrame, data: StudyData) -> float | None:
@@ -467,26 +399,66 @@ def _notes(sets: Mapping[str, captions.Scores], changes: Mapping[str, Mapping[st
 _PLAIN = "a picture of a person"
 
 
-def with_plain_scenes(design: Design, settings: StudySettings) -> tuple[StudySettings, str] | None:  # noqa: ARG001
-    """The study with its base; None where it has one, or can have none."""
-    options = settings.options
-    if isinstance(options, TaskOptions) and not options.base:
-        return replace(settings, options=replace(options, base=True)), "every scene without its trigger word"
-    if isinstance(options, PromptedOptions) and not options.base_prompt:
-        return replace(settings, options=replace(options, base_prompt=_PLAIN)), f"“{_PLAIN}”"
-    return None
-
-
 class ObjectStudy(Study):
     """TBYB: what captions name in pictures, beside their prompts."""
 
     judged = "things"
     fewest_when_stopped = 1
     watches_shares = True
+    parts: ClassVar[str] = ""  # the column whose values are measured each for itself too
+    released: ClassVar[str] = ""  # the released evaluations that stand beside
+    findings_of_parts: ClassVar[bool] = False  # whether the findings are of the parts rather than of all pictures
+    whole: ClassVar[tuple[str, str]] = (ALL, ALL)  # what all pictures together are called in tables, and in findings
+    base: ClassVar[str] = "the base prompt"  # what the pictures are compared with
+    note: ClassVar[str] = ""  # in addition to those of every study and of the design
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Measure distribution bias, hallucination and misses."""
-        return measure(self.design, settings, data)
+        """Measure distribution bias, hallucination and misses on all pictures, and on each part of them."""
+        reading, base = against_base.sides((yield from captions.read_and_keep(settings, data)), data.frame)
+        frame = data.frame.loc[reading.index]
+        parts = list(dict.fromkeys(frame[self.parts])) if self.parts else []
+        if self.parts == "prompt":
+            prompts = self.design.data["prompts"]
+            parts = [prompt for prompt in prompts if prompt in parts] if 1 < len(prompts) <= _FEW else []
+        options, released, published, by_released_rules = settings.options, list[dict[str, str]](), {}, False
+        if isinstance(options, (GeneralOptions, TaskOptions)):
+            released = _released(self.design, options.published_model, self.released)
+            by_released_rules = options.released_rules
+            published = {row.get("Target", ALL): row for row in released if row["Model"] == options.published_model}
+        readings, (whole, whole_name) = {part: reading[frame[self.parts] == part] for part in parts}, self.whole
+        sets = {
+            name: captions.score(some, settings, by_released_rules=by_released_rules)
+            for name, some in {whole: reading, **readings}.items()
+        }
+        findings: list[Finding] = []
+        names = {part: part for part in parts} if self.findings_of_parts else {whole: whole_name}
+        own = {name: readings.get(part, reading) for part, name in names.items()}
+        judged = yield from things.judged_things(data, reading, {name: part.index for name, part in own.items()})
+        against = against_base.of_sets(own, base, settings, called=self.base)
+        for part, name in names.items():
+            findings += against_base.findings(name, against[name]) if name in against else ()
+            findings += report.findings(name, sets[part], published.get(part))
+        findings += judged.findings
+        table4 = report.gender_table(sets, _men_drawn(frame, data), self.design.data["gender_shares"]["rows"])
+        placed, places = report.among_released(sets, released, settings)
+        return Results(
+            findings=tuple(findings),
+            tables=(
+                *against_base.tables(against, first="pictures"),
+                *judged.tables,
+                TEXTS.table("measures", report.measures_table(sets)),
+                *([report.published_table(sets, released)] if released else []),
+                *placed,
+                table4,
+                report.top_table(sets),
+            ),
+            figures=drawable((*against_base.figures(against, settings), *places, *report.figures_of(sets, table4))),
+            notes=(
+                *map(TEXTS.note, ["against a base"] * bool(against) + [*_READ_AS]),
+                *(self.design.data["notes"] if released else ()),
+                *filter(None, [self.note]),
+            ),
+        )
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
         """Return the captioner and the encoder."""
@@ -499,19 +471,24 @@ class ObjectStudy(Study):
 
     def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
         """Read the share of misses."""
-        return captions.watch_captions(self.design, settings, data, frame)
+        return captions.watch_captions(settings, data, frame)
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the paper's table over arms."""
-        return report.compare_objects(self.design, settings, arms)
+        return report.compare_objects(settings, arms)
 
     def headline(self, report: StudyReport) -> str:
         """Return the three scores."""
         return headline(report)
 
     def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:
-        """Return the settings with plain scenes as a baseline."""
-        return with_plain_scenes(self.design, settings)
+        """Return the settings with plain scenes as a baseline; None if there is one, or can be none."""
+        options = settings.options
+        if isinstance(options, TaskOptions) and not options.base:
+            return replace(settings, options=replace(options, base=True)), "every scene without its trigger word"
+        if isinstance(options, PromptedOptions) and not options.base_prompt:
+            return replace(settings, options=replace(options, base_prompt=_PLAIN)), f"“{_PLAIN}”"
+        return None
 
 
 class GeneralObjects(ObjectStudy):
@@ -519,6 +496,8 @@ class GeneralObjects(ObjectStudy):
 
     kind = "object_bias"
     options = GeneralOptions
+    parts = "set"
+    released = "general"
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of every prompt."""
@@ -535,6 +514,10 @@ class TriggeredObjects(ObjectStudy):
 
     kind = "triggered_object_bias"
     options = TaskOptions
+    parts = "set"
+    released = "task_oriented"
+    findings_of_parts = True
+    base = "scenes without the word"
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of every scene."""
@@ -552,6 +535,8 @@ class DatasetObjects(ObjectStudy):
 
     kind = "dataset_bias"
     options = captions.CaptioningOptions
+    whole = ("all pictures", "Dataset")
+    note = "In a captioned dataset H_J tells how much the captions leave unsaid, not what a model added."
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return nothing to draw: the pictures are the dataset's."""
@@ -559,7 +544,7 @@ class DatasetObjects(ObjectStudy):
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the scores of every dataset."""
-        return report.compare_datasets(self.design, settings, arms)
+        return report.compare_datasets(settings, arms)
 
 
 class PromptedObjects(ObjectStudy):
@@ -567,6 +552,7 @@ class PromptedObjects(ObjectStudy):
 
     kind = "prompted_object_bias"
     options = PromptedOptions
+    parts = "prompt"
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """The prompts as they are written."""
@@ -656,4 +642,4 @@ class ControlledObjects(ObjectStudy):
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the scores of every condition and arm."""
-        return report.compare_conditions(self.design, settings, arms)
+        return report.compare_conditions(settings, arms)
