@@ -182,7 +182,7 @@ def compare_explorations(settings: StudySettings, arms: Sequence[ArmReport], *, 
         "in the first and in the second.",
     )
     return Results(
-        findings=tuple(_changes_of(pairs)),
+        findings=tuple(_change(pair, several=len(pairs) > 1) for pair in pairs),
         tables=(seeds,),
         figures=drawable(_figures(arms, pairs, settings)),
         notes=tuple(_of_two_draws([pair for pair in pairs if pair.is_two_draws])) if are_before_and_after else (),
@@ -215,10 +215,6 @@ def paired_arms(arms: Sequence[ArmReport]) -> Iterator[PairedArms]:
         if len(shared) > 1:
             one, other = np.transpose(shared)
             yield PairedArms(first=arms[i].name, second=arms[j].name, a=a, b=b, at_first=one, at_second=other)
-
-
-def _changes_of(pairs: Sequence[PairedArms]) -> Iterator[Finding]:
-    return (_change(pair, several=len(pairs) > 1) for pair in pairs)
 
 
 def _change(pair: PairedArms, *, several: bool) -> Finding:

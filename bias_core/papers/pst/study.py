@@ -85,7 +85,7 @@ Pair = tuple[str, str]
 class PairedStudy(Study):
     """A paired stereotype test: label the people in every picture, then score them.
 
-    A test says which pictures it draws (``pairs``), who is in them (``identities``: a frame by name with
+    A test says which pictures it draws (``shots``), who is in them (``identities``: a frame by name with
     ``stereotyped_gender`` and further columns), and what it reports of labelled people (``report``). ``runs`` names the
     published runs of Table 13, if it has any.
     """
@@ -97,21 +97,12 @@ class PairedStudy(Study):
     runs: ClassVar[str] = ""
 
     @abstractmethod
-    def pairs(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures to draw."""
-
-    @abstractmethod
     def identities(self, settings: StudySettings) -> pd.DataFrame:
         """Return the stereotype of every identity, by its name."""
 
     @abstractmethod
     def report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
         """Return the test's findings, tables, figures and notes from labelled people."""
-
-    def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures to draw; InvalidInput if nothing can label them."""
-        labelling.check_labelling(settings)
-        return self.pairs(settings)
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Label everyone in the pictures, and score."""
@@ -121,13 +112,14 @@ class PairedStudy(Study):
         return self._scored(settings, people)
 
     def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:
-        """Raise InvalidInput for an answer that is no perceived gender."""
+        """Raise InvalidInput if nothing can label people, or for an answer that is no perceived gender."""
+        labelling.check_labelling(settings)
         if answers is not None:
             check_words(answers, ALL_ANSWERS)
 
     def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices | None) -> StudyReport:
         """Return the report scored from the labels that people's answers give; nothing is read again."""
-        self.check_given(report.settings, answers)
+        check_words(answers, ALL_ANSWERS)
         people, ratings, says = labelling.with_answers(labelling.labelled_people(report), answers)
         pictures, old = report.pictures, report.results
         if pictures is not None:
@@ -386,7 +378,7 @@ class PublishedPairs(PairedStudy):
         facts, columns = self.identities(settings), ["setting", *people.columns.intersection([GENDER, "aspect"])]
         asked = [
             (shot.group, shot.facts[place])
-            for shot in self.pairs(settings)
+            for shot in self.shots(settings)
             for place in shot.facts.keys() & {"left", "right"}
             if shot.facts[place]
         ]
@@ -420,7 +412,7 @@ class PairedFairness(PublishedPairs):
     kind = "paired_fairness"
     options = FairnessOptions
 
-    def pairs(self, settings: StudySettings) -> list[Shot]:
+    def shots(self, settings: StudySettings) -> list[Shot]:
         """Every pair in both orders, plain and with the intervention, for each aspect asked for."""
         pairs = {OCCUPATION: _occupation_pairs(self.design, settings), POWER: power_pairs(self.design, settings)}
         n = {OCCUPATION: self.design.images_per_prompt, POWER: options_in(settings, FairnessOptions).power_images}
@@ -454,7 +446,7 @@ class PairedOccupations(PublishedPairs):
     options = PairOptions
     runs = "occupation"
 
-    def pairs(self, settings: StudySettings) -> list[Shot]:
+    def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pairs, and every occupation alone."""
         return occupation_shots(self.design, settings)
 
@@ -511,7 +503,7 @@ class PairedPower(PublishedPairs):
     options = PairOptions
     runs = "power"
 
-    def pairs(self, settings: StudySettings) -> list[Shot]:
+    def shots(self, settings: StudySettings) -> list[Shot]:
         """A powerful and a powerless role of each occupation, side by side in both orders, and each alone."""
         pairs, n_alone = power_pairs(self.design, settings), options_in(settings, PairOptions).single_images
         return pairs_and_alone(self.design, pairs, chain.from_iterable(pairs), n_alone)
@@ -624,7 +616,7 @@ class TwoIdentities(PairedStudy):
     kind = "paired_two"
     options = TwoOptions
 
-    def pairs(self, settings: StudySettings) -> list[Shot]:
+    def shots(self, settings: StudySettings) -> list[Shot]:
         """The pair in both orders, plain and with the intervention, and each alone."""
         options = options_in(settings, TwoOptions)
         first, second = self.design.data["identities"]

@@ -170,7 +170,7 @@ class SwappedPairs(PairedStudy):
     kind = "paired_swapped"
     options = SwappedOptions
 
-    def pairs(self, settings: StudySettings) -> list[Shot]:
+    def shots(self, settings: StudySettings) -> list[Shot]:
         """Every pair in both orders, on the same seeds."""
         n = scaled(self.design.images_per_prompt, settings.scale, least=2)
         return [shot for pair in pairs_of(settings) for shot in shots_of_pair(pair, n)]
