@@ -97,7 +97,7 @@ class Clusters(ClusterResult):
 
 
 class Exploration:
-    """What a report (of one of its arms, where it has several) says of each attribute and picture."""
+    """A report, or one of its arms, read by attribute and picture."""
 
     def __init__(self, report: StudyReport, arm: int = 0) -> None:
         part = report.arms[arm] if report.arms else report
@@ -105,7 +105,7 @@ class Exploration:
 
     @property
     def prompt(self) -> str:
-        """What was drawn."""
+        """The prompt of the concept's pictures."""
         options = explore_options(self.settings)
         return "" if options.takes_all else options.prompts()[CONCEPT]
 
@@ -147,7 +147,7 @@ class Exploration:
 
     @cached_property
     def association(self) -> AssociationScore | None:
-        """Which way the pictures lean; None where it was not measured."""
+        """The association of the pictures; None if it was not measured."""
         if ASSOCIATION not in self._estimates:
             return None
         options = option_values(self.settings.options)
@@ -232,12 +232,12 @@ class Exploration:
 
 
 def is_exploration(report: StudyReport) -> bool:
-    """Whether a report can be read as an exploration."""
+    """Return True if a report can be read as an exploration."""
     return report.design.kind in (KIND, PACK)
 
 
 def explore_values(report: StudyReport) -> dict[str, Any]:
-    """What programs may ask of an exploration by name, beside what every study says."""
+    """Return the values of an exploration by name, in addition to those of every study."""
     if report.arms or not is_exploration(report):
         return {}
     shown = Exploration(report)

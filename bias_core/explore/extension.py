@@ -30,7 +30,7 @@ _ATTRIBUTES = "Built-in names, or name|positive sentence|negative sentence|P*|so
 
 @settings_class(frozen=True, kw_only=True)
 class PromptOptions(Options):
-    """What may be asked of prompts that come from a file, and of no single concept."""
+    """The options of prompts from a file, which have no single concept."""
 
     attributes: tuple[str, ...] = setting((SUGGESTED,), "Attributes", _ATTRIBUTES)
     n_clusters: int = setting(0, "Groups", "Of look-alikes; 0: as many as the pictures suggest", ge=0, le=MAX_CLUSTERS)
@@ -60,12 +60,12 @@ class ConceptOptions(Options):
 
     @property
     def has_association(self) -> bool:
-        """Whether pictures guided to two words are asked for."""
+        """True if pictures guided to two words are asked for."""
         return bool(self.attribute_a.strip() or self.attribute_b.strip())
 
     @property
     def takes_all(self) -> bool:
-        """Whether imported pictures are taken whatever their prompts are."""
+        """True if imported pictures are taken whatever their prompts are."""
         return not self.concept.strip()
 
     def prompts(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What Explore and its suggestions are asked, checked before anything is drawn; what draws and reads is not loaded."""
+"""The options of Explore and of its suggestions, checked before anything is drawn; no model code is loaded."""
 
 import re
 from collections import Counter
@@ -239,13 +239,13 @@ def prompts_of(design: Design) -> tuple[PackedPrompt, ...]:
 
 
 def cells_of(prompts: Sequence[PackedPrompt]) -> list[str]:
-    """What the pictures of each prompt are counted with: its group, or itself where no prompt has one."""
+    """Return the cell that each prompt's pictures count in: its group, or itself if no prompt has one."""
     grouped = any(one.group for one in prompts)
     return [one.group or NO_GROUP if grouped else one.prompt for one in prompts]
 
 
 def attributes_of_cells(design: Design, scored: Sequence[Attribute]) -> dict[str, tuple[Attribute, ...]]:
-    """What the rows of a pack ask for beyond ``scored``, by what their pictures are counted with.
+    """Return the attributes that rows of a pack name in addition to ``scored``, by the cell of their pictures.
 
     {} for every other design. InvalidInput where one name would stand for two attributes, read by other sentences.
     """
@@ -324,7 +324,7 @@ FEWEST = 4  # pictures
 
 @settings_class(frozen=True, kw_only=True)
 class SuggestOptions(Options):
-    """Of which concept, held against what, and who is asked."""
+    """The concept, its base, and the models that are asked."""
 
     concept: str = setting("doctor", "Concept", "Who or what is drawn")
     template: str = setting("a photo of a {}", "Prompt template", "{} is the concept; a or an follows by itself")
@@ -340,7 +340,7 @@ SUGGEST_SETTINGS = (
     "model", "condition", "n_images", "seed", "template", "base", "language_model", "captioner", "encoder",
     "num_inference_steps", "guidance_scale", "negative_prompt", "size", "sampler", "confidence", "force",
 )  # fmt: skip
-"""What the command and the tool take, in this order."""
+"""The settings of the command and the tool, in this order."""
 
 
 def usual_suggest_settings(**given: Any) -> StudySettings:

@@ -104,7 +104,7 @@ def _attribute_findings(
 def _association_findings(
     association: AssociationScore, sample: Callable[[str, Any], Sample | None]
 ) -> Iterator[Finding]:
-    """Which way the pictures lean, as the paper has it and beyond an even mix; and whether prompts are followed."""
+    """The association of Eq. 2, the same beyond an even mix, and how often prompts are followed."""
     words = association.attribute_a, association.attribute_b
     yield Finding(
         key=ASSOCIATION,
@@ -169,7 +169,7 @@ def _attribute_table(cells: Mapping[str, Sequence[AttributeScore]]) -> Iterator[
 
 
 def share_figure(scores: Sequence[AttributeScore]) -> StudyFigure:
-    """Of all pictures; an attribute that the reader cannot tell has no share."""
+    """Return the shares in all pictures; an attribute that the encoder cannot tell has none."""
     return figure(
         "intervals",
         "shares",
@@ -182,7 +182,7 @@ def share_figure(scores: Sequence[AttributeScore]) -> StudyFigure:
 
 
 def _shares_by_prompt(cells: Mapping[str, Sequence[AttributeScore]]) -> StudyFigure:
-    """Of the prompts with most pictures, then of all pictures."""
+    """Return the shares in the pictures of the largest prompts, then in all pictures."""
     names = [cell for cell in cells if cell != ALL]
     some = f"Shown are the {_MOST_BESIDE} prompts with most pictures, of {len(names)}. " * (len(names) > _MOST_BESIDE)
     return figure(
@@ -203,7 +203,7 @@ def _shares_by_prompt(cells: Mapping[str, Sequence[AttributeScore]]) -> StudyFig
 
 
 def _growth_figure(cells: Mapping[str, Sequence[AttributeScore]], confidence: float) -> StudyFigure:
-    """How the shares of one prompt built up; of several prompts, which come one after the other, nothing builds up."""
+    """Return the shares of one prompt by number of pictures; of several prompts, which come in turn, nothing."""
     scores = [score for score in cells[ALL] if score.clear_calls.size >= _FEWEST_TO_GROW and len(cells) == 1]
     names = [score.attribute.name for score in scores]
     rows = [
@@ -285,7 +285,7 @@ def _map_figure(alike: ClusterResult) -> StudyFigure:
 def picture_columns(
     scores: Sequence[AttributeScore], association: AssociationScore | None, alike: ClusterResult | None
 ) -> dict[str, Any]:
-    """What was found of each scored picture, by the name of its column."""
+    """Return the values of each scored picture, by the name of their column."""
     columns: dict[str, Any] = {}
     for score in scores:
         name = score.attribute.name
@@ -304,7 +304,7 @@ def picture_columns(
 
 
 def yes_or_no(score: AttributeScore) -> np.ndarray:
-    """Whether each picture shows the attribute, as words ``(n,)``."""
+    """Return "yes", "no" or "cannot tell" for each picture ``(n,)``."""
     words: np.ndarray = np.where(np.isnan(score.margins), "cannot tell", np.where(score.margins > 0, "yes", "no"))
     return words
 
@@ -323,7 +323,7 @@ _NO_SOURCE = "No real-world rate with a source is known, so that nothing here is
 
 
 def headline(report: StudyReport) -> str:
-    """What stands out of one arm: of the attributes whose P* has a source the one that lies farthest from it."""
+    """Return the headline of one arm: the attribute that lies farthest from a P* that has a source."""
     if not is_exploration(report):
         return numbers_headline(report)
     exploration = Exploration(report)
@@ -358,7 +358,7 @@ def prompts_headline(shares: Mapping[str, Mapping[str, Estimate]]) -> str:
 
 
 def shares_headline(attributes: Sequence[AttributeScore], confidence: float) -> str:
-    """Of attributes: what departs from a P* with a source; without any the shares, against nothing."""
+    """Return which attributes depart from a P* with a source; without such a P* the bare shares."""
     measured = [score for score in attributes if not math.isnan(score.prevalence.low)]
     if not measured:
         return f"No attribute could be measured: {attributes[0].prevalence.note or 'no picture was scored'}."
@@ -390,7 +390,7 @@ def _share_words(share: Estimate) -> str:
 
 
 def arms_headline(report: StudyReport) -> str:
-    """What a comparison of explorations found, in some sentences, the clearest share first."""
+    """Return the headline of a comparison of explorations, the clearest share first."""
     in_place = next(filter(None, (one.arms_headline(report) for one in explore_extensions())), "")
     return in_place or _differences_of_arms(report) + _further(report)
 
@@ -441,7 +441,7 @@ def _taken_back(row: "pd.Series[Any]", n: int) -> str:
 
 
 def made_of(report: StudyReport) -> str:
-    """How many pictures show the concept, and how many are there for the association alone; "" without any of these."""
+    """Return how many pictures show the concept, and how many only the association's words; "" without such words."""
     frame = report.pictures
     if frame is None or "group" not in frame or not set(NO_WORDS) & set(frame["group"]):
         return ""
@@ -456,7 +456,7 @@ def made_of(report: StudyReport) -> str:
 
 
 def verdicts(scores: Sequence[AttributeScore], confidence: float) -> list[str]:
-    """Where each P lies against its P*: "above", "below", "within" its interval, "assumed", "unknown", or BACK.
+    """Return the place of each P against its P*: "above", "below", "within", "assumed", "unknown", or BACK.
 
     By the exact test of a share, after Holm over the attributes whose P* has a source. A rate that was assumed or
     chosen has no verdict.
@@ -478,7 +478,7 @@ def _verdict(score: AttributeScore, adjusted: float, level: float) -> str:
 
 
 def _departure(score: AttributeScore) -> float:
-    """How far P* lies outside of the interval; ties go to the larger plain difference."""
+    """Return the distance of P* from the interval; ties go to the larger plain difference."""
     reference, share = score.attribute.reference, score.prevalence
     if reference is None or math.isnan(share.value):
         return -2.0

@@ -122,7 +122,7 @@ def _association(
 
 
 def _shown_as_asked(options: ExploreOptions, data: StudyData, sides: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Of each picture of A, and of B, whether the encoder finds it nearer to its own prompt than to the other.
+    """Return for each picture of A, and of B, 1 if it is nearer to its own prompt than to the other, else 0.
 
     Nothing where both prompts are one to the encoder. A judge is not asked: it was not asked for that.
     """
@@ -134,7 +134,7 @@ def _shown_as_asked(options: ExploreOptions, data: StudyData, sides: Sequence[np
 
 
 def _vary(rows: np.ndarray, *sides: np.ndarray) -> bool:
-    """Whether there is an even mix: two pictures or more of each, that differ."""
+    """Return True if there is an even mix: two or more different pictures of each."""
     enough = min(map(len, (rows, *sides))) > 1
     return enough and not (all_equal(rows) or all_equal(np.vstack(sides)))
 
@@ -169,7 +169,7 @@ def _units(frame: pd.DataFrame) -> tuple[str, ...]:
 
 
 def _without_rates(options: ExploreOptions, scores: Sequence[AttributeScore]) -> list[str]:
-    """Which P* are left out of an arm that draws another concept."""
+    """Return a note on each P* that is left out of an arm that draws another concept."""
     pairs = zip(options.scored, scores, strict=True)
     names = [f"“{one.name}”" for one, score in pairs if one.reference != score.attribute.reference]
     if not names:
@@ -346,7 +346,7 @@ class Unmeasured(Study):
         return []
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """How many pictures each prompt has; whom a picture was to show is kept with it."""
+        """Return the number of pictures of each prompt; the people that a prompt names are kept with each picture."""
         keep_people(data)
         frame = data.frame
         yield Progress(done=len(frame), total=len(frame), seconds_left=0.0, message=f"{len(frame):,} pictures")

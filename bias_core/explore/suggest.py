@@ -105,7 +105,7 @@ def suggest_settings(base: StudySettings, **options: Any) -> StudySettings:
 
 
 def suggested_in(report: StudyReport) -> list[Suggested]:
-    """What a report of this kind suggests, in its order."""
+    """Return the suggestions of a report, in its order."""
     rows = report.results.frame(SUGGESTIONS).astype(object)
     rows = rows.where(rows.notna(), None)
     return [
@@ -134,7 +134,7 @@ def suggested_by_words(settings: StudySettings, services: StudyServices) -> list
 
 
 def _subject(captions: Sequence[str]) -> str:
-    """What most pictures show: a person, or a thing."""
+    """Return the word for most pictures' subject: a person, or a thing."""
     return PERSON if 2 * sum(map(is_about_person, captions)) >= len(captions) else OBJECT
 
 
@@ -149,7 +149,7 @@ def _pairs(frame: pd.DataFrame) -> tuple[list[int], list[int]]:
 
 
 def _ask(options: SuggestOptions, services: StudyServices, world: str, subject: str) -> tuple[list[Suggestion], str]:
-    """What the language model names, and why nothing is named where that is so."""
+    """Return the suggestions of the language model, and if there are none, the reason."""
     try:
         name = language_model_name(options.language_model, services, world)
         if not name:

@@ -101,7 +101,7 @@ def map_html(
 
 
 def shares_of(exploration: Exploration, only: Collection[int]) -> StudyFigure:
-    """How often each attribute is seen in some of the pictures, those with these numbers."""
+    """Return the share of each attribute in the pictures with these numbers."""
     places = [i for i, number in enumerate(exploration.scored_numbers) if number in only]
     figure = share_figure([_score_of(score, places, exploration) for score in exploration.attributes])
     return replace(figure, title=f"How often is it seen in these {len(places)} pictures?")
@@ -211,7 +211,7 @@ def _share(share: Estimate) -> str:
 
 
 def says(score: AttributeScore, verdict: str) -> str:
-    """What the numbers of one attribute say; ``verdict`` is among :func:`verdicts`."""
+    """Return the numbers of one attribute in words; ``verdict`` is among :func:`verdicts`."""
     share, name, reference = score.prevalence, score.attribute.name, format_rate(score.attribute.reference)
     if math.isnan(share.value):
         return f"“{name}” could not be measured: {share.note or 'no picture was scored'}."
@@ -251,7 +251,7 @@ def does_not_say(score: AttributeScore) -> str:
 
 
 def association_says(score: AssociationScore) -> str:
-    """Which way the pictures lean."""
+    """Return the association in words."""
     a, b, mean = score.attribute_a, score.attribute_b, score.mean
     if math.isnan(mean.value):
         return f"The association with “{a}” and “{b}” is undefined: {mean.note}."
@@ -267,7 +267,7 @@ def association_says(score: AssociationScore) -> str:
 
 
 def how_many(exploration: Exploration) -> str:
-    """How many pictures a narrower interval needs."""
+    """Return how many pictures a narrower interval needs."""
     if not exploration.attributes or not exploration.scored_numbers:
         return ""
     needed = images_needed(_HALF_WIDTH, confidence=exploration.settings.confidence)
@@ -316,7 +316,7 @@ class ExploreTab(ExploreForm):
         return pictures
 
     def build_numbers(self) -> dict[str, Any]:
-        """What the numbers say in words."""
+        """Build the sentences on the numbers."""
         return {"sentences": gr.HTML(elem_id=f"{self.key}-sentences")}
 
     def build_beside(self) -> dict[str, Any]:
@@ -389,7 +389,7 @@ class ExploreTab(ExploreForm):
         return super().cleared() | {self.parts["welcome"]: gr.update(visible=False)}
 
     def header_html(self, report: StudyReport) -> str:
-        """What was found; what must be known stands right under it."""
+        """Return the headline, with the notes right under it."""
         notes = [note for note in report.results.notes if ERRORS_KNOWN not in note]  # nothing to beware of
         if report.unknown_words:
             words = ", ".join(f"“{word}”" for word in report.unknown_words)
@@ -428,7 +428,7 @@ def _group_of(look: Look | None) -> int:
 
 
 class Pairs:
-    """Which arms, which seed, the slider, the strip; hidden until there are pairs."""
+    """The choice of arms and seed, the slider and the strip; hidden until there are pairs."""
 
     def __init__(self, key: str) -> None:
         with gr.Column(elem_classes="card", elem_id=f"{key}-pairs", visible=False) as self.box:

@@ -87,7 +87,7 @@ class SuggestPart:
         )  # fmt: skip
 
     def wire(self, form: Any, read_form: Callable[[Sequence[Any]], StudySettings]) -> None:
-        """What happens when the buttons are pressed; ``form`` is the tab's."""
+        """Wire the buttons; ``form`` is the tab's."""
         visitor, self.table = form.parts["visitor"], form.form["attributes"]
         changed = [self.status, self.choices, self.take, self.button, self.stop]
         begin = self.button.click(self.on_click, visitor, changed, queue=False, **messages.QUIET)
@@ -142,7 +142,7 @@ class SuggestPart:
         return {self.status: messages.error_html(problem.message)}
 
     def _steps(self, visitor: Visitor, settings: StudySettings, shown: StudyReport | None) -> Steps:
-        """From the pictures of the report that is shown, where it is of this concept; else from words alone."""
+        """Suggest from the pictures of the report that is shown if it is of this concept, else from words alone."""
         services = visitor.services(self.services)
         if shown is not None and _is_of(shown, settings):
             how = {"cancelled": visitor.stop.is_set, "session": visitor.key}
@@ -155,7 +155,7 @@ class SuggestPart:
 
 
 def _is_of(report: StudyReport, settings: StudySettings) -> bool:
-    """Whether the report has pictures that were drawn of what the form asks for."""
+    """Return True if the report has pictures that were drawn of what the form asks for."""
     if not is_exploration(report) or report.arms or report.settings.images or settings.arms:
         return False
     own, of_form = explore_options(report.settings), explore_options(settings)
@@ -185,7 +185,7 @@ TABLE_NOTE = (
 
 
 def read_form(values: Sequence[Any]) -> StudySettings:
-    """What the form asks for, the arms last; InvalidInput quotes no number, or an attribute row with a hole."""
+    """Return the settings of the form's values, the arms last; InvalidInput quotes a wrong number or attribute row."""
     *values, arms = values
     form = dict(zip(FIELDS, values, strict=True))
     attributes = read_table(form.pop("attributes") or [])
@@ -348,7 +348,7 @@ class ExploreForm(StudyTab):
         return self.filled()
 
     def wire_form(self) -> None:
-        """What happens in the form, whatever is shown below it."""
+        """Wire the form, whatever is shown below it."""
         form, parts = self.form, self.parts
         filled = [
             *(form[name] for name in ("attributes", "attribute_a", "attribute_b", "rates_note")),
@@ -373,7 +373,7 @@ class ExploreForm(StudyTab):
         parts["restore"].click(self.on_restore, form["set"], filled, **QUIET)
 
     def on_pack(self, path: str | None) -> str:
-        """What is in a file of prompts, or which of its rows cannot be used."""
+        """Return the content of a file of prompts, or which of its rows cannot be used."""
         with messages.user_errors() as problem:
             design = pack_design(path) if path else None
             return render("prompt_pack", design=design, prompts=prompts_of(design) if design else ())
@@ -399,7 +399,7 @@ class ExploreForm(StudyTab):
         return {self.parts["decided"]: concept} | self.on_set(key)
 
     def press_inputs(self) -> list[Any]:
-        """What decides whether the attributes are of the concept."""
+        """Return the components that decide whether the attributes are of the concept."""
         parts = self.parts
         return [*(self.form[name] for name in ("concept", "set", "attributes")), parts["decided"], parts["emptied"]]
 

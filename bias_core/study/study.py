@@ -37,7 +37,7 @@ def judge_of(settings: StudySettings) -> tuple[Reader, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class RunName:
-    """What a run is called, and the words of its command."""
+    """The title of a run, and the words of its command."""
 
     title: str
     command: Sequence[str] = ()  # () if ``study run`` starts it
@@ -45,7 +45,7 @@ class RunName:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSize:
-    """What is to be known of a run's size, in addition to its shots."""
+    """The size of a run beyond its shots."""
 
     n_later: int = 0  # most pictures that are drawn while measuring
     note: str = ""  # what this size cannot show, in words
@@ -132,7 +132,7 @@ class Study(ABC):
 
     @property
     def takes_labels(self) -> bool:
-        """Whether this study scores people's answers, so that a file of them may be given with a run."""
+        """True if this study scores people's answers, so that a file of them may be given with a run."""
         return type(self).correct is not Study.correct
 
     # During a run
@@ -196,7 +196,7 @@ def data_of(study: Study, settings: StudySettings, *args: Any, **how: Any) -> St
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """What a run is asked, complete: protocol, defaults and options are filled in, and arms have names."""
+    """A complete request for a run: protocol, defaults and options are filled in, and arms have names."""
 
     study: Study
     settings: StudySettings
@@ -215,7 +215,7 @@ class Settled:
 
     @property
     def has_arms(self) -> bool:
-        """Whether several arms are compared."""
+        """True if several arms are compared."""
         return len(self.settings.arms) > 1
 
     def with_settings(self, **changes: Any) -> "Settled":
@@ -243,7 +243,7 @@ class StudyPlan:
 
     @property
     def asked(self) -> Settled:
-        """What the run was asked."""
+        """The request of the run."""
         return Settled(study=self.study, settings=self.settings)
 
     @property

@@ -1,4 +1,4 @@
-"""What decides an attribute: until which step the text does, and which part of a model an adapter works through.
+"""Causes of an attribute: until which step the text decides it, and in which part of a model an adapter works.
 
 Both are interventions on the same seeds: the text is exchanged after some steps, or an adapter put into the text
 encoders or the denoiser alone; the finished pictures are read.
@@ -64,7 +64,7 @@ _PART_NAMES = {"whole": "The adapter as a whole", "text": "In the text encoders"
 
 @settings_class(frozen=True, kw_only=True)
 class CauseOptions(Options):
-    """Which texts and weights are exchanged, and what is read."""
+    """The texts and weights that are exchanged, and the attribute that is read."""
 
     text: str = setting("a photo of a doctor", "Text", "The one that drawing begins with")
     later_texts: tuple[str, ...] = setting(
@@ -94,7 +94,7 @@ def _exchanged(text: str, later: str, share: float, n: int) -> Shot:
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """What one later text changes."""
+    """The effect of one later text."""
 
     later: str
     seeds: tuple[str, ...]  # units of the seeds that have all pictures
@@ -106,7 +106,7 @@ class Exchange:
 
 
 def _drawn(row: Any, part: str, later: str) -> str:
-    """How a picture was drawn, as the page names its row."""
+    """Return the way a picture was drawn, as the page names its row."""
     if not later:
         return _TO_THE_END if part == "both" else PARTS[part]
     steps = f"after {row.n_first_steps} of {row.num_inference_steps} steps" if row.n_first_steps else "from the start"
@@ -149,7 +149,7 @@ class Pictures:
         return complete
 
     def units(self, seeds: Sequence[int]) -> tuple[str, ...]:
-        """Of the pictures of the first text to the end."""
+        """Return the units of the pictures of the first text to the end."""
         plain = self.frame[self.frame["drawn"] == _TO_THE_END].set_index("seed")["unit"]
         return tuple(str(plain[seed]) for seed in seeds)
 

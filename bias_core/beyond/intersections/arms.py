@@ -40,12 +40,12 @@ class _Test:
 
     @property
     def name(self) -> str:
-        """What is crossed with the arm, for tables."""
+        """The attributes that are crossed with the arm, for tables."""
         return " × ".join(self.names)
 
 
 def cross_arms(arms: Mapping[str, Sequence[AttributeScore]], *, crossing: str, confidence: float) -> Results:
-    """What is reported of the attributes of each arm, by its name, crossed with the arms; nothing for "none"."""
+    """Return the attributes of each arm, by its name, crossed with the arms; nothing for "none"."""
     if crossing == "none" or len(arms) < 2:
         return Results()
     readable = [
@@ -68,7 +68,7 @@ def cross_arms(arms: Mapping[str, Sequence[AttributeScore]], *, crossing: str, c
 
 
 def crossed_arms_headline(findings: Iterable[Finding]) -> str:
-    """How two attributes go together otherwise in an arm; "" where no two were crossed with the arms."""
+    """Return the two attributes that go together otherwise in an arm; "" if none were crossed with the arms."""
     tests = [one for one in findings if one.key.startswith(_OF_TWO) and one.p_value is not None]
     clear = [one for one in tests if one.says.startswith(_CLEAR)]
     if clear:
@@ -77,7 +77,7 @@ def crossed_arms_headline(findings: Iterable[Finding]) -> str:
 
 
 def _tests(arms: Mapping[str, Sequence[AttributeScore]], of: Sequence[int], confidence: float) -> Iterator[_Test]:
-    """Of every arm, or of two the second alone."""
+    """Yield the test of every arm; of two arms that of the second alone."""
     calls, where = [], []
     for number, scores in enumerate(arms.values()):
         here = np.column_stack([scores[place].calls for place in of])
@@ -102,7 +102,7 @@ def _tests(arms: Mapping[str, Sequence[AttributeScore]], of: Sequence[int], conf
 
 
 def _findings(tests: Sequence[_Test], confidence: float) -> Iterator[Finding]:
-    """Of every attribute, and every two, the arm that differs most clearly."""
+    """Yield for every attribute, and every two, the arm that differs most clearly."""
     for name in dict.fromkeys(one.name for one in tests):
         lead = min((one for one in tests if one.name == name), key=_order)
         is_known = not math.isnan(lead.adjusted)
@@ -159,7 +159,7 @@ def _test_table(tests: Sequence[_Test]) -> StudyTable:
 
 
 def _cell_table(tests: Sequence[_Test], confidence: float) -> StudyTable:
-    """Of every arm each attribute, and each combination of two; of two arms a line has both."""
+    """Return each attribute and combination of two in every arm; of two arms a line has both."""
     rows = []
     for one in tests:
         for cell in range(len(one.inside)):

@@ -58,7 +58,7 @@ _TESTS = (
 
 @dataclass(frozen=True, kw_only=True)
 class _Crossed:
-    """What was found of some attributes together."""
+    """The numbers of some attributes together."""
 
     attributes: tuple[Attribute, ...]
     shares: CrossedShares
@@ -75,11 +75,11 @@ class _Crossed:
 
     @property
     def is_small(self) -> bool:
-        """Whether a cell can hardly be told."""
+        """True if too few pictures are expected in a cell."""
         return 0 < self.link.least_expected < LEAST_EXPECTED
 
     def cell_name(self, cell: np.ndarray) -> str:
-        """Which attributes a cell has, in words."""
+        """Return the attributes of a cell, in words."""
         return cell_in_words(self.attributes, cell)
 
     def reference(self, cell: np.ndarray) -> float:
@@ -110,7 +110,7 @@ def cross_attributes(
     fixed_n: bool,
     sample: MakeSample,
 ) -> Results:
-    """What is reported of these attributes crossed, on pictures with these prompts and units; nothing for "none".
+    """Return the results of these attributes crossed, on pictures with these prompts and units; nothing for "none".
 
     ``sample`` makes, of units and a number of each, what arms are compared by.
     """
@@ -143,14 +143,14 @@ def cross_attributes(
 
 
 def mosaics_of(arms: Sequence[ArmReport]) -> Iterator[StudyFigure]:
-    """Of every arm the pair that goes together most clearly there."""
+    """Yield for every arm the pair that goes together most clearly there."""
     for number, arm in enumerate(arms, start=1):
         for one in [one for one in arm.results.figures if one.kind == "mosaic"][:1]:
             yield replace(one, key=f"{one.key}-{number}", title=f"{one.title}, {arm.name}")
 
 
 def crossed_headline(findings: Iterable[Finding]) -> str:
-    """What stands out of the crossed attributes: the clearest link; "" where nothing was crossed."""
+    """Return the clearest link of crossed attributes; "" if nothing was crossed."""
     tests = [one for one in findings if one.metric == "interaction" and one.p_value is not None]
     if not tests:
         return ""
@@ -173,7 +173,7 @@ _UNCLEAR = "Not told from what each by itself gives: "
 def _cross(
     some: Sequence[AttributeScore], prompts: Sequence[str], sample: Callable[[np.ndarray], Sample], confidence: float
 ) -> _Crossed | None:
-    """Of the pictures of which all of these are told; None where there is none."""
+    """Return the crossing of pictures of which all of these are told; None if there is none."""
     calls = np.column_stack([score.calls for score in some])
     clear = np.flatnonzero(~np.isnan(calls).any(axis=1))
     if not len(clear):
@@ -229,7 +229,7 @@ def _findings(one: _Crossed, confidence: float) -> Iterator[Finding]:
 
 
 def _sentence(one: _Crossed, confidence: float) -> str:
-    """What the test says, in shares and as an odds ratio."""
+    """Return the test in words, in shares and as an odds ratio."""
     estimate = one.link.estimate
     if math.isnan(estimate.value):
         return f"Nothing can be told: {estimate.note}."

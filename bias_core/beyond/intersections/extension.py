@@ -23,7 +23,7 @@ MOST_CROSSED = 8  # attributes: 28 pairs and 56 triples
 
 @settings_class(frozen=True, kw_only=True)
 class CrossedOptions(Options):
-    """Which attributes are crossed: no two, every two, or every two and three of them."""
+    """The crossing of attributes: none, every two, or every two and three."""
 
     crossed: Crossing = setting(
         "none", "Crossed attributes", "Whether two, or also three, are seen together more often than each alone gives"
@@ -31,11 +31,11 @@ class CrossedOptions(Options):
 
 
 class Asked(Protocol):
-    """What is asked of an exploration."""
+    """The options of an exploration that matter here."""
 
     @property
     def crossed(self) -> Crossing:
-        """Which are crossed."""
+        """The way attributes are crossed."""
 
     @property
     def scored(self) -> tuple[Attribute, ...]:

@@ -49,7 +49,7 @@ _SIDES = {
     **dict.fromkeys(("man", "male", "masculine", "a man"), "masculine"),
     **dict.fromkeys(("woman", "female", "feminine", "a woman"), "feminine"),
 }
-"""Which look an attribute of this name is about."""
+"""The gender that an attribute of this name is about."""
 _ALSO = {"doctor": "physician"}  # further words for occupations of the paired stereotype test
 _SCORED = (
     "100: all people of this combination look as the stereotype of the occupation has it, −100: none, 0: one half. STS "
@@ -80,12 +80,12 @@ class ScoredCells:
         return replace(self.scores.scores[place], value=float(self.scores.shrunk[place]))
 
     def is_small(self, place: int) -> bool:
-        """Whether a cell can hardly be told."""
+        """True if too few pictures are expected in a cell."""
         return bool(self.scores.expected[place] < LEAST_EXPECTED)
 
 
 def cell_in_words(attributes: Sequence[Attribute], cell: np.ndarray) -> str:
-    """Which attributes a cell, of 0 and 1, has."""
+    """Return the attributes of a cell, of 0 and 1, in words."""
     names = zip(attributes, cell, strict=True)
     return ", ".join(one.name if present else f"not {one.name}" for one, present in names)
 
@@ -305,7 +305,7 @@ def _scored(
 def _tests(
     groups: Sequence[tuple[str, pd.DataFrame]], attributes: Sequence[Attribute], settings: StudySettings
 ) -> Iterator[Finding]:
-    """Whether looking as the stereotype has it goes with an attribute, corrected for all that is asked (Holm)."""
+    """Yield the tests of the stereotype against each attribute, corrected for all of them (Holm)."""
     tests = [(who, some, one, _link(some, one, settings)) for who, some in groups for one in attributes]
     corrected = holm([1.0 if math.isnan(link.p_value) else link.p_value for *_, link in tests])
     for (who, some, attribute, link), p_value in zip(tests, corrected, strict=True):

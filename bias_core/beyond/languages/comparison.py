@@ -55,7 +55,7 @@ class Score(Protocol):
 
     @property
     def attribute(self) -> Attribute:
-        """Which."""
+        """The attribute."""
 
     @property
     def prevalence(self) -> Estimate:
@@ -63,7 +63,7 @@ class Score(Protocol):
 
     @property
     def margins(self) -> np.ndarray:
-        """How much nearer each picture is to its presence than to its absence, ``(n,)``; nan: cannot tell."""
+        """The margin of presence over absence of each picture, ``(n,)``; nan: cannot tell."""
 
 
 class Recognised(Protocol):
@@ -80,7 +80,7 @@ class Recognised(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class _Arm:
-    """What is compared of one arm."""
+    """The values of one arm that are compared."""
 
     scores: Sequence[Score]
     recognised: Estimate | None
@@ -239,7 +239,7 @@ def _figure(frame: pd.DataFrame) -> StudyFigure:
 
 
 def languages_headline(frame: pd.DataFrame) -> str:
-    """What the table of languages says, in a sentence or two: which differ, and which were not understood."""
+    """Return which languages differ, and which were not understood, in a sentence or two."""
     sentences = []
     for name, lines in frame.groupby("attribute", sort=False):
         for verdict in (MORE, LESS):

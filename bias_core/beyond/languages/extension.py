@@ -37,7 +37,7 @@ class LanguageOptions(ConceptOptions):
 
     @property
     def has_association(self) -> bool:
-        """Whether pictures guided to two words are asked for; these are English, so never in several languages."""
+        """True if pictures guided to two words are asked for; these are English, so never in several languages."""
         return not self.languages and super().has_association
 
 

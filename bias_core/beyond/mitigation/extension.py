@@ -1,4 +1,4 @@
-"""What helps, and what it costs: the bias that is left in every arm, against prompts that are still followed."""
+"""Mitigation: the bias that is left in every arm, against prompts that are still followed."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -58,7 +58,7 @@ class _Left:
 
 
 def mitigation_results(arms: Sequence[Tried], confidence: float) -> Results:
-    """What is left, in every arm, of what the first one clearly shows too often or too rarely; else nothing.
+    """Return the bias left in every arm of what the first one clearly shows too often or too rarely.
 
     The verdict on the first arm is that of a headline: by the exact test, after Holm over its sourced attributes.
     """
@@ -159,7 +159,7 @@ def _figure(left: Sequence[_Left], baseline: str) -> StudyFigure:
 
 
 def overcorrected_sentence(results: Results) -> str:
-    """Which arms turn a bias round, with a space before it; "" where none does."""
+    """Return which arms overcorrect, with a space before it; "" if none does."""
     frame = results.frame(MITIGATION)
     if frame.empty:
         return ""

@@ -82,7 +82,7 @@ _SAME = "No difference from the lean of the words is shown, none ruled out."
 
 @settings_class(frozen=True, kw_only=True)
 class InternalBiasOptions(Options):
-    """Which targets, and how the scores are formed."""
+    """The targets, and the way scores are formed."""
 
     targets: tuple[str, ...] = setting(
         (), "Targets", "Keywords of the targets to draw; a share of each side where empty"
@@ -187,7 +187,7 @@ def pole_shots(targets: Sequence[Mapping[str, str]], n: int, sides: Sides) -> li
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """Where a target lies between its poles, as pictures and as text."""
+    """The place of a target between its poles, as pictures and as text."""
 
     pictures: Estimate  # r of its pictures
     texts: float  # r of its text; nan where it has none
@@ -203,7 +203,7 @@ def places_of(
     words: Mapping[str, Sequence[str]],
     groups: Mapping[str, Any],
 ) -> Places | None:
-    """Of one target, of scores averaged over the encoders; None where no pictures of its poles are there.
+    """Return the place of a target, of scores averaged over the encoders; None without pictures of its poles.
 
     ``words`` are the texts of the two sides; ``groups`` may have the prompts of ``a`` and ``b``.
     """
@@ -238,7 +238,7 @@ def places_of(
 
 
 def _sample(readings: Sequence[Sequence[np.ndarray]], units: Sequence[Sequence[str]], texts: float) -> Sample:
-    """What δ' was computed from: the pictures of all five sets, counted as often as a resample has them."""
+    """Return the sample of δ': the pictures of all five sets, counted as often as a resample has them."""
     sizes = [len(names) for names in units]
     to_a, to_b = (
         [np.mean([reading[i] @ reading[side].T for reading in readings], axis=0) for i in range(3)] for side in (3, 4)
@@ -337,7 +337,7 @@ _CANCEL = "Positive leans to {}; over all targets the two sides can cancel."
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What was found of one target."""
+    """The numbers of one target."""
 
     keyword: str
     category: str
@@ -351,7 +351,7 @@ class Target:
 
     @property
     def has_doubtful_alpha(self) -> bool:
-        """Whether α was formed though the texts hardly lean."""
+        """True if α was formed though the texts hardly lean."""
         return not math.isnan(self.bias.bias_amplification.value) and abs(self.bias.text_text) < MINIMUM_TEXT_TEXT
 
 
@@ -446,7 +446,7 @@ def _score_rows(target: Target, both: str) -> list[dict[str, Any]]:
 def _summary(
     design: Design, settings: StudySettings, group: str, members: Sequence[Target]
 ) -> tuple[dict[str, Any], list[Finding]]:
-    """Of a group of targets the line of Table 4, and its findings."""
+    """Return the line of Table 4 of a group of targets, and its findings."""
     chance, sides = intervals(settings), sides_of(settings)
     values = {
         "delta": [one.bias.diffusion_bias.value for one in members],
@@ -605,7 +605,7 @@ def headline(report: StudyReport) -> str:
 
 
 def _headline(table: pd.DataFrame, column: str, what: str, of: str, called: tuple[str, str]) -> str:
-    """Which targets go which way by the intervals of a column; ``what`` goes there, ``of`` stands before targets."""
+    """Say which targets go which way by the intervals of a column; ``of`` stands before the targets."""
     to_a = table.loc[table[f"{column} low"] > 0, "target"].tolist()
     to_b = table.loc[table[f"{column} high"] < 0, "target"].tolist()
     rest = len(table) - len(to_a) - len(to_b)

@@ -20,7 +20,7 @@ _BEHIND = (
 
 
 class InternalTab(CloserLook):
-    """What drawing adds to the lean of the words."""
+    """The tab on what drawing adds to the lean of the words."""
 
     key: ClassVar = "internal"
     title: ClassVar = "Internal"

@@ -43,7 +43,7 @@ _NOTABLE = 0.005
 
 @settings_class(frozen=True, kw_only=True)
 class NationalityOptions(Options):
-    """Of whom pictures are drawn, and by which prompts."""
+    """The nationalities that are drawn, and the prompts."""
 
     nationalities: tuple[str, ...] = setting(("Iranian", "Indian", "Mexican"), "Nationalities", "Of the study's list")
     templates: str = setting(
@@ -63,7 +63,7 @@ class Cell:
 
     @property
     def attribute(self) -> Attribute:
-        """What was looked for."""
+        """The attribute that was looked for."""
         return self.score.attribute
 
     @property
@@ -86,7 +86,7 @@ class Cell:
         return signed_difference_estimate(self.score.corrected, self.attribute.reference)
 
     def sample(self, reference: float | None = None) -> Sample | None:
-        """What P was computed from, or Ψ where P* is given; None where the reader tells nothing."""
+        """Return the sample of P, or of Ψ if P* is given; None if the encoder tells nothing."""
         if math.isnan(self.score.prevalence.value) or not self.units:
             return None
         if self.score.corrected is None:
@@ -94,13 +94,13 @@ class Cell:
         return mean_sample(self.units, self.score.margins > 0, errors=self.score.errors, reference=reference)
 
     def excess_sample(self, reference: float) -> Sample | None:
-        """What P − P* was computed from; in two arms it differs as P does."""
+        """Return the sample of P − P*; in two arms it differs as P does."""
         if (share := self.sample()) is None:
             return None
         return replace(share, statistic=lambda places: share.statistic(places) - reference, test=share_test_without_p)
 
     def share_in_words(self) -> str:
-        """How P came about, and what it may have missed."""
+        """Return in words how P was computed, and what it may have missed."""
         says = f"As read. {self.score.why_uncorrected}."
         if self.score.corrected is not None:
             says = f"Read in {100 * self.score.prevalence.value:.1f} %, corrected for the reader's errors."
@@ -219,7 +219,7 @@ class Published:
         return [row for row in self.rows if (row["nationality"], row["model"]) == (nationality, model)]
 
     def notes(self, concepts: Collection[str]) -> list[str]:
-        """What is wrong with the printed numbers of these concepts."""
+        """Return notes on misprints in the paper's numbers of these concepts."""
         names = ("nationality", "attribute", "model")
         return [
             f"In the paper's Table 1, {', '.join(row[name] for name in names)}: {row['note']}."
@@ -375,7 +375,7 @@ def answers_about(answers: pd.DataFrame, attributes: Mapping[str, Sequence[Attri
 
 
 def _key(text: str) -> str:
-    """How a labelling task writes the name of an attribute."""
+    """Return the name of an attribute as a labelling task writes it."""
     return answer_key(text) if any(one.isascii() and one.isalnum() for one in text) else text.lower()
 
 
@@ -399,7 +399,7 @@ def accuracy_tables(
     confidence: float,
     published: Callable[[str, str], Mapping[str, float]],
 ) -> list[StudyTable]:
-    """How often the classifier says what people say, by attribute and part of the pictures; none without labels.
+    """Return the classifier's accuracy against people, by attribute and part of the pictures; none without labels.
 
     ``published`` are the paper's numbers of a part and an attribute.
     """

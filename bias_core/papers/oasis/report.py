@@ -1,4 +1,4 @@
-"""What OASIS studies say: headlines, sentences on steps, and whether a step foretells the finished picture."""
+"""OASIS's headlines, its sentences on steps, and how well a step foretells the finished picture."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -162,7 +162,7 @@ def users_headline(report: StudyReport) -> str:
 
 
 def cluster_name(concept: str, number: int) -> str:
-    """How a cluster is called on pages and in tables; numbers start at 1 with the largest."""
+    """Return the name of a cluster on pages and in tables; numbers start at 1 with the largest."""
     return f"{concept}, cluster {number}"
 
 
@@ -184,7 +184,7 @@ def step_findings(key: str, title: str, visible: StepsSeen, first: StepsSeen, n_
 
 
 def visible_sentence(steps: StepsSeen, n_steps: int) -> str:
-    """From which step on it can be seen.
+    """Return the step from which on it can be seen, in words.
 
     >>> from bias_core.measures.propagation import visible_steps
     >>> visible_sentence(visible_steps([[-0.1, 0.2], [0.1, 0.1], [-0.2, -0.1]]), 2)
@@ -274,7 +274,7 @@ def agreements(
 def foretelling(
     nationality: str, place: str, by_name: Mapping[str, Mapping[str, Sequence[Estimate]]]
 ) -> tuple[tuple[Finding, ...], tuple[StudyFigure, ...], list[dict[str, Any]]]:
-    """What is said of a nationality's attributes: a finding each, a figure, and rows of the table."""
+    """Return a nationality's findings, one for each attribute, their figure, and rows of the table."""
     findings, marks, rows = [], [], []
     for name, by_reading in by_name.items():
         for reading, steps in by_reading.items():

@@ -84,7 +84,7 @@ from bias_core.types import Attribute
 TEXTS = ReportTexts(__file__)
 N_RESAMPLES = 2000
 SUMMARIES: Mapping[str, Callable[..., Any]] = {"mean": np.mean, "maximum": np.max}
-"""Of the stereotype scores of a nationality's attributes."""
+"""Summaries of the stereotype scores of a nationality's attributes."""
 HERE = "these pictures"
 VARIETY = "share of variance"
 _PEOPLE = 10_000  # millions on earth, and then some
@@ -95,7 +95,7 @@ WALS = {"absolute": "WALS", "literal": "WALS, Eq. 7 as printed"}
 
 @settings_class(frozen=True, kw_only=True)
 class StereotypeOptions(NationalityOptions):
-    """Of whom, and what counts as a stereotype."""
+    """The nationalities, and the rules that make a stereotype."""
 
     labels_replace_reader: ClassVar = False
 
@@ -217,7 +217,7 @@ def _table1(arms: Sequence[ArmReport]) -> pd.DataFrame:
 
 @settings_class(frozen=True, kw_only=True)
 class DoctorOptions(Options):
-    """What stands beside the findings."""
+    """The published numbers that stand beside the findings."""
 
     labels_replace_reader: ClassVar = False
 
@@ -253,7 +253,7 @@ def _finding(cell: Cell, added: Mapping[str, Any] | None, published: float | Non
 
 @settings_class(frozen=True, kw_only=True)
 class UserOptions(NationalityOptions):
-    """Of whom, and how many use the internet."""
+    """The nationalities, and their numbers of internet users."""
 
     users: tuple[str, ...] = setting(
         (),
@@ -345,7 +345,7 @@ def _published(published: Published, nationality: str, model: str, summary: str)
 
 
 def _correlations(frame: pd.DataFrame, models: Sequence[str], seed: int) -> list[dict[str, Any]]:
-    """Of the number of users with the mean and the largest score: measured here, and as published."""
+    """Return the correlations of the number of users with the mean and the largest score, here and as published."""
     return [
         {"Ψ of": of, "summary": summary, "n": len(points), **_correlate(points, seed)}
         for of, summary in product((HERE, *models), SUMMARIES)

@@ -237,7 +237,7 @@ def _shown_steps(n_steps: int, options: PropagationOptions) -> Sequence[int]:
 
 
 def _findings(curve: Curve) -> tuple[Finding, ...]:
-    """What is gained over the base prompt, from which step on it is seen, and SPI as the paper has it."""
+    """Return the gain over the base prompt, the steps at which it is seen, and the paper's SPI."""
     steps, strongest, clear, whole = (
         curve.gain.steps,
         curve.strongest,
@@ -308,7 +308,7 @@ def _pictures_rows(curve: Curve, seeds: Iterable[int]) -> Iterator[dict[str, Any
 def _figures(
     curves: Sequence[Curve], traces: "Sequence[Trace]", shown: Sequence[StoredImage], base: str
 ) -> list[StudyFigure]:
-    """Of a nationality the mean curves, SPI's of all and of single pictures, and the filmstrips of these."""
+    """Return a nationality's mean curves, SPI of all and of single pictures, and the filmstrips of these."""
     nationality, n_seeds = curves[0].nationality, len(traces)
     names = {"nationality": nationality, "place": _place(nationality), "base": base}
     singles, strips = [], []

@@ -61,7 +61,7 @@ MOST_DRAWN = 64
 
 @settings_class(frozen=True, kw_only=True)
 class PromptSearchOptions(NationalityOptions):
-    """Of whom, and how prompts are searched that explain a cluster."""
+    """The nationalities, and the search for prompts that explain a cluster."""
 
     language_model: str = setting("calibration-language", "Language model", "Who proposes the next words")
     prefix: str = setting("This is a photo of", "Beginning of every text", "What the search adds words to")
@@ -272,7 +272,7 @@ def _attributes(design: Design, settings: StudySettings, data: StudyData, cluste
 
 
 def _findings(cluster: Cluster, settings: StudySettings) -> list[Finding]:
-    """How close the best text comes, and the pictures drawn from it."""
+    """Return how close the best text comes, and the pictures drawn from it."""
     options = options_in(settings, PromptSearchOptions)
     best, key = cluster.prompts[0], f"{cluster.nationality} {cluster.number}"
     says = f'"{best.text}", against {typeset(best.baseline, ".3f")} for "{options.prefix}" alone'

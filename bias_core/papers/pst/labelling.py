@@ -46,12 +46,12 @@ RATERS_SPLIT = "raters split"
 """Column: two answers about a person have equally many votes."""
 LABELLED = "Perceived gender is labelled"  # how the first note on labels begins
 PEOPLE, BY_HAND = "people", "by hand"
-"""Who gave a label, beside AUTOMATIC."""
+"""The raters of labels, in addition to AUTOMATIC."""
 
 
 @settings_class(frozen=True, kw_only=True)
 class LabellingOptions(Options):
-    """Who says how each person looks."""
+    """The classifier that labels people."""
 
     labeller: Literal["finder", "vqa", "people"] = setting(
         "finder",
@@ -80,7 +80,7 @@ class LabellingOptions(Options):
 
 @settings_class(frozen=True, kw_only=True)
 class PairOptions(LabellingOptions):
-    """Who labels, and how often each identity is drawn alone."""
+    """The classifier that labels, and the number of pictures of each identity alone."""
 
     single_images: int = setting(
         3, "Pictures of each alone", "Of each occupation or role without the other", ge=1, le=1000
@@ -116,12 +116,12 @@ def also_seen(texts: Sequence[str]) -> tuple[Attribute, ...]:
 
 
 def column_of(attribute: Attribute) -> str:
-    """Where a table of people says whether an attribute is seen of each: 1, 0, or nan where nobody looked."""
+    """Return the column of an attribute in a table of people: 1 seen, 0 not seen, nan unknown."""
     return f"seen: {attribute.name}"
 
 
 def labelling_readers(settings: StudySettings) -> tuple[Reader, ...]:
-    """Who looks at the pictures to label their people: nobody where people alone do."""
+    """Return the classifiers that label people; () if raters alone do."""
     options = options_in(settings, LabellingOptions)
     if options.labeller == "people":
         return ()
@@ -171,7 +171,7 @@ def people_of(frame: pd.DataFrame, identities: pd.DataFrame) -> pd.DataFrame:
 
 
 def n_asked_for(people: pd.DataFrame) -> "pd.Series[int]":
-    """Of each person how many people their picture was asked to show."""
+    """Return for each person how many people their picture was to show."""
     counts: pd.Series[int] = people.groupby("image_id")["position"].transform("nunique")
     return counts
 
@@ -290,7 +290,7 @@ def _merged(people: pd.DataFrame, ratings: pd.DataFrame) -> tuple["pd.Series[Any
 
 
 def _split_note(labelled: pd.DataFrame) -> str:
-    """How many people raters are split on, in a sentence after others; "" for none."""
+    """Return a sentence on the people whom raters are split on; "" for none."""
     if not (n := int(labelled[RATERS_SPLIT].sum())):
         return ""
     of = labelled["human"].notna().sum()
@@ -298,13 +298,13 @@ def _split_note(labelled: pd.DataFrame) -> str:
 
 
 def recorded_gender(truth: Any, position: str, n_people: int) -> str:
-    """What was drawn at a position, as an answer, in a picture that was to show ``n_people``."""
+    """Return the ground truth at a position, as an answer, in a picture that was to show ``n_people``."""
     prefix = "" if position == SINGLE else f"{position}_"
     return NOT_TWO_PEOPLE if truth["n_people"] != n_people else str(truth[f"{prefix}gender"])
 
 
 Labelled = tuple[list[str], list[float], list[str], dict[str, list[float]]]
-"""Of each person the answer, the lean, the boxes of everybody in the picture, and columns of what is also seen."""
+"""Each person's answer and lean, the boxes of all in the picture, and columns of what is also seen."""
 
 
 def _by_encoder(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[Labelled]:
@@ -375,7 +375,7 @@ def _in_boxes(
     read: Callable[[list[Image.Image], list[list[Box]]], Sequence[Any]],
     *readers: object,
 ) -> Steps[tuple[dict[str, list[Box]], dict[str, Any]]]:
-    """Who is found in each picture, by its id and from left to right, and what is made of them."""
+    """Return the people found in each picture, by its id and from left to right, and the values read of them."""
     name, boxes, values = options_in(settings, LabellingOptions).finder, dict[str, list[Box]](), dict[str, Any]()
     finder = None if name == HALVES else data.services.person_finder(name)
     groups = {int(str(n)): some["image_id"] for n, some in people.groupby(n_asked_for(people), sort=False)}
@@ -397,7 +397,7 @@ def _in_boxes(
 
 
 def _of_each(people: pd.DataFrame, by_picture: Mapping[str, Sequence[T]]) -> list[T | None]:
-    """Of each person what was found; None in a picture without exactly the people asked for."""
+    """Return one result per person; None if the detector did not find exactly the expected people."""
     each: list[T | None] = []
     for image_id, position, n in zip(people["image_id"], people["position"], n_asked_for(people), strict=True):
         here = by_picture[image_id]

@@ -46,12 +46,12 @@ from bias_core.types import Estimate
 
 _FIRST = ("paired_overall", "plain_occupation", "plain_power", "paired")
 FURTHER = "further-"
-"""How the keys begin of findings on what else is seen of people."""
+"""The beginning of the keys of findings on what else is seen of people."""
 _THEN = ("difference_occupation", "difference_power", "difference", "gap_overall", "gap")
 
 
 def headline(report: StudyReport) -> str:
-    """What pictures of two show, which way that leans, how sure that is, and what changes it."""
+    """Return the score in pictures of two, its side and interval, and what changes it."""
     findings = {finding.key: finding for finding in report.results.findings}
     first = next((findings[key] for key in _FIRST if key in findings), None)
     if first is None or math.isnan(first.estimate.value):
@@ -94,7 +94,7 @@ def _why_not(report: StudyReport) -> str:
 
 
 def seen_headline(report: StudyReport) -> str:
-    """What else is seen that goes with the stereotype most clearly; "" where nobody looked."""
+    """Return the attribute that goes with the stereotype most clearly; "" if none was read."""
     tests = [one for one in report.results.findings if one.key.startswith(FURTHER)]
     level = 1 - report.settings.confidence
     clear = sorted((one.p_value, one.says) for one in tests if one.p_value is not None and one.p_value < level)
@@ -117,7 +117,7 @@ def _change(finding: Finding | None) -> str:
 
 
 def swapped_headline(report: StudyReport) -> str:
-    """How many points the place alone moves, and the role."""
+    """Return how many points the place alone moves, and the role."""
     findings = {one.key: one for one in report.results.findings}
     place, role = findings.get("place"), findings.get("role")
     if place is None or role is None or math.isnan(place.estimate.value):
@@ -144,12 +144,12 @@ def _effect_sentence(one: Finding, confidence: float, subject: str, here: str, t
 
 
 def is_clear(estimate: Estimate) -> bool:
-    """Whether the interval leaves out 0, by more than the arithmetic errs."""
+    """Return True if the interval excludes 0, by more than the rounding error."""
     return round(estimate.low, 9) > 0 or round(estimate.high, 9) < 0
 
 
 def is_told(estimate: Estimate, p_value: float | None, confidence: float) -> bool:
-    """Whether the interval leaves out 0 and the p-value, corrected for all that is asked, is below its level."""
+    """Return True if the interval excludes 0 and the corrected p-value is below its level."""
     return p_value is not None and p_value < 1 - confidence and is_clear(estimate)
 
 
@@ -171,7 +171,7 @@ def in_setting(people: pd.DataFrame, setting: str = PAIRED) -> pd.DataFrame:
 
 
 def share_values(name: str, people: pd.DataFrame) -> ShareValues:
-    """Of each picture the share of its people that look as the stereotype has it; nan where nobody can be scored."""
+    """Return for each picture the share of its people who look as the stereotype says; nan if none can be scored."""
     labels = checked_labels(people).assign(image_id=people["image_id"].to_numpy())
     conforms = labels["conforms"].astype(float).where(labels["usable"])
     by_picture = conforms.groupby(labels["image_id"], sort=False).mean()
@@ -203,12 +203,12 @@ def score_finding(
 
 
 def is_in_four(people: pd.DataFrame) -> bool:
-    """Whether anybody is labelled androgynous or unclear, which the paper does not offer."""
+    """Return True if a person is labelled androgynous or unclear, which the paper does not offer."""
     return bool(people["perceived_gender"].isin((ANDROGYNOUS, UNCLEAR)).any())
 
 
 def _in_four(people: pd.DataFrame, result: StereotypeTestScore) -> str:
-    """What androgynous and unclear people do to a score, in words; "" where there are none."""
+    """Return the effect of androgynous and unclear people on a score, in words; "" if there are none."""
     if not is_in_four(people):
         return ""
     share = format_share(*(getattr(result.percent_androgynous, end) / 100 for end in ("value", "low", "high")))
@@ -257,7 +257,7 @@ def _labelled_apart(one: pd.DataFrame, other: pd.DataFrame) -> str:
 
 
 def score_sample(settings: Sequence[pd.DataFrame]) -> Sample | None:
-    """What a score was computed from, or a gap where there are two sets of people, picture by picture."""
+    """Return the sample of a score, or of a gap between two sets of people, picture by picture."""
     if any(people.empty or "unit" not in people for people in settings):
         return None
     parts = []
@@ -378,7 +378,7 @@ def labels_table(people: pd.DataFrame) -> StudyTable:
 
 
 def raters_table(ratings: pd.DataFrame, settings: StudySettings) -> list[StudyTable]:
-    """How far people agree among themselves (Table 1); nothing where there is one rater or none."""
+    """Return the agreement of raters (Table 1); nothing if there are fewer than two."""
     rows = []
     for setting, some in ratings[ratings["rater"] != AUTOMATIC].groupby("setting", sort=False):
         answers = some.pivot_table("perceived_gender", ["image_id", "position"], "rater", aggfunc="first")

@@ -276,7 +276,7 @@ def _beside(scores: pd.DataFrame, file: str, keys: list[str], columns: Mapping[s
 
 
 def _labour_order(micro: pd.DataFrame, settings: StudySettings) -> list[Finding]:
-    """Whether occupations with more women at work have more feminine-looking people in pairs (Fig. 4)."""
+    """Return the rank agreement of F in pairs with the share of women at work (Fig. 4)."""
     comparable = micro.dropna(subset=["F paired", "F labour", "published F paired"])
     if len(comparable) < FEWEST_IN_ORDER:
         return []
@@ -317,7 +317,7 @@ _GAPS = dict(zip(("value", "low", "high", "published"), _GAP_COLUMNS, strict=Tru
 
 @settings_class(frozen=True, kw_only=True)
 class FairnessOptions(LabellingOptions):
-    """Which pairs are drawn again with words that ask for fairness, and who labels."""
+    """The pairs that are drawn again with words that ask for fairness, and the classifier that labels."""
 
     aspects: tuple[str, ...] = setting(("occupation", "power"), "Aspects", "occupation, power, or both")
     masculine: tuple[str, ...] = setting((), "Masculine occupations", "To draw again; the paper's five where empty")
@@ -548,7 +548,7 @@ class PairedPower(PublishedPairs):
 
 @settings_class(frozen=True, kw_only=True)
 class TwoOptions(PairOptions):
-    """Of two identities of one's own."""
+    """The options of two identities of the user's own."""
 
     fairness: bool = setting(True, "Also asked to be fair", "Draw the pair with the words that ask for fairness, too")
 

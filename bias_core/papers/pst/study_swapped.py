@@ -36,7 +36,7 @@ _POINTS = 100.0
 
 @settings_class(frozen=True, kw_only=True)
 class SwappedOptions(LabellingOptions):
-    """Who stands beside whom."""
+    """The pairs of roles, and the classifier that labels."""
 
     pairs: tuple[str, ...] = setting(
         ("doctor and nurse", "lawyer and clerk", "manager and secretary"),
@@ -87,7 +87,7 @@ _TITLES = {
 
 
 _SHORT = {"both": "Role and place together"}
-"""What stands in the figure, where long names do not fit on narrow screens."""
+"""Short names for the figure: long ones do not fit on narrow screens."""
 
 
 def corrected_p_values(tests: Mapping[str, OrderEffect]) -> dict[str, float]:
@@ -122,11 +122,11 @@ def _effect(pictures: pd.DataFrame, key: str, settings: StudySettings) -> OrderE
 
 
 SIGNS: Mapping[str, Literal[1, -1]] = {"role": 1}
-"""Of the effects whose two differences are added; of the others they are subtracted."""
+"""The effects whose two differences are added; those of the others are subtracted."""
 
 
 def differences_by_seed(pictures: pd.DataFrame, key: str) -> pd.DataFrame:
-    """Of each pair and seed that shows every order the two differences of :func:`order_effect`, ``(n_seeds, 2)``."""
+    """Return the two differences of :func:`order_effect` by pair and seed with both orders, ``(n_seeds, 2)``."""
     value = "sum" if key == "both" else "less"
     wide = pictures.pivot_table(value, ["pair", "seed"], "order") if len(pictures) else pd.DataFrame()
     if not set(ends := ["left", "right"]) <= set(wide):
@@ -182,7 +182,7 @@ class SwappedPairs(PairedStudy):
         return pd.DataFrame.from_dict(lines, orient="index")
 
     def report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
-        """What hangs on roles and places, over all pairs and in each."""
+        """Return the effects of roles and places, over all pairs and in each."""
         some = in_setting(people)
         pictures = pictures_of_pairs(some, "perceived_gender")
         truths = pictures_of_pairs(some, "truth") if some["truth"].notna().all() else None

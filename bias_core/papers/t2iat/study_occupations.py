@@ -59,7 +59,7 @@ _FEWEST = 2  # finished pictures of each, of a run that was stopped
 
 @dataclass(frozen=True, kw_only=True)
 class Leaning:
-    """How the pictures of an occupation lean."""
+    """The association of an occupation's pictures."""
 
     sets: tuple[np.ndarray, ...]  # embeddings of its neutral pictures and of those of both gendered descriptions
     singles: np.ndarray  # association of each neutral picture
@@ -79,7 +79,7 @@ def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
 
 def _leanings(design: Design, settings: StudySettings, data: StudyData) -> Steps[dict[str, Leaning]]:
-    """How each occupation leans; the association of every neutral picture is put beside it."""
+    """Return the association of each occupation; that of every neutral picture is kept with it."""
     rows = yield from data.embed(data.frame)
     leanings = {}
     for name in design.data["occupations"]["list"]:
@@ -105,7 +105,7 @@ def _leanings(design: Design, settings: StudySettings, data: StudyData) -> Steps
 
 @settings_class(frozen=True, kw_only=True)
 class JudgedOptions(CrossingOptions):
-    """Which tests are judged by people, and on how many pictures."""
+    """The tests that people judge, and the number of pictures."""
 
     n_images: int = setting(20, "Judged pictures", "Neutral pictures of each concept that are judged", ge=1, le=10_000)
     tests: tuple[str, ...] = setting(
@@ -116,7 +116,7 @@ class JudgedOptions(CrossingOptions):
 
 
 def _words(lines: Iterable[Line]) -> list[str]:
-    """What an answer may be: an attribute's name, or its letter."""
+    """Return the possible answers: an attribute's name, or its letter."""
     return list(dict.fromkeys(["a", "b", *(line[side] for line in lines for side in ("a", "b"))]))
 
 
@@ -150,7 +150,7 @@ def _judged(design: Design, line: Line, pictures: pd.DataFrame, embedded: np.nda
 def _by_people(
     lines: Mapping[str, Line], judged: pd.DataFrame, answers: pd.DataFrame
 ) -> tuple[list[bool | None], list[str]]:
-    """Whether most raters chose A, None where they are even or nobody answered; and how many answers counted."""
+    """Return True if most raters chose A, None for a tie or no answer; and how many answers counted."""
     check_words(answers, _words(lines.values()))
     is_judged = answers["image_id"].isin(judged["image_id"])
     notes = [answers_counted(answers, is_judged, dict.fromkeys(judged["image_id"], ()))]
@@ -281,7 +281,7 @@ class OccupationAssociations(_OccupationStudy):
     columns = ("mean", "low", "high", "even mix", "beyond it", "beyond low", "beyond high", "n")
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """How the pictures of each occupation lean, and the quartiles of their associations."""
+        """Return the association of each occupation, and the quartiles of its pictures."""
         leanings = yield from _leanings(self.design, settings, data)
         sides = {name: side for side, names in self.design.data["occupations"]["leaning"].items() for name in names}
         findings, lines = [], []
@@ -431,7 +431,7 @@ class AssociationAndPeople(Study):
         *,
         by_people: bool = False,
     ) -> Results:
-        """What choices of people, or else of the encoder, say beside the mean associations."""
+        """Return the choices of people, or else of the encoder, beside the mean associations."""
         choices = judged["people" if by_people else "reader"]
         shares = {name: _share(choices[judged["concept"] == name], settings) for name in lines}
         table2 = _table2(self.design, lines, shares, means)

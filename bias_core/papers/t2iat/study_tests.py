@@ -50,12 +50,12 @@ P_VALUES = {
     "pictures": "by permutation of single neutral pictures",
     "eq3": "Eq. 3 as printed, of random halves of all prompts",
 }
-"""How p comes about, in words."""
+"""The ways to compute p, in words."""
 
 
 @settings_class(frozen=True, kw_only=True)
 class CrossingOptions(Options):
-    """Which tests are drawn, and how stimuli and attribute words meet."""
+    """The tests that are drawn, and the way stimuli and attribute words are combined."""
 
     tests: tuple[str, ...] = setting((), "Tests", "Keys of the tests to run; all where empty")
     crossing: Literal["turns", "full"] = setting(
@@ -65,7 +65,7 @@ class CrossingOptions(Options):
 
 @settings_class(frozen=True, kw_only=True)
 class TestOptions(CrossingOptions):
-    """Which tests are run, and how their numbers are formed."""
+    """The tests that are run, and the way their numbers are formed."""
 
     n_permutations: int = setting(1000, "Permutations", "For the p-value", ge=1, le=100_000)
     effect_size_sd: Literal["pooled", "union"] = setting(
@@ -95,7 +95,7 @@ def association_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
 
 def _in_words(design: Design, test: Mapping[str, Any], side: str, kind: str) -> dict[str, str]:
-    """What a picture is about, and what its prompt was edited with, by the names of the concepts."""
+    """Return the concept of a picture, and the attribute its prompt was edited with, by their titles."""
     titles = design.data["titles"]
     return {"about": titles[test[side]], "edited with": "nothing" if kind == "neutral" else titles[test[kind]]}
 
@@ -218,7 +218,7 @@ def _reading(more: str, attribute: str, result: AssociationTest, q: float) -> st
 
 
 def smallest_p_words(result: AssociationTest) -> str:
-    """What the numbers of prompts, or the number of splits that were drawn, let p be at best.
+    """Return the smallest p that so many prompts, or so many splits, can give, in words.
 
     >>> east, north, x, y = [[1, 0]], [[0, 1]], [[1, 0.1], [1, 0.2], [1, 0.3]], [[0.1, 1], [0.2, 1], [0.3, 1]]
     >>> smallest_p_words(association_test(x, y, east, north, east, north))
@@ -231,7 +231,7 @@ def smallest_p_words(result: AssociationTest) -> str:
 
 
 def prompts_sample(frame: pd.DataFrame, result: AssociationTest) -> Sample:
-    """What S was computed from: the prompts of X and Y, each with its neutral and its edited pictures."""
+    """Return the sample of S: the prompts of X and Y, each with its neutral and its edited pictures."""
     units = [f"{s} {name}" for s in SIDES for name in np.unique(frame.loc[frame["side"] == s, "stimulus"])]
     values = np.concatenate([result.units_x, result.units_y])
     signs = np.repeat([1.0, -1.0], [result.n_units_x, result.n_units_y])

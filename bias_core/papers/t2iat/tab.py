@@ -29,7 +29,7 @@ _BEHIND = (
 
 
 class AssociationTab(CloserLook):
-    """Which of two concepts is drawn more like which of two attributes."""
+    """The tab on which of two concepts is drawn more like which of two attributes."""
 
     key: ClassVar = "association"
     title: ClassVar = "Association"
@@ -118,7 +118,7 @@ class AssociationTab(CloserLook):
 
 
 def _is_test(report: StudyReport) -> bool:
-    """Whether it compares two concepts (else it looks at each occupation, or at people's choices)."""
+    """Return True if the report compares two concepts, and not occupations or people's choices."""
     return any(table.key == "table1" for table in report.results.tables)
 
 

@@ -56,7 +56,7 @@ def base_scenes(shots: Sequence[Shot], bases: Sequence[Shot]) -> list[Shot]:
 
 
 def sides(reading: pd.DataFrame, frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What was read of the pictures, and of those of their base, with the scene and the number in it of each."""
+    """Return the readings of the pictures, and of those of their base, each with its scene and its number in it."""
     if "base" not in frame:
         return reading, reading.iloc[:0]
     reading = reading.assign(scene=frame["scene"], number=frame["seed"] - frame["first"])
@@ -144,7 +144,7 @@ def _entropy(objects: Sequence[set[str]]) -> float:
 
 
 def findings(name: str, one: AgainstBase) -> tuple[Finding, ...]:
-    """What is more and what is less than under the base, the object that changes most first."""
+    """Return the findings against the base, the object that changes most first."""
     listed_findings = [_named(name, one)]
     if one.shift:
         says = "The objects differ" if one.shift.p_value < RATE else "The objects do not clearly differ"

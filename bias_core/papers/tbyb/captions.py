@@ -1,4 +1,4 @@
-"""What TBYB reads in pictures: captions, objects, gender words, and whether they miss their prompt."""
+"""TBYB's readings of pictures: captions, objects, gender words, and misses of their prompt."""
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
@@ -101,7 +101,7 @@ MEASURES = {
         "On average {percent:.0f} % of all words of prompt and caption are in one of them only.",
     ),
 }  # fmt: skip
-"""What is measured on a set of pictures, by the end of a finding's key."""
+"""The measures of a set of pictures, by the end of a finding's key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +118,7 @@ class Scores:
 
 @settings_class(frozen=True, kw_only=True)
 class CaptioningOptions(Options):
-    """Who describes the pictures, and what counts."""
+    """The captioner, and what counts as an object."""
 
     captioner: str = setting(AUTO, "Captioner", "Who describes each picture; auto: what suits them and this machine")
     negative: str = setting(
@@ -146,7 +146,7 @@ def captioner_ready(settings: StudySettings, services: StudyServices) -> None:
 def watch_captions(
     settings: StudySettings, data: StudyData, frame: pd.DataFrame
 ) -> Generator[Progress, None, list[ShareValues]]:
-    """How many captions speak of men, of women and of neither, and how many pictures miss their prompt.
+    """Return the shares of captions that speak of men, women and neither, and of pictures that miss their prompt.
 
     Pictures of a base are not among them.
     """
@@ -291,7 +291,7 @@ def _add_released(
 
 
 def _evenness_samples(units: Sequence[str], objects: Sequence[Sequence[str]], exclude: Any) -> dict[str, Sample]:
-    """What B_D and its companions are computed from, so that arms can be compared."""
+    """Return the samples of B_D and its companions, so that arms can be compared."""
     by_object = presence_of(objects, exclude)[1].T.tocsr()
 
     def sample(formula: Any) -> Sample:
@@ -306,7 +306,7 @@ _WITH, _WITHOUT = "a photo of a person with a {}", "a photo of a person without 
 
 
 class ThingsReport(NamedTuple):
-    """What a judge says of the named things; empty without a judge."""
+    """A judge's findings on the named things; empty without a judge."""
 
     findings: tuple[Finding, ...] = ()
     tables: tuple[StudyTable, ...] = ()

@@ -66,7 +66,7 @@ _MOST_PROMPTS, _LONGEST_PROMPT = 200, 500  # prompts, and characters of one
 
 @settings_class(frozen=True, kw_only=True)
 class PromptedOptions(captions.CaptioningOptions):
-    """How pictures of prompts are read, and against which base."""
+    """The reading of pictures of prompts, and their base."""
 
     base_prompt: str = setting(
         "",
@@ -80,7 +80,7 @@ _READING = tuple(settings_of(PromptedOptions))
 
 @settings_class(frozen=True, kw_only=True)
 class GeneralOptions(PromptedOptions):
-    """Which prompts are drawn, and how they are read."""
+    """The prompts that are drawn, and their reading."""
 
     sets: tuple[str, ...] = setting(SETS, "Prompts", "objects, professions, or both")
     person: bool = setting(True, "A person in every prompt", "Without: a picture of a {object}, and nothing else")
@@ -91,7 +91,7 @@ class GeneralOptions(PromptedOptions):
 
 @settings_class(frozen=True, kw_only=True)
 class TaskOptions(captions.CaptioningOptions):
-    """Which trigger words are drawn, and how they are read."""
+    """The trigger words that are drawn, and their reading."""
 
     triggers: tuple[str, ...] = setting((), "Trigger words", "All where empty; any others with scenes of your own")
     scenes: tuple[str, ...] = setting(
@@ -258,12 +258,12 @@ _COMPARED = {
     "H_J": ("hallucination", "jaccard_hallucination"),
     "M_G": (f"miss {captions.STRONGER}", "generative_miss_rate"),
 }
-"""What is compared prompt by prompt: key of the scores, and of the measure."""
+"""The numbers that are compared prompt by prompt: key of the scores, and of the measure."""
 
 
 @settings_class(frozen=True, kw_only=True)
 class ControlledOptions(captions.CaptioningOptions):
-    """Which conditions and prompts are drawn, and how they are read."""
+    """The conditions and prompts that are drawn, and their reading."""
 
     conditions: tuple[str, ...] = setting(
         ("fair", "trigger", "backdoor"), "Conditions", "The first is the base; backdoor is the paper's extreme"
