@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from bias_core.explore.arms import Scored
     from bias_core.study.data import StudyData
 
-LANGUAGES = "languages"  # key of the table and of the figure
-
 
 @settings_class(frozen=True, kw_only=True)
 class LanguageOptions(ConceptOptions):
@@ -76,17 +74,21 @@ class Languages(ExploreExtension[LanguageOptions]):
         """Return in how many pictures the concept is recognised."""
         from bias_core.beyond.languages.comparison import recognised_concept
 
-        return Results(findings=tuple(recognised_concept(options, data, scored.rows, scored.units)))
+        if not options.wordings:
+            return Results()
+        return Results(findings=tuple(recognised_concept(options.concept, data, scored.rows, scored.units)))
 
     def comparing(self, options: LanguageOptions, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return each language against English."""
         from bias_core.beyond.languages.comparison import compare_languages
 
-        return compare_languages(options, settings, arms)
+        if not options.wordings:
+            return Results()
+        return compare_languages(options.concept, options.wordings, settings, arms)
 
     def arms_headline(self, report: StudyReport) -> str:
         """Return which languages differ from English, and which were not understood."""
-        from bias_core.beyond.languages.comparison import languages_headline
+        from bias_core.beyond.languages.comparison import LANGUAGES, languages_headline
 
         frame = report.results.frame(LANGUAGES)
         return languages_headline(frame) if len(frame) else ""
