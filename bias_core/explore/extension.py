@@ -5,7 +5,7 @@ Modules of ``beyond`` build on this one, so it is imported before the other modu
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from bias_core.prompts import fill_template, guided_prompt
 from bias_core.study.attributes import find_attribute, load_attribute_sets, suggest_set
@@ -15,9 +15,10 @@ from bias_core.study.types import Arm, ArmReport, Results, StudyReport, StudySet
 from bias_core.types import Attribute
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
-    from bias_core.explore.arms import Scored
+    from bias_core.study.attribute_scores import AttributeScore
     from bias_core.study.data import StudyData
 
 MAX_CLUSTERS = 20
@@ -88,6 +89,22 @@ def read_attributes(texts: Sequence[str], concept: str) -> tuple[Attribute, ...]
 O = TypeVar("O")  # noqa: E741
 
 
+class Scored(Protocol):
+    """The scored pictures of one arm."""
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """Their units, ``(n,)``."""
+
+    @property
+    def rows(self) -> "np.ndarray":
+        """Their embeddings, ``(n, d)``."""
+
+    @property
+    def scores(self) -> "tuple[AttributeScore, ...]":
+        """Every attribute with its numbers."""
+
+
 class ExploreExtension(Generic[O]):
     """Something that Explore offers in addition, in a module ``bias_core/beyond/*/extension.py``.
 
@@ -115,7 +132,7 @@ class ExploreExtension(Generic[O]):
         """Return the arms that the options ask for; () for none."""
         return ()
 
-    def reading(self, options: O, data: "StudyData", frame: "pd.DataFrame", scored: "Scored") -> Results:
+    def reading(self, options: O, data: "StudyData", frame: "pd.DataFrame", scored: Scored) -> Results:
         """Return what the report of one arm says in addition; ``frame`` has a row for each scored picture."""
         return Results()
 

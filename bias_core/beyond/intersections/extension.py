@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from bias_core.errors import InvalidInput
-from bias_core.explore.extension import ExploreExtension
+from bias_core.explore.extension import ExploreExtension, Scored
 from bias_core.papers.pst import MakeSample, PeopleExtension
 from bias_core.study.limits import stop_rule
 from bias_core.study.setting_fields import Options, setting, settings_class
@@ -14,7 +14,6 @@ from bias_core.types import Attribute
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bias_core.explore.arms import Scored
     from bias_core.study.data import StudyData
 
 Crossing = Literal["none", "pairs", "triples"]
@@ -51,7 +50,7 @@ class Intersections(ExploreExtension[Asked]):
         """Raise InvalidInput for too few or too many attributes."""
         check_crossing(options.scored, options.crossed)
 
-    def reading(self, options: Asked, data: "StudyData", frame: "pd.DataFrame", scored: "Scored") -> Results:
+    def reading(self, options: Asked, data: "StudyData", frame: "pd.DataFrame", scored: Scored) -> Results:
         """Return what is seen together."""
         from bias_core.beyond.intersections.attributes import cross_attributes
         from bias_core.study.arm_statistics import mean_sample

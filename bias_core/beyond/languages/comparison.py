@@ -93,8 +93,8 @@ Pair = tuple[Recognised, Recognised, np.ndarray, np.ndarray]
 def recognised_concept(concept: str, data: StudyData, rows: np.ndarray, units: Sequence[str]) -> list[Finding]:
     """In how many pictures the reader puts the concept among the first of all concepts that have a wording.
 
-    The sentences are English, whatever language the pictures were drawn in. Concepts
-    that look alike (doctor, dentist, nurse) take places from each other, so the first three count; of people the first.
+    The sentences are English, whatever language the pictures were drawn in. Concepts that look alike (doctor, dentist,
+    nurse) take places from each other, so the first three count; of people the first.
     """
     rivals = rival_concepts(concept)
     texts = data.texts([fill_template(_TEMPLATE, one) for one in (concept, *rivals)])

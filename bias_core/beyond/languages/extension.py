@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from bias_core.errors import InvalidInput
-from bias_core.explore.extension import ConceptOptions, ExploreExtension
+from bias_core.explore.extension import ConceptOptions, ExploreExtension, Scored
 from bias_core.prompts import SLOT, fill_template
 from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.types import Arm, ArmReport, Results, StudyReport, StudySettings
@@ -14,7 +14,6 @@ from bias_core.world.wordings import Wording, language_choices, wordings_of
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bias_core.explore.arms import Scored
     from bias_core.study.data import StudyData
 
 
@@ -70,7 +69,7 @@ class Languages(ExploreExtension[LanguageOptions]):
             for i, one in enumerate(options.wordings)
         )
 
-    def reading(self, options: LanguageOptions, data: "StudyData", frame: "pd.DataFrame", scored: "Scored") -> Results:
+    def reading(self, options: LanguageOptions, data: "StudyData", frame: "pd.DataFrame", scored: Scored) -> Results:
         """Return in how many pictures the concept is recognised."""
         from bias_core.beyond.languages.comparison import recognised_concept
 
