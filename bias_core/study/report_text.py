@@ -368,10 +368,10 @@ def claim(report: StudyReport) -> str:
 
 
 def _claims_of(report: StudyReport, part: Measured) -> Iterator[str]:
-    of = circumstances(report, part)
+    of, is_study = circumstances(report, part), known_study(report.design) is not None
     for finding, row in zip(part.results.findings, finding_rows(part), strict=True):
         if is_known(row["value"]) and (_row_has_interval(row) or is_known(row["p_value"])):
-            name = attribute_of(finding)
+            name = attribute_of(finding) if is_study else ""
             sentence = _share(name, row, of) if name and _row_has_interval(row) else _number(row, of, part)
             yield " ".join(filter(None, (sentence, _corrected(report, part, row), part.warning)))
 
