@@ -37,6 +37,8 @@ def tests_table(report: StudyReport) -> pd.DataFrame:
 
 def tests_headline(report: StudyReport) -> str:
     """Say which concepts are told apart; with p only if the number of prompts was fixed beforehand."""
+    if report.results.frame("table1").empty:
+        return ""
     table, with_p = tests_table(report), not report.stopped
     clear = table[table["q"] < SIGNIFICANT].sort_values("q", kind="stable")
     row = (table if clear.empty else clear).iloc[0]
@@ -68,7 +70,9 @@ _LENGTHS = (
 
 def words_headline(report: StudyReport) -> str:
     """Say of how many occupations the pictures lean clearly, and whether to the side of their words."""
-    table = table_of(report, "amplification").frame
+    table = report.results.frame("amplification")
+    if table.empty:
+        return ""
     is_clear = (table["low"] > table["even mix"]) | (table["high"] < table["even mix"])
     if not is_clear.any():
         return f"Of none of {len(table)} occupations the pictures lean clearly to either side. {_LENGTHS}"
@@ -82,7 +86,9 @@ def words_headline(report: StudyReport) -> str:
 
 def occupations_headline(report: StudyReport) -> str:
     """Say which occupations lean to male and which to female."""
-    table = table_of(report, "occupations").frame
+    table = report.results.frame("occupations")
+    if table.empty:
+        return ""
     male = table.loc[table["beyond low"] > 0, "occupation"].tolist()
     female = table.loc[table["beyond high"] < 0, "occupation"].tolist()
     parts = [f"{', '.join(names)} to {side}" for names, side in ((male, "male"), (female, "female")) if names]
