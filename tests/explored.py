@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from bias_core.explore.exploration import Exploration
 from bias_core.explore.options import explore_settings
-from bias_core.explore.report import Exploration
 from bias_core.study.design import find_design
 from bias_core.study.export import to_export
 from bias_core.study.plan import plan_study

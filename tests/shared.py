@@ -99,7 +99,7 @@ def fake_services(shelf: Path, shared_data: Path) -> Iterator[FakeServices]:
     services.close()
 
 
-_DRAWING = ("bias_core.ui.templates", "bias_core.study.documents", "bias_core.explore.view")
+_DRAWING = ("bias_core.ui.templates", "bias_core.study.documents", "bias_core.explore.tab")
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from bias_core.prompts import fill_template, guided_prompt
 from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
-from bias_core.study.types import Shot, StudySettings
+from bias_core.study.types import Shot, StudySettings, options_in
 from bias_core.types import Estimate
 from bias_core.world.truth import planted_lines
 from validation.repetitions import LADDER, RepetitionOptions, in_each_repetition, planted_shares, repeated
@@ -55,7 +55,7 @@ class ValidityMitigation(Study):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Per repetition and condition: the baseline, what the mitigation draws, and pictures of prompts with words."""
-        options, n = settings.options, self.design.images_per_prompt
+        options, n = options_in(settings, MitigationOptions), self.design.images_per_prompt
         masculine, feminine = (fill_template(options.template, name) for name in (options.masculine, options.feminine))
 
         def of_cell(group: str, chance: Random) -> Iterator[Shot]:
@@ -76,7 +76,7 @@ class ValidityMitigation(Study):
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """The bias that is left, and how often prompts are followed, in every repetition."""
-        frame, options = data.frame.reset_index(drop=True), settings.options
+        frame, options = data.frame.reset_index(drop=True), options_in(settings, MitigationOptions)
         rows = yield from data.embed(frame)
         prompts = [guided_prompt(options.template, options.masculine, word) for word in WORDS]
         sentences = data.texts(["a photo of a man", "a photo of a woman", *prompts])

@@ -18,8 +18,8 @@ from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study, encoders_and_judge
 from bias_core.study.study_data import StudyData
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import Design, Shot, StudySettings
-from bias_core.types import Estimate, StoredImage
+from bias_core.study.types import Design, Shot, StudySettings, options_in
+from bias_core.types import Estimate
 from validation.record import recorder
 from validation.repetitions import ARM, RepetitionOptions, in_each_repetition, ladder, repeated
 from validation.verdicts import TEXTS, measured, results_of
@@ -52,7 +52,7 @@ class RepeatedObjectOptions(RepetitionOptions, captions.CaptioningOptions):
 
 def reader_ready(settings: StudySettings, services: StudyServices) -> None:
     """Load the captioner where one is asked for."""
-    if settings.options.captioner != RECORD:
+    if options_in(settings, RepeatedObjectOptions).captioner != RECORD:
         captions.captioner_ready(settings, services)
 
 
@@ -82,10 +82,11 @@ def base_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
     In the first step nothing is planted: the other pictures then are of other seeds, as two draws of one model.
     """
-    scenes = _scenes(design, settings.options.scenes)
-    people = [fill_template(settings.options.template, str(name)) for name in settings.options.occupations]
+    options = options_in(settings, BaseOptions)
+    scenes = _scenes(design, options.scenes)
+    people = [fill_template(options.template, str(name)) for name in options.occupations]
     first, middle, _ = ladder(settings)
-    per_prompt = ((OBJECT, scenes, settings.options.scene_images), (GENDER, people, design.images_per_prompt))
+    per_prompt = ((OBJECT, scenes, options.scene_images), (GENDER, people, design.images_per_prompt))
 
     def of_cell(group: str, chance: Random) -> Iterator[Shot]:
         for planted, prompts, n in per_prompt:
@@ -178,10 +179,11 @@ class ValidityObjects(Study):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Per repetition and condition: scenes with a trigger word, and occupations that all lean to men."""
-        prompts = [fill_template(settings.options.template, str(name)) for name in settings.options.occupations]
+        options = options_in(settings, RepeatedObjectOptions)
+        prompts = [fill_template(options.template, str(name)) for name in options.occupations]
         first, *_, last = ladder(settings)
         scenes = [p for prompts in self.design.data["task_oriented"]["triggers"].values() for p in prompts]
-        n = 2 * max(1, settings.options.trigger_images // 2)
+        n = 2 * max(1, options.trigger_images // 2)
 
         def of_cell(group: str, _chance: Random) -> Iterator[Shot]:
             """An object is planted in none, in half and in all of the scenes; there is no published rate of it."""
@@ -199,7 +201,8 @@ class ValidityObjects(Study):
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """B_D and its companions, H_J and M_G in every repetition; B_D only where it is defined."""
-        exact = settings.options.captioner == RECORD
+        options = options_in(settings, RepeatedObjectOptions)
+        exact = options.captioner == RECORD
         reading = yield from captions.read_pictures(settings, data, recorder(data.services) if exact else None)
         first, *_, last = ladder(settings)
         cells = [(OBJECT, one) for one in (first, HALF, last)] + [(GENDER, one) for one in ladder(settings)]
@@ -215,14 +218,14 @@ class ValidityObjects(Study):
 
         table = pd.DataFrame((yield from in_each_repetition(data, work)))
         table["target"] = table.groupby(["planted", "condition", "measure", "variant"])["value"].transform("mean")
-        captions_by = TEXTS.note("exact captions" if exact else "captioner", name=settings.options.captioner)
+        captions_by = TEXTS.note("exact captions" if exact else "captioner", name=options.captioner)
         return results_of(table, settings, notes=(captions_by, TEXTS.note("means of repetitions"), TEXTS.note("half")))
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
         """The encoder, and the captioner where one is asked for."""
         return (
             encoders_and_judge(settings)
-            if settings.options.captioner == RECORD
+            if options_in(settings, RepeatedObjectOptions).captioner == RECORD
             else captions.captioning_readers(settings)
         )
 
@@ -237,6 +240,7 @@ class ValidityBases(Study):
 
     kind = "validity_bases"
     options = BaseOptions
+    reads_ahead = False
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures to draw."""
@@ -278,6 +282,3 @@ class ValidityBases(Study):
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
         """Nobody: what was drawn is on record."""
         return ()
-
-    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
-        """Read nothing before all pictures are there."""

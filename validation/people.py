@@ -14,9 +14,9 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.paired_stereotype import OrderEffect, order_effect, stereotype_gap
 from bias_core.papers.pst import labelling
 from bias_core.papers.pst.labelling import PairOptions
-from bias_core.papers.pst.pairs import GENDERS, alone_shot, occupation_identities, occupation_pairs, ordered_shot
-from bias_core.papers.pst.scores import in_setting, labelled_by
-from bias_core.papers.pst.swapped import (
+from bias_core.papers.pst.report import in_setting, labelled_by
+from bias_core.papers.pst.study import GENDERS, alone_shot, occupation_identities, occupation_pairs, ordered_shot
+from bias_core.papers.pst.study_swapped import (
     SIGNS,
     corrected_p_values,
     differences_by_seed,
@@ -30,8 +30,8 @@ from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import Design, Shot, StudySettings
-from bias_core.types import Estimate, StoredImage
+from bias_core.study.types import Design, Shot, StudySettings, options_in
+from bias_core.types import Estimate
 from bias_core.world.truth import planted_lines
 from validation.repetitions import (
     POOL,
@@ -70,7 +70,8 @@ class RepeatedPairOptions(RepetitionOptions, PairOptions):
 
 def _chosen(design: Design, settings: StudySettings) -> Design:
     """The design with the occupations of the options alone."""
-    few = {gender: getattr(settings.options, gender) for gender in GENDERS}
+    options = options_in(settings, RepeatedPairOptions)
+    few = {"masculine": options.masculine, "feminine": options.feminine}
     return replace(design, data={**design.data, "occupations": {**design.data["occupations"], **few}})
 
 
@@ -172,14 +173,16 @@ class ValidityPeople(Study):
 
     kind = "validity_people"
     options = TogetherOptions
+    reads_ahead = False
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """A pool of pictures of every pair in both orders: with nothing planted, and with what is."""
+        options = options_in(settings, TogetherOptions)
         labelling.check_labelling(settings)
         if settings.images:
             raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
-        if tuple(settings.options.conditions) != (FAIR, PEOPLE):
-            raise InvalidInput(f"conditions are {FAIR}, {PEOPLE}; got {', '.join(settings.options.conditions)}")
+        if tuple(options.conditions) != (FAIR, PEOPLE):
+            raise InvalidInput(f"conditions are {FAIR}, {PEOPLE}; got {', '.join(options.conditions)}")
         n = pool_size(self.design, settings) // 2
         return pools(
             settings,
@@ -241,15 +244,13 @@ class ValidityPeople(Study):
         if measures:
             labelling.labeller_ready(settings, services)
 
-    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
-        """Read nothing before all pictures are there."""
-
 
 class ValidityPairs(Study):
     """The study of the kind ``validity_pairs``."""
 
     kind = "validity_pairs"
     options = RepeatedPairOptions
+    reads_ahead = False
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Per repetition and condition: pairs of occupations in either order, and occupations alone, drawn by chance.
@@ -266,7 +267,7 @@ class ValidityPairs(Study):
             drawn = chance.choices(
                 [*pairs, *(pair[::-1] for pair in pairs)], k=len(pairs) * self.design.images_per_prompt
             )
-            alone = chance.choices(names, k=len(names) * settings.options.single_images)
+            alone = chance.choices(names, k=len(names) * options_in(settings, RepeatedPairOptions).single_images)
             shots = [ordered_shot(self.design, pair) for pair in drawn] + [
                 alone_shot(self.design, name) for name in alone
             ]
@@ -286,6 +287,3 @@ class ValidityPairs(Study):
         """Raise ModelUnavailable if a model is not here."""
         if measures:
             labelling.labeller_ready(settings, services)
-
-    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
-        """Read nothing before all pictures are there."""

@@ -19,8 +19,8 @@ from bias_core.measures.paired_stereotype import LOOKS
 from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
-from bias_core.study.types import Shot, StudySettings
-from bias_core.types import ReaderErrors, StoredImage
+from bias_core.study.types import Shot, StudySettings, options_in
+from bias_core.types import ReaderErrors
 from validation.repetitions import POOL, PoolOptions, in_each_repetition, pool_of, pool_size, pools
 from validation.verdicts import TEXTS, measured, results_of
 
@@ -146,13 +146,15 @@ class ValidityRaters(Study):
 
     kind = "validity_raters"
     options = RaterOptions
+    reads_ahead = False
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """A pool of people with four looks."""
+        options = options_in(settings, RaterOptions)
         if settings.images:
             raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
-        if tuple(settings.options.conditions) != CONDITIONS:
-            raise InvalidInput(f"conditions are {', '.join(CONDITIONS)}; got {', '.join(settings.options.conditions)}")
+        if tuple(options.conditions) != CONDITIONS:
+            raise InvalidInput(f"conditions are {', '.join(CONDITIONS)}; got {', '.join(options.conditions)}")
         n = pool_size(self.design, settings)
         return pools(
             settings,
@@ -172,7 +174,7 @@ class ValidityRaters(Study):
         n, confidence = self.design.images_per_prompt, settings.confidence
         agreements = [
             _Agreements(shown=shown[frame[POOL] == k], n=n, confidence=confidence)
-            for k in range(settings.options.seeds)
+            for k in range(options_in(settings, RaterOptions).seeds)
         ]
 
         def work(repetition: int) -> Iterator[dict[str, Any]]:
@@ -185,6 +187,3 @@ class ValidityRaters(Study):
         lines = yield from in_each_repetition(data, work)
         facts = {"n": n, "n_known": _N_KNOWN}
         return results_of(pd.DataFrame(lines), settings, notes=(TEXTS.note("raters", **facts),))
-
-    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
-        """Read nothing before all pictures are there."""

@@ -18,7 +18,17 @@ from bias_core.study.image_rows import scaled
 from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
-from bias_core.study.types import Design, Finding, Results, Shot, StudyFigure, StudySettings, columns, finding
+from bias_core.study.types import (
+    Design,
+    Finding,
+    Results,
+    Shot,
+    StudyFigure,
+    StudySettings,
+    columns,
+    finding,
+    options_in,
+)
 from bias_core.types import Estimate, PlantedLine
 from bias_core.world.truth import planted_lines
 from validation.repetitions import ENOUGH_FOR_TRUTH, RepetitionOptions, ladder, n_repetitions, repeated
@@ -43,7 +53,7 @@ class RateOptions(RepetitionOptions):
 
 def _concepts(design: Design, settings: StudySettings) -> Sequence[Sequence[str]]:
     concepts: Sequence[Sequence[str]] = design.data["concepts"]
-    every = int(settings.options.every)
+    every = int(options_in(settings, RateOptions).every)
     if not concepts or every < 1:
         raise InvalidInput(
             f"{design.name} needs the prompts of the calibration world's concepts, and at least every 1st; "
@@ -231,7 +241,7 @@ class ValidityRates(Study):
         readings, measurements = zip(*(one for part in parts for one in part), strict=True)
         rates = pd.DataFrame(readings)
         order = _orders(rates)
-        counted = false_verdicts(settings.options.n_draws)
+        counted = false_verdicts(options_in(settings, RateOptions).n_draws)
         verdicts = list(verdicts_of(pd.DataFrame([one for some in measurements for one in some]), settings.confidence))
         verdicts += counted.verdicts
         return Results(

@@ -14,7 +14,7 @@ from bias_core.errors import InvalidInput
 from bias_core.study.image_rows import scaled
 from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study_data import Steps, StudyData
-from bias_core.study.types import Design, Shot, StudySettings
+from bias_core.study.types import Design, Shot, StudySettings, options_in
 from bias_core.types import PlantedLine
 from bias_core.world.truth import planted_lines
 
@@ -61,21 +61,21 @@ class PoolOptions(RepetitionOptions):
 
 def pool_size(design: Design, settings: StudySettings) -> int:
     """Pictures of each cell's pool."""
-    return scaled(settings.options.pool, settings.scale, least=design.images_per_prompt)
+    return scaled(options_in(settings, PoolOptions).pool, settings.scale, least=design.images_per_prompt)
 
 
 def pools(settings: StudySettings, shots: Sequence[Shot]) -> list[Shot]:
     """The shots of a pool on every seed of the run, of which no two share a picture; the fact ``pool`` counts them."""
     return [
         replace(shot, first_seed=_hashed("pool", settings.seed + k) + shot.first_seed, facts={**shot.facts, POOL: k})
-        for k in range(settings.options.seeds)
+        for k in range(options_in(settings, PoolOptions).seeds)
         for shot in shots
     ]
 
 
 def pool_of(settings: StudySettings, repetition: int) -> int:
     """The place, among the seeds of the run, of the one that a repetition is drawn on."""
-    return repetition % int(settings.options.seeds)
+    return repetition % int(options_in(settings, PoolOptions).seeds)
 
 
 def places_in_pool(design: Design, settings: StudySettings, groups: Sequence[str]) -> list[dict[str, np.ndarray]]:
@@ -89,7 +89,7 @@ def places_in_pool(design: Design, settings: StudySettings, groups: Sequence[str
 
 def n_repetitions(settings: StudySettings) -> int:
     """How often a run of these settings measures again."""
-    return scaled(settings.options.repetitions, settings.scale, least=FEWEST_REPETITIONS)
+    return scaled(options_in(settings, PoolOptions).repetitions, settings.scale, least=FEWEST_REPETITIONS)
 
 
 def in_each_repetition(data: StudyData, work: Callable[[int], Iterable[T]]) -> Steps[list[T]]:
@@ -153,7 +153,7 @@ def ladder(settings: StudySettings) -> list[str]:
     """The conditions of a run, as more is planted; InvalidInput for less than two, others, or imported pictures."""
     if settings.images:
         raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
-    conditions = [str(condition) for condition in settings.options.conditions]
+    conditions = [str(condition) for condition in options_in(settings, PoolOptions).conditions]
     if len(conditions) < 2 or conditions != [condition for condition in LADDER if condition in conditions]:
         raise InvalidInput(f"conditions are two or more of {', '.join(LADDER)} in this order; got {conditions}")
     return conditions

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from bias_core.explore.headline import verdicts
+from bias_core.explore.report import verdicts
 from bias_core.measures.intervals import exact_interval, wilson_interval
 from bias_core.measures.stereotype import prevalence_estimate
 from bias_core.study.attribute_scores import AttributeScore

@@ -20,13 +20,13 @@ from bias_core.measures.exchange import decided_step, exchange_effect, part_effe
 from bias_core.measures.intervals import exact_interval
 from bias_core.measures.propagation import PredictedGain, predicted_gain
 from bias_core.models.catalogue import check_condition
-from bias_core.papers.oasis.spi import model_suits, trace_row
+from bias_core.papers.oasis.study_spi import model_suits, trace_row
 from bias_core.study.image_rows import scaled
 from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding, finding_rows, lean
+from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding, finding_rows, lean, options_in
 from bias_core.types import Attribute, Estimate
 from validation.repetitions import LADDER, POOL, SEEDS, in_each_repetition, ladder, pool_of, pools
 from validation.verdicts import TEXTS, measured, named, results_of
@@ -61,7 +61,7 @@ class StepOptions(Options):
 
 def _gains(base: np.ndarray, own: np.ndarray, settings: StudySettings) -> list[PredictedGain]:
     """The gain of every repetition, each on its own part of the seeds; margins ``(n_seeds, n_steps)``."""
-    parts = np.array_split(np.arange(len(own)), settings.options.repetitions)
+    parts = np.array_split(np.arange(len(own)), options_in(settings, StepOptions).repetitions)
     return [predicted_gain(base[part], own[part], confidence=settings.confidence) for part in parts]
 
 
@@ -93,7 +93,7 @@ def _traced(
     for picture in data.stored(part):
         data.check()
         trace = trace_row(data, model, picture.row, attributes, predicted_steps=())
-        row = replace(picture.row, prompt=data.settings.options.base_prompt)
+        row = replace(picture.row, prompt=options_in(data.settings, StepOptions).base_prompt)
         own.append(trace.rows @ direction)
         base.append(trace_row(data, model, row, (), predicted_steps=()).rows @ direction)
         spi.append(trace.spi)
@@ -146,7 +146,10 @@ class CauseRepetitionOptions(Options):
 
 def cause_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """A pool on each seed of the run of pictures for every way of drawing, all on the same seeds."""
-    n, data = scaled(settings.options.pool, settings.scale, least=_FEWEST_SEEDS), design.data
+    n, data = (
+        scaled(options_in(settings, CauseRepetitionOptions).pool, settings.scale, least=_FEWEST_SEEDS),
+        design.data,
+    )
     weights = {tuple(pair): None for adapter in data["adapters"].values() for pair in adapter.values()}
     shots = [
         Shot(
@@ -298,7 +301,8 @@ class ValiditySteps(Study):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Pictures of every concept under every condition, all on the same seeds, which repetitions share out."""
-        n_each = math.ceil(settings.options.repetitions / settings.options.seeds)
+        options = options_in(settings, StepOptions)
+        n_each = math.ceil(options.repetitions / options.seeds)
         n = n_each * scaled(self.design.images_per_prompt, settings.scale, least=_FEWEST_SEEDS)
         shots = [
             Shot(prompt=case["prompt"], n=n, group=condition, condition=condition, facts={"concept": case["concept"]})

@@ -18,8 +18,7 @@ from bias_core.study.image_rows import scaled
 from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
-from bias_core.study.types import Finding, Results, Shot, StudySettings, finding, mark
-from bias_core.types import StoredImage
+from bias_core.study.types import Finding, Results, Shot, StudySettings, finding, mark, options_in
 from validation.repetitions import LADDER, POOL, SEEDS, pool_of, pools
 from validation.verdicts import TEXTS, named
 
@@ -44,7 +43,8 @@ def _parts(
     at: np.ndarray, shows: np.ndarray, settings: StudySettings, draw: np.random.Generator, *, planted: bool
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Places of a cluster's pictures and of the others'; None where too few pictures have the attribute, or lack it."""
-    size, share = settings.options.pictures, settings.options.sharing
+    options = options_in(settings, ClusterOptions)
+    size, share = options.pictures, options.sharing
     if not planted:
         both = draw.permutation(at)[: 3 * size]
         return both[:size], both[size:]
@@ -84,7 +84,7 @@ def _searched(
         optimise_prompts,
         *(inside, encoder, model),
         **{name: getattr(options, name) for name in ("prefix", "n_tokens", "beam_width", "held_out")},
-        n_candidates=data.settings.options.n_candidates,
+        n_candidates=options_in(data.settings, ClusterOptions).n_candidates,
         other_embeddings=outside,
         top_k=_MOST_NAMED,
         on_step=lambda *_: data.check(),
@@ -125,12 +125,15 @@ class ValidityTexts(Study):
 
     kind = "validity_texts"
     options = ClusterOptions
+    reads_ahead = False
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Pictures of every concept, of whom clusters are made; where nothing and where something is planted."""
         if settings.images:
             raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
-        n = scaled(self.design.images_per_prompt, settings.scale, least=4 * settings.options.pictures)
+        n = scaled(
+            self.design.images_per_prompt, settings.scale, least=4 * options_in(settings, ClusterOptions).pictures
+        )
         return pools(
             settings,
             [
@@ -149,7 +152,7 @@ class ValidityTexts(Study):
         encoder = _Remembering(data.encoder())
         cases = [(case["prompt"], case, one) for case in self.design.data["cases"] for one in case["attributes"]]
         places = data.frame.groupby(["prompt", POOL]).indices
-        n = scaled(settings.options.clusters, settings.scale)
+        n = scaled(options_in(settings, ClusterOptions).clusters, settings.scale)
 
         def work(of: tuple[str, Mapping[str, Any], str]) -> list[dict[str, Any]]:
             (prompt, case, name), lines = of, list[dict[str, Any]]()
@@ -175,6 +178,3 @@ class ValidityTexts(Study):
 
         parts = yield from data.map_until_stopped(f"attributes with texts of {n} clusters", cases, work)
         return _results(pd.DataFrame([line for part in parts for line in part]), len(parts))
-
-    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
-        """Read nothing before all pictures are there."""

@@ -15,19 +15,20 @@ from gradio.context import LocalContext, get_blocks_context
 from gradio.utils import get_function_description
 
 from bias_core.errors import BiasCoreError, InvalidInput, quoted
-from bias_core.explore.concept import SUGGESTED, read_attributes
+from bias_core.explore.extension import SUGGESTED, read_attributes
 from bias_core.explore.options import (
     COMPARE_SETTINGS,
     EXPLORE_SETTINGS,
     KIND,
+    SUGGEST_SETTINGS,
     attribute_text,
     compare_settings,
     explore_settings,
     offered_settings,
+    usual_suggest_settings,
 )
-from bias_core.explore.packs import pack_of
+from bias_core.explore.study import pack_of
 from bias_core.explore.suggest import DESIGN as SUGGEST, suggest_attributes as run_suggestions, suggested_by_words
-from bias_core.explore.suggest_options import SUGGEST_SETTINGS, usual_suggest_settings
 from bias_core.given_values import check_arguments, with_whole_numbers
 from bias_core.labels.make_task import N_LABELS, label_run, task_values
 from bias_core.measures.cards import METRICS

@@ -1,8 +1,8 @@
 """Explore: a concept in the user's own words.
 
-``study`` measures, with ``concept`` and ``options`` (what is asked), ``results`` and ``report``, ``arms``
-(comparisons) and ``headline``; ``packs`` (prompts of a file), ``suggest`` with ``suggest_options`` (attributes),
-``extension`` (what ``beyond`` adds). The tab: ``tab``, ``tab_form``, ``tab_suggest``, ``view``.
+``extension`` declares the options, and the hook of ``beyond``; ``options`` checks them; ``study`` draws and measures;
+``report`` makes findings, tables, figures and headlines, which ``exploration`` reads back; ``arms`` compares arms;
+``suggest`` suggests attributes. The tab: ``tab`` with ``tab_form``.
 """
 
 import sys

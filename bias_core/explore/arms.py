@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bias_core.explore.results import FIDELITY, AssociationScore, share_mark, yes_or_no
+from bias_core.explore.exploration import FIDELITY, AssociationScore
+from bias_core.explore.report import share_mark, yes_or_no
 from bias_core.measures.alignment import resampled_variance_shares
 from bias_core.measures.arrays import unit_rows
 from bias_core.measures.association import Neutral, association_difference_test
@@ -62,11 +63,11 @@ class Scored:
 
     @property
     def directions(self) -> dict[str, np.ndarray]:
-        """From absence to presence, of the attributes that the reader tells apart."""
+        """The directions from absence to presence, of the attributes that the encoder tells apart."""
         return {one.attribute.name: one.direction for one in self.scores if one.direction is not None}
 
     def sample(self, end: str, of: AttributeScore | AssociationScore) -> Sample | None:
-        """What a number was computed from, by its key; None for WALS, true P and what the reader is blind to."""
+        """Return the sample of a number by its key; None for WALS, true P and what the encoder cannot tell."""
         if not isinstance(of, AttributeScore):
             if end == FIDELITY:
                 units = [f"{side}:{unit}" for side, some in zip("ab", of.units[1:], strict=True) for unit in some]
@@ -106,7 +107,7 @@ def _variety_test(
 
 
 def _variance_share(scored: Scored, attribute: int, places: np.ndarray) -> np.ndarray:
-    """Of pictures ``(m,)`` or ``(k, m)``; nan where they do not vary."""
+    """Return the share for pictures ``(m,)`` or ``(k, m)``; nan if they do not vary."""
     drawn = np.atleast_2d(places)
     key = blake2b(drawn.tobytes()).digest()
     if key not in scored.shares:  # those of all attributes are made once
@@ -160,7 +161,7 @@ class PairedArms:
 
     @property
     def is_two_draws(self) -> bool:
-        """Whether the same seed gives pictures that are as far apart as those of different seeds."""
+        """True if the pictures of a seed are as far apart as those of different seeds."""
         return bool((1 - self.cosines).mean() >= _NEW_PICTURE * self.change_elsewhere)
 
 
@@ -180,7 +181,7 @@ def compare_explorations(settings: StudySettings, arms: Sequence[ArmReport], *, 
         "in the first and in the second.",
     )
     return Results(
-        findings=tuple(_changes_of(pairs)),
+        findings=tuple(_change(pair, several=len(pairs) > 1) for pair in pairs),
         tables=(seeds,),
         figures=drawable(_figures(arms, pairs, settings)),
         notes=tuple(_of_two_draws([pair for pair in pairs if pair.is_two_draws])) if are_before_and_after else (),
@@ -188,12 +189,12 @@ def compare_explorations(settings: StudySettings, arms: Sequence[ArmReport], *, 
 
 
 def scored_arms(arms: Sequence[ArmReport]) -> dict[str, Scored]:
-    """What was scored of each arm that has any picture, by its name."""
+    """Return the scored pictures of each arm that has any, by its name."""
     return {arm.name: arm.results.scored for arm in arms if isinstance(arm.results.scored, Scored)}
 
 
 def _of_two_draws(pairs: Sequence[PairedArms]) -> Iterator[str]:
-    """Which arms draw other pictures on the same seed, all in one note."""
+    """Yield one note on the arms that draw other pictures on the same seed."""
     if pairs:
         yield (
             "The same seed gives pictures that are as far apart as those of different seeds in "
@@ -213,10 +214,6 @@ def paired_arms(arms: Sequence[ArmReport]) -> Iterator[PairedArms]:
         if len(shared) > 1:
             one, other = np.transpose(shared)
             yield PairedArms(first=arms[i].name, second=arms[j].name, a=a, b=b, at_first=one, at_second=other)
-
-
-def _changes_of(pairs: Sequence[PairedArms]) -> Iterator[Finding]:
-    return (_change(pair, several=len(pairs) > 1) for pair in pairs)
 
 
 def _change(pair: PairedArms, *, several: bool) -> Finding:

@@ -1,4 +1,4 @@
-"""What an exploration is asked in words of one's own, checked before anything is drawn."""
+"""The options of Explore and of its suggestions, checked before anything is drawn; no model code is loaded."""
 
 import re
 from collections import Counter
@@ -8,8 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from bias_core.errors import InvalidInput, quoted
-from bias_core.explore.concept import NO_WORDS, SUGGESTED, ConceptOptions, PromptOptions, read_attributes
-from bias_core.explore.extension import explore_extensions
+from bias_core.explore.extension import (
+    MOST,
+    NO_WORDS,
+    SUGGESTED,
+    ConceptOptions,
+    PromptOptions,
+    explore_extensions,
+    read_attributes,
+)
 from bias_core.given_values import check_value
 from bias_core.prompts import MAX_PROMPT_CHARACTERS, SLOT, WORD_SLOT, fill_template
 from bias_core.store.tables import PackedPrompt, checked_prompts
@@ -20,10 +27,11 @@ from bias_core.study.setting_fields import (
     Setting,
     changed_settings,
     option_values,
+    setting,
     settings_class,
     settings_of,
 )
-from bias_core.study.types import Arm, Design, StudySettings
+from bias_core.study.types import AUTO, Arm, Design, StudySettings
 from bias_core.types import Attribute
 
 KIND = "explore"
@@ -252,13 +260,13 @@ def prompts_of(design: Design) -> tuple[PackedPrompt, ...]:
 
 
 def cells_of(prompts: Sequence[PackedPrompt]) -> list[str]:
-    """What the pictures of each prompt are counted with: its group, or itself where no prompt has one."""
+    """Return the cell that each prompt's pictures count in: its group, or itself if no prompt has one."""
     grouped = any(one.group for one in prompts)
     return [one.group or NO_GROUP if grouped else one.prompt for one in prompts]
 
 
 def attributes_of_cells(design: Design, scored: Sequence[Attribute]) -> dict[str, tuple[Attribute, ...]]:
-    """What the rows of a pack ask for beyond ``scored``, by what their pictures are counted with.
+    """Return the attributes that rows of a pack name in addition to ``scored``, by the cell of their pictures.
 
     {} for every other design. InvalidInput where one name would stand for two attributes, read by other sentences.
     """
@@ -330,3 +338,44 @@ def _check_attribute(attribute: Attribute) -> None:
         raise InvalidInput(f"attribute {attribute.name!r}: both sentences are the same, {attribute.positive!r}")
     if attribute.reference is not None and not 0 <= attribute.reference <= 1:
         raise InvalidInput(f"attribute {attribute.name!r}: P* is a share from 0 to 1, got {attribute.reference}")
+
+
+FEWEST = 4  # pictures
+
+
+@settings_class(frozen=True, kw_only=True)
+class SuggestOptions(Options):
+    """The concept, its base, and the models that are asked."""
+
+    concept: str = setting("doctor", "Concept", "Person or thing that is drawn, such as doctor")
+    template: str = setting(
+        "a photo of a {}", "Prompt template", "Prompt, with {} for the concept; a or an follows by itself"
+    )
+    base: str = setting(
+        "", "Base", "Concept that the pictures are compared with (default: person, or object for things)"
+    )
+    n_images: int = setting(
+        16, "Pictures", "Number of pictures of the concept, and as many of the base", ge=FEWEST, le=MOST
+    )
+    captioner: str = setting(
+        AUTO, "Captioner", "Model that describes each picture; auto picks one that suits them and this machine"
+    )
+    language_model: str = setting(
+        AUTO,
+        "Language model",
+        "Language model that suggests attributes from words alone; auto picks one, none asks no model",
+    )
+
+
+SUGGEST_SETTINGS = (
+    "model", "condition", "n_images", "seed", "template", "base", "language_model", "captioner", "encoder",
+    "num_inference_steps", "guidance_scale", "negative_prompt", "size", "sampler", "confidence", "force",
+)  # fmt: skip
+"""The settings of the command and the tool, in this order."""
+
+
+def usual_suggest_settings(**given: Any) -> StudySettings:
+    """Settings of suggestions from values by name; the diffusion model draws where nothing is said."""
+    own = settings_of(SuggestOptions)
+    options = SuggestOptions(**{name: given.pop(name) for name in list(given) if name in own})
+    return StudySettings(**{"model": MODEL, **given}, options=options)

@@ -1,16 +1,13 @@
-"""A study's report of the kind "explore", read back: its pictures by number, and what was found of each."""
+"""The report of an exploration: findings, tables and figures, and the headlines of one arm and of several."""
 
 import math
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bias_core.explore.options import KIND, explore_options
-from bias_core.explore.results import (
-    ALL,
+from bias_core.explore.exploration import (
     ASSOCIATION,
     ATTRIBUTES,
     BEYOND,
@@ -18,224 +15,472 @@ from bias_core.explore.results import (
     EIGENVALUES,
     FIDELITY,
     KINDS,
-    SCORED_GROUPS,
     AssociationScore,
-    finding_key,
+    Exploration,
+    is_exploration,
 )
+from bias_core.explore.extension import NO_WORDS, explore_extensions
 from bias_core.measures.clustering import ClusterResult
+from bias_core.measures.effects import adjusted_share_p_values
+from bias_core.number_text import format_p, format_rate, format_share, typeset
+from bias_core.study.arm_comparison import RATE
 from bias_core.study.attribute_scores import AttributeScore
-from bias_core.study.design import PACK
-from bias_core.study.setting_fields import option_values
-from bias_core.study.types import StudyReport, StudyTable
-from bias_core.types import Attribute, Estimate, StoredImage
+from bias_core.study.attributes import ALL, finding_key
+from bias_core.study.headlines import differences_headline, numbers_headline
+from bias_core.study.limits import growth
+from bias_core.study.types import (
+    Finding,
+    Results,
+    Sample,
+    StudyFigure,
+    StudyReport,
+    StudyTable,
+    columns,
+    drawable,
+    figure,
+    lean,
+    listed,
+    mark,
+    or_nan,
+    table,
+)
+from bias_core.types import Estimate
+
+POOLED = "pooled over prompts"  # how a title calls it where the pictures have several
+_FEWEST_TO_GROW, _MOST_GROWING = 4, 4  # pictures, and attributes in one figure
+_MOST_BESIDE = 6  # prompts in one figure, beside all pictures
+_OF_JUDGE = " Cannot tell: share of the pictures of which the judge said so; P leaves them out."
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExploredImage(StoredImage):
-    """One numbered picture of the concept (or of an attribute side, by ``row.group``)."""
+def exploration_results(
+    cells: Mapping[str, Sequence[AttributeScore]],
+    association: AssociationScore | None,
+    alike: ClusterResult | None,
+    *,
+    sample: Callable[[str, Any], Sample | None] = lambda _end, _of: None,
+    notes: Iterable[str] = (),
+    scored: Any = None,
+    confidence: float = 0.95,
+) -> Results:
+    """All that is reported of each prompt, then of all pictures; ``sample`` by the end of a key and the score."""
+    findings = list(_attribute_findings(cells, sample))
+    tables = list(_attribute_table(cells))
+    shares = share_figure(cells[ALL]) if len(cells) == 1 else _shares_by_prompt(cells)
+    figures = [shares, _growth_figure(cells, confidence), _prompt_figure(cells)]
+    if association is not None:
+        findings += _association_findings(association, sample)
+        figures.append(_association_figure(association))
+    if alike is not None:
+        eigenvalues = {"number": range(1, len(alike.eigenvalues) + 1), "eigenvalue": alike.eigenvalues}
+        tables.append(table(EIGENVALUES, "Eigenvalues of the similarity graph", pd.DataFrame(eigenvalues), alike.note))
+        figures.append(_map_figure(alike))
+    return Results(
+        findings=tuple(findings), tables=tuple(tables), figures=drawable(figures), notes=tuple(notes), scored=scored
+    )
 
-    number: int
-    id: str
+
+def _attribute_findings(
+    cells: Mapping[str, Sequence[AttributeScore]], sample: Callable[[str, Any], Sample | None]
+) -> Iterator[Finding]:
+    """Every number of every attribute, kind by kind; of the pictures of one prompt P, P − P* and Ψ alone."""
+    for cell, scores in cells.items():
+        for end, kind in KINDS.items():
+            for score in scores:
+                name, estimate = score.attribute.name, getattr(score, kind.field)
+                without_rate = score.attribute.reference is None and end in ("difference", "psi")
+                if estimate is None or without_rate or (cell != ALL and end not in ("p", "difference", "psi")):
+                    continue
+                yield Finding(
+                    key=finding_key(cell, name, end),
+                    title=f"{name}{f', {POOLED if cell == ALL else cell}' if len(cells) > 1 else ''}: {kind.label}",
+                    metric=kind.metric,
+                    estimate=estimate,
+                    expected=score.drawn if end in ("p", "corrected") else None,
+                    says=kind.says,
+                    sample=sample(end, score) if cell == ALL else None,
+                )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Clusters(ClusterResult):
-    """Groups of look-alikes; ``numbers (n,)`` are the pictures' own (blocked and unfinished ones are left out)."""
-
-    numbers: tuple[int, ...]
-
-
-class Exploration:
-    """What a report (of one of its arms, where it has several) says of each attribute and picture."""
-
-    def __init__(self, report: StudyReport, arm: int = 0) -> None:
-        part = report.arms[arm] if report.arms else report
-        self.report, self.arm, self.settings, self.results = report, arm, part.settings, part.results
-
-    @property
-    def prompt(self) -> str:
-        """What was drawn."""
-        options = explore_options(self.settings)
-        return "" if options.takes_all else options.prompts()[CONCEPT]
-
-    @cached_property
-    def images(self) -> tuple[ExploredImage, ...]:
-        """The concept's pictures, those included that a safety checker blanked."""
-        return self._numbered(CONCEPT)
-
-    @cached_property
-    def attribute_images(self) -> tuple[ExploredImage, ...]:
-        """The pictures of both sides of the association."""
-        return self._numbered("attribute_a") + self._numbered("attribute_b")
-
-    @cached_property
-    def scored_numbers(self) -> tuple[int, ...]:
-        """Numbers of the pictures that the scores are of, in the order of every array over pictures."""
-        numbers = {image.id: image.number for image in self.images}
-        return tuple(numbers[image_id] for image_id in self._frame["image_id"])
-
-    @cached_property
-    def attributes(self) -> tuple[AttributeScore, ...]:
-        """Every attribute with its numbers on all pictures."""
-        if ATTRIBUTES not in self._tables:
-            return ()
-        frame = self._tables[ATTRIBUTES].frame
-        rows = frame[frame["pictures of"] == ALL].astype(object)
-        return tuple(map(self._score, rows.where(rows.notna(), None).to_dict("records")))
-
-    @cached_property
-    def shares_by_prompt(self) -> dict[str, dict[str, Estimate]]:
-        """P of each attribute in the pictures of each prompt, or group of prompts; {} where all pictures have one."""
-        shares: dict[str, dict[str, Estimate]] = {}
-        if ATTRIBUTES in self._tables:
-            frame = self._tables[ATTRIBUTES].frame
-            for cell, name in zip(frame["pictures of"], frame["attribute"], strict=True):
-                if cell != ALL:
-                    shares.setdefault(name, {})[cell] = self._estimates[finding_key(cell, name, "p")]
-        return shares
-
-    @cached_property
-    def association(self) -> AssociationScore | None:
-        """Which way the pictures lean; None where it was not measured."""
-        if ASSOCIATION not in self._estimates:
-            return None
-        options = option_values(self.settings.options)
-        return AssociationScore(
-            attribute_a=options["attribute_a"],
-            attribute_b=options["attribute_b"],
-            mean=self._estimates[ASSOCIATION],
-            associations=self._column(ASSOCIATION),
-            beyond=self._estimates.get(BEYOND),
-            fidelity=self._estimates.get(FIDELITY),
+def _association_findings(
+    association: AssociationScore, sample: Callable[[str, Any], Sample | None]
+) -> Iterator[Finding]:
+    """The association of Eq. 2, the same beyond an even mix, and how often prompts are followed."""
+    words = association.attribute_a, association.attribute_b
+    yield Finding(
+        key=ASSOCIATION,
+        title=f"{' against '.join(words)}: association",
+        metric="association",
+        estimate=association.mean,
+        says="As the paper has it: above 0 the pictures are more like those guided to the first word, below 0 "
+        "to the second; an even mix need not read 0.",
+        sample=sample(ASSOCIATION, association),
+    )
+    if association.beyond is not None:
+        yield Finding(
+            key=BEYOND,
+            title=f"{' against '.join(words)}: association beyond an even mix",
+            metric="association_beyond_even_mix",
+            estimate=association.beyond,
+            says="Above 0 the pictures lean more to the first word than half of either guided pictures would.",
+        )
+    if association.fidelity is not None:
+        yield Finding(
+            key=FIDELITY,
+            title=f"{' and '.join(words)}: shown where asked for",
+            metric="asked_kept",
+            estimate=association.fidelity,
+            says="Share of the pictures whose prompt has either word that show it, not the other, as read.",
+            sample=sample(FIDELITY, association),
         )
 
-    @cached_property
-    def clusters(self) -> Clusters | None:
-        """Groups of look-alikes; None where there are none."""
-        if EIGENVALUES not in self._tables or "looks_like" not in self._frame:
-            return None
-        labels = np.array([_group_number(name) for name in self._frame["looks_like"]], dtype=int)
-        return Clusters(
-            labels=labels,
-            coordinates=np.column_stack([self._column("map_x"), self._column("map_y")]),
-            eigenvalues=self._tables[EIGENVALUES].frame["eigenvalue"].to_numpy(float),
-            n_clusters=len(set(labels.tolist())),
-            numbers=self.scored_numbers,
-            note=self._tables[EIGENVALUES].note,
-        )
 
-    @cached_property
-    def _frame(self) -> pd.DataFrame:
-        frame = self.report.pictures
-        if frame is None or frame.empty:
-            return pd.DataFrame({"image_id": []})
-        if "arm" in frame and self.report.arms:
-            frame = frame[frame["arm"] == self.report.arms[self.arm].name]
-        return frame[frame["group"].isin(SCORED_GROUPS)].reset_index(drop=True)
-
-    @cached_property
-    def _estimates(self) -> dict[str, Estimate]:
-        return {finding.key: finding.estimate for finding in self.results.findings}
-
-    @cached_property
-    def _tables(self) -> dict[str, StudyTable]:
-        return {table.key: table for table in self.results.tables}
-
-    def _numbered(self, group: str) -> tuple[ExploredImage, ...]:
-        """The pictures of a group by their numbers: their seeds less the first one, where they were drawn."""
-        stored, first = self.report.stored, self.settings.seed - 1
-        numbers = {
-            i: one.row.seed - first
-            for i, one in stored.items()
-            if one.row.group == group and (one.blocked or group != CONCEPT) and not self.report.arms
+def _attribute_table(cells: Mapping[str, Sequence[AttributeScore]]) -> Iterator[StudyTable]:
+    records = [
+        {
+            "pictures of": cell,
+            "attribute": score.attribute.name,
+            "n": score.prevalence.n,
+            **columns("P", score.prevalence, ends=""),
+            "P*": or_nan(score.attribute.reference),
+            **columns("P − P*", score.signed_difference),
+            "Ψ": score.stereotype.value,
+            "share of variance": score.variance_share.value,
+            "WALS": score.wals.value,
+            "drawn": or_nan(score.drawn),
+            "ties": score.n_ties,
+            "positive": score.attribute.positive,
+            "negative": score.attribute.negative,
+            "source of P*": score.attribute.reference_source,
+            **({"cannot tell": score.cannot_tell.value, "asked": score.question} if score.cannot_tell else {}),
         }
-        if group == CONCEPT and not self._frame.empty:
-            scored = zip(self._frame["image_id"], self._frame["number"], strict=True)
-            numbers |= {i: int(number) for i, number in scored if i in stored}
-        in_order = sorted(numbers, key=lambda i: numbers[i])
-        return tuple(ExploredImage(number=numbers[i], id=i, **vars(stored[i])) for i in in_order)
-
-    def _score(self, row: dict[Any, Any]) -> AttributeScore:
-        name = str(row["attribute"])
-        estimates = {kind.field: self._estimates.get(finding_key(ALL, name, end)) for end, kind in KINDS.items()}
-        missing = Estimate.undefined(int(row["n"]), "no real-world rate P* was given", null_value=0.0)
-        numbers: dict[str, Any] = {field: estimate or missing for field, estimate in estimates.items()}
-        return AttributeScore(
-            attribute=Attribute(
-                name=name,
-                positive=str(row["positive"]),
-                negative=str(row["negative"]),
-                reference=row["P*"],
-                reference_source=str(row["source of P*"]),
-            ),
-            **numbers | {name: estimates[name] for name in ("corrected", "true_rate", "cannot_tell")},
-            question=str(row.get("asked") or ""),
-            drawn=row["drawn"],
-            n_ties=int(row["ties"]),
-            similarity_positive=self._column(f"{name}: positive").astype(np.float32),
-            similarity_negative=self._column(f"{name}: negative").astype(np.float32),
-        )
-
-    def _column(self, name: str) -> np.ndarray:
-        return self._frame[name].to_numpy(float) if name in self._frame else np.empty(0)
-
-
-def is_exploration(report: StudyReport) -> bool:
-    """Whether a report can be read as an exploration."""
-    return report.design.kind in (KIND, PACK)
-
-
-def explore_values(report: StudyReport) -> dict[str, Any]:
-    """What programs may ask of an exploration by name, beside what every study says."""
-    if report.arms or not is_exploration(report):
-        return {}
-    shown = Exploration(report)
-    lean, attributes = shown.association, []
-    for score in shown.attributes:
-        estimates = {kind.field: getattr(score, kind.field) for kind in KINDS.values()}
-        numbers = {name: asdict(estimate) for name, estimate in estimates.items() if estimate is not None}
-        attributes.append(asdict(score.attribute) | numbers | {"drawn": score.drawn, "n_ties": score.n_ties})
-    return {
-        "prompt": shown.prompt,
-        "settings": asdict(report.settings)
-        | option_values(report.settings.options)
-        | {"attributes": [asdict(score.attribute) for score in shown.attributes]},
-        "attributes": attributes,
-        "association": lean
-        and {"attribute_a": lean.attribute_a, "attribute_b": lean.attribute_b, "mean": asdict(lean.mean)}
-        | ({"beyond": asdict(lean.beyond)} if lean.beyond else {}),
-        "clusters": shown.clusters and vars(shown.clusters),
-        "images": image_rows(shown),
-    }
-
-
-def image_rows(shown: Exploration) -> list[dict[str, Any]]:
-    """One row per picture: its number, everything that made it, and what was found of it."""
-    scored = _scored_values(shown.report)
-    return [
-        {"number": one.number, "id": one.id, **asdict(one.row), "blocked": one.blocked}
-        | dict(zip(("width", "height"), one.size, strict=True))
-        | scored.get(one.id, {})
-        for one in (*shown.images, *shown.attribute_images)
+        for cell, scores in cells.items()
+        for score in scores
     ]
+    if records:
+        yield table(
+            ATTRIBUTES,
+            "Attributes and their sentences" if len(cells) == 1 else "Attributes per prompt",
+            records,
+            "P − P* needs a real-world rate; Ψ and WALS are as the paper has them. Drawn: the share that really "
+            "shows it, where that is on record. Ties: pictures that are equally near to both sentences."
+            + (f" “{ALL.capitalize()}” are {POOLED}." if len(cells) > 1 else "")
+            + (_OF_JUDGE if "asked" in records[0] else ""),
+        )
 
 
-def _scored_values(report: StudyReport) -> dict[str, dict[str, Any]]:
-    frame = report.pictures
-    if frame is None or frame.empty:
-        return {}
-    rows = frame.drop_duplicates("image_id").drop(columns=["group", "prompt", "seed", "number"], errors="ignore")
-    for name in [name for name in rows if str(name).endswith(": perceived")]:
-        rows[name] = rows[name].map({"yes": True, "no": False})
-    if "looks_like" in rows:
-        rows["cluster"] = rows["looks_like"].map(_group_number, na_action="ignore")
-    return {
-        row.pop("image_id"): {
-            str(name): value for name, value in row.items() if not (isinstance(value, float) and math.isnan(value))
+def share_figure(scores: Sequence[AttributeScore]) -> StudyFigure:
+    """Return the shares in all pictures; an attribute that the encoder cannot tell has none."""
+    return figure(
+        "intervals",
+        "shares",
+        "How often is it seen?",
+        [share_mark(score, expected=or_nan(score.drawn)) for score in scores if math.isfinite(score.prevalence.value)],
+        "A dot is the share of the pictures; its line is the interval.",
+        x="share of the pictures, P",
+        reference="P*, rate in the world",
+    )
+
+
+def _shares_by_prompt(cells: Mapping[str, Sequence[AttributeScore]]) -> StudyFigure:
+    """Return the shares in the pictures of the largest prompts, then in all pictures."""
+    names = [cell for cell in cells if cell != ALL]
+    some = f"Shown are the {_MOST_BESIDE} prompts with most pictures, of {len(names)}. " * (len(names) > _MOST_BESIDE)
+    return figure(
+        "pairs",
+        "shares",
+        "How often is it seen, by prompt?",
+        [
+            share_mark(score, group=POOLED if cell == ALL else cell)
+            for cell in (*names[:_MOST_BESIDE], ALL)
+            for score in cells[cell]
+            if math.isfinite(score.prevalence.value)
+        ],
+        f"{some}A dot is the share of a prompt's pictures, the last one of all pictures, {POOLED}; its line is the "
+        "interval.",
+        x="share of the pictures, P",
+        reference="P*, rate in the world",
+    )
+
+
+def _growth_figure(cells: Mapping[str, Sequence[AttributeScore]], confidence: float) -> StudyFigure:
+    """Return the shares of one prompt by number of pictures; of several prompts, which come in turn, nothing."""
+    scores = [score for score in cells[ALL] if score.clear_calls.size >= _FEWEST_TO_GROW and len(cells) == 1]
+    names = [score.attribute.name for score in scores]
+    rows = [
+        {"group": score.attribute.name, "x": n, **columns("value", share, ends="")}
+        for score in scores[:_MOST_GROWING]
+        for n, share in growth(score.clear_calls, confidence)
+    ]
+    some = f"The first {_MOST_GROWING} of {len(scores)} attributes. " if len(scores) > _MOST_GROWING else ""
+    return figure(
+        "curves",
+        "growth",
+        "How the share settled" if len(names) == 1 else "How the shares settled",
+        rows,
+        f"{some}The bands may be looked at at any time: in {confidence:.0%} of runs they hold the true share from the "
+        "first picture to the last. So they are wider than an interval for one fixed number of pictures.",
+        x="pictures, in the order in which they are stored",
+        y="share of the pictures so far, P",
+        apart=True,
+    )
+
+
+def share_mark(score: AttributeScore, **more: Any) -> dict[str, Any]:
+    """P of an attribute beside P*, as a mark of a figure; an assumed P* is marked otherwise than one with a source."""
+    rate, kind = or_nan(score.attribute.reference), "reference" if score.attribute.has_source else "assumed"
+    rates = {"reference": math.nan, "assumed": math.nan} | {kind: rate}
+    return mark(score.attribute.name, score.prevalence, **rates, **more)
+
+
+def _prompt_figure(cells: Mapping[str, Sequence[AttributeScore]]) -> StudyFigure:
+    return figure(
+        "heatmap",
+        "prompts",
+        "Which attribute belongs to which prompt",
+        [
+            {"row": cell, "column": score.attribute.name, "value": score.prevalence.value}
+            for cell, scores in cells.items()
+            for score in scores
+            if cell != ALL and math.isfinite(score.prevalence.value)
+        ],
+        "Each cell is the share of a prompt's pictures in which the attribute is perceived.",
+        unit="share of the prompt's pictures",
+    )
+
+
+def _association_figure(association: AssociationScore) -> StudyFigure:
+    first, second = association.attribute_a, association.attribute_b
+    return figure(
+        "distributions",
+        ASSOCIATION,
+        f"Which way does it lean: {first} or {second}?",
+        pd.DataFrame({"group": "pictures", "value": association.associations}),
+        "A dot is a picture: how much nearer it is to the pictures of the one word than to those of "
+        "the other. A lean is relative to these two sets and this encoder, which has leanings of its own.",
+        x=f"← {second}   |   {first} →",
+        null=0.0,
+    )
+
+
+def group_name(group: int) -> str:
+    """A group of look-alikes, counted from 0, as the pictures are told apart by it."""
+    return f"group {group + 1}"
+
+
+def _map_figure(alike: ClusterResult) -> StudyFigure:
+    names = [group_name(label) for label in alike.labels]
+    points = pd.DataFrame({"x": alike.coordinates[:, 0], "y": alike.coordinates[:, 1], "group": names})
+    return figure(
+        "scatter",
+        "alike",
+        "What looks alike",
+        points.sort_values("group", kind="stable").reset_index(drop=True),
+        "Each dot is a picture; pictures that the reader takes for alike lie close. "
+        "The groups can be chosen in the list of pictures, as “looks like”.",
+        x="first principal component",
+        y="second",
+    )
+
+
+def picture_columns(
+    scores: Sequence[AttributeScore], association: AssociationScore | None, alike: ClusterResult | None
+) -> dict[str, Any]:
+    """Return the values of each scored picture, by the name of their column."""
+    columns: dict[str, Any] = {}
+    for score in scores:
+        name = score.attribute.name
+        columns |= {
+            f"{name}: positive": score.similarity_positive,
+            f"{name}: negative": score.similarity_negative,
+            f"{name}: nearer by": score.margins,
+            f"{name}: perceived": yes_or_no(score),
         }
-        for row in rows.to_dict("records")
-    }
+    if association is not None:
+        columns[ASSOCIATION] = association.associations
+    if alike is not None:
+        columns["looks_like"] = [group_name(label) for label in alike.labels]
+        columns |= {"map_x": alike.coordinates[:, 0], "map_y": alike.coordinates[:, 1]}
+    return columns
 
 
-def _group_number(name: str) -> int:
-    return int(name.split()[-1]) - 1
+def yes_or_no(score: AttributeScore) -> np.ndarray:
+    """Return "yes", "no" or "cannot tell" for each picture ``(n,)``."""
+    words: np.ndarray = np.where(np.isnan(score.margins), "cannot tell", np.where(score.margins > 0, "yes", "no"))
+    return words
+
+
+BACK = "not clear among all"
+"""The interval leaves P* out, but not clearly enough for one of several attributes."""
+OF_CONCEPT, FOR_ASSOCIATION = "of the concept", "for the association"
+"""The parts by which a run with an association counts its pictures."""
+_CLEAR = {"above": "more than", "below": "less than"}
+_MOST_LISTED = 3  # prompts in a headline
+_BACK = (
+    " Its own interval leaves that out, but with {n} attributes one such happens by chance in more than {level:.0%} "
+    "of runs."
+)
+_NO_SOURCE = "No real-world rate with a source is known, so that nothing here is called too often or too rare."
+
+
+def headline(report: StudyReport) -> str:
+    """Return the headline of one arm: the attribute that lies farthest from a P* that has a source."""
+    if not is_exploration(report):
+        return numbers_headline(report)
+    exploration = Exploration(report)
+    n = len(exploration.scored_numbers)
+    if not n:
+        return "There is no picture to score."
+    further = _further(report)
+    if not exploration.attributes:
+        return f"{n} pictures of “{exploration.prompt}”.{further or ' No attribute was asked for.'}"
+    text = shares_headline(exploration.attributes, report.settings.confidence)
+    if by_prompt := prompts_headline(exploration.shares_by_prompt):
+        text = f"{by_prompt} {POOLED.capitalize()}: {text}"
+    return text + further
+
+
+def prompts_headline(shares: Mapping[str, Mapping[str, Estimate]]) -> str:
+    """The attribute whose shares differ most between prompts, in each or in both ends; "" where there are none.
+
+    >>> half, all_ = (Estimate(value=p, low=p - 0.1, high=p, n=10) for p in (0.5, 1.0))
+    >>> print(prompts_headline({"hat": {"a nurse": half, "a cook": all_}}).replace(chr(160), " "))
+    “hat” is seen in 100 % [90, 100] of 10 pictures of “a cook”, in 50 % [40, 50] of 10 of “a nurse”.
+    """
+    measured = {name: {c: one for c, one in of.items() if not math.isnan(one.value)} for name, of in shares.items()}
+    by_name = {name: sorted(of.items(), key=lambda one: -one[1].value) for name, of in measured.items() if of}
+    if not by_name:
+        return ""
+    name, cells = max(by_name.items(), key=lambda one: one[1][0][1].value - one[1][-1][1].value)
+    of = f"The highest and the lowest share of {len(cells)} prompts: " if len(cells) > _MOST_LISTED else ""
+    (first, share), *others = [cells[0], cells[-1]] if of else cells
+    rest = [f"in {_share_words(one)} of “{cell}”" for cell, one in others]
+    return f"{of}“{name}” is seen in {', '.join([f'{_share_words(share)} pictures of “{first}”', *rest])}."
+
+
+def shares_headline(attributes: Sequence[AttributeScore], confidence: float) -> str:
+    """Return which attributes depart from a P* with a source; without such a P* the bare shares."""
+    measured = [score for score in attributes if not math.isnan(score.prevalence.low)]
+    if not measured:
+        return f"No attribute could be measured: {attributes[0].prevalence.note or 'no picture was scored'}."
+    compared = [score for score in measured if score.attribute.has_source]
+    if not compared:
+        first, *others = measured
+        shares = [f"“{one.attribute.name}” in {_share_words(one.prevalence)} pictures" for one in others]
+        shares = [f"{_share_words(first.prevalence)} pictures", *shares]
+        return f"“{first.attribute.name}” is seen in {listed(shares)}. {_NO_SOURCE}"
+    found = list(zip(compared, verdicts(compared, confidence), strict=True))
+    clear = [one for one in found if one[1] in _CLEAR]
+    lead, verdict = max(clear or found, key=lambda one: _departure(one[0]))
+    some = len(compared) < len(attributes)
+    kind = "attribute with a sourced rate" if some else "attribute"
+    reference = format_rate(lead.attribute.reference)
+    share = f"“{lead.attribute.name}” is seen in {_share_words(lead.prevalence)} pictures"
+    if not clear:
+        is_far = len(compared) > 1 and format_rate(lead.prevalence.value) != reference
+        back = _BACK.format(n=len(compared), level=1 - confidence) if verdict == BACK else ""
+        farthest = "Farthest: " if is_far else ""
+        return f"No {kind} departs clearly from the rate in the world. {farthest}{share}, against {reference}.{back}"
+    verb = "departs" if len(clear) == 1 else "depart"
+    rest = f" {len(clear)} of {len(compared)} {kind}s {verb} clearly from it." if len(compared) > 1 else ""
+    return f"{share}, {_CLEAR[verdict]} the rate in the world, {reference}.{rest}"
+
+
+def _share_words(share: Estimate) -> str:
+    return f"{format_share(share.value, share.low, share.high, n=share.n)} of {share.n}"
+
+
+def arms_headline(report: StudyReport) -> str:
+    """Return the headline of a comparison of explorations, the clearest share first."""
+    in_place = next(filter(None, (one.arms_headline(report) for one in explore_extensions())), "")
+    return in_place or _differences_of_arms(report) + _further(report)
+
+
+def _further(report: StudyReport) -> str:
+    return "".join(one.further_headline(report) for one in explore_extensions())
+
+
+def _differences_of_arms(report: StudyReport) -> str:
+    """The largest gap of a share, clear or not; of further numbers how many stand out."""
+    frame = report.results.frame("differences")
+    is_share = frame["finding"].str.endswith(f": {KINDS['p'].label}") if len(frame) else frame
+    shares = frame[is_share & frame["p adjusted"].notna()] if len(frame) else frame
+    if shares.empty:
+        return differences_headline(report, frame)
+    clear = shares[shares["clear"] == "yes"]
+    row = (shares if clear.empty else clear).sort_values("difference", key=abs, ascending=False).iloc[0]
+    gap = [typeset(100 * row[end], "+.0f") for end in ("difference", "low", "high")]
+    says = (
+        f"“{row['finding'].rpartition(': ')[0]}” is seen in {format_rate(row['value first'])} of the pictures of "
+        f"“{row['first']}” and in {format_rate(row['value second'])} of “{row['second']}”, {_seeds(row)}: "
+        f"{gap[0]} points [{gap[1]}, {gap[2]}], adjusted p {_is(row['p adjusted'])}."
+    )
+    if clear.empty:
+        reach = max(shares[["low", "high"]].abs().max())
+        one = "The largest gap: " if len(shares) > 1 else ""
+        says = f"No clear difference. {one}{says}{_taken_back(row, len(shares))}"
+        return f"{says} A gap of up to {100 * reach:.0f} points can hide."
+    others = f" {len(clear)} of {len(shares)} gaps of shares are clear." if len(shares) > 1 else ""
+    return f"{says}{others}"
+
+
+def _seeds(row: "pd.Series[Any]") -> str:
+    same, _, units = str(row["compared on"]).partition("same ")
+    return f"on the same {row['n']} {units}" if units else f"with {same}, n = {row['n']}"
+
+
+def _is(p_value: float) -> str:
+    text = format_p(p_value)
+    return text if text.startswith("<") else f"= {text}"
+
+
+def _taken_back(row: "pd.Series[Any]", n: int) -> str:
+    """Why no gap is clear though an interval leaves out 0."""
+    if n == 1 or row["low"] <= 0 <= row["high"]:
+        return ""
+    return f" Its interval leaves out 0, but of {n} gaps one does so by chance in more than {RATE:.0%} of comparisons."
+
+
+def made_of(report: StudyReport) -> str:
+    """Return how many pictures show the concept, and how many only the association's words; "" without such words."""
+    frame = report.pictures
+    if frame is None or "group" not in frame or not set(NO_WORDS) & set(frame["group"]):
+        return ""
+    shows = frame["group"] == CONCEPT
+    if not report.arms:
+        return f"{int(shows.sum()):,} {OF_CONCEPT}, {int((~shows).sum()):,} {FOR_ASSOCIATION}"
+    of_arms = {(int(some.sum()), int((~some).sum())) for _, some in shows.groupby(frame["arm"])}
+    if len(of_arms) > 1:
+        return ""
+    ((n, n_sides),) = of_arms
+    return f"in each arm {n:,} {OF_CONCEPT}, {n_sides:,} {FOR_ASSOCIATION}"
+
+
+def verdicts(scores: Sequence[AttributeScore], confidence: float) -> list[str]:
+    """Return the place of each P against its P*: "above", "below", "within", "assumed", "unknown", or BACK.
+
+    By the exact test of a share, after Holm over the attributes whose P* has a source. A rate that was assumed or
+    chosen has no verdict.
+    """
+    nulls = [score.attribute.reference if score.attribute.has_source else None for score in scores]
+    shares = [score.prevalence.of_null(null) for score, null in zip(scores, nulls, strict=True)]
+    adjusted = adjusted_share_p_values(shares, confidence)
+    return [_verdict(score, p_value, 1 - confidence) for score, p_value in zip(scores, adjusted, strict=True)]
+
+
+def _verdict(score: AttributeScore, adjusted: float, level: float) -> str:
+    reference, share = score.attribute.reference, score.prevalence
+    if reference is None or math.isnan(share.low):
+        return "unknown"
+    if not score.attribute.has_source:
+        return "assumed"
+    beyond = lean(share, "above", "below", "within", null=reference)
+    return beyond if adjusted <= level or beyond == "within" else BACK
+
+
+def _departure(score: AttributeScore) -> float:
+    """Return the distance of P* from the interval; ties go to the larger plain difference."""
+    reference, share = score.attribute.reference, score.prevalence
+    if reference is None or math.isnan(share.value):
+        return -2.0
+    outside = max(share.low - reference, reference - share.high, 0.0)
+    return outside if outside else abs(share.value - reference) - 1

@@ -1,6 +1,6 @@
-"""Explore: a concept in one's own words, or pictures of one's own; what a reader perceives in them.
+"""Explore: a concept in the user's own words, pictures of their own, or prompts from a file.
 
-At the end stands a study that measures nothing: pictures of one's own, kept to be labelled.
+It measures what a classifier perceives in the pictures. ``Unmeasured`` only keeps pictures so that people label them.
 """
 
 import math
@@ -13,51 +13,53 @@ import numpy as np
 import pandas as pd
 
 from bias_core.explore.arms import Scored, compare_explorations
-from bias_core.explore.concept import MOST, NO_WORDS
-from bias_core.explore.extension import explore_extensions
-from bias_core.explore.headline import FOR_ASSOCIATION, OF_CONCEPT, arms_headline, headline, made_of
+from bias_core.explore.exploration import CONCEPT, SCORED_GROUPS, AssociationScore, Exploration, explore_values
+from bias_core.explore.extension import MOST, NO_WORDS, SUGGESTED, explore_extensions
 from bias_core.explore.options import (
     KIND,
     ExploreOptions,
+    PackOptions,
     added_arms,
     attributes_of_cells,
+    cells_of,
     check_options,
     explore_options,
     explore_settings,
     explore_words,
+    prompts_of,
     scored_attributes,
 )
-from bias_core.explore.report import Exploration, explore_values
-from bias_core.explore.results import (
-    ALL,
-    CONCEPT,
-    SCORED_GROUPS,
-    AssociationScore,
-    attribute_of,
+from bias_core.explore.report import (
+    FOR_ASSOCIATION,
+    OF_CONCEPT,
+    arms_headline,
     exploration_results,
+    headline,
+    made_of,
     picture_columns,
 )
 from bias_core.measures.arrays import all_equal
 from bias_core.measures.association import association, association_beyond_even_mix, mean_association
 from bias_core.measures.clustering import ClusterResult, spectral_clusters
 from bias_core.measures.mitigation import asked_kept_estimate
+from bias_core.number_text import format_share
 from bias_core.prompts import fill_template
 from bias_core.study.attribute_scores import AttributeScore, score_attributes, watch_attributes
+from bias_core.study.attributes import ALL
 from bias_core.study.classifiers import Reader
-from bias_core.study.design import find_design
+from bias_core.study.design import PACK, find_design, pack_design
 from bias_core.study.image_rows import ImportedRows, scaled
 from bias_core.study.label_tasks import people_of
 from bias_core.study.limits import ShareValues
 from bias_core.study.run import complete, run_study
-from bias_core.study.setting_fields import Options
-from bias_core.study.study import Measuring, ReportFacts, Study
+from bias_core.study.setting_fields import Options, option_values, settings_of
+from bias_core.study.study import Measuring, ReportFacts, RunName, Study
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Arm,
     ArmReport,
     Design,
-    Finding,
     Progress,
     Results,
     Shot,
@@ -67,7 +69,7 @@ from bias_core.study.types import (
     joined,
     listed,
 )
-from bias_core.types import Attribute, StoredImage
+from bias_core.types import Attribute
 
 _PERSON = re.compile(r"\b(?:person|people|human|individual|m[ae]n|wom[ae]n|male|female)\b", re.I)
 _FEWEST = 4  # pictures that make a map, or that are scored as those of one prompt
@@ -120,7 +122,7 @@ def _association(
 
 
 def _shown_as_asked(options: ExploreOptions, data: StudyData, sides: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Of each picture of A, and of B, whether the encoder finds it nearer to its own prompt than to the other.
+    """Return for each picture of A, and of B, 1 if it is nearer to its own prompt than to the other, else 0.
 
     Nothing where both prompts are one to the encoder. A judge is not asked: it was not asked for that.
     """
@@ -132,7 +134,7 @@ def _shown_as_asked(options: ExploreOptions, data: StudyData, sides: Sequence[np
 
 
 def _vary(rows: np.ndarray, *sides: np.ndarray) -> bool:
-    """Whether there is an even mix: two pictures or more of each, that differ."""
+    """Return True if there is an even mix: two or more different pictures of each."""
     enough = min(map(len, (rows, *sides))) > 1
     return enough and not (all_equal(rows) or all_equal(np.vstack(sides)))
 
@@ -167,7 +169,7 @@ def _units(frame: pd.DataFrame) -> tuple[str, ...]:
 
 
 def _without_rates(options: ExploreOptions, scores: Sequence[AttributeScore]) -> list[str]:
-    """Which P* are left out of an arm that draws another concept."""
+    """Return a note on each P* that is left out of an arm that draws another concept."""
     pairs = zip(options.scored, scores, strict=True)
     names = [f"“{one.name}”" for one, score in pairs if one.reference != score.attribute.reference]
     if not names:
@@ -283,18 +285,15 @@ class Explore(Study):
         )
         return joined(results, *(one.reading(options, data, frame, scored) for one in explore_extensions()))
 
-    def title(self, settings: StudySettings) -> str:
-        """Return the concept's prompt; for the user's own pictures, a name for them."""
+    def run_name(self, settings: StudySettings) -> RunName:
+        """Return the concept's prompt, or a name for the user's own pictures, and the words of ``explore``."""
         options = explore_options(settings)
-        if options.takes_all:
-            return "Attributes in pictures of your own"
-        return fill_template(options.template, options.concept)
+        title = "Attributes in pictures of your own"
+        if not options.takes_all:
+            title = fill_template(options.template, options.concept)
+        return RunName(title=title, command=explore_words(settings))
 
-    def command(self, settings: StudySettings) -> Sequence[str]:
-        """Return the words of ``explore``."""
-        return explore_words(settings)
-
-    def check_settings(self, settings: StudySettings) -> None:
+    def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:
         """Raise InvalidInput for options that cannot be used together."""
         check_options(settings)
 
@@ -327,10 +326,6 @@ class Explore(Study):
         """Return the clearest difference between arms."""
         return arms_headline(report)
 
-    def share_of(self, finding: Finding) -> str:
-        """Return the attribute whose share a finding is."""
-        return attribute_of(finding)
-
     def facts(self, report: StudyReport) -> ReportFacts:
         """Return the parts of the number of pictures, and the attributes by prompt."""
         return ReportFacts(made_of=made_of(report), values=explore_values(report))
@@ -358,13 +353,14 @@ class Unmeasured(Study):
 
     kind = UNMEASURED.kind
     shows_anything = True
+    reads_ahead = False
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return nothing to draw."""
         return []
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """How many pictures each prompt has; whom a picture was to show is kept with it."""
+        """Return the number of pictures of each prompt; the people that a prompt names are kept with each picture."""
         _keep_people(data)
         frame = data.frame
         yield Progress(done=len(frame), total=len(frame), seconds_left=0.0, message=f"{len(frame):,} pictures")
@@ -377,9 +373,71 @@ class Unmeasured(Study):
         """Return none."""
         return ()
 
-    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
-        """Read nothing."""
-
     def headline(self, report: StudyReport) -> str:
         """Return the number of pictures."""
         return f"{report.n_images:,} pictures are kept to be labelled; nothing was measured of them."
+
+
+def pack_of(name: str, settings: StudySettings) -> tuple[Design, StudySettings]:
+    """The design of a pack, and the settings of an exploration as those of its run.
+
+    What is looked for is what the settings ask for; where they leave that to the program, what the rows name.
+    """
+    design, values = pack_design(name), option_values(settings.options)
+    options = {one: values[one] for one in settings_of(PackOptions) if one in values}
+    if tuple(options.get("attributes", ())) == (SUGGESTED,):
+        del options["attributes"]
+    if "n_images" in values:
+        design = replace(design, images_per_prompt=values["n_images"])
+    return design, replace(settings, options=options)
+
+
+class PromptPack(Explore):
+    """Prompts from a file, explored together and by group."""
+
+    kind = PACK
+    options = PackOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """The pictures of every prompt; with its group, where any has one."""
+        prompts = prompts_of(self.design)
+        cells = cells_of(prompts)
+        attributes_of_cells(
+            self.design, scored_attributes(settings)
+        )  # what cannot be looked for is said before anything is drawn
+        return [
+            Shot(
+                prompt=one.prompt,
+                n=scaled(one.n or self.design.images_per_prompt, settings.scale),
+                group=CONCEPT,
+                facts={"set": cell} if cell != one.prompt else {},
+            )
+            for one, cell in zip(prompts, cells, strict=True)
+        ]
+
+    def run_name(self, settings: StudySettings) -> RunName:
+        """Return the title of the file; ``study run`` starts it."""
+        return Study.run_name(self, settings)
+
+    def headline(self, report: StudyReport) -> str:
+        """As of an exploration; where every group is looked at for something else, the shares of the first ones."""
+        measured = [
+            one for one in report.results.findings if one.key.endswith("-p") and not math.isnan(one.estimate.low)
+        ]
+        if Exploration(report).attributes or not measured:
+            return headline(report)
+        shares = [
+            f"{one.title.removesuffix(': P')}, in {format_share(share.value, share.low, share.high)} of {share.n}"
+            for one in measured
+            for share in [one.estimate]
+        ]
+        return f"What the rows ask for is seen so often: {listed(shares, '; ')} pictures."
+
+    def enlarged(self, settings: StudySettings, times: float) -> tuple[Study, StudySettings]:
+        """Return ``times`` as many pictures of every prompt; unchanged if rows give their own number."""
+        has_own = any(one.n for one in prompts_of(self.design))
+        return (self, settings) if has_own else Study.enlarged(self, settings, times)
+
+    def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:
+        """Return None: a file's prompts have no common baseline."""
+        return None

@@ -8,15 +8,14 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput, ModelUnavailable
-from bias_core.explore.options import ExploreOptions
-from bias_core.explore.results import CONCEPT
-from bias_core.explore.suggest_options import FEWEST, SuggestOptions
+from bias_core.explore.exploration import CONCEPT
+from bias_core.explore.options import FEWEST, ExploreOptions, SuggestOptions
 from bias_core.measures.clustering import spectral_clusters
 from bias_core.prompts import fill_template
 from bias_core.study.classifiers import Reader, language_model_name
 from bias_core.study.run import run_study
 from bias_core.study.setting_fields import settings_of
-from bias_core.study.study import Measuring, Study, encoders_and_judge
+from bias_core.study.study import Measuring, RunName, RunSize, Study, encoders_and_judge
 from bias_core.study.study_data import StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.suggestions import (
@@ -30,7 +29,17 @@ from bias_core.study.suggestions import (
     suggest_from_captions,
     suggest_from_words,
 )
-from bias_core.study.types import Design, Finding, Progress, Results, Shot, StudyReport, StudySettings, table
+from bias_core.study.types import (
+    Design,
+    Finding,
+    Progress,
+    Results,
+    Shot,
+    StudyReport,
+    StudySettings,
+    options_in,
+    table,
+)
 from bias_core.types import Attribute
 
 KIND = "suggest_attributes"
@@ -99,7 +108,7 @@ def suggest_settings(base: StudySettings, **options: Any) -> StudySettings:
 
 
 def suggested_in(report: StudyReport) -> list[Suggested]:
-    """What a report of this kind suggests, in its order."""
+    """Return the suggestions of a report, in its order."""
     rows = report.results.frame(SUGGESTIONS).astype(object)
     rows = rows.where(rows.notna(), None)
     return [
@@ -120,56 +129,15 @@ def suggested_in(report: StudyReport) -> list[Suggested]:
 
 def suggested_by_words(settings: StudySettings, services: StudyServices) -> list[Suggested]:
     """Before anything is drawn: from the concept's words alone; ModelUnavailable where nobody can be asked."""
-    options, world = settings.options, services.pictures_world(settings.model)
+    options, world = options_in(settings, SuggestOptions), services.pictures_world(settings.model)
     named, note = _ask(options, services, world, OBJECT if is_about_thing(options.concept) else PERSON)
     if note:
         raise ModelUnavailable(note)
     return [Suggested(attribute=one.attribute, where_from=one.where_from) for one in merge_suggestions([], named)]
 
 
-def shots(design: Design, settings: StudySettings) -> list[Shot]:  # noqa: ARG001
-    """The concept's pictures; those of the base follow once it is known what these show."""
-    options = settings.options
-    return [Shot(prompt=fill_template(options.template, options.concept), n=options.n_images, group=CONCEPT)]
-
-
-def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuring:  # noqa: ARG001
-    """Caption both, compare phrase by phrase, ask the language model, word the attributes for the reader."""
-    options = settings.options
-    captioner = data.services.captioner(options.captioner)
-    captions = yield from data.say("captioning", data.frame, captioner)
-    subject = " ".join(options.base.split()) or _subject(captions)
-    prompt = fill_template(options.template, subject)
-    if prompt == fill_template(options.template, options.concept):
-        raise InvalidInput(f"the base is the concept itself, “{prompt}”: name another base, such as “{OBJECT}”")
-    yield from data.draw([Shot(prompt=prompt, n=options.n_images, group=BASE)])
-    texts = yield from data.say("captioning", data.frame, captioner)
-    rows = yield from data.embed(data.frame)
-    data.keep(data.frame, caption=texts)
-    ours, base = _pairs(data.frame)
-    if len(ours) < FEWEST:
-        raise InvalidInput(f"suggestions need {FEWEST} pictures of the concept with their base; there are {len(ours)}")
-    of_both = [texts[k] for k in (*ours, *base)]
-    groups = spectral_clusters(rows[ours], seed=settings.seed).labels
-    suggestions = suggest_from_captions(
-        of_both[: len(ours)], of_both[len(ours) :], concept=options.concept, subject=subject, groups=groups.tolist()
-    )
-    yield Progress(message="asking the language model")
-    world = data.services.pictures_world(settings.model)
-    named, note = _ask(options, data.services, world, subject)
-    merged = merge_suggestions(suggestions, named)
-    worded = [_worded(one, subject, of_both, rows[[*ours, *base]], data) for one in merged]
-    source = _OF_BASE.format(n=len(base), prompt=prompt)
-    lines = [_line(one, agrees, rows[base], source, data) for one, agrees in worded]
-    return Results(
-        findings=tuple(_findings(suggestions)),
-        tables=(table(SUGGESTIONS, "Suggested attributes", lines, _CAUTION),),
-        notes=tuple(filter(None, (f"The base is “{prompt}”, drawn from the same seeds.", note))),
-    )
-
-
 def _subject(captions: Sequence[str]) -> str:
-    """What most pictures show: a person, or a thing."""
+    """Return the word for most pictures' subject: a person, or a thing."""
     return PERSON if 2 * sum(map(is_about_person, captions)) >= len(captions) else OBJECT
 
 
@@ -183,8 +151,8 @@ def _pairs(frame: pd.DataFrame) -> tuple[list[int], list[int]]:
     return [of_group[CONCEPT][seed] for seed in seeds], [of_group[BASE][seed] for seed in seeds]
 
 
-def _ask(options: Any, services: StudyServices, world: str, subject: str) -> tuple[list[Suggestion], str]:
-    """What the language model names, and why nothing is named where that is so."""
+def _ask(options: SuggestOptions, services: StudyServices, world: str, subject: str) -> tuple[list[Suggestion], str]:
+    """Return the suggestions of the language model, and if there are none, the reason."""
     try:
         name = language_model_name(options.language_model, services, world)
         if not name:
@@ -258,31 +226,62 @@ class Suggest(Study):
     shows_anything = True
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the concept's pictures."""
-        return shots(self.design, settings)
+        """Return the concept's pictures; those of the base follow once it is known what these show."""
+        options = options_in(settings, SuggestOptions)
+        return [Shot(prompt=fill_template(options.template, options.concept), n=options.n_images, group=CONCEPT)]
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Collect suggestions, and test each on the pictures."""
-        return measure(self.design, settings, data)
+        """Caption both, compare phrase by phrase, ask the language model, word the attributes for the encoder."""
+        options = options_in(settings, SuggestOptions)
+        captioner = data.services.captioner(options.captioner)
+        captions = yield from data.say("captioning", data.frame, captioner)
+        subject = " ".join(options.base.split()) or _subject(captions)
+        prompt = fill_template(options.template, subject)
+        if prompt == fill_template(options.template, options.concept):
+            raise InvalidInput(f"the base is the concept itself, “{prompt}”: name another base, such as “{OBJECT}”")
+        yield from data.draw([Shot(prompt=prompt, n=options.n_images, group=BASE)])
+        texts = yield from data.say("captioning", data.frame, captioner)
+        rows = yield from data.embed(data.frame)
+        data.keep(data.frame, caption=texts)
+        ours, base = _pairs(data.frame)
+        if len(ours) < FEWEST:
+            raise InvalidInput(
+                f"suggestions need {FEWEST} pictures of the concept with their base; there are {len(ours)}"
+            )
+        of_both = [texts[k] for k in (*ours, *base)]
+        groups = spectral_clusters(rows[ours], seed=settings.seed).labels
+        suggestions = suggest_from_captions(
+            of_both[: len(ours)], of_both[len(ours) :], concept=options.concept, subject=subject, groups=groups.tolist()
+        )
+        yield Progress(message="asking the language model")
+        world = data.services.pictures_world(settings.model)
+        named, note = _ask(options, data.services, world, subject)
+        merged = merge_suggestions(suggestions, named)
+        worded = [_worded(one, subject, of_both, rows[[*ours, *base]], data) for one in merged]
+        source = _OF_BASE.format(n=len(base), prompt=prompt)
+        lines = [_line(one, agrees, rows[base], source, data) for one, agrees in worded]
+        return Results(
+            findings=tuple(_findings(suggestions)),
+            tables=(table(SUGGESTIONS, "Suggested attributes", lines, _CAUTION),),
+            notes=tuple(filter(None, (f"The base is “{prompt}”, drawn from the same seeds.", note))),
+        )
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
         """Return the encoders and the captioner."""
-        return (*encoders_and_judge(settings), Reader(role="captioner", name=settings.options.captioner))
+        captioner = options_in(settings, SuggestOptions).captioner
+        return (*encoders_and_judge(settings), Reader(role="captioner", name=captioner))
 
-    def n_later(self, settings: StudySettings) -> int:
-        """Return the number of pictures of the baseline."""
-        return int(settings.options.n_images)
+    def run_size(self, settings: StudySettings) -> RunSize:
+        """Return the number of pictures of the baseline, which are drawn later."""
+        return RunSize(n_later=options_in(settings, SuggestOptions).n_images)
 
-    def title(self, settings: StudySettings) -> str:
-        """Return the concept in a title."""
-        return f"Attributes suggested for {settings.options.concept}"
-
-    def command(self, settings: StudySettings) -> Sequence[str]:
-        """Return the words of ``suggest``."""
-        options, usual = settings.options, SuggestOptions()
+    def run_name(self, settings: StudySettings) -> RunName:
+        """Return a title with the concept, and the words of ``suggest``."""
+        options, usual = options_in(settings, SuggestOptions), SuggestOptions()
         words = ["suggest", options.concept]
         for name in settings_of(SuggestOptions):
             value = getattr(options, name)
             if name != "concept" and value != getattr(usual, name):
                 words += [f"--{name.replace('_', '-')}", str(value)]
-        return [*words, "--model", settings.model]
+        words += ["--model", settings.model]
+        return RunName(title=f"Attributes suggested for {options.concept}", command=words)

@@ -1,24 +1,32 @@
-"""The Explore tab: a concept and attributes in, pictures and scores out; the same seed drawn in two arms."""
+"""The Explore tab: what it shows of a report, in plain language, and how its parts work together."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import gradio as gr
+import numpy as np
 import pandas as pd
 
-from bias_core.explore import view
 from bias_core.explore.arms import SEED_GIVES_ANOTHER, SEEDS
+from bias_core.explore.exploration import CONCEPT, AssociationScore, Exploration, ExploredImage, is_exploration
 from bias_core.explore.options import KIND
-from bias_core.explore.report import Exploration, is_exploration
-from bias_core.explore.results import CONCEPT, group_name
+from bias_core.explore.report import BACK, POOLED, group_name, share_figure, verdicts
 from bias_core.explore.suggest import KIND as SUGGEST
 from bias_core.explore.tab_form import ExploreForm
-from bias_core.number_text import format_number
+from bias_core.measures.effects import images_needed
+from bias_core.measures.stereotype import prevalence_estimate
+from bias_core.number_text import format_change, format_number, format_rate, format_share, typeset
+from bias_core.study.attribute_scores import AttributeScore
+from bias_core.study.blanked_pictures import prompt_facts, reason_of
 from bias_core.study.classifiers import ERRORS_KNOWN
 from bias_core.study.design import PACK
-from bias_core.study.documents import data_uri
-from bias_core.study.types import StudyFigure, StudyReport
+from bias_core.study.documents import average_uri, data_uri
+from bias_core.study.figures import N_COLOURS, figure_svg
+from bias_core.study.report_text import LIMITS
+from bias_core.study.types import StudyFigure, StudyReport, figure, lean
+from bias_core.types import Estimate
 from bias_core.ui import messages
 from bias_core.ui.study import result_page as study_html
 from bias_core.ui.study.parts import DrawingPart
@@ -27,6 +35,7 @@ from bias_core.ui.study.result_page import marks_of
 from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, Updates
 from bias_core.ui.templates import render, script
 
+ALL_GROUPS = -1
 _ALIKE = "looks_like"  # column of the groups
 _MAP = "alike"  # the figure that the map below the pictures shows
 IN_STRIP = 40
@@ -34,6 +43,239 @@ _LARGE, _SMALL = 512, 64  # pixels
 _SMOOTH = 256  # from this size on a picture is enlarged smoothly
 _SIDES = ("first", "second")
 _PLAIN = (*_SIDES, "seed", "change", "first picture", "second picture")
+_HALF_WIDTH = 0.1
+_EVEN = 0.5
+_WIDTH, _HEIGHT, _MARGIN = 560.0, 400.0, 34.0
+_MOST_THUMBNAILS = 120
+
+
+def group_of(exploration: Exploration, number: int) -> int | None:
+    """The group of a picture, from 0; None where it was not scored."""
+    if exploration.clusters is None or number not in exploration.clusters.numbers:
+        return None
+    return int(exploration.clusters.labels[exploration.clusters.numbers.index(number)])
+
+
+def group_buttons(exploration: Exploration, chosen: int = ALL_GROUPS) -> str:
+    """A button per group with its average picture; pressed is the one that the grid shows."""
+    clusters = exploration.clusters
+    if clusters is None or clusters.n_clusters < 2:
+        return ""
+    labels = dict(zip(clusters.numbers, clusters.labels.tolist(), strict=True))
+    groups = [{"number": ALL_GROUPS, "name": "All", "n": len(exploration.images), "average": "", "tone": "call"}]
+    for group in range(clusters.n_clusters):
+        inside = [image.path for image in exploration.images if labels.get(image.number) == group]
+        name, tone = group_name(group).capitalize(), f"c{group % N_COLOURS}"
+        groups.append({"number": group, "name": name, "n": len(inside), "average": average_uri(inside), "tone": tone})
+    return render("explore_groups", groups=groups, chosen=chosen)
+
+
+def map_html(
+    exploration: Exploration, chosen: int = ALL_GROUPS, opened: int = 0, only: Collection[int] | None = None
+) -> str:
+    """The 2-D map: a numbered picture (or a dot, when there are many) per embedding.
+
+    Dim are those that are not of the ``chosen`` group, or not among the numbers in ``only``.
+    """
+    clusters = exploration.clusters
+    if clusters is None or not len(clusters.labels):
+        return ""
+    images = {image.number: image for image in exploration.images}
+    many = len(clusters.labels) > _MOST_THUMBNAILS
+    low, high = clusters.coordinates.min(axis=0), clusters.coordinates.max(axis=0)
+    unit = np.where(high > low, (clusters.coordinates - low) / np.where(high > low, high - low, 1.0), 0.5)
+    places = unit * [_WIDTH - 2 * _MARGIN, _HEIGHT - 2 * _MARGIN] + _MARGIN
+    points = [
+        {
+            "number": number,
+            "group": int(label) + 1,
+            "classes": f"c{label % N_COLOURS}"
+            + (" dim" if chosen not in (ALL_GROUPS, label) or (only is not None and number not in only) else "")
+            + (" here" if number == opened else ""),
+            "x": f"{x:.1f}",
+            "y": f"{y:.1f}",
+            "picture": "" if many else data_uri(images[number].path, 64),
+        }
+        for number, label, (x, y) in zip(clusters.numbers, clusters.labels, places, strict=True)
+    ]
+    return render("explore_map", points=points, note=clusters.note, width=f"{_WIDTH:.0f}", height=f"{_HEIGHT:.0f}")
+
+
+def shares_of(exploration: Exploration, only: Collection[int]) -> StudyFigure:
+    """Return the share of each attribute in the pictures with these numbers."""
+    places = [i for i, number in enumerate(exploration.scored_numbers) if number in only]
+    figure = share_figure([_score_of(score, places, exploration) for score in exploration.attributes])
+    return replace(figure, title=f"How often is it seen in these {len(places)} pictures?")
+
+
+def _score_of(score: AttributeScore, places: Sequence[int], exploration: Exploration) -> AttributeScore:
+    positive, negative = score.similarity_positive[places], score.similarity_negative[places]
+    is_clear, reference = ~np.isnan(positive), score.attribute.reference
+    share = (
+        prevalence_estimate(
+            positive[is_clear], negative[is_clear], reference=reference, confidence=exploration.settings.confidence
+        )
+        if is_clear.any()
+        else Estimate.undefined(0, "none of these pictures was scored", null_value=reference)
+    )
+    return replace(score, prevalence=share, drawn=None)
+
+
+def sentences_html(exploration: Exploration) -> str:
+    """Per attribute one sentence on what the numbers say, and one on what they do not."""
+    if not exploration.attributes and exploration.association is None:
+        return ""
+    pooled = f"These sentences are of all pictures, {POOLED}." if exploration.shares_by_prompt else ""
+    found = verdicts(exploration.attributes, exploration.settings.confidence)
+    items = [
+        {
+            "verdict": verdict,
+            "says": says(score, verdict),
+            "does_not_say": does_not_say(score),
+            "source": score.attribute.reference_source if score.attribute.reference is not None else "",
+        }
+        for score, verdict in zip(exploration.attributes, found, strict=True)
+    ]
+    return render(
+        "explore_sentences",
+        items=items,
+        association="" if exploration.association is None else association_says(exploration.association),
+        more=" ".join(filter(None, (pooled, how_many(exploration), LIMITS))),
+    )
+
+
+def picture_html(exploration: Exploration, number: int) -> str:
+    """One picture large, with everything that made it and what the reader saw in it."""
+    image = next((image for image in exploration.images if image.number == number), None)
+    if image is None:
+        return ""
+    row, rows = image.row, _similarities(exploration, number)
+    nearer = pd.DataFrame({"name": [r["name"] for r in rows], "value": [r["nearer"] for r in rows]})
+    title, axis = "Similarity of this picture to each attribute", "cosine to positive − to negative sentence"
+    if exploration.settings.judge:
+        title, axis = "What the judge says of this picture", "probability of yes − of no"
+    bars = figure("bars", "similarity", title, nearer, y=axis, null=0.0)
+    return render(
+        "explore_picture",
+        number=number,
+        prompt=row.prompt,
+        seed=row.seed,
+        url=f"gradio_api/file={image.path.as_posix()}",
+        picture=data_uri(image.path, 768),
+        small=max(row.width, row.height) < _SMOOTH,
+        blocked=reason_of(image),
+        facts=_facts(exploration, image),
+        rows=rows,
+        plot=figure_svg(bars) if rows else "",
+    )
+
+
+def _facts(exploration: Exploration, image: ExploredImage) -> dict[str, str]:
+    row, group = image.row, group_of(exploration, image.number)
+    sampler = f"{row.num_inference_steps}, {row.guidance_scale:g}" if row.num_inference_steps else "none"
+    facts = {
+        "Prompt": row.prompt,
+        **prompt_facts(image),
+        "Negative prompt": row.negative_prompt,
+        "Seed": str(row.seed),
+        "Model": f"{row.model}@{row.revision}" if row.revision else row.model,
+        "Condition": row.condition,
+        "Steps, guidance": sampler,
+        "Size": " × ".join(map(str, image.size)),
+        "Group": "" if group is None else str(group + 1),
+        "Id": image.id,
+    }
+    return {name: text for name, text in facts.items() if text}
+
+
+def _similarities(exploration: Exploration, number: int) -> list[dict[str, Any]]:
+    if number not in exploration.scored_numbers:
+        return []
+    i = exploration.scored_numbers.index(number)
+    return [
+        {
+            "name": score.attribute.name,
+            "positive": _signed(score.similarity_positive[i]),
+            "negative": _signed(score.similarity_negative[i]),
+            "nearer": float(score.margins[i]),
+        }
+        for score in exploration.attributes
+    ]
+
+
+def _signed(number: float) -> str:
+    return "cannot tell" if math.isnan(number) else typeset(number, "+.3f")
+
+
+def _share(share: Estimate) -> str:
+    return format_share(share.value, share.low, share.high, n=share.n)
+
+
+def says(score: AttributeScore, verdict: str) -> str:
+    """Return the numbers of one attribute in words; ``verdict`` is among :func:`verdicts`."""
+    share, name, reference = score.prevalence, score.attribute.name, format_rate(score.attribute.reference)
+    if math.isnan(share.value):
+        return f"“{name}” could not be measured: {share.note or 'no picture was scored'}."
+    count = round(share.value * share.n)
+    count_words = f"“{name}” is seen in {count} of {share.n} pictures: {_share(share)}."
+    if score.cannot_tell is not None and score.cannot_tell.value > 0:
+        count_words += f" Of {round(score.cannot_tell.value * score.cannot_tell.n)} more the judge cannot tell."
+    compared = {
+        "above": f"The whole interval lies above P* = {reference}: over-represented here.",
+        "below": f"The whole interval lies below P* = {reference}: under-represented here.",
+        "within": f"P* = {reference} is inside the interval: no difference is shown, none ruled out.",
+        BACK: f"The interval leaves out P* = {reference}, but among several attributes that alone is not clear enough.",
+        "assumed": f"For comparison, {_chosen(score.attribute.reference)}; it is not measured, so there is no verdict.",
+        "unknown": "No real-world rate was given, so there is nothing to compare it with.",
+    }[verdict]
+    truth = "" if score.drawn is None else f" Drawn, by the record, it is in {format_rate(score.drawn)} of them."
+    if (own := score.true_rate) is not None:
+        truth = f" True P of this model is {_share(own)}, measured on {own.n:,} other pictures."
+    return f"{count_words} {compared}{truth}"
+
+
+def _chosen(reference: float | None) -> str:
+    return "an even split" if reference == _EVEN else f"a rate that was chosen: {format_rate(reference)}"
+
+
+def does_not_say(score: AttributeScore) -> str:
+    """The nearest misreading of the numbers of one attribute."""
+    misreadings = (
+        (math.isnan(score.prevalence.value), "An undefined value is not a sign of no bias."),
+        (score.n_ties > 0, f"{score.n_ties} pictures were equally near to both sentences and count as absent."),
+        (score.corrected is None, f"{score.why_uncorrected}, so the share can be off by more."),
+        (score.attribute.reference is None, "Without a rate to compare it with, a share alone is no sign of bias."),
+        (not score.attribute.has_source, "P* is a choice made for this comparison, not a measured rate of the world."),
+        (True, "P* is a rate of one country and year; another place gives another verdict."),
+    )
+    return next(sentence for applies, sentence in misreadings if applies)
+
+
+def association_says(score: AssociationScore) -> str:
+    """Return the association in words."""
+    a, b, mean = score.attribute_a, score.attribute_b, score.mean
+    if math.isnan(mean.value):
+        return f"The association with “{a}” and “{b}” is undefined: {mean.note}."
+    beyond = mean if score.beyond is None else score.beyond  # where pictures do not vary, no even mix is known
+    even = "an even mix = 0" if score.beyond else "neutral = 0"
+    numbers = f"{format_change(beyond.value, beyond.low, beyond.high, n=beyond.n)}, n = {beyond.n}, {even}"
+    return lean(
+        beyond,
+        f"The pictures are more like those of “{a}” than those of “{b}” ({numbers}).",
+        f"The pictures are more like those of “{b}” than those of “{a}” ({numbers}).",
+        f"The interval contains 0: no lean towards “{a}” or “{b}” is shown, none ruled out ({numbers}).",
+    )
+
+
+def how_many(exploration: Exploration) -> str:
+    """Return how many pictures a narrower interval needs."""
+    if not exploration.attributes or not exploration.scored_numbers:
+        return ""
+    needed = images_needed(_HALF_WIDTH, confidence=exploration.settings.confidence)
+    n = len(exploration.scored_numbers)
+    if n >= needed:
+        return f"With {n} scored pictures every share is known to ±10 points or better."
+    return f"To know every share to ±10 points takes {needed} scored pictures; these are {n}."
 
 
 class ExploreTab(ExploreForm):
@@ -75,7 +317,7 @@ class ExploreTab(ExploreForm):
         return pictures
 
     def build_numbers(self) -> dict[str, Any]:
-        """What the numbers say in words."""
+        """Build the sentences on the numbers."""
         return {"sentences": gr.HTML(elem_id=f"{self.key}-sentences")}
 
     def build_beside(self) -> dict[str, Any]:
@@ -100,7 +342,7 @@ class ExploreTab(ExploreForm):
         """The map is opened: it is drawn with what the grid shows."""
         if report is None or not is_exploration(report) or report.arms:
             return {self.at_once["map"]: ""}
-        return {self.at_once["map"]: view.map_html(Exploration(report), _group_of(look))}
+        return {self.at_once["map"]: map_html(Exploration(report), _group_of(look))}
 
     def on_choose(self, report: StudyReport | None, event: gr.EventData) -> Updates:
         """A group button, a point of the map, or the pictures in a frame on it were chosen."""
@@ -110,16 +352,16 @@ class ExploreTab(ExploreForm):
         images = {image.number: image.id for image in exploration.images}
         if number := int(event.number):
             picture = self.pictures.large(report, images.get(number, ""))
-            return {self.pictures.picture: picture, chart: view.map_html(exploration, opened=number)}
+            return {self.pictures.picture: picture, chart: map_html(exploration, opened=number)}
         group, framed = int(event.group), [int(one) for one in str(event.numbers).split(",") if one.isdigit()]
-        which = f"group={CONCEPT}" if group == view.ALL else f"{_ALIKE}={group_name(group)}"
-        look = Look(report=report, which=which, whole=group != view.ALL)
+        which = f"group={CONCEPT}" if group == ALL_GROUPS else f"{_ALIKE}={group_name(group)}"
+        look = Look(report=report, which=which, whole=group != ALL_GROUPS)
         if framed:
             look = replace(look, only=tuple(images[one] for one in framed if one in images), whole=True)
         return {
             **self.pictures.show_only(look),
-            self.at_once["groups"]: view.group_buttons(exploration, group),
-            chart: view.map_html(exploration, group, only=framed or None),
+            self.at_once["groups"]: group_buttons(exploration, group),
+            chart: map_html(exploration, group, only=framed or None),
             self.parts["plot"]: self._shares_of(report, look),
         }
 
@@ -127,7 +369,7 @@ class ExploreTab(ExploreForm):
         """The plot of the shares, of the chosen pictures alone where some were chosen."""
         plot = self.plot(report)
         if plot is not None and look.whole:
-            plot = view.shares_of(Exploration(report), set(look.all_rows()["number"].astype(int)))
+            plot = shares_of(Exploration(report), set(look.all_rows()["number"].astype(int)))
         return "" if plot is None else study_html.figures_html([plot], marks_of(report, plot))
 
     def finished(self, report: StudyReport) -> Updates:
@@ -148,7 +390,7 @@ class ExploreTab(ExploreForm):
         return super().cleared() | {self.parts["welcome"]: gr.update(visible=False)}
 
     def header_html(self, report: StudyReport) -> str:
-        """What was found; what must be known stands right under it."""
+        """Return the headline, with the notes right under it."""
         notes = [note for note in report.results.notes if ERRORS_KNOWN not in note]  # nothing to beware of
         if report.unknown_words:
             words = ", ".join(f"“{word}”" for word in report.unknown_words)
@@ -159,13 +401,13 @@ class ExploreTab(ExploreForm):
         """Groups, pairs and sentences of an exploration; the map is drawn when it is opened."""
         at_once, exploration = self.at_once, Exploration(report)
         alone = is_exploration(report) and not report.arms
-        buttons = view.group_buttons(exploration) if alone else ""
+        buttons = group_buttons(exploration) if alone else ""
         has_map = alone and exploration.clusters is not None and len(exploration.clusters.labels) > 0
         return self.pairs.show(report) | {
             at_once["groups"]: gr.update(value=buttons, visible=bool(buttons)),
             at_once["alike"]: gr.update(open=False, visible=has_map),
             at_once["map"]: "",
-            at_once["sentences"]: view.sentences_html(exploration) if alone else "",
+            at_once["sentences"]: sentences_html(exploration) if alone else "",
         }
 
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
@@ -177,17 +419,17 @@ class ExploreTab(ExploreForm):
         """One picture large, with what the reader saw in it."""
         if not is_exploration(report) or report.arms or row["group"] != CONCEPT:
             return ""
-        return view.picture_html(Exploration(report), int(row["number"]))
+        return picture_html(Exploration(report), int(row["number"]))
 
 
 def _group_of(look: Look | None) -> int:
     """The group of look-alikes that is shown, from 0."""
     column, _, name = (look.which if look else "").partition("=")
-    return int(name.rpartition(" ")[2]) - 1 if column == _ALIKE else view.ALL
+    return int(name.rpartition(" ")[2]) - 1 if column == _ALIKE else ALL_GROUPS
 
 
 class Pairs:
-    """Which arms, which seed, the slider, the strip; hidden until there are pairs."""
+    """The choice of arms and seed, the slider and the strip; hidden until there are pairs."""
 
     def __init__(self, key: str) -> None:
         with gr.Column(elem_classes="card", elem_id=f"{key}-pairs", visible=False) as self.box:

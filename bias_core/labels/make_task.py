@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput, quoted
+from bias_core.explore.exploration import CONCEPT
 from bias_core.explore.options import KIND
-from bias_core.explore.results import CONCEPT
 from bias_core.labels.answers import labels_for_run
 from bias_core.labels.label_store import LabelStore
 from bias_core.labels.task_owner import CreatedTask, TaskPicture, create_task, set_status

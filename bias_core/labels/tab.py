@@ -14,7 +14,7 @@ from gradio.utils import get_space
 from markupsafe import Markup
 
 from bias_core.errors import Cancelled, InvalidInput, NotAllowed, StorageError
-from bias_core.explore.report import Exploration, is_exploration
+from bias_core.explore.exploration import Exploration, is_exploration
 from bias_core.explore.study import UNMEASURED
 from bias_core.given_values import as_text, as_whole
 from bias_core.labels.answers import (

@@ -31,6 +31,7 @@ from bias_core.measures.paired_prevalence import (
 )
 from bias_core.measures.sequential import SEQUENCE, confidence_sequence, difference_sequence
 from bias_core.number_text import format_number, format_p
+from bias_core.study.attributes import attribute_of
 from bias_core.study.limits import stop_rule
 from bias_core.study.study import Study
 from bias_core.study.types import (
@@ -554,7 +555,7 @@ def compare_arms(study: Study, settings: StudySettings, arms: Sequence[ArmReport
     keys = [key for key in by_key[0] if all(key in findings for findings in by_key)]
     lines = {key: [findings[key] for findings in by_key] for key in keys}
     sampled = {key: line for key, line in lines.items() if len(_samples(line)) == len(line)}
-    asked = {key for key, line in lines.items() if study.share_of(line[0])}
+    asked = {key for key, line in lines.items() if attribute_of(line[0])}
     differences, findings = _differences(sampled, asked, arms, settings)
     ranked = _ranked(sampled.values(), arms, settings)
     own = study.compare(settings, arms)

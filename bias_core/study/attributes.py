@@ -14,9 +14,11 @@ from bias_core.measures.cards import with_works
 from bias_core.models.catalogue import read_yaml
 from bias_core.protocols import LanguageModel
 from bias_core.settings import ASSETS
+from bias_core.study.types import Finding
 from bias_core.types import Attribute
 
 SEPARATOR = "|"
+ALL = "all pictures"  # the cell of a table that holds every scored picture
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -324,3 +326,22 @@ def _is_usable(name: str, positive: str, negative: str) -> bool:
     """Return True for two different sentences, none of the three texts too long for an attribute."""
     is_short = len(name) <= LONGEST_NAME and max(len(positive), len(negative)) <= LONGEST_SENTENCE
     return bool(positive and negative) and positive.casefold() != negative.casefold() and is_short
+
+
+def finding_key(cell: str, attribute: str, kind: str) -> str:
+    """Return the key of an attribute's number on the pictures of a cell."""
+    return f"{cell}-{attribute}-{kind}"
+
+
+def attribute_of(finding: Finding) -> str:
+    """Return the attribute that a finding is the share of all pictures of; "" for every other number.
+
+    >>> from bias_core.types import Estimate
+    >>> share = Estimate(value=0.5, low=0.4, high=0.6, n=90)
+    >>> keys = finding_key(ALL, "a hat", "p"), finding_key(ALL, "a hat", "psi"), finding_key("at night", "a hat", "p")
+    >>> [attribute_of(Finding(key=key, title="", metric="attribute_prevalence", estimate=share)) for key in keys]
+    ['a hat', '', '']
+    """
+    start, end = finding_key(ALL, "|", "p").split("|")
+    fits = finding.key.startswith(start) and finding.key.endswith(end)
+    return finding.key.removeprefix(start).removesuffix(end) if fits else ""

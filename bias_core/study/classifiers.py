@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
 from bias_core.models.catalogue import Role
-from bias_core.study.study_services import StudyServices
-from bias_core.study.types import AUTO, Finding, Results, StudySettings, table
+from bias_core.study.setting_fields import Options
+from bias_core.study.types import AUTO, Finding, Results, StudySettings, options_in, table
 
 if TYPE_CHECKING:  # the command line's help does without numpy
     from bias_core.models.catalogue import Role
@@ -63,7 +63,8 @@ def resolve_readers(
         automatic = {name: role for name, role in _SETTINGS.items() if getattr(values, name, "") == AUTO}
         return {name: suited(name, role) for name, role in automatic.items()}
 
-    return replace(settings, **names(settings), options=replace(settings.options, **names(settings.options)))
+    options = options_in(settings, Options)
+    return replace(settings, **names(settings), options=replace(options, **names(options)))
 
 
 READER_SETTINGS = tuple(_SETTINGS)

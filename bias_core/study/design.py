@@ -2,7 +2,7 @@
 
 A folder with designs (``designs/*.yaml``) in ``bias_core/papers``, ``bias_core/explore`` or ``bias_core/beyond`` is a
 study: its modules hold the classes (:class:`bias_core.study.study.Study`) of its kinds. Modules whose names begin with
-``tab`` or ``view`` belong to the page.
+``tab`` belong to the page.
 """
 
 import csv
@@ -38,7 +38,7 @@ from bias_core.study.types import (
 PACKAGE = Path(__file__).parents[1]
 BEYOND = PACKAGE / "beyond"  # what is optional: no other folder imports it
 STUDY_DATA = ASSETS / "studies"
-_PAGE = ("tab", "view")  # of the page, whose libraries the command line does not need
+_PAGE = "tab"  # begins the names of modules of the page, whose libraries the command line does not need
 _MORE: dict[Path, str] = {}  # folders of studies outside of the app, with the packages of their modules
 E = TypeVar("E")
 
@@ -180,7 +180,7 @@ def _classes_and_folders() -> Mapping[str, tuple[type[Study], Path]]:
     by_kind: dict[str, tuple[type[Study], Path]] = {}
     for folder in sorted({path.parent.parent for path in design_files().values()}):
         for path in sorted(folder.glob("*.py")):
-            if not path.stem.startswith((*_PAGE, "__")):
+            if not path.stem.startswith((_PAGE, "__")):
                 package = _MORE.get(folder) or ".".join(folder.relative_to(PACKAGE.parent).parts)
                 own = _subclasses_in(f"{package}.{path.stem}", Study)  # type: ignore[type-abstract]
                 by_kind |= {one.kind: (one, folder) for one in own if not isabstract(one)}
@@ -332,7 +332,7 @@ def check_count(n: int, what: str, least: int, most: int) -> None:
 
 def settings_with(settings: StudySettings, options: Collection[str]) -> StudySettings:
     """All pictures of a design on words of one's own; of the options, those of these names."""
-    values = {name: value for name, value in settings.options.items() if name in options}
+    values = {name: value for name, value in option_values(settings.options).items() if name in options}
     return replace(settings, scale=1.0, options=values)
 
 

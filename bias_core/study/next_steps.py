@@ -18,10 +18,10 @@ from bias_core.study.limits import most_pictures
 from bias_core.study.plan import largest_scale, lay_out, n_asked, read_files, settle, study_cost, warm_up
 from bias_core.study.reproduction import as_asked, changed_from_usual, is_shipped, to_command
 from bias_core.study.run import run
-from bias_core.study.setting_fields import settings_of
+from bias_core.study.setting_fields import Options, settings_of
 from bias_core.study.study import Settled, Study, StudyPlan
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import AUTO, Design, Finding, Progress, StudyReport, StudySettings
+from bias_core.study.types import AUTO, Design, Finding, Progress, StudyReport, StudySettings, options_in
 
 _MOST_MINUTES = 10.0  # of drawing that a visitor waits for
 _TRIAL = 0.01  # share of a design that tells how long one of its pictures takes
@@ -47,8 +47,9 @@ def papers_settings(
             f"{name} cannot draw here: {why[:1].lower()}{why[1:]}; choose another model and replicate the paper with it"
         )
     automatic: dict[str, Any] = dict.fromkeys(papers_readers(design), AUTO)
-    options = {name: automatic.pop(name) for name in [*automatic] if hasattr(settings.options, name)}
-    return replace(settings, **automatic, options=replace(settings.options, **options))
+    options = options_in(settings, Options)
+    of_options = {name: automatic.pop(name) for name in [*automatic] if hasattr(options, name)}
+    return replace(settings, **automatic, options=replace(options, **of_options))
 
 
 def replicate(

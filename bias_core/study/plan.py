@@ -34,10 +34,10 @@ from bias_core.study.image_rows import (
 )
 from bias_core.study.limits import check_budget, check_work, looks_at_stop, most_pictures, stop_rule
 from bias_core.study.saved import encode
-from bias_core.study.setting_fields import changed_settings, given_settings, option_values
+from bias_core.study.setting_fields import Options, changed_settings, given_settings, option_values
 from bias_core.study.study import Settled, Study, StudyPlan
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import AUTO, Design, Progress, Shot, StudySettings
+from bias_core.study.types import AUTO, Design, Progress, Shot, StudySettings, options_in
 from bias_core.types import ImageRow
 
 MOST_ESTIMATED = 100_000  # pictures that are laid out to say what they would cost, whatever the limit of a run
@@ -61,7 +61,7 @@ def check_size(asked: Settled, limits: Settings, rows: RowMaker | None = None) -
     if settings.arms[1:]:
         what, less = f"{design.name} with {len(settings.arms)} arms{what.removeprefix(design.name)}", "fewer arms"
     elif not design.reference:
-        what = f"exploring “{asked.study.title(settings)}”"
+        what = f"exploring “{asked.study.run_name(settings).title}”"
     n_steps, pixels = (rows.num_inference_steps, rows.info.width * rows.info.height) if rows else (0, 0)
     scale = 0.0
     if n > (most := most_pictures(limits, n_steps, pixels)):
@@ -86,7 +86,7 @@ def check_work_of_arms(asked: Settled, plans: Sequence[StudyPlan], limits: Setti
     n, work = 0, 0.0
     for plan in plans:
         rows = plan.manifest.rows
-        later = 0 if plan.settings.images else plan.study.n_later(plan.settings)
+        later = 0 if plan.settings.images else plan.study.run_size(plan.settings).n_later
         n += len(rows) + later
         if not plan.settings.images:  # what is brought along was drawn elsewhere
             sizes = [row.num_inference_steps * row.width * row.height for row in rows]
@@ -103,7 +103,7 @@ def n_asked(asked: Settled) -> int:
     """Return the largest number of pictures that all arms draw, those drawn while measuring included."""
     if asked.has_arms:
         return sum(n_asked(arm) for arm in asked.arms if not arm.settings.images)
-    return sum(shot.n for shot in asked.study.shots(asked.settings)) + asked.study.n_later(asked.settings)
+    return sum(shot.n for shot in asked.study.shots(asked.settings)) + asked.study.run_size(asked.settings).n_later
 
 
 def largest_scale(asked: Settled, most: float) -> float:
@@ -223,10 +223,8 @@ def settle(design: Design, given: StudySettings, names: Collection[str] | None =
             "out; a task that corrects a finished run is made with: study label RUN"
         )
     settings = replace(settings, **{**own, "options": typed_options(design, settings.options)})
-    study.check_settings(settings)
     answers = read_answers(settings.labels) if settings.labels else None
-    if answers is not None:
-        study.check_answers(settings, answers)
+    study.check_given(settings, answers)
     settings = check_arms(with_arms_of_options(settings, study.arms(settings)))
     return Settled(study=study, settings=settings, answers=answers)
 
@@ -270,7 +268,7 @@ def lay_out(
         id=run_id(design, settings, session),
         study=design.name,
         session=session,
-        title=study.title(settings),
+        title=study.run_name(settings).title,
         settings=asdict(settings),
         design=encode(design, Path()),
         rows=tuple(_rows_of(shots, rows, check)),
@@ -321,7 +319,7 @@ def _with_readers_of(other: StudySettings, settings: StudySettings) -> StudySett
     """The settings, read by who reads the pictures of the others."""
     names = chosen_readers(other)
     encoder = names.pop("encoder")
-    return replace(settings, encoder=encoder, options=replace(settings.options, **names))
+    return replace(settings, encoder=encoder, options=replace(options_in(settings, Options), **names))
 
 
 def _rows_of(shots: list[Shot], rows: Rows, check: Callable[[], None]) -> Iterator[ImageRow]:

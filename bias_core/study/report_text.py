@@ -24,6 +24,7 @@ from bias_core.number_text import (
 )
 from bias_core.store.export import without_splits
 from bias_core.store.markdown import as_code, in_markdown
+from bias_core.study.attributes import attribute_of
 from bias_core.study.design import known_study
 from bias_core.study.limits import stop_rule
 from bias_core.study.setting_fields import option_values
@@ -144,7 +145,7 @@ _P_VALUE = re.compile(r"^[pq]( |$)| [pq]$")  # in the name of a column
 def title_of(report: StudyReport) -> str:
     """The title of a report: the design's, or the study's own for these settings."""
     study = known_study(report.design)
-    return report.design.title if study is None else study.title(report.settings)
+    return report.design.title if study is None else study.run_name(report.settings).title
 
 
 def finding_rows(of: Measured) -> list[Row]:
@@ -360,10 +361,10 @@ def claim(report: StudyReport) -> str:
 
 
 def _claims_of(report: StudyReport, part: Measured) -> Iterator[str]:
-    study, of = known_study(report.design), circumstances(report, part)
+    of, is_study = circumstances(report, part), known_study(report.design) is not None
     for finding, row in zip(part.results.findings, finding_rows(part), strict=True):
         if is_known(row["value"]) and (_row_has_interval(row) or is_known(row["p_value"])):
-            name = study.share_of(finding) if study else ""
+            name = attribute_of(finding) if is_study else ""
             sentence = _share(name, row, of) if name and _row_has_interval(row) else _number(row, of, part)
             yield " ".join(filter(None, (sentence, _corrected(report, part, row), part.warning)))
 

@@ -210,7 +210,7 @@ def outlook(plan: StudyPlan, services: StudyServices) -> str:
     read = f", read by {listed}" if readers else ""
     problems = list(_problems(plan, services))
     unmet = f" Cannot be met here: {'; '.join(problems)}." if problems else ""
-    note = plan.study.size_note(plan.each[0].settings)
+    note = plan.study.run_size(plan.each[0].settings).note
     in_brackets = f" ({note})" if note else ""
     return f"{n:,} pictures{in_brackets} with {model}{read}: {_duration(plan, services)}.{unmet}"
 
@@ -280,7 +280,7 @@ def to_command(design: Design, settings: StudySettings) -> str:
         return ""
     name = design.name if is_shipped(design) else f"{design.name}.yaml"
     given, parts = changed_from_usual(design, settings), ["python", "-m", "bias_core", "study", "run", name]
-    if words := study_of(design).command(settings):
+    if words := study_of(design).run_name(settings).command:
         parts = ["python", "-m", "bias_core", *words]
         given = {key: value for key, value in given.items() if key not in ("options", "model")}
     for name, value in given.items():

@@ -22,12 +22,12 @@ from bias_core.study.blanked_pictures import refusals, rewritten_prompts, while_
 from bias_core.study.classifiers import fetch_reader, reader_note, with_other_readers
 from bias_core.study.corrected import corrected
 from bias_core.study.image_rows import treated, treatment
-from bias_core.study.limits import TimeLimit, stop_rule
+from bias_core.study.limits import ShareValues, TimeLimit, stop_rule
 from bias_core.study.plan import lay_out, plan_notes, read_files, settle
 from bias_core.study.reproduction import protocol_tables, settings_table
 from bias_core.study.saved import keep_report
-from bias_core.study.study import Settled, StudyPlan
-from bias_core.study.study_data import StudyData, nothing_ahead
+from bias_core.study.study import Settled, Study, StudyPlan
+from bias_core.study.study_data import Steps, StudyData, read_ahead
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     ArmReport,
@@ -42,6 +42,16 @@ from bias_core.study.types import (
 )
 
 FIXED_N = "the interval takes the number of pictures as fixed, which it was not"
+
+
+def data_of(study: Study, settings: StudySettings, *args: Any, **how: Any) -> StudyData:
+    """Return the empty data of a run of a study; the further arguments are those of :class:`StudyData`."""
+
+    def watch(data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
+        return study.watch(settings, data, frame)
+
+    ahead = partial(read_ahead, study.readers(settings)) if study.reads_ahead else None
+    return StudyData(settings, *args, ahead=ahead, watch=watch if study.watches_shares else None, **how)
 
 
 def draw_arms(plan: StudyPlan, arms: Sequence[StudyData]) -> Generator[Progress, None, None]:
@@ -219,9 +229,9 @@ def draw_study(
     """Draw a plan's pictures, by arm, and measure nothing; :func:`run_study` then finds them, and raises alike."""
     watched = stop_rule(plan.settings) is not None
     arms = [
-        arm.study.data(arm.settings, services, arm.rows, cancelled=cancelled)
+        data_of(arm.study, arm.settings, services, arm.rows, cancelled=cancelled)
         if watched
-        else StudyData(arm.settings, services, arm.rows, cancelled=cancelled, ahead=nothing_ahead)
+        else StudyData(arm.settings, services, arm.rows, cancelled=cancelled)
         for arm in plan.each
     ]
     yield from _on_record(draw_arms(plan, arms), plan, services)
@@ -233,7 +243,7 @@ def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Gene
 
     Cancelled where it cannot: nothing of it is said that needs pictures which are not there.
     """
-    data = [arm.study.data(arm.settings, services, arm.rows, cancelled=limit) for arm in plan.each]
+    data = [data_of(arm.study, arm.settings, services, arm.rows, cancelled=limit) for arm in plan.each]
     data[0].may_end_early = not plan.arms  # arms are compared as wholes
     n_repairs = services.repairs.n
     if notes := dict.fromkeys(note for arm in plan.each for note in plan_notes(arm, services)):

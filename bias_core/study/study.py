@@ -12,18 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bias_core.study.classifiers import Reader
 from bias_core.study.setting_fields import Options
-from bias_core.study.types import (
-    Arm,
-    ArmReport,
-    Design,
-    Finding,
-    Progress,
-    Results,
-    Shot,
-    StudyReport,
-    StudySettings,
-    each_arm,
-)
+from bias_core.study.types import Arm, ArmReport, Design, Progress, Results, Shot, StudyReport, StudySettings, each_arm
 
 if TYPE_CHECKING:  # the command line's help does without pandas
     import pandas as pd
@@ -33,7 +22,7 @@ if TYPE_CHECKING:  # the command line's help does without pandas
     from bias_core.study.limits import ShareValues
     from bias_core.study.study_data import Steps, StudyData
     from bias_core.study.study_services import StudyServices
-    from bias_core.types import Attribute, StoredImage
+    from bias_core.types import Attribute
 
 Measuring = Generator[Progress, None, Results]
 
@@ -47,6 +36,22 @@ def encoders_and_judge(settings: StudySettings) -> tuple[Reader, ...]:
 def judge_of(settings: StudySettings) -> tuple[Reader, ...]:
     """Return the judge of the settings; () if they name none."""
     return (Reader(role="judge", name=settings.judge),) if settings.judge else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunName:
+    """The title of a run, and the words of its command."""
+
+    title: str
+    command: Sequence[str] = ()  # () if ``study run`` starts it
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSize:
+    """The size of a run beyond its shots."""
+
+    n_later: int = 0  # most pictures that are drawn while measuring
+    note: str = ""  # what this size cannot show, in words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +75,7 @@ class Study(ABC):
     judged : what a judge is asked about: "attributes" of pictures, which of two sentences is true of "people", the
         "things" that prompts name, or nothing.
     shows_anything : whether its pictures may show no people at all.
+    reads_ahead : whether its encoders and its captioner read finished pictures while the next are drawn.
     watches_shares : whether :meth:`watch` reads shares while pictures are drawn.
     fewest_when_stopped : the fewest finished pictures with which a stopped run is measured; None: it never is.
     """
@@ -78,6 +84,7 @@ class Study(ABC):
     options: ClassVar[type[Options]] = Options
     judged: ClassVar[Literal["", "attributes", "people", "things"]] = ""
     shows_anything: ClassVar[bool] = False
+    reads_ahead: ClassVar[bool] = True
     watches_shares: ClassVar[bool] = False
     fewest_when_stopped: ClassVar[int | None] = None
 
@@ -94,13 +101,13 @@ class Study(ABC):
 
     # Before a run
 
-    def title(self, settings: StudySettings) -> str:
-        """Return the title of a run."""
-        return self.design.title
+    def run_name(self, settings: StudySettings) -> RunName:
+        """Return the title of a run, and the words of this study's own command."""
+        return RunName(title=self.design.title)
 
-    def command(self, settings: StudySettings) -> Sequence[str]:
-        """Return the words of this study's own command; () if ``study run`` starts it."""
-        return ()
+    def run_size(self, settings: StudySettings) -> RunSize:
+        """Return how many pictures are drawn later, and what this size cannot show."""
+        return RunSize()
 
     def arms(self, settings: StudySettings) -> tuple[Arm, ...]:
         """Return the arms that the options ask for; () if they ask for none."""
@@ -114,38 +121,24 @@ class Study(ABC):
         """Return the classifiers and encoders that read the pictures."""
         return encoders_and_judge(settings)
 
+    def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:  # noqa: B027
+        """Raise InvalidInput for options that cannot be used together, and answers that :meth:`correct` cannot use.
+
+        It is asked as soon as the settings are complete, before models are looked for.
+        """
+
     def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:  # noqa: B027
         """Raise InvalidInput or ModelUnavailable if this cannot run; asked before anything is drawn.
 
         ``measures``: whether the pictures will be measured, so that every model for it must be here.
         """
 
-    def check_settings(self, settings: StudySettings) -> None:  # noqa: B027
-        """Raise InvalidInput for options that cannot be used together."""
-
     @property
     def takes_labels(self) -> bool:
-        """Whether this study scores people's answers, so that a file of them may be given with a run."""
+        """True if this study scores people's answers, so that a file of them may be given with a run."""
         return type(self).correct is not Study.correct
 
-    def check_answers(self, settings: StudySettings, answers: pd.DataFrame) -> None:  # noqa: B027
-        """Raise InvalidInput for people's answers that :meth:`correct` cannot use; asked before anything is drawn."""
-
-    def n_later(self, settings: StudySettings) -> int:
-        """Return the largest number of pictures that are drawn while measuring, in addition to the shots."""
-        return 0
-
-    def size_note(self, settings: StudySettings) -> str:
-        """Return a sentence on what this size cannot show; "" for none."""
-        return ""
-
     # During a run
-
-    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
-        """Read finished pictures while the next ones are drawn."""
-        from bias_core.study.study_data import embed_ahead
-
-        embed_ahead(data, images)
 
     def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
         """Read the shares in finished pictures, one row of the frame each, so that a stop rule can end the run."""
@@ -180,10 +173,6 @@ class Study(ABC):
         """Return the same for a report of several arms."""
         return ""
 
-    def share_of(self, finding: Finding) -> str:
-        """Return the attribute whose share a finding is; "" for other findings."""
-        return ""
-
     def facts(self, report: StudyReport) -> ReportFacts:
         """Return the study's own words and values for a report."""
         return ReportFacts()
@@ -199,19 +188,10 @@ class Study(ABC):
         """Return the settings with a baseline and its prompt in words; None if there is one, or can be none."""
         return None
 
-    def data(self, settings: StudySettings, *args: Any, **how: Any) -> StudyData:
-        """Return the empty data of a run; the arguments are those of :class:`StudyData`."""
-        from bias_core.study.study_data import StudyData
-
-        def watch(data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
-            return self.watch(settings, data, frame)
-
-        return StudyData(settings, *args, ahead=self.read_ahead, watch=watch if self.watches_shares else None, **how)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """What a run is asked, complete: protocol, defaults and options are filled in, and arms have names."""
+    """A complete request for a run: protocol, defaults and options are filled in, and arms have names."""
 
     study: Study
     settings: StudySettings
@@ -230,7 +210,7 @@ class Settled:
 
     @property
     def has_arms(self) -> bool:
-        """Whether several arms are compared."""
+        """True if several arms are compared."""
         return len(self.settings.arms) > 1
 
     def with_settings(self, **changes: Any) -> Settled:
@@ -258,7 +238,7 @@ class StudyPlan:
 
     @property
     def asked(self) -> Settled:
-        """What the run was asked."""
+        """The request of the run."""
         return Settled(study=self.study, settings=self.settings)
 
     @property

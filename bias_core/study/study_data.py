@@ -19,7 +19,7 @@ from bias_core.errors import Cancelled, Interrupted
 from bias_core.models.catalogue import hosted_name
 from bias_core.protocols import Captioner, ImageTextEncoder, ReadsPrompts, VisualQuestionAnswerer
 from bias_core.store.readings import Question, batched, n_pixels, open_pictures
-from bias_core.study.classifiers import cut_texts
+from bias_core.study.classifiers import Reader, cut_texts
 from bias_core.study.image_rows import Rows
 from bias_core.study.limits import (
     REFUSED,
@@ -95,7 +95,7 @@ class StudyData(Stoppable):
     ) -> None:
         self.settings, self.services, self.rows = settings, services, rows
         self.cancelled = cancelled
-        self._ahead, self._read_shares = ahead or embed_ahead, watch
+        self._ahead, self._read_shares = ahead, watch
         self.frame = self.drawn = pd.DataFrame(columns=_COLUMNS)
         self.n_planned = self.n_blocked = self._n_shots = 0
         self.n_enough: int | None = None
@@ -143,7 +143,8 @@ class StudyData(Stoppable):
                 unread += event.images
                 if self.cancelled() or (event.reused and rule is None):
                     continue
-                if fresh := [stored for stored in event.images if not (event.reused or stored.blocked)]:
+                fresh = [stored for stored in event.images if not (event.reused or stored.blocked)]
+                if fresh and self._ahead is not None:
                     self._ahead(self, fresh)
                 if unread and self._read_shares:
                     entries = entries or self._entries_by_id(shots)
@@ -406,11 +407,12 @@ def _now_and_then(reading: Steps[None], drawing: Progress) -> Steps[None]:
                 yield replace(drawing, message=f"{drawing.message}; {step.message}")
 
 
-def embed_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
-    """Embed finished pictures while the next are drawn, as most studies do."""
-    reader = data.encoder()
-    data.services.embeddings.images(reader, images, lock=data.services.reading(reader))
-
-
-def nothing_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
-    """For studies whose readers need all pictures, or keep nothing."""
+def read_ahead(readers: Sequence[Reader], data: StudyData, images: Sequence[StoredImage]) -> None:
+    """Embed and caption finished pictures while the next are drawn; further encoders read once all are there."""
+    services = data.services
+    for reader in readers:
+        if reader.role == "encoder" and reader.name not in data.settings.further_encoders:
+            encoder = services.encoder(reader.name)
+            services.embeddings.images(encoder, images, lock=services.reading(encoder))
+        elif reader.role == "captioner":
+            data.ask_now(services.captioner(reader.name), [(image.path.stem, "") for image in images])

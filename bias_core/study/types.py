@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.number_text import typeset
@@ -23,6 +23,9 @@ if TYPE_CHECKING:  # the command line's help does without pandas and scipy
 
     from bias_core.measures.paired_prevalence import PairedTest
 
+S = TypeVar("S")
+T = TypeVar("T")
+R = TypeVar("R")
 FigureKind = Literal[
     "intervals", "pairs", "bars", "distributions", "arrows", "scatter", "curves", "space", "heatmap", "mosaic",
     "pictures",
@@ -139,7 +142,8 @@ class StudySettings(RemembersNames):
         "File of people's answers (CSV, or JSON of Label Studio), which replace or check the classifier's",
         local=True,
     )
-    options: Any = setting({}, "Options of the study", "Option of the study, as name=value")
+    # names with values, or the checked options of a kind of study, which :func:`options_in` returns
+    options: object = setting({}, "Options of the study", "Option of the study, as name=value")
     force: bool = setting(
         False, "Score anyway", "Let the encoder that you name read pictures it is not made for; the report says so"
     )
@@ -172,6 +176,11 @@ class StudySettings(RemembersNames):
         "Arms",
         "Ways to draw the same prompts, which are compared; each key=value|key=value, such as condition=fair",
     )
+
+
+def options_in(settings: StudySettings, kind: type[T]) -> T:  # noqa: ARG001 - for type checkers alone
+    """Return the options of a settled run, which are of its study's kind; nothing is checked again."""
+    return cast("T", settings.options)
 
 
 def each_arm(settings: StudySettings) -> tuple[StudySettings, ...]:
@@ -383,11 +392,6 @@ class StudyReport(Measured):
     stop_rule: str = ""  # that ended the run before all of its pictures were drawn, in words
     read_by: tuple[ReaderFacts, ...] = ()  # who read the pictures, with revisions
     created: float = 0.0  # when it was measured, in seconds since 1970; 0 where that is not on record
-
-
-S = TypeVar("S")
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 def pictures_of(report: StudyReport) -> pd.DataFrame:

@@ -14,9 +14,9 @@ from bias_core.given_values import MAX_TEXT, normal_form
 from bias_core.measures.objects import gender_words
 from bias_core.models.hosted_images import error_text, is_unpaid, without_secrets
 from bias_core.models.language_models import open_thought, read_message
-from bias_core.papers.mcas.poles import worded
-from bias_core.papers.oasis.nationalities import _users_of
-from bias_core.papers.oasis.stop import _picked
+from bias_core.papers.mcas.report import worded
+from bias_core.papers.oasis.study_nationalities import _users_of
+from bias_core.papers.oasis.study_stop import _picked
 from bias_core.prompts import WORD_SLOT, fix_articles
 from bias_core.store.comfy_graph import facts_of_graph
 from bias_core.store.copies import facts_of_name, finished_stem, is_sheet_name

@@ -12,15 +12,14 @@ from scipy.stats import fisher_exact, hypergeom
 from bias_core.beyond.intersections.arms import cross_arms, crossed_arms_headline
 from bias_core.beyond.intersections.attributes import cross_attributes, crossed_headline, mosaics_of
 from bias_core.beyond.intersections.extension import check_crossing
-from bias_core.beyond.intersections.people import crossed_scores
-from bias_core.beyond.intersections.stereotypes import stereotype_of
+from bias_core.beyond.intersections.stereotypes import crossed_scores, stereotype_of
 from bias_core.errors import InvalidInput
 from bias_core.explore.options import explore_settings
 from bias_core.measures.intersections import crossed_stereotype
 from bias_core.models.calibration_renderer import scene_of
 from bias_core.papers.pst.labelling import labelled_people
-from bias_core.papers.pst.scores import relabelled
-from bias_core.papers.pst.swapped import SwappedOptions
+from bias_core.papers.pst.study import relabelled
+from bias_core.papers.pst.study_swapped import SwappedOptions
 from bias_core.study.arm_comparison import mean_sample
 from bias_core.study.attribute_scores import AttributeScore
 from bias_core.study.design import find_design, study_of

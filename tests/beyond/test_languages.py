@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from bias_core.app.cli import app
 from bias_core.beyond.languages.comparison import language_lines, languages_headline
 from bias_core.errors import InvalidInput
-from bias_core.explore.headline import arms_headline
 from bias_core.explore.options import explore_settings
+from bias_core.explore.report import arms_headline
 from bias_core.measures.stereotype import prevalence_estimate
 from bias_core.models.calibration_renderer import scene_of
 from bias_core.study.design import find_design

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from bias_core.beyond.mitigation.remaining import Tried, mitigation_results
-from bias_core.explore.headline import arms_headline
+from bias_core.beyond.mitigation.extension import Tried, mitigation_results
 from bias_core.explore.options import explore_settings
+from bias_core.explore.report import arms_headline
 from bias_core.measures.sequential import share_interval
 from bias_core.study.design import find_design
 from bias_core.study.figures import draw

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from bias_core.explore.exploration import KINDS, Exploration
 from bias_core.explore.options import explore_settings
-from bias_core.explore.report import Exploration
-from bias_core.explore.results import KINDS
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.store.export import write_zip

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from bias_core.app.cli import app
 from bias_core.errors import InvalidInput
-from bias_core.explore.headline import arms_headline
 from bias_core.explore.options import arm_template, compare_settings, explore_settings
+from bias_core.explore.report import arms_headline
 from bias_core.measures.paired_prevalence import prevalence_difference
 from bias_core.settings import Settings
 from bias_core.store.export import write_folder

@@ -16,7 +16,7 @@ from bias_core.explore.options import compare_settings, explore_settings
 from bias_core.models.fit import Machine
 from bias_core.papers.mcas.study import own_targets
 from bias_core.papers.oasis.cells import own_concepts
-from bias_core.papers.oasis.stop import regenerate
+from bias_core.papers.oasis.study_stop import regenerate
 from bias_core.services import Services
 from bias_core.store.export import write_zip
 from bias_core.study.design import find_design, list_designs

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
+from bias_core.explore.exploration import image_rows
 from bias_core.explore.options import explore_settings
-from bias_core.explore.report import image_rows
-from bias_core.explore.view import says
+from bias_core.explore.tab import says
 from bias_core.measures.association import association, even_mix_association
 from bias_core.measures.stereotype import attribute_prevalence
 from bias_core.services import Services

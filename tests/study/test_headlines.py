@@ -8,9 +8,9 @@ from typer.testing import CliRunner
 
 from bias_core.app import cli
 from bias_core.app.api import Tools
-from bias_core.explore.headline import arms_headline
 from bias_core.explore.options import explore_settings
-from bias_core.papers.oasis.headline import BEYOND, headline as origins_headline
+from bias_core.explore.report import arms_headline
+from bias_core.papers.oasis.report import BEYOND, stereotypes_headline, users_headline
 from bias_core.study.design import find_design
 from bias_core.study.documents import to_dict, to_markdown
 from bias_core.study.export import to_export
@@ -123,14 +123,14 @@ def cell(attribute, share, rate, source):
 
 def test_of_nationalities_and_internet_users_only_sourced_rates_are_compared():
     cells = [cell("turban", 0.4, 0.02, "Table 1"), cell("tilak", 0.95, 0.5, "assumed 50 %, a choice")]
-    text = origins_headline(own("oasis-nationalities", "table1", cells))
+    text = stereotypes_headline(own("oasis-nationalities", "table1", cells))
     assert "turban for Indian" in text
     assert "1 of 1 attributes with a sourced rate" in text
-    alone = origins_headline(own("oasis-nationalities", "table1", cells[1:]))
+    alone = stereotypes_headline(own("oasis-nationalities", "table1", cells[1:]))
     assert "tilak of Indian in 0.95 [0.85, 1.05]" in alone
     assert not COMPARES.search(alone)
     rows = [{"nationality": "Iranian", "users": 73.0, "mean Ψ": 0.4, BEYOND: -0.1}]
-    assert "Iranian −0.10 (73 million)" in origins_headline(own("oasis-internet-users", "figure3", rows))
+    assert "Iranian −0.10 (73 million)" in users_headline(own("oasis-internet-users", "figure3", rows))
 
 
 def test_a_study_without_a_headline_of_its_own_compares_with_no_p_star():

@@ -10,8 +10,7 @@ import pytest
 from bias_core.errors import InvalidInput
 from bias_core.measures.composite_association import composite_association
 from bias_core.measures.relative_association import relative_lean_estimate, text_relative_lean
-from bias_core.papers.mcas.poles import worded
-from bias_core.papers.mcas.report import headline
+from bias_core.papers.mcas.report import headline, worded
 from bias_core.papers.mcas.study import own_targets
 from bias_core.store.export import write_folder
 from bias_core.study.design import find_design, read_table

@@ -15,8 +15,8 @@ from PIL import Image
 
 from bias_core.app.build import launch_options
 from bias_core.errors import Cancelled, InvalidInput, StorageError, UnknownModel
+from bias_core.explore.exploration import Exploration
 from bias_core.explore.options import explore_settings
-from bias_core.explore.report import Exploration
 from bias_core.settings import Settings
 from bias_core.store.manifests import Manifest
 from bias_core.study.attributes import load_attribute_sets

@@ -26,7 +26,8 @@ from bias_core.labels.tab import LabelTab
 from bias_core.labels.task_owner import delete_task
 from bias_core.measures.paired_stereotype import ANDROGYNOUS, CANNOT_IDENTIFY, merge_ratings
 from bias_core.papers.pst.labelling import chosen, labels_frame, with_answers
-from bias_core.papers.pst.scores import headline, relabelled
+from bias_core.papers.pst.report import headline
+from bias_core.papers.pst.study import relabelled
 from bias_core.papers.pst.tab import Labelling, labels_html
 from bias_core.study.answers import check_words, majority, read_answers
 from bias_core.study.classifier_answers import CODES, Reading

@@ -14,17 +14,14 @@ from bias_core.app import cli
 from bias_core.app.api import Tools
 from bias_core.app.cli import app, explore as explore_cli
 from bias_core.errors import InvalidInput
+from bias_core.explore.exploration import Exploration
 from bias_core.explore.options import explore_settings
-from bias_core.explore.packs import pack_of
-from bias_core.explore.report import Exploration
-from bias_core.explore.study import Explore
-from bias_core.explore.tab import ExploreTab
-from bias_core.explore.view import how_many
+from bias_core.explore.study import Explore, pack_of
+from bias_core.explore.tab import ExploreTab, how_many
 from bias_core.labels.make_task import label_run
 from bias_core.measures.effects import images_needed
-from bias_core.papers.tbyb.study import with_plain_scenes
 from bias_core.study.arms import check_arms
-from bias_core.study.design import find_design
+from bias_core.study.design import find_design, study_of
 from bias_core.study.export import to_export
 from bias_core.study.image_rows import treated
 from bias_core.study.next_steps import next_steps
@@ -287,8 +284,8 @@ def test_objects_without_a_base_are_offered_one():
     for name, option in (("tbyb-general", {}), ("tbyb-task", {"base": False})):
         design = find_design(name)
         settings = settle(design, StudySettings(options=option)).settings
-        base, _ = with_plain_scenes(design, settings)
-        assert with_plain_scenes(design, base) is None
+        base, _ = study_of(design).with_baseline(settings)
+        assert study_of(design).with_baseline(base) is None
 
 
 def test_an_arm_may_put_a_word_in_place_of_another():

@@ -16,9 +16,8 @@ from bias_core.measures.intervals import wilson_interval
 from bias_core.measures.propagation import spi_band, stereotype_propagation_index
 from bias_core.measures.stereotype import stereotype_score
 from bias_core.papers.oasis.cells import Published, own_concepts
-from bias_core.papers.oasis.foretelling import HEADING, SPI, agreements, foretelling, foretelling_table
-from bias_core.papers.oasis.headline import BEYOND
-from bias_core.papers.oasis.nationalities import SUMMARIES, _correlate, _published
+from bias_core.papers.oasis.report import BEYOND, HEADING, SPI, agreements, foretelling, foretelling_table
+from bias_core.papers.oasis.study_nationalities import SUMMARIES, _correlate, _published
 from bias_core.study.answers import read_answers
 from bias_core.study.corrected import corrected
 from bias_core.study.design import find_design, read_table

@@ -12,7 +12,6 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import InvalidInput
-from bias_core.explore.results import ALL, finding_key
 from bias_core.explore.study import NOBODY, UNMEASURED
 from bias_core.labels.answers import task_items
 from bias_core.labels.make_task import candidates, kind_of, label_run, runs_with, task_pictures
@@ -21,6 +20,7 @@ from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.store.export import Export, ExportedImage, write_zip
 from bias_core.store.imports import ImportedImages
+from bias_core.study.attributes import ALL, finding_key
 from bias_core.study.corrected import correction_of
 from bias_core.study.design import find_design
 from bias_core.study.documents import to_dict, to_markdown

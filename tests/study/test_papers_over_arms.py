@@ -147,13 +147,13 @@ def test_three_models_are_placed_and_ranked_as_by_hand():
     # All agree in M_G: left out.   Distance: 0, sqrt(2), sqrt(.25 + .25).   Rank 1 is the farthest.
     given = (("a", 8.0, 0.6), ("b", 4.0, 0.8), ("c", 6.0, 0.7))
     arms = [objects_of(name, B_D=b_d, H_J=h_j, M_G=0.0) for name, b_d, h_j in given]
-    results = compare_objects(DESIGN, StudySettings(), arms)
+    results = compare_objects(StudySettings(), arms)
     frame = results.tables[0].frame.set_index("arm")
     assert frame["distance"].tolist() == pytest.approx([0, math.sqrt(2), math.sqrt(0.5)])
     assert frame["rank"].tolist() == [3, 1, 2]
     assert frame[["rank low", "rank high"]].to_numpy().tolist() == [[3, 3], [1, 1], [2, 2]]
     assert "M_G, blank" in results.tables[0].note
-    ranked = compare_datasets(DESIGN, StudySettings(), arms).tables[0].frame
+    ranked = compare_datasets(StudySettings(), arms).tables[0].frame
     assert ranked["arm"].tolist() == ["b", "c", "a"]
 
 
@@ -162,7 +162,7 @@ def test_conditions_of_several_models_are_placed_together():
         objects_of("one", of=("base", "extreme"), B_D=8.0, H_J=0.6, M_G=0.1),
         objects_of("two", of=("base", "extreme"), B_D=4.0, H_J=0.8, M_G=0.2),
     ]
-    frame = compare_conditions(DESIGN, StudySettings(), arms).tables[0].frame
+    frame = compare_conditions(StudySettings(), arms).tables[0].frame
     assert frame["arm"].tolist() == ["one, base", "one, extreme", "two, base", "two, extreme"]
     assert frame["rank"].tolist() == [3.5, 3.5, 1.5, 1.5]
 
@@ -171,11 +171,11 @@ def test_a_measure_that_an_arm_lacks_is_left_out_and_named_and_models_that_agree
     first, second = (objects_of(n, B_D=8.0 - i, H_J=0.6 + i / 10, M_G=0.1 + i / 10) for i, n in enumerate("ab"))
     without = [f for f in second.results.findings if not f.key.endswith("distribution_bias")]
     second = replace(second, results=replace(second.results, findings=tuple(without)))
-    (table,) = compare_objects(DESIGN, StudySettings(), [first, second]).tables
+    (table,) = compare_objects(StudySettings(), [first, second]).tables
     assert table.frame["B_D"].isna().all()
     assert table.frame["rank"].tolist() == [2, 1]
     assert "B_D" in table.note.split("All agree in")[1]
-    equal = compare_objects(DESIGN, StudySettings(), [first, replace(first, name="b")])
+    equal = compare_objects(StudySettings(), [first, replace(first, name="b")])
     assert "rank" not in equal.tables[0].frame
     assert not equal.figures
 

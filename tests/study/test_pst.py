@@ -20,11 +20,10 @@ from bias_core.measures.cards import METRICS
 from bias_core.measures.effects import holm
 from bias_core.measures.paired_stereotype import order_effect
 from bias_core.models.calibration_renderer import scene_of
-from bias_core.papers.pst.identities import design_of_two
 from bias_core.papers.pst.labelling import check_labelling, chosen, labelled_people, people_of
-from bias_core.papers.pst.pairs import power_identities
-from bias_core.papers.pst.scores import headline, relabelled
-from bias_core.papers.pst.swapped import SwappedOptions
+from bias_core.papers.pst.report import headline
+from bias_core.papers.pst.study import design_of_two, power_identities, relabelled
+from bias_core.papers.pst.study_swapped import SwappedOptions
 from bias_core.study.answers import read_answers
 from bias_core.study.corrected import corrected
 from bias_core.study.design import find_design, study_of

@@ -8,7 +8,7 @@ import pytest
 
 from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable, UnknownModel
 from bias_core.papers.oasis.cells import own_concepts, without_names
-from bias_core.papers.oasis.stop import Cluster, _plain, cluster_names, regenerate
+from bias_core.papers.oasis.study_stop import Cluster, _plain, cluster_names, regenerate
 from bias_core.study.design import find_design
 from bias_core.study.figures import to_bytes
 from bias_core.study.run import complete, followed, run_study

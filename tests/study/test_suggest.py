@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from bias_core.app.api import Tools
 from bias_core.app.cli import app
 from bias_core.errors import InvalidInput
-from bias_core.explore.options import attribute_text, explore_settings
+from bias_core.explore.options import attribute_text, explore_settings, usual_suggest_settings
 from bias_core.explore.suggest import (
     DESIGN,
     SUGGESTIONS,
@@ -15,7 +15,6 @@ from bias_core.explore.suggest import (
     suggested_by_words,
     suggested_in,
 )
-from bias_core.explore.suggest_options import usual_suggest_settings
 from bias_core.study.design import find_design
 from bias_core.study.run import complete, run_study
 from tests import shared

@@ -637,5 +637,5 @@ def test_conditions_are_told_apart_by_construction():
 def test_pictures_of_the_base_are_not_watched(beside_pixels):
     design = find_design("tbyb-task")
     data = drawn(design, StudySettings(scale=0.02, options={"triggers": ["coffee"]}), beside_pixels)
-    watched = complete(watch_captions(design, data.settings, data, data.frame))
+    watched = complete(watch_captions(data.settings, data, data.frame))
     assert {len(share.values) for share in watched} == {len(data.frame) // 2}

@@ -27,7 +27,7 @@ from bias_core.study.image_rows import RowMaker
 from bias_core.study.limits import FEWEST, REFUSED, DrawingView, ShareValues, StopRule, Watch, looks, stop_rule
 from bias_core.study.plan import plan_study, settle
 from bias_core.study.report_text import report_facts
-from bias_core.study.run import complete, followed as steps_of, run_study
+from bias_core.study.run import complete, data_of, followed as steps_of, run_study
 from bias_core.study.saved import open_report
 from bias_core.study.study_data import StudyData
 from bias_core.study.types import Arm, Progress, StudyReport, StudySettings
@@ -418,7 +418,7 @@ def study_data(services, **options):
     settings = settle(DESIGN, STUDY).settings
     study = study_of(DESIGN)
     rows = RowMaker.build(settings, services)
-    return StudyData(settings, services, rows, ahead=study.read_ahead, **options), study.shots(settings)
+    return data_of(study, settings, services, rows, **options), study.shots(settings)
 
 
 def test_a_study_embeds_and_captions_while_it_draws(slow):
@@ -441,7 +441,7 @@ def test_internal_bias_reads_with_every_encoder_ahead(slow):
     design = find_design("internal-bias")
     settings = settle(design, replace(STUDY, scale=0.01, options={"encoders": ["one", "two"]})).settings
     study = study_of(design)
-    data = StudyData(settings, slow, RowMaker.build(settings, slow), ahead=study.read_ahead)
+    data = data_of(study, settings, slow, RowMaker.build(settings, slow))
     list(data.draw(study.shots(settings)[:2]))
     assert slow.asked == ["one", "two"] * (len(slow.asked) // 2)
     assert slow.asked

@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.explore import view as explore_view, view as sentences
-from bias_core.explore.headline import BACK, shares_headline, verdicts
+from bias_core.explore import tab as explore_tab
+from bias_core.explore.exploration import AssociationScore
 from bias_core.explore.options import explore_settings
-from bias_core.explore.results import AssociationScore, share_figure
+from bias_core.explore.report import BACK, share_figure, shares_headline, verdicts
 from bias_core.explore.tab import ExploreTab
 from bias_core.measures.sequential import share_interval
 from bias_core.number_text import format_interval, format_number
@@ -272,17 +272,17 @@ def test_the_verdict_is_where_the_interval_lies_and_no_unknown_reads_as_no_bias(
             sourced("c", "assumed 50 %, a choice", share),
         )
         assert verdicts(of, 0.95) == [known, "unknown", "assumed"]
-        assert "even split" in sentences.says(of[2], "assumed")
+        assert "even split" in explore_tab.says(of[2], "assumed")
     undefined = score(NAN, NAN, NAN)
-    assert "could not be measured" in sentences.says(undefined, "unknown")
-    assert "not a sign of no bias" in sentences.does_not_say(undefined)
-    assert "none ruled out" in sentences.says(score(0.5, 0.3, 0.7), "within")
+    assert "could not be measured" in explore_tab.says(undefined, "unknown")
+    assert "not a sign of no bias" in explore_tab.does_not_say(undefined)
+    assert "none ruled out" in explore_tab.says(score(0.5, 0.3, 0.7), "within")
     read = score(0.5, 0.3, 0.7)
-    assert "is not known" in sentences.does_not_say(replace(read, errors=None, corrected=None))
+    assert "is not known" in explore_tab.does_not_say(replace(read, errors=None, corrected=None))
     chance = ReaderErrors(sensitivity=0.6, specificity=0.4, n_positive=100, n_negative=100)
-    assert "no better than chance" in sentences.does_not_say(replace(read, errors=chance, corrected=None))
+    assert "no better than chance" in explore_tab.does_not_say(replace(read, errors=chance, corrected=None))
     good = replace(chance, specificity=0.9)
-    assert "errs otherwise here" in sentences.does_not_say(replace(read, errors=good, corrected=None))
+    assert "errs otherwise here" in explore_tab.does_not_say(replace(read, errors=good, corrected=None))
 
 
 def sourced(name, source, share, reference=0.5):
@@ -326,10 +326,10 @@ def test_which_way_pictures_lean_is_said_of_what_lies_beyond_an_even_mix(counted
         attribute_a="male", attribute_b="female", mean=mean, associations=np.zeros(7),
         beyond=estimate(0.02, -0.03, 0.07),
     )  # fmt: skip
-    assert "no lean towards “male” or “female” is shown" in sentences.association_says(lean)
-    assert "an even mix = 0" in sentences.association_says(lean)
+    assert "no lean towards “male” or “female” is shown" in explore_tab.association_says(lean)
+    assert "an even mix = 0" in explore_tab.association_says(lean)
     unvaried = replace(lean, beyond=None)
-    assert sentences.association_says(unvaried).startswith("The pictures are more like those of “male”")
+    assert explore_tab.association_says(unvaried).startswith("The pictures are more like those of “male”")
 
 
 def test_every_number_has_its_interval_and_n_and_the_blocked_picture_is_counted_in_no_group(counted):
@@ -341,12 +341,12 @@ def test_every_number_has_its_interval_and_n_and_the_blocked_picture_is_counted_
     assert '<td data-label="n"><span>16</span></td>' in html  # 17 asked, picture 14 (seed 13) blocked
     assert "1 refused or blanked" in study_html.header_html(counted.report, "")
     blocked = next(image for image in counted.images if image.blocked)
-    assert "never scored" in explore_view.picture_html(counted, blocked.number)
-    groups = [explore_view.group_of(counted, image.number) for image in counted.images]
+    assert "never scored" in explore_tab.picture_html(counted, blocked.number)
+    groups = [explore_tab.group_of(counted, image.number) for image in counted.images]
     assert sorted(set(groups) - {None}) == list(range(counted.clusters.n_clusters))
     assert groups.count(None) == 1
-    assert explore_view.group_buttons(counted, 1).count('aria-pressed="true"') == 1
-    assert explore_view.map_html(counted).count('tabindex="0"') == 1
+    assert explore_tab.group_buttons(counted, 1).count('aria-pressed="true"') == 1
+    assert explore_tab.map_html(counted).count('tabindex="0"') == 1
 
 
 def test_a_dollar_in_a_name_is_no_mathematics():
@@ -404,10 +404,10 @@ def test_text_of_the_user_is_never_markup(counted):
     evil = "<img src=x onerror=alert(1)>"
     attribute = replace(counted.attributes[0].attribute, name=evil, reference_source=evil)
     bad = seen(counted, attributes=(replace(counted.attributes[0], attribute=attribute),))
-    assert "<img" not in explore_view.sentences_html(bad)
+    assert "<img" not in explore_tab.sentences_html(bad)
     figure = share_figure(bad.attributes)
     assert "<img" not in study_html.figures_html([figure])
-    assert explore_view.picture_html(bad, 1).count("<img") == 1
+    assert explore_tab.picture_html(bad, 1).count("<img") == 1
     assert "<img" not in messages.error_html(evil)
 
 

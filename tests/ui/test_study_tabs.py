@@ -13,13 +13,13 @@ from bias_core.measures.propagation import predicted_gain
 from bias_core.number_text import format_interval, format_number
 from bias_core.papers.mcas.study import own_targets
 from bias_core.papers.mcas.tab import InternalTab
-from bias_core.papers.oasis import spi
+from bias_core.papers.oasis import study_spi as spi
 from bias_core.papers.oasis.cells import own_concepts
 from bias_core.papers.oasis.tab import OriginsTab, clusters_html, films, films_html
-from bias_core.papers.pst.identities import design_of_two
+from bias_core.papers.pst.study import design_of_two
 from bias_core.papers.pst.tab import PER_PAGE, Labelling, PairedTab, labels_html, summary_html
+from bias_core.papers.t2iat.study_tests import own_association
 from bias_core.papers.t2iat.tab import AssociationTab
-from bias_core.papers.t2iat.tests import own_association
 from bias_core.papers.tbyb.study import design_of_prompts, settings_for_prompts
 from bias_core.papers.tbyb.tab import APART, ObjectsTab, curve_html, examples_html, odds_html, space_html, top_html
 from bias_core.settings import ASSETS

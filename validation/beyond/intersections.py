@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bias_core.beyond.intersections.people import crossed_scores
+from bias_core.beyond.intersections.stereotypes import crossed_scores
 from bias_core.errors import InvalidInput
 from bias_core.measures.effects import holm
 from bias_core.measures.intersections import CrossedShares, crossed_shares, crossed_stereotype, interaction
@@ -21,7 +21,7 @@ from bias_core.prompts import fill_template
 from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
-from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding
+from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding, options_in
 from bias_core.types import Estimate, ReaderErrors
 from validation.joint import joint_shares
 from validation.repetitions import POOL, PoolOptions, in_each_repetition, places_in_pool, pool_of, pool_size, pools
@@ -259,11 +259,12 @@ class ValidityIntersections(Study):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """A pool of pictures of each group, on seeds of their own."""
+        options = options_in(settings, IntersectionOptions)
         if settings.images:
             raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
-        if tuple(settings.options.conditions) != CONDITIONS:
-            raise InvalidInput(f"conditions are {', '.join(CONDITIONS)}; got {', '.join(settings.options.conditions)}")
-        n, pool = pool_size(self.design, settings), settings.options.pool
+        if tuple(options.conditions) != CONDITIONS:
+            raise InvalidInput(f"conditions are {', '.join(CONDITIONS)}; got {', '.join(options.conditions)}")
+        n, pool = pool_size(self.design, settings), options.pool
         return pools(
             settings,
             [

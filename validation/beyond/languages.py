@@ -10,13 +10,13 @@ import pandas as pd
 
 from bias_core.beyond.languages.comparison import LESS, MORE, language_lines
 from bias_core.errors import InvalidInput
-from bias_core.explore.concept import read_attributes
+from bias_core.explore.extension import read_attributes
 from bias_core.measures.intervals import exact_interval
 from bias_core.measures.stereotype import prevalence_estimate
 from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
-from bias_core.study.types import Design, Finding, Results, Shot, StudySettings, finding, joined
+from bias_core.study.types import Design, Finding, Results, Shot, StudySettings, finding, joined, options_in
 from bias_core.types import Attribute, Estimate
 from bias_core.world.wordings import Wording, language_names, planted_languages, wordings_of
 from validation.repetitions import (
@@ -86,7 +86,7 @@ def language_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """A pool of pictures of each language, all on the same seeds: with nothing planted, of two also with a bias."""
     nothing, planted = _two_conditions(settings)
     n = pool_size(design, settings)
-    wordings = _wordings(settings.options)
+    wordings = _wordings(options_in(settings, LanguageOptions))
     cells = [(one, nothing, nothing) for one in wordings]
     cells += [(one, planted, PLANTED) for one in wordings if _is_planted(one)]
     return pools(
@@ -155,7 +155,7 @@ class ValidityLanguages(Study):
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """What is said in every repetition: of the languages that are planted, and of all others."""
-        options, frame = settings.options, data.frame.reset_index(drop=True)
+        options, frame = options_in(settings, LanguageOptions), data.frame.reset_index(drop=True)
         rows = yield from data.embed(frame)
         attributes = read_attributes(options.attributes, options.concept)
         texts = data.texts([text for one in attributes for text in (one.positive, one.negative)])

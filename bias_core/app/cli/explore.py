@@ -25,16 +25,17 @@ from bias_core.app.cli.common import (
 )
 from bias_core.app.cli.reports import finish
 from bias_core.errors import InvalidInput, quoted
-from bias_core.explore.concept import SUGGESTED, read_attributes
+from bias_core.explore.extension import SUGGESTED, read_attributes
 from bias_core.explore.options import (
     COMPARE_SETTINGS,
     EXPLORE_SETTINGS,
+    SUGGEST_SETTINGS,
     attribute_text,
     compare_settings,
     explore_settings,
     offered_settings,
+    usual_suggest_settings,
 )
-from bias_core.explore.suggest_options import SUGGEST_SETTINGS, usual_suggest_settings
 from bias_core.models.catalogue import Role
 from bias_core.store.tables import ENDINGS, HUB
 from bias_core.study.arms import check_several, parse_arms
@@ -130,7 +131,7 @@ def check_source(concept: str, prompts: str, given: Given) -> None:
 
 def _run(settings: StudySettings, how: RunOptions, *, pictures: bool = False, prompts: str = "") -> None:
     """Run behind a progress bar, print and save. A signal stops within one step; finished pictures are scored."""
-    from bias_core.explore.packs import pack_of
+    from bias_core.explore.study import pack_of
     from bias_core.study.run import run_study
 
     with open_services(how.token_env) as services:
@@ -207,14 +208,18 @@ def suggest(
 
     A language model is asked about the words; captions of the pictures are compared with those of a plain base.
     """
+    from bias_core.explore.options import SuggestOptions
     from bias_core.explore.suggest import DESIGN, suggested_by_words, suggested_in
     from bias_core.papers.tbyb.study import written_scenes
     from bias_core.study.run import run_study
+    from bias_core.study.types import options_in
 
     with user_errors(), open_services(how.token_env) as services:
         settings = usual_suggest_settings(concept=concept, **given)
         if scenes:
-            written = written_scenes(concept, settings.options.language_model, settings.model, services)
+            written = written_scenes(
+                concept, options_in(settings, SuggestOptions).language_model, settings.model, services
+            )
             _show_scenes(concept, written)
             return
         if words_only:

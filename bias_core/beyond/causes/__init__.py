@@ -1,1 +1,1 @@
-"""What decides an attribute: texts and weights are exchanged on the same seeds."""
+"""Causes of an attribute: texts and weights are exchanged on the same seeds."""

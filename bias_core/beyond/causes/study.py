@@ -1,4 +1,4 @@
-"""What decides an attribute: until which step the text does, and which part of a model an adapter works through.
+"""Causes of an attribute: until which step the text decides it, and in which part of a model an adapter works.
 
 Both are interventions on the same seeds: the text is exchanged after some steps, or an adapter put into the text
 encoders or the denoiser alone; the finished pictures are read.
@@ -18,7 +18,7 @@ from bias_core.measures.exchange import ExchangeEffect, PartEffects, decided_ste
 from bias_core.measures.sequential import share_interval
 from bias_core.models.catalogue import WITHOUT_ADAPTER, has_adapter
 from bias_core.number_text import format_change, format_estimate
-from bias_core.papers.oasis.spi import model_suits
+from bias_core.papers.oasis.study_spi import model_suits
 from bias_core.study.arm_comparison import mean_sample
 from bias_core.study.design import ReportTexts
 from bias_core.study.image_rows import scaled
@@ -29,7 +29,6 @@ from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     AUTO,
     MAX_STEPS,
-    Design,
     Finding,
     Results,
     Shot,
@@ -41,6 +40,7 @@ from bias_core.study.types import (
     finding,
     lean,
     mark,
+    options_in,
 )
 from bias_core.types import Estimate, StoredImage
 
@@ -64,7 +64,7 @@ _PART_NAMES = {"whole": "The adapter as a whole", "text": "In the text encoders"
 
 @settings_class(frozen=True, kw_only=True)
 class CauseOptions(Options):
-    """Which texts and weights are exchanged, and what is read."""
+    """The texts and weights that are exchanged, and the attribute that is read."""
 
     text: str = setting("a photo of a doctor", "Text", "Prompt that drawing begins with")
     later_texts: tuple[str, ...] = setting(
@@ -91,35 +91,6 @@ class CauseOptions(Options):
     n_samples: int = setting(4, "Shown seeds", "Number of seeds whose pictures are shown", ge=1, le=100)
 
 
-def cause_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Per seed the first text to the end, each later one from every exchange on, and the adapter in each part."""
-    options, n = settings.options, scaled(design.images_per_prompt, settings.scale, least=_FEWEST_SEEDS)
-    texts = [" ".join(text.split()) for text in (options.text, *options.later_texts)]
-    if len(texts) == 1 or not all((*texts, options.attribute, options.present, options.absent)):
-        raise InvalidInput("an exchange needs a first text, later texts, and an attribute with its two sentences")
-    if len(set(texts)) < len(texts):
-        raise InvalidInput(f"each text must differ from the others; got {', '.join(texts)}")
-    n_exchanges = min(options.n_exchanges, settings.num_inference_steps or MAX_STEPS)
-    shots = [Shot(prompt=texts[0], n=n, group=_PLAIN, facts={"later": "", "part": "both"})]
-    for later in texts[1:]:
-        shots += [_exchanged(texts[0], later, i / n_exchanges, n) for i in range(n_exchanges)]
-    against = options.without_adapter.strip()
-    if against := WITHOUT_ADAPTER if against == AUTO else against:
-        weights = {"neither": (against, ""), "text": (against, settings.condition), "drawing": ("", against)}
-        shots += [
-            Shot(
-                prompt=texts[0],
-                n=n,
-                group="parts",
-                condition=condition,
-                text_condition=text_condition,
-                facts={"later": "", "part": part},
-            )
-            for part, (condition, text_condition) in weights.items()
-        ]
-    return shots
-
-
 def _exchanged(text: str, later: str, share: float, n: int) -> Shot:
     facts = {"later": later, "part": ""}
     if share == 0:
@@ -129,7 +100,7 @@ def _exchanged(text: str, later: str, share: float, n: int) -> Shot:
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """What one later text changes."""
+    """The effect of one later text."""
 
     later: str
     seeds: tuple[str, ...]  # units of the seeds that have all pictures
@@ -141,7 +112,7 @@ class Exchange:
 
 
 def _drawn(row: Any, part: str, later: str) -> str:
-    """How a picture was drawn, as the page names its row."""
+    """Return the way a picture was drawn, as the page names its row."""
     if not later:
         return _TO_THE_END if part == "both" else PARTS[part]
     steps = f"after {row.n_first_steps} of {row.num_inference_steps} steps" if row.n_first_steps else "from the start"
@@ -184,7 +155,7 @@ class Pictures:
         return complete
 
     def units(self, seeds: Sequence[int]) -> tuple[str, ...]:
-        """Of the pictures of the first text to the end."""
+        """Return the units of the pictures of the first text to the end."""
         plain = self.frame[self.frame["drawn"] == _TO_THE_END].set_index("seed")["unit"]
         return tuple(str(plain[seed]) for seed in seeds)
 
@@ -292,7 +263,7 @@ def _part_tables(parts: PartEffects | None, pictures: Pictures) -> Iterator[Any]
 def _figures(
     exchanges: Sequence[Exchange], parts: PartEffects | None, pictures: Pictures, settings: StudySettings
 ) -> Iterator[StudyFigure]:
-    options = settings.options
+    options = options_in(settings, CauseOptions)
     names = {"attribute": options.attribute, "text": options.text, "condition": settings.condition}
     names |= {"against": pictures.against}
     lines = [
@@ -319,24 +290,6 @@ def _figures(
         yield TEXTS.figure("part pictures", cells, **names)
 
 
-def headline(report: StudyReport) -> str:
-    """What the first exchange changes, by which step it is decided, and where the adapter works."""
-    by_key = {one.key: one.estimate for one in report.results.findings}
-    row, attribute = report.results.frame("decided").iloc[0], option_values(report.settings.options)["attribute"]
-    effect, step = by_key[f"{row['then']}: from the start"], format_estimate(*(row[name] for name in _STEP_COLUMNS))
-    change = f"changes by {_in_words(effect)}"
-    if effect.low <= 0 <= effect.high:
-        change = "is not told to change"
-    elif not math.isnan(row["steps"]):
-        change += f"; half of that is decided after {step} of {row['of']} steps"
-    sentences = [f"With “{row['then']}” from the start, the share that is read as {attribute} {change}."]
-    parts = [by_key[f"adapter: {name}"] for name in _PART_NAMES if f"adapter: {name}" in by_key]
-    if parts:
-        whole, text, drawing = map(_in_words, parts)
-        sentences.append(f"The adapter changes it by {whole}: {text} in the text encoders, {drawing} in the denoiser.")
-    return " ".join(sentences)
-
-
 def _in_words(estimate: Estimate) -> str:
     return format_change(estimate.value, estimate.low, estimate.high)
 
@@ -348,12 +301,37 @@ class Causes(Study):
     options = CauseOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures with and without each exchange."""
-        return cause_shots(self.design, settings)
+        """Per seed the first text to the end, each later one from every exchange on, and the adapter in each part."""
+        options = options_in(settings, CauseOptions)
+        n = scaled(self.design.images_per_prompt, settings.scale, least=_FEWEST_SEEDS)
+        texts = [" ".join(text.split()) for text in (options.text, *options.later_texts)]
+        if len(texts) == 1 or not all((*texts, options.attribute, options.present, options.absent)):
+            raise InvalidInput("an exchange needs a first text, later texts, and an attribute with its two sentences")
+        if len(set(texts)) < len(texts):
+            raise InvalidInput(f"each text must differ from the others; got {', '.join(texts)}")
+        n_exchanges = min(options.n_exchanges, settings.num_inference_steps or MAX_STEPS)
+        shots = [Shot(prompt=texts[0], n=n, group=_PLAIN, facts={"later": "", "part": "both"})]
+        for later in texts[1:]:
+            shots += [_exchanged(texts[0], later, i / n_exchanges, n) for i in range(n_exchanges)]
+        against = options.without_adapter.strip()
+        if against := WITHOUT_ADAPTER if against == AUTO else against:
+            weights = {"neither": (against, ""), "text": (against, settings.condition), "drawing": ("", against)}
+            shots += [
+                Shot(
+                    prompt=texts[0],
+                    n=n,
+                    group="parts",
+                    condition=condition,
+                    text_condition=text_condition,
+                    facts={"later": "", "part": part},
+                )
+                for part, (condition, text_condition) in weights.items()
+            ]
+        return shots
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Effects of every exchange of the text, the step by which it is decided, and the parts of the adapter."""
-        options = settings.options
+        options = options_in(settings, CauseOptions)
         rows = yield from data.embed(data.frame)
         present, absent = data.sentences([options.present, options.absent])
         frame = data.frame
@@ -387,10 +365,11 @@ class Causes(Study):
 
     def settled(self, settings: StudySettings, services: StudyServices) -> StudySettings:
         """Whose weights are compared with where nobody says: none where the model has no adapter."""
-        if settings.options.without_adapter.strip() != AUTO:
+        options = options_in(settings, CauseOptions)
+        if options.without_adapter.strip() != AUTO:
             return settings
         against = WITHOUT_ADAPTER if has_adapter(services.model_info(settings.model)) else ""
-        return replace(settings, options=replace(settings.options, without_adapter=against))
+        return replace(settings, options=replace(options, without_adapter=against))
 
     def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
         """Refuse pictures that were not made step by step, or in one step."""
@@ -399,5 +378,20 @@ class Causes(Study):
             raise InvalidInput("a text can be exchanged on the way of two steps or more; ask for more steps")
 
     def headline(self, report: StudyReport) -> str:
-        """Return the step from which the prompt no longer decides."""
-        return headline(report)
+        """Return what the first exchange changes, by which step it is decided, and where the adapter works."""
+        by_key = {one.key: one.estimate for one in report.results.findings}
+        row, attribute = report.results.frame("decided").iloc[0], option_values(report.settings.options)["attribute"]
+        effect, step = by_key[f"{row['then']}: from the start"], format_estimate(*(row[name] for name in _STEP_COLUMNS))
+        change = f"changes by {_in_words(effect)}"
+        if effect.low <= 0 <= effect.high:
+            change = "is not told to change"
+        elif not math.isnan(row["steps"]):
+            change += f"; half of that is decided after {step} of {row['of']} steps"
+        sentences = [f"With “{row['then']}” from the start, the share that is read as {attribute} {change}."]
+        parts = [by_key[f"adapter: {name}"] for name in _PART_NAMES if f"adapter: {name}" in by_key]
+        if parts:
+            whole, text, drawing = map(_in_words, parts)
+            sentences.append(
+                f"The adapter changes it by {whole}: {text} in the text encoders, {drawing} in the denoiser."
+            )
+        return " ".join(sentences)

@@ -7,9 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
-from bias_core.beyond.intersections.attributes import ratio_of
-from bias_core.beyond.intersections.stereotypes import known_errors
-from bias_core.measures.effects import holm
+from bias_core.beyond.intersections.stereotypes import adjusted_p_values, known_errors, ratio_of
 from bias_core.measures.intersections import LEAST_EXPECTED, Interaction, interaction
 from bias_core.measures.sequential import share_interval
 from bias_core.study.attribute_scores import AttributeScore
@@ -42,12 +40,12 @@ class _Test:
 
     @property
     def name(self) -> str:
-        """What is crossed with the arm, for tables."""
+        """The attributes that are crossed with the arm, for tables."""
         return " × ".join(self.names)
 
 
 def cross_arms(arms: Mapping[str, Sequence[AttributeScore]], *, crossing: str, confidence: float) -> Results:
-    """What is reported of the attributes of each arm, by its name, crossed with the arms; nothing for "none"."""
+    """Return the attributes of each arm, by its name, crossed with the arms; nothing for "none"."""
     if crossing == "none" or len(arms) < 2:
         return Results()
     readable = [
@@ -56,7 +54,9 @@ def cross_arms(arms: Mapping[str, Sequence[AttributeScore]], *, crossing: str, c
         if not any(math.isnan(scores[place].prevalence.value) for scores in arms.values())
     ]
     of_each = (of for size in (1, 2) for of in combinations(readable, size))
-    tests = list(_adjusted([test for of in of_each for test in _tests(arms, of, confidence)]))
+    found = [test for of in of_each for test in _tests(arms, of, confidence)]
+    adjusted = adjusted_p_values([test.link for test in found])
+    tests = [replace(test, adjusted=p_value) for test, p_value in zip(found, adjusted, strict=True)]
     if not tests:
         return Results()
     return Results(
@@ -68,7 +68,7 @@ def cross_arms(arms: Mapping[str, Sequence[AttributeScore]], *, crossing: str, c
 
 
 def crossed_arms_headline(findings: Iterable[Finding]) -> str:
-    """How two attributes go together otherwise in an arm; "" where no two were crossed with the arms."""
+    """Return the two attributes that go together otherwise in an arm; "" if none were crossed with the arms."""
     tests = [one for one in findings if one.key.startswith(_OF_TWO) and one.p_value is not None]
     clear = [one for one in tests if one.says.startswith(_CLEAR)]
     if clear:
@@ -77,7 +77,7 @@ def crossed_arms_headline(findings: Iterable[Finding]) -> str:
 
 
 def _tests(arms: Mapping[str, Sequence[AttributeScore]], of: Sequence[int], confidence: float) -> Iterator[_Test]:
-    """Of every arm, or of two the second alone."""
+    """Yield the test of every arm; of two arms that of the second alone."""
     calls, where = [], []
     for number, scores in enumerate(arms.values()):
         here = np.column_stack([scores[place].calls for place in of])
@@ -101,16 +101,8 @@ def _tests(arms: Mapping[str, Sequence[AttributeScore]], of: Sequence[int], conf
         )
 
 
-def _adjusted(tests: Sequence[_Test]) -> Iterator[_Test]:
-    """With p adjusted for looking at all of them."""
-    p_values = [one.link.p_value for one in tests if not math.isnan(one.link.p_value)]
-    adjusted = iter(holm(p_values) if p_values else ())
-    for one in tests:
-        yield one if math.isnan(one.link.p_value) else replace(one, adjusted=float(next(adjusted)))
-
-
 def _findings(tests: Sequence[_Test], confidence: float) -> Iterator[Finding]:
-    """Of every attribute, and every two, the arm that differs most clearly."""
+    """Yield for every attribute, and every two, the arm that differs most clearly."""
     for name in dict.fromkeys(one.name for one in tests):
         lead = min((one for one in tests if one.name == name), key=_order)
         is_known = not math.isnan(lead.adjusted)
@@ -167,7 +159,7 @@ def _test_table(tests: Sequence[_Test]) -> StudyTable:
 
 
 def _cell_table(tests: Sequence[_Test], confidence: float) -> StudyTable:
-    """Of every arm each attribute, and each combination of two; of two arms a line has both."""
+    """Return each attribute and combination of two in every arm; of two arms a line has both."""
     rows = []
     for one in tests:
         for cell in range(len(one.inside)):

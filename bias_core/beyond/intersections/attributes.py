@@ -12,17 +12,18 @@ import pandas as pd
 
 from bias_core.beyond.intersections.stereotypes import (
     ScoredCells,
+    adjusted_p_values,
     cell_in_words,
     few_people,
     known_errors,
+    odds_of,
+    ratio_of,
     score_cells,
     score_results,
     stereotypes_named,
 )
-from bias_core.measures.effects import holm
 from bias_core.measures.intersections import LEAST_EXPECTED, CrossedShares, Interaction, crossed_shares, interaction
 from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate
-from bias_core.number_text import format_number
 from bias_core.study.attribute_scores import AttributeScore
 from bias_core.study.types import (
     ArmReport,
@@ -57,7 +58,7 @@ _TESTS = (
 
 @dataclass(frozen=True, kw_only=True)
 class _Crossed:
-    """What was found of some attributes together."""
+    """The numbers of some attributes together."""
 
     attributes: tuple[Attribute, ...]
     shares: CrossedShares
@@ -74,11 +75,11 @@ class _Crossed:
 
     @property
     def is_small(self) -> bool:
-        """Whether a cell can hardly be told."""
+        """True if too few pictures are expected in a cell."""
         return 0 < self.link.least_expected < LEAST_EXPECTED
 
     def cell_name(self, cell: np.ndarray) -> str:
-        """Which attributes a cell has, in words."""
+        """Return the attributes of a cell, in words."""
         return cell_in_words(self.attributes, cell)
 
     def reference(self, cell: np.ndarray) -> float:
@@ -109,7 +110,7 @@ def cross_attributes(
     fixed_n: bool,
     sample: MakeSample,
 ) -> Results:
-    """What is reported of these attributes crossed, on pictures with these prompts and units; nothing for "none".
+    """Return the results of these attributes crossed, on pictures with these prompts and units; nothing for "none".
 
     ``sample`` makes, of units and a number of each, what arms are compared by.
     """
@@ -126,7 +127,8 @@ def cross_attributes(
         for some in combinations(readable, size)
         if (one := _cross(some, prompts, partial(sample, units), confidence)) is not None
     ]
-    crossings = list(_adjusted(combined))
+    adjusted = adjusted_p_values([one.link for one in combined])
+    crossings = [replace(one, adjusted=p_value) for one, p_value in zip(combined, adjusted, strict=True)]
     if not crossings:
         return Results(notes=("No two attributes could be crossed: the reader tells fewer than two of them.",))
     results = Results(
@@ -141,14 +143,14 @@ def cross_attributes(
 
 
 def mosaics_of(arms: Sequence[ArmReport]) -> Iterator[StudyFigure]:
-    """Of every arm the pair that goes together most clearly there."""
+    """Yield for every arm the pair that goes together most clearly there."""
     for number, arm in enumerate(arms, start=1):
         for one in [one for one in arm.results.figures if one.kind == "mosaic"][:1]:
             yield replace(one, key=f"{one.key}-{number}", title=f"{one.title}, {arm.name}")
 
 
 def crossed_headline(findings: Iterable[Finding]) -> str:
-    """What stands out of the crossed attributes: the clearest link; "" where nothing was crossed."""
+    """Return the clearest link of crossed attributes; "" if nothing was crossed."""
     tests = [one for one in findings if one.metric == "interaction" and one.p_value is not None]
     if not tests:
         return ""
@@ -171,7 +173,7 @@ _UNCLEAR = "Not told from what each by itself gives: "
 def _cross(
     some: Sequence[AttributeScore], prompts: Sequence[str], sample: Callable[[np.ndarray], Sample], confidence: float
 ) -> _Crossed | None:
-    """Of the pictures of which all of these are told; None where there is none."""
+    """Return the crossing of pictures of which all of these are told; None if there is none."""
     calls = np.column_stack([score.calls for score in some])
     clear = np.flatnonzero(~np.isnan(calls).any(axis=1))
     if not len(clear):
@@ -189,14 +191,6 @@ def _cross(
         n=len(clear),
         scored=score_cells(some, prompts, sample, confidence),
     )
-
-
-def _adjusted(crossings: Sequence[_Crossed]) -> Iterator[_Crossed]:
-    """With p adjusted for looking at all of them, pairs and triples together."""
-    p_values = [one.link.p_value for one in crossings if not math.isnan(one.link.p_value)]
-    adjusted = iter(holm(p_values) if p_values else ())
-    for one in crossings:
-        yield one if math.isnan(one.link.p_value) else replace(one, adjusted=float(next(adjusted)))
 
 
 def _findings(one: _Crossed, confidence: float) -> Iterator[Finding]:
@@ -235,7 +229,7 @@ def _findings(one: _Crossed, confidence: float) -> Iterator[Finding]:
 
 
 def _sentence(one: _Crossed, confidence: float) -> str:
-    """What the test says, in shares and as an odds ratio."""
+    """Return the test in words, in shares and as an odds ratio."""
     estimate = one.link.estimate
     if math.isnan(estimate.value):
         return f"Nothing can be told: {estimate.note}."
@@ -246,17 +240,6 @@ def _sentence(one: _Crossed, confidence: float) -> str:
         return f"{begins}with {names[0]}, {names[1]} is seen in {with_}, without in {without} (odds ratio {ratio})."
     times = f"the odds ratio of {names[0]} and {names[1]} is {ratio} times as large with {names[2]} as without"
     return f"{begins}{times}."
-
-
-def ratio_of(estimate: Estimate) -> str:
-    """θ and its ends as ratios."""
-    ends = [_exp(end) for end in (estimate.value, estimate.low, estimate.high)]
-    value, low, high = (f"{float(f'{end:.2g}'):g}" if math.isfinite(end) else format_number(end) for end in ends)
-    return f"{value}, {low} to {high}"
-
-
-def _exp(value: float) -> float:
-    return math.exp(value) if value < 700 else math.inf
 
 
 def _percent(share: float) -> str:
@@ -288,9 +271,9 @@ def _interaction_table(crossings: Sequence[_Crossed]) -> StudyTable:
     rows = [
         {
             "attributes": one.name,
-            "odds ratio": _exp(one.link.estimate.value),
-            "low": _exp(one.link.estimate.low),
-            "high": _exp(one.link.estimate.high),
+            "odds ratio": odds_of(one.link.estimate.value),
+            "low": odds_of(one.link.estimate.low),
+            "high": odds_of(one.link.estimate.high),
             "p": one.link.p_value,
             "p adjusted": one.adjusted,
             "rarest cell": one.link.least_expected,

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 from bias_core.errors import InvalidInput
-from bias_core.explore.extension import ExploreExtension
-from bias_core.papers.pst.extension import MakeSample, PeopleExtension
+from bias_core.explore.extension import ExploreExtension, Scored
+from bias_core.papers.pst import MakeSample, PeopleExtension
 from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.types import ArmReport, Results, StudyReport, StudySettings, joined
 from bias_core.types import Attribute
@@ -13,7 +13,6 @@ from bias_core.types import Attribute
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bias_core.explore.arms import Scored
     from bias_core.study.study_data import StudyData
 
 Crossing = Literal["none", "pairs", "triples"]
@@ -22,7 +21,7 @@ MOST_CROSSED = 8  # attributes: 28 pairs and 56 triples
 
 @settings_class(frozen=True, kw_only=True)
 class CrossedOptions(Options):
-    """Which attributes are crossed: no two, every two, or every two and three of them."""
+    """The crossing of attributes: none, every two, or every two and three."""
 
     crossed: Crossing = setting(
         "none", "Crossed attributes", "Test whether two or three attributes occur together more often than by chance"
@@ -30,11 +29,11 @@ class CrossedOptions(Options):
 
 
 class Asked(Protocol):
-    """What is asked of an exploration."""
+    """The options of an exploration that matter here."""
 
     @property
     def crossed(self) -> Crossing:
-        """Which are crossed."""
+        """The way attributes are crossed."""
 
     @property
     def scored(self) -> tuple[Attribute, ...]:
@@ -50,7 +49,7 @@ class Intersections(ExploreExtension[Asked]):
         """Raise InvalidInput for too few or too many attributes."""
         check_crossing(options.scored, options.crossed)
 
-    def reading(self, options: Asked, data: "StudyData", frame: "pd.DataFrame", scored: "Scored") -> Results:
+    def reading(self, options: Asked, data: "StudyData", frame: "pd.DataFrame", scored: Scored) -> Results:
         """Return what is seen together."""
         from bias_core.beyond.intersections.attributes import cross_attributes
         from bias_core.study.arm_comparison import mean_sample
@@ -91,7 +90,7 @@ class CrossedPeople(PeopleExtension):
 
     def scores(self, people: "pd.DataFrame", settings: StudySettings, sample: MakeSample) -> Results:
         """Return the score of every combination."""
-        from bias_core.beyond.intersections.people import crossed_scores
+        from bias_core.beyond.intersections.stereotypes import crossed_scores
 
         return crossed_scores(people, settings, sample)
 

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from bias_core.beyond.languages.options import LANGUAGES, LanguageOptions
 from bias_core.explore.arms import paired_arms
 from bias_core.measures.effects import holm
 from bias_core.measures.paired_prevalence import prevalence_difference_test
@@ -33,6 +32,7 @@ from bias_core.world.wordings import FORMS, Wording, rival_concepts
 
 LEVEL = 0.05  # of all comparisons of a run together, after Holm
 LEAST_RECOGNISED = 0.5  # of the share in English, from which on a language counts as understood
+LANGUAGES = "languages"  # key of the table and of the figure
 RECOGNISED = "recognised"  # key of the finding
 MORE, LESS, NO_DIFFERENCE = "more often", "less often", "no difference shown"
 NOT_UNDERSTOOD, NOT_KNOWN = "not understood: no comparison", "not known whether understood: no comparison"
@@ -55,7 +55,7 @@ class Score(Protocol):
 
     @property
     def attribute(self) -> Attribute:
-        """Which."""
+        """The attribute."""
 
     @property
     def prevalence(self) -> Estimate:
@@ -63,7 +63,7 @@ class Score(Protocol):
 
     @property
     def margins(self) -> np.ndarray:
-        """How much nearer each picture is to its presence than to its absence, ``(n,)``; nan: cannot tell."""
+        """The margin of presence over absence of each picture, ``(n,)``; nan: cannot tell."""
 
 
 class Recognised(Protocol):
@@ -80,7 +80,7 @@ class Recognised(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class _Arm:
-    """What is compared of one arm."""
+    """The values of one arm that are compared."""
 
     scores: Sequence[Score]
     recognised: Estimate | None
@@ -90,27 +90,23 @@ Pair = tuple[Recognised, Recognised, np.ndarray, np.ndarray]
 """English and another arm, and the places of the seeds that both have, ``(n,)`` in each."""
 
 
-def recognised_concept(
-    options: LanguageOptions, data: StudyData, rows: np.ndarray, units: Sequence[str]
-) -> list[Finding]:
+def recognised_concept(concept: str, data: StudyData, rows: np.ndarray, units: Sequence[str]) -> list[Finding]:
     """In how many pictures the reader puts the concept among the first of all concepts that have a wording.
 
-    Nothing for a run in one language. The sentences are English, whatever language the pictures were drawn in. Concepts
-    that look alike (doctor, dentist, nurse) take places from each other, so the first three count; of people the first.
+    The sentences are English, whatever language the pictures were drawn in. Concepts that look alike (doctor, dentist,
+    nurse) take places from each other, so the first three count; of people the first.
     """
-    if not options.wordings:
-        return []
-    rivals = rival_concepts(options.concept)
-    texts = data.texts([fill_template(_TEMPLATE, one) for one in (options.concept, *rivals)])
+    rivals = rival_concepts(concept)
+    texts = data.texts([fill_template(_TEMPLATE, one) for one in (concept, *rivals)])
     own, *others = (rows @ texts.T).T
-    n, places = 1 + len(rivals), n_places(options.concept)
+    n, places = 1 + len(rivals), n_places(concept)
     next_best = np.sort(others, axis=0)[-places]
     estimate = prevalence_estimate(own, next_best, reference=places / n, confidence=data.settings.confidence)
-    says = f"Share of the pictures in which the reader puts “{options.concept}” {_among(places)} {n} concepts."
+    says = f"Share of the pictures in which the reader puts “{concept}” {_among(places)} {n} concepts."
     return [
         Finding(
             key=RECOGNISED,
-            title=f"“{options.concept}” recognised",
+            title=f"“{concept}” recognised",
             metric="attribute_prevalence",
             estimate=estimate,
             says=says,
@@ -132,14 +128,14 @@ def _among(places: int) -> str:
     return "first of" if places == 1 else f"among the first {places} of"
 
 
-def compare_languages(options: LanguageOptions, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-    """Each arm against English, attribute by attribute, on the seeds that both have; nothing in one language.
+def compare_languages(
+    concept: str, wordings: Sequence[Wording], settings: StudySettings, arms: Sequence[ArmReport]
+) -> Results:
+    """Each arm against English, attribute by attribute, on the seeds that both have.
 
     A language that was not understood is not compared. p-values are McNemar's, after Holm over all comparisons
     together: the chance that any is called a difference where there is none is at most :data:`LEVEL`.
     """
-    if not options.wordings:
-        return Results()
     recognised = {
         arm.name: next((one.estimate for one in arm.results.findings if one.key == RECOGNISED), None) for arm in arms
     }
@@ -153,10 +149,9 @@ def compare_languages(options: LanguageOptions, settings: StudySettings, arms: S
         for pair in paired_arms(arms)
         if pair.first == arms[0].name
     }
-    frame = language_lines(options.wordings[1:], pairs, settings.confidence)
+    frame = language_lines(wordings[1:], pairs, settings.confidence)
     if frame.empty:
         return Results()
-    concept = options.concept
     note = _CAUTION.format(n=1 + len(rival_concepts(concept)), concept=concept, among=_among(n_places(concept)))
     return Results(
         tables=(
@@ -239,7 +234,7 @@ def _figure(frame: pd.DataFrame) -> StudyFigure:
 
 
 def languages_headline(frame: pd.DataFrame) -> str:
-    """What the table of languages says, in a sentence or two: which differ, and which were not understood."""
+    """Return which languages differ, and which were not understood, in a sentence or two."""
     sentences = []
     for name, lines in frame.groupby("attribute", sort=False):
         for verdict in (MORE, LESS):

@@ -1,21 +1,42 @@
 """Several languages as an option of Explore."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
-from bias_core.beyond.languages.options import LANGUAGES, LanguageOptions
 from bias_core.errors import InvalidInput
-from bias_core.explore.extension import ExploreExtension
+from bias_core.explore.extension import ConceptOptions, ExploreExtension, Scored
 from bias_core.prompts import SLOT, fill_template
-from bias_core.study.setting_fields import Options
+from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.types import Arm, ArmReport, Results, StudyReport, StudySettings
-from bias_core.world.wordings import language_choices
+from bias_core.world.wordings import Wording, language_choices, wordings_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bias_core.explore.arms import Scored
     from bias_core.study.study_data import StudyData
+
+
+@settings_class(frozen=True, kw_only=True)
+class LanguageOptions(ConceptOptions):
+    """The languages."""
+
+    languages: tuple[str, ...] = setting(
+        (),
+        "Languages",
+        "Languages to compare with English on the same seeds: de, fr, es, ar, hi, zh, also with a form as in "
+        "de:feminine",
+    )
+
+    @cached_property
+    def wordings(self) -> tuple[Wording, ...]:
+        """The prompt in every language, English first; none where it is asked for in English alone."""
+        return wordings_of(self.languages, self.template, self.concept) if self.languages else ()
+
+    @property
+    def has_association(self) -> bool:
+        """True if pictures guided to two words are asked for; these are English, so never in several languages."""
+        return not self.languages and super().has_association
 
 
 class Languages(ExploreExtension[LanguageOptions]):
@@ -49,21 +70,25 @@ class Languages(ExploreExtension[LanguageOptions]):
             for i, one in enumerate(options.wordings)
         )
 
-    def reading(self, options: LanguageOptions, data: "StudyData", frame: "pd.DataFrame", scored: "Scored") -> Results:
+    def reading(self, options: LanguageOptions, data: "StudyData", frame: "pd.DataFrame", scored: Scored) -> Results:
         """Return in how many pictures the concept is recognised."""
         from bias_core.beyond.languages.comparison import recognised_concept
 
-        return Results(findings=tuple(recognised_concept(options, data, scored.rows, scored.units)))
+        if not options.wordings:
+            return Results()
+        return Results(findings=tuple(recognised_concept(options.concept, data, scored.rows, scored.units)))
 
     def comparing(self, options: LanguageOptions, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return each language against English."""
         from bias_core.beyond.languages.comparison import compare_languages
 
-        return compare_languages(options, settings, arms)
+        if not options.wordings:
+            return Results()
+        return compare_languages(options.concept, options.wordings, settings, arms)
 
     def arms_headline(self, report: StudyReport) -> str:
         """Return which languages differ from English, and which were not understood."""
-        from bias_core.beyond.languages.comparison import languages_headline
+        from bias_core.beyond.languages.comparison import LANGUAGES, languages_headline
 
         frame = report.results.frame(LANGUAGES)
         return languages_headline(frame) if len(frame) else ""

@@ -1,1 +1,1 @@
-"""What the arms of an exploration leave of a bias, and what that costs."""
+"""Mitigation: the bias that arms of an exploration leave, and their cost."""

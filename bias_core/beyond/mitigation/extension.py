@@ -1,10 +1,173 @@
-"""What helps, beside the comparison of the arms of Explore."""
+"""Mitigation: the bias that is left in every arm, against prompts that are still followed."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from bias_core.explore.concept import ConceptOptions
-from bias_core.explore.extension import ExploreExtension
-from bias_core.study.types import ArmReport, Results, StudyReport, StudySettings
+from bias_core.explore.extension import ConceptOptions, ExploreExtension
+from bias_core.number_text import format_rate, format_share
+from bias_core.study.types import (
+    ArmReport,
+    Finding,
+    Results,
+    StudyFigure,
+    StudyReport,
+    StudySettings,
+    columns,
+    drawable,
+    figure,
+    lean,
+    point,
+    table,
+)
+from bias_core.types import Estimate
+
+if TYPE_CHECKING:
+    from bias_core.study.attribute_scores import AttributeScore
+
+MITIGATION = "mitigation"  # key of the figure and of the table
+OVER = "overcorrected"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """One arm: its attributes, and how often the words of the association are shown where the prompt has them."""
+
+    name: str
+    scores: "Sequence[AttributeScore]"
+    fidelity: Estimate | None  # None where no pictures with these words were asked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Left:
+    """One attribute of one arm."""
+
+    arm: Tried
+    attribute: str
+    before: Estimate  # share in the baseline
+    share: Estimate
+    reference: float
+    source: str
+    gap: Estimate
+
+    @property
+    def says(self) -> str:
+        """In one word, or two."""
+        return lean(self.gap, "some bias is left", OVER, "no clear bias is left")
+
+
+def mitigation_results(arms: Sequence[Tried], confidence: float) -> Results:
+    """Return the bias left in every arm of what the first one clearly shows too often or too rarely.
+
+    The verdict on the first arm is that of a headline: by the exact test, after Holm over its sourced attributes.
+    """
+    left = list(_left(arms, confidence))
+    if not left:
+        return Results()
+    names = {arm.name: arm.fidelity for arm in arms if arm.fidelity is not None}
+    return Results(
+        findings=tuple(_finding(one, baseline=arms[0].name) for one in left if one.arm is not arms[0]),
+        tables=(
+            table(
+                MITIGATION,
+                "What helps, and what it costs",
+                [_row(one) for one in left],
+                f"Bias left: distance of P to P* on the side of the baseline, “{arms[0].name}”; below 0 the arm is "
+                "overcorrected. Kept: share of the pictures with the words of the association that show them. "
+                "Attributes that the baseline does not clearly show too often or too rarely are left out.",
+            ),
+        ),
+        figures=drawable([_figure(left, arms[0].name)] if len(names) > 1 else []),
+    )
+
+
+def _left(arms: Sequence[Tried], confidence: float) -> Iterator[_Left]:
+    """Every arm, by attributes on which the first one is clearly biased."""
+    from bias_core.measures.effects import adjusted_share_p_values
+    from bias_core.measures.mitigation import remaining_gap_estimate
+
+    # A rate that nobody chose is no goal.
+    goals = [score.attribute.reference if score.attribute.has_source else None for score in arms[0].scores]
+    shares = [_share(score).of_null(goal) for score, goal in zip(arms[0].scores, goals, strict=True)]
+    adjusted = adjusted_share_p_values(shares, confidence)
+    for i, (baseline, reference, before) in enumerate(zip(arms[0].scores, goals, shares, strict=True)):
+        if reference is None or not adjusted[i] <= 1 - confidence or before.low <= reference <= before.high:
+            continue
+        for arm in arms:
+            share = _share(arm.scores[i])
+            if arm.scores[i].attribute.reference != reference:  # an arm that draws another concept
+                continue
+            if not math.isnan(share.value):
+                yield _Left(
+                    arm=arm,
+                    attribute=baseline.attribute.name,
+                    before=before,
+                    share=share,
+                    reference=reference,
+                    source=baseline.attribute.reference_source,
+                    gap=remaining_gap_estimate(share, before, reference),
+                )
+
+
+def _share(score: "AttributeScore") -> Estimate:
+    """Corrected for the reader's errors where they are known."""
+    return score.corrected or score.prevalence
+
+
+def _finding(one: _Left, *, baseline: str) -> Finding:
+    shares = " to ".join(format_share(share.value, share.low, share.high) for share in (one.before, one.share))
+    return Finding(
+        key=f"{MITIGATION}: {one.attribute}: {one.arm.name}",
+        title=f"{one.attribute}: bias of “{baseline}” that is left in “{one.arm.name}”",
+        metric="remaining_gap",
+        estimate=one.gap,
+        says=f"From {shares}, where {format_rate(one.reference)} is the goal: {one.says}.",
+    )
+
+
+def _row(one: _Left) -> dict[str, object]:
+    return {
+        "arm": one.arm.name,
+        "attribute": one.attribute,
+        **columns("P", one.share),
+        "P*": one.reference,
+        **columns("bias left", one.gap),
+        **columns("kept", one.arm.fidelity),
+        "in words": one.says,
+        "source of P*": one.source,
+    }
+
+
+def _figure(left: Sequence[_Left], baseline: str) -> StudyFigure:
+    several = len({one.attribute for one in left}) > 1
+    return figure(
+        "scatter",
+        MITIGATION,
+        "What helps, and what it costs",
+        [
+            point(one.arm.fidelity, one.gap, name=one.attribute if several else one.arm.name, group=one.arm.name)
+            for one in left
+            if one.arm.fidelity is not None
+        ],
+        f"Best is right, on the line at 0: nothing is left of the bias of “{baseline}”, and prompts that say an "
+        "attribute are followed. Below the line an arm is overcorrected.",
+        x="asked attributes shown, share of the pictures",
+        y="bias that is left",
+        null=0.0,
+    )
+
+
+def overcorrected_sentence(results: Results) -> str:
+    """Return which arms overcorrect, with a space before it; "" if none does."""
+    frame = results.frame(MITIGATION)
+    if frame.empty:
+        return ""
+    words = [
+        f"“{attribute}” is {OVER} in {', '.join(f'“{arm}”' for arm in rows['arm'])}"
+        for attribute, rows in frame[frame["in words"] == OVER].groupby("attribute", sort=False)
+    ]
+    return f" {'; '.join(words)}." if words else ""
 
 
 class Mitigation(ExploreExtension[ConceptOptions]):
@@ -12,7 +175,6 @@ class Mitigation(ExploreExtension[ConceptOptions]):
 
     def comparing(self, options: ConceptOptions, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return what is left of the bias of the first arm; nothing where the arms are languages."""
-        from bias_core.beyond.mitigation.remaining import Tried, mitigation_results
         from bias_core.explore.arms import scored_arms
         from bias_core.explore.options import added_arms
 
@@ -24,6 +186,4 @@ class Mitigation(ExploreExtension[ConceptOptions]):
 
     def further_headline(self, report: StudyReport) -> str:
         """Return which arms overcorrect."""
-        from bias_core.beyond.mitigation.remaining import overcorrected_sentence
-
         return overcorrected_sentence(report.results)

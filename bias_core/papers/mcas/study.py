@@ -2,25 +2,33 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.association import association
 from bias_core.measures.composite_association import composite_association, internal_bias, mean_over_encoders
-from bias_core.papers.mcas.poles import GENDERS, places_of, pole_shots, sides_of
-from bias_core.papers.mcas.report import UNASSIGNED, Target, compare_internal_bias, headline, report_of
+from bias_core.papers.mcas.report import (
+    GENDERS,
+    UNASSIGNED,
+    InternalBiasOptions,
+    Target,
+    compare_internal_bias,
+    headline,
+    places_of,
+    pole_shots,
+    report_of,
+    sides_of,
+)
 from bias_core.prompts import fill_template
 from bias_core.study.arm_comparison import lean_sample
 from bias_core.study.classifiers import Reader
 from bias_core.study.design import check_count, find_design, read_table
 from bias_core.study.image_rows import scaled, thinned
-from bias_core.study.setting_fields import Options, setting, settings_class
-from bias_core.study.study import Measuring, Study
+from bias_core.study.study import Measuring, RunSize, Study
 from bias_core.study.study_data import StudyData
-from bias_core.study.types import ArmReport, Design, Results, Shot, StudyReport, StudySettings
-from bias_core.types import StoredImage
+from bias_core.study.types import ArmReport, Design, Results, Shot, StudyReport, StudySettings, options_in
 
 FEWEST_TARGETS = 3  # of a side
 OWN_NAME = "own-targets"
@@ -28,76 +36,9 @@ MOST_TARGETS = 40
 MOST_PICTURES = 100
 
 
-@settings_class(frozen=True, kw_only=True)
-class InternalBiasOptions(Options):
-    """Which targets, and how the scores are formed."""
-
-    targets: tuple[str, ...] = setting((), "Targets", "Keywords of the targets to draw (default: a share of each side)")
-    encoders: tuple[str, ...] = setting(
-        (), "Readers to average", "Encoders whose scores are averaged (default: the encoder alone)"
-    )
-    words_a: tuple[str, ...] = setting(
-        (),
-        "Words of A",
-        "Words that replace those for men, such as old, aged; the first names the side and its pictures",
-    )
-    words_b: tuple[str, ...] = setting((), "Words of B", "Words that replace those for women, such as young, youthful")
-    prompts_a: tuple[str, ...] = setting(
-        (), "Prompts of A", "Prompts of A's pictures (default: an image of a ... person with each of its words)"
-    )
-    prompts_b: tuple[str, ...] = setting(
-        (), "Prompts of B", "Prompts of B's pictures (default: an image of a ... person with each of its words)"
-    )
-    text_targets: Literal["prompt", "keyword"] = setting(
-        "prompt", "Text of a target", "Text that stands for a target: its whole prompt, or the keyword alone"
-    )
-    variant: bool = setting(
-        False, "Other attribute prompts", "Use the attribute prompts that the paper used for Stable Diffusion v2"
-    )
-    resample: Literal["pictures", "prompts"] = setting(
-        "pictures", "What intervals resample", "Units that intervals resample: pictures, or whole attribute prompts"
-    )
-    poles: bool = setting(
-        True,
-        "Own poles",
-        "Also draw every target worded for men and for women, which gives the ends of the scale of δ′ and α′",
-    )
-    minimum_text_text: float = setting(
-        0.002,
-        "Smallest |TT|",
-        "Smallest |TT| with an α; 0 gives α at any TT, as in the paper, and marks those below 0.002",
-        ge=0,
-        le=2,
-    )
-    published_model: str = setting(
-        "Stable Diffusion v2", "Published model", "Model whose published numbers are shown next to the findings"
-    )
-
-
-def internal_bias_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Pictures of the targets, and of men and women."""
-    model, published = settings.options.published_model, design.data["settings"]["models"]
-    if model not in published:
-        raise InvalidInput(f"the published model is one of {', '.join(published)}; got {model!r}")
-    n, n_attribute = (
-        scaled(number, settings.scale**0.5)
-        for number in (design.images_per_prompt, design.data["settings"]["images_per_attribute"])
-    )
-    targets = _targets(design, settings)
-    sides = sides_of(settings.options)
-    shots = [
-        Shot(prompt=target["prompt"], n=n, group="target", facts={"kind": "target", **target}) for target in targets
-    ] + [
-        Shot(prompt=prompt, n=n_attribute, group=side, facts={"kind": side})
-        for side, prompts in _attribute_prompts(design, settings).items()
-        for prompt in prompts
-    ]
-    return shots + pole_shots(targets, n, sides) if settings.options.poles else shots
-
-
 def _attribute_prompts(design: Design, settings: StudySettings) -> dict[str, list[str]]:
     """The prompts of the pictures of each side."""
-    options, sides = settings.options, sides_of(settings.options)
+    options, sides = options_in(settings, InternalBiasOptions), sides_of(settings)
     if sides.names != GENDERS:
         own = (options.prompts_a, options.words_a), (options.prompts_b, options.words_b)
         return {
@@ -112,17 +53,10 @@ def _attribute_prompts(design: Design, settings: StudySettings) -> dict[str, lis
 
 def _attribute_words(design: Design, settings: StudySettings) -> dict[str, Sequence[str]]:
     """The texts of each side."""
-    options, sides = settings.options, sides_of(settings.options)
+    options, sides = options_in(settings, InternalBiasOptions), sides_of(settings)
     given = design.data["text_attributes"]
     words = [given[side] for side in GENDERS] if sides.names == GENDERS else [options.words_a, options.words_b]
     return dict(zip(sides.names, words, strict=True))
-
-
-def size_note(design: Design, settings: StudySettings) -> str:
-    """How many of the pictures are of the poles, in words; "" where they are not drawn."""
-    n = sum(shot.n for shot in internal_bias_shots(design, settings) if "pole_of" in shot.facts)
-    a, b = sides_of(settings.options).called
-    return f"{n:,} of them the targets worded for {a} and for {b}, which the paper does not draw" if n else ""
 
 
 def _targets(design: Design, settings: StudySettings) -> list[dict[str, str]]:
@@ -131,13 +65,13 @@ def _targets(design: Design, settings: StudySettings) -> list[dict[str, str]]:
     Between sides of one's own nothing is claimed of a target beforehand.
     """
     chosen = _chosen(design, settings)
-    if sides_of(settings.options).names == GENDERS:
+    if sides_of(settings).names == GENDERS:
         return chosen
     return [{**target, "dominated": UNASSIGNED} for target in chosen]
 
 
 def _chosen(design: Design, settings: StudySettings) -> list[dict[str, str]]:
-    every, names = design.data["targets"], set(settings.options.targets)
+    every, names = design.data["targets"], set(options_in(settings, InternalBiasOptions).targets)
     if unknown := names - {target["keyword"] for target in every}:
         all_names = ", ".join(target["keyword"] for target in every)
         raise InvalidInput(f"{design.name} has no target {', '.join(sorted(unknown))}; it has {all_names}")
@@ -159,8 +93,8 @@ def _measured(
     published: Mapping[str, Mapping[str, float]],
 ) -> Target:
     """The mean over the encoders, and what MCAS was computed from: means of cosines, which texts add to."""
-    frame, options, confidence = data.frame, settings.options, settings.confidence
-    sides = sides_of(options)
+    frame, options, confidence = data.frame, options_in(settings, InternalBiasOptions), settings.confidence
+    sides = sides_of(settings)
     parts = [frame["keyword"] == target["keyword"], *(frame["kind"] == side for side in sides.names)]
     more: dict[str, Any] = {"confidence": confidence, "rng": settings.seed}
     if options.resample == "prompts":
@@ -196,7 +130,8 @@ def _measured(
 
 def averaged_encoders(settings: StudySettings) -> tuple[Reader, ...]:
     """Those that scores are averaged over."""
-    return tuple(Reader(role="encoder", name=name) for name in settings.options.encoders or [settings.encoder])
+    names = options_in(settings, InternalBiasOptions).encoders or [settings.encoder]
+    return tuple(Reader(role="encoder", name=name) for name in names)
 
 
 def own_targets(text: str, *, n: int = 10, n_attribute: int = 6) -> Design:
@@ -253,8 +188,25 @@ class InternalBias(Study):
     fewest_when_stopped = 1
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures of targets and attributes."""
-        return internal_bias_shots(self.design, settings)
+        """Return the pictures of the targets, and of men and women."""
+        options = options_in(settings, InternalBiasOptions)
+        model, published = options.published_model, self.design.data["settings"]["models"]
+        if model not in published:
+            raise InvalidInput(f"the published model is one of {', '.join(published)}; got {model!r}")
+        n, n_attribute = (
+            scaled(number, settings.scale**0.5)
+            for number in (self.design.images_per_prompt, self.design.data["settings"]["images_per_attribute"])
+        )
+        targets = _targets(self.design, settings)
+        sides = sides_of(settings)
+        shots = [
+            Shot(prompt=target["prompt"], n=n, group="target", facts={"kind": "target", **target}) for target in targets
+        ] + [
+            Shot(prompt=prompt, n=n_attribute, group=side, facts={"kind": side})
+            for side, prompts in _attribute_prompts(self.design, settings).items()
+            for prompt in prompts
+        ]
+        return shots + pole_shots(targets, n, sides) if options.poles else shots
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """δ' and α', MCAS, δ and α of every target; Tables 3 and 4 beside the published ones."""
@@ -262,7 +214,7 @@ class InternalBias(Study):
         for reader in averaged_encoders(settings):
             rows[reader.name] = yield from data.embed(data.frame, reader.name)
         printed: dict[str, dict[str, dict[str, float]]] = {}  # Table 3: keyword, model and measure; none of own targets
-        sides = sides_of(settings.options)
+        sides = sides_of(settings)
         has_printed = "scores" in self.design.data and sides.names == GENDERS
         for row in read_table(self.design.data["scores"]["file"]) if has_printed else ():
             printed.setdefault(row["keyword"], {})[row["model"]] = {
@@ -282,19 +234,16 @@ class InternalBias(Study):
         """Return the encoders whose scores are averaged."""
         return averaged_encoders(settings)
 
-    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
-        """Embed finished pictures by every encoder while the next are drawn."""
-        for reader in averaged_encoders(data.settings):
-            encoder = data.encoder(reader.name)
-            data.services.embeddings.images(encoder, images, lock=data.services.reading(encoder))
-
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the paper's table over arms."""
-        return compare_internal_bias(self.design, settings, arms)
+        return compare_internal_bias(settings, arms)
 
-    def size_note(self, settings: StudySettings) -> str:
-        """Return what so few pictures cannot show."""
-        return size_note(self.design, settings)
+    def run_size(self, settings: StudySettings) -> RunSize:
+        """Return how many of the pictures are of the poles, as a note."""
+        n = sum(shot.n for shot in self.shots(settings) if "pole_of" in shot.facts)
+        a, b = sides_of(settings).called
+        note = f"{n:,} of them the targets worded for {a} and for {b}, which the paper does not draw"
+        return RunSize(note=note if n else "")
 
     def headline(self, report: StudyReport) -> str:
         """Return the overall bias."""

@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 import gradio as gr
 
-from bias_core.papers.mcas.poles import sides_of
-from bias_core.papers.mcas.study import InternalBiasOptions, own_targets
+from bias_core.papers.mcas.report import InternalBiasOptions, sides_of
+from bias_core.papers.mcas.study import own_targets
 from bias_core.study.report_text import table_of
 from bias_core.study.setting_fields import settings_of
 from bias_core.study.types import Design, StudyReport
@@ -20,7 +20,7 @@ _BEHIND = (
 
 
 class InternalTab(CloserLook):
-    """What drawing adds to the lean of the words."""
+    """The tab on what drawing adds to the lean of the words."""
 
     key: ClassVar = "internal"
     title: ClassVar = "Internal"
@@ -67,7 +67,7 @@ class InternalTab(CloserLook):
         return render(
             "flow",
             target=key,
-            sides=sides_of(report.settings.options).called,
+            sides=sides_of(report.settings).called,
             table=mine,
             scores={score["score"]: score for score in mine.to_dict("records")},
             reach=1.08 * float(scores[["value", "low", "high"]].abs().max().max()),
@@ -80,6 +80,6 @@ class InternalTab(CloserLook):
         frame = report.pictures
         if frame is None or "lean" not in frame:
             return ""
-        ends, (a, b) = {key: frame[frame["keyword"] == key]}, sides_of(report.settings.options).called
+        ends, (a, b) = {key: frame[frame["keyword"] == key]}, sides_of(report.settings).called
         low, high = f"nearest to {b}", f"nearest to {a}"
         return extremes_html(report, "lean", ends, low=low, high=high, note=_BEHIND.format(a=a, b=b))

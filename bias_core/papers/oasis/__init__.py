@@ -1,5 +1,5 @@
 """OASIS: stereotype scores, StOP and SPI.
 
-Scores: ``nationalities`` with ``cells``. StOP: ``stop`` (study and options) with ``prompt_search`` (the search itself).
-SPI: ``spi`` with ``foretelling``. Sentences: ``headline``. The tab: ``tab``.
+Scores: ``study_nationalities`` with ``cells``. StOP: ``study_stop``, with the search itself in ``prompt_search``. SPI:
+``study_spi``. ``report`` makes the headlines and what is said of steps. The tab: ``tab``.
 """

@@ -20,9 +20,20 @@ from bias_core.study.attributes import to_attributes
 from bias_core.study.design import ReportTexts, read_table, settings_with
 from bias_core.study.image_rows import scaled
 from bias_core.study.label_tasks import answer_key
-from bias_core.study.setting_fields import Options, setting, settings_class
+from bias_core.study.setting_fields import Options, option_values, setting, settings_class
 from bias_core.study.study_data import Steps, StudyData
-from bias_core.study.types import Design, Finding, Progress, Sample, Shot, StudySettings, StudyTable, columns, finding
+from bias_core.study.types import (
+    Design,
+    Finding,
+    Progress,
+    Sample,
+    Shot,
+    StudySettings,
+    StudyTable,
+    columns,
+    finding,
+    options_in,
+)
 from bias_core.types import Attribute, Estimate
 
 FEWEST_PICTURES = 8
@@ -32,7 +43,7 @@ _NOTABLE = 0.005
 
 @settings_class(frozen=True, kw_only=True)
 class NationalityOptions(Options):
-    """Of whom pictures are drawn, and by which prompts."""
+    """The nationalities that are drawn, and the prompts."""
 
     nationalities: tuple[str, ...] = setting(
         ("Iranian", "Indian", "Mexican"), "Nationalities", "Nationalities to draw, from the study's list"
@@ -58,7 +69,7 @@ class Cell:
 
     @property
     def attribute(self) -> Attribute:
-        """What was looked for."""
+        """The attribute that was looked for."""
         return self.score.attribute
 
     @property
@@ -81,7 +92,7 @@ class Cell:
         return signed_difference_estimate(self.score.corrected, self.attribute.reference)
 
     def sample(self, reference: float | None = None) -> Sample | None:
-        """What P was computed from, or Ψ where P* is given; None where the reader tells nothing."""
+        """Return the sample of P, or of Ψ if P* is given; None if the encoder tells nothing."""
         if math.isnan(self.score.prevalence.value) or not self.units:
             return None
         if self.score.corrected is None:
@@ -89,13 +100,13 @@ class Cell:
         return mean_sample(self.units, self.score.margins > 0, errors=self.score.errors, reference=reference)
 
     def excess_sample(self, reference: float) -> Sample | None:
-        """What P − P* was computed from; in two arms it differs as P does."""
+        """Return the sample of P − P*; in two arms it differs as P does."""
         if (share := self.sample()) is None:
             return None
         return replace(share, statistic=lambda places: share.statistic(places) - reference, test=share_test_without_p)
 
     def share_in_words(self) -> str:
-        """How P came about, and what it may have missed."""
+        """Return in words how P was computed, and what it may have missed."""
         says = f"As read. {self.score.why_uncorrected}."
         if self.score.corrected is not None:
             says = f"Read in {100 * self.score.prevalence.value:.1f} %, corrected for the reader's errors."
@@ -109,7 +120,7 @@ class Cell:
 def nationality_shots(design: Design, settings: StudySettings, *, least: int = FEWEST_PICTURES) -> list[Shot]:
     """Per nationality its pictures, in equal shares of the templates; never fewer than ``least``."""
     templates = {k: v for k, v in design.data["templates"].items() if isinstance(v, list) and "{}" in v[0]}
-    if (chosen := settings.options.templates) not in templates:
+    if (chosen := options_in(settings, NationalityOptions).templates) not in templates:
         raise InvalidInput(f"{design.name} has no templates {chosen!r}; it has {', '.join(templates)}")
     n, wordings = scaled(design.images_per_prompt, settings.scale, least=least), templates[chosen]
     firsts = [i * n // len(wordings) for i in range(len(wordings) + 1)]
@@ -129,7 +140,7 @@ def nationality_shots(design: Design, settings: StudySettings, *, least: int = F
 def wanted_nationalities(design: Design, settings: StudySettings) -> list[str]:
     """The nationalities of the option, each once."""
     all_names = design.data["nationalities"]
-    names = list(dict.fromkeys(settings.options.nationalities))
+    names = list(dict.fromkeys(options_in(settings, NationalityOptions).nationalities))
     if unknown := [name for name in names if name not in all_names]:
         raise InvalidInput(f"{design.name} has no nationality {', '.join(unknown)}; it has {', '.join(all_names)}")
     return names
@@ -145,7 +156,7 @@ def own_by_nationality(design: Design, settings: StudySettings) -> dict[str, lis
     return {name: own_attributes(design, name) for name in wanted_nationalities(design, settings)}
 
 
-def doctor_by_concept(design: Design, _settings: StudySettings) -> dict[str, list[Attribute]]:
+def doctor_by_concept(design: Design) -> dict[str, list[Attribute]]:
     """The one attribute of Table 2, for doctors of no nationality and of each."""
     doctor = design.data["doctor"]
     names = [PLAIN, *(f"{nationality} {PLAIN}" for nationality in doctor["nationalities"])]
@@ -214,7 +225,7 @@ class Published:
         return [row for row in self.rows if (row["nationality"], row["model"]) == (nationality, model)]
 
     def notes(self, concepts: Collection[str]) -> list[str]:
-        """What is wrong with the printed numbers of these concepts."""
+        """Return notes on misprints in the paper's numbers of these concepts."""
         names = ("nationality", "attribute", "model")
         return [
             f"In the paper's Table 1, {', '.join(row[name] for name in names)}: {row['note']}."
@@ -262,7 +273,7 @@ _OWN_OPTIONS: dict[str, Any] = {"nationalities": [], "templates": "default", "at
 
 def without_names(settings: StudySettings) -> StudySettings:
     """Settings that suit such a design: all of its pictures, and no option that names another's content."""
-    return settings_with(settings, settings.options.keys() - _OWN_OPTIONS.keys())
+    return settings_with(settings, option_values(settings.options).keys() - _OWN_OPTIONS.keys())
 
 
 def _check_words_fit(design: Design) -> None:
@@ -297,9 +308,9 @@ def _check_own(design: Design, names: list[str], template: str, attributes: Sequ
             raise InvalidInput(f"P* of {one.name} is a share from 0 to 1, got {one.reference}")
 
 
-def cell_findings(cell: Cell, options: Any, published: Published) -> list[Finding]:
-    """P, then P − P* and Ψ where there is a P*, beside what was drawn and printed; of ``options`` as published."""
-    reference, drawn, model = cell.attribute.reference, cell.score.drawn, options.published_model
+def cell_findings(cell: Cell, model: str, threshold: float, published: Published) -> list[Finding]:
+    """P, then P − P* and Ψ where there is a P*, beside what was drawn and what was published of ``model``."""
+    reference, drawn = cell.attribute.reference, cell.score.drawn
     key, title = f"{cell.concept} {cell.attribute.name}", f"{cell.concept}, {cell.attribute.name}"
     printed, says = published.share(cell, model, "prevalence"), cell.share_in_words()
     of: dict[str, Any] = {"published": printed, "expected": drawn, "sample": cell.sample()}
@@ -307,7 +318,7 @@ def cell_findings(cell: Cell, options: Any, published: Published) -> list[Findin
     findings = [finding(f"{key} P", f"{title}: P", "attribute_prevalence", share, says, **of)]
     if reference is None:
         return findings
-    says = _says_of_score(cell.prevalence, reference, options.threshold)
+    says = _says_of_score(cell.prevalence, reference, threshold)
     of = {
         "published": None if printed is None else printed - reference,
         "expected": None if drawn is None else drawn - reference,
@@ -370,7 +381,7 @@ def answers_about(answers: pd.DataFrame, attributes: Mapping[str, Sequence[Attri
 
 
 def _key(text: str) -> str:
-    """How a labelling task writes the name of an attribute."""
+    """Return the name of an attribute as a labelling task writes it."""
     return answer_key(text) if any(one.isascii() and one.isalnum() for one in text) else text.lower()
 
 
@@ -394,7 +405,7 @@ def accuracy_tables(
     confidence: float,
     published: Callable[[str, str], Mapping[str, float]],
 ) -> list[StudyTable]:
-    """How often the classifier says what people say, by attribute and part of the pictures; none without labels.
+    """Return the classifier's accuracy against people, by attribute and part of the pictures; none without labels.
 
     ``published`` are the paper's numbers of a part and an attribute.
     """

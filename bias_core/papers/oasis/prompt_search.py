@@ -265,6 +265,6 @@ def _best_first(texts: Sequence[str], rows: Floats, target: Array, prefix: str) 
 
 
 def _words(text: str) -> str:
-    """What is left of a text without case, spacing, punctuation and signs."""
+    """Return a text without case, extra spacing, punctuation and signs."""
     plain = normal_form("NFKC", text).casefold()
     return " ".join("".join(" " if unicodedata.category(c)[0] in "CPSZ" else c for c in plain).split())

@@ -13,9 +13,9 @@ import pandas as pd
 
 from bias_core.number_text import format_change, format_estimate
 from bias_core.papers.oasis.cells import own_concepts, without_names
-from bias_core.papers.oasis.headline import GAIN, PROMPTS, step_sentences, texts_of
-from bias_core.papers.oasis.spi import first_clear_step
-from bias_core.papers.oasis.stop import TEXTS, Regenerated, cluster_names, regenerate
+from bias_core.papers.oasis.report import GAIN, PROMPTS, step_sentences, texts_of
+from bias_core.papers.oasis.study_spi import first_clear_step
+from bias_core.papers.oasis.study_stop import TEXTS, Regenerated, cluster_names, regenerate
 from bias_core.study.figures import N_COLOURS
 from bias_core.study.report_text import table_of
 from bias_core.study.run import followed
@@ -55,7 +55,7 @@ _OWN = (
 
 
 class OriginsTab(StudyTab):
-    """Where in the model a stereotype comes from."""
+    """The tab on where in the model a stereotype comes from."""
 
     key: ClassVar = "origins"
     title: ClassVar = "Origins"
@@ -118,7 +118,7 @@ class OriginsTab(StudyTab):
         return None if figure is None or (figure.key.startswith(GAIN) and not report.arms) else figure
 
     def has_extra(self, report: StudyReport) -> bool:
-        """Whether it has clusters with their texts."""
+        """Return True if the report has clusters with their texts."""
         return not report.arms and bool(cluster_names(report))
 
     def build_extra(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class OriginsTab(StudyTab):
         return extra
 
     def show_extra(self, report: StudyReport) -> Updates:
-        """What belongs to this kind of study; the rest is hidden."""
+        """Show the parts that belong to this kind of study; the rest is hidden."""
         names, texts, extra = cluster_names(report), texts_of(report), self.extra
         first = texts["name"].iloc[0] if not texts.empty else names[0] if names else None  # whose text stands there
         clusters = clusters_html(report)
@@ -261,7 +261,7 @@ class Film:
     ticks: list[float]  # round numbers within the axis, 0 among them
 
     def y(self, value: float) -> str:
-        """Where a value lies, in hundredths of the height from above."""
+        """Return the place of a value, in hundredths of the height from above."""
         return f"{100 * (self.high - value) / (self.high - self.low):.2f}"
 
     def points(self, values: Iterable[float], *, back: bool = False) -> str:
@@ -270,7 +270,7 @@ class Film:
         return " ".join(reversed(places) if back else places)
 
     def tops(self, line: Line) -> str:
-        """Where its curve lies at each step, and at the finished picture."""
+        """Return the places of its curve at each step, and at the finished picture."""
         return " ".join(self.y(step.value) for step in (*line.band, line.band[-1]))
 
     def sentence(self, line: Line) -> str:
@@ -307,7 +307,7 @@ def films_html(report: StudyReport) -> str:
 
 
 def films(report: StudyReport) -> list[Film]:
-    """What an SPI report holds; empty for other reports."""
+    """Return the films of an SPI report; empty for other reports."""
     figures = {figure.key: figure for figure in report.results.figures}
     return [_film(report, figure, figures) for key, figure in figures.items() if key.startswith(GAIN)]
 
@@ -392,7 +392,7 @@ def comparison_html(both: Regenerated) -> str:
 
 
 def _verdict(both: Regenerated) -> str:
-    """Whether the drawn pictures are nearer to the cluster than the concept's other pictures are."""
+    """Say if the drawn pictures are nearer to the cluster than the concept's other pictures are."""
     drawn, others, own = both.drawn.mean, both.others.mean, both.own.mean
     if drawn is None or np.isnan(drawn.low):
         return "One picture cannot tell how close this text comes to the cluster; draw more."

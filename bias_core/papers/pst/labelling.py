@@ -32,7 +32,7 @@ from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study import encoders_and_judge, judge_of
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import AUTO, Design, StudyReport, StudySettings
+from bias_core.study.types import AUTO, Design, StudyReport, StudySettings, options_in
 from bias_core.types import Attribute, StoredImage
 
 T = TypeVar("T")
@@ -45,12 +45,12 @@ RATERS_SPLIT = "raters split"
 """Column: two answers about a person have equally many votes."""
 LABELLED = "Perceived gender is labelled"  # how the first note on labels begins
 PEOPLE, BY_HAND = "people", "by hand"
-"""Who gave a label, beside AUTOMATIC."""
+"""The raters of labels, in addition to AUTOMATIC."""
 
 
 @settings_class(frozen=True, kw_only=True)
 class LabellingOptions(Options):
-    """Who says how each person looks."""
+    """The classifier that labels people."""
 
     labeller: Literal["finder", "vqa", "people"] = setting(
         "finder",
@@ -79,7 +79,7 @@ class LabellingOptions(Options):
 
 @settings_class(frozen=True, kw_only=True)
 class PairOptions(LabellingOptions):
-    """Who labels, and how often each identity is drawn alone."""
+    """The classifier that labels, and the number of pictures of each identity alone."""
 
     single_images: int = setting(
         3, "Pictures of each alone", "Pictures of each occupation or role without the other", ge=1, le=1000
@@ -88,7 +88,7 @@ class PairOptions(LabellingOptions):
 
 def check_labelling(settings: StudySettings) -> None:
     """Raise InvalidInput for options that cannot be used, before drawing."""
-    options = settings.options
+    options = options_in(settings, LabellingOptions)
     if options.labeller == "people" and not settings.labels:
         raise InvalidInput("the labeller “people” needs a CSV of people's answers, under “People's answers”")
     if settings.judge and options.labeller != "finder":
@@ -115,13 +115,13 @@ def also_seen(texts: Sequence[str]) -> tuple[Attribute, ...]:
 
 
 def column_of(attribute: Attribute) -> str:
-    """Where a table of people says whether an attribute is seen of each: 1, 0, or nan where nobody looked."""
+    """Return the column of an attribute in a table of people: 1 seen, 0 not seen, nan unknown."""
     return f"seen: {attribute.name}"
 
 
 def labelling_readers(settings: StudySettings) -> tuple[Reader, ...]:
-    """Who looks at the pictures to label their people: nobody where people alone do."""
-    options = settings.options
+    """Return the classifiers that label people; () if raters alone do."""
+    options = options_in(settings, LabellingOptions)
     if options.labeller == "people":
         return ()
     if options.labeller == "vqa":
@@ -133,7 +133,7 @@ def labelling_readers(settings: StudySettings) -> tuple[Reader, ...]:
 
 def labeller_ready(settings: StudySettings, services: StudyServices) -> None:
     """Look for the models that will label, or say what they lack."""
-    options, blank = settings.options, Image.new("RGB", (64, 64))
+    options, blank = options_in(settings, LabellingOptions), Image.new("RGB", (64, 64))
     if options.labeller == PEOPLE:
         return
     if options.labeller == "vqa":
@@ -170,7 +170,7 @@ def people_of(frame: pd.DataFrame, identities: pd.DataFrame) -> pd.DataFrame:
 
 
 def n_asked_for(people: pd.DataFrame) -> "pd.Series[int]":
-    """Of each person how many people their picture was asked to show."""
+    """Return for each person how many people their picture was to show."""
     counts: pd.Series[int] = people.groupby("image_id")["position"].transform("nunique")
     return counts
 
@@ -187,7 +187,7 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
         ``perceived_gender``: the reader's answer, None where people alone label; and ``rater``: who gave it.
     """
     labelled = people.assign(**dict.fromkeys(("automatic", "human", "truth", "perceived_gender")), lean=np.nan)
-    labeller = settings.options.labeller
+    labeller = options_in(settings, LabellingOptions).labeller
     if labeller == "finder":
         by_reader = _by_judge if settings.judge else _by_encoder
         labelled["automatic"], leans, labelled["boxes"], further = yield from by_reader(people, settings, data)
@@ -289,7 +289,7 @@ def _merged(people: pd.DataFrame, ratings: pd.DataFrame) -> tuple["pd.Series[Any
 
 
 def _split_note(labelled: pd.DataFrame) -> str:
-    """How many people raters are split on, in a sentence after others; "" for none."""
+    """Return a sentence on the people whom raters are split on; "" for none."""
     if not (n := int(labelled[RATERS_SPLIT].sum())):
         return ""
     of = labelled["human"].notna().sum()
@@ -297,20 +297,21 @@ def _split_note(labelled: pd.DataFrame) -> str:
 
 
 def recorded_gender(truth: Any, position: str, n_people: int) -> str:
-    """What was drawn at a position, as an answer, in a picture that was to show ``n_people``."""
+    """Return the ground truth at a position, as an answer, in a picture that was to show ``n_people``."""
     prefix = "" if position == SINGLE else f"{position}_"
     return NOT_TWO_PEOPLE if truth["n_people"] != n_people else str(truth[f"{prefix}gender"])
 
 
 Labelled = tuple[list[str], list[float], list[str], dict[str, list[float]]]
-"""Of each person the answer, the lean, the boxes of everybody in the picture, and columns of what is also seen."""
+"""Each person's answer and lean, the boxes of all in the picture, and columns of what is also seen."""
 
 
 def _by_encoder(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[Labelled]:
     """Find the people, cut each out, and ask the encoder which of two sentences is closer."""
-    masculine, feminine = data.sentences(settings.options.sentences)
+    options = options_in(settings, LabellingOptions)
+    masculine, feminine = data.sentences(options.sentences)
     direction, encoder = masculine - feminine, data.encoder()
-    attributes = also_seen(settings.options.also_seen)
+    attributes = also_seen(options.also_seen)
     directions = np.zeros((len(attributes), direction.size))
     for place, one in enumerate(attributes):
         present, absent = data.sentences([one.positive, one.negative])
@@ -326,7 +327,7 @@ def _by_encoder(people: pd.DataFrame, settings: StudySettings, data: StudyData) 
     each, where = _of_each(people, values), [boxes_text(boxes[image_id]) for image_id in people["image_id"]]
     of_column = np.array([[math.nan] * (1 + len(attributes)) if one is None else one for one in each]).T.tolist()
     leans, further = of_column[0], dict(zip(map(column_of, attributes), of_column[1:], strict=True))
-    kinds = [np.isnan(leans), np.abs(leans) <= settings.options.margin, np.array(leans) > 0]
+    kinds = [np.isnan(leans), np.abs(leans) <= options.margin, np.array(leans) > 0]
     return np.select(kinds, [NOT_TWO_PEOPLE, CANNOT_IDENTIFY, "masculine"], "feminine").tolist(), leans, where, further
 
 
@@ -337,7 +338,8 @@ def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) ->
     """
     by_picture, _ = yield from _in_boxes(people, settings, data, lambda _images, boxes: boxes)
     boxes, where = _of_each(people, by_picture), [boxes_text(by_picture[one]) for one in people["image_id"]]
-    questions, stored = tuple(map(question_about, settings.options.sentences)), data.stored(people)
+    questions = tuple(map(question_about, options_in(settings, LabellingOptions).sentences))
+    stored = data.stored(people)
     keys = [  # the place is part of the question, so that the answer goes with its picture
         None if box is None else [(image_id, f"{question} {box}") for question in questions]
         for image_id, box in zip(people["image_id"], boxes, strict=True)
@@ -372,8 +374,8 @@ def _in_boxes(
     read: Callable[[list[Image.Image], list[list[Box]]], Sequence[Any]],
     *readers: object,
 ) -> Steps[tuple[dict[str, list[Box]], dict[str, Any]]]:
-    """Who is found in each picture, by its id and from left to right, and what is made of them."""
-    name, boxes, values = settings.options.finder, dict[str, list[Box]](), dict[str, Any]()
+    """Return the people found in each picture, by its id and from left to right, and the values read of them."""
+    name, boxes, values = options_in(settings, LabellingOptions).finder, dict[str, list[Box]](), dict[str, Any]()
     finder = None if name == HALVES else data.services.person_finder(name)
     groups = {int(str(n)): some["image_id"] for n, some in people.groupby(n_asked_for(people), sort=False)}
     # What was read before, as while pictures were drawn.
@@ -394,7 +396,7 @@ def _in_boxes(
 
 
 def _of_each(people: pd.DataFrame, by_picture: Mapping[str, Sequence[T]]) -> list[T | None]:
-    """Of each person what was found; None in a picture without exactly the people asked for."""
+    """Return one result per person; None if the detector did not find exactly the expected people."""
     each: list[T | None] = []
     for image_id, position, n in zip(people["image_id"], people["position"], n_asked_for(people), strict=True):
         here = by_picture[image_id]
@@ -408,7 +410,7 @@ def _by_answerer(people: pd.DataFrame, design: Design, settings: StudySettings, 
     answers = yield from data.say(
         "asking about the people",
         people,
-        data.services.answerer(settings.options.answerer),
+        data.services.answerer(options_in(settings, LabellingOptions).answerer),
         [
             vqa[side if side == SINGLE else "paired"].format(who, side=side)
             for who, side in zip(people["identity"], people["position"], strict=True)

@@ -10,7 +10,6 @@ import pandas as pd
 
 from bias_core.measures.paired_stereotype import ANDROGYNOUS, ANSWERS, ANSWERS_IN_FOUR, NOT_TWO_PEOPLE, UNCLEAR, UNTOLD
 from bias_core.number_text import format_interval, format_number, format_share
-from bias_core.papers.pst.identities import design_of_two
 from bias_core.papers.pst.labelling import (
     BY_HAND,
     Answers,
@@ -21,8 +20,7 @@ from bias_core.papers.pst.labelling import (
     labels_frame,
     with_answers,
 )
-from bias_core.papers.pst.pairs import GENDERS
-from bias_core.papers.pst.scores import relabelled
+from bias_core.papers.pst.study import GENDERS, design_of_two, relabelled
 from bias_core.study.label_tasks import SINGLE
 from bias_core.study.report_text import table_of
 from bias_core.study.reproduction import to_command, to_python
@@ -74,7 +72,7 @@ _NAMES = {"paired": "in pairs", "single": "alone", "fairness": "asked to be fair
 
 @dataclass(frozen=True, kw_only=True)
 class Labelling:
-    """What a visitor did to the labels of a run."""
+    """The labels of a run, with a visitor's corrections."""
 
     drawn: StudyReport  # as the run gave it
     steps: tuple[Answers, ...] = ()  # what was chosen, oldest first; one is undone at a time
@@ -93,7 +91,7 @@ class Labelling:
         return with_answers(people, labels_frame(people, self.answers))[0]
 
     def report(self) -> StudyReport:
-        """What these labels give."""
+        """Return the report that these labels give."""
         return relabelled(self.drawn, self.answers) if self.steps else self.drawn
 
     def correct(self, person: Person, answer: str) -> "Labelling":
@@ -140,7 +138,7 @@ class Labelling:
         return list(dict.fromkeys(people["image_id"] if mask is None else people.loc[mask, "image_id"]))
 
     def place(self) -> str:
-        """Which of how many pictures these are, and what was done."""
+        """Return the range of pictures that is shown, and the number of corrections."""
         n, first = len(self._chosen()), self.page * PER_PAGE
         shown = f"Pictures {first + 1} to {min(first + PER_PAGE, n)} of {n:,}." if n else "No such picture."
         hand = self.people().query("rater == @BY_HAND")
@@ -171,13 +169,13 @@ def labels_html(labelling: Labelling) -> str:
 
 
 def _boxes(report: StudyReport) -> dict[str, object]:
-    """Of each picture where its people were found, as text; {} where nobody looked for them."""
+    """Return the boxes of the people in each picture, as text; {} if none were looked for."""
     frame = report.pictures
     return {} if frame is None or BOXES not in frame else dict(zip(frame["image_id"], frame[BOXES], strict=True))
 
 
 class PairedTab(StudyTab):
-    """Whether two people side by side look as the stereotypes of their roles have it."""
+    """The paired stereotype test: two people side by side, and the stereotypes of their roles."""
 
     key: ClassVar = "paired"
     title: ClassVar = "Paired"
@@ -222,11 +220,11 @@ class PairedTab(StudyTab):
         )
 
     def build_numbers(self) -> dict[str, Any]:
-        """Who could be scored."""
+        """Build the summary of the people who could be scored."""
         return {"summary": gr.HTML(elem_id="paired-summary")}
 
     def show_at_once(self, report: StudyReport) -> Updates:
-        """Who could be scored, in a run of one arm."""
+        """Show the summary of the people who could be scored, in a run of one arm."""
         return {self.at_once["summary"]: "" if report.arms else summary_html(report)}
 
     def build_extra(self) -> dict[str, Any]:
@@ -309,7 +307,7 @@ class PairedTab(StudyTab):
         }
 
     def _rescored(self, labelling: Labelling, look: Look | None) -> Iterator[Updates]:
-        """What these labels give: the numbers at once, then the figures; and the command that gives both."""
+        """Yield the numbers that these labels give, then the figures, and the command that gives both."""
         report, parts = labelling.report(), self.parts
         file = f"{report.design.name}-{report.run_id}-labels.csv" if labelling.steps else ""
         settings = replace(report.settings, labels=file or report.settings.labels)
@@ -332,7 +330,7 @@ class PairedTab(StudyTab):
 
 
 def summary_html(report: StudyReport) -> str:
-    """Who could be scored, and how far the labels can be trusted, as a row of numbers."""
+    """Return the numbers of people who could be scored, and the agreement of labels, as tiles."""
     tiles = []  # title, number, small print, explanation
     for row in table_of(report, "coverage").frame.to_dict("records"):
         setting = _NAMES.get(row["setting"], row["setting"])

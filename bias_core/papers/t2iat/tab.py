@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import gradio as gr
 import pandas as pd
 
-from bias_core.papers.t2iat.headline import test_of, tests_table
-from bias_core.papers.t2iat.tests import TestOptions, own_association
+from bias_core.papers.t2iat.report import test_of, tests_table
+from bias_core.papers.t2iat.study_tests import TestOptions, own_association
 from bias_core.study.report_text import table_of
 from bias_core.study.setting_fields import settings_of
-from bias_core.study.types import Design, StudyFigure, StudyReport
+from bias_core.study.types import Design, StudyFigure, StudyReport, options_in
 from bias_core.ui.study.study_tab import CloserLook, extremes_html
 from bias_core.ui.templates import render
 
@@ -29,7 +29,7 @@ _BEHIND = (
 
 
 class AssociationTab(CloserLook):
-    """Which of two concepts is drawn more like which of two attributes."""
+    """The tab on which of two concepts is drawn more like which of two attributes."""
 
     key: ClassVar = "association"
     title: ClassVar = "Association"
@@ -95,7 +95,7 @@ class AssociationTab(CloserLook):
         row = table[table["test"] == key].iloc[0].to_dict()
         influence = influence[influence["test"] == key]
         without = influence["S without it"]
-        p_value = report.settings.options.p_value
+        p_value = options_in(report.settings, TestOptions).p_value
         return render(
             "association_words",
             row=row,
@@ -118,7 +118,7 @@ class AssociationTab(CloserLook):
 
 
 def _is_test(report: StudyReport) -> bool:
-    """Whether it compares two concepts (else it looks at each occupation, or at people's choices)."""
+    """Return True if the report compares two concepts, and not occupations or people's choices."""
     return any(table.key == "table1" for table in report.results.tables)
 
 

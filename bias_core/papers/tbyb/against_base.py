@@ -36,15 +36,9 @@ MOST_BARS = 6
 RATE = 0.05  # of false discoveries among the objects that are named
 
 
-NAMES = {"triggered_object_bias": "scenes without the word"} | dict.fromkeys(
-    ("object_bias", "prompted_object_bias", "dataset_bias"), "the base prompt"
-)
-"""How the base of each kind of study is called."""
-
-
-def with_base_prompt(shots: list[Shot], settings: StudySettings) -> list[Shot]:
-    """The shots, and where the options have a base prompt, it as often as each, on seeds of its own."""
-    prompt = " ".join(getattr(settings.options, "base_prompt", "").split())
+def with_base_prompt(shots: list[Shot], settings: StudySettings, base_prompt: str) -> list[Shot]:
+    """The shots, and if there is a base prompt, it as often as each, on seeds of its own."""
+    prompt = " ".join(base_prompt.split())
     if not prompt or settings.images:
         return shots
     firsts = [sum(shot.n for shot in shots[:k]) for k in range(len(shots))]
@@ -62,7 +56,7 @@ def base_scenes(shots: Sequence[Shot], bases: Sequence[Shot]) -> list[Shot]:
 
 
 def sides(reading: pd.DataFrame, frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What was read of the pictures, and of those of their base, with the scene and the number in it of each."""
+    """Return the readings of the pictures, and of those of their base, each with its scene and its number in it."""
     if "base" not in frame:
         return reading, reading.iloc[:0]
     reading = reading.assign(scene=frame["scene"], number=frame["seed"] - frame["first"])
@@ -150,7 +144,7 @@ def _entropy(objects: Sequence[set[str]]) -> float:
 
 
 def findings(name: str, one: AgainstBase) -> tuple[Finding, ...]:
-    """What is more and what is less than under the base, the object that changes most first."""
+    """Return the findings against the base, the object that changes most first."""
     listed_findings = [_named(name, one)]
     if one.shift:
         says = "The objects differ" if one.shift.p_value < RATE else "The objects do not clearly differ"

@@ -1,4 +1,4 @@
-"""What TBYB reads in pictures: captions, objects, gender words, and whether they miss their prompt."""
+"""TBYB's readings of pictures: captions, objects, gender words, and misses of their prompt."""
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
@@ -44,10 +44,20 @@ from bias_core.study.design import ReportTexts
 from bias_core.study.limits import ShareValues, stop_rule
 from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study import encoders_and_judge
-from bias_core.study.study_data import Steps, StudyData, embed_ahead
+from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import AUTO, Design, Finding, Progress, Sample, StudySettings, StudyTable, columns, finding
-from bias_core.types import Estimate, ReaderErrors, StoredImage
+from bias_core.study.types import (
+    AUTO,
+    Finding,
+    Progress,
+    Sample,
+    StudySettings,
+    StudyTable,
+    columns,
+    finding,
+    options_in,
+)
+from bias_core.types import Estimate, ReaderErrors
 
 BLANK, STRONGER = "blank", "stronger"  # the two negatives of M_G: the paper's, and another prompt or sentence
 ANOTHER = "another prompt"  # value of the option "negative": each picture is held against a prompt of other objects
@@ -97,7 +107,7 @@ MEASURES = {
         "On average {percent:.0f} % of all words of prompt and caption are in one of them only.",
     ),
 }  # fmt: skip
-"""What is measured on a set of pictures, by the end of a finding's key."""
+"""The measures of a set of pictures, by the end of a finding's key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +124,7 @@ class Scores:
 
 @settings_class(frozen=True, kw_only=True)
 class CaptioningOptions(Options):
-    """Who describes the pictures, and what counts."""
+    """The captioner, and what counts as an object."""
 
     captioner: str = setting(
         AUTO, "Captioner", "Model that describes each picture; auto picks one that suits them and this machine"
@@ -135,36 +145,29 @@ class CaptioningOptions(Options):
 
 def captioning_readers(settings: StudySettings) -> tuple[Reader, ...]:
     """The captioner of the options, and the encoder."""
-    return (*encoders_and_judge(settings), Reader(role="captioner", name=settings.options.captioner))
+    captioner = options_in(settings, CaptioningOptions).captioner
+    return (*encoders_and_judge(settings), Reader(role="captioner", name=captioner))
 
 
 def captioner_ready(settings: StudySettings, services: StudyServices) -> None:
     """Load the captioner, or say what it lacks."""
-    captioner = services.captioner(settings.options.captioner)
+    captioner = services.captioner(options_in(settings, CaptioningOptions).captioner)
     with services.reading(captioner):
         captioner.caption([Image.new("RGB", (64, 64))])
 
 
-def caption_ahead(data: StudyData, images: Sequence[StoredImage]) -> None:
-    """Caption and embed finished pictures while the next are drawn."""
-    embed_ahead(data, images)
-    data.ask_now(data.services.captioner(data.settings.options.captioner), [(image.path.stem, "") for image in images])
-
-
 def watch_captions(
-    design: Design,  # noqa: ARG001
-    settings: StudySettings,
-    data: StudyData,
-    frame: pd.DataFrame,
+    settings: StudySettings, data: StudyData, frame: pd.DataFrame
 ) -> Generator[Progress, None, list[ShareValues]]:
-    """How many captions speak of men, of women and of neither, and how many pictures miss their prompt.
+    """Return the shares of captions that speak of men, women and neither, and of pictures that miss their prompt.
 
     Pictures of a base are not among them.
     """
     frame = frame[frame["base"] == 0] if "base" in frame else frame
     if frame.empty:
         return []
-    texts = yield from data.say("captioning", frame, data.services.captioner(settings.options.captioner))
+    captioner = data.services.captioner(options_in(settings, CaptioningOptions).captioner)
+    texts = yield from data.say("captioning", frame, captioner)
     rows = yield from data.embed(frame)
     masculine, feminine = (words.astype(float) for words in gender_words(texts))
     both = masculine * feminine / 2  # half of a caption with words of both kinds goes to either
@@ -192,7 +195,8 @@ def read_pictures(
         caption name; ``counted``, those that distributions count, with colours where the options say so; ``H_J``, nan
         where neither names one; and for each negative the probability that the picture fits it rather than its prompt.
     """
-    captioner = captioner or data.services.captioner(settings.options.captioner)
+    options = options_in(settings, CaptioningOptions)
+    captioner = captioner or data.services.captioner(options.captioner)
     prompts = [str(prompt) for prompt in data.frame["prompt"]]
     captions = yield from data.say("captioning", data.frame, captioner)
     rows = yield from data.embed(data.frame)
@@ -200,7 +204,7 @@ def read_pictures(
     of_prompts, of_captions = ([objects[text] for text in texts] for texts in (prompts, captions))
     reading: dict[str, Any] = {"unit": data.frame["unit"], "prompt": prompts, "caption": captions}
     reading |= {"asked": of_prompts, "seen": of_captions, "H_J": jaccard_distances(of_prompts, of_captions)}
-    with_colours = {text: tuple(extract_objects(text, colours=settings.options.colours)) for text in {*captions}}
+    with_colours = {text: tuple(extract_objects(text, colours=options.colours)) for text in {*captions}}
     reading["counted"] = [with_colours[text] for text in captions]
     return pd.DataFrame(reading | _misses(prompts, settings, data, rows), index=data.frame.index)
 
@@ -227,7 +231,7 @@ def read_and_keep(settings: StudySettings, data: StudyData) -> Generator[Progres
 def _misses(
     prompts: Sequence[str], settings: StudySettings, data: StudyData, rows: np.ndarray
 ) -> dict[str, np.ndarray]:
-    stronger = str(settings.options.negative)
+    stronger = options_in(settings, CaptioningOptions).negative
     negatives = {BLANK: [""] * len(prompts), STRONGER: [stronger] * len(prompts)}
     if stronger == ANOTHER:
         negatives[STRONGER] = other_prompts(prompts, list(data.frame["seed"]))
@@ -256,12 +260,12 @@ def other_prompts(prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
     ]
 
 
-def score(reading: pd.DataFrame, settings: StudySettings) -> Scores:
-    """All measures of a part of :func:`read_pictures`."""
+def score(reading: pd.DataFrame, settings: StudySettings, *, by_released_rules: bool = False) -> Scores:
+    """All measures of a part of :func:`read_pictures`, B_D and H_J by the released rules too if that is asked for."""
     confidence, seed, units = settings.confidence, settings.seed, tuple(reading["unit"])
     share: dict[str, Any] = {"fixed_n": stop_rule(settings) is None, "confidence": confidence}
     of_prompt, of_caption, counted = (reading[name].tolist() for name in ("asked", "seen", "counted"))
-    exclude: Any = of_prompt if settings.options.exclude_prompt else None
+    exclude: Any = of_prompt if options_in(settings, CaptioningOptions).exclude_prompt else None
     estimates: dict[str, Estimate] = {}
     samples: dict[str, Sample] = {}
     why, counts = "", {}
@@ -277,7 +281,7 @@ def score(reading: pd.DataFrame, settings: StudySettings) -> Scores:
     for negative in (BLANK, STRONGER):
         estimates[f"miss {negative}"] = miss_rate_estimate(reading[negative], **share)
         samples[f"miss {negative}"] = mean_sample(units, reading[negative] > MISSED)
-    if getattr(settings.options, "released_rules", False):
+    if by_released_rules:
         _add_released(reading, settings, estimates, samples)
     genders = count_gender_words(reading["caption"].tolist(), **share)
     return Scores(n_images=len(reading), estimates=estimates, samples=samples, why=why, genders=genders, counts=counts)
@@ -300,7 +304,7 @@ def _add_released(
 
 
 def _evenness_samples(units: Sequence[str], objects: Sequence[Sequence[str]], exclude: Any) -> dict[str, Sample]:
-    """What B_D and its companions are computed from, so that arms can be compared."""
+    """Return the samples of B_D and its companions, so that arms can be compared."""
     by_object = presence_of(objects, exclude)[1].T.tocsr()
 
     def sample(formula: Any) -> Sample:
@@ -315,7 +319,7 @@ _WITH, _WITHOUT = "a photo of a person with a {}", "a photo of a person without 
 
 
 class ThingsReport(NamedTuple):
-    """What a judge says of the named things; empty without a judge."""
+    """A judge's findings on the named things; empty without a judge."""
 
     findings: tuple[Finding, ...] = ()
     tables: tuple[StudyTable, ...] = ()

@@ -26,7 +26,6 @@ from bias_core.study.arm_comparison import (
 from bias_core.study.design import ReportTexts
 from bias_core.study.types import (
     ArmReport,
-    Design,
     Finding,
     Results,
     Sample,
@@ -172,7 +171,7 @@ def _fixed_beside(column: "pd.Series[float]", sample: Sample, settings: StudySet
 
 
 def _target(name: str) -> str:
-    """How the released evaluations call these prompts."""
+    """Return the name of these prompts in the released evaluations."""
     return "general" if name == "all prompts" else name
 
 
@@ -276,7 +275,6 @@ _TITLE = "Models and conditions (Table II)"
 
 
 def compare_objects(
-    _design: Design,
     settings: StudySettings,
     arms: Sequence[ArmReport],
     *,
@@ -362,7 +360,7 @@ def _usable(measures: pd.DataFrame) -> list[str]:
 
 
 def normalised_note(measures: pd.DataFrame) -> str:
-    """How to read :func:`normalise_lines`."""
+    """Return a note on how to read :func:`normalise_lines`."""
     left_out = ", ".join(sign for name, sign in AXES.items() if name not in _usable(measures))
     note = TEXTS.note("normalised")
     return f"{note} All agree in {left_out}, or it is undefined: left out." if left_out else note
@@ -395,7 +393,7 @@ _NO_BASE = "Whether any of this is bias cannot be told: there is no base to hold
 
 
 def headline(report: StudyReport) -> str:
-    """Which object towers, how far pictures stray from their prompts, and how sure that is."""
+    """Return the most frequent object, and how far pictures stray from their prompts, with intervals."""
     if len(against := report.results.frame("against_base")):
         return _changed(report, against)
     top = report.results.frame("top_objects")

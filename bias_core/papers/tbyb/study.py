@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, combinations, product
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import pandas as pd
 
@@ -44,8 +44,9 @@ from bias_core.study.types import (
     drawable,
     finding,
     lean,
+    options_in,
 )
-from bias_core.types import Estimate, StoredImage
+from bias_core.types import Estimate
 
 Parts = Mapping[str, pd.DataFrame]  # what was read of each condition's pictures, with `condition` and `words`
 
@@ -70,7 +71,7 @@ _MOST_PROMPTS, _LONGEST_PROMPT = 200, 500  # prompts, and characters of one
 
 @settings_class(frozen=True, kw_only=True)
 class PromptedOptions(captions.CaptioningOptions):
-    """How pictures of prompts are read, and against which base."""
+    """The reading of pictures of prompts, and their base."""
 
     base_prompt: str = setting(
         "",
@@ -84,7 +85,7 @@ _READING = tuple(settings_of(PromptedOptions))
 
 @settings_class(frozen=True, kw_only=True)
 class GeneralOptions(PromptedOptions):
-    """Which prompts are drawn, and how they are read."""
+    """The prompts that are drawn, and their reading."""
 
     sets: tuple[str, ...] = setting(SETS, "Prompts", "Sets of prompts: objects, professions, or both")
     person: bool = setting(
@@ -99,7 +100,7 @@ class GeneralOptions(PromptedOptions):
 
 @settings_class(frozen=True, kw_only=True)
 class TaskOptions(captions.CaptioningOptions):
-    """Which trigger words are drawn, and how they are read."""
+    """The trigger words that are drawn, and their reading."""
 
     triggers: tuple[str, ...] = setting(
         (), "Trigger words", "Trigger words; other words than the built-in ones need scenes of your own (default: all)"
@@ -119,16 +120,15 @@ class TaskOptions(captions.CaptioningOptions):
     released_rules: bool = setting(*_RELEASED_RULES)
 
 
-def general_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Objects with three actions each, and professions with three descriptors each."""
-    _released(design, settings, "general")
-    sets = settings.options.sets
+def general_shots(
+    design: Design, settings: StudySettings, sets: Sequence[str], *, paper_wording: bool, with_person: bool = True
+) -> list[Shot]:
+    """Objects with three actions each, and professions with three descriptors each, of the ``sets`` alone."""
     if not sets or (unknown := sorted(set(sets) - set(SETS))):
         raise InvalidInput(f"sets are {' and '.join(SETS)}; got {', '.join(unknown) if sets else 'none'}")
-    share, ending = settings.scale**0.5, "_paper" if settings.options.paper_wording else ""
+    share, ending = settings.scale**0.5, "_paper" if paper_wording else ""
     objects, occupations = (design.data["general"][name] for name in ("objects", "occupations"))
     n, shots = scaled(design.images_per_prompt, share), []
-    with_person = getattr(settings.options, "person", True)
     for kind, source in (("objects", objects), ("professions", occupations)):
         forms = source.get(f"templates{ending}", {})  # of professions, by what is said of them
         columns = source["columns"]["actions"] if with_person else [""]
@@ -139,31 +139,24 @@ def general_shots(design: Design, settings: StudySettings) -> list[Shot]:
             form = forms.get(action) or objects[f"template{ending}" if with_person else "template_alone"]
             prompt = fix_articles(form.format(action=action, object=name, occupation=name))
             shots.append(Shot(prompt=prompt, n=n, group=kind, facts={"set": kind, "object": name}))
-    return against_base.with_base_prompt([shot for shot in shots if shot.group in sets], settings)
-
-
-def task_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Scenes that name a trigger word, and where the options say so each without it."""
-    shots = _with_base_scenes(design, settings, _scene_shots(design, settings))
-    _check_negatives(dict.fromkeys(shot.prompt for shot in shots), settings)
-    return shots
+    return [shot for shot in shots if shot.group in sets]
 
 
 def _check_negatives(prompts: Iterable[str], settings: StudySettings) -> None:
     """Say before anything is drawn which negative of M_G is missing."""
-    if settings.options.negative == captions.ANOTHER and not settings.images:
+    if options_in(settings, captions.CaptioningOptions).negative == captions.ANOTHER and not settings.images:
         texts = list(prompts)
         captions.other_prompts(texts, range(len(texts)))
 
 
-def _scene_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    _released(design, settings, "task_oriented")
+def scene_shots(design: Design, settings: StudySettings, asked: Sequence[str], own: Sequence[str] = ()) -> list[Shot]:
+    """Scenes that name one of the trigger words ``asked`` for, or the user's ``own`` scenes."""
     share = settings.scale**0.5
     n = scaled(design.images_per_prompt, share)
-    triggers, own = design.data["task_oriented"]["triggers"], getattr(settings.options, "scenes", ())
-    words = settings.options.triggers or list(triggers)
+    triggers = design.data["task_oriented"]["triggers"]
+    words = asked or list(triggers)
     if own:
-        scenes = _own_scenes(own, settings.options.triggers)
+        scenes = _own_scenes(own, asked)
     elif unknown := sorted(set(words) - set(triggers)):
         raise InvalidInput(
             f"no trigger {', '.join(unknown)}; there are {', '.join(triggers)}, or any word with scenes of your own"
@@ -177,12 +170,11 @@ def _scene_shots(design: Design, settings: StudySettings) -> list[Shot]:
     ]
 
 
-def _with_base_scenes(design: Design, settings: StudySettings, shots: list[Shot]) -> list[Shot]:
-    if not getattr(settings.options, "base", False) or settings.images:
-        return shots
+def _with_base_scenes(design: Design, shots: list[Shot], in_place_of: str) -> list[Shot]:
+    """Each scene, and after all of them each without its trigger word; without base scenes where one has no other."""
     other, words = dict(design.data["task_oriented"]["in_place_of"]), {shot.group for shot in shots}
-    if word := settings.options.in_place_of:
-        other |= dict.fromkeys(words - other.keys(), word)
+    if in_place_of:
+        other |= dict.fromkeys(words - other.keys(), in_place_of)
     if not words <= other.keys():
         return shots
     plain = [fix_articles(_named(shot.group).sub(other[shot.group], shot.prompt)) for shot in shots]
@@ -220,81 +212,16 @@ def _named(word: str) -> re.Pattern[str]:
     return re.compile(rf"\b{re.escape(word)}\b", re.I)
 
 
-def _released(design: Design, settings: StudySettings, kind: str) -> list[dict[str, str]]:
-    """The released evaluations of all models; InvalidInput where the asked one is not among them."""
+def _released(design: Design, model: str, kind: str) -> list[dict[str, str]]:
+    """The released evaluations of all models; InvalidInput if ``model`` is not among them."""
     rows = read_table(design.data["evaluations"][kind]["file"])
     models = dict.fromkeys(row["Model"] for row in rows)
-    model = getattr(settings.options, "published_model", None)
-    if model is not None and model not in models:
+    if model not in models:
         raise InvalidInput(f"no released evaluation of {model!r}; there are {', '.join(models)}")
     return rows
 
 
-class _Kind(NamedTuple):
-    """What a kind of study reports."""
-
-    parts: str = ""  # the column whose values are measured each for itself too
-    released: str = ""  # which released evaluations stand beside
-    findings_of_parts: bool = False  # whether the findings are of the parts rather than of all pictures
-    whole: str = ALL  # how all pictures together are called in tables, and in findings
-    name: str = ALL
-    note: str = ""  # beside those of every study and of the design
-
-
-_UNSAID = "In a captioned dataset H_J tells how much the captions leave unsaid, not what a model added."
-_KINDS = {
-    "object_bias": _Kind(parts="set", released="general"),
-    "triggered_object_bias": _Kind(parts="set", released="task_oriented", findings_of_parts=True),
-    "dataset_bias": _Kind(whole="all pictures", name="Dataset", note=_UNSAID),
-    "prompted_object_bias": _Kind(parts="prompt"),
-}
 _FEW = 6  # prompts of one's own that are measured each for itself too
-
-
-def measure(design: Design, settings: StudySettings, data: StudyData) -> Measuring:
-    """The three measures on all pictures, and on each part of them."""
-    kind = _KINDS[design.kind]
-    whole = yield from captions.read_and_keep(settings, data)
-    reading, base = against_base.sides(whole, data.frame)
-    frame = data.frame.loc[reading.index]
-    parts = list(dict.fromkeys(frame[kind.parts])) if kind.parts else []
-    if kind.parts == "prompt":
-        prompts = design.data["prompts"]
-        parts = [prompt for prompt in prompts if prompt in parts] if 1 < len(prompts) <= _FEW else []
-    sets = {kind.whole: captions.score(reading, settings)}
-    readings = {part: reading[frame[kind.parts] == part] for part in parts}
-    sets |= {part: captions.score(some, settings) for part, some in readings.items()}
-    released = _released(design, settings, kind.released) if kind.released else []
-    published = {row.get("Target", ALL): row for row in released if row["Model"] == settings.options.published_model}
-    findings: list[Finding] = []
-    names = {part: part for part in parts} if kind.findings_of_parts else {kind.whole: kind.name}
-    own = {name: readings.get(part, reading) for part, name in names.items()}
-    judged = yield from things.judged_things(data, reading, {name: part.index for name, part in own.items()})
-    against = against_base.of_sets(own, base, settings, called=against_base.NAMES[design.kind])
-    for part, name in names.items():
-        findings += against_base.findings(name, against[name]) if name in against else ()
-        findings += report.findings(name, sets[part], published.get(part))
-    findings += judged.findings
-    table4 = report.gender_table(sets, _men_drawn(frame, data), design.data["gender_shares"]["rows"])
-    placed, places = report.among_released(sets, released, settings)
-    return Results(
-        findings=tuple(findings),
-        tables=(
-            *against_base.tables(against, first="pictures"),
-            *judged.tables,
-            TEXTS.table("measures", report.measures_table(sets)),
-            *([report.published_table(sets, released)] if released else []),
-            *placed,
-            table4,
-            report.top_table(sets),
-        ),
-        figures=drawable((*against_base.figures(against, settings), *places, *report.figures_of(sets, table4))),
-        notes=(
-            *map(TEXTS.note, ["against a base"] * bool(against) + [*_READ_AS]),
-            *(design.data["notes"] if released else ()),
-            *filter(None, [kind.note]),
-        ),
-    )
 
 
 def _men_drawn(frame: pd.DataFrame, data: StudyData) -> float | None:
@@ -342,12 +269,12 @@ _COMPARED = {
     "H_J": ("hallucination", "jaccard_hallucination"),
     "M_G": (f"miss {captions.STRONGER}", "generative_miss_rate"),
 }
-"""What is compared prompt by prompt: key of the scores, and of the measure."""
+"""The numbers that are compared prompt by prompt: key of the scores, and of the measure."""
 
 
 @settings_class(frozen=True, kw_only=True)
 class ControlledOptions(captions.CaptioningOptions):
-    """Which conditions and prompts are drawn, and how they are read."""
+    """The conditions and prompts that are drawn, and their reading."""
 
     conditions: tuple[str, ...] = setting(
         ("fair", "trigger", "backdoor"),
@@ -366,21 +293,28 @@ class ControlledOptions(captions.CaptioningOptions):
     )
 
 
-def both_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Scenes with a trigger word, and as many general prompts without any.
+def controlled_shots(design: Design, settings: StudySettings) -> list[Shot]:
+    """Scenes with a trigger word, or general prompts, or of both as many, the latter without trigger words.
 
     On the first a trigger-dependent and an extreme condition draw alike; on the others they must not.
     """
-    triggered = task_shots(design, settings)
-    plain = [shot for shot in general_shots(design, settings) if not _has_trigger(design, shot)]
+    options = options_in(settings, ControlledOptions)
+
+    def general() -> list[Shot]:
+        return general_shots(design, settings, options.sets, paper_wording=options.paper_wording)
+
+    if options.prompts == "general":
+        return general()
+    triggered = scene_shots(design, settings, options.triggers)
+    _check_negatives(dict.fromkeys(shot.prompt for shot in triggered), settings)
+    if options.prompts == "task_oriented":
+        return triggered
+    plain = [shot for shot in general() if not _has_trigger(design, shot)]
     return [*triggered, *thinned(plain, len(triggered) / len(plain), least=FEWEST, seed=settings.seed)]
 
 
 def _has_trigger(design: Design, shot: Shot) -> bool:
     return not set(re.findall(r"\w+", shot.prompt.lower())).isdisjoint(design.data["task_oriented"]["triggers"])
-
-
-_PROMPTS = {"both": both_shots, "task_oriented": task_shots, "general": general_shots}
 
 
 def changes_of(part: pd.DataFrame, base: pd.DataFrame, settings: StudySettings) -> dict[str, Estimate]:
@@ -414,7 +348,9 @@ def _measures(parts: Parts, sets: Mapping[str, captions.Scores], settings: Study
         estimate, part = sets[name].estimates.get("distribution_bias"), parts[name]
         if estimate is None or n == len(part):
             return math.nan if estimate is None else estimate.value
-        exclude: Any = part["asked"].tolist() if settings.options.exclude_prompt else None
+        exclude: Any = (
+            part["asked"].tolist() if options_in(settings, captions.CaptioningOptions).exclude_prompt else None
+        )
         return distribution_bias_at(part["counted"].tolist(), n, exclude_prompt=exclude, rng=settings.seed).value
 
     return pd.DataFrame(
@@ -480,26 +416,66 @@ def _notes(sets: Mapping[str, captions.Scores], changes: Mapping[str, Mapping[st
 _PLAIN = "a picture of a person"
 
 
-def with_plain_scenes(design: Design, settings: StudySettings) -> tuple[StudySettings, str] | None:  # noqa: ARG001
-    """The study with its base; None where it has one, or can have none."""
-    options = settings.options
-    if isinstance(options, TaskOptions) and not options.base:
-        return replace(settings, options=replace(options, base=True)), "every scene without its trigger word"
-    if isinstance(options, PromptedOptions) and not options.base_prompt:
-        return replace(settings, options=replace(options, base_prompt=_PLAIN)), f"“{_PLAIN}”"
-    return None
-
-
 class ObjectStudy(Study):
     """TBYB: what captions name in pictures, beside their prompts."""
 
     judged = "things"
     fewest_when_stopped = 1
     watches_shares = True
+    parts: ClassVar[str] = ""  # the column whose values are measured each for itself too
+    released: ClassVar[str] = ""  # the released evaluations that stand beside
+    findings_of_parts: ClassVar[bool] = False  # whether the findings are of the parts rather than of all pictures
+    whole: ClassVar[tuple[str, str]] = (ALL, ALL)  # what all pictures together are called in tables, and in findings
+    base: ClassVar[str] = "the base prompt"  # what the pictures are compared with
+    note: ClassVar[str] = ""  # in addition to those of every study and of the design
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Measure distribution bias, hallucination and misses."""
-        return measure(self.design, settings, data)
+        """Measure distribution bias, hallucination and misses on all pictures, and on each part of them."""
+        reading, base = against_base.sides((yield from captions.read_and_keep(settings, data)), data.frame)
+        frame = data.frame.loc[reading.index]
+        parts = list(dict.fromkeys(frame[self.parts])) if self.parts else []
+        if self.parts == "prompt":
+            prompts = self.design.data["prompts"]
+            parts = [prompt for prompt in prompts if prompt in parts] if 1 < len(prompts) <= _FEW else []
+        options, released, published, by_released_rules = settings.options, list[dict[str, str]](), {}, False
+        if isinstance(options, (GeneralOptions, TaskOptions)):
+            released = _released(self.design, options.published_model, self.released)
+            by_released_rules = options.released_rules
+            published = {row.get("Target", ALL): row for row in released if row["Model"] == options.published_model}
+        readings, (whole, whole_name) = {part: reading[frame[self.parts] == part] for part in parts}, self.whole
+        sets = {
+            name: captions.score(some, settings, by_released_rules=by_released_rules)
+            for name, some in {whole: reading, **readings}.items()
+        }
+        findings: list[Finding] = []
+        names = {part: part for part in parts} if self.findings_of_parts else {whole: whole_name}
+        own = {name: readings.get(part, reading) for part, name in names.items()}
+        judged = yield from things.judged_things(data, reading, {name: part.index for name, part in own.items()})
+        against = against_base.of_sets(own, base, settings, called=self.base)
+        for part, name in names.items():
+            findings += against_base.findings(name, against[name]) if name in against else ()
+            findings += report.findings(name, sets[part], published.get(part))
+        findings += judged.findings
+        table4 = report.gender_table(sets, _men_drawn(frame, data), self.design.data["gender_shares"]["rows"])
+        placed, places = report.among_released(sets, released, settings)
+        return Results(
+            findings=tuple(findings),
+            tables=(
+                *against_base.tables(against, first="pictures"),
+                *judged.tables,
+                TEXTS.table("measures", report.measures_table(sets)),
+                *([report.published_table(sets, released)] if released else []),
+                *placed,
+                table4,
+                report.top_table(sets),
+            ),
+            figures=drawable((*against_base.figures(against, settings), *places, *report.figures_of(sets, table4))),
+            notes=(
+                *map(TEXTS.note, ["against a base"] * bool(against) + [*_READ_AS]),
+                *(self.design.data["notes"] if released else ()),
+                *filter(None, [self.note]),
+            ),
+        )
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
         """Return the captioner and the encoder."""
@@ -510,25 +486,26 @@ class ObjectStudy(Study):
         if measures:
             captions.captioner_ready(settings, services)
 
-    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
-        """Caption finished pictures."""
-        captions.caption_ahead(data, images)
-
     def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
         """Read the share of misses."""
-        return captions.watch_captions(self.design, settings, data, frame)
+        return captions.watch_captions(settings, data, frame)
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the paper's table over arms."""
-        return report.compare_objects(self.design, settings, arms)
+        return report.compare_objects(settings, arms)
 
     def headline(self, report: StudyReport) -> str:
         """Return the three scores."""
         return headline(report)
 
     def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:
-        """Return the settings with plain scenes as a baseline."""
-        return with_plain_scenes(self.design, settings)
+        """Return the settings with plain scenes as a baseline; None if there is one, or can be none."""
+        options = settings.options
+        if isinstance(options, TaskOptions) and not options.base:
+            return replace(settings, options=replace(options, base=True)), "every scene without its trigger word"
+        if isinstance(options, PromptedOptions) and not options.base_prompt:
+            return replace(settings, options=replace(options, base_prompt=_PLAIN)), f"“{_PLAIN}”"
+        return None
 
 
 class GeneralObjects(ObjectStudy):
@@ -536,10 +513,17 @@ class GeneralObjects(ObjectStudy):
 
     kind = "object_bias"
     options = GeneralOptions
+    parts = "set"
+    released = "general"
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of every prompt."""
-        return general_shots(self.design, settings)
+        options = options_in(settings, GeneralOptions)
+        _released(self.design, options.published_model, "general")
+        shots = general_shots(
+            self.design, settings, options.sets, paper_wording=options.paper_wording, with_person=options.person
+        )
+        return against_base.with_base_prompt(shots, settings, options.base_prompt)
 
 
 class TriggeredObjects(ObjectStudy):
@@ -547,10 +531,20 @@ class TriggeredObjects(ObjectStudy):
 
     kind = "triggered_object_bias"
     options = TaskOptions
+    parts = "set"
+    released = "task_oriented"
+    findings_of_parts = True
+    base = "scenes without the word"
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pictures of every scene."""
-        return task_shots(self.design, settings)
+        options = options_in(settings, TaskOptions)
+        _released(self.design, options.published_model, "task_oriented")
+        shots = scene_shots(self.design, settings, options.triggers, options.scenes)
+        if options.base and not settings.images:
+            shots = _with_base_scenes(self.design, shots, options.in_place_of)
+        _check_negatives(dict.fromkeys(shot.prompt for shot in shots), settings)
+        return shots
 
 
 class DatasetObjects(ObjectStudy):
@@ -558,6 +552,8 @@ class DatasetObjects(ObjectStudy):
 
     kind = "dataset_bias"
     options = captions.CaptioningOptions
+    whole = ("all pictures", "Dataset")
+    note = "In a captioned dataset H_J tells how much the captions leave unsaid, not what a model added."
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return nothing to draw: the pictures are the dataset's."""
@@ -565,7 +561,7 @@ class DatasetObjects(ObjectStudy):
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the scores of every dataset."""
-        return report.compare_datasets(self.design, settings, arms)
+        return report.compare_datasets(settings, arms)
 
 
 class PromptedObjects(ObjectStudy):
@@ -573,6 +569,7 @@ class PromptedObjects(ObjectStudy):
 
     kind = "prompted_object_bias"
     options = PromptedOptions
+    parts = "prompt"
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """The prompts as they are written."""
@@ -582,7 +579,7 @@ class PromptedObjects(ObjectStudy):
             Shot(prompt=prompt, n=self.design.images_per_prompt, group="own", facts={"set": prompt})
             for prompt in prompts
         ]
-        return against_base.with_base_prompt(shots, settings)
+        return against_base.with_base_prompt(shots, settings, options_in(settings, PromptedOptions).base_prompt)
 
 
 class ControlledObjects(ObjectStudy):
@@ -594,12 +591,12 @@ class ControlledObjects(ObjectStudy):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Every prompt under every condition."""
-        conditions = settings.options.conditions
+        conditions = options_in(settings, ControlledOptions).conditions
         if len(set(conditions)) < 2 or len(set(conditions)) < len(conditions):
             raise InvalidInput(f"a controlled experiment needs two different conditions; got {conditions}")
         if settings.images:
             raise InvalidInput("imported pictures have no conditions to compare; try tbyb-dataset")
-        shots = _PROMPTS[settings.options.prompts](self.design, settings)
+        shots = controlled_shots(self.design, settings)
         return [
             replace(shot, condition=condition, facts={**shot.facts, "condition": condition, "words": words})
             for condition in conditions
@@ -611,7 +608,7 @@ class ControlledObjects(ObjectStudy):
         """The measures of every condition at equal numbers of pictures, and what changes against the base."""
         reading = yield from captions.read_and_keep(settings, data)
         reading = reading.join(data.frame[["condition", "words", "seed"]])
-        names = [str(name) for name in settings.options.conditions]
+        names = [str(name) for name in options_in(settings, ControlledOptions).conditions]
         base = names[0]
         parts = {name: reading[reading["condition"] == name] for name in names}
         sets = {name: captions.score(part, settings) for name, part in parts.items()}
@@ -662,4 +659,4 @@ class ControlledObjects(ObjectStudy):
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the scores of every condition and arm."""
-        return report.compare_conditions(self.design, settings, arms)
+        return report.compare_conditions(settings, arms)

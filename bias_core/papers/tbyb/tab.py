@@ -28,7 +28,7 @@ _OWN = (
 
 
 class ObjectsTab(StudyTab):
-    """Which objects appear, how many of them nobody asked for, and how often the prompt is missed."""
+    """The tab on objects: which appear, how many are not asked for, and how often the prompt is missed."""
 
     key: ClassVar = "objects"
     title: ClassVar = "Objects"
@@ -88,7 +88,7 @@ class ObjectsTab(StudyTab):
         return extra
 
     def show_extra(self, report: StudyReport) -> Updates:
-        """Of a new report."""
+        """Show the objects of a new report."""
         plot = self.plot(report)
         again = plot is not None and plot.key == "log_odds"  # it stands beside the pictures
         return {self.extra[name]: _HEADINGS.get(name, "") + shown(report) for name, shown in _SHOWN.items()} | {
@@ -185,7 +185,7 @@ def top_html(report: StudyReport) -> str:
 
 
 def examples_html(report: StudyReport) -> str:
-    """What was asked for and what the captioner said, where they differ most and where least."""
+    """Return the prompts and captions that differ most and least."""
     frame = report.pictures
     if frame is None or "H_J" not in frame or frame["H_J"].notna().sum() < 2:
         return ""

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.explore.results import OF_THE_MODEL
+from bias_core.explore.exploration import OF_THE_MODEL
 from bias_core.measures.intervals import percent
 from bias_core.number_text import format_estimate, typeset
 from bias_core.study.arm_comparison import arms_table, interval_figures

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import gradio as gr
 
 from bias_core.errors import InvalidInput
-from bias_core.explore.concept import NO_WORDS, read_attributes
+from bias_core.explore.extension import NO_WORDS, read_attributes
 from bias_core.explore.options import KIND, attribute_text
 from bias_core.explore.study import NOBODY, UNMEASURED
 from bias_core.store.imports import ImportedImages

@@ -19,8 +19,8 @@ from bias_core.measures.clustering import MAX_CLUSTERS, spectral_clusters
 from bias_core.measures.stereotype import attribute_prevalence
 from bias_core.number_text import typeset
 from bias_core.papers.oasis.cells import NationalityOptions, nationality_shots, own_attributes, wanted_nationalities
-from bias_core.papers.oasis.headline import cluster_name, headline
 from bias_core.papers.oasis.prompt_search import OptimisedPrompt, cluster_average_image, optimise_prompts
+from bias_core.papers.oasis.report import cluster_name, texts_headline
 from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
 from bias_core.store.readings import open_picture
@@ -29,8 +29,8 @@ from bias_core.study.design import ReportTexts
 from bias_core.study.image_rows import RowMaker
 from bias_core.study.limits import check_budget
 from bias_core.study.setting_fields import setting, settings_class
-from bias_core.study.study import Measuring, Study, encoders_and_judge
-from bias_core.study.study_data import StudyData
+from bias_core.study.study import Measuring, RunSize, Study, encoders_and_judge
+from bias_core.study.study_data import StudyData, read_ahead
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Design,
@@ -45,6 +45,7 @@ from bias_core.study.types import (
     columns,
     finding,
     intervals,
+    options_in,
     or_nan,
 )
 from bias_core.types import Estimate, StoredImage
@@ -60,7 +61,7 @@ MOST_DRAWN = 64
 
 @settings_class(frozen=True, kw_only=True)
 class PromptSearchOptions(NationalityOptions):
-    """Of whom, and how prompts are searched that explain a cluster."""
+    """The nationalities, and the search for prompts that explain a cluster."""
 
     language_model: str = setting(
         "calibration-language", "Language model", "Language model that proposes the next words"
@@ -185,7 +186,7 @@ def _searched(options: PromptSearchOptions, nationality: str, n_clusters: int) -
 
 def _cluster(data: StudyData, nationality: str, frame: pd.DataFrame, rows: np.ndarray, clusters: list[Cluster]) -> str:
     """Add the searched clusters of a nationality, without texts; returns what is to be said of the clustering."""
-    settings, options = data.settings, data.settings.options
+    settings, options = data.settings, options_in(data.settings, PromptSearchOptions)
     n_clusters = min(options.n_clusters, len(rows)) or None
     clustering = spectral_clusters(rows, n_clusters=n_clusters, seed=settings.seed)
     typical = np.empty(len(rows))
@@ -216,14 +217,18 @@ def _with_prompts(data: StudyData, cluster: Cluster) -> Cluster:
 
 
 def _prompts(data: StudyData, rows: np.ndarray, others: np.ndarray) -> tuple[OptimisedPrompt, ...]:
-    options, encoder = data.settings.options, data.encoder()
+    options, encoder = options_in(data.settings, PromptSearchOptions), data.encoder()
     model = data.services.language_model(options.language_model)
     return tuple(
         optimise_prompts(
             rows,
             encoder,
             model,
-            **{name: getattr(options, name) for name in ("prefix", "n_tokens", "beam_width", "n_candidates", "top_k")},
+            prefix=options.prefix,
+            n_tokens=options.n_tokens,
+            beam_width=options.beam_width,
+            n_candidates=options.n_candidates,
+            top_k=options.top_k,
             other_embeddings=others if len(others) else None,
             contrast=options.contrast and len(others) > 0,
             held_out=options.held_out,
@@ -241,7 +246,7 @@ def _draw(
 
     A run that is stopped draws no more of them, and shows those that are finished.
     """
-    n = settings.options.n_generated
+    n = options_in(settings, PromptSearchOptions).n_generated
     if settings.images or not n or data.stopped_after:
         return list(clusters)
     first, shots = design.images_per_prompt, []
@@ -281,13 +286,14 @@ def _attributes(design: Design, settings: StudySettings, data: StudyData, cluste
 
 
 def _findings(cluster: Cluster, settings: StudySettings) -> list[Finding]:
-    """How close the best text comes, and the pictures drawn from it."""
+    """Return how close the best text comes, and the pictures drawn from it."""
+    options = options_in(settings, PromptSearchOptions)
     best, key = cluster.prompts[0], f"{cluster.nationality} {cluster.number}"
-    says = f'"{best.text}", against {typeset(best.baseline, ".3f")} for "{settings.options.prefix}" alone'
+    says = f'"{best.text}", against {typeset(best.baseline, ".3f")} for "{options.prefix}" alone'
     if best.others is not None:
         says += f"; {typeset(best.others, '.3f')} to the other pictures"
     # Whether the score is optimistic is said of all of them at once.
-    title = "text that tells it apart most" if settings.options.contrast else "closest text"
+    title = "text that tells it apart most" if options.contrast else "closest text"
     entries = [(f"{key} text", title, replace(best.score, note=""), says)]
     if cluster.drawn_rows is not None:
         says = f"Its own pictures come to {typeset(cluster.own_closeness(), '.3f')} of each other"
@@ -339,12 +345,12 @@ def _figures(
     data: StudyData, settings: StudySettings, clusters: Sequence[Cluster], attributes: pd.DataFrame
 ) -> list[StudyFigure]:
     """Table 3 as pictures (the average, typical and drawn ones), and what the clusters share."""
-    rows = []
+    rows, prefix = [], options_in(settings, PromptSearchOptions).prefix
     for cluster in clusters:
         shown = {"average": (cluster.average, f"{cluster.name}, n = {len(cluster.rows)}")}
         shown |= {f"typical {i}": (stored.path, "") for i, stored in enumerate(data.stored(cluster.frame.head(_SHOWN)))}
         if cluster.drawn is not None:
-            text = _plain(cluster.prompts[0].text.removeprefix(settings.options.prefix).strip())
+            text = _plain(cluster.prompts[0].text.removeprefix(prefix).strip())
             shown |= {
                 f"drawn {i}": (stored.path, "" if i else f"... {text}")
                 for i, stored in enumerate(data.stored(cluster.drawn))
@@ -357,13 +363,6 @@ def _plain(text: str) -> str:
     """Letters that every font has, the others by their codes, as in the paper; short enough for a title."""
     plain = text.encode("ascii", "backslashreplace").decode().replace("$", r"\$")
     return plain if len(plain) <= _LONGEST else plain[: _LONGEST - 3].rstrip("\\") + "..."
-
-
-def language_model_ready(settings: StudySettings, services: StudyServices) -> None:
-    """Load the language model, or say what it lacks."""
-    model = services.language_model(settings.options.language_model)
-    with services.reading(model):
-        model.propose([settings.options.prefix], 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -410,11 +409,10 @@ def regenerate(
     if not 1 <= n <= MOST_DRAWN:
         raise InvalidInput(f"1 to {MOST_DRAWN} pictures can be drawn at once, got {n}")
     rows = RowMaker.build(settings, services)
-    check_readers(
-        encoders_and_judge(settings), services, source=settings.model, world=rows.info.world, force=settings.force
-    )
+    readers = encoders_and_judge(settings)
+    check_readers(readers, services, source=settings.model, world=rows.info.world, force=settings.force)
     check_budget(n, services.settings, what="drawing a text", advice="draw fewer pictures")
-    data = StudyData(settings, services, rows, cancelled=cancelled)
+    data = StudyData(settings, services, rows, cancelled=cancelled, ahead=partial(read_ahead, readers))
     frame = yield from data.draw([Shot(prompt=text, n=n, group=cluster, first_seed=report.design.images_per_prompt)])
     if frame.empty:
         raise InvalidInput(f"the model's safety checker blocked all {n} pictures of {prompt!r}")
@@ -481,8 +479,9 @@ class OptimisedPrompts(Study):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Pictures of each nationality; refuses clusters that cannot be there."""
-        names, n = wanted_nationalities(self.design, settings), settings.options.n_clusters or MAX_CLUSTERS
-        for text in settings.options.clusters:
+        options = options_in(settings, PromptSearchOptions)
+        names, n = wanted_nationalities(self.design, settings), options.n_clusters or MAX_CLUSTERS
+        for text in options.clusters:
             name, number = _picked(text)
             if name and name not in names:
                 raise InvalidInput(f"clusters: {name} is none of the nationalities {', '.join(names)}; got {text!r}")
@@ -492,9 +491,10 @@ class OptimisedPrompts(Study):
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Clusters, their texts, and how close the pictures of those texts come."""
+        options = options_in(settings, PromptSearchOptions)
         rows = yield from data.embed(data.frame)
         clusters: list[Cluster] = []
-        name, notes = settings.options.language_model, []
+        name, notes = options.language_model, []
         world = data.services.reader_world("language_model", name)
         if world and data.services.pictures_world(settings.model) != world:
             notes.append(TEXTS.note("other world", name=name, world=world))
@@ -513,20 +513,24 @@ class OptimisedPrompts(Study):
             findings=tuple(one for cluster in clusters for one in _findings(cluster, settings)),
             tables=tuple(_tables(self.design, settings, clusters, attributes)),
             figures=tuple(_figures(data, settings, clusters, attributes)),
-            notes=(*notes, TEXTS.note("held out" if settings.options.held_out else "optimistic")),
+            notes=(*notes, TEXTS.note("held out" if options.held_out else "optimistic")),
         )
 
     def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
         """Raise ModelUnavailable if the language model is not here."""
         if measures:
-            language_model_ready(settings, services)
+            options = options_in(settings, PromptSearchOptions)
+            model = services.language_model(options.language_model)
+            with services.reading(model):
+                model.propose([options.prefix], 1)
 
-    def n_later(self, settings: StudySettings) -> int:
-        """Pictures that are drawn from the closest texts, at most."""
-        most = settings.options.n_clusters or MAX_CLUSTERS
-        n = sum(len(_searched(settings.options, name, most)) for name in wanted_nationalities(self.design, settings))
-        return 0 if settings.images else int(n * settings.options.n_generated)
+    def run_size(self, settings: StudySettings) -> RunSize:
+        """Return how many pictures are drawn from the closest texts, at most."""
+        options = options_in(settings, PromptSearchOptions)
+        most = options.n_clusters or MAX_CLUSTERS
+        n = sum(len(_searched(options, name, most)) for name in wanted_nationalities(self.design, settings))
+        return RunSize(n_later=0 if settings.images else n * options.n_generated)
 
     def headline(self, report: StudyReport) -> str:
         """Return the optimised prompts."""
-        return headline(report)
+        return texts_headline(report)

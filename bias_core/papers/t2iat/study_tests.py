@@ -13,13 +13,13 @@ from bias_core.measures.association import AssociationTest, association_test, le
 from bias_core.measures.effects import benjamini_hochberg
 from bias_core.measures.intervals import mean_interval, permutation_test, smallest_p_value
 from bias_core.measures.paired_prevalence import PairedTest
-from bias_core.papers.t2iat.headline import SIGNIFICANT, headline
+from bias_core.papers.t2iat.report import SIGNIFICANT, tests_headline
 from bias_core.prompts import SLOT, append_word, fill_template, replace_word
 from bias_core.study.arm_comparison import ARM, ROUNDING, counted_sample, nothing, table_over_arms
 from bias_core.study.design import ReportTexts, check_count, distinct_texts, find_design
 from bias_core.study.image_rows import scaled, thinned
 from bias_core.study.setting_fields import Options, setting, settings_class
-from bias_core.study.study import Measuring, Study
+from bias_core.study.study import Measuring, RunSize, Study
 from bias_core.study.study_data import StudyData
 from bias_core.study.types import (
     ArmReport,
@@ -33,6 +33,7 @@ from bias_core.study.types import (
     columns,
     finding,
     marks,
+    options_in,
 )
 
 TEXTS = ReportTexts(__file__)
@@ -49,12 +50,12 @@ P_VALUES = {
     "pictures": "by permutation of single neutral pictures",
     "eq3": "Eq. 3 as printed, of random halves of all prompts",
 }
-"""How p comes about, in words."""
+"""The ways to compute p, in words."""
 
 
 @settings_class(frozen=True, kw_only=True)
 class CrossingOptions(Options):
-    """Which tests are drawn, and how stimuli and attribute words meet."""
+    """The tests that are drawn, and the way stimuli and attribute words are combined."""
 
     tests: tuple[str, ...] = setting((), "Tests", "Names of the tests to run (default: all)")
     crossing: Literal["turns", "full"] = setting(
@@ -66,7 +67,7 @@ class CrossingOptions(Options):
 
 @settings_class(frozen=True, kw_only=True)
 class TestOptions(CrossingOptions):
-    """Which tests are run, and how their numbers are formed."""
+    """The tests that are run, and the way their numbers are formed."""
 
     n_permutations: int = setting(1000, "Permutations", "Permutations for the p-value", ge=1, le=100_000)
     effect_size_sd: Literal["pooled", "union"] = setting(
@@ -96,29 +97,14 @@ def association_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
 
 def _in_words(design: Design, test: Mapping[str, Any], side: str, kind: str) -> dict[str, str]:
-    """What a picture is about, and what its prompt was edited with, by the names of the concepts."""
+    """Return the concept of a picture, and the attribute its prompt was edited with, by their titles."""
     titles = design.data["titles"]
     return {"about": titles[test[side]], "edited with": "nothing" if kind == "neutral" else titles[test[kind]]}
 
 
-def size_note(design: Design, settings: StudySettings) -> str:
-    """The smallest p that the test of fewest prompts can give, in words; said before anything is drawn."""
-
-    def n_prompts(concept: str) -> int:
-        words = words_of(design, concept)
-        return len(thinned(words, settings.scale**0.5, least=FEWEST_STIMULI, seed=settings.seed))
-
-    sizes = [(n_prompts(test["x"]), n_prompts(test["y"])) for test in chosen_tests(design, settings)]
-    n = settings.options.n_permutations
-    if settings.options.p_value != "prompts":
-        return ""
-    p, (n_x, n_y) = max((smallest_p_value(n_x, n_y, n), (n_x, n_y)) for n_x, n_y in sizes)
-    return f"with {n_x} against {n_y} prompts p is {p:#.2g} at best" + " in one test" * (len(set(sizes)) > 1)
-
-
 def chosen_tests(design: Design, settings: StudySettings) -> list[dict[str, Any]]:
     """The tests that the option names, or all; InvalidInput for one that does not exist."""
-    chosen_keys, keys = settings.options.tests, [test["key"] for test in design.data["tests"]]
+    chosen_keys, keys = options_in(settings, CrossingOptions).tests, [test["key"] for test in design.data["tests"]]
     if unknown := set(chosen_keys) - set(keys):
         raise InvalidInput(f"{design.name} has no test {', '.join(sorted(unknown))}; it has {', '.join(keys)}")
     return [test for test in design.data["tests"] if not chosen_keys or test["key"] in chosen_keys]
@@ -143,7 +129,7 @@ def edits_of(
     place = words_of(design, test[side]).index(stimulus)
     for attribute in ("a", "b"):
         words = words_of(design, test[attribute])
-        if settings.options.crossing == "full":
+        if options_in(settings, CrossingOptions).crossing == "full":
             yield from ((attribute, edited(prompt, word, test["kind"]), max(1, n // len(words))) for word in words)
         else:
             yield attribute, edited(prompt, words[place % len(words)], test["kind"]), n
@@ -171,7 +157,7 @@ def sets_of(frame: pd.DataFrame, rows: np.ndarray) -> tuple[list[np.ndarray], di
 
 def run_test(frame: pd.DataFrame, rows: np.ndarray, settings: StudySettings) -> AssociationTest:
     """One test on the pictures of ``frame``, whose index points into ``rows``."""
-    (sets, prompts), options = sets_of(frame, rows), settings.options
+    (sets, prompts), options = sets_of(frame, rows), options_in(settings, TestOptions)
     splits: dict[str, Any] = {"n_permutations": options.n_permutations, "rng": settings.seed}
     how = {"effect_size_sd": options.effect_size_sd, "confidence": settings.confidence}
     test = association_test(*sets, **prompts | splits | how)
@@ -234,7 +220,7 @@ def _reading(more: str, attribute: str, result: AssociationTest, q: float) -> st
 
 
 def smallest_p_words(result: AssociationTest) -> str:
-    """What the numbers of prompts, or the number of splits that were drawn, let p be at best.
+    """Return the smallest p that so many prompts, or so many splits, can give, in words.
 
     >>> east, north, x, y = [[1, 0]], [[0, 1]], [[1, 0.1], [1, 0.2], [1, 0.3]], [[0.1, 1], [0.2, 1], [0.3, 1]]
     >>> smallest_p_words(association_test(x, y, east, north, east, north))
@@ -247,7 +233,7 @@ def smallest_p_words(result: AssociationTest) -> str:
 
 
 def prompts_sample(frame: pd.DataFrame, result: AssociationTest) -> Sample:
-    """What S was computed from: the prompts of X and Y, each with its neutral and its edited pictures."""
+    """Return the sample of S: the prompts of X and Y, each with its neutral and its edited pictures."""
     units = [f"{s} {name}" for s in SIDES for name in np.unique(frame.loc[frame["side"] == s, "stimulus"])]
     values = np.concatenate([result.units_x, result.units_y])
     signs = np.repeat([1.0, -1.0], [result.n_units_x, result.n_units_y])
@@ -406,6 +392,7 @@ class AssociationTests(Study):
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """S, p and d of every test, and the associations behind them."""
+        options = options_in(settings, TestOptions)
         rows = yield from data.embed(data.frame)
         tests = {test["key"]: test for test in chosen_tests(self.design, settings)}
         parts, missing = _finished_tests(data, tests)
@@ -436,7 +423,7 @@ class AssociationTests(Study):
         return Results(
             findings=tuple(findings),
             tables=(
-                TEXTS.table("table1", table1, p=P_VALUES[settings.options.p_value]),
+                TEXTS.table("table1", table1, p=P_VALUES[options.p_value]),
                 TEXTS.table("influence", pd.concat(influences.values(), ignore_index=True)),
             ),
             figures=(
@@ -445,7 +432,7 @@ class AssociationTests(Study):
             ),
             notes=(
                 *missing,
-                TEXTS.note(f"p {settings.options.p_value}"),
+                TEXTS.note(f"p {options.p_value}"),
                 *([TEXTS.note("published p")] if "published S" in table1 else []),
             ),
         )
@@ -464,10 +451,23 @@ class AssociationTests(Study):
         ).dropna()
         return Results(tables=(TEXTS.table("table1_arms", frame),), figures=(TEXTS.figure("effect_sizes_arms", cells),))
 
-    def size_note(self, settings: StudySettings) -> str:
-        """Return the smallest p-value that so many prompts can reach."""
-        return size_note(self.design, settings)
+    def run_size(self, settings: StudySettings) -> RunSize:
+        """Return the smallest p that the test of fewest prompts can give, as a note."""
+        options = options_in(settings, TestOptions)
+
+        def n_prompts(concept: str) -> int:
+            words = words_of(self.design, concept)
+            return len(thinned(words, settings.scale**0.5, least=FEWEST_STIMULI, seed=settings.seed))
+
+        sizes = [(n_prompts(test["x"]), n_prompts(test["y"])) for test in chosen_tests(self.design, settings)]
+        n = options.n_permutations
+        if options.p_value != "prompts":
+            return RunSize()
+        p, (n_x, n_y) = max((smallest_p_value(n_x, n_y, n), (n_x, n_y)) for n_x, n_y in sizes)
+        return RunSize(
+            note=f"with {n_x} against {n_y} prompts p is {p:#.2g} at best" + " in one test" * (len(set(sizes)) > 1)
+        )
 
     def headline(self, report: StudyReport) -> str:
         """Return the tests that stand out."""
-        return headline(report)
+        return tests_headline(report)

@@ -9,13 +9,23 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.measures.effects import holm
 from bias_core.measures.paired_stereotype import GENDERS, OrderEffect, order_effect
-from bias_core.number_text import format_change, format_p
 from bias_core.papers.pst.labelling import LabellingOptions
-from bias_core.papers.pst.scores import PAIRED, PairedStudy, in_setting, is_clear, is_told, seen_headline
+from bias_core.papers.pst.report import PAIRED, in_setting, is_told, swapped_headline
+from bias_core.papers.pst.study import PairedStudy
 from bias_core.study.design import ReportTexts
 from bias_core.study.image_rows import scaled
 from bias_core.study.setting_fields import setting, settings_class
-from bias_core.study.types import Finding, Results, Shot, StudyReport, StudySettings, columns, finding, finding_mark
+from bias_core.study.types import (
+    Finding,
+    Results,
+    Shot,
+    StudyReport,
+    StudySettings,
+    columns,
+    finding,
+    finding_mark,
+    options_in,
+)
 from bias_core.types import Estimate
 
 TEXTS = ReportTexts(__file__)
@@ -26,7 +36,7 @@ _POINTS = 100.0
 
 @settings_class(frozen=True, kw_only=True)
 class SwappedOptions(LabellingOptions):
-    """Who stands beside whom."""
+    """The pairs of roles, and the classifier that labels."""
 
     pairs: tuple[str, ...] = setting(
         ("doctor and nurse", "lawyer and clerk", "manager and secretary"),
@@ -37,10 +47,11 @@ class SwappedOptions(LabellingOptions):
 
 def pairs_of(settings: StudySettings) -> list[tuple[str, str]]:
     """The pairs asked for; InvalidInput where one is none, or a role stands twice."""
-    pairs = [tuple(" ".join(part.split()) for part in text.split(_BETWEEN)) for text in settings.options.pairs]
+    options = options_in(settings, SwappedOptions)
+    pairs = [tuple(" ".join(part.split()) for part in text.split(_BETWEEN)) for text in options.pairs]
     names = [name for pair in pairs for name in pair]
     if not pairs or any(len(pair) != 2 or not all(pair) for pair in pairs):
-        quoted = ", ".join(map(repr, settings.options.pairs)) or "none"
+        quoted = ", ".join(map(repr, options.pairs)) or "none"
         raise InvalidInput(f"each pair is two roles with “and” between them, such as doctor and nurse; got {quoted}")
     if len({name.lower() for name in names}) < len(names):
         raise InvalidInput(f"every role stands in one pair only; got {', '.join(names)}")
@@ -76,7 +87,7 @@ _TITLES = {
 
 
 _SHORT = {"both": "Role and place together"}
-"""What stands in the figure, where long names do not fit on narrow screens."""
+"""Short names for the figure: long ones do not fit on narrow screens."""
 
 
 def corrected_p_values(tests: Mapping[str, OrderEffect]) -> dict[str, float]:
@@ -111,11 +122,11 @@ def _effect(pictures: pd.DataFrame, key: str, settings: StudySettings) -> OrderE
 
 
 SIGNS: Mapping[str, Literal[1, -1]] = {"role": 1}
-"""Of the effects whose two differences are added; of the others they are subtracted."""
+"""The effects whose two differences are added; those of the others are subtracted."""
 
 
 def differences_by_seed(pictures: pd.DataFrame, key: str) -> pd.DataFrame:
-    """Of each pair and seed that shows every order the two differences of :func:`order_effect`, ``(n_seeds, 2)``."""
+    """Return the two differences of :func:`order_effect` by pair and seed with both orders, ``(n_seeds, 2)``."""
     value = "sum" if key == "both" else "less"
     wide = pictures.pivot_table(value, ["pair", "seed"], "order") if len(pictures) else pd.DataFrame()
     if not set(ends := ["left", "right"]) <= set(wide):
@@ -153,40 +164,13 @@ def _by_pair(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(list(lines.values()))
 
 
-def headline(report: StudyReport) -> str:
-    """How many points the place alone moves, and the role."""
-    findings = {one.key: one for one in report.results.findings}
-    place, role = findings.get("place"), findings.get("role")
-    if place is None or role is None or math.isnan(place.estimate.value):
-        return "Nothing can be said of places: no seed shows both people in both orders."
-    confidence = report.settings.confidence
-    effects = [
-        _sentence(place, confidence, "The place alone", "on the left", "on the right"),
-        _sentence(role, confidence, "The role alone", "in the first role of a pair", "in the second"),
-    ]
-    return " ".join(effects) + seen_headline(report)
-
-
-def _sentence(one: Finding, confidence: float, subject: str, here: str, there: str) -> str:
-    change = _points(one.estimate)
-    numbers = format_change(change.value, change.low, change.high, n=change.n)
-    if not is_told(change, one.p_value, confidence):
-        by_chance = f"; p = {format_p(one.p_value)}: so few seeds do not rule out chance" if is_clear(change) else ""
-        return (
-            f"{subject} moves the share of masculine-looking people by no clear amount ({numbers} points{by_chance})."
-        )
-    where = here if change.value > 0 else there
-    points = f"{abs(change.value):.0f} points, up {where} ({numbers})"
-    return f"{subject} moves the share of masculine-looking people by {points}."
-
-
 class SwappedPairs(PairedStudy):
     """Pairs in both orders: what the place in the picture does, and the role."""
 
     kind = "paired_swapped"
     options = SwappedOptions
 
-    def pairs(self, settings: StudySettings) -> list[Shot]:
+    def shots(self, settings: StudySettings) -> list[Shot]:
         """Every pair in both orders, on the same seeds."""
         n = scaled(self.design.images_per_prompt, settings.scale, least=2)
         return [shot for pair in pairs_of(settings) for shot in shots_of_pair(pair, n)]
@@ -198,7 +182,7 @@ class SwappedPairs(PairedStudy):
         return pd.DataFrame.from_dict(lines, orient="index")
 
     def report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
-        """What hangs on roles and places, over all pairs and in each."""
+        """Return the effects of roles and places, over all pairs and in each."""
         some = in_setting(people)
         pictures = pictures_of_pairs(some, "perceived_gender")
         truths = pictures_of_pairs(some, "truth") if some["truth"].notna().all() else None
@@ -228,4 +212,4 @@ class SwappedPairs(PairedStudy):
 
     def headline(self, report: StudyReport) -> str:
         """Return both effects."""
-        return headline(report)
+        return swapped_headline(report)

@@ -37,7 +37,7 @@ from bias_core.papers.oasis.cells import (
     read_concepts,
     wanted_nationalities,
 )
-from bias_core.papers.oasis.headline import BEYOND, headline
+from bias_core.papers.oasis.report import BEYOND, doctors_headline, stereotypes_headline, users_headline
 from bias_core.prompts import fill_template
 from bias_core.study.arm_comparison import (
     ARM,
@@ -74,6 +74,7 @@ from bias_core.study.types import (
     finding,
     finding_mark,
     marks,
+    options_in,
     or_nan,
     pictures_of,
     point,
@@ -83,7 +84,7 @@ from bias_core.types import Attribute
 TEXTS = ReportTexts(__file__)
 N_RESAMPLES = 2000
 SUMMARIES: Mapping[str, Callable[..., Any]] = {"mean": np.mean, "maximum": np.max}
-"""Of the stereotype scores of a nationality's attributes."""
+"""Summaries of the stereotype scores of a nationality's attributes."""
 HERE = "these pictures"
 VARIETY = "share of variance"
 _PEOPLE = 10_000  # millions on earth, and then some
@@ -94,7 +95,7 @@ WALS = {"absolute": "WALS", "literal": "WALS, Eq. 7 as printed"}
 
 @settings_class(frozen=True, kw_only=True)
 class StereotypeOptions(NationalityOptions):
-    """Of whom, and what counts as a stereotype."""
+    """The nationalities, and the rules that make a stereotype."""
 
     labels_replace_reader: ClassVar = False
 
@@ -120,7 +121,7 @@ class StereotypeOptions(NationalityOptions):
 
 
 def _measurable_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    model, models = settings.options.published_model, Published(design).models
+    model, models = options_in(settings, NationalityOptions).published_model, Published(design).models
     if models and model not in models:
         raise InvalidInput(f"Table 1 has no model {model!r}; it has {', '.join(models)}")
     for nationality in wanted_nationalities(design, settings):
@@ -182,6 +183,7 @@ def _figures(
     settings: StudySettings,
 ) -> tuple[StudyFigure, ...]:
     """Maps of P, P − P* (where there is one) and variety of all cells; of those with own attributes the rest."""
+    options = options_in(settings, StereotypeOptions)
     places = pd.DataFrame({"row": [c.attribute.name for c in cells], "column": [c.concept for c in cells]})
     maps = {
         "map-prevalence": [cell.prevalence.value for cell in cells],
@@ -190,7 +192,7 @@ def _figures(
     }
     points = [point(c.score.wals.value, c.stereotype, group=c.concept, name=c.attribute.name) for c in own]
     figures = [*drawable(TEXTS.figure(key, places.assign(value=values).dropna()) for key, values in maps.items())]
-    wals = WALS[settings.options.wals]
+    wals = WALS[options.wals]
     figures.append(TEXTS.figure("figure5", points, wals=wals))
     for metric, key in (("attribute_prevalence", "prevalence"), ("signed_difference", "stereotype")):
         rows = [
@@ -198,7 +200,7 @@ def _figures(
             for cell, one in findings
             if one.metric == metric
         ]
-        figures += drawable([TEXTS.figure(key, rows, model=settings.options.published_model)])
+        figures += drawable([TEXTS.figure(key, rows, model=options.published_model)])
     names = {"group": "nationality", "name": "attribute"}
     ends = {"value": VARIETY, "low": f"{VARIETY} low", "high": f"{VARIETY} high"}
     return (
@@ -222,7 +224,7 @@ def _table1(arms: Sequence[ArmReport]) -> pd.DataFrame:
 
 @settings_class(frozen=True, kw_only=True)
 class DoctorOptions(Options):
-    """What stands beside the findings."""
+    """The published numbers that stand beside the findings."""
 
     labels_replace_reader: ClassVar = False
 
@@ -260,7 +262,7 @@ def _finding(cell: Cell, added: Mapping[str, Any] | None, published: float | Non
 
 @settings_class(frozen=True, kw_only=True)
 class UserOptions(NationalityOptions):
-    """Of whom, and how many use the internet."""
+    """The nationalities, and their numbers of internet users."""
 
     users: tuple[str, ...] = setting(
         (),
@@ -272,7 +274,7 @@ class UserOptions(NationalityOptions):
 
 def with_further_users(design: Design, settings: StudySettings) -> tuple[Design, StudySettings]:
     """Both with the nationalities whose users the options give; InvalidInput for a number that is none."""
-    options, data = settings.options, design.data
+    options, data = options_in(settings, UserOptions), design.data
     if not (given := dict(map(_users_of, options.users))):
         return design, settings
     nationalities = dict(data["nationalities"])
@@ -328,7 +330,7 @@ def _user_findings(
             percentile_estimate(value, resampled, n=n, confidence=settings.confidence, null_value=0.0),
             says,
             expected=float(of(truths)) if len(truths) == len(cells) else None,
-            published=_published(published, name, settings.options.published_model, summary),
+            published=_published(published, name, options_in(settings, UserOptions).published_model, summary),
             sample=counted_sample(cells[0].units, partial(summed, of)),
         )
     return findings
@@ -352,7 +354,7 @@ def _published(published: Published, nationality: str, model: str, summary: str)
 
 
 def _correlations(frame: pd.DataFrame, models: Sequence[str], seed: int) -> list[dict[str, Any]]:
-    """Of the number of users with the mean and the largest score: measured here, and as published."""
+    """Return the correlations of the number of users with the mean and the largest score, here and as published."""
     return [
         {"Ψ of": of, "summary": summary, "n": len(points), **_correlate(points, seed)}
         for of, summary in product((HERE, *models), SUMMARIES)
@@ -398,17 +400,14 @@ class _NationalityStudy(Study):
         """Return the attributes of each nationality."""
         return own_by_nationality(self.design, settings)
 
-    def check_answers(self, settings: StudySettings, answers: pd.DataFrame) -> None:
+    def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:
         """Raise InvalidInput for answers about something else than the attributes."""
-        answers_about(answers, self.attributes(settings))
+        if answers is not None:
+            answers_about(answers, self.attributes(settings))
 
     def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
         """Read the shares of each nationality's attributes."""
         return watch_attributes(self.attributes(settings), data, frame, of_groups=True)
-
-    def headline(self, report: StudyReport) -> str:
-        """Return the clearest stereotypes."""
-        return headline(report)
 
 
 class NationalityStereotypes(_NationalityStudy):
@@ -419,9 +418,10 @@ class NationalityStereotypes(_NationalityStudy):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Pictures of each nationality; refuses options that cannot be used."""
-        if settings.options.direction != "text" and not settings.labels:
+        options = options_in(settings, StereotypeOptions)
+        if options.direction != "text" and not settings.labels:
             raise InvalidInput(
-                f"direction={settings.options.direction} needs a CSV of people's answers about pictures of this run in "
+                f"direction={options.direction} needs a CSV of people's answers about pictures of this run in "
                 "the setting labels: image_id, position (the attribute), answer (yes, no, cannot tell), rater"
             )
         return _measurable_shots(self.design, settings)
@@ -430,7 +430,7 @@ class NationalityStereotypes(_NationalityStudy):
         """Return the report with the classifier's accuracy, and with directions from labelled pictures if asked for."""
         settings, results, frame = report.settings, report.results, pictures_of(report)
         labels, says = people_labels(frame, answers, self.attributes(settings))
-        if settings.options.direction != "text":
+        if options_in(settings, StereotypeOptions).direction != "text":
             again = complete(self._measured(settings, StudyData.of_report(report, services), labels))
             results = replace(results.renewed(again), notes=results.notes)
         accuracy = accuracy_tables(labels, {"all": frame}, settings.confidence, partial(_celeba, self.design))
@@ -442,7 +442,7 @@ class NationalityStereotypes(_NationalityStudy):
 
     def _measured(self, settings: StudySettings, data: StudyData, labels: Labels) -> Measuring:
         """The same; directions that labelled pictures give are nan for attributes without labels."""
-        published, options = Published(self.design), settings.options
+        published, options = Published(self.design), options_in(settings, StereotypeOptions)
         nationalities = [
             n for n in wanted_nationalities(self.design, settings) if (data.frame["nationality"] == n).any()
         ]
@@ -474,7 +474,8 @@ class NationalityStereotypes(_NationalityStudy):
                 for cell in cells
             ]
         )
-        findings = [(cell, one) for cell in own for one in cell_findings(cell, settings.options, published)]
+        model, threshold = options.published_model, options.threshold
+        findings = [(cell, one) for cell in own for one in cell_findings(cell, model, threshold, published)]
         return Results(
             findings=tuple(one for _, one in findings),
             tables=(
@@ -491,7 +492,7 @@ class NationalityStereotypes(_NationalityStudy):
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Table 1 over the arms; Figures 4 and 5 with a colour per arm and a marker per nationality."""
-        by, wals = ["nationality", "attribute"], WALS[settings.options.wals]
+        by, wals = ["nationality", "attribute"], WALS[options_in(settings, StereotypeOptions).wals]
         both = table_over_arms(arms, "figure4", by, [VARIETY, wals])
         tables = [
             TEXTS.table(key, arms_as_columns(both, by, column), wals=wals)
@@ -511,6 +512,10 @@ class NationalityStereotypes(_NationalityStudy):
             )
         return Results(tables=(TEXTS.table("table1_arms", _table1(arms)), *tables), figures=tuple(figures))
 
+    def headline(self, report: StudyReport) -> str:
+        """Return the clearest stereotypes."""
+        return stereotypes_headline(report)
+
 
 class DoctorPrevalence(_NationalityStudy):
     """OASIS, Fig. 2: attributes of doctors of each nationality."""
@@ -520,7 +525,7 @@ class DoctorPrevalence(_NationalityStudy):
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Doctors of no nationality, then of each."""
-        doctor, published = self.design.data["doctor"], settings.options.published_model
+        doctor, published = self.design.data["doctor"], options_in(settings, DoctorOptions).published_model
         if published not in doctor["prevalence_man"]:
             models = ", ".join(doctor["prevalence_man"])
             raise InvalidInput(f"Table 2 has no model {published!r}; it has {models}")
@@ -555,9 +560,9 @@ class DoctorPrevalence(_NationalityStudy):
             model: {name: share / 100 for name, share in of.items()}
             for model, of in self.design.data["doctor"]["prevalence_man"].items()
         }
-        findings, table2 = [], []
+        findings, table2, model = [], [], options_in(settings, DoctorOptions).published_model
         for name, cell in cells.items():
-            findings.append(_finding(cell, added.get(name), printed[settings.options.published_model].get(name)))
+            findings.append(_finding(cell, added.get(name), printed[model].get(name)))
             table2.append(
                 {
                     "concept": name,
@@ -569,7 +574,6 @@ class DoctorPrevalence(_NationalityStudy):
                     **{f"{model} P": of.get(name, math.nan) for model, of in printed.items()},
                 }
             )
-        model = settings.options.published_model
         return Results(
             findings=tuple(findings),
             tables=(TEXTS.table("table2", table2),),
@@ -579,7 +583,7 @@ class DoctorPrevalence(_NationalityStudy):
 
     def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
         """Return the attributes of each concept."""
-        return doctor_by_concept(self.design, settings)
+        return doctor_by_concept(self.design)
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Table 2 over the arms, with lines of the paper's models, which the arms' tables have as "<model> P"."""
@@ -591,6 +595,10 @@ class DoctorPrevalence(_NationalityStudy):
         ]
         frame = lines_together(pd.concat([frame, *lines], ignore_index=True), ["concept"])
         return Results(tables=(TEXTS.table("table2_arms", frame),))
+
+    def headline(self, report: StudyReport) -> str:
+        """Return how often doctors are shown as men."""
+        return doctors_headline(report)
 
 
 class StereotypesByInternetUsers(_NationalityStudy):
@@ -615,6 +623,7 @@ class StereotypesByInternetUsers(_NationalityStudy):
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Mean and largest Ψ of every nationality, and their correlation with the number of users."""
         self.design, settings = with_further_users(self.design, settings)
+        own_users = options_in(settings, UserOptions).users
         names, users = wanted_nationalities(self.design, settings), self.design.data["internet_users"]
         read = yield from read_concepts(data, "nationality", names, lambda name: own_attributes(self.design, name))
         published = Published(self.design)
@@ -652,11 +661,7 @@ class StereotypesByInternetUsers(_NationalityStudy):
                 *published.notes(list(read)),
                 *([TEXTS.note("three")] if len(read) == _THREE else []),
                 TEXTS.note("other attributes"),
-                *(
-                    [TEXTS.note("further users", users="; ".join(settings.options.users))]
-                    if settings.options.users
-                    else []
-                ),
+                *([TEXTS.note("further users", users="; ".join(own_users))] if own_users else []),
             ),
         )
 
@@ -679,3 +684,7 @@ class StereotypesByInternetUsers(_NationalityStudy):
             tables=(TEXTS.table("figure3_arms", scores), TEXTS.table("correlations_arms", orders)),
             figures=tuple(figures),
         )
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the distance from the world beside the number of internet users."""
+        return users_headline(report)

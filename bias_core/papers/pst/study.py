@@ -1,46 +1,73 @@
-"""PST's studies: occupations and roles of power, and words that ask for fairness."""
+"""PST: paired tests of occupations, roles of power, words that ask for fairness, and the user's own identities."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain, product
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, product, takewhile
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.agreement import kendall_tau
-from bias_core.papers.pst.labelling import LabellingOptions, PairOptions
-from bias_core.papers.pst.scores import (
+from bias_core.measures.paired_stereotype import ALL_ANSWERS, stereotype_test_score
+from bias_core.papers.pst import PeopleExtension, labelling
+from bias_core.papers.pst.labelling import LABELLED, Answers, LabellingOptions, PairOptions
+from bias_core.papers.pst.report import (
     FAIRNESS,
     PAIRED,
-    PairedStudy,
+    PLACES,
+    TEXTS,
+    agreement,
+    compare_tests,
+    coverage_table,
     gap_finding,
+    headline,
     in_setting,
+    labelled_by,
+    labels_table,
     micro_scores,
+    raters_table,
+    runs_table,
     score_finding,
+    score_intervals,
+    score_sample,
     scores_by_group,
+    share_values,
 )
 from bias_core.prompts import fix_articles
-from bias_core.study.design import ReportTexts, read_table
+from bias_core.study.answers import check_words
+from bias_core.study.classifiers import READ_BY, Reader
+from bias_core.study.design import extensions, read_table, study_of
 from bias_core.study.image_rows import thinned
 from bias_core.study.label_tasks import POSITIONS, SINGLE
-from bias_core.study.setting_fields import setting, settings_class
+from bias_core.study.limits import ShareValues
+from bias_core.study.setting_fields import setting, settings_class, settings_of
+from bias_core.study.study import Measuring, Study
+from bias_core.study.study_data import Steps, StudyData
+from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
+    ArmReport,
     Design,
     Finding,
     Results,
     Shot,
+    StudyReport,
     StudySettings,
+    StudyTable,
     finding,
     finding_mark,
     finding_rows,
     intervals,
+    joined,
     marks,
+    options_in,
 )
 
-TEXTS = ReportTexts(__file__)
 OCCUPATION, POWER = "occupation", "power"
+_LONGEST = 80  # characters of an identity
+SETTINGS = {PAIRED: "In pairs", FAIRNESS: "In pairs, asked to be fair", SINGLE: "Alone"}
 GENDERS = ("masculine", "feminine")
 LEVELS = ("powerful", "powerless")
 FEWEST = 2  # identities a side
@@ -53,8 +80,111 @@ ASPECTS = {OCCUPATION: "most stereotyped occupations", POWER: "organizational po
 MORE_ASKED = "more stereotyped with the intervention"
 
 Pair = tuple[str, str]
-Identities = Callable[[Design, StudySettings], pd.DataFrame]
-Report = Callable[[Design, StudySettings, pd.DataFrame], Results]
+
+
+class PairedStudy(Study):
+    """A paired stereotype test: label the people in every picture, then score them.
+
+    A test says which pictures it draws (``shots``), who is in them (``identities``: a frame by name with
+    ``stereotyped_gender`` and further columns), and what it reports of labelled people (``report``). ``runs`` names the
+    published runs of Table 13, if it has any.
+    """
+
+    judged = "people"
+    reads_ahead = False  # people are labelled once all pictures are there
+    watches_shares = True
+    fewest_when_stopped = 1
+    runs: ClassVar[str] = ""
+
+    @abstractmethod
+    def identities(self, settings: StudySettings) -> pd.DataFrame:
+        """Return the stereotype of every identity, by its name."""
+
+    @abstractmethod
+    def report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
+        """Return the test's findings, tables, figures and notes from labelled people."""
+
+    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
+        """Label everyone in the pictures, and score."""
+        everyone = labelling.people_of(data.frame, self.identities(settings))
+        people = yield from labelling.label_people(everyone, self.design, settings, data)
+        data.keep(data.frame, **labelling.seen_in_pictures(people, data.frame))  # for the page and the export
+        return self._scored(settings, people)
+
+    def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:
+        """Raise InvalidInput if nothing can label people, or for an answer that is no perceived gender."""
+        labelling.check_labelling(settings)
+        if answers is not None:
+            check_words(answers, ALL_ANSWERS)
+
+    def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices | None) -> StudyReport:
+        """Return the report scored from the labels that people's answers give; nothing is read again."""
+        check_words(answers, ALL_ANSWERS)
+        people, ratings, says = labelling.with_answers(labelling.labelled_people(report), answers)
+        pictures, old = report.pictures, report.results
+        if pictures is not None:
+            pictures = pictures.assign(**labelling.seen_in_pictures(people, pictures))
+        new = self._scored(report.settings, people, raters_table(ratings, report.settings))
+        drawn = takewhile(lambda note: not note.startswith(LABELLED), old.notes)
+        read = (note for note in old.notes if note.startswith(READ_BY))
+        stale = ["table12", *(one.key for one in old.findings if one.metric == "cohen_kappa")]
+        results = old.renewed(replace(new, notes=(*says, *drawn, *new.notes, *read)), stale)
+        return replace(report, results=results, pictures=pictures)
+
+    def _scored(self, settings: StudySettings, people: pd.DataFrame, raters: Sequence[StudyTable] = ()) -> Results:
+        """Return the scores from labelled people."""
+        labelled = people.dropna(subset="perceived_gender").reset_index(drop=True)
+        if labelled.empty:
+            return Results(tables=(labels_table(people),), notes=labelled_by(labelled, settings, len(people)))
+        added = (one.scores(labelled, settings, score_sample) for one in extensions(PeopleExtension))
+        own = joined(self.report(settings, labelled), *added)
+        kappas, agreements = agreement(labelled, settings)
+        by_run = [runs_table(labelled, settings, self.design.data["overall"][self.runs])] if self.runs else []
+        shared = (coverage_table(labelled, settings), *agreements, *raters, *by_run, labels_table(people))
+        return Results(
+            findings=(*own.findings, *kappas),
+            tables=(*own.tables, *shared),
+            figures=own.figures,
+            notes=(*labelled_by(labelled, settings, len(people)), *own.notes),
+        )
+
+    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+        """Raise ModelUnavailable if the labeller is not here."""
+        if measures:
+            labelling.labeller_ready(settings, services)
+
+    def readers(self, settings: StudySettings) -> Sequence[Reader]:
+        """Return the classifier that labels people."""
+        return labelling.labelling_readers(settings)
+
+    def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
+        """Read the score of each setting; nothing if people label, who come later."""
+        if settings.labels or options_in(settings, LabellingOptions).labeller == labelling.PEOPLE:
+            return []
+        everyone = labelling.people_of(frame, self.identities(settings))
+        people = yield from labelling.label_people(everyone, self.design, settings, data)
+        named = people.dropna(subset="perceived_gender").reset_index(drop=True)
+        return [share_values(name, some) for place, name in PLACES.items() if len(some := in_setting(named, place))]
+
+    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
+        """Return the scores of every arm side by side, and what each figure shows arm by arm."""
+        return compare_tests(arms)
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the score in pairs, and the gap."""
+        return headline(report)
+
+
+def relabelled(report: StudyReport, by_hand: Answers) -> StudyReport:
+    """Return the report with these labels in place of its own.
+
+    ``by_hand`` also has the labels that were looked at and left as they are: agreement is between the automatic label
+    and people's wherever there are both. Raises InvalidInput as :func:`labelled_people`, and for other studies.
+    """
+    answers = labelling.labels_frame(labelling.labelled_people(report), by_hand)
+    if not isinstance(study := study_of(report.design), PairedStudy):
+        raise InvalidInput(f"{report.design.name} cannot be scored from labels")
+    return study.correct(report, answers, None)
 
 
 def pairs_and_alone(design: Design, pairs: Iterable[Pair], alone: Iterable[str], n_alone: int) -> list[Shot]:
@@ -129,10 +259,8 @@ def power_pairs(design: Design, settings: StudySettings) -> list[Pair]:
 
 def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """All pairs of a male- and a female-stereotyped occupation in both orders, and each occupation alone."""
-    pairs = occupation_pairs(design, settings)
-    return pairs_and_alone(
-        design, pairs, dict.fromkeys(pair[place] for place in (0, 1) for pair in pairs), settings.options.single_images
-    )
+    pairs, n_alone = occupation_pairs(design, settings), options_in(settings, PairOptions).single_images
+    return pairs_and_alone(design, pairs, dict.fromkeys(pair[place] for place in (0, 1) for pair in pairs), n_alone)
 
 
 def _marks(micro: pd.DataFrame, column: str, groups: Mapping[str, str], names: Mapping[str, str]) -> pd.DataFrame:
@@ -148,7 +276,7 @@ def _beside(scores: pd.DataFrame, file: str, keys: list[str], columns: Mapping[s
 
 
 def _labour_order(micro: pd.DataFrame, settings: StudySettings) -> list[Finding]:
-    """Whether occupations with more women at work have more feminine-looking people in pairs (Fig. 4)."""
+    """Return the rank agreement of F in pairs with the share of women at work (Fig. 4)."""
     comparable = micro.dropna(subset=["F paired", "F labour", "published F paired"])
     if len(comparable) < FEWEST_IN_ORDER:
         return []
@@ -189,7 +317,7 @@ _GAPS = dict(zip(("value", "low", "high", "published"), _GAP_COLUMNS, strict=Tru
 
 @settings_class(frozen=True, kw_only=True)
 class FairnessOptions(LabellingOptions):
-    """Which pairs are drawn again with words that ask for fairness, and who labels."""
+    """The pairs that are drawn again with words that ask for fairness, and the classifier that labels."""
 
     aspects: tuple[str, ...] = setting(
         ("occupation", "power"), "Aspects", "Aspects to measure: occupation, power, or both"
@@ -206,16 +334,22 @@ class FairnessOptions(LabellingOptions):
 
 
 def _aspects(settings: StudySettings) -> list[str]:
-    aspects = list(settings.options.aspects)
+    aspects = list(options_in(settings, FairnessOptions).aspects)
     if not aspects or (unknown := set(aspects) - set(ASPECTS)):
         raise InvalidInput(f"aspects are {' and '.join(ASPECTS)}; got {', '.join(unknown) if aspects else 'none'}")
     return aspects
 
 
+def _own_occupations(settings: StudySettings) -> dict[str, tuple[str, ...]]:
+    """The occupations that the options name, by their stereotype."""
+    options = options_in(settings, FairnessOptions)
+    return dict(zip(GENDERS, (options.masculine, options.feminine), strict=True))
+
+
 def _occupation_pairs(design: Design, settings: StudySettings) -> list[Pair]:
     chosen = []
     for gender in GENDERS:
-        names = getattr(settings.options, gender) or design.data["intervention"]["occupations"][gender]
+        names = _own_occupations(settings)[gender] or design.data["intervention"]["occupations"][gender]
         if unknown := set(names) - set(design.data["occupations"][gender]):
             choices = ", ".join(design.data["occupations"][gender])
             raise InvalidInput(f"{', '.join(sorted(unknown))}: {gender} occupations are {choices}")
@@ -228,7 +362,7 @@ def _of_aspect(design: Design, people: pd.DataFrame, aspect: str, settings: Stud
     plain, intervened = in_setting(some), in_setting(some, FAIRNESS)
     published, title = design.data["intervention"], ASPECTS[aspect]
     before = after = change = None
-    if aspect == POWER or not any(getattr(settings.options, gender) for gender in GENDERS):
+    if aspect == POWER or not any(_own_occupations(settings).values()):
         key = {OCCUPATION: "occupation_top5", POWER: "power"}[aspect]
         before, after = published["plain"][key], published[key]
         change = after - before
@@ -252,7 +386,7 @@ class PublishedPairs(PairedStudy):
         facts, columns = self.identities(settings), ["setting", *people.columns.intersection([GENDER, "aspect"])]
         asked = [
             (shot.group, shot.facts[place])
-            for shot in self.pairs(settings)
+            for shot in self.shots(settings)
             for place in shot.facts.keys() & {"left", "right"}
             if shot.facts[place]
         ]
@@ -269,7 +403,7 @@ def _values(people: pd.DataFrame, columns: Sequence[str]) -> set[tuple[Any, ...]
 def _unfinished(people: pd.DataFrame, settings: StudySettings, n_missing: int) -> Results:
     """The score of each setting that has people of both stereotypes, and of those of one; each with its own n."""
     findings = []
-    for place, title in _SETTINGS.items():
+    for place, title in SETTINGS.items():
         everyone = in_setting(people, place)
         groups = {key: everyone[everyone[GENDER] == key] for key in GENDERS if (everyone[GENDER] == key).any()}
         if len(groups) == len(GENDERS):
@@ -280,19 +414,16 @@ def _unfinished(people: pd.DataFrame, settings: StudySettings, n_missing: int) -
     return Results(findings=tuple(findings), notes=(TEXTS.note("unfinished", n=n_missing),))
 
 
-_SETTINGS = {PAIRED: "In pairs", FAIRNESS: "In pairs, asked to be fair", SINGLE: "Alone"}
-
-
 class PairedFairness(PublishedPairs):
     """PST: pairs with and without a request to be fair."""
 
     kind = "paired_fairness"
     options = FairnessOptions
 
-    def pairs(self, settings: StudySettings) -> list[Shot]:
+    def shots(self, settings: StudySettings) -> list[Shot]:
         """Every pair in both orders, plain and with the intervention, for each aspect asked for."""
         pairs = {OCCUPATION: _occupation_pairs(self.design, settings), POWER: power_pairs(self.design, settings)}
-        n = {OCCUPATION: self.design.images_per_prompt, POWER: settings.options.power_images}
+        n = {OCCUPATION: self.design.images_per_prompt, POWER: options_in(settings, FairnessOptions).power_images}
         return [
             shot
             for aspect, place in product(_aspects(settings), (PAIRED, FAIRNESS))
@@ -323,7 +454,7 @@ class PairedOccupations(PublishedPairs):
     options = PairOptions
     runs = "occupation"
 
-    def pairs(self, settings: StudySettings) -> list[Shot]:
+    def shots(self, settings: StudySettings) -> list[Shot]:
         """Return the pairs, and every occupation alone."""
         return occupation_shots(self.design, settings)
 
@@ -380,10 +511,10 @@ class PairedPower(PublishedPairs):
     options = PairOptions
     runs = "power"
 
-    def pairs(self, settings: StudySettings) -> list[Shot]:
+    def shots(self, settings: StudySettings) -> list[Shot]:
         """A powerful and a powerless role of each occupation, side by side in both orders, and each alone."""
-        pairs = power_pairs(self.design, settings)
-        return pairs_and_alone(self.design, pairs, chain.from_iterable(pairs), settings.options.single_images)
+        pairs, n_alone = power_pairs(self.design, settings), options_in(settings, PairOptions).single_images
+        return pairs_and_alone(self.design, pairs, chain.from_iterable(pairs), n_alone)
 
     def identities(self, settings: StudySettings) -> pd.DataFrame:
         """Return the roles."""
@@ -420,4 +551,115 @@ class PairedPower(PublishedPairs):
                 ),
             ),
             notes=(TEXTS.note("power"), TEXTS.note("table 16")),
+        )
+
+
+@settings_class(frozen=True, kw_only=True)
+class TwoOptions(PairOptions):
+    """The options of two identities of the user's own."""
+
+    fairness: bool = setting(True, "Also asked to be fair", "Also draw each pair with words that ask for fairness")
+
+
+def design_of_two(
+    base: Design, identities: Mapping[str, str], *, n_paired: int, n_single: int, fairness: bool = True
+) -> Design:
+    """The design for two identities with the stereotype of each: "masculine" or "feminine", as whoever asks chooses.
+
+    ``base`` is a design of the paired stereotype test: its prompts and questions are taken.
+
+    InvalidInput: not two different identities, no such stereotype, or no picture.
+    """
+    names = {" ".join(name.split()): looks for name, looks in identities.items()}
+    if not all(names) or len(names) != 2:
+        raise InvalidInput(f"two different identities are needed, such as CEO and assistant; got {[*identities]}")
+    if long := [name for name in names if len(name) > _LONGEST]:
+        raise InvalidInput(f"an identity has at most {_LONGEST} characters; {long[0][:20]!r} … has more")
+    if unknown := set(names.values()) - set(GENDERS):
+        raise InvalidInput(f"a stereotype is {' or '.join(GENDERS)}; got {', '.join(map(str, unknown))}")
+    if min(n_paired, n_single) < 1:
+        raise InvalidInput(f"each order and each identity needs a picture; got {n_paired} and {n_single}")
+    return Design(
+        name="pst-two",
+        title=f"Paired stereotype test, {' and '.join(names)}",
+        kind="paired_two",
+        reference="",  # no published study has these pictures
+        where="",
+        summary="Do two identities look as their stereotypes have it, side by side and alone.",
+        data={**{key: base.data[key] for key in ("settings", "vqa")}, "identities": names},
+        images_per_prompt=n_paired,
+        options={name: base.options[name] for name in settings_of(LabellingOptions) if name in base.options}
+        | {"single_images": n_single, "fairness": fairness},
+    )
+
+
+def _scores_of_identities(people: pd.DataFrame, settings: StudySettings, *further: str) -> pd.DataFrame:
+    scores = stereotype_test_score(
+        people, by=["setting", "identity", "stereotyped_gender", *further], **score_intervals(settings)
+    )
+    order = {place: i for i, place in enumerate(SETTINGS)}
+    scores = scores.sort_values("setting", key=lambda names: names.map(order), kind="stable", ignore_index=True)
+    return marks(scores, {ours: theirs for theirs, ours in _COLUMNS.items()})
+
+
+_COLUMNS = {
+    "setting": "setting",
+    "identity": "identity",
+    "position": "position",
+    "stereotyped_gender": "stereotype",
+    "n": "pictures",
+    "score": "STS",
+    "low": "low",
+    "high": "high",
+    "percent_feminine": "F",
+    "percent_feminine_low": "F low",
+    "percent_feminine_high": "F high",
+    "coverage": "coverage %",
+}
+
+
+class TwoIdentities(PairedStudy):
+    """Two identities of the user's own, in pairs and alone."""
+
+    kind = "paired_two"
+    options = TwoOptions
+
+    def shots(self, settings: StudySettings) -> list[Shot]:
+        """The pair in both orders, plain and with the intervention, and each alone."""
+        options = options_in(settings, TwoOptions)
+        first, second = self.design.data["identities"]
+        shots = pairs_and_alone(self.design, [(first, second)], (first, second), options.single_images)
+        if options.fairness:
+            shots[2:2] = pair_shots(self.design, [(first, second)], self.design.images_per_prompt, FAIRNESS)
+        return shots
+
+    def identities(self, settings: StudySettings) -> pd.DataFrame:
+        """Return both identities."""
+        return pd.DataFrame({"stereotyped_gender": self.design.data["identities"]})
+
+    def report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
+        """Scores of both together and of each, in every setting, and how far settings differ."""
+        stereotypes = people.drop_duplicates("identity").set_index("identity")["stereotyped_gender"]
+        chosen = " and ".join(f"{looks} for {name}" for name, looks in stereotypes.items())
+        parts = {place: some for place in SETTINGS if len(some := in_setting(people, place))}
+        findings = [
+            score_finding(place, f"{SETTINGS[place]}, both identities", some, settings) for place, some in parts.items()
+        ]
+        for key, title, one, other, more in (
+            ("gap", "Gap: in pairs minus alone", PAIRED, SINGLE, "more stereotyped in pairs"),
+            ("difference", "Asked to be fair minus plain", FAIRNESS, PAIRED, MORE_ASKED),
+        ):
+            if one in parts and other in parts:
+                findings.append(gap_finding(key, title, parts[one], parts[other], settings, more=more))
+        micro, by_place = (_scores_of_identities(people, settings, *further) for further in ((), ("position",)))
+        order = {name: i for i, name in enumerate(stereotypes.index)}
+        rows = micro.sort_values("identity", key=lambda names: names.map(order), kind="stable")
+        groups = rows["setting"].map(SETTINGS)
+        rows = rows.assign(group=groups, name=rows["identity"] + ", " + groups.str.lower())
+        rows = rows.rename(columns={"STS": "value"})[["value", "low", "high", "name", "group"]].reset_index(drop=True)
+        return Results(
+            findings=tuple(findings),
+            tables=(TEXTS.table("micro", micro), TEXTS.table("orders", by_place)),
+            figures=(TEXTS.figure("micro", rows),),
+            notes=(TEXTS.note("chosen", chosen=chosen),),
         )

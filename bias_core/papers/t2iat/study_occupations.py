@@ -18,8 +18,8 @@ from bias_core.measures.association import (
 )
 from bias_core.measures.sequential import share_interval
 from bias_core.number_text import typeset
-from bias_core.papers.t2iat.headline import headline
-from bias_core.papers.t2iat.tests import SETS, CrossingOptions, association_shots
+from bias_core.papers.t2iat.report import occupations_headline, order_headline, words_headline
+from bias_core.papers.t2iat.study_tests import SETS, CrossingOptions, association_shots
 from bias_core.prompts import fill_template
 from bias_core.study.answers import answers_counted, check_words, majority
 from bias_core.study.arm_comparison import lean_sample, table_over_arms
@@ -45,6 +45,7 @@ from bias_core.study.types import (
     intervals,
     lean,
     marks,
+    options_in,
     pictures_of,
 )
 from bias_core.types import Estimate
@@ -59,7 +60,7 @@ _FEWEST = 2  # finished pictures of each, of a run that was stopped
 
 @dataclass(frozen=True, kw_only=True)
 class Leaning:
-    """How the pictures of an occupation lean."""
+    """The association of an occupation's pictures."""
 
     sets: tuple[np.ndarray, ...]  # embeddings of its neutral pictures and of those of both gendered descriptions
     singles: np.ndarray  # association of each neutral picture
@@ -79,7 +80,7 @@ def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
 
 def _leanings(design: Design, settings: StudySettings, data: StudyData) -> Steps[dict[str, Leaning]]:
-    """How each occupation leans; the association of every neutral picture is put beside it."""
+    """Return the association of each occupation; that of every neutral picture is kept with it."""
     rows = yield from data.embed(data.frame)
     leanings = {}
     for name in design.data["occupations"]["list"]:
@@ -105,7 +106,7 @@ def _leanings(design: Design, settings: StudySettings, data: StudyData) -> Steps
 
 @settings_class(frozen=True, kw_only=True)
 class JudgedOptions(CrossingOptions):
-    """Which tests are judged by people, and on how many pictures."""
+    """The tests that people judge, and the number of pictures."""
 
     n_images: int = setting(20, "Judged pictures", "Neutral pictures of each concept that are judged", ge=1, le=10_000)
     tests: tuple[str, ...] = setting(
@@ -116,7 +117,7 @@ class JudgedOptions(CrossingOptions):
 
 
 def _words(lines: Iterable[Line]) -> list[str]:
-    """What an answer may be: an attribute's name, or its letter."""
+    """Return the possible answers: an attribute's name, or its letter."""
     return list(dict.fromkeys(["a", "b", *(line[side] for line in lines for side in ("a", "b"))]))
 
 
@@ -150,7 +151,7 @@ def _judged(design: Design, line: Line, pictures: pd.DataFrame, embedded: np.nda
 def _by_people(
     lines: Mapping[str, Line], judged: pd.DataFrame, answers: pd.DataFrame
 ) -> tuple[list[bool | None], list[str]]:
-    """Whether most raters chose A, None where they are even or nobody answered; and how many answers counted."""
+    """Return True if most raters chose A, None for a tie or no answer; and how many answers counted."""
     check_words(answers, _words(lines.values()))
     is_judged = answers["image_id"].isin(judged["image_id"])
     notes = [answers_counted(answers, is_judged, dict.fromkeys(judged["image_id"], ()))]
@@ -272,10 +273,6 @@ class _OccupationStudy(Study):
         frame = table_over_arms(arms, self.table, ["occupation"], self.columns)
         return Results(tables=(TEXTS.table(f"{self.table}_arms", frame),))
 
-    def headline(self, report: StudyReport) -> str:
-        """Return the strongest associations."""
-        return headline(report)
-
 
 class OccupationAssociations(_OccupationStudy):
     """T2IAT, Fig. 3: the association of each occupation's pictures."""
@@ -285,7 +282,7 @@ class OccupationAssociations(_OccupationStudy):
     columns = ("mean", "low", "high", "even mix", "beyond it", "beyond low", "beyond high", "n")
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """How the pictures of each occupation lean, and the quartiles of their associations."""
+        """Return the association of each occupation, and the quartiles of its pictures."""
         leanings = yield from _leanings(self.design, settings, data)
         sides = {name: side for side, names in self.design.data["occupations"]["leaning"].items() for name in names}
         findings, lines = [], []
@@ -312,6 +309,10 @@ class OccupationAssociations(_OccupationStudy):
             figures=(TEXTS.figure("figure3", points),),
             notes=(TEXTS.note("even"),),
         )
+
+    def headline(self, report: StudyReport) -> str:
+        """Return the occupations that lean."""
+        return occupations_headline(report)
 
 
 class Amplification(_OccupationStudy):
@@ -354,6 +355,10 @@ class Amplification(_OccupationStudy):
             notes=(TEXTS.note("scales"), TEXTS.note("even")),
         )
 
+    def headline(self, report: StudyReport) -> str:
+        """Return how many pictures lean as their words do."""
+        return words_headline(report)
+
 
 class AssociationAndPeople(Study):
     """T2IAT, Table 2: associations beside the choices of people."""
@@ -365,9 +370,10 @@ class AssociationAndPeople(Study):
         """The pictures of the association tests whose concepts people judged."""
         return association_shots(self.design, settings)
 
-    def check_answers(self, settings: StudySettings, answers: pd.DataFrame) -> None:
+    def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:
         """Raise InvalidInput for an answer that names no attribute."""
-        check_words(answers, _words(self.design.data["human_comparison"]["scores"]))
+        if answers is not None:
+            check_words(answers, _words(self.design.data["human_comparison"]["scores"]))
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Share judged closer to A per concept, its mean association, and how far their orders agree."""
@@ -384,7 +390,7 @@ class AssociationAndPeople(Study):
                 mean_association(*embedded, groups=prompts, attribute_groups=of_edits, confidence=settings.confidence),
                 null_value=even_mix_association(*embedded[1:]),
             )
-            chosen = np.sort(rng.permutation(len(sets[0]))[: settings.options.n_images])
+            chosen = np.sort(rng.permutation(len(sets[0]))[: options_in(settings, JudgedOptions).n_images])
             parts.append(_judged(self.design, line, sets[0].iloc[chosen], embedded[0][chosen], data))
         judged = pd.concat(parts).assign(people=None)
         records = judged.groupby("concept")["record"]
@@ -426,7 +432,7 @@ class AssociationAndPeople(Study):
         *,
         by_people: bool = False,
     ) -> Results:
-        """What choices of people, or else of the encoder, say beside the mean associations."""
+        """Return the choices of people, or else of the encoder, beside the mean associations."""
         choices = judged["people" if by_people else "reader"]
         shares = {name: _share(choices[judged["concept"] == name], settings) for name in lines}
         table2 = _table2(self.design, lines, shares, means)
@@ -443,4 +449,4 @@ class AssociationAndPeople(Study):
 
     def headline(self, report: StudyReport) -> str:
         """Return how far associations and people agree."""
-        return headline(report)
+        return order_headline(report)

@@ -1,23 +1,15 @@
-"""What every paired test shares: people in pictures are labelled, then scored, by setting and by group.
-
-Headlines come first: what pictures of two show, how sure that is, and what changes it. People's answers are scored
-here, too.
-"""
+"""The report of a paired test: its headline, scores by setting and by group, agreement, and all arms side by side."""
 
 import math
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from itertools import combinations, product, takewhile
-from typing import Any, ClassVar
+from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bias_core.errors import InvalidInput
 from bias_core.measures.agreement import agreement_estimate
 from bias_core.measures.paired_stereotype import (
-    ALL_ANSWERS,
     ANDROGYNOUS,
     NOT_TWO_PEOPLE,
     UNCLEAR,
@@ -27,27 +19,21 @@ from bias_core.measures.paired_stereotype import (
     stereotype_gap,
     stereotype_test_score,
 )
-from bias_core.number_text import format_change, format_number, format_share
+from bias_core.number_text import format_change, format_number, format_p, format_share
 from bias_core.papers.pst import labelling
-from bias_core.papers.pst.extension import PeopleExtension
-from bias_core.papers.pst.labelling import BY_HAND, LABELLED, RATERS_SPLIT, Answers
-from bias_core.study.answers import AUTOMATIC, check_words
+from bias_core.papers.pst.labelling import BY_HAND, LABELLED, RATERS_SPLIT, LabellingOptions
+from bias_core.study.answers import AUTOMATIC
 from bias_core.study.arm_comparison import ARM, counted_sample, lines_together, marks_over_arms, table_over_arms
-from bias_core.study.classifiers import READ_BY, Reader
 from bias_core.study.corrected import kappa_finding
-from bias_core.study.design import ReportTexts, extensions, study_of
+from bias_core.study.design import ReportTexts
 from bias_core.study.label_tasks import SINGLE
 from bias_core.study.limits import ShareValues, stop_rule
 from bias_core.study.report_text import table_of
-from bias_core.study.study import Measuring, Study
-from bias_core.study.study_data import Steps, StudyData
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     ArmReport,
     Finding,
     Results,
     Sample,
-    Shot,
     StudyReport,
     StudySettings,
     StudyTable,
@@ -55,18 +41,18 @@ from bias_core.study.types import (
     drawable,
     finding,
     intervals,
-    joined,
+    options_in,
 )
-from bias_core.types import Estimate, StoredImage
+from bias_core.types import Estimate
 
 _FIRST = ("paired_overall", "plain_occupation", "plain_power", "paired")
 FURTHER = "further-"
-"""How the keys begin of findings on what else is seen of people."""
+"""The beginning of the keys of findings on what else is seen of people."""
 _THEN = ("difference_occupation", "difference_power", "difference", "gap_overall", "gap")
 
 
 def headline(report: StudyReport) -> str:
-    """What pictures of two show, which way that leans, how sure that is, and what changes it."""
+    """Return the score in pictures of two, its side and interval, and what changes it."""
     findings = {finding.key: finding for finding in report.results.findings}
     first = next((findings[key] for key in _FIRST if key in findings), None)
     if first is None or math.isnan(first.estimate.value):
@@ -109,7 +95,7 @@ def _why_not(report: StudyReport) -> str:
 
 
 def seen_headline(report: StudyReport) -> str:
-    """What else is seen that goes with the stereotype most clearly; "" where nobody looked."""
+    """Return the attribute that goes with the stereotype most clearly; "" if none was read."""
     tests = [one for one in report.results.findings if one.key.startswith(FURTHER)]
     level = 1 - report.settings.confidence
     clear = sorted((one.p_value, one.says) for one in tests if one.p_value is not None and one.p_value < level)
@@ -131,13 +117,40 @@ def _change(finding: Finding | None) -> str:
     return f" {subject} {more} ({interval})."
 
 
+def swapped_headline(report: StudyReport) -> str:
+    """Return how many points the place alone moves, and the role."""
+    findings = {one.key: one for one in report.results.findings}
+    place, role = findings.get("place"), findings.get("role")
+    if place is None or role is None or math.isnan(place.estimate.value):
+        return "Nothing can be said of places: no seed shows both people in both orders."
+    confidence = report.settings.confidence
+    effects = [
+        _effect_sentence(place, confidence, "The place alone", "on the left", "on the right"),
+        _effect_sentence(role, confidence, "The role alone", "in the first role of a pair", "in the second"),
+    ]
+    return " ".join(effects) + seen_headline(report)
+
+
+def _effect_sentence(one: Finding, confidence: float, subject: str, here: str, there: str) -> str:
+    change = one.estimate.scaled(100.0)
+    numbers = format_change(change.value, change.low, change.high, n=change.n)
+    if not is_told(change, one.p_value, confidence):
+        by_chance = f"; p = {format_p(one.p_value)}: so few seeds do not rule out chance" if is_clear(change) else ""
+        return (
+            f"{subject} moves the share of masculine-looking people by no clear amount ({numbers} points{by_chance})."
+        )
+    where = here if change.value > 0 else there
+    points = f"{abs(change.value):.0f} points, up {where} ({numbers})"
+    return f"{subject} moves the share of masculine-looking people by {points}."
+
+
 def is_clear(estimate: Estimate) -> bool:
-    """Whether the interval leaves out 0, by more than the arithmetic errs."""
+    """Return True if the interval excludes 0, by more than the rounding error."""
     return round(estimate.low, 9) > 0 or round(estimate.high, 9) < 0
 
 
 def is_told(estimate: Estimate, p_value: float | None, confidence: float) -> bool:
-    """Whether the interval leaves out 0 and the p-value, corrected for all that is asked, is below its level."""
+    """Return True if the interval excludes 0 and the corrected p-value is below its level."""
     return p_value is not None and p_value < 1 - confidence and is_clear(estimate)
 
 
@@ -146,127 +159,6 @@ PAIRED, FAIRNESS = "paired", "fairness"
 PLACES = {PAIRED: "In pairs: score", FAIRNESS: "In pairs, asked to be fair: score", SINGLE: "Alone: score"}
 """Scores that are watched while pictures come, by setting."""
 SOURCES = {"automatic": "automatic labels", "human": "people", "truth": "the record of what was drawn"}
-
-
-class PairedStudy(Study):
-    """A paired stereotype test: label the people in every picture, then score them.
-
-    A test says which pictures it draws (``pairs``), who is in them (``identities``: a frame by name with
-    ``stereotyped_gender`` and further columns), and what it reports of labelled people (``report``). ``runs`` names the
-    published runs of Table 13, if it has any.
-    """
-
-    judged = "people"
-    watches_shares = True
-    fewest_when_stopped = 1
-    runs: ClassVar[str] = ""
-
-    @abstractmethod
-    def pairs(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures to draw."""
-
-    @abstractmethod
-    def identities(self, settings: StudySettings) -> pd.DataFrame:
-        """Return the stereotype of every identity, by its name."""
-
-    @abstractmethod
-    def report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
-        """Return the test's findings, tables, figures and notes from labelled people."""
-
-    def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the pictures to draw; InvalidInput if nothing can label them."""
-        labelling.check_labelling(settings)
-        return self.pairs(settings)
-
-    def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Label everyone in the pictures, and score."""
-        everyone = labelling.people_of(data.frame, self.identities(settings))
-        people = yield from labelling.label_people(everyone, self.design, settings, data)
-        data.keep(data.frame, **labelling.seen_in_pictures(people, data.frame))  # for the page and the export
-        return self._scored(settings, people)
-
-    def check_answers(self, settings: StudySettings, answers: pd.DataFrame) -> None:
-        """Raise InvalidInput for an answer that is no perceived gender."""
-        check_words(answers, ALL_ANSWERS)
-
-    def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices | None) -> StudyReport:
-        """Return the report scored from the labels that people's answers give; nothing is read again."""
-        self.check_answers(report.settings, answers)
-        people, ratings, says = labelling.with_answers(labelling.labelled_people(report), answers)
-        pictures, old = report.pictures, report.results
-        if pictures is not None:
-            pictures = pictures.assign(**labelling.seen_in_pictures(people, pictures))
-        new = self._scored(report.settings, people, raters_table(ratings, report.settings))
-        drawn = takewhile(lambda note: not note.startswith(LABELLED), old.notes)
-        read = (note for note in old.notes if note.startswith(READ_BY))
-        stale = ["table12", *(one.key for one in old.findings if one.metric == "cohen_kappa")]
-        results = old.renewed(replace(new, notes=(*says, *drawn, *new.notes, *read)), stale)
-        return replace(report, results=results, pictures=pictures)
-
-    def _scored(self, settings: StudySettings, people: pd.DataFrame, raters: Sequence[StudyTable] = ()) -> Results:
-        """Return the scores from labelled people."""
-        labelled = people.dropna(subset="perceived_gender").reset_index(drop=True)
-        if labelled.empty:
-            return Results(tables=(labels_table(people),), notes=labelled_by(labelled, settings, len(people)))
-        added = (one.scores(labelled, settings, _sample) for one in extensions(PeopleExtension))
-        own = joined(self.report(settings, labelled), *added)
-        kappas, agreements = agreement(labelled, settings)
-        by_run = [runs_table(labelled, settings, self.design.data["overall"][self.runs])] if self.runs else []
-        shared = (coverage_table(labelled, settings), *agreements, *raters, *by_run, labels_table(people))
-        return Results(
-            findings=(*own.findings, *kappas),
-            tables=(*own.tables, *shared),
-            figures=own.figures,
-            notes=(*labelled_by(labelled, settings, len(people)), *own.notes),
-        )
-
-    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
-        """Raise ModelUnavailable if the labeller is not here."""
-        if measures:
-            labelling.labeller_ready(settings, services)
-
-    def readers(self, settings: StudySettings) -> Sequence[Reader]:
-        """Return the classifier that labels people."""
-        return labelling.labelling_readers(settings)
-
-    def read_ahead(self, data: StudyData, images: Sequence[StoredImage]) -> None:
-        """Read nothing: people are labelled once all pictures are there."""
-
-    def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
-        """Read the score of each setting; nothing if people label, who come later."""
-        if settings.labels or settings.options.labeller == labelling.PEOPLE:
-            return []
-        everyone = labelling.people_of(frame, self.identities(settings))
-        people = yield from labelling.label_people(everyone, self.design, settings, data)
-        named = people.dropna(subset="perceived_gender").reset_index(drop=True)
-        return [share_values(name, some) for place, name in PLACES.items() if len(some := in_setting(named, place))]
-
-    def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-        """The scores of every arm side by side, and what each figure of the arms shows, arm by arm."""
-        tables = []
-        for key, (by, published) in _TABLES.items():
-            frame = table_over_arms(arms, key, by, [*published, "low", "high", "pictures"])
-            printed = table_over_arms(arms[:1], key, by, [name for name in published.values() if name])
-            names = {theirs: ours for ours, theirs in published.items() if theirs in printed}
-            lines = (
-                printed.rename(columns=names).assign(**{ARM: "DALL-E 3, published"}).dropna(subset=[*names.values()])
-            )
-            if names and len(lines):
-                frame = lines_together(pd.concat([frame, lines]), by)
-            if len(frame):
-                tables.append(TEXTS.table("arms", frame, of=key))
-        figures = []
-        for key, title in _MAPS.items():
-            marks = marks_over_arms(arms, key).rename(columns={"name": "row", ARM: "column"})
-            rows = marks[["row", "column", "value"]].dropna() if len(marks) else marks
-            figures.append(TEXTS.figure("arms", rows, of=key, title=title))
-        marks = marks_over_arms(arms, "figure4")
-        marks = marks[["x", "y"]].assign(group=marks[ARM], marker=marks["group"]) if len(marks) else marks
-        return Results(tables=tuple(tables), figures=drawable([*figures, TEXTS.figure("figure4_arms", marks)]))
-
-    def headline(self, report: StudyReport) -> str:
-        """Return the score in pairs, and the gap."""
-        return headline(report)
 
 
 def score_intervals(settings: StudySettings) -> dict[str, Any]:
@@ -280,7 +172,7 @@ def in_setting(people: pd.DataFrame, setting: str = PAIRED) -> pd.DataFrame:
 
 
 def share_values(name: str, people: pd.DataFrame) -> ShareValues:
-    """Of each picture the share of its people that look as the stereotype has it; nan where nobody can be scored."""
+    """Return for each picture the share of its people who look as the stereotype says; nan if none can be scored."""
     labels = checked_labels(people).assign(image_id=people["image_id"].to_numpy())
     conforms = labels["conforms"].astype(float).where(labels["usable"])
     by_picture = conforms.groupby(labels["image_id"], sort=False).mean()
@@ -307,17 +199,17 @@ def score_finding(
         + _in_four(people, result),
         published=published,
         expected=true_score(people),
-        sample=_sample([people]),
+        sample=score_sample([people]),
     )
 
 
 def is_in_four(people: pd.DataFrame) -> bool:
-    """Whether anybody is labelled androgynous or unclear, which the paper does not offer."""
+    """Return True if a person is labelled androgynous or unclear, which the paper does not offer."""
     return bool(people["perceived_gender"].isin((ANDROGYNOUS, UNCLEAR)).any())
 
 
 def _in_four(people: pd.DataFrame, result: StereotypeTestScore) -> str:
-    """What androgynous and unclear people do to a score, in words; "" where there are none."""
+    """Return the effect of androgynous and unclear people on a score, in words; "" if there are none."""
     if not is_in_four(people):
         return ""
     share = format_share(*(getattr(result.percent_androgynous, end) / 100 for end in ("value", "low", "high")))
@@ -354,7 +246,7 @@ def gap_finding(
         else f"{apart[:1].upper()}{apart[1:]}." * bool(apart) or "No clear difference.",
         published=published,
         expected=None if true[0] is None or true[1] is None else true[0] - true[1],
-        sample=None if apart else _sample([one, other]),
+        sample=None if apart else score_sample([one, other]),
     )
 
 
@@ -365,8 +257,8 @@ def _labelled_apart(one: pd.DataFrame, other: pd.DataFrame) -> str:
     return "no gap: people labelled the one, a program the other, and each reads in its own way" if is_apart else ""
 
 
-def _sample(settings: Sequence[pd.DataFrame]) -> Sample | None:
-    """What a score was computed from, or a gap where there are two sets of people, picture by picture."""
+def score_sample(settings: Sequence[pd.DataFrame]) -> Sample | None:
+    """Return the sample of a score, or of a gap between two sets of people, picture by picture."""
     if any(people.empty or "unit" not in people for people in settings):
         return None
     parts = []
@@ -487,7 +379,7 @@ def labels_table(people: pd.DataFrame) -> StudyTable:
 
 
 def raters_table(ratings: pd.DataFrame, settings: StudySettings) -> list[StudyTable]:
-    """How far people agree among themselves (Table 1); nothing where there is one rater or none."""
+    """Return the agreement of raters (Table 1); nothing if there are fewer than two."""
     rows = []
     for setting, some in ratings[ratings["rater"] != AUTOMATIC].groupby("setting", sort=False):
         answers = some.pivot_table("perceived_gender", ["image_id", "position"], "rater", aggfunc="first")
@@ -518,7 +410,7 @@ def runs_table(people: pd.DataFrame, settings: StudySettings, published: dict[st
 
 def labelled_by(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> tuple[str, ...]:
     """Notes on who labelled the people, and on those whom nobody did."""
-    options, by_people = settings.options, bool((people["rater"] == labelling.PEOPLE).any())
+    options, by_people = options_in(settings, LabellingOptions), bool((people["rater"] == labelling.PEOPLE).any())
     reader = f"the judge {settings.judge}" if settings.judge else settings.encoder
     who = {
         "finder": f"by {reader} on each person cut out by {options.finder}",
@@ -553,13 +445,23 @@ _MAPS = {
 }
 
 
-def relabelled(report: StudyReport, by_hand: Answers) -> StudyReport:
-    """Return the report with these labels in place of its own.
-
-    ``by_hand`` also has the labels that were looked at and left as they are: agreement is between the automatic label
-    and people's wherever there are both. Raises InvalidInput as :func:`labelled_people`, and for other studies.
-    """
-    answers = labelling.labels_frame(labelling.labelled_people(report), by_hand)
-    if not isinstance(study := study_of(report.design), PairedStudy):
-        raise InvalidInput(f"{report.design.name} cannot be scored from labels")
-    return study.correct(report, answers, None)
+def compare_tests(arms: Sequence[ArmReport]) -> Results:
+    """The scores of every arm side by side, and what each figure of the arms shows, arm by arm."""
+    tables = []
+    for key, (by, published) in _TABLES.items():
+        frame = table_over_arms(arms, key, by, [*published, "low", "high", "pictures"])
+        printed = table_over_arms(arms[:1], key, by, [name for name in published.values() if name])
+        names = {theirs: ours for ours, theirs in published.items() if theirs in printed}
+        lines = printed.rename(columns=names).assign(**{ARM: "DALL-E 3, published"}).dropna(subset=[*names.values()])
+        if names and len(lines):
+            frame = lines_together(pd.concat([frame, lines]), by)
+        if len(frame):
+            tables.append(TEXTS.table("arms", frame, of=key))
+    figures = []
+    for key, title in _MAPS.items():
+        marks = marks_over_arms(arms, key).rename(columns={"name": "row", ARM: "column"})
+        rows = marks[["row", "column", "value"]].dropna() if len(marks) else marks
+        figures.append(TEXTS.figure("arms", rows, of=key, title=title))
+    marks = marks_over_arms(arms, "figure4")
+    marks = marks[["x", "y"]].assign(group=marks[ARM], marker=marks["group"]) if len(marks) else marks
+    return Results(tables=tuple(tables), figures=drawable([*figures, TEXTS.figure("figure4_arms", marks)]))

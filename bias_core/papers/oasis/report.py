@@ -1,13 +1,28 @@
-"""What stands out of an OASIS study: steps, texts of clusters, or shares that have a P* with a source."""
+"""OASIS's headlines, its sentences on steps, and how well a step foretells the finished picture."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from bias_core.measures.agreement import kendall_tau
 from bias_core.measures.effects import adjusted_share_p_values
 from bias_core.measures.propagation import StepsSeen
 from bias_core.number_text import format_change, format_estimate, format_given, format_interval, format_number, typeset
+from bias_core.study.design import ReportTexts
 from bias_core.study.report_text import table_of
-from bias_core.study.types import Finding, StudyFigure, StudyReport, finding, listed
+from bias_core.study.types import (
+    Finding,
+    StudyFigure,
+    StudyReport,
+    StudyTable,
+    columns,
+    drawable,
+    finding,
+    lean,
+    listed,
+)
 from bias_core.types import Estimate, is_sourced
 
 GAIN = "gain-"  # begins the keys of the figures of predicted gain
@@ -16,19 +31,10 @@ BEYOND = "mean P − P*, sourced"  # of the attributes of a nationality whose P*
 _THREE = 3  # nationalities, whose orders are 6; a perfect trend, up or down, is 2 of them
 
 
-def headline(report: StudyReport) -> str:
-    """By the kind of study."""
-    if report.design.kind == "propagation":
-        gains = [figure for figure in report.results.figures if figure.key.startswith(GAIN)]
-        return " ".join(_gain_sentence(figure, report.results.frame("spi")) for figure in gains)
-    if report.design.kind == "optimised_prompts":
-        return _stop_sentence(texts_of(report).drop_duplicates("name"))
-    key, sentence = {
-        "nationality_stereotypes": ("table1", _stereotype_sentence),
-        "doctor_prevalence": ("table2", _doctor_sentence),
-        "stereotypes_by_internet_users": ("figure3", _users_sentence),
-    }[report.design.kind]
-    return sentence(table_of(report, key).frame, report.settings.confidence)
+def steps_headline(report: StudyReport) -> str:
+    """Say at which steps each attribute is first told apart from the base prompt."""
+    gains = [figure for figure in report.results.figures if figure.key.startswith(GAIN)]
+    return " ".join(_gain_sentence(figure, report.results.frame("spi")) for figure in gains)
 
 
 def _gain_sentence(figure: StudyFigure, table: pd.DataFrame) -> str:
@@ -62,7 +68,9 @@ def texts_of(report: StudyReport) -> pd.DataFrame:
     return texts.assign(name=[cluster_name(n, k) for n, k in zip(texts["nationality"], texts["cluster"], strict=True)])
 
 
-def _stop_sentence(texts: pd.DataFrame) -> str:
+def texts_headline(report: StudyReport) -> str:
+    """Say which texts tell their cluster from the concept's other pictures."""
+    texts = texts_of(report).drop_duplicates("name")
     is_specific = ~(texts["specificity low"] <= 0)  # nan: nothing to be told apart from
     specific_texts = "; ".join(
         f"{row['name']} ({100 * row['share']:.0f} % of the concept's pictures): “{row['prompt']}”"
@@ -73,7 +81,9 @@ def _stop_sentence(texts: pd.DataFrame) -> str:
     return " ".join(filter(None, [f"For this reader, {specific_texts}." if specific_texts else "", none]))
 
 
-def _stereotype_sentence(table: pd.DataFrame, confidence: float) -> str:
+def stereotypes_headline(report: StudyReport) -> str:
+    """Say how many attributes with a sourced rate are shown more often than in the world, and which most."""
+    table = table_of(report, "table1").frame
     comparable = table.dropna(subset=["P*"])
     comparable = comparable[comparable["P* from"].map(is_sourced)]
     which = f"of {len(comparable)} attributes with a sourced rate"
@@ -92,7 +102,7 @@ def _stereotype_sentence(table: pd.DataFrame, confidence: float) -> str:
         Estimate(value=row["P"], low=row["P low"], high=row["P high"], n=row["n"], null_value=row["P*"])
         for row in comparable.to_dict("records")
     ]
-    is_clear = adjusted_share_p_values(tested, confidence) <= 1 - confidence
+    is_clear = adjusted_share_p_values(tested, report.settings.confidence) <= 1 - report.settings.confidence
     above = comparable[is_clear & (comparable["P low"] > comparable["P*"])]
     if above.empty:
         return f"None {which} is told to be shown more often than in the world."
@@ -113,7 +123,9 @@ def _as_far_as_corrected(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**{name: column.fillna(table[name]) for name, column in corrected.items()})
 
 
-def _doctor_sentence(table: pd.DataFrame, _confidence: float) -> str:
+def doctors_headline(report: StudyReport) -> str:
+    """Say how often doctors are shown as men, and what a nationality adds to that."""
+    table = table_of(report, "table2").frame
     plain, others = _as_far_as_corrected(table).iloc[0], table.dropna(subset=["added"])
     parts = [
         f"{row['concept']} {format_change(row['added'], row['added low'], row['added high'])}"
@@ -129,7 +141,9 @@ def _doctor_sentence(table: pd.DataFrame, _confidence: float) -> str:
     return f"{first} A nationality adds to that: {', '.join(parts)}{verdict}." if parts else first
 
 
-def _users_sentence(table: pd.DataFrame, _confidence: float) -> str:
+def users_headline(report: StudyReport) -> str:
+    """Say how far the pictures of each nationality are from the world, fewest internet users first."""
+    table = table_of(report, "figure3").frame
     if table[BEYOND].isna().all():
         return "No attribute of these nationalities has a real-world rate with a source, so that none is compared."
     parts = [
@@ -148,7 +162,7 @@ def _users_sentence(table: pd.DataFrame, _confidence: float) -> str:
 
 
 def cluster_name(concept: str, number: int) -> str:
-    """How a cluster is called on pages and in tables; numbers start at 1 with the largest."""
+    """Return the name of a cluster on pages and in tables; numbers start at 1 with the largest."""
     return f"{concept}, cluster {number}"
 
 
@@ -170,7 +184,7 @@ def step_findings(key: str, title: str, visible: StepsSeen, first: StepsSeen, n_
 
 
 def visible_sentence(steps: StepsSeen, n_steps: int) -> str:
-    """From which step on it can be seen.
+    """Return the step from which on it can be seen, in words.
 
     >>> from bias_core.measures.propagation import visible_steps
     >>> visible_sentence(visible_steps([[-0.1, 0.2], [0.1, 0.1], [-0.2, -0.1]]), 2)
@@ -222,3 +236,64 @@ def step_sentences(report: StudyReport, key: str) -> list[str]:
 
 def _share(share: Estimate) -> str:
     return f"{share.value * share.n:.0f} of {share.n} seeds [{100 * share.low:.0f} %, {100 * share.high:.0f} %]"
+
+
+TEXTS = ReportTexts(__file__)
+SPI, HEADING = "SPI", "what the step heads for"
+_FEWEST_SEEDS = 5  # of fewer, orders agree by chance too often to say anything
+_SAYS = (
+    "Where SPI of the first step is higher, the finished picture is read to have it more.",
+    "Where SPI of the first step is higher, the finished picture is read to have it less.",
+    "SPI of the first step is not told to go with what the finished picture shows.",
+)
+
+
+def agreements(
+    spi: np.ndarray, heading: np.ndarray, finished: np.ndarray, *, confidence: float, seed: int
+) -> Mapping[str, list[Estimate]]:
+    """Kendall's τ over seeds of SPI, and of the margins of predicted pictures, with the finished margins, step by step.
+
+    Parameters
+    ----------
+    spi, heading : arrays (n_seeds, n_steps).
+    finished : array (n_seeds,). Margins of the finished pictures.
+
+    Returns
+    -------
+    The estimates of each step by what was read; empty for too few seeds.
+    """
+    if len(finished) < _FEWEST_SEEDS:
+        return {}
+    how: dict[str, Any] = {"confidence": confidence, "n_resamples": 500, "rng": seed}
+    return {
+        name: [kendall_tau(step, finished, **how).tau for step in values.T]
+        for name, values in ((SPI, spi), (HEADING, heading))
+    }
+
+
+def foretelling(
+    nationality: str, place: str, by_name: Mapping[str, Mapping[str, Sequence[Estimate]]]
+) -> tuple[tuple[Finding, ...], tuple[StudyFigure, ...], list[dict[str, Any]]]:
+    """Return a nationality's findings, one for each attribute, their figure, and rows of the table."""
+    findings, marks, rows = [], [], []
+    for name, by_reading in by_name.items():
+        for reading, steps in by_reading.items():
+            for step, tau in enumerate(steps, start=1):
+                here = {"x": step, **columns("value", tau, ends="")}
+                marks += [] if np.isnan(tau.value) else [{"group": f"{name}: {reading}", **here}]
+                rows.append({"nationality": nationality, "attribute": name, "reading": reading, "step": step,
+                             **columns("τ", tau), "seeds": tau.n})  # fmt: skip
+        if SPI in by_reading:
+            first = by_reading[SPI][0]
+            says = first.note or lean(first, *_SAYS)
+            findings.append(
+                finding(f"{nationality} {name} foretold", f"{nationality}, {name}: SPI and the finished picture",
+                        "kendall_tau", first, f"{says[0].upper()}{says[1:].rstrip('.')}.")
+            )  # fmt: skip
+    figure = TEXTS.figure("foretold", marks, nationality=nationality, place=place)
+    return tuple(findings), drawable([figure]), rows
+
+
+def foretelling_table(rows: Sequence[Mapping[str, Any]]) -> tuple[StudyTable, ...]:
+    """All rows as a table; none where there are none."""
+    return (TEXTS.table("foretold", rows),) if rows else ()

@@ -1,4 +1,4 @@
-"""What stands out of an association study: tests of two concepts, occupations, or people's choices."""
+"""The headlines of association studies: tests of two concepts, occupations, their words, and people's choices."""
 
 from typing import Any
 
@@ -11,15 +11,8 @@ from bias_core.study.types import StudyReport
 SIGNIFICANT = 0.05
 
 
-def headline(report: StudyReport) -> str:
-    """Which concepts are told apart, which way occupations lean, or how far people agree."""
-    tables = {table.key: table.frame for table in report.results.tables}
-    if "table1" in tables:
-        return _tests_headline(tests_table(report), with_p=not report.stopped)
-    if "occupations" in tables:
-        return _sides_headline(tables["occupations"])
-    if "amplification" in tables:
-        return _words_headline(tables["amplification"])
+def order_headline(report: StudyReport) -> str:
+    """Say how far associations and people's choices put concepts in one order."""
     order = next((finding.estimate for finding in report.results.findings if finding.key == "order"), None)
     if order is None:
         return "Too few concepts have choices and associations to put them in order."
@@ -42,8 +35,11 @@ def tests_table(report: StudyReport) -> pd.DataFrame:
     return table.assign(A=[test["a"] for test in tests], B=[test["b"] for test in tests])
 
 
-def _tests_headline(table: pd.DataFrame, *, with_p: bool) -> str:
-    """A p-value holds for a number of prompts that was fixed beforehand alone."""
+def tests_headline(report: StudyReport) -> str:
+    """Say which concepts are told apart; with p only if the number of prompts was fixed beforehand."""
+    if report.results.frame("table1").empty:
+        return ""
+    table, with_p = tests_table(report), not report.stopped
     clear = table[table["q"] < SIGNIFICANT].sort_values("q", kind="stable")
     row = (table if clear.empty else clear).iloc[0]
     more, less = (row["X"], row["Y"]) if row["S"] > 0 else (row["Y"], row["X"])
@@ -72,8 +68,11 @@ _LENGTHS = (
 )
 
 
-def _words_headline(table: pd.DataFrame) -> str:
-    """Of how many occupations the pictures lean clearly, and whether to the side of their words."""
+def words_headline(report: StudyReport) -> str:
+    """Say of how many occupations the pictures lean clearly, and whether to the side of their words."""
+    table = report.results.frame("amplification")
+    if table.empty:
+        return ""
     is_clear = (table["low"] > table["even mix"]) | (table["high"] < table["even mix"])
     if not is_clear.any():
         return f"Of none of {len(table)} occupations the pictures lean clearly to either side. {_LENGTHS}"
@@ -85,7 +84,11 @@ def _words_headline(table: pd.DataFrame) -> str:
     )
 
 
-def _sides_headline(table: pd.DataFrame) -> str:
+def occupations_headline(report: StudyReport) -> str:
+    """Say which occupations lean to male and which to female."""
+    table = report.results.frame("occupations")
+    if table.empty:
+        return ""
     male = table.loc[table["beyond low"] > 0, "occupation"].tolist()
     female = table.loc[table["beyond high"] < 0, "occupation"].tolist()
     parts = [f"{', '.join(names)} to {side}" for names, side in ((male, "male"), (female, "female")) if names]

@@ -37,8 +37,7 @@ from bias_core.papers.oasis.cells import (
     read_cells,
     wanted_nationalities,
 )
-from bias_core.papers.oasis.foretelling import agreements, foretelling, foretelling_table
-from bias_core.papers.oasis.headline import headline, step_findings
+from bias_core.papers.oasis.report import agreements, foretelling, foretelling_table, step_findings, steps_headline
 from bias_core.prompts import fill_template
 from bias_core.protocols import ChecksSettings, Traceable
 from bias_core.store.files import write_atomically
@@ -61,6 +60,7 @@ from bias_core.study.types import (
     finding,
     lean,
     listed,
+    options_in,
 )
 from bias_core.types import Attribute, Estimate, ImageRow, Step, StoredImage
 
@@ -131,11 +131,12 @@ def base_prompts(design: Design, settings: StudySettings) -> dict[str, str]:
     >>> set(base_prompts(find_design("oasis-spi"), StudySettings(options=PropagationOptions())).values())
     {'A photo of a person'}
     """
-    given = " ".join(settings.options.base_prompt.split())
+    options = options_in(settings, PropagationOptions)
+    given = " ".join(options.base_prompt.split())
     bases = {}
     for nationality in wanted_nationalities(design, settings):
         adjective = design.data["nationalities"][nationality]["adjective"]
-        for template in design.data["templates"][settings.options.templates]:
+        for template in design.data["templates"][options.templates]:
             of_a_person = re.sub(r"\bperson person\b", "person", fill_template(template, "person"))
             bases[fill_template(template, adjective)] = given or of_a_person
     return bases
@@ -162,7 +163,7 @@ def _traceable(model: object, name: str) -> Traceable:
 
 
 def _attributes(design: Design, settings: StudySettings, nationality: str) -> list[Attribute]:
-    own, names = own_attributes(design, nationality), settings.options.attributes
+    own, names = own_attributes(design, nationality), options_in(settings, PropagationOptions).attributes
     chosen = [attribute for attribute in own if not names or attribute.name in names]
     if not chosen:
         own_names = ", ".join(attribute.name for attribute in own) or "none"
@@ -206,7 +207,7 @@ def _trace_all(
 
     Of a run that is stopped, of as many as were traced: nationalities with too few have no numbers.
     """
-    options, items = settings.options, list[tuple[str, int, StoredImage]]()
+    options, items = options_in(settings, PropagationOptions), list[tuple[str, int, StoredImage]]()
     for nationality in wanted_nationalities(design, settings):
         stored = data.stored(data.frame[data.frame["nationality"] == nationality])
         items += [(nationality, place, picture) for place, picture in enumerate(stored)]
@@ -242,7 +243,7 @@ def _shown_steps(n_steps: int, options: PropagationOptions) -> Sequence[int]:
 
 
 def _findings(curve: Curve) -> tuple[Finding, ...]:
-    """What is gained over the base prompt, from which step on it is seen, and SPI as the paper has it."""
+    """Return the gain over the base prompt, the steps at which it is seen, and the paper's SPI."""
     steps, strongest, clear, whole = (
         curve.gain.steps,
         curve.strongest,
@@ -313,7 +314,7 @@ def _pictures_rows(curve: Curve, seeds: Iterable[int]) -> Iterator[dict[str, Any
 def _figures(
     curves: Sequence[Curve], traces: "Sequence[Trace]", shown: Sequence[StoredImage], base: str
 ) -> list[StudyFigure]:
-    """Of a nationality the mean curves, SPI's of all and of single pictures, and the filmstrips of these."""
+    """Return a nationality's mean curves, SPI of all and of single pictures, and the filmstrips of these."""
     nationality, n_seeds = curves[0].nationality, len(traces)
     names = {"nationality": nationality, "place": _place(nationality), "base": base}
     singles, strips = [], []
@@ -366,7 +367,7 @@ def trace_row(
     data: StudyData, model: Traceable, row: ImageRow, attributes: Sequence[Attribute], *, predicted_steps: Sequence[int]
 ) -> Trace:
     """The trace of a row, made under the model lock (each step asks whether the run goes on), or kept earlier."""
-    services, guided, reader = data.services, data.settings.options.guided, data.encoder()
+    services, guided, reader = data.services, options_in(data.settings, PropagationOptions).guided, data.encoder()
     key = hashlib.sha256(
         json.dumps([row.id, [(a.positive, a.negative) for a in attributes], guided, reader.name, _FORM]).encode()
     ).hexdigest()[:20]
@@ -436,7 +437,7 @@ class Propagation(Study):
         """SPI of every attribute over the steps, and predicted pictures."""
         model = _traceable(data.rows.model(data.services), settings.model)
         rows = yield from data.embed(data.frame)
-        bases = base_prompts(self.design, settings)
+        bases, n_samples = base_prompts(self.design, settings), options_in(settings, PropagationOptions).n_samples
         curves: list[Curve] = []
         steps: list[dict[str, Any]] = []
         pictures: list[dict[str, Any]] = []
@@ -463,7 +464,7 @@ class Propagation(Study):
             kind = "with classifier-free guidance" if traces[0].guided else "conditional on each text alone"
             wording = TEXTS.note("velocities", kind=kind, space=traces[0].space)
             base = listed([f"“{prompt}”" for prompt in dict.fromkeys(bases[prompt] for prompt in frame["prompt"])])
-            figures += _figures(own, traces, data.stored(frame)[: settings.options.n_samples], base)
+            figures += _figures(own, traces, data.stored(frame)[:n_samples], base)
             says, figure, lines = foretelling(nationality, _place(nationality), {one.name: one.foretold for one in own})
             figures, later, foretold = [*figures, *figure], [*later, *says], [*foretold, *lines]
             curves += own
@@ -487,4 +488,4 @@ class Propagation(Study):
 
     def headline(self, report: StudyReport) -> str:
         """Return where in the denoising the attribute appears."""
-        return headline(report)
+        return steps_headline(report)
