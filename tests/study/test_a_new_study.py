@@ -90,7 +90,7 @@ from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.study.design import find_design
 from bias_core.study.types import settings_from_dict
-from bias_core.study.export import to_command, to_python
+from bias_core.study.reproduction import to_command, to_python
 from bias_core.study.plan import settle
 from bias_core.ui.links import LINK_NAMES
 from bias_core.ui.study.form import FIELDS, FORM
