@@ -17,12 +17,14 @@ from bias_core.measures.intervals import (
     bootstrap_interval,
     exact_interval,
     exact_p_value,
+    jackknife_interval,
     mean_interval,
+    pair_noise,
     percentile_estimate,
     permutation_test,
+    product_noise,
     wilson_interval,
 )
-from bias_core.measures.resampling import jackknife_interval, pair_noise, product_noise
 from bias_core.measures.sequential import confidence_sequence, difference_sequence, share_interval, share_p_value
 from bias_core.measures.two_phase import (
     N_DRAWS,

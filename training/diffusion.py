@@ -20,7 +20,7 @@ from transformers import AutoTokenizer, CLIPTextModelWithProjection, VisionTextD
 
 from bias_core.world.captions import random_request
 from bias_core.world.planted import sample_scene
-from bias_core.world.render import render
+from bias_core.world.scene import render
 from training.embedding import Embedding, encode_tokens
 from training.lessons import Lesson, Lessons
 from training.loop import in_16_bit, record, to_tensor, train

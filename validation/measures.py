@@ -33,7 +33,7 @@ from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.types import Design, Shot, StudySettings
 from bias_core.types import Estimate
-from bias_core.world.truth import planted_lines
+from bias_core.world.planted import planted_lines
 from validation.repetitions import (
     ENOUGH_FOR_TRUTH,
     OWN_NULL,

@@ -16,7 +16,7 @@ from bias_core.study.rows import scaled
 from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.types import Design, Shot, StudySettings
 from bias_core.types import PlantedLine
-from bias_core.world.truth import planted_lines
+from bias_core.world.planted import planted_lines
 
 T = TypeVar("T")
 LADDER = ("fair", "published", "extreme")

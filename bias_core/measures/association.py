@@ -24,11 +24,12 @@ from bias_core.measures.intervals import (
     effective_freedom,
     mean_interval,
     normal_estimate,
+    pair_noise,
     percent,
     permutation_test,
+    product_noise,
 )
 from bias_core.measures.paired_prevalence import PairedTest
-from bias_core.measures.resampling import pair_noise, product_noise
 from bias_core.types import Estimate
 
 

@@ -11,14 +11,17 @@ from scipy.special import expit
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, finite_vector, paired_vectors, probability
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.diversity import distribution_bias, effective_number, gini, normalised_entropy
 from bias_core.measures.effects import corrected_by_errors
 from bias_core.measures.intervals import Seed, bootstrap_interval
 from bias_core.measures.object_distribution import (
     ImageObjects,
     ObjectDistribution,
+    distribution_bias,
     distribution_bias_at,
     distribution_bias_estimate,
+    effective_number,
+    gini,
+    normalised_entropy,
     object_counts,
     object_distribution,
     top_objects,

@@ -15,9 +15,8 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array
 from bias_core.measures.cards import Card, takes
 from bias_core.measures.effects import benjamini_hochberg
-from bias_core.measures.intervals import TIE, Seed, check_confidence, percent
+from bias_core.measures.intervals import TIE, Seed, check_confidence, jackknife_interval, percent
 from bias_core.measures.object_distribution import ImageObjects, presence_of, word_sets
-from bias_core.measures.resampling import jackknife_interval
 from bias_core.types import Estimate
 
 _SMALLEST = float(np.finfo(float).tiny)  # an exact p-value may be smaller, and is never 0
@@ -424,7 +423,7 @@ def variety_change(
     image_objects, base_objects : one collection of words per image. Of pairs, entry i of both is of one prompt and
         seed.
     paired : bool. Leave a pair out together; False: the interval is nan, since there is no p-value either.
-    groups : the seed of each pair, or None. See :func:`bias_core.measures.resampling.jackknife_interval`.
+    groups : the seed of each pair, or None. See :func:`bias_core.measures.intervals.jackknife_interval`.
     order : {0, 1, 2}
 
     Returns

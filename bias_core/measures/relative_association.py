@@ -11,8 +11,14 @@ from scipy import stats
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, Floats, all_equal, finite_vector, paired_vectors, same_length, unit_sets
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.intervals import check_confidence, effective_freedom, fieller_interval, mean_interval, percent
-from bias_core.measures.resampling import product_noise
+from bias_core.measures.intervals import (
+    check_confidence,
+    effective_freedom,
+    fieller_interval,
+    mean_interval,
+    percent,
+    product_noise,
+)
 from bias_core.number_text import typeset
 from bias_core.types import Estimate
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bias_core.measures.diversity import chao_shen_entropy
+from bias_core.measures.object_distribution import chao_shen_entropy
 
 
 def loop(counts):

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from scipy import integrate, stats
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.diversity import (
+from bias_core.measures.object_distribution import (
     FORMULAS,
     distribution_bias,
     effective_number,

@@ -7,7 +7,7 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.intervals import exact_interval
-from bias_core.measures.mitigation import asked_kept, asked_kept_estimate, remaining_gap, remaining_gap_estimate
+from bias_core.measures.stereotype import asked_kept, asked_kept_estimate, remaining_gap, remaining_gap_estimate
 from bias_core.types import Estimate
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.diversity import distribution_bias
 from bias_core.measures.object_distribution import (
+    distribution_bias,
     distribution_bias_at,
     distribution_bias_estimate,
     object_counts,

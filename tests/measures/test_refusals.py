@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bias_core.measures.refusals import refused_share
+from bias_core.measures.stereotype import refused_share
 
 
 def test_it_is_the_share_of_ones():

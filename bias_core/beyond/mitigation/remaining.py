@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bias_core.measures.effects import adjusted_share_p_values
-from bias_core.measures.mitigation import remaining_gap_estimate
+from bias_core.measures.stereotype import remaining_gap_estimate
 from bias_core.number_text import format_rate, format_share
 from bias_core.study.attribute_scores import AttributeScore
 from bias_core.study.types import Finding, Results, StudyFigure, columns, drawable, figure, lean, point, table

@@ -11,7 +11,6 @@ import pandas as pd
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.diversity import FORMULAS
 from bias_core.measures.object_bias import (
     GenderCounts,
     compared_objects,
@@ -26,7 +25,7 @@ from bias_core.measures.object_bias import (
     object_distribution,
     to_person,
 )
-from bias_core.measures.object_distribution import distribution_bias_estimate, presence_of
+from bias_core.measures.object_distribution import FORMULAS, distribution_bias_estimate, presence_of
 from bias_core.measures.objects import gender_words, released_words
 from bias_core.prompts import fill_template
 from bias_core.protocols import Captioner
