@@ -68,7 +68,7 @@ def test_two_people_of_one_picture_are_resampled_together():
     together = disagreements(ratings, groups=np.repeat(range(10), 2))[0].share
     assert together.n == 10
     assert together.value == disagreements(ratings)[0].share.value
-    with pytest.raises(InvalidInput, match="one entry for each of the 20 items"):
+    with pytest.raises(InvalidInput, match="one group for each of the 20 items"):
         disagreements(ratings, groups=[1, 2])
 
 
