@@ -395,9 +395,7 @@ def alignment_estimates(
     whole = decompose(images, centred=not literal)
     k = len(whole.singular_values) if literal else n_components
     values = [alignment_score(whole, delta, n_components=k, signed=literal) for delta in deltas]
-    return tuple(
-        Estimate(value=value, low=math.nan, high=math.nan, n=len(images), note=WITHOUT_INTERVAL) for value in values
-    )
+    return tuple(Estimate.without_interval(value, len(images), WITHOUT_INTERVAL) for value in values)
 
 
 def variance_share(

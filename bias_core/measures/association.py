@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.arrays import Array, Floats, all_equal, same_dimension, same_length, unit_rows, unit_sets
+from bias_core.measures.arrays import (
+    Array,
+    Floats,
+    check_attributes_differ,
+    check_pictures_differ,
+    same_dimension,
+    same_length,
+    unit_rows,
+    unit_sets,
+)
 from bias_core.measures.cards import Card, takes
 from bias_core.measures.effects import EffectSizeSD, effect_size
 from bias_core.measures.intervals import (
@@ -606,8 +615,7 @@ def association_beyond_even_mix(
     a, b = _sets(attributes_a, attributes_b)
     x = unit_rows(targets, "targets", min_rows=2)
     same_dimension(targets=x, attributes_a=a)
-    if all_equal(x):
-        raise InvalidInput(f"All {len(x)} targets are equal: one picture, many times?")
+    check_pictures_differ(x, "targets")
     centre = x.mean(axis=0, dtype=np.float64)
     along = np.asarray(x @ (a.mean(axis=0, dtype=np.float64) - b.mean(axis=0, dtype=np.float64)))
     beyond, pairs = 0.0, 0.0
@@ -635,8 +643,7 @@ def association_beyond_even_mix(
 
 def _sets(attributes_a: ArrayLike, attributes_b: ArrayLike) -> tuple[Floats, Floats]:
     a, b = unit_sets(2, attributes_a=attributes_a, attributes_b=attributes_b)
-    if all_equal(np.vstack([a, b])):
-        raise InvalidInput(f"All {len(a) + len(b)} attribute images are equal: they tell nothing apart.")
+    check_attributes_differ(a, b, "images")
     return a, b
 
 
@@ -701,8 +708,8 @@ def association_difference_test(first: Neutral, second: Neutral, *, confidence: 
     ]
     value, n, fewest = float(terms[0].mean()), len(before), min(map(len, terms))
     if fewest < 2:
-        nothing = Estimate.undefined(n, "a set with one image has no standard error", null_value=0.0)
-        return PairedTest(estimate=replace(nothing, value=value), p_value=math.nan, test="")
+        no_interval = Estimate.without_interval(value, n, "a set with one image has no standard error", null_value=0.0)
+        return PairedTest(estimate=no_interval, p_value=math.nan, test="")
     error = math.sqrt(sum(float(term.var(ddof=1)) / len(term) for term in terms))
     reach = float(stats.t.ppf((1 + confidence) / 2, fewest - 1)) * error
     method, low, high = f"Student's t {percent(confidence)}", value - reach, value + reach

@@ -8,7 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.arrays import Array, Floats, all_equal, finite_vector, same_length, unit_sets
+from bias_core.measures.arrays import (
+    Array,
+    Floats,
+    check_attributes_differ,
+    check_pictures_differ,
+    finite_vector,
+    same_length,
+    unit_sets,
+)
 from bias_core.measures.cards import Card, Term, takes
 from bias_core.measures.intervals import Seed, bootstrap_interval, folded_interval, percentile_estimate
 from bias_core.measures.relative_association import lean_score
@@ -115,7 +123,9 @@ def composite_association(
         text_attributes_b=text_attributes_b,
     )
     x, w, a, b, text_a, text_b = (rows.astype(np.float64) for rows in sets)
-    _check_variety(x, {"image": (a, b), "text": (text_a, text_b)})
+    check_pictures_differ(x, "image_targets")
+    check_attributes_differ(a, b, "image attributes")
+    check_attributes_differ(text_a, text_b, "text attributes")
     target, text_lean = w.mean(axis=0), text_a.mean(axis=0) - text_b.mean(axis=0)  # (d,)
     units = (
         _units(x, groups_targets, "groups_targets"),
@@ -219,17 +229,6 @@ def picture_estimate(
     if min(n_units) > 1:
         return estimate
     return replace(estimate, low=math.nan, high=math.nan, note="a set of one sampling unit has no interval")
-
-
-def _check_variety(x: Floats, attributes: dict[str, tuple[Floats, Floats]]) -> None:
-    """Refuse what would read as "no bias" because nothing differs."""
-    if len(x) > 1 and all_equal(x):
-        raise InvalidInput(f"All {len(x)} image_targets are equal: one picture, many times?")
-    for name, (a, b) in attributes.items():
-        if all_equal(np.vstack([a, b])):
-            raise InvalidInput(
-                f"All {len(a) + len(b)} {name} attributes of A and B are equal: they tell nothing apart."
-            )
 
 
 def _units(images: Floats, groups: ArrayLike | None, name: str) -> Array:

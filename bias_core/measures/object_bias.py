@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection, Hashable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.arrays import Array, finite_vector, paired_vectors, probability
+from bias_core.measures.arrays import Array, finite_vector, paired_vectors, probabilities, probability
 from bias_core.measures.cards import Card, Term, takes
 from bias_core.measures.effects import corrected_by_errors
 from bias_core.measures.intervals import Seed, bootstrap_interval
@@ -367,9 +368,7 @@ def _per_image(objects: Words, name: str) -> list[frozenset[str]]:
 
 def _missed(p_miss: ArrayLike, threshold: float | None) -> Array:
     """1 where the prompt is missed and 0 elsewhere, or the probabilities themselves, ``(n,)``."""
-    values = finite_vector(p_miss, "p_miss")
-    probability(float(values.min()), "p_miss")
-    probability(float(values.max()), "p_miss")
+    values = probabilities(p_miss, "p_miss")
     if threshold is None:
         return values
     return (values > probability(threshold, "threshold")).astype(np.float64)
@@ -518,22 +517,12 @@ def missing_things(
     >>> missing_things([0.9, 0.8, 0.2, 0.7]).value
     0.25
     """
-    values = finite_vector(p_yes, "p_yes")
-    probability(float(values.min()), "p_yes")
-    probability(float(values.max()), "p_yes")
+    values = probabilities(p_yes, "p_yes")
     n_yes, n = int(np.count_nonzero(values > probability(threshold, "threshold"))), len(values)
     if errors is None:
         return share_interval(n - n_yes, n, confidence=confidence, null_value=0.0)
     shown = corrected_by_errors(n_yes, n, errors, confidence=confidence)
-    return Estimate(
-        value=1 - shown.value,
-        low=1 - shown.high,
-        high=1 - shown.low,
-        n=n,
-        null_value=0.0,
-        method=shown.method,
-        note=shown.note,
-    )
+    return replace(shown, value=1 - shown.value, low=1 - shown.high, high=1 - shown.low, null_value=0.0)
 
 
 CARDS = (

@@ -15,7 +15,7 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array
 from bias_core.measures.cards import Card, takes
 from bias_core.measures.effects import benjamini_hochberg
-from bias_core.measures.intervals import TIE, Seed, check_confidence, jackknife_interval, percent
+from bias_core.measures.intervals import TIE, Seed, check_confidence, jackknife_interval, mcnemar_p_value, percent
 from bias_core.measures.object_distribution import ImageObjects, presence_of, word_sets
 from bias_core.types import Estimate
 
@@ -119,7 +119,7 @@ def object_odds(
     adjusted = np.ones(len(words))
     tested = [i for i, test in enumerate(tests) if not math.isnan(test.log_odds.value)]
     if tested:
-        adjusted[tested] = benjamini_hochberg([tests[i].p_value for i in tested], rate=rate).adjusted
+        adjusted[tested] = benjamini_hochberg([tests[i].p_value for i in tested])
     lines = (
         ObjectOdds(
             word=word,
@@ -166,8 +166,7 @@ class _Test(NamedTuple):
 
 
 def _of_pairs(n_gained: int, n_lost: int, n: int, confidence: float) -> _Test:
-    changed = n_gained + n_lost
-    if not changed:
+    if not n_gained + n_lost:
         return _Test(Estimate.undefined(n, NO_CHANGE, null_value=0.0), 1.0)
     ends = [(1 - confidence) / 2, (1 + confidence) / 2]
     low, high = logit(stats.beta.ppf(ends, n_gained + 0.5, n_lost + 0.5))
@@ -179,8 +178,7 @@ def _of_pairs(n_gained: int, n_lost: int, n: int, confidence: float) -> _Test:
         null_value=0.0,
         method=f"Jeffreys {percent(confidence)}",
     )
-    p_value = 2 * float(stats.binom.cdf(min(n_gained, n_lost), changed, 0.5))
-    return _Test(estimate, min(1.0, max(p_value, _SMALLEST)))
+    return _Test(estimate, mcnemar_p_value(n_gained, n_lost))
 
 
 def _of_counts(n_with: tuple[int, int], sizes: tuple[int, int], confidence: float) -> _Test:
@@ -469,7 +467,7 @@ def variety_change(
         change = jackknife_interval(log_ratio, n, groups=groups, confidence=confidence, null_value=0.0)
     else:
         note = "an interval needs two pairs of pictures or more"
-        change = Estimate(value=math.log(own / base), low=math.nan, high=math.nan, n=n, null_value=0.0, note=note)
+        change = Estimate.without_interval(math.log(own / base), n, note, null_value=0.0)
     return VarietyChange(log_ratio=change, number=own, base_number=base, coverage=coverage, order=order)
 
 

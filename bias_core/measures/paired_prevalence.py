@@ -32,6 +32,7 @@ from bias_core.measures.intervals import (
     bootstrap_interval,
     check_confidence,
     difference_interval,
+    mcnemar_p_value,
     percent,
     percentile_estimate,
 )
@@ -119,13 +120,11 @@ def prevalence_difference_test(
     >>> found.n_gained, found.p_value  # 2 / 2⁶
     (6, 0.03125)
     """
-    from statsmodels.stats.contingency_tables import mcnemar
-
     check_confidence(confidence)
     first, second = _shows(margins_first, margins_second)
     n, gained, lost = len(first), int((second > first).sum()), int((second < first).sum())
     estimate = difference_interval(gained, lost, n, confidence=confidence)
-    p_value = min(1.0, float(mcnemar([[0, gained], [lost, 0]], exact=True).pvalue))
+    p_value = mcnemar_p_value(gained, lost)
     return PrevalenceTest(estimate=estimate, p_value=p_value, test="McNemar, exact", n_gained=gained, n_lost=lost)
 
 
@@ -263,8 +262,8 @@ def stereotype_difference_test(
     swapped = difference(first.mean() + moved, second.mean() - moved)
     if not (np.ptp(resampled) or np.ptp(swapped)):
         note = "neither set comes near P*" if gain.any() else "no seed changed"
-        nothing = replace(Estimate.undefined(n, note, null_value=0.0), value=value)
-        return PairedTest(estimate=nothing, p_value=math.nan, test="")
+        no_interval = Estimate.without_interval(value, n, note, null_value=0.0)
+        return PairedTest(estimate=no_interval, p_value=math.nan, test="")
     return PairedTest(
         estimate=excess_interval(value, resampled, n=n, confidence=confidence),
         p_value=swap_p_value(value, swapped),

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.arrays import Array, Floats, finite_vector, margins_by_step, probability, unit_rows
+from bias_core.measures.arrays import Array, Floats, finite_array, margins_by_step, probability, unit_rows
 from bias_core.measures.cards import Card, Term, takes
 from bias_core.measures.intervals import check_confidence, percent
 from bias_core.measures.paired_prevalence import prevalence_difference_test
@@ -56,7 +56,7 @@ def stereotype_propagation_index(
     -0.141421
     """
     v, positive, negative = (
-        _finite_array(array, name)
+        finite_array(array, name)
         for array, name in (
             (velocity, "velocity"),
             (velocity_positive, "velocity_positive"),
@@ -118,7 +118,7 @@ def predicted_sample(xt: ArrayLike, velocity: ArrayLike, sigma: float, *, space:
     >>> predicted_sample([1.0, 2.0], [2.0, -2.0], 0.5)
     array([0., 3.])
     """
-    x, v = _finite_array(xt, "xt"), _finite_array(velocity, "velocity")
+    x, v = finite_array(xt, "xt"), finite_array(velocity, "velocity")
     if x.shape != v.shape:
         raise InvalidInput(f"xt and velocity must have the same shape; got {x.shape} and {v.shape}.")
     noise = probability(sigma, "sigma")
@@ -158,7 +158,7 @@ def spi_band(curves: ArrayLike, *, confidence: float = 0.95) -> list[Estimate]:
     >>> [round(step.value, 6) for step in spi_band([[0.5, 0.1], [0.3, -0.1]])]
     [0.4, 0.0]
     """
-    if (values := _finite_array(curves, "curves")).ndim != 2:
+    if (values := finite_array(curves, "curves")).ndim != 2:
         raise InvalidInput(f"curves must have shape (n_seeds, n_steps); got shape {values.shape}.")
     if np.abs(values).max() > 1 + 1e-6:
         raise InvalidInput(f"curves must lie in [-1, 1]; got {values.min():.3f} to {values.max():.3f}.")
@@ -199,17 +199,6 @@ def _row_sizes(rows: Array, name: str) -> Array:
     if not sizes.all():
         raise InvalidInput(f"{name} must not be zero; velocity {int(np.argmin(sizes))} of {len(rows)} is.")
     return sizes
-
-
-def _finite_array(x: ArrayLike, name: str) -> Array:
-    """Real numbers of any shape but a single one, as float64, none missing."""
-    try:
-        array = np.asarray(x)
-    except ValueError as error:  # rows of different lengths
-        raise InvalidInput(f"{name} must be one rectangular array; {error}.") from None
-    if array.ndim == 0:
-        raise InvalidInput(f"{name} must be an array; got {x!r}.")
-    return finite_vector(array.reshape(-1), name).reshape(array.shape)
 
 
 @dataclass(frozen=True, kw_only=True)

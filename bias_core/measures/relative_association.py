@@ -9,7 +9,16 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.arrays import Array, Floats, all_equal, finite_vector, paired_vectors, same_length, unit_sets
+from bias_core.measures.arrays import (
+    Array,
+    Floats,
+    check_attributes_differ,
+    check_pictures_differ,
+    finite_vector,
+    paired_vectors,
+    same_length,
+    unit_sets,
+)
 from bias_core.measures.cards import Card, Term, takes
 from bias_core.measures.intervals import (
     check_confidence,
@@ -146,8 +155,7 @@ def relative_lean_over_encoders(
         return Estimate.undefined(n, _NOT_APART, null_value=0.0)
     value, null = numerator / denominator, 0.0
     if min(map(len, units)) < 2:
-        note = "a set of one sampling unit has no interval"
-        return Estimate(value=value, low=math.nan, high=math.nan, n=n, null_value=null, note=note)
+        return Estimate.without_interval(value, n, "a set of one sampling unit has no interval", null_value=null)
     low, high = _interval(numerator, denominator, units, confidence)
     if math.isnan(low):
         return Estimate.undefined(n, _NOT_APART, null_value=null)
@@ -205,11 +213,8 @@ def _checked(sets: Sequence[ArrayLike]) -> list[Floats]:
     if len(sets) != len(_SETS):
         raise InvalidInput(f"A reading has five sets, {', '.join(_SETS)}; got {len(sets)}.")
     rows: list[Floats] = [one.astype(np.float64) for one in unit_sets(**dict(zip(_SETS, sets, strict=True)))]
-    if len(rows[0]) > 1 and all_equal(rows[0]):
-        raise InvalidInput(f"All {len(rows[0])} targets are equal: one picture, many times?")
-    if all_equal(np.vstack(rows[3:])):
-        n = len(rows[3]) + len(rows[4])
-        raise InvalidInput(f"All {n} attributes of A and B are equal: they tell nothing apart.")
+    check_pictures_differ(rows[0], "targets")
+    check_attributes_differ(rows[3], rows[4])
     return rows
 
 
@@ -498,8 +503,6 @@ def mean_relative_lean_difference(pictures: ArrayLike, texts: ArrayLike, *, conf
 
 def _differences(pictures: ArrayLike, texts: ArrayLike) -> Array:
     first, second = paired_vectors(pictures=pictures, texts=texts)
-    if not first.size:
-        raise InvalidInput("pictures and texts are empty: give r of at least one concept.")
     return np.asarray(first - second)
 
 

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.arrays import Array, Floats, finite_vector, paired_vectors, probability
+from bias_core.measures.arrays import Array, paired_vectors, probabilities, probability
 from bias_core.measures.cards import Card, Term, takes
 from bias_core.measures.intervals import Seed, bootstrap_interval, percent
 from bias_core.measures.sequential import share_interval
@@ -330,7 +330,9 @@ def asked_kept(kept_a: ArrayLike, kept_b: ArrayLike) -> float:
     >>> asked_kept([1, 1, 1, 0], [1, 1])
     0.875
     """
-    return sum(float(_shares(values, name).mean()) for values, name in ((kept_a, "kept_a"), (kept_b, "kept_b"))) / 2
+    return (
+        sum(float(probabilities(values, name).mean()) for values, name in ((kept_a, "kept_a"), (kept_b, "kept_b"))) / 2
+    )
 
 
 def asked_kept_estimate(kept_a: ArrayLike, kept_b: ArrayLike, *, confidence: float = 0.95) -> Estimate:
@@ -349,7 +351,7 @@ def asked_kept_estimate(kept_a: ArrayLike, kept_b: ArrayLike, *, confidence: flo
     >>> round(estimate.low, 3), estimate.value, round(estimate.high, 3), estimate.n
     (0.413, 0.875, 0.994, 6)
     """
-    sides = [_shares(values, name) for values, name in ((kept_a, "kept_a"), (kept_b, "kept_b"))]
+    sides = [probabilities(values, name) for values, name in ((kept_a, "kept_a"), (kept_b, "kept_b"))]
     shares = [share_interval(float(side.sum()), side.size, confidence=confidence) for side in sides]
     value = asked_kept(kept_a, kept_b)
     return Estimate(
@@ -359,13 +361,6 @@ def asked_kept_estimate(kept_a: ArrayLike, kept_b: ArrayLike, *, confidence: flo
         n=sum(share.n for share in shares),
         method=f"from two exact {percent(confidence)} intervals",
     )
-
-
-def _shares(values: ArrayLike, name: str) -> Floats:
-    shares = finite_vector(values, name)
-    if ((shares < 0) | (shares > 1)).any():
-        raise InvalidInput(f"{name} must hold values from 0 to 1; got {shares.min():g} to {shares.max():g}.")
-    return shares
 
 
 def refused_share(refused: ArrayLike) -> float:
@@ -395,10 +390,7 @@ def refused_share(refused: ArrayLike) -> float:
     >>> refused_share([1, 0, 0, 0])
     0.25
     """
-    values = finite_vector(refused, "refused")
-    if np.any((values < 0) | (values > 1)):
-        raise InvalidInput(f"refused must hold values from 0 to 1; got {values.min():g} to {values.max():g}.")
-    return float(values.mean())
+    return float(probabilities(refused, "refused").mean())
 
 
 CARDS = (

@@ -357,7 +357,7 @@ def stratified_mean(
     value, n = float(numbers.mean()), len(numbers)
     if not parts.sum():
         note = "the pictures of each prompt are all alike in this, so there is no interval"
-        return Estimate(value=value, low=math.nan, high=math.nan, n=n, null_value=null_value, note=note)
+        return Estimate.without_interval(value, n, note, null_value=null_value)
     freedom = effective_freedom(parts, sizes - 1)
     reach = float(stats.t.ppf((1 + confidence) / 2, freedom)) * math.sqrt(parts.sum())
     method = f"Student's t, seeds within prompts, {percent(confidence)}"
