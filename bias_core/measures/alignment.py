@@ -181,46 +181,24 @@ def _median_gamma(rows: Floats) -> float:
     return 1 / median
 
 
-def mean_similarity(similarities: ArrayLike) -> float:
-    """Mean cosine of images to a text, or to the images of a set.
+def similarity_estimate(similarities: ArrayLike, *, confidence: float = 0.95, rng: Seed = 0) -> Estimate:
+    """Mean cosine of images to a text, or to the images of a set, with its bootstrap interval over the images.
 
     1/n Σ_i cos(T(s), I_i)   [dehdashtian2025oasis, Eq. 8]
 
     Parameters
     ----------
     similarities : array (n,), in [-1, 1]. Cosine of each image to the text, or its mean cosine to the images of the
-        set.
+        set; the text or set is taken as given.
 
     Returns
     -------
-    float : in [-1, 1]; higher: closer. No null value: compare with another text or set, by the same encoder.
+    Estimate : in [-1, 1]; higher: closer. No null value: compare with another text or set, by the same encoder. One
+        image has no interval, and ``note`` says so.
 
     Raises
     ------
     InvalidInput : for empty or not finite similarities, or such as are no cosines.
-
-    Examples
-    --------
-    >>> mean_similarity([0.25, 0.5])
-    0.375
-    """
-    return float(cosines(similarities).mean())
-
-
-def similarity_estimate(similarities: ArrayLike, *, confidence: float = 0.95, rng: Seed = 0) -> Estimate:
-    """:func:`mean_similarity` with its bootstrap interval over the images; the text or set is taken as given.
-
-    Parameters
-    ----------
-    similarities : array (n,), in [-1, 1]
-
-    Returns
-    -------
-    Estimate : in [-1, 1], no null value. One image has no interval, and ``note`` says so.
-
-    Raises
-    ------
-    InvalidInput : as :func:`mean_similarity`.
 
     Examples
     --------
@@ -693,7 +671,9 @@ def n_for_energy(squares: Array, energy: float) -> int:
 
 CARDS = (
     Card(
-        function=mean_similarity,
+        function=similarity_estimate,
+        key="mean_similarity",
+        field="value",
         name="Mean cosine",
         summary="How close the images are to a text, or to the images of a set.",
         source="dehdashtian2025oasis, Eq. 8",

@@ -61,8 +61,10 @@ class PrevalenceTest(PairedTest):
     n_lost: int
 
 
-def prevalence_difference(margins_first: ArrayLike, margins_second: ArrayLike) -> float:
-    """How much more often the attribute is seen in the second set, on the same seeds.
+def prevalence_difference_test(
+    margins_first: ArrayLike, margins_second: ArrayLike, *, confidence: float = 0.95
+) -> PrevalenceTest:
+    """How much more often the attribute is seen in the second set, on the same seeds, with McNemar's exact p-value.
 
     P₂ - P₁ = 1/n Σ_i [1(m₂ᵢ > 0) - 1(m₁ᵢ > 0)]   (P: [dehdashtian2025oasis, Eq. 5])
 
@@ -73,46 +75,16 @@ def prevalence_difference(margins_first: ArrayLike, margins_second: ArrayLike) -
 
     Returns
     -------
-    float : in [-1, 1]; 0: seen equally often, positive: more often in the second. A tie counts as absent.
+    PrevalenceTest : in [-1, 1]; 0: seen equally often, positive: more often in the second. A tie counts as absent.
 
     Raises
     ------
     InvalidInput : for empty or not finite margins, or different lengths.
 
-    Examples
-    --------
-    >>> prevalence_difference([0.1, -0.2, -0.1, 0.3], [0.2, 0.1, 0.3, 0.1])
-    0.5
-    """
-    first, second = _shows(margins_first, margins_second)
-    return float(second.mean() - first.mean())
-
-
-def prevalence_difference_test(
-    margins_first: ArrayLike, margins_second: ArrayLike, *, confidence: float = 0.95
-) -> PrevalenceTest:
-    """:func:`prevalence_difference` with its interval and McNemar's exact p-value.
-
-    With b seeds where only the second set shows the attribute and c where only the first does, the value is
-    (b - c) / n. p is the two-sided binomial test of b out of b + c [mcnemar1947]. The interval is the
-    adjusted Wald one [bonett2012]: with p̃ = (count + 1) / (n + 2) for both counts,
-    p̃_b - p̃_c ± z √((p̃_b + p̃_c - (p̃_b - p̃_c)²) / (n + 2)).
-
-    Parameters
-    ----------
-    margins_first, margins_second : arrays (n,)
-
-    Returns
-    -------
-    PrevalenceTest : in [-1, 1], null value 0. The interval has a width even where no seed changed.
-
-    Raises
-    ------
-    InvalidInput : as :func:`prevalence_difference`.
-
     Notes
     -----
-    The exact test is conservative: with few changed seeds it rejects less often than it may.
+    The interval is that of :func:`~bias_core.measures.intervals.difference_interval`, the p-value that of
+    :func:`~bias_core.measures.intervals.mcnemar_p_value`, which with few changed seeds rejects less often than it may.
 
     Examples
     --------
@@ -182,34 +154,6 @@ def corrected_difference(difference: Estimate, errors: ReaderErrors, *, confiden
     )
 
 
-def stereotype_difference(margins_first: ArrayLike, margins_second: ArrayLike, reference: float) -> float:
-    """How much more over-represented the attribute is in the second set, on the same seeds.
-
-    Ψ₂ - Ψ₁ with Ψ = max(0, P - P*)   (Ψ: [dehdashtian2025oasis, Eq. 3])
-
-    Parameters
-    ----------
-    margins_first, margins_second : arrays (n,)
-    reference : float in [0, 1]. P*, the real-world rate.
-
-    Returns
-    -------
-    float : in [-1, 1]; 0 also where neither set over-represents it, whatever their P.
-
-    Raises
-    ------
-    InvalidInput : as :func:`prevalence_difference`, and for a rate outside [0, 1].
-
-    Examples
-    --------
-    >>> stereotype_difference([0.1, -0.2, -0.1, 0.3], [0.2, 0.1, 0.3, 0.1], 0.75)
-    0.25
-    """
-    rate = probability(reference, "reference")
-    first, second = _shows(margins_first, margins_second)
-    return float(_stereotype(second.mean(), rate) - _stereotype(first.mean(), rate))
-
-
 def stereotype_difference_test(
     margins_first: ArrayLike,
     margins_second: ArrayLike,
@@ -220,26 +164,28 @@ def stereotype_difference_test(
     n_resamples: int = N_RESAMPLES,
     rng: Seed = 0,
 ) -> PairedTest:
-    """:func:`stereotype_difference` with a bootstrap interval over seeds and a p-value from swapping.
+    """How much more over-represented the attribute is in the second set, on the same seeds.
 
-    Each resample draws seeds, with the images of both sets. For p the two images of each seed are swapped at
-    random: p = (1 + #{|D*| >= |D|}) / (1 + B).
+    Ψ₂ - Ψ₁ with Ψ = max(0, P - P*)   (Ψ: [dehdashtian2025oasis, Eq. 3])
+
+    The interval is a bootstrap: each resample draws seeds, with the images of both sets. For p the two images of each
+    seed are swapped at random: p = (1 + #{|D*| >= |D|}) / (1 + B).
 
     Parameters
     ----------
     margins_first, margins_second : arrays (n,)
-    reference : float in [0, 1]
+    reference : float in [0, 1]. P*, the real-world rate.
     errors : ReaderErrors or None. Of the reader of both sets: each P is then corrected, (P + Sp - 1) / (Se + Sp - 1)
         within [0, 1].
 
     Returns
     -------
-    PairedTest : in [-1, 1], null value 0. nan ends and p with a note where no resample differs, as when neither set
-        comes near P*; nan ends where hardly any does.
+    PairedTest : in [-1, 1]; 0 also where neither set over-represents it, whatever their P. nan ends and p with a note
+        where no resample differs, as when neither set comes near P*; nan ends where hardly any does.
 
     Raises
     ------
-    InvalidInput : as :func:`stereotype_difference`.
+    InvalidInput : as :func:`prevalence_difference_test`, and for a rate outside [0, 1].
 
     Examples
     --------
@@ -448,8 +394,8 @@ def _estimate(value: float, without_each: Array, confidence: float) -> Estimate:
     )
 
 
-def picture_change(similarities: ArrayLike) -> float:
-    """How far the two images of a seed lie apart on average.
+def picture_change_estimate(similarities: ArrayLike, *, confidence: float = 0.95, rng: Seed = 0) -> Estimate:
+    """How far the two images of a seed lie apart on average, with its bootstrap interval over seeds.
 
     1/n Σ_i (1 - cos(I₁ᵢ, I₂ᵢ)), embeddings as in [dehdashtian2025oasis]
 
@@ -459,7 +405,7 @@ def picture_change(similarities: ArrayLike) -> float:
 
     Returns
     -------
-    float : in [0, 2]; 0: the encoder sees no change. No null value: compare with images of different seeds.
+    Estimate : in [0, 2]; 0: the encoder sees no change. No null value: compare with images of different seeds.
 
     Raises
     ------
@@ -467,23 +413,8 @@ def picture_change(similarities: ArrayLike) -> float:
 
     Examples
     --------
-    >>> picture_change([1.0, 0.5])
+    >>> picture_change_estimate([1.0, 0.5]).value
     0.25
-    """
-    return float((1 - cosines(similarities)).mean())
-
-
-def picture_change_estimate(similarities: ArrayLike, *, confidence: float = 0.95, rng: Seed = 0) -> Estimate:
-    """:func:`picture_change` with its bootstrap interval over seeds.
-
-    Raises
-    ------
-    InvalidInput : as :func:`picture_change`.
-
-    Examples
-    --------
-    >>> picture_change_estimate([1.0, 0.5]).n
-    2
     """
     return bootstrap_interval(1 - cosines(similarities), statistic=np.mean, confidence=confidence, rng=rng)
 
@@ -497,7 +428,9 @@ _INPUTS = takes(
 
 CARDS = (
     Card(
-        function=prevalence_difference,
+        function=prevalence_difference_test,
+        key="prevalence_difference",
+        field="estimate.value",
         name="Difference of prevalence P",
         summary="How much more often the attribute is seen in the second set, on the same seeds.",
         source="mcnemar1947, difference of P on pairs",
@@ -512,7 +445,9 @@ CARDS = (
         limits="It says that the two sets differ, not which of them is right.",
     ),
     Card(
-        function=stereotype_difference,
+        function=stereotype_difference_test,
+        key="stereotype_difference",
+        field="estimate.value",
         name="Difference of stereotype score Ψ",
         summary="How much more over-represented the attribute is in the second set, on the same seeds.",
         source="dehdashtian2025oasis, difference of Eq. 3",
@@ -539,7 +474,9 @@ CARDS = (
         limits="A share of the variety: it also moves when the sets vary more or less in other ways.",
     ),
     Card(
-        function=picture_change,
+        function=picture_change_estimate,
+        key="picture_change",
+        field="value",
         name="Change of the picture of a seed",
         summary="How far the two images of a seed lie apart for the reader, one minus their cosine.",
         source="dehdashtian2025oasis, 1 - cosine",

@@ -67,23 +67,21 @@ def relative_lean(score: float, pole_a: float, pole_b: float) -> float:
     return (2 * s - a - b) / (a - b)
 
 
-def relative_lean_estimate(
-    targets: ArrayLike,
-    poles_a: ArrayLike,
-    poles_b: ArrayLike,
-    attributes_a: ArrayLike,
-    attributes_b: ArrayLike,
+def relative_lean_over_encoders(
+    readings: Sequence[Sequence[ArrayLike]],
     *,
     groups: Sequence[ArrayLike | None] | None = None,
     confidence: float = 0.95,
 ) -> Estimate:
     """:func:`relative_lean` of the pictures of a concept, with its interval over pictures.
 
+    Scores are averaged over encoders, which are taken as given, as in [mandal2024internal, 5.2].
+
     Parameters
     ----------
-    targets, poles_a, poles_b : arrays (n, d), (n_a, d), (n_b, d). Pictures of the concept; of the same concept worded
-        for A and for B.
-    attributes_a, attributes_b : arrays (m_a, d), (m_b, d). Other pictures of A and of B, which leans are measured by.
+    readings : one for each encoder: five sets of the same pictures in the same order, arrays (n, d). Pictures of the
+        concept; of the same concept worded for A, and for B; and other pictures of A, and of B, which leans are
+        measured by.
     groups : one sequence for each of the five sets, or None. The prompt of each picture of a set, where prompts and not
         pictures are the sampling units.
 
@@ -94,8 +92,9 @@ def relative_lean_estimate(
 
     Raises
     ------
-    InvalidInput : for empty, zero, not finite or wrongly shaped embeddings, different dimensions, groups of another
-        length, several targets that are all equal, and attributes of A and of B that are all equal.
+    InvalidInput : for no encoder, sets of another number of pictures, empty, zero, not finite or wrongly shaped
+        embeddings, different dimensions, groups of another length, several targets that are all equal, and attributes
+        of A and of B that are all equal.
 
     Notes
     -----
@@ -111,39 +110,9 @@ def relative_lean_estimate(
     >>> rng = np.random.default_rng(0)
     >>> a, b = ([1, 1.0, 0] + 0.1 * rng.normal(size=(9, 3)) for _ in "ab")
     >>> b[:, 1] *= -1
-    >>> r = relative_lean_estimate(np.vstack([a, b]), a, b, a[::-1] + 0.01, b[::-1] + 0.01)
+    >>> r = relative_lean_over_encoders([[np.vstack([a, b]), a, b, a[::-1] + 0.01, b[::-1] + 0.01]])
     >>> bool(r.low < 0 < r.high), abs(r.value) < 0.1
     (True, True)
-    """
-    sets = (targets, poles_a, poles_b, attributes_a, attributes_b)
-    return relative_lean_over_encoders([sets], groups=groups, confidence=confidence)
-
-
-def relative_lean_over_encoders(
-    readings: Sequence[Sequence[ArrayLike]],
-    *,
-    groups: Sequence[ArrayLike | None] | None = None,
-    confidence: float = 0.95,
-) -> Estimate:
-    """:func:`relative_lean_estimate` of scores that are averaged over encoders, as in [mandal2024internal, 5.2].
-
-    Parameters
-    ----------
-    readings : one for each encoder: the five sets of the same pictures in the same order.
-
-    Returns
-    -------
-    Estimate : as of one encoder; these encoders are taken as given.
-
-    Raises
-    ------
-    InvalidInput : as :func:`relative_lean_estimate`, for no encoder, and for sets of another number of pictures.
-
-    Examples
-    --------
-    >>> sets = [[[0.6, 0.8]], [[1.0, 0.0]], [[0.0, 1.0]], [[1.0, 0.0]], [[0.0, 1.0]]]
-    >>> round(relative_lean_over_encoders([sets, sets]).value, 6)
-    -0.2
     """
     check_confidence(confidence)
     if not readings:
@@ -289,8 +258,7 @@ _OTHER_SIDE = "pictures lean to the other side than the words, or to neither: se
 def log_amplification(pictures: float, texts: float, *, minimum_texts: float = MINIMUM_TEXTS) -> float:
     """How many times as strongly the pictures of a concept lean as its words, as a logarithm.
 
-    α' = ln(r_I / r_T), after [mandal2024internal, Eq. 5], with r as in
-    :func:`bias_core.measures.relative_association.relative_lean`
+    α' = ln(r_I / r_T), after [mandal2024internal, Eq. 5], with r as in :func:`relative_lean`
 
     Parameters
     ----------
@@ -328,7 +296,7 @@ def log_amplification_estimate(pictures: Estimate, texts: float, *, minimum_text
 
     Parameters
     ----------
-    pictures : Estimate. r of the pictures, from :func:`bias_core.measures.relative_association.relative_lean_estimate`.
+    pictures : Estimate. r of the pictures, from :func:`relative_lean_over_encoders`.
     texts : float. r of the text; nan where it has none.
 
     Returns
@@ -422,8 +390,7 @@ def _log(ratio: float) -> float:
 def relative_lean_difference(pictures: float, texts: float) -> float:
     """How much more the pictures of a concept lean to A than its words, each between their own poles.
 
-    δ' = r_I - r_T, after [mandal2024internal, Eq. 4], with r as in
-    :func:`bias_core.measures.relative_association.relative_lean`
+    δ' = r_I - r_T, after [mandal2024internal, Eq. 4], with r as in :func:`relative_lean`
 
     Parameters
     ----------
@@ -451,7 +418,7 @@ def relative_lean_difference_estimate(pictures: Estimate, texts: float) -> Estim
 
     Parameters
     ----------
-    pictures : Estimate. r of the pictures, from :func:`bias_core.measures.relative_association.relative_lean_estimate`.
+    pictures : Estimate. r of the pictures, from :func:`relative_lean_over_encoders`.
     texts : float. r of the text; nan where it has none.
 
     Returns

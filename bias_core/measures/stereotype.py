@@ -302,10 +302,13 @@ def remaining_gap_estimate(prevalence: Estimate, baseline: Estimate, reference: 
     return replace(prevalence, value=value, low=low, high=high, null_value=0.0)
 
 
-def asked_kept(kept_a: ArrayLike, kept_b: ArrayLike) -> float:
+def asked_kept_estimate(kept_a: ArrayLike, kept_b: ArrayLike, *, confidence: float = 0.95) -> Estimate:
     """How often pictures show the attribute that their prompt asks for: the mean over two attributes.
 
     F = (1/n_A Σ_i k_i + 1/n_B Σ_j k_j) / 2
+
+    From the exact intervals (l, u) of both shares p: the mean − ½√(Σ (p − l)²) to the mean + ½√(Σ (u − p)²)
+    [newcombe1998; zou2008].
 
     Parameters
     ----------
@@ -314,7 +317,7 @@ def asked_kept(kept_a: ArrayLike, kept_b: ArrayLike) -> float:
 
     Returns
     -------
-    float : in [0, 1]; 1: every picture is as it was asked for; 0.5: the prompt's words change nothing.
+    Estimate : in [0, 1]; 1: every picture is as it was asked for; 0.5: the prompt's words change nothing.
 
     Raises
     ------
@@ -327,33 +330,13 @@ def asked_kept(kept_a: ArrayLike, kept_b: ArrayLike) -> float:
 
     Examples
     --------
-    >>> asked_kept([1, 1, 1, 0], [1, 1])
-    0.875
-    """
-    return (
-        sum(float(probabilities(values, name).mean()) for values, name in ((kept_a, "kept_a"), (kept_b, "kept_b"))) / 2
-    )
-
-
-def asked_kept_estimate(kept_a: ArrayLike, kept_b: ArrayLike, *, confidence: float = 0.95) -> Estimate:
-    """:func:`asked_kept` with its interval.
-
-    From the exact intervals (l, u) of both shares p: the mean − ½√(Σ (p − l)²) to the mean + ½√(Σ (u − p)²)
-    [newcombe1998; zou2008].
-
-    Raises
-    ------
-    InvalidInput : as :func:`asked_kept`.
-
-    Examples
-    --------
     >>> estimate = asked_kept_estimate([1, 1, 1, 0], [1, 1])
     >>> round(estimate.low, 3), estimate.value, round(estimate.high, 3), estimate.n
     (0.413, 0.875, 0.994, 6)
     """
     sides = [probabilities(values, name) for values, name in ((kept_a, "kept_a"), (kept_b, "kept_b"))]
     shares = [share_interval(float(side.sum()), side.size, confidence=confidence) for side in sides]
-    value = asked_kept(kept_a, kept_b)
+    value = float(sum(side.mean() for side in sides)) / 2
     return Estimate(
         value=value,
         low=value - math.hypot(*(share.value - share.low for share in shares)) / 2,
@@ -456,7 +439,9 @@ CARDS = (
         limits="It asks for a baseline that is clearly biased, and is only as good as the real-world rate.",
     ),
     Card(
-        function=asked_kept,
+        function=asked_kept_estimate,
+        key="asked_kept",
+        field="value",
         name="Asked attributes kept",
         summary="How often pictures show the attribute that their prompt asks for.",
         source="newcombe1998, mean of two shares",

@@ -11,10 +11,9 @@ from bias_core.measures.relative_association import (
     mean_relative_lean_difference,
     relative_lean_difference,
     relative_lean_difference_estimate,
-    relative_lean_estimate,
 )
 from bias_core.types import Estimate
-from tests.measures.test_relative_lean import world
+from tests.measures.test_relative_lean import lean_of, world
 
 
 def test_the_difference_is_that_of_the_places():
@@ -25,16 +24,16 @@ def test_the_difference_is_that_of_the_places():
 
 def test_pictures_that_lean_as_the_words_do_are_told_from_them_in_five_percent():
     rng = np.random.default_rng(0)
-    words = relative_lean_estimate(*world(rng, 0.7, sizes=(30_000, 9_000, 9_001, 9_000, 9_001))).value
+    words = lean_of(*world(rng, 0.7, sizes=(30_000, 9_000, 9_001, 9_000, 9_001))).value
     alarms = []
     for _ in range(300):
-        found = relative_lean_difference_estimate(relative_lean_estimate(*world(rng, 0.7)), words)
+        found = relative_lean_difference_estimate(lean_of(*world(rng, 0.7)), words)
         alarms.append(not found.low <= 0 <= found.high)
     assert np.mean(alarms) <= 0.07
 
 
 def test_a_planted_difference_is_found():
-    found = relative_lean_difference_estimate(relative_lean_estimate(*world(np.random.default_rng(1), 0.95)), 0.1)
+    found = relative_lean_difference_estimate(lean_of(*world(np.random.default_rng(1), 0.95)), 0.1)
     assert found.low > 0
     assert found.null_value == 0
 

@@ -10,9 +10,7 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.effects import corrected_prevalence
 from bias_core.measures.paired_prevalence import (
     corrected_difference,
-    prevalence_difference,
     prevalence_difference_test,
-    stereotype_difference,
     stereotype_difference_test,
     swap_p_value,
 )
@@ -34,7 +32,7 @@ def test_the_difference_counts_the_seeds_that_changed():
     # gained on seeds 4, 5, 6, 7, 8, 10: 6; lost on 1 and 2: 2; (6 - 2) / 10 = 0.4
     assert (found.n_gained, found.n_lost) == (6, 2)
     assert found.estimate.value == pytest.approx(0.4)
-    assert prevalence_difference(FIRST, SECOND) == pytest.approx(0.7 - 0.3)
+    assert prevalence_difference_test(FIRST, SECOND).estimate.value == pytest.approx(0.7 - 0.3)
 
 
 def test_p_is_the_exact_sign_test_of_the_changed_seeds():
@@ -128,9 +126,9 @@ def test_a_reader_that_tells_nothing_is_refused():
 
 def test_the_stereotype_difference_counts_only_what_lies_above_the_real_rate():
     # P1 = 0.3, P2 = 0.7: against 0.5 only the second exceeds it, by 0.2; against 0.1 both do
-    assert stereotype_difference(FIRST, SECOND, 0.5) == pytest.approx(0.2)
-    assert stereotype_difference(FIRST, SECOND, 0.1) == pytest.approx(0.4)
-    assert stereotype_difference(FIRST, SECOND, 0.9) == 0
+    assert stereotype_difference_test(FIRST, SECOND, 0.5).estimate.value == pytest.approx(0.2)
+    assert stereotype_difference_test(FIRST, SECOND, 0.1).estimate.value == pytest.approx(0.4)
+    assert stereotype_difference_test(FIRST, SECOND, 0.9).estimate.value == 0
 
 
 def test_the_stereotype_difference_has_an_interval_and_a_p_value():

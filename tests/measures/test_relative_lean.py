@@ -7,12 +7,7 @@ import pytest
 from scipy import optimize, stats
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.relative_association import (
-    relative_lean,
-    relative_lean_estimate,
-    relative_lean_over_encoders,
-    text_relative_lean,
-)
+from bias_core.measures.relative_association import relative_lean, relative_lean_over_encoders, text_relative_lean
 
 D = 7
 EAST, NORTH = [[1.0, 0.0]], [[0.0, 1.0]]
@@ -33,6 +28,11 @@ def world(rng, share, sizes=(24, 12, 13, 16, 17), lean=0.5):
     return [pictures(rng, n, p, look=k, lean=lean) for n, p, k in zip(sizes, shares, looks, strict=True)]
 
 
+def lean_of(*sets, **options):
+    """r of one encoder's five sets."""
+    return relative_lean_over_encoders([sets], **options)
+
+
 def test_r_is_one_at_the_pole_of_a_and_minus_one_at_that_of_b():
     assert relative_lean(0.3, 0.3, -0.1) == 1
     assert relative_lean(-0.1, 0.3, -0.1) == -1
@@ -44,7 +44,7 @@ def test_r_is_one_at_the_pole_of_a_and_minus_one_at_that_of_b():
 
 def test_by_hand_with_one_picture_of_each():
     # Lean direction (1, -1): target (0.6, 0.8) scores -0.2, the poles 1 and -1, so r = -0.2 without an interval.
-    estimate = relative_lean_estimate([[0.6, 0.8]], EAST, NORTH, EAST, NORTH)
+    estimate = lean_of([[0.6, 0.8]], EAST, NORTH, EAST, NORTH)
     assert estimate.value == pytest.approx(-0.2)
     assert math.isnan(estimate.low)
     assert "one sampling unit" in estimate.note
@@ -56,7 +56,7 @@ def test_a_planted_mixture_reads_as_its_share_whatever_the_scale_of_the_encoder(
     rng = np.random.default_rng(0)
     for share in (0.5, 0.8, 1.0):
         sets = world(rng, share, sizes=(40_000, 9_000, 9_001, 5_003, 5_009), lean=lean)
-        assert relative_lean_estimate(*sets).value == pytest.approx(2 * share - 1, abs=0.04)
+        assert lean_of(*sets).value == pytest.approx(2 * share - 1, abs=0.04)
 
 
 def naive(sets):
@@ -74,7 +74,7 @@ def test_value_and_ends_are_those_of_a_naive_loop_and_of_a_search():
     sets = [pictures(rng, 5, 0.7, look=4), *world(rng, 0.7, sizes=(5, 3, 2, 7, 11))[1:]]
     sets[0][:, 3:5] += 2
     score, pole_a, pole_b = naive(sets)
-    estimate = relative_lean_estimate(*sets)
+    estimate = lean_of(*sets)
     assert estimate.value == pytest.approx(relative_lean(score, pole_a, pole_b))
     units = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in sets]
     x, a, b, to_a, to_b = (rows.mean(axis=0) for rows in units)
@@ -105,8 +105,8 @@ def test_value_and_ends_are_those_of_a_naive_loop_and_of_a_search():
 @pytest.mark.slow
 def test_the_interval_holds_the_place_of_many_pictures():
     rng = np.random.default_rng(2)
-    truth = relative_lean_estimate(*world(rng, 0.65, sizes=(30_000, 9_000, 9_001, 9_000, 9_001))).value
-    estimates = [relative_lean_estimate(*world(rng, 0.65)) for _ in range(400)]
+    truth = lean_of(*world(rng, 0.65, sizes=(30_000, 9_000, 9_001, 9_000, 9_001))).value
+    estimates = [lean_of(*world(rng, 0.65)) for _ in range(400)]
     # 95 % of 400, give or take two standard errors of 1.1 points
     assert 0.928 <= np.mean([one.low <= truth <= one.high for one in estimates]) <= 0.975
 
@@ -120,7 +120,7 @@ def test_chance_in_both_factors_widens_the_interval_once():
         return np.eye(200)[0] + sign * 0.7 * np.eye(200)[1] + 0.2 * rng.normal(size=(n, 200))
 
     sizes, signs = (31, 11, 13, 11, 11), (1, 1, -1, 1, -1)
-    estimates = [relative_lean_estimate(*map(drawn, sizes, signs)) for _ in range(500)]
+    estimates = [lean_of(*map(drawn, sizes, signs)) for _ in range(500)]
     # 95 % give or take two standard errors of 1 point; with chance counted twice it was 98.2 %
     assert 0.93 <= np.mean([one.low <= 1 <= one.high for one in estimates]) <= 0.97
 
@@ -128,13 +128,13 @@ def test_chance_in_both_factors_widens_the_interval_once():
 @pytest.mark.slow
 def test_an_even_mix_is_told_from_the_middle_in_five_percent():
     rng = np.random.default_rng(3)
-    estimates = [relative_lean_estimate(*world(rng, 0.5)) for _ in range(400)]
+    estimates = [lean_of(*world(rng, 0.5)) for _ in range(400)]
     assert np.mean([not one.low <= 0 <= one.high for one in estimates]) <= 0.07
 
 
 def test_swapping_a_and_b_turns_the_sign_and_the_order_of_pictures_nothing():
     x, a, b, to_a, to_b = world(np.random.default_rng(4), 0.7)
-    one, turned = relative_lean_estimate(x, a, b, to_a, to_b), relative_lean_estimate(x[::-1], b, a, to_b, to_a)
+    one, turned = lean_of(x, a, b, to_a, to_b), lean_of(x[::-1], b, a, to_b, to_a)
     assert (turned.value, turned.low, turned.high) == pytest.approx((-one.value, -one.high, -one.low))
 
 
@@ -143,7 +143,7 @@ def test_scores_are_averaged_over_encoders():
     sets = world(rng, 0.7, sizes=(5, 3, 2, 7, 11))
     turn = np.linalg.qr(rng.normal(size=(D, D)))[0]
     other = [rows @ turn * 3 for rows in sets]
-    one = relative_lean_estimate(*sets)
+    one = lean_of(*sets)
     assert relative_lean_over_encoders([sets, other]).low == pytest.approx(one.low)  # cosines do not turn
     another = world(rng, 0.2, sizes=(5, 3, 2, 7, 11))
     scores = np.mean([naive(sets), naive(another)], axis=0)
@@ -156,15 +156,15 @@ def test_prompts_can_be_the_sampling_units():
     rng = np.random.default_rng(6)
     x, a, b, to_a, to_b = world(rng, 0.7, sizes=(6, 3, 3, 4, 4))
     pairs = ["p", "p", "q", "q"]
-    doubled = relative_lean_estimate(x, a, b, np.repeat(to_a, 2, axis=0), np.repeat(to_b, 2, axis=0))
-    grouped = relative_lean_estimate(
+    doubled = lean_of(x, a, b, np.repeat(to_a, 2, axis=0), np.repeat(to_b, 2, axis=0))
+    grouped = lean_of(
         x, a, b, np.repeat(to_a, 2, axis=0), np.repeat(to_b, 2, axis=0),
         groups=[None, None, None, np.repeat(range(4), 2), np.repeat(range(4), 2)],
     )  # fmt: skip
-    single = relative_lean_estimate(x, a, b, to_a, to_b)
+    single = lean_of(x, a, b, to_a, to_b)
     assert (grouped.low, grouped.high) == pytest.approx((single.low, single.high))  # copies are no new pictures
     assert doubled.n == grouped.n + 8
-    coarse = relative_lean_estimate(x, a, b, to_a, to_b, groups=[None, None, None, pairs, pairs])
+    coarse = lean_of(x, a, b, to_a, to_b, groups=[None, None, None, pairs, pairs])
     assert coarse.value == pytest.approx(single.value)
 
 
@@ -172,7 +172,7 @@ def test_poles_that_are_not_told_apart_make_no_scale_and_no_zero():
     rng = np.random.default_rng(7)
     x, a, _, to_a, to_b = world(rng, 0.7)
     for poles in ((a, a), (pictures(rng, 3, 0.5), pictures(rng, 3, 0.5))):
-        estimate = relative_lean_estimate(x, *poles, to_a, to_b)
+        estimate = lean_of(x, *poles, to_a, to_b)
         assert math.isnan(estimate.value)
         assert "not told apart" in estimate.note
     assert math.isnan(text_relative_lean([(NORTH, EAST, EAST, EAST, NORTH)]))
@@ -189,7 +189,7 @@ def test_poles_that_are_not_told_apart_make_no_scale_and_no_zero():
 def test_sets_that_tell_nothing_are_refused_with_what_came(change, says):
     sets = dict(enumerate(world(np.random.default_rng(8), 0.7))) | change
     with pytest.raises(InvalidInput, match=says):
-        relative_lean_estimate(*sets.values())
+        lean_of(*sets.values())
 
 
 def test_a_reading_without_five_sets_or_encoders_is_refused():
