@@ -144,12 +144,8 @@ def agreement_estimate(
         which they are, are left out, and the note counts them. Where raters agree on every item, no resample differs
         from another, and the interval comes from the share of units in agreement.
 
-    Raises
-    ------
-    InvalidInput : as the coefficient, and for groups of another length.
+    Raises InvalidInput: as the coefficient, and for groups of another length.
 
-    Examples
-    --------
     >>> ratings = [["f", "f"], ["m", "m"], ["f", "m"], ["m", "m"], ["f", "f"]]
     >>> estimate = agreement_estimate(ratings, coefficient="cohen_kappa")
     >>> round(estimate.value, 4), estimate.n, estimate.low < estimate.value <= estimate.high
@@ -222,12 +218,8 @@ def reader_errors_from_labels(
         ``positive``
         is a call of absence.
 
-    Raises
-    ------
-    InvalidInput : as :func:`cohen_kappa`, and where people saw no item as present or none as absent.
+    Raises InvalidInput: as :func:`cohen_kappa`, and where people saw no item as present or none as absent.
 
-    Examples
-    --------
     >>> errors = reader_errors_from_labels(["f", "f", "m", "m"], ["f", "m", "m", "m"], positive="f")
     >>> errors.sensitivity, errors.specificity, errors.n_positive
     (0.5, 1.0, 2)
@@ -579,12 +571,8 @@ def numbers_of(scale: Scale) -> tuple[tuple[str, str, Callable[[Array], Array], 
 
     Each takes shares ``(..., k + 1)`` whose last are the pictures of which nobody can tell.
 
-    Raises
-    ------
-    InvalidInput : as :func:`mean_level`, when a measure is called.
+    Raises InvalidInput: as :func:`mean_level`, when a measure is called.
 
-    Examples
-    --------
     >>> from bias_core.scales import load_scales
     >>> (mean, _, _, length), *ends = numbers_of(load_scales()["age group"])
     >>> mean, length, [title for title, *_ in ends]

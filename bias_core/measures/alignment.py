@@ -130,12 +130,8 @@ def kernel_direction(embeddings: ArrayLike, labels: ArrayLike, *, gamma: float |
     labels : array (m,). 1 or True for a+, 0 or False for a-; both must occur.
     gamma : float > 0 or None. None: 1 / median squared distance.
 
-    Raises
-    ------
-    InvalidInput : as :func:`image_direction`.
+    Raises InvalidInput: as :func:`image_direction`.
 
-    Examples
-    --------
     >>> direction = kernel_direction([[1.0, 0.0], [0.0, 1.0]], [1, 0])
     >>> bool(direction.project([[0.9, 0.1]])[0] > direction.project([[0.1, 0.9]])[0])
     True
@@ -291,12 +287,8 @@ def decompose(image_embeddings: ArrayLike, *, centred: bool = True) -> Decomposi
     image_embeddings : array (n, d), n >= 2
     centred : bool
 
-    Raises
-    ------
-    InvalidInput : for fewer than two images, or images with equal embeddings.
+    Raises InvalidInput: for fewer than two images, or images with equal embeddings.
 
-    Examples
-    --------
     >>> decompose([[1.0, 0.0], [0.0, 1.0]]).singular_values.round(6)
     array([1., 0.])
     """
@@ -317,12 +309,8 @@ def alignment_score(
 ) -> float:
     """:func:`weighted_alignment_score` of an image set that is already decomposed: a mat-vec.
 
-    Raises
-    ------
-    InvalidInput : for a zero direction, another dimension, or an impossible number of components.
+    Raises InvalidInput: for a zero direction, another dimension, or an impossible number of components.
 
-    Examples
-    --------
     >>> images = decompose([[1.0, 0.1, 0.0], [1.0, -0.1, 0.0]])
     >>> round(alignment_score(images, [0.0, 3.0, 4.0]), 6)
     0.6
@@ -437,12 +425,8 @@ def variance_share_estimates(
     -------
     tuple of Estimate : one per direction; nan with a note where there is one image, or all embeddings are equal.
 
-    Raises
-    ------
-    InvalidInput : for malformed embeddings, directions or ``shows``, or different dimensions.
+    Raises InvalidInput: for malformed embeddings, directions or ``shows``, or different dimensions.
 
-    Examples
-    --------
     >>> variance_share_estimates([[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0]])[0].note
     'all images have the same embedding'
     """
@@ -471,12 +455,8 @@ def squared_deviations(image_embeddings: ArrayLike, directions: ArrayLike) -> tu
     -------
     arrays (n, n_attributes) and (n,) : at least 0; their sums have the ratio :func:`variance_share`.
 
-    Raises
-    ------
-    InvalidInput : for malformed embeddings or directions, or different dimensions.
+    Raises InvalidInput: for malformed embeddings or directions, or different dimensions.
 
-    Examples
-    --------
     >>> squared_deviations([[0.6, 0.8], [0.6, -0.8]], [[0.0, 1.0]])[0].round(6).tolist()
     [[0.64], [0.64]]
     """
@@ -499,12 +479,8 @@ def jackknifed_shares(along: ArrayLike, distances: ArrayLike) -> Array:
     -------
     array (n,) : in [0, 1]; nan where the other images do not vary.
 
-    Raises
-    ------
-    InvalidInput : for arrays of different length.
+    Raises InvalidInput: for arrays of different length.
 
-    Examples
-    --------
     >>> jackknifed_shares([1.0, 0.0, 0.0], [1.0, 1.0, 1.0]).round(6).tolist()  # of 1 x 3/2 nothing is left
     [0.0, 0.666667, 0.666667]
     """
@@ -529,12 +505,8 @@ def resampled_variance_shares(image_embeddings: ArrayLike, directions: ArrayLike
     -------
     array (n_sets, n_attributes) : in [0, 1]; nan where a set does not vary.
 
-    Raises
-    ------
-    InvalidInput : for malformed embeddings or directions, or different dimensions.
+    Raises InvalidInput: for malformed embeddings or directions, or different dimensions.
 
-    Examples
-    --------
     >>> images = np.array([[0.6, 0.8, 0.0], [0.6, -0.8, 0.0], [0.6, 0.0, 0.8], [0.6, 0.0, -0.8]])
     >>> weights = np.array([[1, 1, 1, 1], [0, 0, 2, 2], [0, 0, 0, 4]])
     >>> resampled_variance_shares(images, [[0.0, 1.0, 0.0]], weights).round(6)
@@ -630,12 +602,8 @@ def large_spectrum(rows: NDArray[np.floating], *, centred: bool = True) -> tuple
     rows : array (n, d), any precision; read in parts and left as it is.
     centred : bool. Take the mean row off first.
 
-    Raises
-    ------
-    ValueError : for anything but a matrix; the door of :mod:`bias_core.measures.alignment` refuses it before.
+    Raises ValueError: for anything but a matrix; the door of :mod:`bias_core.measures.alignment` refuses it before.
 
-    Examples
-    --------
     >>> large_spectrum(np.array([[3.0, 0.0], [0.0, 1.0]]), centred=False)[0]
     array([3., 1.])
     """
@@ -654,12 +622,8 @@ def large_spectrum(rows: NDArray[np.floating], *, centred: bool = True) -> tuple
 def n_for_energy(squares: Array, energy: float) -> int:
     """Fewest leading entries of ``squares (r,)`` that reach a share of their sum.
 
-    Raises
-    ------
-    InvalidInput : where there is no energy at all.
+    Raises InvalidInput: where there is no energy at all.
 
-    Examples
-    --------
     >>> n_for_energy(np.array([6.0, 3.0, 1.0]), 0.9)
     2
     """

@@ -122,12 +122,8 @@ def mean_association(
     -------
     Estimate : in [-2, 2], null value 0, positive leans to A. nan ends with a note for a single unit.
 
-    Raises
-    ------
-    InvalidInput : as :func:`association`, and for groups of another length.
+    Raises InvalidInput: as :func:`association`, and for groups of another length.
 
-    Examples
-    --------
     >>> mean_association([[1.0, 0.0], [0.6, 0.8]], [[1.0, 0.0]], [[0.0, 1.0]]).value.__round__(6)
     0.4
     """
@@ -467,12 +463,8 @@ def leave_one_out(
 
     Parameters
     ----------
-    targets_x, targets_y : arrays (n_x, d), (n_y, d). Embeddings of the neutral images of each concept.
-    x_attributes_a, x_attributes_b, y_attributes_a, y_attributes_b : arrays (n, d). Images of each concept edited with
-        words of A and of B.
-    groups_x, groups_y : sequences (n_x,), (n_y,). The prompt of each neutral image.
-    attribute_groups : four sequences. The prompt that each edited image was edited from, in the order of the four
-        arrays.
+    targets_x, targets_y, x_attributes_a, x_attributes_b, y_attributes_a, y_attributes_b, groups_x, groups_y,
+    attribute_groups : as :func:`association_test` takes them.
 
     Returns
     -------
@@ -499,10 +491,10 @@ def leave_one_out(
     """
     if len(attribute_groups) != 4:
         raise InvalidInput(f"attribute_groups needs four sequences; got {len(attribute_groups)}.")
-    xa, xb, ya, yb = attribute_groups
-    sets_x = (targets_x, x_attributes_a, x_attributes_b), (groups_x, xa, xb)
-    sets_y = (targets_y, y_attributes_a, y_attributes_b), (groups_y, ya, yb)
-    (prompts_x, mean_x, without_x), (prompts_y, mean_y, without_y) = _side(*sets_x), _side(*sets_y)
+    sets_x = _by_prompt((targets_x, x_attributes_a, x_attributes_b), (groups_x, *attribute_groups[:2]))
+    sets_y = _by_prompt((targets_y, y_attributes_a, y_attributes_b), (groups_y, *attribute_groups[2:]))
+    (mean_x, without_x), (mean_y, without_y) = _without_each_prompt(sets_x), _without_each_prompt(sets_y)
+    prompts_x, prompts_y = (np.unique(np.asarray(groups)).tolist() for groups in (groups_x, groups_y))
     score = mean_x - mean_y
     scores = np.concatenate([without_x - mean_y, mean_x - without_y])
     return LeaveOneOut(
@@ -514,32 +506,18 @@ def leave_one_out(
     )
 
 
-def _side(images: Sequence[ArrayLike], groups: Sequence[ArrayLike]) -> tuple[list[str], float, Array]:
-    """Prompts of a concept, its mean association, and that without each of them, ``(n_prompts,)``."""
-    names = ("targets", "attributes_a", "attributes_b")
-    rows = unit_sets(**dict(zip(names, images, strict=True)))
-    labels = [np.asarray(group) for group in groups]
-    for name, array, label in zip(names, rows, labels, strict=True):
-        same_length(**{name: array, f"prompts of {name}": label})
-    if len(prompts := np.unique(labels[0])) < 2:
-        raise InvalidInput(f"Leaving a prompt out needs two or more of each concept; got {prompts.tolist()}.")
-    if any(not np.array_equal(np.unique(label), prompts) for label in labels[1:]):
-        raise InvalidInput("Neutral and edited images must come from the same prompts.")
-    places = [np.searchsorted(prompts, label) for label in labels]
-    without = [
-        _mean([array[place != left] for array, place in zip(rows, places, strict=True)],
-              places[0][places[0] != left])
-        for left in range(len(prompts))
-    ]  # fmt: skip
-    return prompts.tolist(), _mean(rows, places[0]), np.array(without)
+def _without_each_prompt(sets: Sequence[Array]) -> tuple[float, Array]:
+    """Mean over prompts of Eq. 2, and that without each of them, ``(n_prompts,)``, from :func:`_by_prompt`."""
+    neutral, a, b = sets
+    if (n := len(neutral)) < 2:
+        raise InvalidInput(f"Leaving a prompt out needs two or more of each concept; got {n}.")
+    means = neutral[:, :-1] / neutral[:, -1:]
 
+    def mean(kept: NDArray[np.bool_]) -> float:
+        of_a, of_b = a[kept].sum(axis=0), b[kept].sum(axis=0)
+        return float((means[kept] @ (of_a[:-1] / of_a[-1] - of_b[:-1] / of_b[-1])).mean())
 
-def _mean(rows: Sequence[Floats], places: NDArray[np.intp]) -> float:
-    """Mean over prompts of Eq. 2; ``places`` says which prompt each neutral image is of."""
-    x, a, b = rows
-    values = np.asarray(x @ (a.mean(axis=0, dtype=np.float64) - b.mean(axis=0, dtype=np.float64)))
-    _, index = np.unique(places, return_inverse=True)
-    return float((np.bincount(index, weights=values) / np.bincount(index)).mean())
+    return mean(np.ones(n, dtype=bool)), np.array([mean(np.arange(n) != left) for left in range(n)])
 
 
 def even_mix_association(attributes_a: ArrayLike, attributes_b: ArrayLike) -> float:
@@ -685,12 +663,8 @@ def association_difference_test(first: Neutral, second: Neutral, *, confidence: 
     PairedTest : in [-4, 4], null value 0. Interval and p from Student's t with the degrees of freedom of the smallest
         set; nan where a set has one image.
 
-    Raises
-    ------
-    InvalidInput : for malformed embeddings, or sizes that differ between first and second.
+    Raises InvalidInput: for malformed embeddings, or sizes that differ between first and second.
 
-    Examples
-    --------
     >>> east, north = [[1.0, 0.0]] * 2, [[0.0, 1.0]] * 2
     >>> lean = [Neutral(targets=x, attributes_a=east, attributes_b=north) for x in (north, east)]
     >>> association_difference_test(*lean).estimate.value

@@ -165,12 +165,8 @@ def mean_over_encoders(scores: Sequence[CompositeAssociation], *, confidence: fl
     CompositeAssociation : as of one encoder. Its intervals are of chance in the pictures, which every encoder saw
         alike; these encoders are taken as given.
 
-    Raises
-    ------
-    InvalidInput : for an empty list, and for scores that were not resampled alike.
+    Raises InvalidInput: for an empty list, and for scores that were not resampled alike.
 
-    Examples
-    --------
     >>> east, north = [[1.0, 0.0]], [[0.0, 1.0]]
     >>> ones = [composite_association(x, x, east, north, east, north) for x in (east, [[0.6, 0.8]])]
     >>> round(mean_over_encoders(ones).image_image, 6)
@@ -216,12 +212,8 @@ def picture_estimate(
     -------
     Estimate : ``low`` and ``high`` are nan, with a note, where a set has one unit: it would seem free of chance.
 
-    Raises
-    ------
-    InvalidInput : for empty or not finite resamples, or a confidence outside (0, 1).
+    Raises InvalidInput: for empty or not finite resamples, or a confidence outside (0, 1).
 
-    Examples
-    --------
     >>> picture_estimate(0.5, [0.25, 0.5, 0.75], [3, 5], confidence=0.5).low
     0.375
     """
@@ -432,12 +424,8 @@ def internal_bias(
     -------
     InternalBias : α has a note where |TT| is below :data:`MINIMUM_TEXT_TEXT`, be it undefined or formed all the same.
 
-    Raises
-    ------
-    InvalidInput : as :func:`bias_amplification`, and for a confidence outside (0, 1).
+    Raises InvalidInput: as :func:`bias_amplification`, and for a confidence outside (0, 1).
 
-    Examples
-    --------
     >>> east, north = [[1.0, 0.0]], [[0.0, 1.0]]
     >>> bias = internal_bias(composite_association([[0.6, 0.8]], east, east, north, east, north))
     >>> round(bias.diffusion_bias.value, 6), round(bias.signed_difference.value, 6)
@@ -484,12 +472,8 @@ def summarise_internal_bias(
     -------
     InternalBiasSummary : Null values 0 for δ and 1 for α; a mean α is nan, with a note, where no target has one.
 
-    Raises
-    ------
-    InvalidInput : for empty or infinite arrays, different lengths, or a δ that is nan.
+    Raises InvalidInput: for empty or infinite arrays, different lengths, or a δ that is nan.
 
-    Examples
-    --------
     >>> summary = summarise_internal_bias([0.01, 0.03], [1.5, float("nan")])
     >>> summary.diffusion_bias.value, summary.bias_amplification.value, summary.n_undefined
     (0.02, 1.5, 1)

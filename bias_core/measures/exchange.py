@@ -223,12 +223,8 @@ def part_effects(
 def mean_difference(differences: Array, confidence: float = 0.95) -> Estimate:
     """The mean of paired differences in [-1, 1], with the interval of :func:`part_effects`.
 
-    Raises
-    ------
-    InvalidInput : for a confidence outside (0, 1).
+    Raises InvalidInput: for a confidence outside (0, 1).
 
-    Examples
-    --------
     >>> round(mean_difference(np.array([0.0, 0.0])).high, 3)  # 1.96 √(2 / 4 / 4)
     0.693
     """

@@ -142,12 +142,8 @@ def jaccard_hallucination_estimate(
     -------
     Estimate : in [0, 1], null value 0; ``n`` counts the images where it is defined, ``note`` the others.
 
-    Raises
-    ------
-    InvalidInput : as :func:`jaccard_distances`.
+    Raises InvalidInput: as :func:`jaccard_distances`.
 
-    Examples
-    --------
     >>> estimate = jaccard_hallucination_estimate([["cup"], [], ["dog"]], [["cup"], [], ["cat"]])
     >>> estimate.value, estimate.n, estimate.note
     (0.5, 2, '1 of 3 images: neither prompt nor picture names an object')
@@ -249,12 +245,8 @@ def miss_rate_estimate(
     -------
     Estimate : in [0, 1], null value 0.
 
-    Raises
-    ------
-    InvalidInput : as :func:`generative_miss_rate`.
+    Raises InvalidInput: as :func:`generative_miss_rate`.
 
-    Examples
-    --------
     >>> round(miss_rate_estimate([0.1] * 10).high, 3)
     0.283
     """
@@ -336,12 +328,8 @@ def normalise_over_models(values: ArrayLike, dimension: str) -> Array:
     -------
     array (..., n_models) : in [0, 1]; nan where all models agree.
 
-    Raises
-    ------
-    InvalidInput : for fewer than two models, or another dimension.
+    Raises InvalidInput: for fewer than two models, or another dimension.
 
-    Examples
-    --------
     >>> normalise_over_models([[7.0, 4.0, 5.0], [2.0, 2.0, 2.0]], "distribution_bias").round(2)
     array([[0.  , 1.  , 0.67],
            [ nan,  nan,  nan]])
@@ -457,12 +445,8 @@ def missing_objects(
 def compared_objects(words: Iterable[str]) -> frozenset[str]:
     """The objects of one text as both parts compare them: what can be seen, with people by one name.
 
-    Raises
-    ------
-    InvalidInput : for a text in place of words.
+    Raises InvalidInput: for a text in place of words.
 
-    Examples
-    --------
     >>> sorted(compared_objects(["doctor", "lady", "science", "cup"]))
     ['cup', 'doctor', 'person']
     """

@@ -140,12 +140,8 @@ def presence_with_base(
 ) -> tuple[list[str], csr_array, csr_array]:
     """The objects of both, and which picture shows which, 0 or 1, ``(n, n_objects)`` of each.
 
-    Raises
-    ------
-    InvalidInput : as :func:`object_odds`.
+    Raises InvalidInput: as :func:`object_odds`.
 
-    Examples
-    --------
     >>> words, ours, theirs = presence_with_base([["cup"]], [["dog"], []], paired=False)
     >>> words, ours.toarray().tolist(), theirs.toarray().tolist()
     (['cup', 'dog'], [[1.0, 0.0]], [[0.0, 1.0], [0.0, 0.0]])
@@ -339,12 +335,8 @@ def sample_coverage(counts: Array, n_images: int, n_drawn: int) -> float:
     them, with Y_i pictures that show object i, U their sum, Q₁ and Q₂ objects in one and in two pictures
     [chao2012], [chao2014]
 
-    Raises
-    ------
-    InvalidInput : for ``n_drawn`` below 1 or above ``n_images``, or no object.
+    Raises InvalidInput: for ``n_drawn`` below 1 or above ``n_images``, or no object.
 
-    Examples
-    --------
     >>> round(sample_coverage(np.array([3.0, 2.0, 1.0]), 4, 4), 4), sample_coverage(np.array([2.0, 2.0]), 2, 1)
     (0.9, 1.0)
     """
@@ -378,12 +370,8 @@ def hill_number(counts: Array, n_images: int, *, coverage: float | None = None, 
     -------
     float : above 0; larger is more varied.
 
-    Raises
-    ------
-    InvalidInput : for another order, a coverage outside (0, 1], or no object.
+    Raises InvalidInput: for another order, a coverage outside (0, 1], or no object.
 
-    Examples
-    --------
     >>> round(hill_number(np.array([4.0, 4.0, 4.0]), 8), 6)
     3.0
     """

@@ -170,12 +170,8 @@ def effective_number(counts: ArrayLike) -> float:
 def positive_counts(counts: ArrayLike, *, at_least: int = 1) -> Array:
     """Counts above 0 as float64, at least so many of them.
 
-    Raises
-    ------
-    InvalidInput : for empty, negative or not finite counts, or fewer than ``at_least`` above 0.
+    Raises InvalidInput: for empty, negative or not finite counts, or fewer than ``at_least`` above 0.
 
-    Examples
-    --------
     >>> positive_counts([3, 0, 1])
     array([3., 1.])
     """
@@ -298,12 +294,8 @@ def top_objects(counts: Mapping[str, int], base_counts: Mapping[str, int] | None
     DataFrame : Columns ``object, n, share`` (of all counts), and with a base ``base_n, delta_n``; most frequent first,
         equals in alphabetical order.
 
-    Raises
-    ------
-    InvalidInput : for no counts, or n below 1.
+    Raises InvalidInput: for no counts, or n below 1.
 
-    Examples
-    --------
     >>> top_objects({"man": 6, "cup": 4}, {"man": 5}, n=1).to_dict("records")
     [{'object': 'man', 'n': 6, 'share': 0.6, 'base_n': 5, 'delta_n': 1}]
     """
@@ -391,12 +383,8 @@ def distribution_bias_estimate(
     -------
     Estimate : at least 0.5, *lower* is more biased, no null value.
 
-    Raises
-    ------
-    InvalidInput : as :func:`object_distribution`.
+    Raises InvalidInput: as :func:`object_distribution`.
 
-    Examples
-    --------
     >>> distribution_bias_estimate([["man", "cup"], ["man"], ["man", "dog"], ["dog"]]).value
     1.0
     """
@@ -428,12 +416,8 @@ def distribution_bias_at(
     -------
     Estimate : ``n`` is ``n_images``. nan, with a note, where B_D of a subset is undefined (all counts equal).
 
-    Raises
-    ------
-    InvalidInput : as :func:`distribution_bias_estimate`, and for ``n_images`` or ``n_draws`` out of range.
+    Raises InvalidInput: as :func:`distribution_bias_estimate`, and for ``n_images`` or ``n_draws`` out of range.
 
-    Examples
-    --------
     >>> images = [["man", "cup"], ["man"], ["man", "dog"], ["dog", "man"], ["cup"]] * 20
     >>> distribution_bias_at(images, 50).n
     50
@@ -472,12 +456,8 @@ def _normal(
 def presence_of(image_objects: ImageObjects, exclude_prompt: ImageObjects | None) -> tuple[list[str], csr_array]:
     """Objects in alphabetical order, and which image shows which, 0 or 1, ``(n_images, n_objects)``.
 
-    Raises
-    ------
-    InvalidInput : as :func:`object_counts`.
+    Raises InvalidInput: as :func:`object_counts`.
 
-    Examples
-    --------
     >>> presence_of([["dog", "cup"], ["dog"]], None)[1].toarray()
     array([[1., 1.],
            [0., 1.]])
@@ -500,12 +480,8 @@ def presence_of(image_objects: ImageObjects, exclude_prompt: ImageObjects | None
 def word_sets(objects: ImageObjects, name: str) -> list[frozenset[str]]:
     """One set of words per image.
 
-    Raises
-    ------
-    InvalidInput : for a text, for no images, or for an image whose objects are no collection of words.
+    Raises InvalidInput: for a text, for no images, or for an image whose objects are no collection of words.
 
-    Examples
-    --------
     >>> word_sets([["dog", "dog"], []], "image_objects")
     [frozenset({'dog'}), frozenset()]
     """

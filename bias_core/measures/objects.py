@@ -156,12 +156,8 @@ def to_person(objects: Iterable[str], *, lexicon: Lexicon | None = None) -> list
     ----------
     objects : collection of str
 
-    Raises
-    ------
-    InvalidInput : if ``objects`` is one string.
+    Raises InvalidInput: if ``objects`` is one string.
 
-    Examples
-    --------
     >>> to_person(["man", "lady", "dog", "policeman"])
     ['person', 'dog', 'police officer']
     """
@@ -177,12 +173,8 @@ def groundable(objects: Iterable[str], *, lexicon: Lexicon | None = None) -> lis
 
     "science" is none. A word that WordNet [miller1995] does not know may be a brand, and is kept.
 
-    Raises
-    ------
-    InvalidInput : if ``objects`` is one string.
+    Raises InvalidInput: if ``objects`` is one string.
 
-    Examples
-    --------
     >>> groundable(["sign", "science", "starbucks"])
     ['sign', 'starbucks']
     """
@@ -253,12 +245,8 @@ def gender_words(texts: Sequence[str], *, lexicon: Lexicon | None = None) -> tup
     -------
     two arrays (n,) of bools : a caption may have words of both kinds, or of neither.
 
-    Raises
-    ------
-    InvalidInput : for no captions, one string, or entries that are no strings.
+    Raises InvalidInput: for no captions, one string, or entries that are no strings.
 
-    Examples
-    --------
     >>> [words.tolist() for words in gender_words(["a man and a woman", "a boy", "a dog"])]
     [[True, True, False], [True, False, False]]
     """

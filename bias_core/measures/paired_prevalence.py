@@ -117,12 +117,8 @@ def corrected_difference(difference: Estimate, errors: ReaderErrors, *, confiden
     -------
     Estimate : in [-1, 1], null value 0; larger than the difference itself, for errors hide a part of it.
 
-    Raises
-    ------
-    InvalidInput : if Se + Sp <= 1: the reader tells nothing.
+    Raises InvalidInput: if Se + Sp <= 1: the reader tells nothing.
 
-    Examples
-    --------
     >>> from bias_core.types import Estimate, ReaderErrors
     >>> errors = ReaderErrors(sensitivity=0.9, specificity=0.85, n_positive=500, n_negative=500)
     >>> round(corrected_difference(Estimate(value=0.3, low=0.2, high=0.4, n=100), errors).value, 6)
@@ -220,12 +216,8 @@ def stereotype_difference_test(
 def excess_interval(value: float, resampled: ArrayLike, *, n: int, confidence: float = 0.95) -> Estimate:
     """A difference of Ψ with its percentile interval; no ends where nearly all resamples agree.
 
-    Raises
-    ------
-    InvalidInput : for no or not finite resamples.
+    Raises InvalidInput: for no or not finite resamples.
 
-    Examples
-    --------
     >>> excess_interval(0.5, [0.5] * 99 + [0.4], n=9).low
     nan
     """
@@ -238,12 +230,8 @@ def excess_interval(value: float, resampled: ArrayLike, *, n: int, confidence: f
 def corrected_share(share: Any, errors: ReaderErrors | None) -> Any:
     """What is truly shown, of a share or of many: (P + Sp - 1) / (Se + Sp - 1) [rogan1978, Eq. 1] in [0, 1].
 
-    Raises
-    ------
-    InvalidInput : if Se + Sp <= 1: the reader tells nothing.
+    Raises InvalidInput: if Se + Sp <= 1: the reader tells nothing.
 
-    Examples
-    --------
     >>> known = ReaderErrors(sensitivity=0.9, specificity=0.9, n_positive=50, n_negative=50)
     >>> round(float(corrected_share(0.5, known)), 6), corrected_share(0.5, None)
     (0.5, 0.5)
@@ -260,12 +248,8 @@ def swap_p_value(value: float, swapped: ArrayLike) -> float:
 
     p = (1 + #{|D*| >= |D|}) / (1 + B), where nothing but the order of the two sets is tested.
 
-    Raises
-    ------
-    InvalidInput : for no or not finite differences.
+    Raises InvalidInput: for no or not finite differences.
 
-    Examples
-    --------
     >>> swap_p_value(0.5, [0.1, -0.6, 0.2])  # (1 + 1) / (1 + 3)
     0.5
     """

@@ -449,12 +449,8 @@ def merge_ratings(ratings: pd.DataFrame, *, keep: Sequence[str] = ()) -> pd.Data
         ``is_split``: two answers have equally many votes. Then the label is "cannot_identify"; "unclear" where the four
         are offered.
 
-    Raises
-    ------
-    InvalidInput : for no rows, missing columns, unknown words, or a rater who answered twice for one person.
+    Raises InvalidInput: for no rows, missing columns, unknown words, or a rater who answered twice for one person.
 
-    Examples
-    --------
     >>> ratings = pd.DataFrame({"identity": "nurse", "stereotyped_gender": "feminine",
     ...     "image_id": [1, 1, 2, 2], "rater": [1, 2, 1, 2],
     ...     "perceived_gender": ["feminine", "feminine", "feminine", "masculine"]})
@@ -494,12 +490,8 @@ def generation_failures(labels: pd.DataFrame, *, confidence: float = 0.95) -> Ge
     -------
     GenerationFailures : 0 %: every picture can be scored.
 
-    Raises
-    ------
-    InvalidInput : as :func:`checked_labels`.
+    Raises InvalidInput: as :func:`checked_labels`.
 
-    Examples
-    --------
     >>> labels = pd.DataFrame({"identity": ["nurse", "CEO"], "stereotyped_gender": ["feminine", "masculine"],
     ...     "perceived_gender": ["feminine", "not_two_people"], "image_id": ["a", "b"]})
     >>> generation_failures(labels).percent_failed.value

@@ -149,12 +149,8 @@ def spi_band(curves: ArrayLike, *, confidence: float = 0.95) -> list[Estimate]:
     list of n_steps Estimates : in [-1, 1], null value 0, positive: the attribute is being added. With one seed the ends
         are nan and ``note`` says so.
 
-    Raises
-    ------
-    InvalidInput : for an empty array, another number of dimensions, nan, or values outside [-1, 1].
+    Raises InvalidInput: for an empty array, another number of dimensions, nan, or values outside [-1, 1].
 
-    Examples
-    --------
     >>> [round(step.value, 6) for step in spi_band([[0.5, 0.1], [0.3, -0.1]])]
     [0.4, 0.0]
     """

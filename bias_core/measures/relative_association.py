@@ -144,12 +144,8 @@ def text_relative_lean(readings: Sequence[Sequence[ArrayLike]], *, minimum_poles
     -------
     float : as :func:`relative_lean`; nan where the encoders do not tell the texts of A and of B apart.
 
-    Raises
-    ------
-    InvalidInput : as :func:`relative_lean_over_encoders`.
+    Raises InvalidInput: as :func:`relative_lean_over_encoders`.
 
-    Examples
-    --------
     >>> text_relative_lean([[[[0.6, 0.8]], [[1.0, 0.0]], [[0.0, 1.0]], [[1.0, 0.0]], [[0.0, 1.0]]]]).__round__(6)
     -0.2
     """
@@ -163,12 +159,8 @@ def text_relative_lean(readings: Sequence[Sequence[ArrayLike]], *, minimum_poles
 def lean_score(value: float, name: str) -> float:
     """The value as a float; InvalidInput unless it is one mean association, from -2 to 2.
 
-    Raises
-    ------
-    InvalidInput : if it is nan, no number, or outside [-2, 2].
+    Raises InvalidInput: if it is nan, no number, or outside [-2, 2].
 
-    Examples
-    --------
     >>> lean_score(0.5, "score")
     0.5
     """
@@ -304,12 +296,8 @@ def log_amplification_estimate(pictures: Estimate, texts: float, *, minimum_text
     Estimate : null value 0. ``low`` is minus infinity where the interval of the ratio reaches 0: that the pictures do
         not lean at all is not ruled out. nan, with the reason, where there is no α'.
 
-    Raises
-    ------
-    InvalidInput : if ``minimum_texts`` is not positive.
+    Raises InvalidInput: if ``minimum_texts`` is not positive.
 
-    Examples
-    --------
     >>> from bias_core.types import Estimate
     >>> alpha = log_amplification_estimate(Estimate(value=0.5, low=-0.25, high=1.0, n=9), 0.5)
     >>> alpha.value, alpha.low, round(alpha.high, 6)
@@ -349,12 +337,8 @@ def mean_log_amplification(
         counts little, and one whose pictures lean to the other side counts against: none is left out. nan, with a
         note, where the pictures lean to the other side on the whole, or words do not lean.
 
-    Raises
-    ------
-    InvalidInput : for empty or not finite arrays, different lengths, or a ``minimum_texts`` that is not positive.
+    Raises InvalidInput: for empty or not finite arrays, different lengths, or a ``minimum_texts`` that is not positive.
 
-    Examples
-    --------
     >>> round(mean_log_amplification([0.5, -0.5, 0.1], [0.25, -0.25, 0.05]).value, 6)
     0.693147
     """
@@ -425,12 +409,8 @@ def relative_lean_difference_estimate(pictures: Estimate, texts: float) -> Estim
     -------
     Estimate : null value 0; nan, with a note, where either r is undefined.
 
-    Raises
-    ------
-    InvalidInput : for a text that is no number.
+    Raises InvalidInput: for a text that is no number.
 
-    Examples
-    --------
     >>> from bias_core.types import Estimate
     >>> difference = relative_lean_difference_estimate(Estimate(value=0.5, low=0.25, high=0.75, n=9), 0.25)
     >>> difference.value, difference.low, difference.high
@@ -456,12 +436,8 @@ def mean_relative_lean_difference(pictures: ArrayLike, texts: ArrayLike, *, conf
     -------
     Estimate : null value 0; nan ends, with a note, for one concept.
 
-    Raises
-    ------
-    InvalidInput : for empty or not finite arrays, or different lengths.
+    Raises InvalidInput: for empty or not finite arrays, or different lengths.
 
-    Examples
-    --------
     >>> mean_relative_lean_difference([0.5, 0.75], [0.25, 0.0]).value
     0.5
     """

@@ -148,9 +148,7 @@ def difference_sequence(first: ArrayLike, second: ArrayLike, *, confidence: floa
     -------
     Estimate : in [-1, 1], null value 0. No p-value belongs to it: it may be looked at at any n.
 
-    Raises
-    ------
-    InvalidInput : for values outside of [0, 1], none, or different numbers of them.
+    Raises InvalidInput: for values outside of [0, 1], none, or different numbers of them.
 
     >>> gap = difference_sequence([0, 0, 1, 0], [1, 1, 1, 0])
     >>> gap.value, gap.n

@@ -76,12 +76,8 @@ def prevalence_estimate(
     -------
     Estimate : in [0, 1]; ``note`` counts the ties, which are read as absent.
 
-    Raises
-    ------
-    InvalidInput : as :func:`attribute_prevalence`.
+    Raises InvalidInput: as :func:`attribute_prevalence`.
 
-    Examples
-    --------
     >>> estimate = prevalence_estimate([0.3, 0.3, 0.2], [0.2, 0.2, 0.3], reference=0.5)
     >>> round(estimate.low, 3), round(estimate.high, 3), estimate.n
     (0.135, 0.983, 3)
@@ -99,12 +95,8 @@ def prevalence_estimate(
 def count_ties(similarity_positive: ArrayLike, similarity_negative: ArrayLike) -> int:
     """Number of images that are exactly as close to both sentences.
 
-    Raises
-    ------
-    InvalidInput : as :func:`attribute_prevalence`.
+    Raises InvalidInput: as :func:`attribute_prevalence`.
 
-    Examples
-    --------
     >>> count_ties([0.2, 0.3], [0.2, 0.1])
     1
     """
@@ -176,12 +168,8 @@ def signed_difference_estimate(prevalence: Estimate, reference: float) -> Estima
     -------
     Estimate : in [-1, 1], null value 0.
 
-    Raises
-    ------
-    InvalidInput : if the prevalence or the reference lies outside [0, 1] or is nan.
+    Raises InvalidInput: if the prevalence or the reference lies outside [0, 1] or is nan.
 
-    Examples
-    --------
     >>> from bias_core.types import Estimate
     >>> signed_difference_estimate(Estimate(value=0.5, low=0.25, high=0.75, n=8), 0.25).low
     0.0
@@ -203,12 +191,8 @@ def stereotype_estimate(prevalence: Estimate, reference: float) -> Estimate:
     -------
     Estimate : in [0, 1], null value 0. The cut keeps the coverage, because max(0, ·) is monotone.
 
-    Raises
-    ------
-    InvalidInput : if the prevalence or the reference lies outside [0, 1] or is nan.
+    Raises InvalidInput: if the prevalence or the reference lies outside [0, 1] or is nan.
 
-    Examples
-    --------
     >>> from bias_core.types import Estimate
     >>> score = stereotype_estimate(Estimate(value=0.5, low=0.25, high=0.75, n=8), 0.375)
     >>> score.low, score.value, score.high
@@ -282,12 +266,8 @@ def remaining_gap_estimate(prevalence: Estimate, baseline: Estimate, reference: 
     -------
     Estimate : in [-1, 1], null value 0; undefined where the baseline's interval holds P*: the side is not known then.
 
-    Raises
-    ------
-    InvalidInput : as :func:`remaining_gap`.
+    Raises InvalidInput: as :func:`remaining_gap`.
 
-    Examples
-    --------
     >>> before = Estimate(value=0.9, low=0.8, high=0.95, n=40)
     >>> gap = remaining_gap_estimate(Estimate(value=0.4, low=0.3, high=0.5, n=40), before, 0.5)
     >>> round(gap.low, 6), round(gap.value, 6), round(gap.high, 6)

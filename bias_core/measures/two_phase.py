@@ -201,9 +201,7 @@ def more_labels_needed(
     float : a whole number, 0 where the interval is as narrow; inf where labels alone can't do it, because even all
         pictures labelled are too few; nan where the number is undefined.
 
-    Raises
-    ------
-    InvalidInput : unless ``half_width`` is above 0.
+    Raises InvalidInput: unless ``half_width`` is above 0.
     """
     if not half_width > 0:
         raise InvalidInput(f"half_width must be above 0; got {half_width}.")

@@ -116,12 +116,8 @@ class Lexicon:
 def lexicon() -> Lexicon:
     """The shipped lexicon, read on first use from ``assets/wordnet``.
 
-    Raises
-    ------
-    InvalidInput : if the tables are not there.
+    Raises InvalidInput: if the tables are not there.
 
-    Examples
-    --------
     >>> lexicon().lemma("mice", "NOUN"), lexicon().name("couch"), lexicon().frequency("watch", "VERB")
     ('mouse', 'sofa', 77)
     """
