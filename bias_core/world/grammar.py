@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from bias_core.world.scene import DOMAINS, LIGHTS, Person, Scene, Thing, drawing, read_asset
+from bias_core.world.scene import DOMAINS, LIGHTS, Look, Person, Scene, Thing, drawing, read_asset
 
 Constraint = Mapping[str, frozenset[object]]  # for a visible attribute, the values that the words allow
 
@@ -70,6 +70,27 @@ def phrases() -> Mapping[tuple[str, ...], Meaning]:
         table[(word,)] = Meaning(kind="harm", name=word, allowed=allowed({"light": "gloomy"}))
     table.update((tuple(words_of(phrase)), meaning) for phrase, meaning in _meanings())
     return table
+
+
+def look_of(phrase: str) -> Look:
+    """The look that a phrase of the lexicon gives."""
+    setting, clothing, prop, *colour = book()["looks"][phrase].split()
+    return Look(setting=setting, clothing=clothing, prop=prop, **({"colour": colour[0]} if colour else {}))
+
+
+@cache
+def looks() -> tuple[Look, ...]:
+    """Every look of the lexicon, with a role on some and flags for the nationalities."""
+    plain = [look_of(phrase) for phrase in book()["looks"]]
+    flags = [Look(flag=flag) for flag in book()["nationalities"].values()] * 4
+    held = [Look(prop=t.icon, colour=t.colour) for t in things()]
+    return (*plain, *plain, *flags, *held)
+
+
+@cache
+def things() -> tuple[Thing, ...]:
+    """Every thing of the lexicon."""
+    return tuple(m.thing for m in phrases().values() if m.thing)
 
 
 @cache

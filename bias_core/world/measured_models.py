@@ -17,8 +17,7 @@ import numpy as np
 
 from bias_core.errors import StorageError
 from bias_core.types import Estimate, ImageRow, KnownPicture, ReaderErrors
-from bias_core.world.captions import looks, things
-from bias_core.world.grammar import Request, parse, satisfies
+from bias_core.world.grammar import Request, looks, parse, satisfies, things
 from bias_core.world.scene import ASSETS, Scene, balanced_scene, render
 
 TABLE = ASSETS / "drawn_rates.json"

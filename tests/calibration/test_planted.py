@@ -14,8 +14,7 @@ from bias_core.errors import InvalidInput
 from bias_core.models.calibration_renderer import scene_of, unknown_words
 from bias_core.types import ImageRow, ModelInfo
 from bias_core.world import measured_models
-from bias_core.world.captions import ATTRIBUTE_SENTENCES, caption, describe, looks, things, vocabulary
-from bias_core.world.grammar import parse, satisfies
+from bias_core.world.grammar import looks, parse, satisfies, things
 from bias_core.world.measured_models import truth_table
 from bias_core.world.planted import (
     CONDITIONS,
@@ -32,6 +31,7 @@ from bias_core.world.planted import (
 from bias_core.world.scene import DOMAINS, GENDERS, Person, Scene, Thing, balanced_scene, render
 from tests.every import every
 from tests.prompts_of_papers import all_prompts
+from training.captions import ATTRIBUTE_SENTENCES, caption, describe, vocabulary
 from validation.joint import joint_shares
 
 
