@@ -34,9 +34,9 @@ from bias_core.measures.intervals import (
     mean_interval,
     normal_estimate,
     pair_noise,
-    percent,
     permutation_test,
     product_noise,
+    t_interval,
 )
 from bias_core.measures.paired_prevalence import PairedTest
 from bias_core.types import Estimate
@@ -189,14 +189,12 @@ def association_test(
     Notes
     -----
     Differs from the paper: extreme means >=, so that p is never 0, and group sizes are kept, equal or not
-    (:func:`repooled_permutation_test` is Eq. 3 as printed). Fixed numbers are permuted: without ``attribute_groups``
-    the associations, so that p and the interval hold for these attribute images. Where concepts have attribute images
-    of their own, the chance in *their* draw moves all associations of a concept together, and p is then below 0.05 more
-    often than in 5 % of fair comparisons. With ``attribute_groups`` the number of a prompt g of X is E_g Asc(x, X^A,
-    X^B) plus what its edited images add, x̄·(a_g - ā) - x̄·(b_g - b̄), each weighted by its number of images; the mean
-    of these is the same S. So p and the interval count the chance in neutral and edited images alike. With groups of
-    unequal size ``score`` is the difference of the means over prompts. ``effect_size`` is always that of single images,
-    as in the paper: averaging each prompt first would inflate it.
+    (:func:`repooled_permutation_test` is Eq. 3 as printed). Without ``attribute_groups`` the associations are permuted,
+    and p and the interval hold for these attribute images alone: the chance in *their* draw moves all associations of a
+    concept together, and p is below 0.05 in more than 5 % of fair comparisons. With them the number of a prompt g of X
+    is E_g Asc(x, X^A, X^B) plus what its edited images add, x̄·(a_g - ā) - x̄·(b_g - b̄), weighted by their numbers; the
+    mean of these is the same S, or with groups of unequal size the difference of the means over prompts.
+    ``effect_size`` is that of single images, as in the paper: averaging each prompt first would inflate it.
 
     Examples
     --------
@@ -422,6 +420,11 @@ def _few(prompts: NDArray[Any]) -> str:
     return f"{len(prompts)} ({', '.join(map(str, prompts[:3]))}{' ...' if len(prompts) > 3 else ''})"
 
 
+_OF_ONE_CONCEPT = takes(
+    targets="embeddings: neutral images of the concept",
+    attributes_a="embeddings: its images edited with attribute A",
+    attributes_b="embeddings: its images edited with attribute B",
+)
 _INPUTS = takes(
     targets_x="embeddings: neutral images of concept X",
     targets_y="embeddings: neutral images of concept Y",
@@ -604,19 +607,10 @@ def association_beyond_even_mix(
         pairs += of_pairs / 4
     squares = float(along.var(ddof=1)) / len(x), pairs + max(0.0, beyond)
     value = float(along.mean()) - even_mix_association(a, b)
-    reach = math.nan
-    if sum(squares) > 0:
-        freedom = effective_freedom(squares, (len(x) - 1, min(len(a), len(b)) - 1))
-        reach = float(stats.t.ppf((1 + confidence) / 2, freedom)) * math.sqrt(sum(squares))
-    return Estimate(
-        value=value,
-        low=value - reach,
-        high=value + reach,
-        n=len(x),
-        null_value=0.0,
-        method=f"Student's t {percent(confidence)}",
-        note="" if sum(squares) > 0 else "nothing varies, so there is no interval",
-    )
+    if not sum(squares) > 0:
+        return Estimate.without_interval(value, len(x), "nothing varies, so there is no interval", null_value=0.0)
+    freedom = effective_freedom(squares, (len(x) - 1, min(len(a), len(b)) - 1))
+    return t_interval(value, math.sqrt(sum(squares)), freedom, n=len(x), confidence=confidence, null_value=0.0)
 
 
 def _sets(attributes_a: ArrayLike, attributes_b: ArrayLike) -> tuple[Floats, Floats]:
@@ -685,10 +679,8 @@ def association_difference_test(first: Neutral, second: Neutral, *, confidence: 
         no_interval = Estimate.without_interval(value, n, "a set with one image has no standard error", null_value=0.0)
         return PairedTest(estimate=no_interval, p_value=math.nan, test="")
     error = math.sqrt(sum(float(term.var(ddof=1)) / len(term) for term in terms))
-    reach = float(stats.t.ppf((1 + confidence) / 2, fewest - 1)) * error
-    method, low, high = f"Student's t {percent(confidence)}", value - reach, value + reach
     return PairedTest(
-        estimate=Estimate(value=value, low=low, high=high, n=n, null_value=0.0, method=method),
+        estimate=t_interval(value, error, fewest - 1, n=n, confidence=confidence, null_value=0.0),
         p_value=float(2 * stats.t.sf(abs(value) / error, fewest - 1)) if error > 0 else math.nan,
         test=f"Student's t, {fewest - 1} df",
     )
@@ -708,11 +700,7 @@ CARDS = (
         bounds=(-2.0, 2.0),
         null_value=0.0,
         higher_means="leans to A",
-        inputs=takes(
-            targets="embeddings: neutral images of the concept",
-            attributes_a="embeddings: its images edited with attribute A",
-            attributes_b="embeddings: its images edited with attribute B",
-        ),
+        inputs=_OF_ONE_CONCEPT,
         limits="It is relative to these attribute images and this encoder, and an even mix need not read 0 "
         "where images of A and of B vary unequally: read the association beyond an even mix.",
     ),
@@ -753,11 +741,7 @@ CARDS = (
         bounds=(-3.0, 3.0),
         null_value=0.0,
         higher_means="leans to A",
-        inputs=takes(
-            targets="embeddings: neutral images of the concept",
-            attributes_a="embeddings: its images edited with attribute A",
-            attributes_b="embeddings: its images edited with attribute B",
-        ),
+        inputs=_OF_ONE_CONCEPT,
         limits="An even mix is one of these attribute images: it is neutral only where they are edited well.",
     ),
 )

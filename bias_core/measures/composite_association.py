@@ -302,20 +302,15 @@ class InternalBias:
 
 @dataclass(frozen=True, kw_only=True)
 class InternalBiasSummary:
-    """The answer of :func:`summarise_internal_bias`.
+    """The answer of :func:`summarise_internal_bias`."""
 
-    Attributes
-    ----------
-    diffusion_bias, bias_amplification : mean δ and mean α over targets, with their intervals.
-    diffusion_bias_range, bias_amplification_range : smallest and largest; nan where there is none.
-    n_undefined : targets without an α, which its mean leaves out.
-    """
-
+    # diffusion_bias, bias_amplification: means over targets with their intervals; the ranges: smallest and largest, nan
+    # where there is none
     diffusion_bias: Estimate
     diffusion_bias_range: tuple[float, float]
     bias_amplification: Estimate
     bias_amplification_range: tuple[float, float]
-    n_undefined: int
+    n_undefined: int  # targets without an α, which its mean leaves out
 
 
 def diffusion_bias(image_image: float, text_text: float) -> float:

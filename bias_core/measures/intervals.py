@@ -5,7 +5,7 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -344,18 +344,36 @@ def mean_interval(
     samples = [finite_vector(sample, "sample") for sample in ((x,) if y is None else (x, y))]
     means = [float(sample.mean()) for sample in samples]
     value, n = means[0] - sum(means[1:]), sum(map(len, samples))
-    reach, note = math.nan, ""
-    if min(map(len, samples)) < 2:
-        note = "one sampling unit has no interval"
-    elif all(np.ptp(sample) <= _ROUNDING for sample in samples):
-        note = "all sampling units are equal, so there is no interval"
-    else:
-        squares = [float(sample.var(ddof=1)) / len(sample) for sample in samples]
-        parts = sum(square**2 / (len(sample) - 1) for square, sample in zip(squares, samples, strict=True))
-        reach = float(stats.t.ppf((1 + confidence) / 2, sum(squares) ** 2 / parts)) * math.sqrt(sum(squares))
-    method = f"Student's t{'' if y is None else ' (Welch)'} {percent(confidence)}"
-    low, high = value - reach, value + reach
-    return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, note=note)
+    method = f"Student's t{'' if y is None else ' (Welch)'}"
+    if min(map(len, samples)) < 2 or all(np.ptp(sample) <= _ROUNDING for sample in samples):
+        few = min(map(len, samples)) < 2
+        note = "one sampling unit has no interval" if few else "all sampling units are equal, so there is no interval"
+        no_interval = Estimate.without_interval(value, n, note, null_value=null_value)
+        return replace(no_interval, method=f"{method} {percent(confidence)}")
+    squares = [float(sample.var(ddof=1)) / len(sample) for sample in samples]
+    parts = sum(square**2 / (len(sample) - 1) for square, sample in zip(squares, samples, strict=True))
+    error, freedom = math.sqrt(sum(squares)), sum(squares) ** 2 / parts
+    return t_interval(value, error, freedom, n=n, confidence=confidence, method=method, null_value=null_value)
+
+
+def t_interval(
+    value: float,
+    error: float,
+    freedom: float,
+    *,
+    n: int,
+    confidence: float = 0.95,
+    method: str = "Student's t",
+    null_value: float | None = None,
+) -> Estimate:
+    """A value ± t times its standard error, t of Student with these degrees of freedom.
+
+    >>> round(t_interval(2.0, 1 / math.sqrt(3), 2, n=3).high, 3)  # 2 + 4.303 / √3
+    4.484
+    """
+    reach = float(stats.t.ppf((1 + confidence) / 2, freedom)) * error
+    method = f"{method} {percent(confidence)}"
+    return Estimate(value=value, low=value - reach, high=value + reach, n=n, null_value=null_value, method=method)
 
 
 def effective_freedom(squares: ArrayLike, freedoms: ArrayLike) -> float:
@@ -599,9 +617,8 @@ def jackknife_interval(
     if not error:
         note = "it stays the same whichever pictures are left out, so there is no interval"
         return Estimate.without_interval(value, n, note, null_value=null_value)
-    reach = float(stats.t.ppf((1 + confidence) / 2, g - 1)) * error
-    method = f"jackknife of {g} groups, t, {percent(confidence)}"
-    return Estimate(value=value, low=value - reach, high=value + reach, n=n, null_value=null_value, method=method)
+    method = f"jackknife of {g} groups, t,"
+    return t_interval(value, error, g - 1, n=n, confidence=confidence, method=method, null_value=null_value)
 
 
 FEWEST_FOR_PAIRS = 4  # rows that the estimate without bias needs

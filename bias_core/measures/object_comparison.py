@@ -481,6 +481,10 @@ def _log_choose(n: Array | float, k: Array | float) -> Array:
     return np.asarray(gammaln(np.add(n, 1)) - gammaln(np.add(k, 1)) - gammaln(np.subtract(n, k) + 1))
 
 
+_INPUTS = takes(
+    image_objects="words: objects that each image's caption names",
+    base_objects="words: the same of the picture of the base with this prompt and seed",
+)
 CARDS = (
     Card(
         function=object_odds,
@@ -491,10 +495,7 @@ CARDS = (
         bounds=(-math.inf, math.inf),
         null_value=0.0,
         higher_means="more often than in the base",
-        inputs=takes(
-            image_objects="words: objects that each image's caption names",
-            base_objects="words: the same of the picture of the base with this prompt and seed",
-        ),
+        inputs=_INPUTS,
         limits="An object that the captioner does not name is never found, and a base that shows it as often hides it.",
     ),
     Card(
@@ -506,10 +507,7 @@ CARDS = (
         bounds=(0.0, 1.0),
         null_value=None,
         higher_means="other objects than in the base",
-        inputs=takes(
-            image_objects="words: objects that each image's caption names",
-            base_objects="words: the same of the picture of the base with this prompt and seed",
-        ),
+        inputs=_INPUTS,
         limits="It is above 0 by chance alone, more so in few images: its permutation p-value is what counts, and it "
         "does not say which object.",
     ),
@@ -522,10 +520,7 @@ CARDS = (
         bounds=(-math.inf, math.inf),
         null_value=0.0,
         higher_means="more varied than in the base; below 0 less varied",
-        inputs=takes(
-            image_objects="words: objects that each image's caption names",
-            base_objects="words: the same of the picture of the base with this prompt and seed",
-        ),
+        inputs=_INPUTS,
         limits="A planted object adds one to the variety before it takes from it: read the log-odds for which object.",
     ),
 )

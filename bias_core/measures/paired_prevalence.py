@@ -403,6 +403,11 @@ def picture_change_estimate(similarities: ArrayLike, *, confidence: float = 0.95
     return bootstrap_interval(1 - cosines(similarities), statistic=np.mean, confidence=confidence, rng=rng)
 
 
+_MARGINS = {
+    "margins_first": "similarities: cosine to the sentence for presence minus that for absence, of each image of the "
+    "first set",
+    "margins_second": "similarities: the same of the second set, seed by seed",
+}
 _INPUTS = takes(
     first="embeddings: images of the first set",
     second="embeddings: images of the second set",
@@ -421,11 +426,7 @@ CARDS = (
         bounds=(-1.0, 1.0),
         null_value=0.0,
         higher_means="seen more often in the second set",
-        inputs=takes(
-            margins_first="similarities: cosine to the sentence for presence minus that for absence, of "
-            "each image of the first set",
-            margins_second="similarities: the same of the second set, seed by seed",
-        ),
+        inputs=takes(**_MARGINS),
         limits="It says that the two sets differ, not which of them is right.",
     ),
     Card(
@@ -438,12 +439,7 @@ CARDS = (
         bounds=(-1.0, 1.0),
         null_value=0.0,
         higher_means="more over-represented in the second set",
-        inputs=takes(
-            margins_first="similarities: cosine to the sentence for presence minus that for absence, of "
-            "each image of the first set",
-            margins_second="similarities: the same of the second set, seed by seed",
-            reference="probability: P*, the real-world rate, with a source",
-        ),
+        inputs=takes(**_MARGINS, reference="probability: P*, the real-world rate, with a source"),
         limits="Below P* nothing counts: it is 0 where neither set over-represents the attribute.",
     ),
     Card(

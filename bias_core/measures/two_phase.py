@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, finite_vector
-from bias_core.measures.intervals import Seed, check_confidence, effective_freedom, mean_interval, percent
+from bias_core.measures.intervals import Seed, check_confidence, effective_freedom, mean_interval, percent, t_interval
 from bias_core.types import Estimate, ReaderErrors
 
 N_DRAWS = 4000
@@ -357,9 +356,8 @@ def stratified_mean(
         note = "the pictures of each prompt are all alike in this, so there is no interval"
         return Estimate.without_interval(value, n, note, null_value=null_value)
     freedom = effective_freedom(parts, sizes - 1)
-    reach = float(stats.t.ppf((1 + confidence) / 2, freedom)) * math.sqrt(parts.sum())
-    method = f"Student's t, seeds within prompts, {percent(confidence)}"
-    return Estimate(value=value, low=value - reach, high=value + reach, n=n, null_value=null_value, method=method)
+    error, method = math.sqrt(parts.sum()), "Student's t, seeds within prompts,"
+    return t_interval(value, error, freedom, n=n, confidence=confidence, method=method, null_value=null_value)
 
 
 Errors = Sequence[ReaderErrors | None] | None
