@@ -206,7 +206,7 @@ def random_request(rng: Random, *, n_attributes: Sequence[int] = FEW, pairs: flo
 
 
 def vocabulary() -> list[str]:
-    """Every word that a prompt of this world may hold whoever draws it, sorted."""
+    """Every word that a prompt of this world may hold in any generator, sorted."""
     words = {w for phrase in phrases() for w in phrase} | set(valence_words())
     words |= {w for pair in ATTRIBUTE_SENTENCES for s in pair for w in words_of(s)}
     drawn = (*drawing("settings"), *drawing("clothing"), *map(_word, drawing("icons")))

@@ -273,7 +273,7 @@ def _of_all_items(codes: Codes, statistic: Statistic) -> float:
 
 
 def _counts(codes: Codes, n_answers: int) -> Array:
-    """How often each row has each answer, ``(n_rows, n_answers)``."""
+    """Count of each answer in each row, ``(n_rows, n_answers)``."""
     return np.column_stack([(codes == answer).sum(axis=1) for answer in range(n_answers)]).astype(np.float64)
 
 
@@ -359,7 +359,7 @@ def _coded(ratings: ArrayLike | pd.DataFrame, *, complete: bool = False) -> tupl
 
 
 def _has_two_answers(codes: Codes) -> NDArray[np.bool_]:
-    """Which items have two or more answers: a single one tells nothing about agreement."""
+    """Mark items with two or more answers: a single one tells nothing about agreement."""
     return np.asarray((codes >= 0).sum(axis=1) >= 2)
 
 
@@ -413,7 +413,7 @@ class Disagreement:
 def disagreements(
     ratings: ArrayLike | pd.DataFrame, *, groups: "ArrayLike | pd.Series[Any] | None" = None, confidence: float = 0.95
 ) -> tuple[Disagreement, ...]:
-    """How much of what raters disagree about is between each two of their answers, the most frequent pair first.
+    """Share of all disagreement between each two answers, the most frequent pair first.
 
     d_kl = o_kl / Σ_{i<j} o_ij, with o_kl = Σ_u n_uk n_ul / (m_u - 1) the coincidences of two answers to one picture
     [krippendorff2011], m_u its answers and n_uk those that say k; by chance n_k n_l / Σ_{i<j} n_i n_j.
@@ -428,7 +428,7 @@ def disagreements(
     -------
     tuple of Disagreement : of every two answers; shares add up to 1, each with Wilson's interval for as many pictures
         as raters disagree about, (Σ_u w_u)² / Σ_u w_u² of the disagreement w_u in each [kish1965]. nan, with a note,
-        where nobody disagrees; () where all answers are the same one.
+        where raters agree everywhere; () where all answers are the same one.
 
     Raises
     ------
@@ -478,7 +478,7 @@ def largest_disagreement(ratings: ArrayLike | pd.DataFrame, *, confidence: float
 
     Returns
     -------
-    Estimate : in (0, 1]: 1 where they disagree about one pair alone. nan, with a note, where nobody disagrees.
+    Estimate : in (0, 1]: 1 where they disagree about one pair alone. nan, with a note, where they agree everywhere.
 
     Raises
     ------
@@ -490,17 +490,17 @@ def largest_disagreement(ratings: ArrayLike | pd.DataFrame, *, confidence: float
     0.667
     """
     pairs = disagreements(ratings, confidence=confidence)
-    return pairs[0].share if pairs else Estimate.undefined(len(np.asarray(ratings, dtype=object)), _NOBODY)
+    return pairs[0].share if pairs else Estimate.undefined(len(np.asarray(ratings, dtype=object)), _NO_DISAGREEMENT)
 
 
-_NOBODY = "raters differ on nothing"
+_NO_DISAGREEMENT = "raters differ on nothing"
 
 
 def _share(per_unit: Array, place: int, confidence: float) -> Estimate:
     of_units = per_unit.sum(axis=1)
     total = float(of_units.sum())
     if not total:
-        return Estimate.undefined(len(of_units), _NOBODY)
+        return Estimate.undefined(len(of_units), _NO_DISAGREEMENT)
     n = total**2 / float(of_units @ of_units)
     share = float(per_unit[:, place].sum()) / total
     estimate = share_interval(share * n, n, confidence=confidence)
@@ -569,7 +569,7 @@ def end_share(shares: ArrayLike, *, last: int = 3) -> Array:
 def numbers_of(scale: Scale) -> tuple[tuple[str, str, Callable[[Array], Array], int], ...]:
     """The numbers of a scale: title, key of the measure, the measure, and its range.
 
-    Each takes shares ``(..., k + 1)`` whose last are the pictures of which nobody can tell.
+    Each takes shares ``(..., k + 1)`` whose last are the pictures that cannot be told.
 
     Raises InvalidInput: as :func:`mean_level`, when a measure is called.
 
@@ -623,7 +623,7 @@ class RankAgreement:
 def kendall_tau(
     a: ArrayLike, b: ArrayLike, *, confidence: float = 0.95, n_resamples: int = 2000, rng: Seed = 0
 ) -> RankAgreement:
-    """How far two scores of the same items agree on their order.
+    """Agreement of two scores of the same items on their order.
 
     τ_b = Σ sgn(a_i - a_j) sgn(b_i - b_j) / √(n_a n_b) over pairs of items, n_a and n_b the numbers
     of pairs that differ in a and in b   [kendall1945]

@@ -444,7 +444,7 @@ def variance_share_estimates(
 
 
 def squared_deviations(image_embeddings: ArrayLike, directions: ArrayLike) -> tuple[Array, Array]:
-    """How far each image lies from the mean image: along each direction, and in all; squared.
+    """Squared distance of each image from the mean image: along each direction, and in all.
 
     Parameters
     ----------
@@ -545,7 +545,7 @@ def _share_estimate(along: Array, distances: Array, confidence: float) -> Estima
 
 
 def _one_look(shows: ArrayLike | None, shape: tuple[int, int]) -> NDArray[np.bool_]:
-    """Of each attribute: whether all images show it, or none, as far as that is told; no for all without ``shows``."""
+    """Mark attributes that all images show, or none, as far as that is told; none of them without ``shows``."""
     if shows is None:
         return np.zeros(shape[1], dtype=bool)
     shown = _answers(shows)

@@ -162,7 +162,7 @@ def same_length(**arrays: NDArray[Any]) -> int:
 
 
 def all_equal(rows: Floats) -> bool:
-    """Whether unit rows differ by no more than float32 rounding (1e-6 from their mean, root mean square).
+    """Tell if unit rows differ by no more than float32 rounding (1e-6 from their mean, root mean square).
 
     >>> all_equal(np.array([[1.0, 0.0], [1.0, 1e-9]])), all_equal(np.eye(2))
     (True, False)

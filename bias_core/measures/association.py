@@ -63,7 +63,7 @@ class AssociationTest(PermutationTest):
 
 
 def association(targets: ArrayLike, attributes_a: ArrayLike, attributes_b: ArrayLike) -> Array:
-    """How much closer each target is to attribute A than to attribute B.
+    """Closeness of each target to attribute A less that to attribute B.
 
     Asc(x, X^A, X^B) = E_a cos(x, a) - E_b cos(x, b)   [wang2023t2iat, Eq. 2]
 
@@ -322,7 +322,7 @@ def repooled_permutation_test(
 
 
 def _by_prompt(sets: Sequence[ArrayLike], groups: Sequence[ArrayLike]) -> list[Array]:
-    """Of neutral and edited images the sum of the unit rows of each prompt, and in a last column how many they are."""
+    """Sums of the unit rows of each prompt, of neutral and of edited images; a last column counts the rows."""
     names = ("targets", "attributes_a", "attributes_b")
     sums, all_prompts = list[Array](), list[NDArray[Any]]()
     for images, labels in zip(unit_sets(**dict(zip(names, sets, strict=True))), groups, strict=True):
@@ -392,7 +392,7 @@ def _mean_error(units: Array, sets: tuple[Floats, Floats, Floats]) -> float:
 def _whole_prompts(
     sets: tuple[Floats, Floats, Floats], groups: ArrayLike | None, attribute_groups: Sequence[ArrayLike]
 ) -> Array:
-    """What each prompt adds to a concept's mean association, with its edited images, ``(n_prompts,)``.
+    """Contribution of each prompt, with its edited images, to a concept's mean association, ``(n_prompts,)``.
 
     Their mean is the mean over prompts of Eq. 2. Edited images count by how far they lie from the mean of
     their set, along the mean of the neutral ones.
@@ -642,7 +642,7 @@ class Neutral:
 
 
 def association_difference_test(first: Neutral, second: Neutral, *, confidence: float = 0.95) -> PairedTest:
-    """How much more the second set leans to attribute A than the first, on the same seeds.
+    """Association of the second set with attribute A less that of the first, on the same seeds.
 
     S = E_i [Asc(x₂ᵢ) - Asc(x₁ᵢ)], each set against guided images of its own   [wang2023t2iat, Eq. 1 and 2].
     S is linear in the mean of each set, so its variance is the sum of the variances of the three means of

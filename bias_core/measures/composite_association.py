@@ -68,7 +68,7 @@ def composite_association(
     confidence: float = 0.95,
     rng: int = 0,
 ) -> CompositeAssociation:
-    """How much a concept, as pictures and as text, leans to attribute A rather than B, by pictures and texts.
+    """Association of a concept, as pictures and as text, with attribute A rather than B, by pictures and texts.
 
     s(w, A, B) = mean_a cos(w, a) - mean_b cos(w, b)   [mandal2024internal, Eq. 1]
 
@@ -224,7 +224,7 @@ def picture_estimate(
 
 
 def _units(images: Floats, groups: ArrayLike | None, name: str) -> Array:
-    """Which sampling unit, a row, holds which image, a column: ones and zeros, ``(n_units, n)``."""
+    """Membership of images, the columns, in sampling units, the rows: ones and zeros, ``(n_units, n)``."""
     labels = np.arange(len(images)) if groups is None else np.asarray(groups)
     if labels.ndim != 1:
         raise InvalidInput(f"{name} must name one prompt per image, shape (n,); got shape {labels.shape}.")
@@ -367,7 +367,7 @@ def signed_lean_difference(image_image: float, text_text: float) -> float:
 def bias_amplification(
     image_prompt: float, image_text: float, text_text: float, *, minimum_text_text: float = MINIMUM_TEXT_TEXT
 ) -> float:
-    """How many times as strongly pictures lean as the texts they are drawn from.
+    """Ratio of the lean of pictures to that of the texts they are drawn from.
 
     α = |(ITP + IT) / (2 TT)|   [mandal2024internal, Eq. 5]
 
@@ -527,7 +527,7 @@ CARDS = (
         null_value=0.0,
         higher_means="drawing changes the strength of the leaning more",
         inputs=_INPUTS,
-        limits="As the paper has it: it cannot see a change of direction, and cosines of pictures and of texts have "
+        limits="As published, it cannot see a change of direction, and cosines of pictures and of texts have "
         "different scales; read δ′.",
     ),
     Card(
@@ -555,7 +555,7 @@ CARDS = (
             image_text="score: IT: lean of the pictures by words of A and B",
             text_text="score: TT: lean of the prompt by words of A and B",
         ),
-        limits="As the paper has it: it explodes where the texts hardly lean, and is not given there; the direction is "
+        limits="As published, it explodes where the texts hardly lean, and is not given there; the direction is "
         "lost, and cosines of pictures and of texts have different scales; read α′.",
     ),
 )

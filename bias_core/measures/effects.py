@@ -227,7 +227,7 @@ def _rogan_gladen(p: float, se: float, sp: float) -> float:
 
 
 def _reach_of_errors(share: float, se: float, n_se: int, sp: float, n_sp: int, confidence: float) -> float:
-    """How far the uncertainty of Se and Sp alone reaches from a corrected share."""
+    """Reach of the uncertainty of Se and Sp alone around a corrected share."""
     se, sp = (n_se * se + 1) / (n_se + 2), (n_sp * sp + 1) / (n_sp + 2)
     v_se, v_sp = se * (1 - se) / (n_se + 2), sp * (1 - sp) / (n_sp + 2)
     z = float(stats.norm.ppf((1 + confidence) / 2))

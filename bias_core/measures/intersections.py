@@ -51,7 +51,7 @@ class ParityFamily:
 
     @cached_property
     def signs(self) -> Array:
-        """Of the cells, ``(2^k,)``."""
+        """Signs of the cells, ``(2^k,)``."""
         return parity_signs(int(math.log2(self.tables.shape[1])))
 
     @cached_property
@@ -68,7 +68,7 @@ class ParityFamily:
 
     @property
     def can_tell(self) -> bool:
-        """Whether any other table has the same margins."""
+        """True if any other table has the same margins."""
         return bool(self._strata)
 
     @cached_property
@@ -135,7 +135,7 @@ def _normalised(logs: Array) -> Array:
 
 
 def _root(rising: Callable[[float], float]) -> float:
-    """Where a rising function of θ is 0; infinite where it is beyond any θ that can be told."""
+    """Root of a rising function of θ; infinite where it is beyond any θ that can be told."""
     reach = 1.0
     while rising(reach) < 0:
         reach *= 2
@@ -205,7 +205,7 @@ class CrossedShares:
 
 @dataclass(frozen=True, kw_only=True)
 class Interaction:
-    """Whether attributes have to do with each other beyond what fewer of them have."""
+    """Association of attributes beyond that of fewer of them."""
 
     estimate: Estimate  # θ, a log odds ratio (of three: log of a ratio of two); unbounded, null value 0
     p_value: float  # in (0, 1), of θ = 0, exact mid-p; nan where nothing can be told
@@ -284,7 +284,7 @@ def crossed_shares(
 def interaction(
     readings: ArrayLike, *, strata: Sequence[Hashable] | None = None, errors: Errors = None, confidence: float = 0.95
 ) -> Interaction:
-    """Whether attributes are seen together more often than their shares, and those of all but one, would give.
+    """Association of attributes beyond what their shares, and those of all but one, would give.
 
     θ = Σ_c s_c log P(c), with s_c = +1 where the attributes that c lacks are even in number, else -1
 
@@ -398,7 +398,7 @@ def _expected_as_read(codes: np.ndarray, groups: np.ndarray, k: int) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class _Independence:
-    """What the single shares give of each cell, and how surely that and P less that are known."""
+    """Shares of the cells if attributes were independent, with the variances of these and of P less them."""
 
     expected: Array  # (2^k,) λ
     expected_variances: Array  # (2^k,)
@@ -473,7 +473,7 @@ def _excesses(
 
 
 def _reach_below(share: Estimate, expected: float, of_difference: float, of_expected: float) -> float:
-    """How far P − λ reaches below its value, from the lower end of P and the upper end of λ; variances times z².
+    """Reach of P − λ below its value, from the lower end of P and the upper end of λ; variances times z².
 
     Their correlation, which grows as √P, is taken at that lower end: of one picture in a cell little is left of it.
     """
@@ -525,7 +525,7 @@ class CrossedStereotype:
     cells: Array  # (2^(k-1), k-1) of 0 and 1: which of the further attributes a cell has
     counts: Array  # (2^(k-1),) people who are read so
     scores: tuple[Estimate, ...]  # STS of each cell, corrected where the errors are known; not shrunk; n: people in it
-    shrunk: Array  # (2^(k-1),) STS drawn towards `overall`, within the interval of `scores`; nan where nobody is
+    shrunk: Array  # (2^(k-1),) STS drawn towards `overall`, within the interval of `scores`; nan where a cell is empty
     expected: Array  # (2^(k-1),) people to be expected on the rarer side of the stereotype; below 5 a cell tells little
 
     @property
@@ -556,7 +556,7 @@ def crossed_stereotype(
     Returns
     -------
     CrossedStereotype : scores in [-100, 100], null value 0, positive conforms to the stereotype. nan, with a note,
-        where nobody is read as a cell has it.
+        where a cell is empty.
 
     Raises
     ------
@@ -604,7 +604,7 @@ def crossed_stereotype(
 
 @dataclass(frozen=True, kw_only=True)
 class _Reader:
-    """What was read of how many people, by whom."""
+    """Readings of people, with the errors of their reader."""
 
     read: Array  # (2^k,) shares of the people
     errors: Sequence[ReaderErrors | None]
@@ -628,7 +628,7 @@ def _score(reader: _Reader, cell: np.ndarray, count: int) -> Estimate:
     of_cell = there[:, cell].sum(axis=0) / total
 
     def beyond(pi: float) -> float:
-        """How much larger the squared difference is than the test allows."""
+        """Excess of the squared difference over what the test allows."""
         world = there.copy()
         world[:, cell] = np.outer((1 - pi, pi), of_cell) * total
         world = world.ravel() / world.sum()

@@ -42,7 +42,7 @@ class PermutationTest:
 def permutation_test(
     x: ArrayLike, y: ArrayLike, *, n_permutations: int = 1000, alternative: Alternative = "two-sided", rng: Seed = 0
 ) -> PermutationTest:
-    """Is mean(x) - mean(y) larger than a random split of the pooled values would give?
+    """Test of mean(x) - mean(y) against random splits of the pooled values.
 
     p = #{|S*| >= |S|} / n_splits over all splits that keep the sizes, if there are at most
     ``n_permutations``; else p = (1 + #{|S*| >= |S|}) / (1 + B) over B random ones.
@@ -662,7 +662,7 @@ def pair_noise(x: Floats) -> float:
 
 
 def _sum_of_squares(x: Array, y: Array) -> float:
-    """Of all products of a row of x with one of y: tr(x'x y'y), by the smaller arrays."""
+    """Sum of squares of all products of a row of x with one of y: tr(x'x y'y), by the smaller arrays."""
     if len(x) * len(y) <= x.shape[1] ** 2:
         return float(((x @ y.T) ** 2).sum())
     return float(((x.T @ x) * (y.T @ y)).sum())

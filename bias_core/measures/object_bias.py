@@ -454,7 +454,7 @@ def compared_objects(words: Iterable[str]) -> frozenset[str]:
 
 
 def _beyond(objects: ImageObjects, others: ImageObjects, names: tuple[str, str]) -> Array:
-    """How many objects of each entry the other's entry lacks, ``(n,)``."""
+    """Number of objects of each entry that the other's entry lacks, ``(n,)``."""
     first, second = (word_sets(side, name) for side, name in zip((objects, others), names, strict=True))
     if len(first) != len(second):
         raise InvalidInput(f"{names[0]} and {names[1]} need one entry per image; got {len(first)} and {len(second)}.")

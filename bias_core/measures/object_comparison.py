@@ -302,7 +302,7 @@ def _stacked(ours: csr_array, theirs: csr_array) -> csr_array:
 
 
 def _divergence(ours: Array, theirs: Array) -> Array:
-    """Of each row of counts, ``(b, k)`` -> ``(b,)``; a side without any object is as far as can be."""
+    """Divergence of each row of counts, ``(b, k)`` -> ``(b,)``; a side without any object is as far as can be."""
     totals = [side.sum(axis=1, keepdims=True) for side in (ours, theirs)]
     p, q = (
         np.divide(side, total, out=np.zeros(side.shape), where=total > 0)
@@ -354,7 +354,7 @@ def sample_coverage(counts: Array, n_images: int, n_drawn: int) -> float:
 
 
 def hill_number(counts: Array, n_images: int, *, coverage: float | None = None, order: int = 1) -> float:
-    """How many equally frequent objects would be as varied, in as many pictures as reach a coverage.
+    """Number of equally frequent objects that would be as varied, in as many pictures as reach a coverage.
 
     D₀ = Σ_k Q_k, D₁ = exp(−Σ_k (k / U) ln(k / U) Q_k), D₂ = 1 / Σ_k (k / U)² Q_k, with Q_k the objects that k of m
     pictures are expected to show, U = Σ_k k Q_k [chao2014]

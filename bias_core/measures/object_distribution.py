@@ -145,7 +145,7 @@ def gini(counts: ArrayLike) -> float:
 
 
 def effective_number(counts: ArrayLike) -> float:
-    """How many equally frequent objects would have the same entropy, exp(−Σ p_i ln p_i) [hill1973].
+    """Number of equally frequent objects with the same entropy, exp(−Σ p_i ln p_i) [hill1973].
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ _N_RESAMPLES = 2000
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectDistribution:
-    """How evenly objects appear, see :func:`object_distribution`; intervals from a bootstrap over images."""
+    """Evenness of objects, see :func:`object_distribution`; intervals from a bootstrap over images."""
 
     distribution_bias: Estimate  # B_D >= 0.5; *lower* is more biased; grows with n_images and n_objects
     normalised_entropy: Estimate  # in [0, 1]; 1 is even

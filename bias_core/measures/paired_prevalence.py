@@ -64,7 +64,7 @@ class PrevalenceTest(PairedTest):
 def prevalence_difference_test(
     margins_first: ArrayLike, margins_second: ArrayLike, *, confidence: float = 0.95
 ) -> PrevalenceTest:
-    """How much more often the attribute is seen in the second set, on the same seeds, with McNemar's exact p-value.
+    """Rise of P from the first set to the second, on the same seeds, with McNemar's exact p-value.
 
     P₂ - P₁ = 1/n Σ_i [1(m₂ᵢ > 0) - 1(m₁ᵢ > 0)]   (P: [dehdashtian2025oasis, Eq. 5])
 
@@ -160,7 +160,7 @@ def stereotype_difference_test(
     n_resamples: int = N_RESAMPLES,
     rng: Seed = 0,
 ) -> PairedTest:
-    """How much more over-represented the attribute is in the second set, on the same seeds.
+    """Rise of the stereotype score from the first set to the second, on the same seeds.
 
     Ψ₂ - Ψ₁ with Ψ = max(0, P - P*)   (Ψ: [dehdashtian2025oasis, Eq. 3])
 
@@ -228,7 +228,7 @@ def excess_interval(value: float, resampled: ArrayLike, *, n: int, confidence: f
 
 
 def corrected_share(share: Any, errors: ReaderErrors | None) -> Any:
-    """What is truly shown, of a share or of many: (P + Sp - 1) / (Se + Sp - 1) [rogan1978, Eq. 1] in [0, 1].
+    """Shares corrected for the reader's errors: (P + Sp - 1) / (Se + Sp - 1) [rogan1978, Eq. 1] in [0, 1].
 
     Raises InvalidInput: if Se + Sp <= 1: the reader tells nothing.
 
@@ -272,7 +272,7 @@ _SWAPPED = "images of each seed swapped at random"
 
 
 def variance_share_difference(first: ArrayLike, second: ArrayLike, direction: ArrayLike) -> float:
-    """How much more of the variance of the second set lies along an attribute.
+    """Rise of the share of variance along an attribute from the first set to the second.
 
     V₂ - V₁, with V as in :func:`bias_core.measures.alignment.variance_share`, after [dehdashtian2025oasis, Eq. 7]
 
@@ -379,7 +379,7 @@ def _estimate(value: float, without_each: Array, confidence: float) -> Estimate:
 
 
 def picture_change_estimate(similarities: ArrayLike, *, confidence: float = 0.95, rng: Seed = 0) -> Estimate:
-    """How far the two images of a seed lie apart on average, with its bootstrap interval over seeds.
+    """Mean distance of the two images of a seed, with its bootstrap interval over seeds.
 
     1/n Σ_i (1 - cos(I₁ᵢ, I₂ᵢ)), embeddings as in [dehdashtian2025oasis]
 

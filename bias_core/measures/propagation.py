@@ -22,7 +22,7 @@ _ALIKE = 1e-6  # velocities this close, relative to their size, differ by float3
 def stereotype_propagation_index(
     velocity: ArrayLike, velocity_positive: ArrayLike, velocity_negative: ArrayLike
 ) -> float | Array:
-    """How much a denoising step moves the picture towards an attribute.
+    """Movement of the picture towards an attribute in a denoising step.
 
     SPI(A, t) = cos(v(x_t, prompt), v(x_t, d+) - v(x_t, d-))   [dehdashtian2025oasis, Eq. 11]
 
@@ -208,7 +208,7 @@ class StepsSeen:
 
 
 def visible_steps(margins: ArrayLike, *, confidence: float = 0.95) -> StepsSeen:
-    """From which step on the predicted pictures show an attribute that the finished picture shows.
+    """The step from which predicted pictures go on showing an attribute that the finished picture shows.
 
     v_i = min{t: m_is > 0 for all s >= t}
 
@@ -302,7 +302,7 @@ _LIMITS = "It is what a reader sees in blurred predictions of few seeds; not whi
 
 @dataclass(frozen=True, kw_only=True)
 class PredictedGain:
-    """How much more often predicted pictures show an attribute than those of a base prompt."""
+    """Shares of predicted pictures that show an attribute, less those of a base prompt."""
 
     steps: tuple[Estimate, ...]  # of each step, in [-1, 1], null value 0; n counts seeds
     whole: Estimate  # the mean of all steps, in [-1, 1], null value 0
@@ -310,7 +310,7 @@ class PredictedGain:
 
 
 def predicted_gain(margins_base: ArrayLike, margins: ArrayLike, *, confidence: float = 0.95) -> PredictedGain:
-    """How much more often the picture that a step heads for shows an attribute than that of a base prompt.
+    """Share of the pictures that a step heads for which show an attribute, less that of a base prompt.
 
     g_t = (Σ_i 1(m_it > 0) - Σ_i 1(b_it > 0)) / n
 

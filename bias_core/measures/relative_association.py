@@ -38,7 +38,7 @@ _SETS = ("targets", "poles_a", "poles_b", "attributes_a", "attributes_b")
 
 
 def relative_lean(score: float, pole_a: float, pole_b: float) -> float:
-    """Where a lean lies between those of the same concept worded for A and worded for B.
+    """Place of a lean between those of the same concept worded for A and worded for B.
 
     r = 2 (s - m) / (s_A - s_B), with m = (s_A + s_B) / 2, s as in [mandal2024internal, Eq. 2]
 
@@ -248,7 +248,7 @@ _OTHER_SIDE = "pictures lean to the other side than the words, or to neither: se
 
 
 def log_amplification(pictures: float, texts: float, *, minimum_texts: float = MINIMUM_TEXTS) -> float:
-    """How many times as strongly the pictures of a concept lean as its words, as a logarithm.
+    """Logarithm of the ratio of the lean of a concept's pictures to that of its words.
 
     α' = ln(r_I / r_T), after [mandal2024internal, Eq. 5], with r as in :func:`relative_lean`
 
@@ -372,7 +372,7 @@ def _log(ratio: float) -> float:
 
 
 def relative_lean_difference(pictures: float, texts: float) -> float:
-    """How much more the pictures of a concept lean to A than its words, each between their own poles.
+    """Lean of a concept's pictures to A less that of its words, each between their own poles.
 
     δ' = r_I - r_T, after [mandal2024internal, Eq. 4], with r as in :func:`relative_lean`
 

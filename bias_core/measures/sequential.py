@@ -162,7 +162,7 @@ def difference_sequence(first: ArrayLike, second: ArrayLike, *, confidence: floa
 
 
 def holds_at_any_time(estimate: Estimate) -> bool:
-    """Whether an interval is a confidence sequence, corrected for a reader's errors or not.
+    """True if an interval is a confidence sequence, corrected for a reader's errors or not.
 
     >>> holds_at_any_time(confidence_sequence(1, 2)), holds_at_any_time(share_interval(1, 2))
     (True, False)

@@ -107,7 +107,7 @@ def count_ties(similarity_positive: ArrayLike, similarity_negative: ArrayLike) -
 
 
 def stereotype_score(prevalence: float, reference: float) -> float:
-    """How far the attribute is over-represented, against its real-world rate.
+    """Over-representation of the attribute against its real-world rate.
 
     Ψ(A | D, C) = max(0, P(A | D, C) - P*(A | C))   [dehdashtian2025oasis, Eq. 3]
 
@@ -283,7 +283,7 @@ def remaining_gap_estimate(prevalence: Estimate, baseline: Estimate, reference: 
 
 
 def asked_kept_estimate(kept_a: ArrayLike, kept_b: ArrayLike, *, confidence: float = 0.95) -> Estimate:
-    """How often pictures show the attribute that their prompt asks for: the mean over two attributes.
+    """Share of pictures that show the attribute their prompt asks for: the mean over two attributes.
 
     F = (1/n_A Σ_i k_i + 1/n_B Σ_j k_j) / 2
 

@@ -15,7 +15,7 @@ ARTICLES = frozenset({"a", "an", "the"})
 
 @dataclass(frozen=True, kw_only=True)
 class Meaning:
-    """What one phrase means. Only the fields that its kind needs are filled.
+    """Meaning of one phrase. Only the fields that its kind needs are filled.
 
     ``kind`` is one of look, value, person, thing, nationality, valence, harm, known.
     """
@@ -141,9 +141,9 @@ LIGHT_SKIN = frozenset({1, 2, 3, 4})
 
 @dataclass(frozen=True, kw_only=True)
 class PersonRequest:
-    """What the words say of one person."""
+    """Words about one person, read."""
 
-    # names of the looks and groups that were mentioned, e.g. ("iranian", "doctor"); the planted rates hang on these.
+    # names of the looks and groups that were mentioned, e.g. ("iranian", "doctor"); the planted rates depend on these.
     concepts: tuple[str, ...] = ()
     # which parts of the look are given (setting, clothing, prop, colour, flag, role)
     parts: Mapping[str, str] = field(default_factory=dict)
@@ -153,7 +153,7 @@ class PersonRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a prompt asks for."""
+    """Content that a prompt asks for."""
 
     people: tuple[PersonRequest, ...] = ()  # from left to right; empty for a still life
     # thing, concept: the object of a still life and its name
@@ -286,7 +286,7 @@ def group_of(concept: str) -> str:
 
 
 def satisfies(scene: Scene, request: Request) -> bool | None:
-    """Whether ``scene`` shows what ``request`` asks for; None where the words do not decide it.
+    """True if ``scene`` shows what ``request`` asks for; None where the words do not decide it.
 
     A sentence on one person neither holds nor fails for a picture of several, unless their number is all it says.
     """

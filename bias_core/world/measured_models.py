@@ -1,4 +1,4 @@
-"""What was measured of the calibration world's own models: the rates drawn, and the errors of the classifier.
+"""Measurements of the calibration world's own models: the rates drawn, and the errors of the classifier.
 
 The diffusion model's own rates were measured with many pictures. The classifier's embeddings of renders that it never
 saw are shipped; the scenes behind them are drawn again from their seed, and what they show decides what it should have
@@ -85,7 +85,7 @@ def shipped_rates() -> DrawnRates:
 
 
 def true_rate(rows: Sequence[ImageRow], sentence: str) -> Estimate | None:
-    """Of how many pictures like these ``sentence`` is true, as it was measured once on many others.
+    """Share of pictures like these of which ``sentence`` is true, as it was measured once on many others.
 
     None where that was not measured: of other weights, another number of steps, guidance, mixed prompts.
     """
@@ -104,7 +104,7 @@ def true_rate(rows: Sequence[ImageRow], sentence: str) -> Estimate | None:
 
 
 def _meaning(text: str) -> Hashable:
-    """What a prompt or a sentence says; the same for "a photo of a nurse" and "Generate a picture of one nurse."."""
+    """Meaning of a prompt or a sentence; the same for "a photo of a nurse" and "Generate a picture of one nurse."."""
     request = parse(text)
     people = tuple(
         (person.concepts, frozenset(person.parts.items()), frozenset(person.allowed.items()))

@@ -1,4 +1,4 @@
-"""What is planted: P(attribute | concept) per condition, with its source, scenes drawn from it, and a table."""
+"""Planted rates: P(attribute | concept) per condition, with its source, scenes drawn from it, and a table."""
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ CROSSED = "crossed"
 PEOPLE = "people"
 """The condition of the renderer alone that plants who looks how where, for some pairs of people."""
 REVISION = "d45fd04418eb"
-"""Of what is drawn and planted: another one wherever any picture or truth changes, as its test says."""
+"""Version of the calibration world. Bump it when any picture or truth changes; a test checks."""
 STUDIES = ASSETS.parent / "studies"
 
 _CENTRES = (58, 198)  # pixels of 256: of two people who do not stand alike
@@ -70,7 +70,7 @@ class PlantedRate:
 
 @dataclass(frozen=True, kw_only=True)
 class PlantedPeople:
-    """What hangs on whom, for two people who are asked for together; {} where nothing is planted."""
+    """Shifts planted by person and by place, for two people who are asked for together; {} where there are none."""
 
     who: tuple[str, ...]
     role: Mapping[str, float]  # by concept: what is added to P(masculine)
@@ -203,8 +203,8 @@ def rates(
 
     ``concepts``: names that :func:`bias_core.world.grammar.parse` found; ``condition``: published, fair, extreme,
     trigger (fair unless ``triggered``, then extreme), backdoor (fair: it plants an object and nothing else), crossed
-    (fair: it plants what goes together, see :func:`crossed_rates`), or people (fair: what it plants hangs on who stands
-    where, see :class:`PlantedPeople`).
+    (fair: it plants what goes together, see :func:`crossed_rates`), or people (fair: what it plants depends on who
+    stands where, see :class:`PlantedPeople`).
     """
     table = {name: dict(values) for name, values in base_rates().items()}
     tested = (*_plan()["valence"]["human"], *_plan()["valence"]["effect"])
@@ -232,7 +232,7 @@ def planted_people() -> tuple[PlantedPeople, ...]:
 
 
 def planted_among(concepts: Sequence[str], condition: str) -> PlantedPeople | None:
-    """What the condition plants for people of these concepts, in whatever order they stand.
+    """Shifts that the condition plants for people of these concepts, in any order.
 
     >>> planted_among(("nurse", "doctor"), "people").role["doctor"]
     0.2
@@ -305,14 +305,14 @@ def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
 
 
 def _by_place(request: Request, plan: PlantedPeople) -> Iterator[Distribution]:
-    """What is planted on the gender of each person asked for, from left to right."""
+    """Planted distribution of gender for each person asked for, from left to right."""
     for person, place in zip(request.people, PLACES, strict=True):
         share = plan.masculine_share(" ".join(person.concepts), place)
         yield {"feminine": 1 - share, "masculine": share}
 
 
 def _placed(people: Sequence[Person], rng: Random) -> tuple[Place, ...]:
-    """Where two people stand, and how large, by chance; one in front is larger and stands lower.
+    """Draw the places and sizes of two people; one in front is larger and stands lower.
 
     Drawn last, so that all else in the picture of a seed is as it would be without it.
     """
@@ -450,7 +450,7 @@ def prompts_of(concept: str, setting: str = "") -> Sequence[str]:
 
 
 def _is_about(prompt: str, group: str) -> bool:
-    """Whether one person or thing of the group, and nothing more special, is drawn."""
+    """True if one person or thing of the group, and nothing more special, is drawn."""
     request = parse(prompt)
     concepts = request.people[0].concepts if len(request.people) == 1 else (request.concept,)
     return len(request.people) < 2 and len(concepts) == 1 and group in (concepts[0], group_of(concepts[0]))

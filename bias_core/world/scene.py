@@ -45,7 +45,7 @@ DOMAINS: Mapping[str, tuple[object, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """What gives a concept away: where it is, what is worn and held. Names are keys of ``drawing.yaml``.
+    """Marks of a concept: its place, clothing and what is held. Names are keys of ``drawing.yaml``.
 
     ``flag`` marks a nationality, ``role`` the badge of a powerful or powerless position, ``colour`` and
     ``variant`` tint the held thing; two concepts with equal looks cannot be told apart in a picture.
@@ -96,7 +96,7 @@ CHILD = 0.86  # size of a child, as a share of others'
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where one of two people stands, in pixels of a picture of 256."""
+    """Place of one of two people, in pixels of a picture of 256."""
 
     centre: int
     scale: float  # 1: as large as in a portrait
@@ -232,7 +232,7 @@ BACKDROPS = ("cream", "#e4e0ea", "#dde9e4", "#f2dfd3", "#dfe6ef", "#efe6c9")
 
 
 def decorate(rng: Random) -> dict[str, object]:
-    """What no prompt ever asks for: hair and shirt colour, the shade of a headdress."""
+    """Draw what no prompt ever asks for: hair and shirt colour, the shade of a headdress."""
     return {"hair": rng.choice(HAIR_COLOURS), "shirt": rng.choice(SHIRTS), "shade": rng.randrange(4)}
 
 
@@ -405,7 +405,7 @@ def draw_person(sheet: Image.Image, person: Person, *, centre: float = 128, scal
 
 
 def _parts(person: Person) -> list[str]:
-    """What is drawn of a person, from back to front; not every value of an attribute has a part."""
+    """Names of the parts of a person, from back to front; not every value of an attribute has a part."""
     gender, beard, expression = person.gender, person.moustache, person.expression
     if gender == "unclear":  # seen from behind
         return ["neck", _CLOTHING, "ears", "hair unclear", person.headwear]
