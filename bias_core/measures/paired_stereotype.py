@@ -647,7 +647,7 @@ CARDS = (
         field="estimate.value",
         name="Effect of role or place",
         terms=(Term(symbol="e", words="effect of the place"),),
-        summary="Part of the difference between two people of a picture that is due to their places, or to who they are.",
+        summary="Part of the difference between two people of a picture due to their places, or to who they are.",
         source="fisher1935, § 21",
         bounds=(-1.0, 1.0),
         null_value=0.0,
