@@ -4,8 +4,7 @@ import time
 
 import numpy as np
 
-from bias_core.measures.diversity import distribution_bias
-from bias_core.measures.object_distribution import distribution_bias_estimate
+from bias_core.measures.object_distribution import distribution_bias, distribution_bias_estimate
 from bias_core.measures.objects import extract_objects
 
 N_WORDS, N_IMAGES, REPEATS = 5000, 1000, 20

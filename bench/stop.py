@@ -8,7 +8,7 @@ import torch
 from bias_core.models.encoders import TransformersEncoder
 from bias_core.papers.oasis.prompt_search import optimise_prompts
 from bias_core.settings import ASSETS
-from bias_core.world.captions import vocabulary
+from training.captions import vocabulary
 
 PREFIX = "This is a photo of"
 N_ALONE, WIDTH = 200, 8

@@ -13,29 +13,23 @@ _NEW = {  # today's modules, each with the old names of what it holds
     "measures.alignment": "alignment direction moments similarity",
     "measures.association": "association association_influence association_null paired_association",
     "measures.composite_association": "composite_association composite_scores",
-    "measures.diversity": "entropy evenness",
     "measures.intersections": "crossed_stereotype intersections",
     "measures.object_bias": "hallucination_parts missing_things object_bias",
+    "measures.object_distribution": "entropy evenness object_distribution",
     "measures.object_comparison": "hill_numbers object_odds object_shift",
     "measures.paired_prevalence": "paired_prevalence paired_variety",
     "measures.paired_stereotype": "paired_labels paired_stereotype swapped",
     "measures.propagation": "predicted_gain propagation steps_seen",
     "measures.relative_association": "lean_difference lean_ratio relative_lean",
-    **{
-        f"measures.{name}": name
-        for name in (
-            "cards", "clustering", "exchange", "mitigation", "object_distribution", "objects", "refusals", "stereotype",
-            "wordnet",
-        )
-    },
+    "measures.stereotype": "mitigation refusals stereotype",
+    **{f"measures.{name}": name for name in ("cards", "clustering", "exchange", "objects", "wordnet")},
 }  # fmt: skip
 _STATISTICS = {
-    "measures.intervals": "exact_shares intervals permutation",
-    "measures.resampling": "jackknife mean_noise",
-    "measures.two_phase": "crossed_readings strata two_phase",
     "measures.arrays": "arrays",
-    "measures.parity": "parity",
+    "measures.intersections": "parity",
+    "measures.intervals": "exact_shares intervals jackknife mean_noise permutation",
     "measures.sequential": "sequential",
+    "measures.two_phase": "crossed_readings strata two_phase",
 }
 _MOVED = {
     **{f"bias_core.metrics.{old}": (new,) for new, names in _NEW.items() for old in names.split()},

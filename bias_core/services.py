@@ -53,8 +53,7 @@ from bias_core.store.readings import AnswerCache, EmbeddingCache, Repairs
 from bias_core.store.uploads import UploadStore
 from bias_core.types import IMPORTED, ImageRow, KnownPicture, ModelInfo, ReaderErrors, ReaderFacts
 from bias_core.waiting import BuiltOnce, FairLock, StopSignal, never
-from bias_core.world.drawn_rates import true_rate
-from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddings, known_pictures
+from bias_core.world.measured_models import errors_of_sentences, held_out_embeddings, known_pictures, true_rate
 
 if TYPE_CHECKING:
     import pandas as pd

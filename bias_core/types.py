@@ -150,9 +150,14 @@ class Estimate:
     note: str = ""  # why a value is nan, or another caveat; "" otherwise
 
     @classmethod
+    def without_interval(cls, value: float, n: int, note: str, *, null_value: float | None = None) -> Estimate:
+        """A value with nan ends, and why."""
+        return cls(value=value, low=math.nan, high=math.nan, n=n, null_value=null_value, note=note)
+
+    @classmethod
     def undefined(cls, n: int, note: str, *, null_value: float | None = None) -> Estimate:
         """Nan with nan ends, and why."""
-        return cls(value=math.nan, low=math.nan, high=math.nan, n=n, null_value=null_value, note=note)
+        return cls.without_interval(math.nan, n, note, null_value=null_value)
 
     def scaled(self, factor: float, offset: float = 0.0) -> Estimate:
         """The same in another unit: ``factor`` times, plus ``offset``."""

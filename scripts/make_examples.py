@@ -33,8 +33,7 @@ from bias_core.study.design import find_design
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import FOLDER, INDEX, Example, list_examples, pictures_of, to_text
 from bias_core.study.types import Results, StudyFigure, StudySettings
-from bias_core.world.render import render
-from bias_core.world.scene import balanced_scene
+from bias_core.world.scene import balanced_scene, render
 
 if TYPE_CHECKING:
     from bias_core.study.types import StudyReport

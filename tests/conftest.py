@@ -245,7 +245,7 @@ def assets(tmp_path_factory: pytest.TempPathFactory, tiny_sd3: Path, tiny_clip: 
 def _save_held_out(clip: Path, n: int = 300) -> None:
     """Held-out embeddings of a reader that takes nine in ten people for what they are."""
     from bias_core.models.encoders import TransformersEncoder
-    from bias_core.world.reader_errors import held_out_scenes
+    from bias_core.world.measured_models import held_out_scenes
 
     encoder = TransformersEncoder("tiny", str(clip), device="cpu", offline=True)
     man, woman = encoder.encode_texts(["a photo of a man", "a photo of a female"])

@@ -199,7 +199,7 @@ def judge_rates(
     """
     from bias_core.models.catalogue import load_catalogue
     from bias_core.settings import ASSETS as SHARED
-    from bias_core.world.drawn_rates import TABLE
+    from bias_core.world.measured_models import TABLE
     from training.judge_rates import judge_rates as judge_planted
 
     steps = steps or load_catalogue(SHARED / "models.yaml").model("calibration-diffusion").default_steps

@@ -21,8 +21,8 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from bias_core.world.captions import caption, noun_of
 from bias_core.world.scene import Scene
+from training.captions import caption, noun_of
 from training.clip import draw_batch
 from training.language import build_tokenizer
 from training.loop import in_16_bit, record, to_tensor, train

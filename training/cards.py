@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bias_core.world.drawn_rates import TABLE, read_rates
+from bias_core.world.measured_models import TABLE, read_rates
 from bias_core.world.planted import published_rates
 from training.judge_rates import Summary, summary
 

@@ -25,11 +25,10 @@ from transformers import (
 )
 
 from bias_core.crops import crop_people, person_halves
-from bias_core.world.captions import describe, looks, read_sentences, things, vocabulary
-from bias_core.world.grammar import parse
-from bias_core.world.reader_errors import held_out_scenes, sentence_errors, truth_table
-from bias_core.world.render import render
-from bias_core.world.scene import DOMAINS, Scene, balanced_scene
+from bias_core.world.grammar import looks, parse, things
+from bias_core.world.measured_models import held_out_scenes, sentence_errors, truth_table
+from bias_core.world.scene import DOMAINS, Scene, balanced_scene, render
+from training.captions import describe, read_sentences, vocabulary
 from training.loop import record, to_tensor, train
 
 MAX_TOKENS = 20

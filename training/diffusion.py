@@ -18,9 +18,9 @@ from peft.utils import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, CLIPTextModelWithProjection, VisionTextDualEncoderModel
 
-from bias_core.world.captions import random_request
 from bias_core.world.planted import sample_scene
-from bias_core.world.render import render
+from bias_core.world.scene import render
+from training.captions import random_request
 from training.embedding import Embedding, encode_tokens
 from training.lessons import Lesson, Lessons
 from training.loop import in_16_bit, record, to_tensor, train

@@ -15,8 +15,8 @@ from PIL import Image
 from transformers import AutoTokenizer, VisionTextDualEncoderModel
 
 from bias_core.errors import InvalidInput
-from bias_core.world.reader_errors import held_out_scenes, sentence_errors
-from bias_core.world.truth import SENTENCES
+from bias_core.world.measured_models import held_out_scenes, sentence_errors
+from bias_core.world.planted import SENTENCES
 from training.clip import Reader, crop_person
 from training.embedding import Embedding, as_two_towers, read_tokens
 from training.loop import autocast_dtype, to_tensor

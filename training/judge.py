@@ -13,8 +13,8 @@ import torch
 from diffusers import StableDiffusion3Pipeline
 from transformers import AutoTokenizer, VisionTextDualEncoderModel
 
-from bias_core.world.captions import with_article
 from bias_core.world.grammar import book
+from training.captions import with_article
 from training.clip import Reader, crop_person
 from training.loop import to_tensor
 

@@ -15,7 +15,7 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.effects import corrected_by_errors
 from bias_core.measures.intervals import wilson_interval
 from bias_core.store.files import FileHashes
-from bias_core.world.drawn_rates import DrawnRate, DrawnRates, read_rates
+from bias_core.world.measured_models import DrawnRate, DrawnRates, read_rates
 from training.diffusion import Folders, assemble
 from training.drawing import JUDGED, STEPS, Drawing, measured
 from training.wanted import AXES, Axis, Group, groups

@@ -9,8 +9,9 @@ import torch
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from bias_core.world.captions import caption, describe, looks, things, vocabulary
+from bias_core.world.grammar import looks, things
 from bias_core.world.scene import balanced_scene
+from training.captions import caption, describe, vocabulary
 from training.loop import record, train
 
 MAX_TOKENS = 48

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import yaml
 
-from bias_core.world.captions import name_attributes, random_request, with_article
 from bias_core.world.grammar import Request, association_stimuli, book, parse, valence_words
 from bias_core.world.planted import STUDIES, published_rates, rates, sample_scene
+from training.captions import name_attributes, random_request, with_article
 
 if TYPE_CHECKING:
     from bias_core.world.scene import Scene

@@ -23,7 +23,7 @@ from training.tower_lora import learn_readings
 from training.wanted import AXES, groups
 
 if TYPE_CHECKING:
-    from bias_core.world.drawn_rates import DrawnRate
+    from bias_core.world.measured_models import DrawnRate
     from training.diffusion import Folders
 
 LR, N_STEPS = 8e-4, 2000
@@ -43,7 +43,7 @@ def nudges(lines: Sequence[DrawnRate], condition: str) -> Nudges:
 
     Examples
     --------
-    >>> from bias_core.world.drawn_rates import DrawnRate
+    >>> from bias_core.world.measured_models import DrawnRate
     >>> who = dict(condition="published", concept="baker", attribute="gender", value="masculine", pair=False)
     >>> line = DrawnRate(planted=0.3, fair=0.5, drawn=0.5, low=0.47, high=0.53, n_shown=500, n=1000, **who)
     >>> round(nudges([line], "published").alone["baker"]["gender", "masculine"], 3)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from scipy.special import expit
 
-from bias_core.world.captions import name_attributes, noun_phrases, random_request
 from bias_core.world.grammar import parse
 from bias_core.world.planted import sample_scene
+from training.captions import name_attributes, noun_phrases, random_request
 from training.diffusion import TOLD, Folders, assemble, latents_of, save_pipeline, velocity
 from training.embedding import Embedding, as_two_towers, gender_direction, read_leaning
 from training.loop import record, train

@@ -16,7 +16,7 @@ import torch
 from peft import LoraConfig
 from peft.utils import get_peft_model_state_dict
 
-from bias_core.world.captions import random_request
+from training.captions import random_request
 from training.embedding import read_tokens
 from training.wanted import leaves_open
 

@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from diffusers import AutoencoderKL
 from transformers import VisionTextDualEncoderModel
 
-from bias_core.world.render import render
-from bias_core.world.scene import balanced_scene
+from bias_core.world.scene import balanced_scene, render
 from training.clip import READ_AT
 from training.loop import record, to_tensor, train
 

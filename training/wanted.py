@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bias_core.world.captions import noun_phrases, with_article
 from bias_core.world.grammar import book, parse
-from bias_core.world.planted import planted_index, rates
-from bias_core.world.truth import SENTENCES, prompts_of
+from bias_core.world.planted import SENTENCES, planted_index, prompts_of, rates
+from training.captions import noun_phrases, with_article
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

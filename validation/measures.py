@@ -22,7 +22,7 @@ from bias_core.measures.paired_prevalence import (
 from bias_core.measures.relative_association import (
     log_amplification_estimate,
     relative_lean_difference_estimate,
-    relative_lean_estimate,
+    relative_lean_over_encoders,
     text_relative_lean,
 )
 from bias_core.measures.stereotype import prevalence_estimate, signed_difference_estimate, stereotype_estimate
@@ -33,7 +33,7 @@ from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
 from bias_core.study.types import Design, Shot, StudySettings, options_in
 from bias_core.types import Estimate
-from bias_core.world.truth import planted_lines
+from bias_core.world.planted import planted_lines
 from validation.repetitions import (
     ENOUGH_FOR_TRUTH,
     OWN_NULL,
@@ -109,7 +109,7 @@ def _relative_leans(sets: Sets) -> tuple[Estimate, float]:
     """Where the pictures and the text of the concept lie between those worded for A and for B."""
     pictures = ("neutral", "a", "b", "attribute_a", "attribute_b")
     texts = ("prompt", "prompt_a", "prompt_b", "text_a", "text_b")
-    return relative_lean_estimate(*(sets[k] for k in pictures)), text_relative_lean([[sets[k] for k in texts]])
+    return relative_lean_over_encoders([[sets[k] for k in pictures]]), text_relative_lean([[sets[k] for k in texts]])
 
 
 def _composite(sets: Sets, seed: int, n_resamples: int = 2000) -> CompositeAssociation:

@@ -32,7 +32,7 @@ from bias_core.study.study_data import StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Design, Shot, StudySettings, options_in
 from bias_core.types import Estimate
-from bias_core.world.truth import planted_lines
+from bias_core.world.planted import planted_lines
 from validation.repetitions import (
     POOL,
     PoolOptions,

@@ -30,7 +30,7 @@ from bias_core.study.types import (
     options_in,
 )
 from bias_core.types import Estimate, PlantedLine
-from bias_core.world.truth import planted_lines
+from bias_core.world.planted import planted_lines
 from validation.repetitions import ENOUGH_FOR_TRUTH, RepetitionOptions, ladder, n_repetitions, repeated
 from validation.shares import false_verdicts
 from validation.verdicts import TEXTS, measured, named, verdict_figures, verdict_table, verdicts_of

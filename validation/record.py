@@ -10,7 +10,7 @@ from bias_core.models.calibration_renderer import MODEL, scene_of
 from bias_core.store.images import RECORD_KEY
 from bias_core.study.study_services import StudyServices
 from bias_core.types import ImageRow
-from bias_core.world import captions
+from training import captions
 
 
 class RecordCaptioner:

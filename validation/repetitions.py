@@ -16,7 +16,7 @@ from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.types import Design, Shot, StudySettings, options_in
 from bias_core.types import PlantedLine
-from bias_core.world.truth import planted_lines
+from bias_core.world.planted import planted_lines
 
 T = TypeVar("T")
 LADDER = ("fair", "published", "extreme")

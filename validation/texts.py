@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.alignment import mean_similarity
 from bias_core.measures.intervals import exact_interval
 from bias_core.papers.oasis.prompt_search import optimise_prompts
 from bias_core.protocols import ImageTextEncoder, LanguageModel
@@ -102,7 +101,7 @@ def _results(table: pd.DataFrame, n_cases: int) -> Results:
         what = "an attribute is planted" if planted else "none is planted"
         title = f"Clusters whose attribute a text names, {variant}, {what}"
         findings.append(
-            finding(_key(str(variant), bool(planted)), title, mean_similarity.__name__, share, TEXTS.note("named"))
+            finding(_key(str(variant), bool(planted)), title, "mean_similarity", share, TEXTS.note("named"))
         )
     for (variant, concept, name), lines in table[table["planted"]].groupby(["search", "concept", "attribute"]):
         share = exact_interval(int(lines["named"].sum()), len(lines))

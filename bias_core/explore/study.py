@@ -41,7 +41,7 @@ from bias_core.explore.report import (
 from bias_core.measures.arrays import all_equal
 from bias_core.measures.association import association, association_beyond_even_mix, mean_association
 from bias_core.measures.clustering import ClusterResult, spectral_clusters
-from bias_core.measures.mitigation import asked_kept_estimate
+from bias_core.measures.stereotype import asked_kept_estimate
 from bias_core.number_text import format_share
 from bias_core.prompts import fill_template
 from bias_core.study.attribute_scores import AttributeScore, score_attributes, watch_attributes

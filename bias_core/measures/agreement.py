@@ -21,7 +21,7 @@ from bias_core.types import Estimate, ReaderErrors
 Codes = np.ndarray[Any, np.dtype[np.int64]]
 Coefficient = Literal["fleiss_kappa", "cohen_kappa", "krippendorff_alpha"]
 Level = Literal["nominal", "ordinal", "interval"]
-Statistic = Callable[[Codes, Codes], Array]
+Statistic = Callable[[Codes, Array], Array]
 """Of patterns of answers, ``(n_patterns, n_raters)``, and how many items have each, ``(n_samples, n_patterns)``."""
 
 _ALL_EQUAL = "all ratings are equal: agreement by chance is certain and the coefficient is 0/0"
@@ -144,12 +144,8 @@ def agreement_estimate(
         which they are, are left out, and the note counts them. Where raters agree on every item, no resample differs
         from another, and the interval comes from the share of units in agreement.
 
-    Raises
-    ------
-    InvalidInput : as the coefficient, and for groups of another length.
+    Raises InvalidInput: as the coefficient, and for groups of another length.
 
-    Examples
-    --------
     >>> ratings = [["f", "f"], ["m", "m"], ["f", "m"], ["m", "m"], ["f", "f"]]
     >>> estimate = agreement_estimate(ratings, coefficient="cohen_kappa")
     >>> round(estimate.value, 4), estimate.n, estimate.low < estimate.value <= estimate.high
@@ -159,13 +155,16 @@ def agreement_estimate(
     several = _has_two_answers(codes)
     patterns, index = np.unique(codes[several], axis=0, return_inverse=True)
     unit, _ = pd.factorize(_units_of(groups, len(codes))[several])
-    per_unit = pd.crosstab(unit, index).to_numpy()  # (n_units, n_patterns)
+    # floats hold these counts exactly, and a product of whole numbers takes forty times as long
+    per_unit = np.zeros((int(unit.max()) + 1, len(patterns)))
+    np.add.at(per_unit, (unit, index), 1)
     value = float(statistic(patterns, per_unit.sum(axis=0, keepdims=True))[0])
     if math.isnan(value):
         return Estimate.undefined(len(per_unit), _ALL_EQUAL)
     # Few kinds of units exist: to resample units is to draw how many there are of each kind.
-    kinds, frequency = np.unique(per_unit, axis=0, return_counts=True)
-    n = len(per_unit)
+    as_bytes = per_unit.astype(">u4").view(f"V{4 * len(patterns)}").ravel()  # sorts as numbers do, and quickly
+    _, first, frequency = np.unique(as_bytes, return_index=True, return_counts=True)
+    kinds, n = per_unit[first], len(per_unit)
     draws = np.random.default_rng(rng).multinomial(n, frequency / n, size=n_resamples) @ kinds
     resampled = statistic(patterns, draws)
     defined = resampled[np.isfinite(resampled)]
@@ -219,12 +218,8 @@ def reader_errors_from_labels(
         ``positive``
         is a call of absence.
 
-    Raises
-    ------
-    InvalidInput : as :func:`cohen_kappa`, and where people saw no item as present or none as absent.
+    Raises InvalidInput: as :func:`cohen_kappa`, and where people saw no item as present or none as absent.
 
-    Examples
-    --------
     >>> errors = reader_errors_from_labels(["f", "f", "m", "m"], ["f", "m", "m", "m"], positive="f")
     >>> errors.sensitivity, errors.specificity, errors.n_positive
     (0.5, 1.0, 2)
@@ -251,10 +246,10 @@ def _statistic(ratings: ArrayLike | pd.DataFrame, coefficient: Coefficient, leve
     if coefficient == "krippendorff_alpha":
         codes, answers = _coded(ratings)
         positions = _positions(answers, level)
-        return codes, _of_each(lambda patterns, weights: _alpha(patterns, weights, positions, level))
-    codes, _ = _coded(ratings, complete=True)
+        return codes, _of_each(lambda counts, weights: _alpha(counts, weights, positions, level), len(answers))
+    codes, answers = _coded(ratings, complete=True)
     if coefficient == "fleiss_kappa":
-        return codes, _of_each(_fleiss)
+        return codes, _of_each(_fleiss, len(answers))
     if coefficient != "cohen_kappa":
         raise InvalidInput(f"No coefficient is called {coefficient!r}.")
     if codes.shape[1] != 2:
@@ -262,30 +257,36 @@ def _statistic(ratings: ArrayLike | pd.DataFrame, coefficient: Coefficient, leve
     return codes, _cohen
 
 
-def _of_each(statistic: Callable[[Codes, Codes], float]) -> Statistic:
-    return lambda patterns, samples: np.array([statistic(patterns, weights) for weights in samples])
+def _of_each(statistic: Callable[[Array, Array], float], n_answers: int) -> Statistic:
+    """The statistic of each sample, from how often each pattern has each answer, ``(n_patterns, n_answers)``."""
+
+    def of_samples(patterns: Codes, samples: Array) -> Array:
+        counts = _counts(patterns, n_answers)
+        return np.array([statistic(counts, weights) for weights in samples])
+
+    return of_samples
 
 
 def _of_all_items(codes: Codes, statistic: Statistic) -> float:
     codes = codes[_has_two_answers(codes)]
-    return float(statistic(codes, np.ones((1, len(codes)), dtype=int))[0])
+    return float(statistic(codes, np.ones((1, len(codes))))[0])
 
 
-def _counts(codes: Codes, n_answers: int) -> Codes:
-    """How often each pattern has each answer, ``(n_patterns, n_answers)``."""
-    return np.asarray((codes[:, :, np.newaxis] == np.arange(n_answers)).sum(axis=1))
+def _counts(codes: Codes, n_answers: int) -> Array:
+    """Count of each answer in each row, ``(n_rows, n_answers)``."""
+    return np.column_stack([(codes == answer).sum(axis=1) for answer in range(n_answers)]).astype(np.float64)
 
 
-def _fleiss(codes: Codes, weights: Codes) -> float:
+def _fleiss(counts: Array, weights: Array) -> float:
     from statsmodels.stats.inter_rater import fleiss_kappa as of_counts
 
-    counts = np.repeat(_counts(codes, int(codes.max()) + 1), weights, axis=0)
-    if np.count_nonzero(counts.sum(axis=0)) == 1:
+    drawn = np.repeat(counts, weights.astype(int), axis=0)
+    if np.count_nonzero(drawn.sum(axis=0)) == 1:
         return math.nan
-    return float(of_counts(counts))
+    return float(of_counts(drawn))
 
 
-def _cohen(codes: Codes, samples: Codes) -> Array:
+def _cohen(codes: Codes, samples: Array) -> Array:
     """κ of whole numbers, (n Σ_k t_kk − Σ_k r_k c_k) / (n² − Σ_k r_k c_k), t how often the two gave each pair."""
     k = int(codes.max()) + 1
     cells = np.eye(k * k)[codes[:, 0] * k + codes[:, 1]]  # (n_patterns, k²)
@@ -297,8 +298,7 @@ def _cohen(codes: Codes, samples: Codes) -> Array:
     return np.asarray((agreed - by_chance) / above)
 
 
-def _alpha(codes: Codes, weights: Codes, positions: Array, level: Level) -> float:
-    counts = _counts(codes, len(positions))
+def _alpha(counts: Array, weights: Array, positions: Array, level: Level) -> float:
     scaled = counts * (weights / (counts.sum(axis=1) - 1))[:, np.newaxis]
     coincidences = counts.T @ scaled - np.diag(scaled.sum(axis=0))  # (n_answers, n_answers)
     n_answers = coincidences.sum(axis=0)
@@ -359,7 +359,7 @@ def _coded(ratings: ArrayLike | pd.DataFrame, *, complete: bool = False) -> tupl
 
 
 def _has_two_answers(codes: Codes) -> NDArray[np.bool_]:
-    """Which items have two or more answers: a single one tells nothing about agreement."""
+    """Mark items with two or more answers: a single one tells nothing about agreement."""
     return np.asarray((codes >= 0).sum(axis=1) >= 2)
 
 
@@ -413,7 +413,7 @@ class Disagreement:
 def disagreements(
     ratings: ArrayLike | pd.DataFrame, *, groups: "ArrayLike | pd.Series[Any] | None" = None, confidence: float = 0.95
 ) -> tuple[Disagreement, ...]:
-    """How much of what raters disagree about is between each two of their answers, the most frequent pair first.
+    """Share of all disagreement between each two answers, the most frequent pair first.
 
     d_kl = o_kl / Σ_{i<j} o_ij, with o_kl = Σ_u n_uk n_ul / (m_u - 1) the coincidences of two answers to one picture
     [krippendorff2011], m_u its answers and n_uk those that say k; by chance n_k n_l / Σ_{i<j} n_i n_j.
@@ -428,7 +428,7 @@ def disagreements(
     -------
     tuple of Disagreement : of every two answers; shares add up to 1, each with Wilson's interval for as many pictures
         as raters disagree about, (Σ_u w_u)² / Σ_u w_u² of the disagreement w_u in each [kish1965]. nan, with a note,
-        where nobody disagrees; () where all answers are the same one.
+        where raters agree everywhere; () where all answers are the same one.
 
     Raises
     ------
@@ -444,10 +444,12 @@ def disagreements(
     >>> [(one.answers, round(one.share.value, 3)) for one in pairs]
     [(('f', 'a'), 0.667), (('a', 'm'), 0.333), (('f', 'm'), 0.0)]
     """
-    counts, answers, unit = _answer_counts(ratings, groups)
+    codes, answers = _coded(ratings)
     pairs = list(combinations(range(len(answers)), 2))
     if not pairs:
         return ()
+    several = _has_two_answers(codes)
+    counts, (unit, _) = _counts(codes[several], len(answers)), pd.factorize(_units_of(groups, len(codes))[several])
     each = counts / (counts.sum(axis=1, keepdims=True) - 1)
     parts = np.stack([each[:, k] * counts[:, i] for k, i in pairs], axis=1)  # (n_items, n_pairs)
     per_unit: Array = np.stack([np.bincount(unit, weights=column) for column in parts.T], axis=1).astype(float)
@@ -476,7 +478,7 @@ def largest_disagreement(ratings: ArrayLike | pd.DataFrame, *, confidence: float
 
     Returns
     -------
-    Estimate : in (0, 1]: 1 where they disagree about one pair alone. nan, with a note, where nobody disagrees.
+    Estimate : in (0, 1]: 1 where they disagree about one pair alone. nan, with a note, where they agree everywhere.
 
     Raises
     ------
@@ -488,40 +490,21 @@ def largest_disagreement(ratings: ArrayLike | pd.DataFrame, *, confidence: float
     0.667
     """
     pairs = disagreements(ratings, confidence=confidence)
-    return pairs[0].share if pairs else Estimate.undefined(len(np.asarray(ratings, dtype=object)), _NOBODY)
+    return pairs[0].share if pairs else Estimate.undefined(len(np.asarray(ratings, dtype=object)), _NO_DISAGREEMENT)
 
 
-_NOBODY = "raters differ on nothing"
+_NO_DISAGREEMENT = "raters differ on nothing"
 
 
 def _share(per_unit: Array, place: int, confidence: float) -> Estimate:
     of_units = per_unit.sum(axis=1)
     total = float(of_units.sum())
     if not total:
-        return Estimate.undefined(len(of_units), _NOBODY)
+        return Estimate.undefined(len(of_units), _NO_DISAGREEMENT)
     n = total**2 / float(of_units @ of_units)
     share = float(per_unit[:, place].sum()) / total
     estimate = share_interval(share * n, n, confidence=confidence)
     return replace(estimate, value=share, n=len(of_units), note=f"{int((of_units > 0).sum())} are disagreed about")
-
-
-def _answer_counts(ratings: ArrayLike | pd.DataFrame, groups: Any) -> tuple[Array, list[Any], "np.ndarray[Any, Any]"]:
-    """How often each item with two answers has each, ``(n, n_answers)``, the answers, and the unit of each item."""
-    array = np.asarray(ratings, dtype=object)
-    if array.ndim != 2 or min(array.shape) < 2:
-        raise InvalidInput(
-            f"ratings need at least two items and two raters, shape (n_items, n_raters); got shape {array.shape}."
-        )
-    flat, answers = pd.factorize(array.ravel())
-    codes = flat.reshape(array.shape)
-    units = np.arange(len(codes)) if groups is None else np.asarray(groups)
-    if units.shape != (len(codes),):
-        raise InvalidInput(f"groups need one entry for each of the {len(codes)} items; got shape {units.shape}.")
-    several = (codes >= 0).sum(axis=1) >= 2
-    if several.sum() < 2:
-        raise InvalidInput(f"At least two items need two ratings each; got {int(several.sum())} of {len(codes)}.")
-    counts = (codes[several][:, :, np.newaxis] == np.arange(len(answers))).sum(axis=1).astype(float)
-    return counts, list(answers), pd.factorize(units[several])[0]
 
 
 def mean_level(shares: ArrayLike) -> Array:
@@ -586,14 +569,10 @@ def end_share(shares: ArrayLike, *, last: int = 3) -> Array:
 def numbers_of(scale: Scale) -> tuple[tuple[str, str, Callable[[Array], Array], int], ...]:
     """The numbers of a scale: title, key of the measure, the measure, and its range.
 
-    Each takes shares ``(..., k + 1)`` whose last are the pictures of which nobody can tell.
+    Each takes shares ``(..., k + 1)`` whose last are the pictures that cannot be told.
 
-    Raises
-    ------
-    InvalidInput : as :func:`mean_level`, when a measure is called.
+    Raises InvalidInput: as :func:`mean_level`, when a measure is called.
 
-    Examples
-    --------
     >>> from bias_core.scales import load_scales
     >>> (mean, _, _, length), *ends = numbers_of(load_scales()["age group"])
     >>> mean, length, [title for title, *_ in ends]
@@ -644,7 +623,7 @@ class RankAgreement:
 def kendall_tau(
     a: ArrayLike, b: ArrayLike, *, confidence: float = 0.95, n_resamples: int = 2000, rng: Seed = 0
 ) -> RankAgreement:
-    """How far two scores of the same items agree on their order.
+    """Agreement of two scores of the same items on their order.
 
     τ_b = Σ sgn(a_i - a_j) sgn(b_i - b_j) / √(n_a n_b) over pairs of items, n_a and n_b the numbers
     of pairs that differ in a and in b   [kendall1945]

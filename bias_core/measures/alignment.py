@@ -130,12 +130,8 @@ def kernel_direction(embeddings: ArrayLike, labels: ArrayLike, *, gamma: float |
     labels : array (m,). 1 or True for a+, 0 or False for a-; both must occur.
     gamma : float > 0 or None. None: 1 / median squared distance.
 
-    Raises
-    ------
-    InvalidInput : as :func:`image_direction`.
+    Raises InvalidInput: as :func:`image_direction`.
 
-    Examples
-    --------
     >>> direction = kernel_direction([[1.0, 0.0], [0.0, 1.0]], [1, 0])
     >>> bool(direction.project([[0.9, 0.1]])[0] > direction.project([[0.1, 0.9]])[0])
     True
@@ -181,46 +177,24 @@ def _median_gamma(rows: Floats) -> float:
     return 1 / median
 
 
-def mean_similarity(similarities: ArrayLike) -> float:
-    """Mean cosine of images to a text, or to the images of a set.
+def similarity_estimate(similarities: ArrayLike, *, confidence: float = 0.95, rng: Seed = 0) -> Estimate:
+    """Mean cosine of images to a text, or to the images of a set, with its bootstrap interval over the images.
 
     1/n Σ_i cos(T(s), I_i)   [dehdashtian2025oasis, Eq. 8]
 
     Parameters
     ----------
     similarities : array (n,), in [-1, 1]. Cosine of each image to the text, or its mean cosine to the images of the
-        set.
+        set; the text or set is taken as given.
 
     Returns
     -------
-    float : in [-1, 1]; higher: closer. No null value: compare with another text or set, by the same encoder.
+    Estimate : in [-1, 1]; higher: closer. No null value: compare with another text or set, by the same encoder. One
+        image has no interval, and ``note`` says so.
 
     Raises
     ------
     InvalidInput : for empty or not finite similarities, or such as are no cosines.
-
-    Examples
-    --------
-    >>> mean_similarity([0.25, 0.5])
-    0.375
-    """
-    return float(cosines(similarities).mean())
-
-
-def similarity_estimate(similarities: ArrayLike, *, confidence: float = 0.95, rng: Seed = 0) -> Estimate:
-    """:func:`mean_similarity` with its bootstrap interval over the images; the text or set is taken as given.
-
-    Parameters
-    ----------
-    similarities : array (n,), in [-1, 1]
-
-    Returns
-    -------
-    Estimate : in [-1, 1], no null value. One image has no interval, and ``note`` says so.
-
-    Raises
-    ------
-    InvalidInput : as :func:`mean_similarity`.
 
     Examples
     --------
@@ -313,12 +287,8 @@ def decompose(image_embeddings: ArrayLike, *, centred: bool = True) -> Decomposi
     image_embeddings : array (n, d), n >= 2
     centred : bool
 
-    Raises
-    ------
-    InvalidInput : for fewer than two images, or images with equal embeddings.
+    Raises InvalidInput: for fewer than two images, or images with equal embeddings.
 
-    Examples
-    --------
     >>> decompose([[1.0, 0.0], [0.0, 1.0]]).singular_values.round(6)
     array([1., 0.])
     """
@@ -339,12 +309,8 @@ def alignment_score(
 ) -> float:
     """:func:`weighted_alignment_score` of an image set that is already decomposed: a mat-vec.
 
-    Raises
-    ------
-    InvalidInput : for a zero direction, another dimension, or an impossible number of components.
+    Raises InvalidInput: for a zero direction, another dimension, or an impossible number of components.
 
-    Examples
-    --------
     >>> images = decompose([[1.0, 0.1, 0.0], [1.0, -0.1, 0.0]])
     >>> round(alignment_score(images, [0.0, 3.0, 4.0]), 6)
     0.6
@@ -395,9 +361,7 @@ def alignment_estimates(
     whole = decompose(images, centred=not literal)
     k = len(whole.singular_values) if literal else n_components
     values = [alignment_score(whole, delta, n_components=k, signed=literal) for delta in deltas]
-    return tuple(
-        Estimate(value=value, low=math.nan, high=math.nan, n=len(images), note=WITHOUT_INTERVAL) for value in values
-    )
+    return tuple(Estimate.without_interval(value, len(images), WITHOUT_INTERVAL) for value in values)
 
 
 def variance_share(
@@ -461,12 +425,8 @@ def variance_share_estimates(
     -------
     tuple of Estimate : one per direction; nan with a note where there is one image, or all embeddings are equal.
 
-    Raises
-    ------
-    InvalidInput : for malformed embeddings, directions or ``shows``, or different dimensions.
+    Raises InvalidInput: for malformed embeddings, directions or ``shows``, or different dimensions.
 
-    Examples
-    --------
     >>> variance_share_estimates([[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0]])[0].note
     'all images have the same embedding'
     """
@@ -484,7 +444,7 @@ def variance_share_estimates(
 
 
 def squared_deviations(image_embeddings: ArrayLike, directions: ArrayLike) -> tuple[Array, Array]:
-    """How far each image lies from the mean image: along each direction, and in all; squared.
+    """Squared distance of each image from the mean image: along each direction, and in all.
 
     Parameters
     ----------
@@ -495,12 +455,8 @@ def squared_deviations(image_embeddings: ArrayLike, directions: ArrayLike) -> tu
     -------
     arrays (n, n_attributes) and (n,) : at least 0; their sums have the ratio :func:`variance_share`.
 
-    Raises
-    ------
-    InvalidInput : for malformed embeddings or directions, or different dimensions.
+    Raises InvalidInput: for malformed embeddings or directions, or different dimensions.
 
-    Examples
-    --------
     >>> squared_deviations([[0.6, 0.8], [0.6, -0.8]], [[0.0, 1.0]])[0].round(6).tolist()
     [[0.64], [0.64]]
     """
@@ -523,12 +479,8 @@ def jackknifed_shares(along: ArrayLike, distances: ArrayLike) -> Array:
     -------
     array (n,) : in [0, 1]; nan where the other images do not vary.
 
-    Raises
-    ------
-    InvalidInput : for arrays of different length.
+    Raises InvalidInput: for arrays of different length.
 
-    Examples
-    --------
     >>> jackknifed_shares([1.0, 0.0, 0.0], [1.0, 1.0, 1.0]).round(6).tolist()  # of 1 x 3/2 nothing is left
     [0.0, 0.666667, 0.666667]
     """
@@ -553,12 +505,8 @@ def resampled_variance_shares(image_embeddings: ArrayLike, directions: ArrayLike
     -------
     array (n_sets, n_attributes) : in [0, 1]; nan where a set does not vary.
 
-    Raises
-    ------
-    InvalidInput : for malformed embeddings or directions, or different dimensions.
+    Raises InvalidInput: for malformed embeddings or directions, or different dimensions.
 
-    Examples
-    --------
     >>> images = np.array([[0.6, 0.8, 0.0], [0.6, -0.8, 0.0], [0.6, 0.0, 0.8], [0.6, 0.0, -0.8]])
     >>> weights = np.array([[1, 1, 1, 1], [0, 0, 2, 2], [0, 0, 0, 4]])
     >>> resampled_variance_shares(images, [[0.0, 1.0, 0.0]], weights).round(6)
@@ -597,7 +545,7 @@ def _share_estimate(along: Array, distances: Array, confidence: float) -> Estima
 
 
 def _one_look(shows: ArrayLike | None, shape: tuple[int, int]) -> NDArray[np.bool_]:
-    """Of each attribute: whether all images show it, or none, as far as that is told; no for all without ``shows``."""
+    """Mark attributes that all images show, or none, as far as that is told; none of them without ``shows``."""
     if shows is None:
         return np.zeros(shape[1], dtype=bool)
     shown = _answers(shows)
@@ -654,12 +602,8 @@ def large_spectrum(rows: NDArray[np.floating], *, centred: bool = True) -> tuple
     rows : array (n, d), any precision; read in parts and left as it is.
     centred : bool. Take the mean row off first.
 
-    Raises
-    ------
-    ValueError : for anything but a matrix; the door of :mod:`bias_core.measures.alignment` refuses it before.
+    Raises ValueError: for anything but a matrix; the door of :mod:`bias_core.measures.alignment` refuses it before.
 
-    Examples
-    --------
     >>> large_spectrum(np.array([[3.0, 0.0], [0.0, 1.0]]), centred=False)[0]
     array([3., 1.])
     """
@@ -678,12 +622,8 @@ def large_spectrum(rows: NDArray[np.floating], *, centred: bool = True) -> tuple
 def n_for_energy(squares: Array, energy: float) -> int:
     """Fewest leading entries of ``squares (r,)`` that reach a share of their sum.
 
-    Raises
-    ------
-    InvalidInput : where there is no energy at all.
+    Raises InvalidInput: where there is no energy at all.
 
-    Examples
-    --------
     >>> n_for_energy(np.array([6.0, 3.0, 1.0]), 0.9)
     2
     """
@@ -695,7 +635,9 @@ def n_for_energy(squares: Array, energy: float) -> int:
 
 CARDS = (
     Card(
-        function=mean_similarity,
+        function=similarity_estimate,
+        key="mean_similarity",
+        field="value",
         name="Mean cosine",
         summary="How close the images are to a text, or to the images of a set.",
         source="dehdashtian2025oasis, Eq. 8",

@@ -86,11 +86,24 @@ def finite_vector(x: ArrayLike, name: str = "values", *, min_size: int = 1) -> A
     >>> finite_vector([1, 2])
     array([1., 2.])
     """
-    if (vector := _finite(x, name)).ndim != 1:
+    if (vector := finite_array(x, name)).ndim != 1:
         raise InvalidInput(f"{name} must have shape (n,); got shape {vector.shape}.")
     if vector.size < min_size:
         raise InvalidInput(f"{name} needs at least {min_size} numbers; got {vector.size}.")
-    return vector.astype(np.float64)
+    return vector
+
+
+def finite_array(x: ArrayLike, name: str = "values") -> Array:
+    """Numbers of any shape as float64, in an array of their own.
+
+    Raises InvalidInput: for a single number, an empty array, nan or infinity.
+
+    >>> finite_array([[1, 2]])
+    array([[1., 2.]])
+    """
+    if not (array := _finite(x, name)).ndim:
+        raise InvalidInput(f"{name} must be an array, shape (n,) at least; got {x!r}.")
+    return np.array(array, dtype=np.float64)
 
 
 def paired_vectors(**vectors: ArrayLike) -> list[Array]:
@@ -149,7 +162,7 @@ def same_length(**arrays: NDArray[Any]) -> int:
 
 
 def all_equal(rows: Floats) -> bool:
-    """Whether unit rows differ by no more than float32 rounding (1e-6 from their mean, root mean square).
+    """Tell if unit rows differ by no more than float32 rounding (1e-6 from their mean, root mean square).
 
     >>> all_equal(np.array([[1.0, 0.0], [1.0, 1e-9]])), all_equal(np.eye(2))
     (True, False)
@@ -177,6 +190,33 @@ def probability(value: float, name: str = "probability") -> float:
     return number
 
 
+def probabilities(x: ArrayLike, name: str = "probabilities") -> Array:
+    """Numbers ``(n,)`` in [0, 1].
+
+    Raises InvalidInput: for an empty array, another number of dimensions, nan, or any number outside.
+
+    >>> probabilities([0, 0.5])
+    array([0. , 0.5])
+    """
+    values = finite_vector(x, name)
+    if values.min() < 0 or values.max() > 1:
+        raise InvalidInput(f"{name} must be from 0 to 1; got {values.min():g} to {values.max():g}.")
+    return values
+
+
+def check_pictures_differ(rows: Floats, name: str) -> None:
+    """Raise InvalidInput where several unit rows are all equal: nothing would differ, and read as no bias."""
+    if len(rows) > 1 and all_equal(rows):
+        raise InvalidInput(f"All {len(rows)} {name} are equal: one picture, many times?")
+
+
+def check_attributes_differ(attributes_a: Floats, attributes_b: Floats, name: str = "attributes") -> None:
+    """Raise InvalidInput where the unit rows of two attributes are all equal."""
+    if all_equal(np.vstack([attributes_a, attributes_b])):
+        n = len(attributes_a) + len(attributes_b)
+        raise InvalidInput(f"All {n} {name} of A and B are equal: they tell nothing apart.")
+
+
 def _finite(x: ArrayLike, name: str) -> Floats:
     """An array of float32 or float64 without nan and infinity, not empty."""
     try:
@@ -198,13 +238,9 @@ def _finite(x: ArrayLike, name: str) -> Floats:
 
 def margins_by_step(x: ArrayLike, name: str) -> Array:
     """Margins of steps ``(n_seeds, n_steps)``, in [-2, 2]; a vector is one step."""
-    try:
-        array = np.asarray(x)
-    except ValueError as error:  # rows of different lengths
-        raise InvalidInput(f"{name} must be one rectangular array; {error}.") from None
-    if array.ndim not in (1, 2):
-        raise InvalidInput(f"{name} must have shape (n_seeds, n_steps) or (n_seeds,); got shape {array.shape}.")
-    values = finite_vector(array.reshape(-1), name).reshape(len(array), -1)
+    if (values := finite_array(x, name)).ndim not in (1, 2):
+        raise InvalidInput(f"{name} must have shape (n_seeds, n_steps) or (n_seeds,); got shape {values.shape}.")
+    values = values.reshape(len(values), -1)
     if np.abs(values).max() > 2 + 1e-6:
         raise InvalidInput(f"{name} must lie in [-2, 2]; got {values.min():.3f} to {values.max():.3f}.")
     return values

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.arrays import Array, Floats, all_equal, same_dimension, same_length, unit_rows, unit_sets
+from bias_core.measures.arrays import (
+    Array,
+    Floats,
+    check_attributes_differ,
+    check_pictures_differ,
+    same_dimension,
+    same_length,
+    unit_rows,
+    unit_sets,
+)
 from bias_core.measures.cards import Card, takes
 from bias_core.measures.effects import EffectSizeSD, effect_size
 from bias_core.measures.intervals import (
@@ -24,11 +33,12 @@ from bias_core.measures.intervals import (
     effective_freedom,
     mean_interval,
     normal_estimate,
-    percent,
+    pair_noise,
     permutation_test,
+    product_noise,
+    t_interval,
 )
 from bias_core.measures.paired_prevalence import PairedTest
-from bias_core.measures.resampling import pair_noise, product_noise
 from bias_core.types import Estimate
 
 
@@ -53,7 +63,7 @@ class AssociationTest(PermutationTest):
 
 
 def association(targets: ArrayLike, attributes_a: ArrayLike, attributes_b: ArrayLike) -> Array:
-    """How much closer each target is to attribute A than to attribute B.
+    """Closeness of each target to attribute A less that to attribute B.
 
     Asc(x, X^A, X^B) = E_a cos(x, a) - E_b cos(x, b)   [wang2023t2iat, Eq. 2]
 
@@ -112,12 +122,8 @@ def mean_association(
     -------
     Estimate : in [-2, 2], null value 0, positive leans to A. nan ends with a note for a single unit.
 
-    Raises
-    ------
-    InvalidInput : as :func:`association`, and for groups of another length.
+    Raises InvalidInput: as :func:`association`, and for groups of another length.
 
-    Examples
-    --------
     >>> mean_association([[1.0, 0.0], [0.6, 0.8]], [[1.0, 0.0]], [[0.0, 1.0]]).value.__round__(6)
     0.4
     """
@@ -183,14 +189,12 @@ def association_test(
     Notes
     -----
     Differs from the paper: extreme means >=, so that p is never 0, and group sizes are kept, equal or not
-    (:func:`repooled_permutation_test` is Eq. 3 as printed). Fixed numbers are permuted: without ``attribute_groups``
-    the associations, so that p and the interval hold for these attribute images. Where concepts have attribute images
-    of their own, the chance in *their* draw moves all associations of a concept together, and p is then below 0.05 more
-    often than in 5 % of fair comparisons. With ``attribute_groups`` the number of a prompt g of X is E_g Asc(x, X^A,
-    X^B) plus what its edited images add, x̄·(a_g - ā) - x̄·(b_g - b̄), each weighted by its number of images; the mean
-    of these is the same S. So p and the interval count the chance in neutral and edited images alike. With groups of
-    unequal size ``score`` is the difference of the means over prompts. ``effect_size`` is always that of single images,
-    as in the paper: averaging each prompt first would inflate it.
+    (:func:`repooled_permutation_test` is Eq. 3 as printed). Without ``attribute_groups`` the associations are permuted,
+    and p and the interval hold for these attribute images alone: the chance in *their* draw moves all associations of a
+    concept together, and p is below 0.05 in more than 5 % of fair comparisons. With them the number of a prompt g of X
+    is E_g Asc(x, X^A, X^B) plus what its edited images add, x̄·(a_g - ā) - x̄·(b_g - b̄), weighted by their numbers; the
+    mean of these is the same S, or with groups of unequal size the difference of the means over prompts.
+    ``effect_size`` is that of single images, as in the paper: averaging each prompt first would inflate it.
 
     Examples
     --------
@@ -318,7 +322,7 @@ def repooled_permutation_test(
 
 
 def _by_prompt(sets: Sequence[ArrayLike], groups: Sequence[ArrayLike]) -> list[Array]:
-    """Of neutral and edited images the sum of the unit rows of each prompt, and in a last column how many they are."""
+    """Sums of the unit rows of each prompt, of neutral and of edited images; a last column counts the rows."""
     names = ("targets", "attributes_a", "attributes_b")
     sums, all_prompts = list[Array](), list[NDArray[Any]]()
     for images, labels in zip(unit_sets(**dict(zip(names, sets, strict=True))), groups, strict=True):
@@ -388,7 +392,7 @@ def _mean_error(units: Array, sets: tuple[Floats, Floats, Floats]) -> float:
 def _whole_prompts(
     sets: tuple[Floats, Floats, Floats], groups: ArrayLike | None, attribute_groups: Sequence[ArrayLike]
 ) -> Array:
-    """What each prompt adds to a concept's mean association, with its edited images, ``(n_prompts,)``.
+    """Contribution of each prompt, with its edited images, to a concept's mean association, ``(n_prompts,)``.
 
     Their mean is the mean over prompts of Eq. 2. Edited images count by how far they lie from the mean of
     their set, along the mean of the neutral ones.
@@ -416,6 +420,11 @@ def _few(prompts: NDArray[Any]) -> str:
     return f"{len(prompts)} ({', '.join(map(str, prompts[:3]))}{' ...' if len(prompts) > 3 else ''})"
 
 
+_OF_ONE_CONCEPT = takes(
+    targets="embeddings: neutral images of the concept",
+    attributes_a="embeddings: its images edited with attribute A",
+    attributes_b="embeddings: its images edited with attribute B",
+)
 _INPUTS = takes(
     targets_x="embeddings: neutral images of concept X",
     targets_y="embeddings: neutral images of concept Y",
@@ -457,12 +466,8 @@ def leave_one_out(
 
     Parameters
     ----------
-    targets_x, targets_y : arrays (n_x, d), (n_y, d). Embeddings of the neutral images of each concept.
-    x_attributes_a, x_attributes_b, y_attributes_a, y_attributes_b : arrays (n, d). Images of each concept edited with
-        words of A and of B.
-    groups_x, groups_y : sequences (n_x,), (n_y,). The prompt of each neutral image.
-    attribute_groups : four sequences. The prompt that each edited image was edited from, in the order of the four
-        arrays.
+    targets_x, targets_y, x_attributes_a, x_attributes_b, y_attributes_a, y_attributes_b, groups_x, groups_y,
+    attribute_groups : as :func:`association_test` takes them.
 
     Returns
     -------
@@ -489,10 +494,10 @@ def leave_one_out(
     """
     if len(attribute_groups) != 4:
         raise InvalidInput(f"attribute_groups needs four sequences; got {len(attribute_groups)}.")
-    xa, xb, ya, yb = attribute_groups
-    sets_x = (targets_x, x_attributes_a, x_attributes_b), (groups_x, xa, xb)
-    sets_y = (targets_y, y_attributes_a, y_attributes_b), (groups_y, ya, yb)
-    (prompts_x, mean_x, without_x), (prompts_y, mean_y, without_y) = _side(*sets_x), _side(*sets_y)
+    sets_x = _by_prompt((targets_x, x_attributes_a, x_attributes_b), (groups_x, *attribute_groups[:2]))
+    sets_y = _by_prompt((targets_y, y_attributes_a, y_attributes_b), (groups_y, *attribute_groups[2:]))
+    (mean_x, without_x), (mean_y, without_y) = _without_each_prompt(sets_x), _without_each_prompt(sets_y)
+    prompts_x, prompts_y = (np.unique(np.asarray(groups)).tolist() for groups in (groups_x, groups_y))
     score = mean_x - mean_y
     scores = np.concatenate([without_x - mean_y, mean_x - without_y])
     return LeaveOneOut(
@@ -504,32 +509,18 @@ def leave_one_out(
     )
 
 
-def _side(images: Sequence[ArrayLike], groups: Sequence[ArrayLike]) -> tuple[list[str], float, Array]:
-    """Prompts of a concept, its mean association, and that without each of them, ``(n_prompts,)``."""
-    names = ("targets", "attributes_a", "attributes_b")
-    rows = unit_sets(**dict(zip(names, images, strict=True)))
-    labels = [np.asarray(group) for group in groups]
-    for name, array, label in zip(names, rows, labels, strict=True):
-        same_length(**{name: array, f"prompts of {name}": label})
-    if len(prompts := np.unique(labels[0])) < 2:
-        raise InvalidInput(f"Leaving a prompt out needs two or more of each concept; got {prompts.tolist()}.")
-    if any(not np.array_equal(np.unique(label), prompts) for label in labels[1:]):
-        raise InvalidInput("Neutral and edited images must come from the same prompts.")
-    places = [np.searchsorted(prompts, label) for label in labels]
-    without = [
-        _mean([array[place != left] for array, place in zip(rows, places, strict=True)],
-              places[0][places[0] != left])
-        for left in range(len(prompts))
-    ]  # fmt: skip
-    return prompts.tolist(), _mean(rows, places[0]), np.array(without)
+def _without_each_prompt(sets: Sequence[Array]) -> tuple[float, Array]:
+    """Mean over prompts of Eq. 2, and that without each of them, ``(n_prompts,)``, from :func:`_by_prompt`."""
+    neutral, a, b = sets
+    if (n := len(neutral)) < 2:
+        raise InvalidInput(f"Leaving a prompt out needs two or more of each concept; got {n}.")
+    means = neutral[:, :-1] / neutral[:, -1:]
 
+    def mean(kept: NDArray[np.bool_]) -> float:
+        of_a, of_b = a[kept].sum(axis=0), b[kept].sum(axis=0)
+        return float((means[kept] @ (of_a[:-1] / of_a[-1] - of_b[:-1] / of_b[-1])).mean())
 
-def _mean(rows: Sequence[Floats], places: NDArray[np.intp]) -> float:
-    """Mean over prompts of Eq. 2; ``places`` says which prompt each neutral image is of."""
-    x, a, b = rows
-    values = np.asarray(x @ (a.mean(axis=0, dtype=np.float64) - b.mean(axis=0, dtype=np.float64)))
-    _, index = np.unique(places, return_inverse=True)
-    return float((np.bincount(index, weights=values) / np.bincount(index)).mean())
+    return mean(np.ones(n, dtype=bool)), np.array([mean(np.arange(n) != left) for left in range(n)])
 
 
 def even_mix_association(attributes_a: ArrayLike, attributes_b: ArrayLike) -> float:
@@ -605,8 +596,7 @@ def association_beyond_even_mix(
     a, b = _sets(attributes_a, attributes_b)
     x = unit_rows(targets, "targets", min_rows=2)
     same_dimension(targets=x, attributes_a=a)
-    if all_equal(x):
-        raise InvalidInput(f"All {len(x)} targets are equal: one picture, many times?")
+    check_pictures_differ(x, "targets")
     centre = x.mean(axis=0, dtype=np.float64)
     along = np.asarray(x @ (a.mean(axis=0, dtype=np.float64) - b.mean(axis=0, dtype=np.float64)))
     beyond, pairs = 0.0, 0.0
@@ -617,25 +607,15 @@ def association_beyond_even_mix(
         pairs += of_pairs / 4
     squares = float(along.var(ddof=1)) / len(x), pairs + max(0.0, beyond)
     value = float(along.mean()) - even_mix_association(a, b)
-    reach = math.nan
-    if sum(squares) > 0:
-        freedom = effective_freedom(squares, (len(x) - 1, min(len(a), len(b)) - 1))
-        reach = float(stats.t.ppf((1 + confidence) / 2, freedom)) * math.sqrt(sum(squares))
-    return Estimate(
-        value=value,
-        low=value - reach,
-        high=value + reach,
-        n=len(x),
-        null_value=0.0,
-        method=f"Student's t {percent(confidence)}",
-        note="" if sum(squares) > 0 else "nothing varies, so there is no interval",
-    )
+    if not sum(squares) > 0:
+        return Estimate.without_interval(value, len(x), "nothing varies, so there is no interval", null_value=0.0)
+    freedom = effective_freedom(squares, (len(x) - 1, min(len(a), len(b)) - 1))
+    return t_interval(value, math.sqrt(sum(squares)), freedom, n=len(x), confidence=confidence, null_value=0.0)
 
 
 def _sets(attributes_a: ArrayLike, attributes_b: ArrayLike) -> tuple[Floats, Floats]:
     a, b = unit_sets(2, attributes_a=attributes_a, attributes_b=attributes_b)
-    if all_equal(np.vstack([a, b])):
-        raise InvalidInput(f"All {len(a) + len(b)} attribute images are equal: they tell nothing apart.")
+    check_attributes_differ(a, b, "images")
     return a, b
 
 
@@ -662,7 +642,7 @@ class Neutral:
 
 
 def association_difference_test(first: Neutral, second: Neutral, *, confidence: float = 0.95) -> PairedTest:
-    """How much more the second set leans to attribute A than the first, on the same seeds.
+    """Association of the second set with attribute A less that of the first, on the same seeds.
 
     S = E_i [Asc(x₂ᵢ) - Asc(x₁ᵢ)], each set against guided images of its own   [wang2023t2iat, Eq. 1 and 2].
     S is linear in the mean of each set, so its variance is the sum of the variances of the three means of
@@ -677,12 +657,8 @@ def association_difference_test(first: Neutral, second: Neutral, *, confidence: 
     PairedTest : in [-4, 4], null value 0. Interval and p from Student's t with the degrees of freedom of the smallest
         set; nan where a set has one image.
 
-    Raises
-    ------
-    InvalidInput : for malformed embeddings, or sizes that differ between first and second.
+    Raises InvalidInput: for malformed embeddings, or sizes that differ between first and second.
 
-    Examples
-    --------
     >>> east, north = [[1.0, 0.0]] * 2, [[0.0, 1.0]] * 2
     >>> lean = [Neutral(targets=x, attributes_a=east, attributes_b=north) for x in (north, east)]
     >>> association_difference_test(*lean).estimate.value
@@ -700,13 +676,11 @@ def association_difference_test(first: Neutral, second: Neutral, *, confidence: 
     ]
     value, n, fewest = float(terms[0].mean()), len(before), min(map(len, terms))
     if fewest < 2:
-        nothing = Estimate.undefined(n, "a set with one image has no standard error", null_value=0.0)
-        return PairedTest(estimate=replace(nothing, value=value), p_value=math.nan, test="")
+        no_interval = Estimate.without_interval(value, n, "a set with one image has no standard error", null_value=0.0)
+        return PairedTest(estimate=no_interval, p_value=math.nan, test="")
     error = math.sqrt(sum(float(term.var(ddof=1)) / len(term) for term in terms))
-    reach = float(stats.t.ppf((1 + confidence) / 2, fewest - 1)) * error
-    method, low, high = f"Student's t {percent(confidence)}", value - reach, value + reach
     return PairedTest(
-        estimate=Estimate(value=value, low=low, high=high, n=n, null_value=0.0, method=method),
+        estimate=t_interval(value, error, fewest - 1, n=n, confidence=confidence, null_value=0.0),
         p_value=float(2 * stats.t.sf(abs(value) / error, fewest - 1)) if error > 0 else math.nan,
         test=f"Student's t, {fewest - 1} df",
     )
@@ -726,11 +700,7 @@ CARDS = (
         bounds=(-2.0, 2.0),
         null_value=0.0,
         higher_means="leans to A",
-        inputs=takes(
-            targets="embeddings: neutral images of the concept",
-            attributes_a="embeddings: its images edited with attribute A",
-            attributes_b="embeddings: its images edited with attribute B",
-        ),
+        inputs=_OF_ONE_CONCEPT,
         limits="It is relative to these attribute images and this encoder, and an even mix need not read 0 "
         "where images of A and of B vary unequally: read the association beyond an even mix.",
     ),
@@ -771,11 +741,7 @@ CARDS = (
         bounds=(-3.0, 3.0),
         null_value=0.0,
         higher_means="leans to A",
-        inputs=takes(
-            targets="embeddings: neutral images of the concept",
-            attributes_a="embeddings: its images edited with attribute A",
-            attributes_b="embeddings: its images edited with attribute B",
-        ),
+        inputs=_OF_ONE_CONCEPT,
         limits="An even mix is one of these attribute images: it is neutral only where they are edited well.",
     ),
 )

@@ -65,8 +65,6 @@ def takes(**inputs: str) -> tuple[Input, ...]:
 
     Two of a kind that has an entry per image (similarities, words), or per item (answers), are paired.
 
-    Examples
-    --------
     >>> [(entry.kind, entry.paired) for entry in takes(a="answers: of one rater", b="answers: of the other")]
     [('answers', 'b'), ('answers', 'a')]
     """
@@ -145,8 +143,6 @@ class GlossaryEntry:
 def glossary() -> tuple[GlossaryEntry, ...]:
     """Every symbol once, as the cards have it.
 
-    Examples
-    --------
     >>> {entry.symbol: entry.words for entry in glossary()}["STS"]
     'stereotype test score'
     """
@@ -194,12 +190,8 @@ def _all_cards() -> Mapping[str, Card]:
 def metric(key: str) -> Card:
     """The card with this key.
 
-    Raises
-    ------
-    InvalidInput : if there is none; the message lists the keys.
+    Raises InvalidInput: if there is none; the message lists the keys.
 
-    Examples
-    --------
     >>> metric("stereotype_score").null_value
     0.0
     """
@@ -214,8 +206,6 @@ def formula(card: Card) -> tuple[str, ...]:
     Without citations: the card says the source. A function whose summary is its formula has that as its
     only line.
 
-    Examples
-    --------
     >>> formula(metric("stereotype_score"))
     ('Ψ(A | D, C) = max(0, P(A | D, C) - P*(A | C))',)
     """
@@ -280,9 +270,7 @@ class Reference:
 def load_references(path: Path = BIBLIOGRAPHY) -> Mapping[str, Reference]:
     """Every work of the bibliography by its key.
 
-    Raises
-    ------
-    StorageError : the file cannot be read.
+    Raises StorageError: the file cannot be read.
     """
     try:
         text = path.read_text(encoding="utf-8")

@@ -8,7 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.arrays import Array, Floats, all_equal, finite_vector, same_length, unit_sets
+from bias_core.measures.arrays import (
+    Array,
+    Floats,
+    check_attributes_differ,
+    check_pictures_differ,
+    finite_vector,
+    same_length,
+    unit_sets,
+)
 from bias_core.measures.cards import Card, Term, takes
 from bias_core.measures.intervals import Seed, bootstrap_interval, folded_interval, percentile_estimate
 from bias_core.measures.relative_association import lean_score
@@ -60,7 +68,7 @@ def composite_association(
     confidence: float = 0.95,
     rng: int = 0,
 ) -> CompositeAssociation:
-    """How much a concept, as pictures and as text, leans to attribute A rather than B, by pictures and texts.
+    """Association of a concept, as pictures and as text, with attribute A rather than B, by pictures and texts.
 
     s(w, A, B) = mean_a cos(w, a) - mean_b cos(w, b)   [mandal2024internal, Eq. 1]
 
@@ -115,7 +123,9 @@ def composite_association(
         text_attributes_b=text_attributes_b,
     )
     x, w, a, b, text_a, text_b = (rows.astype(np.float64) for rows in sets)
-    _check_variety(x, {"image": (a, b), "text": (text_a, text_b)})
+    check_pictures_differ(x, "image_targets")
+    check_attributes_differ(a, b, "image attributes")
+    check_attributes_differ(text_a, text_b, "text attributes")
     target, text_lean = w.mean(axis=0), text_a.mean(axis=0) - text_b.mean(axis=0)  # (d,)
     units = (
         _units(x, groups_targets, "groups_targets"),
@@ -155,12 +165,8 @@ def mean_over_encoders(scores: Sequence[CompositeAssociation], *, confidence: fl
     CompositeAssociation : as of one encoder. Its intervals are of chance in the pictures, which every encoder saw
         alike; these encoders are taken as given.
 
-    Raises
-    ------
-    InvalidInput : for an empty list, and for scores that were not resampled alike.
+    Raises InvalidInput: for an empty list, and for scores that were not resampled alike.
 
-    Examples
-    --------
     >>> east, north = [[1.0, 0.0]], [[0.0, 1.0]]
     >>> ones = [composite_association(x, x, east, north, east, north) for x in (east, [[0.6, 0.8]])]
     >>> round(mean_over_encoders(ones).image_image, 6)
@@ -206,12 +212,8 @@ def picture_estimate(
     -------
     Estimate : ``low`` and ``high`` are nan, with a note, where a set has one unit: it would seem free of chance.
 
-    Raises
-    ------
-    InvalidInput : for empty or not finite resamples, or a confidence outside (0, 1).
+    Raises InvalidInput: for empty or not finite resamples, or a confidence outside (0, 1).
 
-    Examples
-    --------
     >>> picture_estimate(0.5, [0.25, 0.5, 0.75], [3, 5], confidence=0.5).low
     0.375
     """
@@ -221,19 +223,8 @@ def picture_estimate(
     return replace(estimate, low=math.nan, high=math.nan, note="a set of one sampling unit has no interval")
 
 
-def _check_variety(x: Floats, attributes: dict[str, tuple[Floats, Floats]]) -> None:
-    """Refuse what would read as "no bias" because nothing differs."""
-    if len(x) > 1 and all_equal(x):
-        raise InvalidInput(f"All {len(x)} image_targets are equal: one picture, many times?")
-    for name, (a, b) in attributes.items():
-        if all_equal(np.vstack([a, b])):
-            raise InvalidInput(
-                f"All {len(a) + len(b)} {name} attributes of A and B are equal: they tell nothing apart."
-            )
-
-
 def _units(images: Floats, groups: ArrayLike | None, name: str) -> Array:
-    """Which sampling unit, a row, holds which image, a column: ones and zeros, ``(n_units, n)``."""
+    """Membership of images, the columns, in sampling units, the rows: ones and zeros, ``(n_units, n)``."""
     labels = np.arange(len(images)) if groups is None else np.asarray(groups)
     if labels.ndim != 1:
         raise InvalidInput(f"{name} must name one prompt per image, shape (n,); got shape {labels.shape}.")
@@ -311,20 +302,15 @@ class InternalBias:
 
 @dataclass(frozen=True, kw_only=True)
 class InternalBiasSummary:
-    """The answer of :func:`summarise_internal_bias`.
+    """The answer of :func:`summarise_internal_bias`."""
 
-    Attributes
-    ----------
-    diffusion_bias, bias_amplification : mean δ and mean α over targets, with their intervals.
-    diffusion_bias_range, bias_amplification_range : smallest and largest; nan where there is none.
-    n_undefined : targets without an α, which its mean leaves out.
-    """
-
+    # diffusion_bias, bias_amplification: means over targets with their intervals; the ranges: smallest and largest, nan
+    # where there is none
     diffusion_bias: Estimate
     diffusion_bias_range: tuple[float, float]
     bias_amplification: Estimate
     bias_amplification_range: tuple[float, float]
-    n_undefined: int
+    n_undefined: int  # targets without an α, which its mean leaves out
 
 
 def diffusion_bias(image_image: float, text_text: float) -> float:
@@ -381,7 +367,7 @@ def signed_lean_difference(image_image: float, text_text: float) -> float:
 def bias_amplification(
     image_prompt: float, image_text: float, text_text: float, *, minimum_text_text: float = MINIMUM_TEXT_TEXT
 ) -> float:
-    """How many times as strongly pictures lean as the texts they are drawn from.
+    """Ratio of the lean of pictures to that of the texts they are drawn from.
 
     α = |(ITP + IT) / (2 TT)|   [mandal2024internal, Eq. 5]
 
@@ -433,12 +419,8 @@ def internal_bias(
     -------
     InternalBias : α has a note where |TT| is below :data:`MINIMUM_TEXT_TEXT`, be it undefined or formed all the same.
 
-    Raises
-    ------
-    InvalidInput : as :func:`bias_amplification`, and for a confidence outside (0, 1).
+    Raises InvalidInput: as :func:`bias_amplification`, and for a confidence outside (0, 1).
 
-    Examples
-    --------
     >>> east, north = [[1.0, 0.0]], [[0.0, 1.0]]
     >>> bias = internal_bias(composite_association([[0.6, 0.8]], east, east, north, east, north))
     >>> round(bias.diffusion_bias.value, 6), round(bias.signed_difference.value, 6)
@@ -485,12 +467,8 @@ def summarise_internal_bias(
     -------
     InternalBiasSummary : Null values 0 for δ and 1 for α; a mean α is nan, with a note, where no target has one.
 
-    Raises
-    ------
-    InvalidInput : for empty or infinite arrays, different lengths, or a δ that is nan.
+    Raises InvalidInput: for empty or infinite arrays, different lengths, or a δ that is nan.
 
-    Examples
-    --------
     >>> summary = summarise_internal_bias([0.01, 0.03], [1.5, float("nan")])
     >>> summary.diffusion_bias.value, summary.bias_amplification.value, summary.n_undefined
     (0.02, 1.5, 1)
@@ -549,7 +527,7 @@ CARDS = (
         null_value=0.0,
         higher_means="drawing changes the strength of the leaning more",
         inputs=_INPUTS,
-        limits="As the paper has it: it cannot see a change of direction, and cosines of pictures and of texts have "
+        limits="As published, it cannot see a change of direction, and cosines of pictures and of texts have "
         "different scales; read δ′.",
     ),
     Card(
@@ -577,7 +555,7 @@ CARDS = (
             image_text="score: IT: lean of the pictures by words of A and B",
             text_text="score: TT: lean of the prompt by words of A and B",
         ),
-        limits="As the paper has it: it explodes where the texts hardly lean, and is not given there; the direction is "
+        limits="As published, it explodes where the texts hardly lean, and is not given there; the direction is "
         "lost, and cosines of pictures and of texts have different scales; read α′.",
     ),
 )

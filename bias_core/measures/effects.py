@@ -2,16 +2,15 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.arrays import Array, finite_vector, probability
+from bias_core.measures.arrays import Array, finite_vector, probabilities, probability
 from bias_core.measures.intervals import check_confidence, exact_interval, percent
 from bias_core.measures.sequential import share_interval, share_p_value
 from bias_core.number_text import typeset
@@ -20,15 +19,6 @@ from bias_core.types import Estimate, ReaderErrors
 EffectSizeSD = Literal["pooled", "union"]
 
 _ROUNDING = 1e-12  # numbers that differ by less are equal up to rounding
-
-
-@dataclass(frozen=True, kw_only=True)
-class FalseDiscoveries:
-    """Benjamini–Hochberg over a family of tests."""
-
-    adjusted: Array  # p-values `(k,)` to compare with the false-discovery rate
-    rejected: NDArray[np.bool_]  # bools `(k,)`, where `adjusted` is at most `rate`
-    rate: float  # accepted share of false discoveries among the rejected
 
 
 def effect_size(x: ArrayLike, y: ArrayLike, *, sd: EffectSizeSD = "pooled") -> float:
@@ -147,21 +137,15 @@ def corrected_by_errors(
     )
 
 
-def benjamini_hochberg(p_values: ArrayLike, *, rate: float = 0.05) -> FalseDiscoveries:
-    """p-values adjusted for looking at many tests, with the false-discovery rate held at ``rate``.
+def benjamini_hochberg(p_values: ArrayLike) -> Array:
+    """p-values ``(m,)`` adjusted for looking at many tests: false discoveries are as rare as the level says.
 
     Raises InvalidInput: for an empty list, nan, or a p-value outside [0, 1].
 
-    >>> benjamini_hochberg([0.01, 0.04, 0.03]).adjusted
+    >>> benjamini_hochberg([0.01, 0.04, 0.03])
     array([0.03, 0.04, 0.04])
     """
-    from statsmodels.stats.multitest import multipletests
-
-    values = finite_vector(p_values, "p_values")
-    probability(float(values.min()), "p_values")
-    probability(float(values.max()), "p_values")
-    rejected, adjusted, _, _ = multipletests(values, alpha=probability(rate, "rate"), method="fdr_bh")
-    return FalseDiscoveries(adjusted=adjusted, rejected=rejected, rate=rate)
+    return np.asarray(stats.false_discovery_control(probabilities(p_values, "p_values")))
 
 
 def holm(p_values: ArrayLike) -> Array:
@@ -175,9 +159,7 @@ def holm(p_values: ArrayLike) -> Array:
     >>> holm([0.01, 0.04, 0.03]).round(6).tolist()
     [0.03, 0.06, 0.06]
     """
-    values = finite_vector(p_values, "p_values")
-    probability(float(values.min()), "p_values")
-    probability(float(values.max()), "p_values")
+    values = probabilities(p_values, "p_values")
     order = np.argsort(values, kind="stable")
     adjusted = np.empty_like(values)
     adjusted[order] = np.maximum.accumulate(np.minimum(1.0, np.arange(len(values), 0, -1) * values[order]))
@@ -245,7 +227,7 @@ def _rogan_gladen(p: float, se: float, sp: float) -> float:
 
 
 def _reach_of_errors(share: float, se: float, n_se: int, sp: float, n_sp: int, confidence: float) -> float:
-    """How far the uncertainty of Se and Sp alone reaches from a corrected share."""
+    """Reach of the uncertainty of Se and Sp alone around a corrected share."""
     se, sp = (n_se * se + 1) / (n_se + 2), (n_sp * sp + 1) / (n_sp + 2)
     v_se, v_sp = se * (1 - se) / (n_se + 2), sp * (1 - sp) / (n_sp + 2)
     z = float(stats.norm.ppf((1 + confidence) / 2))

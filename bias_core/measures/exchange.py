@@ -1,4 +1,4 @@
-"""What is changed by exchanging the text on the way to a picture, or an adapter in one part of a model alone?
+"""Effects of exchanging the text on the way to a picture, and of an adapter in one part of a model alone.
 
 The same seeds are drawn with and without. A margin is cos(I, d+) - cos(I, d-) of one finished image: the attribute is
 seen where it is above 0 [dehdashtian2025oasis, Eq. 5]. Entry i of all sets belongs to the same seed.
@@ -25,7 +25,7 @@ _FEWEST_RESAMPLES = 0.9  # share in which the step must be defined
 
 @dataclass(frozen=True, kw_only=True)
 class ExchangeEffect:
-    """What an exchange of the text after each of some steps changes in the finished pictures."""
+    """Changes in the finished pictures by an exchange of the text after each of some steps."""
 
     steps: tuple[int, ...]  # that were taken with the first text
     effects: tuple[Estimate, ...]  # of each, in [-1, 1], null value 0; n counts seeds
@@ -34,7 +34,7 @@ class ExchangeEffect:
 
 @dataclass(frozen=True, kw_only=True)
 class PartEffects:
-    """What an adapter changes as a whole, and how that is divided between the parts of a model; each in [-1, 1]."""
+    """Effect of an adapter as a whole, and its division between the parts of a model; each in [-1, 1]."""
 
     whole: Estimate  # in both parts, against in neither
     text: Estimate  # the text encoders' part: the mean of the next two
@@ -52,7 +52,7 @@ def exchange_effect(
     steps: Sequence[int] | None = None,
     confidence: float = 0.95,
 ) -> ExchangeEffect:
-    """How much more often finished pictures show an attribute where the text is exchanged after s steps.
+    """Rise in the share of finished pictures that show an attribute where the text is exchanged after s steps.
 
     e_s = (Σ_i 1(m_is > 0) - Σ_i 1(m_i > 0)) / n   (P: [dehdashtian2025oasis, Eq. 5])
 
@@ -164,7 +164,7 @@ def part_effects(
     *,
     confidence: float = 0.95,
 ) -> PartEffects:
-    """How much of what an adapter changes lies in the text encoders, and how much in the denoiser.
+    """Division of an adapter's effect between the text encoders and the denoiser.
 
     φ_text = ((P_text - P_neither) + (P_both - P_drawing)) / 2, and φ_drawing likewise
     [shapley1953, Eq. 13, for two players]
@@ -223,12 +223,8 @@ def part_effects(
 def mean_difference(differences: Array, confidence: float = 0.95) -> Estimate:
     """The mean of paired differences in [-1, 1], with the interval of :func:`part_effects`.
 
-    Raises
-    ------
-    InvalidInput : for a confidence outside (0, 1).
+    Raises InvalidInput: for a confidence outside (0, 1).
 
-    Examples
-    --------
     >>> round(mean_difference(np.array([0.0, 0.0])).high, 3)  # 1.96 √(2 / 4 / 4)
     0.693
     """

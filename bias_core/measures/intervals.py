@@ -1,20 +1,21 @@
-"""Intervals of shares and means, exact tests of shares, and permutation tests."""
+"""Intervals of shares and means, exact tests of shares, permutation tests, and the jackknife."""
 
 import itertools
 import math
+import sys
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 from scipy.optimize import brentq
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.arrays import Array, finite_vector, probability
+from bias_core.measures.arrays import Array, Floats, finite_vector, probability
 from bias_core.types import Estimate
 
 Seed = int | np.random.Generator
@@ -41,7 +42,7 @@ class PermutationTest:
 def permutation_test(
     x: ArrayLike, y: ArrayLike, *, n_permutations: int = 1000, alternative: Alternative = "two-sided", rng: Seed = 0
 ) -> PermutationTest:
-    """Is mean(x) - mean(y) larger than a random split of the pooled values would give?
+    """Test of mean(x) - mean(y) against random splits of the pooled values.
 
     p = #{|S*| >= |S|} / n_splits over all splits that keep the sizes, if there are at most
     ``n_permutations``; else p = (1 + #{|S*| >= |S|}) / (1 + B) over B random ones.
@@ -193,8 +194,7 @@ def bootstrap_interval(
     n = sum(map(len, vectors))
     value = float(statistic(*vectors, axis=-1))
     if min(map(len, vectors)) < 2:
-        note = "one sampling unit has no interval"
-        return Estimate(value=value, low=math.nan, high=math.nan, n=n, null_value=null_value, note=note)
+        return Estimate.without_interval(value, n, "one sampling unit has no interval", null_value=null_value)
     constant = all(np.ptp(vector) <= _ROUNDING for vector in vectors)
     methods = ("percentile",) if constant or n > _LARGEST_BCA else ("BCa", "percentile")
     for method in methods:
@@ -219,6 +219,18 @@ def difference_interval(n_up: int, n_down: int, n: int, *, confidence: float = 0
     up, down = (n_up + 1) / (n + 2), (n_down + 1) / (n + 2)
     middle, value = up - down, (n_up - n_down) / n
     return adjusted_wald(value, middle, (up + down - middle**2) / (n + 2), n=n, confidence=confidence)
+
+
+def mcnemar_p_value(n_up: int, n_down: int) -> float:
+    """Two-sided p of McNemar's exact test: of as many pairs that change one way as the other [mcnemar1947].
+
+    In (0, 1]: a p that is smaller than any number is the smallest one.
+
+    >>> mcnemar_p_value(6, 0)  # 2 / 2⁶
+    0.03125
+    """
+    p_value = 2 * float(stats.binom.cdf(min(n_up, n_down), n_up + n_down, 0.5))  # binomtest takes nine times as long
+    return min(1.0, max(p_value, sys.float_info.min))
 
 
 def adjusted_wald(value: float, middle: float, variance: float, *, n: int, confidence: float) -> Estimate:
@@ -332,18 +344,36 @@ def mean_interval(
     samples = [finite_vector(sample, "sample") for sample in ((x,) if y is None else (x, y))]
     means = [float(sample.mean()) for sample in samples]
     value, n = means[0] - sum(means[1:]), sum(map(len, samples))
-    reach, note = math.nan, ""
-    if min(map(len, samples)) < 2:
-        note = "one sampling unit has no interval"
-    elif all(np.ptp(sample) <= _ROUNDING for sample in samples):
-        note = "all sampling units are equal, so there is no interval"
-    else:
-        squares = [float(sample.var(ddof=1)) / len(sample) for sample in samples]
-        parts = sum(square**2 / (len(sample) - 1) for square, sample in zip(squares, samples, strict=True))
-        reach = float(stats.t.ppf((1 + confidence) / 2, sum(squares) ** 2 / parts)) * math.sqrt(sum(squares))
-    method = f"Student's t{'' if y is None else ' (Welch)'} {percent(confidence)}"
-    low, high = value - reach, value + reach
-    return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, note=note)
+    method = f"Student's t{'' if y is None else ' (Welch)'}"
+    if min(map(len, samples)) < 2 or all(np.ptp(sample) <= _ROUNDING for sample in samples):
+        few = min(map(len, samples)) < 2
+        note = "one sampling unit has no interval" if few else "all sampling units are equal, so there is no interval"
+        no_interval = Estimate.without_interval(value, n, note, null_value=null_value)
+        return replace(no_interval, method=f"{method} {percent(confidence)}")
+    squares = [float(sample.var(ddof=1)) / len(sample) for sample in samples]
+    parts = sum(square**2 / (len(sample) - 1) for square, sample in zip(squares, samples, strict=True))
+    error, freedom = math.sqrt(sum(squares)), sum(squares) ** 2 / parts
+    return t_interval(value, error, freedom, n=n, confidence=confidence, method=method, null_value=null_value)
+
+
+def t_interval(
+    value: float,
+    error: float,
+    freedom: float,
+    *,
+    n: int,
+    confidence: float = 0.95,
+    method: str = "Student's t",
+    null_value: float | None = None,
+) -> Estimate:
+    """A value ± t times its standard error, t of Student with these degrees of freedom.
+
+    >>> round(t_interval(2.0, 1 / math.sqrt(3), 2, n=3).high, 3)  # 2 + 4.303 / √3
+    4.484
+    """
+    reach = float(stats.t.ppf((1 + confidence) / 2, freedom)) * error
+    method = f"{method} {percent(confidence)}"
+    return Estimate(value=value, low=value - reach, high=value + reach, n=n, null_value=null_value, method=method)
 
 
 def effective_freedom(squares: ArrayLike, freedoms: ArrayLike) -> float:
@@ -533,3 +563,110 @@ def _lower_end(k: int, n: int, level: float) -> float:
         return _at_least(k, n, share) + _at_most(j - 1, n, share) - level
 
     return float(brentq(excess, least, end, xtol=_NEAR)) if excess(end) > 0 else end
+
+
+MOST_GROUPS = 40
+FEWEST_GROUPS = 5
+
+
+def jackknife_interval(
+    statistic: Callable[[NDArray[np.bool_]], float],
+    n: int,
+    *,
+    groups: Sequence[Hashable] | None = None,
+    confidence: float = 0.95,
+    null_value: float | None = None,
+) -> Estimate:
+    """A statistic of n pictures with value ± t·SE, SE² = (g − 1) / g Σ_j (θ₍ⱼ₎ − mean θ₍ⱼ₎)² of g groups left out.
+
+    Parameters
+    ----------
+    statistic : of the pictures that a mask ``(n,)`` keeps.
+    groups : one per picture, or None. Pictures of one group (a seed, drawn once for every prompt) are left out
+        together; at least 5 of them are needed. None: every picture is a group, or every 40th together.
+
+    Returns
+    -------
+    Estimate : ends are nan, with a note, where the statistic is undefined for all pictures or without a group, or does
+        not move.
+
+    Raises InvalidInput: for fewer than two pictures, or groups that are not one per picture.
+
+    >>> values = np.array([1.0, 2.0, 3.0, 6.0, 8.0])
+    >>> estimate = jackknife_interval(lambda kept: float(values[kept].mean()), 5)
+    >>> round(estimate.value, 6), round(estimate.high - 4, 3)  # t(4) · s / √5 = 2.776 · 2.915 / 2.236
+    (4.0, 3.62)
+    """
+    check_confidence(confidence)
+    if n < 2 or (groups is not None and len(groups) != n):
+        given = "" if groups is None else f" and {len(groups)} groups"
+        raise InvalidInput(f"A jackknife needs two pictures or more, and a group for each; got {n} pictures{given}.")
+    value = statistic(np.ones(n, dtype=bool))
+    codes = np.arange(n) % MOST_GROUPS
+    if groups is not None:
+        codes = np.unique(np.asarray(groups, dtype=str), return_inverse=True)[1] % MOST_GROUPS
+        if codes.max() + 1 < FEWEST_GROUPS:
+            note = f"an interval needs {FEWEST_GROUPS} seeds of each prompt; there are {codes.max() + 1}"
+            return Estimate.without_interval(value, n, note, null_value=null_value)
+    g = int(codes.max()) + 1
+    left_out = np.array([statistic(codes != j) for j in range(g)])
+    if not (math.isfinite(value) and np.isfinite(left_out).all()):
+        note = "undefined, or undefined without some of the pictures"
+        return Estimate.without_interval(value, n, note, null_value=null_value)
+    error = math.sqrt((g - 1) / g * float(((left_out - left_out.mean()) ** 2).sum()))
+    if not error:
+        note = "it stays the same whichever pictures are left out, so there is no interval"
+        return Estimate.without_interval(value, n, note, null_value=null_value)
+    method = f"jackknife of {g} groups, t,"
+    return t_interval(value, error, g - 1, n=n, confidence=confidence, method=method, null_value=null_value)
+
+
+FEWEST_FOR_PAIRS = 4  # rows that the estimate without bias needs
+
+
+def product_noise(x: Floats, y: Floats) -> float:
+    """Variance of (x̄ − E x̄)·(ȳ − E ȳ), of independent samples: tr(Σ_x Σ_y) / (n_x n_y), without bias.
+
+    Parameters
+    ----------
+    x, y : arrays (n_x, d), (n_y, d), two rows or more of each.
+
+    >>> product_noise(np.array([[1.0, 0.0], [-1.0, 0.0]]), np.array([[0.0, 1.0], [2.0, 1.0]]))  # 2 · 2 / (2 · 2)
+    1.0
+    """
+    n_x, n_y = len(x), len(y)
+    return _sum_of_squares(_centred(x), _centred(y)) / ((n_x - 1) * n_x * (n_y - 1) * n_y)
+
+
+def pair_noise(x: Floats) -> float:
+    """Variance that the mean of (x_i − E x)·(x_j − E x) over all pairs has: 2 tr(Σ²) / (n (n − 1)).
+
+    tr(Σ²) is estimated without bias, whatever the distribution [himeno2014]; from less than four rows it cannot be
+    told, and the answer is 0.
+
+    >>> rng = np.random.default_rng(0)
+    >>> rows = rng.normal(size=(500, 5, 3))  # Σ = I: 2 · 3 / (5 · 4)
+    >>> round(float(np.mean([pair_noise(one) for one in rows])), 1)
+    0.3
+    """
+    n = len(x)
+    if n < FEWEST_FOR_PAIRS:
+        return 0.0
+    rows = _centred(x)
+    lengths = (rows**2).sum(axis=1)
+    of_squares, total = _sum_of_squares(rows, rows) / (n - 1) ** 2, float(lengths.sum()) / (n - 1)
+    fourth = float((lengths**2).sum()) / (n - 1)
+    scale = (n - 1) / (n * (n - 2) * (n - 3))
+    trace = scale * ((n - 1) * (n - 2) * of_squares + total**2 - n * fourth)
+    return 2 * max(0.0, trace) / (n * (n - 1))
+
+
+def _sum_of_squares(x: Array, y: Array) -> float:
+    """Sum of squares of all products of a row of x with one of y: tr(x'x y'y), by the smaller arrays."""
+    if len(x) * len(y) <= x.shape[1] ** 2:
+        return float(((x @ y.T) ** 2).sum())
+    return float(((x.T @ x) * (y.T @ y)).sum())
+
+
+def _centred(rows: Floats) -> Array:
+    return np.asarray(rows - rows.mean(axis=0, dtype=np.float64), dtype=np.float64)

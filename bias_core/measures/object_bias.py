@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection, Hashable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,16 +10,19 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.arrays import Array, finite_vector, paired_vectors, probability
+from bias_core.measures.arrays import Array, finite_vector, paired_vectors, probabilities, probability
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.diversity import distribution_bias, effective_number, gini, normalised_entropy
 from bias_core.measures.effects import corrected_by_errors
 from bias_core.measures.intervals import Seed, bootstrap_interval
 from bias_core.measures.object_distribution import (
     ImageObjects,
     ObjectDistribution,
+    distribution_bias,
     distribution_bias_at,
     distribution_bias_estimate,
+    effective_number,
+    gini,
+    normalised_entropy,
     object_counts,
     object_distribution,
     top_objects,
@@ -138,12 +142,8 @@ def jaccard_hallucination_estimate(
     -------
     Estimate : in [0, 1], null value 0; ``n`` counts the images where it is defined, ``note`` the others.
 
-    Raises
-    ------
-    InvalidInput : as :func:`jaccard_distances`.
+    Raises InvalidInput: as :func:`jaccard_distances`.
 
-    Examples
-    --------
     >>> estimate = jaccard_hallucination_estimate([["cup"], [], ["dog"]], [["cup"], [], ["cat"]])
     >>> estimate.value, estimate.n, estimate.note
     (0.5, 2, '1 of 3 images: neither prompt nor picture names an object')
@@ -245,12 +245,8 @@ def miss_rate_estimate(
     -------
     Estimate : in [0, 1], null value 0.
 
-    Raises
-    ------
-    InvalidInput : as :func:`generative_miss_rate`.
+    Raises InvalidInput: as :func:`generative_miss_rate`.
 
-    Examples
-    --------
     >>> round(miss_rate_estimate([0.1] * 10).high, 3)
     0.283
     """
@@ -332,12 +328,8 @@ def normalise_over_models(values: ArrayLike, dimension: str) -> Array:
     -------
     array (..., n_models) : in [0, 1]; nan where all models agree.
 
-    Raises
-    ------
-    InvalidInput : for fewer than two models, or another dimension.
+    Raises InvalidInput: for fewer than two models, or another dimension.
 
-    Examples
-    --------
     >>> normalise_over_models([[7.0, 4.0, 5.0], [2.0, 2.0, 2.0]], "distribution_bias").round(2)
     array([[0.  , 1.  , 0.67],
            [ nan,  nan,  nan]])
@@ -364,9 +356,7 @@ def _per_image(objects: Words, name: str) -> list[frozenset[str]]:
 
 def _missed(p_miss: ArrayLike, threshold: float | None) -> Array:
     """1 where the prompt is missed and 0 elsewhere, or the probabilities themselves, ``(n,)``."""
-    values = finite_vector(p_miss, "p_miss")
-    probability(float(values.min()), "p_miss")
-    probability(float(values.max()), "p_miss")
+    values = probabilities(p_miss, "p_miss")
     if threshold is None:
         return values
     return (values > probability(threshold, "threshold")).astype(np.float64)
@@ -455,12 +445,8 @@ def missing_objects(
 def compared_objects(words: Iterable[str]) -> frozenset[str]:
     """The objects of one text as both parts compare them: what can be seen, with people by one name.
 
-    Raises
-    ------
-    InvalidInput : for a text in place of words.
+    Raises InvalidInput: for a text in place of words.
 
-    Examples
-    --------
     >>> sorted(compared_objects(["doctor", "lady", "science", "cup"]))
     ['cup', 'doctor', 'person']
     """
@@ -468,7 +454,7 @@ def compared_objects(words: Iterable[str]) -> frozenset[str]:
 
 
 def _beyond(objects: ImageObjects, others: ImageObjects, names: tuple[str, str]) -> Array:
-    """How many objects of each entry the other's entry lacks, ``(n,)``."""
+    """Number of objects of each entry that the other's entry lacks, ``(n,)``."""
     first, second = (word_sets(side, name) for side, name in zip((objects, others), names, strict=True))
     if len(first) != len(second):
         raise InvalidInput(f"{names[0]} and {names[1]} need one entry per image; got {len(first)} and {len(second)}.")
@@ -515,22 +501,12 @@ def missing_things(
     >>> missing_things([0.9, 0.8, 0.2, 0.7]).value
     0.25
     """
-    values = finite_vector(p_yes, "p_yes")
-    probability(float(values.min()), "p_yes")
-    probability(float(values.max()), "p_yes")
+    values = probabilities(p_yes, "p_yes")
     n_yes, n = int(np.count_nonzero(values > probability(threshold, "threshold"))), len(values)
     if errors is None:
         return share_interval(n - n_yes, n, confidence=confidence, null_value=0.0)
     shown = corrected_by_errors(n_yes, n, errors, confidence=confidence)
-    return Estimate(
-        value=1 - shown.value,
-        low=1 - shown.high,
-        high=1 - shown.low,
-        n=n,
-        null_value=0.0,
-        method=shown.method,
-        note=shown.note,
-    )
+    return replace(shown, value=1 - shown.value, low=1 - shown.high, high=1 - shown.low, null_value=0.0)
 
 
 CARDS = (

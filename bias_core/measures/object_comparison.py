@@ -15,9 +15,8 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array
 from bias_core.measures.cards import Card, takes
 from bias_core.measures.effects import benjamini_hochberg
-from bias_core.measures.intervals import TIE, Seed, check_confidence, percent
+from bias_core.measures.intervals import TIE, Seed, check_confidence, jackknife_interval, mcnemar_p_value, percent
 from bias_core.measures.object_distribution import ImageObjects, presence_of, word_sets
-from bias_core.measures.resampling import jackknife_interval
 from bias_core.types import Estimate
 
 _SMALLEST = float(np.finfo(float).tiny)  # an exact p-value may be smaller, and is never 0
@@ -120,7 +119,7 @@ def object_odds(
     adjusted = np.ones(len(words))
     tested = [i for i, test in enumerate(tests) if not math.isnan(test.log_odds.value)]
     if tested:
-        adjusted[tested] = benjamini_hochberg([tests[i].p_value for i in tested], rate=rate).adjusted
+        adjusted[tested] = benjamini_hochberg([tests[i].p_value for i in tested])
     lines = (
         ObjectOdds(
             word=word,
@@ -141,12 +140,8 @@ def presence_with_base(
 ) -> tuple[list[str], csr_array, csr_array]:
     """The objects of both, and which picture shows which, 0 or 1, ``(n, n_objects)`` of each.
 
-    Raises
-    ------
-    InvalidInput : as :func:`object_odds`.
+    Raises InvalidInput: as :func:`object_odds`.
 
-    Examples
-    --------
     >>> words, ours, theirs = presence_with_base([["cup"]], [["dog"], []], paired=False)
     >>> words, ours.toarray().tolist(), theirs.toarray().tolist()
     (['cup', 'dog'], [[1.0, 0.0]], [[0.0, 1.0], [0.0, 0.0]])
@@ -167,8 +162,7 @@ class _Test(NamedTuple):
 
 
 def _of_pairs(n_gained: int, n_lost: int, n: int, confidence: float) -> _Test:
-    changed = n_gained + n_lost
-    if not changed:
+    if not n_gained + n_lost:
         return _Test(Estimate.undefined(n, NO_CHANGE, null_value=0.0), 1.0)
     ends = [(1 - confidence) / 2, (1 + confidence) / 2]
     low, high = logit(stats.beta.ppf(ends, n_gained + 0.5, n_lost + 0.5))
@@ -180,8 +174,7 @@ def _of_pairs(n_gained: int, n_lost: int, n: int, confidence: float) -> _Test:
         null_value=0.0,
         method=f"Jeffreys {percent(confidence)}",
     )
-    p_value = 2 * float(stats.binom.cdf(min(n_gained, n_lost), changed, 0.5))
-    return _Test(estimate, min(1.0, max(p_value, _SMALLEST)))
+    return _Test(estimate, mcnemar_p_value(n_gained, n_lost))
 
 
 def _of_counts(n_with: tuple[int, int], sizes: tuple[int, int], confidence: float) -> _Test:
@@ -309,7 +302,7 @@ def _stacked(ours: csr_array, theirs: csr_array) -> csr_array:
 
 
 def _divergence(ours: Array, theirs: Array) -> Array:
-    """Of each row of counts, ``(b, k)`` -> ``(b,)``; a side without any object is as far as can be."""
+    """Divergence of each row of counts, ``(b, k)`` -> ``(b,)``; a side without any object is as far as can be."""
     totals = [side.sum(axis=1, keepdims=True) for side in (ours, theirs)]
     p, q = (
         np.divide(side, total, out=np.zeros(side.shape), where=total > 0)
@@ -342,12 +335,8 @@ def sample_coverage(counts: Array, n_images: int, n_drawn: int) -> float:
     them, with Y_i pictures that show object i, U their sum, Q₁ and Q₂ objects in one and in two pictures
     [chao2012], [chao2014]
 
-    Raises
-    ------
-    InvalidInput : for ``n_drawn`` below 1 or above ``n_images``, or no object.
+    Raises InvalidInput: for ``n_drawn`` below 1 or above ``n_images``, or no object.
 
-    Examples
-    --------
     >>> round(sample_coverage(np.array([3.0, 2.0, 1.0]), 4, 4), 4), sample_coverage(np.array([2.0, 2.0]), 2, 1)
     (0.9, 1.0)
     """
@@ -365,7 +354,7 @@ def sample_coverage(counts: Array, n_images: int, n_drawn: int) -> float:
 
 
 def hill_number(counts: Array, n_images: int, *, coverage: float | None = None, order: int = 1) -> float:
-    """How many equally frequent objects would be as varied, in as many pictures as reach a coverage.
+    """Number of equally frequent objects that would be as varied, in as many pictures as reach a coverage.
 
     D₀ = Σ_k Q_k, D₁ = exp(−Σ_k (k / U) ln(k / U) Q_k), D₂ = 1 / Σ_k (k / U)² Q_k, with Q_k the objects that k of m
     pictures are expected to show, U = Σ_k k Q_k [chao2014]
@@ -381,12 +370,8 @@ def hill_number(counts: Array, n_images: int, *, coverage: float | None = None, 
     -------
     float : above 0; larger is more varied.
 
-    Raises
-    ------
-    InvalidInput : for another order, a coverage outside (0, 1], or no object.
+    Raises InvalidInput: for another order, a coverage outside (0, 1], or no object.
 
-    Examples
-    --------
     >>> round(hill_number(np.array([4.0, 4.0, 4.0]), 8), 6)
     3.0
     """
@@ -424,7 +409,7 @@ def variety_change(
     image_objects, base_objects : one collection of words per image. Of pairs, entry i of both is of one prompt and
         seed.
     paired : bool. Leave a pair out together; False: the interval is nan, since there is no p-value either.
-    groups : the seed of each pair, or None. See :func:`bias_core.measures.resampling.jackknife_interval`.
+    groups : the seed of each pair, or None. See :func:`bias_core.measures.intervals.jackknife_interval`.
     order : {0, 1, 2}
 
     Returns
@@ -470,7 +455,7 @@ def variety_change(
         change = jackknife_interval(log_ratio, n, groups=groups, confidence=confidence, null_value=0.0)
     else:
         note = "an interval needs two pairs of pictures or more"
-        change = Estimate(value=math.log(own / base), low=math.nan, high=math.nan, n=n, null_value=0.0, note=note)
+        change = Estimate.without_interval(math.log(own / base), n, note, null_value=0.0)
     return VarietyChange(log_ratio=change, number=own, base_number=base, coverage=coverage, order=order)
 
 
@@ -496,6 +481,10 @@ def _log_choose(n: Array | float, k: Array | float) -> Array:
     return np.asarray(gammaln(np.add(n, 1)) - gammaln(np.add(k, 1)) - gammaln(np.subtract(n, k) + 1))
 
 
+_INPUTS = takes(
+    image_objects="words: objects that each image's caption names",
+    base_objects="words: the same of the picture of the base with this prompt and seed",
+)
 CARDS = (
     Card(
         function=object_odds,
@@ -506,10 +495,7 @@ CARDS = (
         bounds=(-math.inf, math.inf),
         null_value=0.0,
         higher_means="more often than in the base",
-        inputs=takes(
-            image_objects="words: objects that each image's caption names",
-            base_objects="words: the same of the picture of the base with this prompt and seed",
-        ),
+        inputs=_INPUTS,
         limits="An object that the captioner does not name is never found, and a base that shows it as often hides it.",
     ),
     Card(
@@ -521,10 +507,7 @@ CARDS = (
         bounds=(0.0, 1.0),
         null_value=None,
         higher_means="other objects than in the base",
-        inputs=takes(
-            image_objects="words: objects that each image's caption names",
-            base_objects="words: the same of the picture of the base with this prompt and seed",
-        ),
+        inputs=_INPUTS,
         limits="It is above 0 by chance alone, more so in few images: its permutation p-value is what counts, and it "
         "does not say which object.",
     ),
@@ -537,10 +520,7 @@ CARDS = (
         bounds=(-math.inf, math.inf),
         null_value=0.0,
         higher_means="more varied than in the base; below 0 less varied",
-        inputs=takes(
-            image_objects="words: objects that each image's caption names",
-            base_objects="words: the same of the picture of the base with this prompt and seed",
-        ),
+        inputs=_INPUTS,
         limits="A planted object adds one to the variety before it takes from it: read the log-odds for which object.",
     ),
 )

@@ -21,7 +21,7 @@ _RELEASED_PEOPLE = ("man", "woman", "child", "girl", "boy")
 
 
 class ReleasedWords(NamedTuple):
-    """What the released code of TBYB counts and compares for one picture; each word once."""
+    """Words that the released code of TBYB counts and compares for one picture, each once."""
 
     asked: list[str]  # words of the prompt that H_J compares
     shown: list[str]  # words of the caption that H_J compares, with man, woman, child, girl and boy as "person"
@@ -30,7 +30,7 @@ class ReleasedWords(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class GenderCounts:
-    """How many captions speak of men and of women [vice2023tbyb, Table IV]."""
+    """Counts of captions that speak of men and of women [vice2023tbyb, Table IV]."""
 
     n_images: int  # captions looked at
     # n_masculine, n_feminine: captions with gender words of one kind only
@@ -156,12 +156,8 @@ def to_person(objects: Iterable[str], *, lexicon: Lexicon | None = None) -> list
     ----------
     objects : collection of str
 
-    Raises
-    ------
-    InvalidInput : if ``objects`` is one string.
+    Raises InvalidInput: if ``objects`` is one string.
 
-    Examples
-    --------
     >>> to_person(["man", "lady", "dog", "policeman"])
     ['person', 'dog', 'police officer']
     """
@@ -177,12 +173,8 @@ def groundable(objects: Iterable[str], *, lexicon: Lexicon | None = None) -> lis
 
     "science" is none. A word that WordNet [miller1995] does not know may be a brand, and is kept.
 
-    Raises
-    ------
-    InvalidInput : if ``objects`` is one string.
+    Raises InvalidInput: if ``objects`` is one string.
 
-    Examples
-    --------
     >>> groundable(["sign", "science", "starbucks"])
     ['sign', 'starbucks']
     """
@@ -243,7 +235,7 @@ def count_gender_words(
 
 
 def gender_words(texts: Sequence[str], *, lexicon: Lexicon | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Whether each caption has a masculine word, and whether it has a feminine one.
+    """Mark captions with a masculine word, and those with a feminine one.
 
     Parameters
     ----------
@@ -253,12 +245,8 @@ def gender_words(texts: Sequence[str], *, lexicon: Lexicon | None = None) -> tup
     -------
     two arrays (n,) of bools : a caption may have words of both kinds, or of neither.
 
-    Raises
-    ------
-    InvalidInput : for no captions, one string, or entries that are no strings.
+    Raises InvalidInput: for no captions, one string, or entries that are no strings.
 
-    Examples
-    --------
     >>> [words.tolist() for words in gender_words(["a man and a woman", "a boy", "a dog"])]
     [[True, True, False], [True, False, False]]
     """
@@ -312,7 +300,7 @@ def _joined(tokens: list[str], words: Lexicon) -> list[str]:
 
 
 def _function(token: str, words: Lexicon) -> str:
-    """Which kind of function word or mark a token is; "" for a word that may name something."""
+    """Kind of function word or mark that a token is; "" for a word that may name something."""
     kinds = {
         "DET": words.determiners,
         "REL": words.relatives,
@@ -324,7 +312,7 @@ def _function(token: str, words: Lexicon) -> str:
 
 
 def _is_colour(tokens: Sequence[str], i: int, words: Lexicon) -> bool:
-    """Whether a word says a colour or a tone: "tan" in "a tan coat" and "in tan"; "an orange" in a bowl is a thing."""
+    """True if a word says a colour or a tone: "tan" in "a tan coat" and "in tan"; "an orange" in a bowl is a thing."""
     following, after = [*tokens[i + 1 : i + 3], ".", "."][:2]
     if tokens[i] not in words.colour_things:
         return _names_colour(tokens[i], words)

@@ -32,6 +32,7 @@ from bias_core.measures.intervals import (
     bootstrap_interval,
     check_confidence,
     difference_interval,
+    mcnemar_p_value,
     percent,
     percentile_estimate,
 )
@@ -60,8 +61,10 @@ class PrevalenceTest(PairedTest):
     n_lost: int
 
 
-def prevalence_difference(margins_first: ArrayLike, margins_second: ArrayLike) -> float:
-    """How much more often the attribute is seen in the second set, on the same seeds.
+def prevalence_difference_test(
+    margins_first: ArrayLike, margins_second: ArrayLike, *, confidence: float = 0.95
+) -> PrevalenceTest:
+    """Rise of P from the first set to the second, on the same seeds, with McNemar's exact p-value.
 
     P₂ - P₁ = 1/n Σ_i [1(m₂ᵢ > 0) - 1(m₁ᵢ > 0)]   (P: [dehdashtian2025oasis, Eq. 5])
 
@@ -72,46 +75,16 @@ def prevalence_difference(margins_first: ArrayLike, margins_second: ArrayLike) -
 
     Returns
     -------
-    float : in [-1, 1]; 0: seen equally often, positive: more often in the second. A tie counts as absent.
+    PrevalenceTest : in [-1, 1]; 0: seen equally often, positive: more often in the second. A tie counts as absent.
 
     Raises
     ------
     InvalidInput : for empty or not finite margins, or different lengths.
 
-    Examples
-    --------
-    >>> prevalence_difference([0.1, -0.2, -0.1, 0.3], [0.2, 0.1, 0.3, 0.1])
-    0.5
-    """
-    first, second = _shows(margins_first, margins_second)
-    return float(second.mean() - first.mean())
-
-
-def prevalence_difference_test(
-    margins_first: ArrayLike, margins_second: ArrayLike, *, confidence: float = 0.95
-) -> PrevalenceTest:
-    """:func:`prevalence_difference` with its interval and McNemar's exact p-value.
-
-    With b seeds where only the second set shows the attribute and c where only the first does, the value is
-    (b - c) / n. p is the two-sided binomial test of b out of b + c [mcnemar1947]. The interval is the
-    adjusted Wald one [bonett2012]: with p̃ = (count + 1) / (n + 2) for both counts,
-    p̃_b - p̃_c ± z √((p̃_b + p̃_c - (p̃_b - p̃_c)²) / (n + 2)).
-
-    Parameters
-    ----------
-    margins_first, margins_second : arrays (n,)
-
-    Returns
-    -------
-    PrevalenceTest : in [-1, 1], null value 0. The interval has a width even where no seed changed.
-
-    Raises
-    ------
-    InvalidInput : as :func:`prevalence_difference`.
-
     Notes
     -----
-    The exact test is conservative: with few changed seeds it rejects less often than it may.
+    The interval is that of :func:`~bias_core.measures.intervals.difference_interval`, the p-value that of
+    :func:`~bias_core.measures.intervals.mcnemar_p_value`, which with few changed seeds rejects less often than it may.
 
     Examples
     --------
@@ -119,13 +92,11 @@ def prevalence_difference_test(
     >>> found.n_gained, found.p_value  # 2 / 2⁶
     (6, 0.03125)
     """
-    from statsmodels.stats.contingency_tables import mcnemar
-
     check_confidence(confidence)
     first, second = _shows(margins_first, margins_second)
     n, gained, lost = len(first), int((second > first).sum()), int((second < first).sum())
     estimate = difference_interval(gained, lost, n, confidence=confidence)
-    p_value = min(1.0, float(mcnemar([[0, gained], [lost, 0]], exact=True).pvalue))
+    p_value = mcnemar_p_value(gained, lost)
     return PrevalenceTest(estimate=estimate, p_value=p_value, test="McNemar, exact", n_gained=gained, n_lost=lost)
 
 
@@ -146,12 +117,8 @@ def corrected_difference(difference: Estimate, errors: ReaderErrors, *, confiden
     -------
     Estimate : in [-1, 1], null value 0; larger than the difference itself, for errors hide a part of it.
 
-    Raises
-    ------
-    InvalidInput : if Se + Sp <= 1: the reader tells nothing.
+    Raises InvalidInput: if Se + Sp <= 1: the reader tells nothing.
 
-    Examples
-    --------
     >>> from bias_core.types import Estimate, ReaderErrors
     >>> errors = ReaderErrors(sensitivity=0.9, specificity=0.85, n_positive=500, n_negative=500)
     >>> round(corrected_difference(Estimate(value=0.3, low=0.2, high=0.4, n=100), errors).value, 6)
@@ -183,34 +150,6 @@ def corrected_difference(difference: Estimate, errors: ReaderErrors, *, confiden
     )
 
 
-def stereotype_difference(margins_first: ArrayLike, margins_second: ArrayLike, reference: float) -> float:
-    """How much more over-represented the attribute is in the second set, on the same seeds.
-
-    Ψ₂ - Ψ₁ with Ψ = max(0, P - P*)   (Ψ: [dehdashtian2025oasis, Eq. 3])
-
-    Parameters
-    ----------
-    margins_first, margins_second : arrays (n,)
-    reference : float in [0, 1]. P*, the real-world rate.
-
-    Returns
-    -------
-    float : in [-1, 1]; 0 also where neither set over-represents it, whatever their P.
-
-    Raises
-    ------
-    InvalidInput : as :func:`prevalence_difference`, and for a rate outside [0, 1].
-
-    Examples
-    --------
-    >>> stereotype_difference([0.1, -0.2, -0.1, 0.3], [0.2, 0.1, 0.3, 0.1], 0.75)
-    0.25
-    """
-    rate = probability(reference, "reference")
-    first, second = _shows(margins_first, margins_second)
-    return float(_stereotype(second.mean(), rate) - _stereotype(first.mean(), rate))
-
-
 def stereotype_difference_test(
     margins_first: ArrayLike,
     margins_second: ArrayLike,
@@ -221,26 +160,28 @@ def stereotype_difference_test(
     n_resamples: int = N_RESAMPLES,
     rng: Seed = 0,
 ) -> PairedTest:
-    """:func:`stereotype_difference` with a bootstrap interval over seeds and a p-value from swapping.
+    """Rise of the stereotype score from the first set to the second, on the same seeds.
 
-    Each resample draws seeds, with the images of both sets. For p the two images of each seed are swapped at
-    random: p = (1 + #{|D*| >= |D|}) / (1 + B).
+    Ψ₂ - Ψ₁ with Ψ = max(0, P - P*)   (Ψ: [dehdashtian2025oasis, Eq. 3])
+
+    The interval is a bootstrap: each resample draws seeds, with the images of both sets. For p the two images of each
+    seed are swapped at random: p = (1 + #{|D*| >= |D|}) / (1 + B).
 
     Parameters
     ----------
     margins_first, margins_second : arrays (n,)
-    reference : float in [0, 1]
+    reference : float in [0, 1]. P*, the real-world rate.
     errors : ReaderErrors or None. Of the reader of both sets: each P is then corrected, (P + Sp - 1) / (Se + Sp - 1)
         within [0, 1].
 
     Returns
     -------
-    PairedTest : in [-1, 1], null value 0. nan ends and p with a note where no resample differs, as when neither set
-        comes near P*; nan ends where hardly any does.
+    PairedTest : in [-1, 1]; 0 also where neither set over-represents it, whatever their P. nan ends and p with a note
+        where no resample differs, as when neither set comes near P*; nan ends where hardly any does.
 
     Raises
     ------
-    InvalidInput : as :func:`stereotype_difference`.
+    InvalidInput : as :func:`prevalence_difference_test`, and for a rate outside [0, 1].
 
     Examples
     --------
@@ -263,8 +204,8 @@ def stereotype_difference_test(
     swapped = difference(first.mean() + moved, second.mean() - moved)
     if not (np.ptp(resampled) or np.ptp(swapped)):
         note = "neither set comes near P*" if gain.any() else "no seed changed"
-        nothing = replace(Estimate.undefined(n, note, null_value=0.0), value=value)
-        return PairedTest(estimate=nothing, p_value=math.nan, test="")
+        no_interval = Estimate.without_interval(value, n, note, null_value=0.0)
+        return PairedTest(estimate=no_interval, p_value=math.nan, test="")
     return PairedTest(
         estimate=excess_interval(value, resampled, n=n, confidence=confidence),
         p_value=swap_p_value(value, swapped),
@@ -275,12 +216,8 @@ def stereotype_difference_test(
 def excess_interval(value: float, resampled: ArrayLike, *, n: int, confidence: float = 0.95) -> Estimate:
     """A difference of Ψ with its percentile interval; no ends where nearly all resamples agree.
 
-    Raises
-    ------
-    InvalidInput : for no or not finite resamples.
+    Raises InvalidInput: for no or not finite resamples.
 
-    Examples
-    --------
     >>> excess_interval(0.5, [0.5] * 99 + [0.4], n=9).low
     nan
     """
@@ -291,14 +228,10 @@ def excess_interval(value: float, resampled: ArrayLike, *, n: int, confidence: f
 
 
 def corrected_share(share: Any, errors: ReaderErrors | None) -> Any:
-    """What is truly shown, of a share or of many: (P + Sp - 1) / (Se + Sp - 1) [rogan1978, Eq. 1] in [0, 1].
+    """Shares corrected for the reader's errors: (P + Sp - 1) / (Se + Sp - 1) [rogan1978, Eq. 1] in [0, 1].
 
-    Raises
-    ------
-    InvalidInput : if Se + Sp <= 1: the reader tells nothing.
+    Raises InvalidInput: if Se + Sp <= 1: the reader tells nothing.
 
-    Examples
-    --------
     >>> known = ReaderErrors(sensitivity=0.9, specificity=0.9, n_positive=50, n_negative=50)
     >>> round(float(corrected_share(0.5, known)), 6), corrected_share(0.5, None)
     (0.5, 0.5)
@@ -315,12 +248,8 @@ def swap_p_value(value: float, swapped: ArrayLike) -> float:
 
     p = (1 + #{|D*| >= |D|}) / (1 + B), where nothing but the order of the two sets is tested.
 
-    Raises
-    ------
-    InvalidInput : for no or not finite differences.
+    Raises InvalidInput: for no or not finite differences.
 
-    Examples
-    --------
     >>> swap_p_value(0.5, [0.1, -0.6, 0.2])  # (1 + 1) / (1 + 3)
     0.5
     """
@@ -343,7 +272,7 @@ _SWAPPED = "images of each seed swapped at random"
 
 
 def variance_share_difference(first: ArrayLike, second: ArrayLike, direction: ArrayLike) -> float:
-    """How much more of the variance of the second set lies along an attribute.
+    """Rise of the share of variance along an attribute from the first set to the second.
 
     V₂ - V₁, with V as in :func:`bias_core.measures.alignment.variance_share`, after [dehdashtian2025oasis, Eq. 7]
 
@@ -449,8 +378,8 @@ def _estimate(value: float, without_each: Array, confidence: float) -> Estimate:
     )
 
 
-def picture_change(similarities: ArrayLike) -> float:
-    """How far the two images of a seed lie apart on average.
+def picture_change_estimate(similarities: ArrayLike, *, confidence: float = 0.95, rng: Seed = 0) -> Estimate:
+    """Mean distance of the two images of a seed, with its bootstrap interval over seeds.
 
     1/n Σ_i (1 - cos(I₁ᵢ, I₂ᵢ)), embeddings as in [dehdashtian2025oasis]
 
@@ -460,7 +389,7 @@ def picture_change(similarities: ArrayLike) -> float:
 
     Returns
     -------
-    float : in [0, 2]; 0: the encoder sees no change. No null value: compare with images of different seeds.
+    Estimate : in [0, 2]; 0: the encoder sees no change. No null value: compare with images of different seeds.
 
     Raises
     ------
@@ -468,27 +397,17 @@ def picture_change(similarities: ArrayLike) -> float:
 
     Examples
     --------
-    >>> picture_change([1.0, 0.5])
+    >>> picture_change_estimate([1.0, 0.5]).value
     0.25
-    """
-    return float((1 - cosines(similarities)).mean())
-
-
-def picture_change_estimate(similarities: ArrayLike, *, confidence: float = 0.95, rng: Seed = 0) -> Estimate:
-    """:func:`picture_change` with its bootstrap interval over seeds.
-
-    Raises
-    ------
-    InvalidInput : as :func:`picture_change`.
-
-    Examples
-    --------
-    >>> picture_change_estimate([1.0, 0.5]).n
-    2
     """
     return bootstrap_interval(1 - cosines(similarities), statistic=np.mean, confidence=confidence, rng=rng)
 
 
+_MARGINS = {
+    "margins_first": "similarities: cosine to the sentence for presence minus that for absence, of each image of the "
+    "first set",
+    "margins_second": "similarities: the same of the second set, seed by seed",
+}
 _INPUTS = takes(
     first="embeddings: images of the first set",
     second="embeddings: images of the second set",
@@ -498,34 +417,29 @@ _INPUTS = takes(
 
 CARDS = (
     Card(
-        function=prevalence_difference,
+        function=prevalence_difference_test,
+        key="prevalence_difference",
+        field="estimate.value",
         name="Difference of prevalence P",
         summary="How much more often the attribute is seen in the second set, on the same seeds.",
         source="mcnemar1947, difference of P on pairs",
         bounds=(-1.0, 1.0),
         null_value=0.0,
         higher_means="seen more often in the second set",
-        inputs=takes(
-            margins_first="similarities: cosine to the sentence for presence minus that for absence, of "
-            "each image of the first set",
-            margins_second="similarities: the same of the second set, seed by seed",
-        ),
+        inputs=takes(**_MARGINS),
         limits="It says that the two sets differ, not which of them is right.",
     ),
     Card(
-        function=stereotype_difference,
+        function=stereotype_difference_test,
+        key="stereotype_difference",
+        field="estimate.value",
         name="Difference of stereotype score Ψ",
         summary="How much more over-represented the attribute is in the second set, on the same seeds.",
         source="dehdashtian2025oasis, difference of Eq. 3",
         bounds=(-1.0, 1.0),
         null_value=0.0,
         higher_means="more over-represented in the second set",
-        inputs=takes(
-            margins_first="similarities: cosine to the sentence for presence minus that for absence, of "
-            "each image of the first set",
-            margins_second="similarities: the same of the second set, seed by seed",
-            reference="probability: P*, the real-world rate, with a source",
-        ),
+        inputs=takes(**_MARGINS, reference="probability: P*, the real-world rate, with a source"),
         limits="Below P* nothing counts: it is 0 where neither set over-represents the attribute.",
     ),
     Card(
@@ -540,7 +454,9 @@ CARDS = (
         limits="A share of the variety: it also moves when the sets vary more or less in other ways.",
     ),
     Card(
-        function=picture_change,
+        function=picture_change_estimate,
+        key="picture_change",
+        field="value",
         name="Change of the picture of a seed",
         summary="How far the two images of a seed lie apart for the reader, one minus their cosine.",
         source="dehdashtian2025oasis, 1 - cosine",

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.arrays import Array, Floats, finite_vector, margins_by_step, probability, unit_rows
+from bias_core.measures.arrays import Array, Floats, finite_array, margins_by_step, probability, unit_rows
 from bias_core.measures.cards import Card, Term, takes
 from bias_core.measures.intervals import check_confidence, percent
 from bias_core.measures.paired_prevalence import prevalence_difference_test
@@ -22,7 +22,7 @@ _ALIKE = 1e-6  # velocities this close, relative to their size, differ by float3
 def stereotype_propagation_index(
     velocity: ArrayLike, velocity_positive: ArrayLike, velocity_negative: ArrayLike
 ) -> float | Array:
-    """How much a denoising step moves the picture towards an attribute.
+    """Movement of the picture towards an attribute in a denoising step.
 
     SPI(A, t) = cos(v(x_t, prompt), v(x_t, d+) - v(x_t, d-))   [dehdashtian2025oasis, Eq. 11]
 
@@ -56,7 +56,7 @@ def stereotype_propagation_index(
     -0.141421
     """
     v, positive, negative = (
-        _finite_array(array, name)
+        finite_array(array, name)
         for array, name in (
             (velocity, "velocity"),
             (velocity_positive, "velocity_positive"),
@@ -118,7 +118,7 @@ def predicted_sample(xt: ArrayLike, velocity: ArrayLike, sigma: float, *, space:
     >>> predicted_sample([1.0, 2.0], [2.0, -2.0], 0.5)
     array([0., 3.])
     """
-    x, v = _finite_array(xt, "xt"), _finite_array(velocity, "velocity")
+    x, v = finite_array(xt, "xt"), finite_array(velocity, "velocity")
     if x.shape != v.shape:
         raise InvalidInput(f"xt and velocity must have the same shape; got {x.shape} and {v.shape}.")
     noise = probability(sigma, "sigma")
@@ -149,16 +149,12 @@ def spi_band(curves: ArrayLike, *, confidence: float = 0.95) -> list[Estimate]:
     list of n_steps Estimates : in [-1, 1], null value 0, positive: the attribute is being added. With one seed the ends
         are nan and ``note`` says so.
 
-    Raises
-    ------
-    InvalidInput : for an empty array, another number of dimensions, nan, or values outside [-1, 1].
+    Raises InvalidInput: for an empty array, another number of dimensions, nan, or values outside [-1, 1].
 
-    Examples
-    --------
     >>> [round(step.value, 6) for step in spi_band([[0.5, 0.1], [0.3, -0.1]])]
     [0.4, 0.0]
     """
-    if (values := _finite_array(curves, "curves")).ndim != 2:
+    if (values := finite_array(curves, "curves")).ndim != 2:
         raise InvalidInput(f"curves must have shape (n_seeds, n_steps); got shape {values.shape}.")
     if np.abs(values).max() > 1 + 1e-6:
         raise InvalidInput(f"curves must lie in [-1, 1]; got {values.min():.3f} to {values.max():.3f}.")
@@ -201,17 +197,6 @@ def _row_sizes(rows: Array, name: str) -> Array:
     return sizes
 
 
-def _finite_array(x: ArrayLike, name: str) -> Array:
-    """Real numbers of any shape but a single one, as float64, none missing."""
-    try:
-        array = np.asarray(x)
-    except ValueError as error:  # rows of different lengths
-        raise InvalidInput(f"{name} must be one rectangular array; {error}.") from None
-    if array.ndim == 0:
-        raise InvalidInput(f"{name} must be an array; got {x!r}.")
-    return finite_vector(array.reshape(-1), name).reshape(array.shape)
-
-
 @dataclass(frozen=True, kw_only=True)
 class StepsSeen:
     """A step of each seed, and how many seeds have come to theirs by the typical one."""
@@ -223,7 +208,7 @@ class StepsSeen:
 
 
 def visible_steps(margins: ArrayLike, *, confidence: float = 0.95) -> StepsSeen:
-    """From which step on the predicted pictures show an attribute that the finished picture shows.
+    """The step from which predicted pictures go on showing an attribute that the finished picture shows.
 
     v_i = min{t: m_is > 0 for all s >= t}
 
@@ -317,7 +302,7 @@ _LIMITS = "It is what a reader sees in blurred predictions of few seeds; not whi
 
 @dataclass(frozen=True, kw_only=True)
 class PredictedGain:
-    """How much more often predicted pictures show an attribute than those of a base prompt."""
+    """Shares of predicted pictures that show an attribute, less those of a base prompt."""
 
     steps: tuple[Estimate, ...]  # of each step, in [-1, 1], null value 0; n counts seeds
     whole: Estimate  # the mean of all steps, in [-1, 1], null value 0
@@ -325,7 +310,7 @@ class PredictedGain:
 
 
 def predicted_gain(margins_base: ArrayLike, margins: ArrayLike, *, confidence: float = 0.95) -> PredictedGain:
-    """How much more often the picture that a step heads for shows an attribute than that of a base prompt.
+    """Share of the pictures that a step heads for which show an attribute, less that of a base prompt.
 
     g_t = (Σ_i 1(m_it > 0) - Σ_i 1(b_it > 0)) / n
 

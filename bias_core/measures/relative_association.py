@@ -9,10 +9,25 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.arrays import Array, Floats, all_equal, finite_vector, paired_vectors, same_length, unit_sets
+from bias_core.measures.arrays import (
+    Array,
+    Floats,
+    check_attributes_differ,
+    check_pictures_differ,
+    finite_vector,
+    paired_vectors,
+    same_length,
+    unit_sets,
+)
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.intervals import check_confidence, effective_freedom, fieller_interval, mean_interval, percent
-from bias_core.measures.resampling import product_noise
+from bias_core.measures.intervals import (
+    check_confidence,
+    effective_freedom,
+    fieller_interval,
+    mean_interval,
+    percent,
+    product_noise,
+)
 from bias_core.number_text import typeset
 from bias_core.types import Estimate
 
@@ -23,7 +38,7 @@ _SETS = ("targets", "poles_a", "poles_b", "attributes_a", "attributes_b")
 
 
 def relative_lean(score: float, pole_a: float, pole_b: float) -> float:
-    """Where a lean lies between those of the same concept worded for A and worded for B.
+    """Place of a lean between those of the same concept worded for A and worded for B.
 
     r = 2 (s - m) / (s_A - s_B), with m = (s_A + s_B) / 2, s as in [mandal2024internal, Eq. 2]
 
@@ -52,23 +67,21 @@ def relative_lean(score: float, pole_a: float, pole_b: float) -> float:
     return (2 * s - a - b) / (a - b)
 
 
-def relative_lean_estimate(
-    targets: ArrayLike,
-    poles_a: ArrayLike,
-    poles_b: ArrayLike,
-    attributes_a: ArrayLike,
-    attributes_b: ArrayLike,
+def relative_lean_over_encoders(
+    readings: Sequence[Sequence[ArrayLike]],
     *,
     groups: Sequence[ArrayLike | None] | None = None,
     confidence: float = 0.95,
 ) -> Estimate:
     """:func:`relative_lean` of the pictures of a concept, with its interval over pictures.
 
+    Scores are averaged over encoders, which are taken as given, as in [mandal2024internal, 5.2].
+
     Parameters
     ----------
-    targets, poles_a, poles_b : arrays (n, d), (n_a, d), (n_b, d). Pictures of the concept; of the same concept worded
-        for A and for B.
-    attributes_a, attributes_b : arrays (m_a, d), (m_b, d). Other pictures of A and of B, which leans are measured by.
+    readings : one for each encoder: five sets of the same pictures in the same order, arrays (n, d). Pictures of the
+        concept; of the same concept worded for A, and for B; and other pictures of A, and of B, which leans are
+        measured by.
     groups : one sequence for each of the five sets, or None. The prompt of each picture of a set, where prompts and not
         pictures are the sampling units.
 
@@ -79,8 +92,9 @@ def relative_lean_estimate(
 
     Raises
     ------
-    InvalidInput : for empty, zero, not finite or wrongly shaped embeddings, different dimensions, groups of another
-        length, several targets that are all equal, and attributes of A and of B that are all equal.
+    InvalidInput : for no encoder, sets of another number of pictures, empty, zero, not finite or wrongly shaped
+        embeddings, different dimensions, groups of another length, several targets that are all equal, and attributes
+        of A and of B that are all equal.
 
     Notes
     -----
@@ -96,39 +110,9 @@ def relative_lean_estimate(
     >>> rng = np.random.default_rng(0)
     >>> a, b = ([1, 1.0, 0] + 0.1 * rng.normal(size=(9, 3)) for _ in "ab")
     >>> b[:, 1] *= -1
-    >>> r = relative_lean_estimate(np.vstack([a, b]), a, b, a[::-1] + 0.01, b[::-1] + 0.01)
+    >>> r = relative_lean_over_encoders([[np.vstack([a, b]), a, b, a[::-1] + 0.01, b[::-1] + 0.01]])
     >>> bool(r.low < 0 < r.high), abs(r.value) < 0.1
     (True, True)
-    """
-    sets = (targets, poles_a, poles_b, attributes_a, attributes_b)
-    return relative_lean_over_encoders([sets], groups=groups, confidence=confidence)
-
-
-def relative_lean_over_encoders(
-    readings: Sequence[Sequence[ArrayLike]],
-    *,
-    groups: Sequence[ArrayLike | None] | None = None,
-    confidence: float = 0.95,
-) -> Estimate:
-    """:func:`relative_lean_estimate` of scores that are averaged over encoders, as in [mandal2024internal, 5.2].
-
-    Parameters
-    ----------
-    readings : one for each encoder: the five sets of the same pictures in the same order.
-
-    Returns
-    -------
-    Estimate : as of one encoder; these encoders are taken as given.
-
-    Raises
-    ------
-    InvalidInput : as :func:`relative_lean_estimate`, for no encoder, and for sets of another number of pictures.
-
-    Examples
-    --------
-    >>> sets = [[[0.6, 0.8]], [[1.0, 0.0]], [[0.0, 1.0]], [[1.0, 0.0]], [[0.0, 1.0]]]
-    >>> round(relative_lean_over_encoders([sets, sets]).value, 6)
-    -0.2
     """
     check_confidence(confidence)
     if not readings:
@@ -140,8 +124,7 @@ def relative_lean_over_encoders(
         return Estimate.undefined(n, _NOT_APART, null_value=0.0)
     value, null = numerator / denominator, 0.0
     if min(map(len, units)) < 2:
-        note = "a set of one sampling unit has no interval"
-        return Estimate(value=value, low=math.nan, high=math.nan, n=n, null_value=null, note=note)
+        return Estimate.without_interval(value, n, "a set of one sampling unit has no interval", null_value=null)
     low, high = _interval(numerator, denominator, units, confidence)
     if math.isnan(low):
         return Estimate.undefined(n, _NOT_APART, null_value=null)
@@ -161,12 +144,8 @@ def text_relative_lean(readings: Sequence[Sequence[ArrayLike]], *, minimum_poles
     -------
     float : as :func:`relative_lean`; nan where the encoders do not tell the texts of A and of B apart.
 
-    Raises
-    ------
-    InvalidInput : as :func:`relative_lean_over_encoders`.
+    Raises InvalidInput: as :func:`relative_lean_over_encoders`.
 
-    Examples
-    --------
     >>> text_relative_lean([[[[0.6, 0.8]], [[1.0, 0.0]], [[0.0, 1.0]], [[1.0, 0.0]], [[0.0, 1.0]]]]).__round__(6)
     -0.2
     """
@@ -180,12 +159,8 @@ def text_relative_lean(readings: Sequence[Sequence[ArrayLike]], *, minimum_poles
 def lean_score(value: float, name: str) -> float:
     """The value as a float; InvalidInput unless it is one mean association, from -2 to 2.
 
-    Raises
-    ------
-    InvalidInput : if it is nan, no number, or outside [-2, 2].
+    Raises InvalidInput: if it is nan, no number, or outside [-2, 2].
 
-    Examples
-    --------
     >>> lean_score(0.5, "score")
     0.5
     """
@@ -199,11 +174,8 @@ def _checked(sets: Sequence[ArrayLike]) -> list[Floats]:
     if len(sets) != len(_SETS):
         raise InvalidInput(f"A reading has five sets, {', '.join(_SETS)}; got {len(sets)}.")
     rows: list[Floats] = [one.astype(np.float64) for one in unit_sets(**dict(zip(_SETS, sets, strict=True)))]
-    if len(rows[0]) > 1 and all_equal(rows[0]):
-        raise InvalidInput(f"All {len(rows[0])} targets are equal: one picture, many times?")
-    if all_equal(np.vstack(rows[3:])):
-        n = len(rows[3]) + len(rows[4])
-        raise InvalidInput(f"All {n} attributes of A and B are equal: they tell nothing apart.")
+    check_pictures_differ(rows[0], "targets")
+    check_attributes_differ(rows[3], rows[4])
     return rows
 
 
@@ -276,10 +248,9 @@ _OTHER_SIDE = "pictures lean to the other side than the words, or to neither: se
 
 
 def log_amplification(pictures: float, texts: float, *, minimum_texts: float = MINIMUM_TEXTS) -> float:
-    """How many times as strongly the pictures of a concept lean as its words, as a logarithm.
+    """Logarithm of the ratio of the lean of a concept's pictures to that of its words.
 
-    α' = ln(r_I / r_T), after [mandal2024internal, Eq. 5], with r as in
-    :func:`bias_core.measures.relative_association.relative_lean`
+    α' = ln(r_I / r_T), after [mandal2024internal, Eq. 5], with r as in :func:`relative_lean`
 
     Parameters
     ----------
@@ -317,7 +288,7 @@ def log_amplification_estimate(pictures: Estimate, texts: float, *, minimum_text
 
     Parameters
     ----------
-    pictures : Estimate. r of the pictures, from :func:`bias_core.measures.relative_association.relative_lean_estimate`.
+    pictures : Estimate. r of the pictures, from :func:`relative_lean_over_encoders`.
     texts : float. r of the text; nan where it has none.
 
     Returns
@@ -325,12 +296,8 @@ def log_amplification_estimate(pictures: Estimate, texts: float, *, minimum_text
     Estimate : null value 0. ``low`` is minus infinity where the interval of the ratio reaches 0: that the pictures do
         not lean at all is not ruled out. nan, with the reason, where there is no α'.
 
-    Raises
-    ------
-    InvalidInput : if ``minimum_texts`` is not positive.
+    Raises InvalidInput: if ``minimum_texts`` is not positive.
 
-    Examples
-    --------
     >>> from bias_core.types import Estimate
     >>> alpha = log_amplification_estimate(Estimate(value=0.5, low=-0.25, high=1.0, n=9), 0.5)
     >>> alpha.value, alpha.low, round(alpha.high, 6)
@@ -370,12 +337,8 @@ def mean_log_amplification(
         counts little, and one whose pictures lean to the other side counts against: none is left out. nan, with a
         note, where the pictures lean to the other side on the whole, or words do not lean.
 
-    Raises
-    ------
-    InvalidInput : for empty or not finite arrays, different lengths, or a ``minimum_texts`` that is not positive.
+    Raises InvalidInput: for empty or not finite arrays, different lengths, or a ``minimum_texts`` that is not positive.
 
-    Examples
-    --------
     >>> round(mean_log_amplification([0.5, -0.5, 0.1], [0.25, -0.25, 0.05]).value, 6)
     0.693147
     """
@@ -409,10 +372,9 @@ def _log(ratio: float) -> float:
 
 
 def relative_lean_difference(pictures: float, texts: float) -> float:
-    """How much more the pictures of a concept lean to A than its words, each between their own poles.
+    """Lean of a concept's pictures to A less that of its words, each between their own poles.
 
-    δ' = r_I - r_T, after [mandal2024internal, Eq. 4], with r as in
-    :func:`bias_core.measures.relative_association.relative_lean`
+    δ' = r_I - r_T, after [mandal2024internal, Eq. 4], with r as in :func:`relative_lean`
 
     Parameters
     ----------
@@ -440,19 +402,15 @@ def relative_lean_difference_estimate(pictures: Estimate, texts: float) -> Estim
 
     Parameters
     ----------
-    pictures : Estimate. r of the pictures, from :func:`bias_core.measures.relative_association.relative_lean_estimate`.
+    pictures : Estimate. r of the pictures, from :func:`relative_lean_over_encoders`.
     texts : float. r of the text; nan where it has none.
 
     Returns
     -------
     Estimate : null value 0; nan, with a note, where either r is undefined.
 
-    Raises
-    ------
-    InvalidInput : for a text that is no number.
+    Raises InvalidInput: for a text that is no number.
 
-    Examples
-    --------
     >>> from bias_core.types import Estimate
     >>> difference = relative_lean_difference_estimate(Estimate(value=0.5, low=0.25, high=0.75, n=9), 0.25)
     >>> difference.value, difference.low, difference.high
@@ -478,12 +436,8 @@ def mean_relative_lean_difference(pictures: ArrayLike, texts: ArrayLike, *, conf
     -------
     Estimate : null value 0; nan ends, with a note, for one concept.
 
-    Raises
-    ------
-    InvalidInput : for empty or not finite arrays, or different lengths.
+    Raises InvalidInput: for empty or not finite arrays, or different lengths.
 
-    Examples
-    --------
     >>> mean_relative_lean_difference([0.5, 0.75], [0.25, 0.0]).value
     0.5
     """
@@ -492,8 +446,6 @@ def mean_relative_lean_difference(pictures: ArrayLike, texts: ArrayLike, *, conf
 
 def _differences(pictures: ArrayLike, texts: ArrayLike) -> Array:
     first, second = paired_vectors(pictures=pictures, texts=texts)
-    if not first.size:
-        raise InvalidInput("pictures and texts are empty: give r of at least one concept.")
     return np.asarray(first - second)
 
 

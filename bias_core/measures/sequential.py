@@ -148,9 +148,7 @@ def difference_sequence(first: ArrayLike, second: ArrayLike, *, confidence: floa
     -------
     Estimate : in [-1, 1], null value 0. No p-value belongs to it: it may be looked at at any n.
 
-    Raises
-    ------
-    InvalidInput : for values outside of [0, 1], none, or different numbers of them.
+    Raises InvalidInput: for values outside of [0, 1], none, or different numbers of them.
 
     >>> gap = difference_sequence([0, 0, 1, 0], [1, 1, 1, 0])
     >>> gap.value, gap.n
@@ -164,7 +162,7 @@ def difference_sequence(first: ArrayLike, second: ArrayLike, *, confidence: floa
 
 
 def holds_at_any_time(estimate: Estimate) -> bool:
-    """Whether an interval is a confidence sequence, corrected for a reader's errors or not.
+    """True if an interval is a confidence sequence, corrected for a reader's errors or not.
 
     >>> holds_at_any_time(confidence_sequence(1, 2)), holds_at_any_time(share_interval(1, 2))
     (True, False)

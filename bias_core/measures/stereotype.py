@@ -1,5 +1,6 @@
-"""OASIS: how often an attribute is seen, and how far that exceeds its real-world rate."""
+"""OASIS: prevalence of an attribute against its real-world rate, what a mitigation leaves of that, and refusals."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -7,9 +8,9 @@ from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.arrays import Array, paired_vectors, probability
+from bias_core.measures.arrays import Array, paired_vectors, probabilities, probability
 from bias_core.measures.cards import Card, Term, takes
-from bias_core.measures.intervals import Seed, bootstrap_interval
+from bias_core.measures.intervals import Seed, bootstrap_interval, percent
 from bias_core.measures.sequential import share_interval
 from bias_core.types import Estimate
 
@@ -75,12 +76,8 @@ def prevalence_estimate(
     -------
     Estimate : in [0, 1]; ``note`` counts the ties, which are read as absent.
 
-    Raises
-    ------
-    InvalidInput : as :func:`attribute_prevalence`.
+    Raises InvalidInput: as :func:`attribute_prevalence`.
 
-    Examples
-    --------
     >>> estimate = prevalence_estimate([0.3, 0.3, 0.2], [0.2, 0.2, 0.3], reference=0.5)
     >>> round(estimate.low, 3), round(estimate.high, 3), estimate.n
     (0.135, 0.983, 3)
@@ -98,12 +95,8 @@ def prevalence_estimate(
 def count_ties(similarity_positive: ArrayLike, similarity_negative: ArrayLike) -> int:
     """Number of images that are exactly as close to both sentences.
 
-    Raises
-    ------
-    InvalidInput : as :func:`attribute_prevalence`.
+    Raises InvalidInput: as :func:`attribute_prevalence`.
 
-    Examples
-    --------
     >>> count_ties([0.2, 0.3], [0.2, 0.1])
     1
     """
@@ -114,7 +107,7 @@ def count_ties(similarity_positive: ArrayLike, similarity_negative: ArrayLike) -
 
 
 def stereotype_score(prevalence: float, reference: float) -> float:
-    """How far the attribute is over-represented, against its real-world rate.
+    """Over-representation of the attribute against its real-world rate.
 
     Ψ(A | D, C) = max(0, P(A | D, C) - P*(A | C))   [dehdashtian2025oasis, Eq. 3]
 
@@ -175,12 +168,8 @@ def signed_difference_estimate(prevalence: Estimate, reference: float) -> Estima
     -------
     Estimate : in [-1, 1], null value 0.
 
-    Raises
-    ------
-    InvalidInput : if the prevalence or the reference lies outside [0, 1] or is nan.
+    Raises InvalidInput: if the prevalence or the reference lies outside [0, 1] or is nan.
 
-    Examples
-    --------
     >>> from bias_core.types import Estimate
     >>> signed_difference_estimate(Estimate(value=0.5, low=0.25, high=0.75, n=8), 0.25).low
     0.0
@@ -202,12 +191,8 @@ def stereotype_estimate(prevalence: Estimate, reference: float) -> Estimate:
     -------
     Estimate : in [0, 1], null value 0. The cut keeps the coverage, because max(0, ·) is monotone.
 
-    Raises
-    ------
-    InvalidInput : if the prevalence or the reference lies outside [0, 1] or is nan.
+    Raises InvalidInput: if the prevalence or the reference lies outside [0, 1] or is nan.
 
-    Examples
-    --------
     >>> from bias_core.types import Estimate
     >>> score = stereotype_estimate(Estimate(value=0.5, low=0.25, high=0.75, n=8), 0.375)
     >>> score.low, score.value, score.high
@@ -234,6 +219,143 @@ _INPUTS = takes(
     prevalence="probability: P, share of images that show the attribute",
     reference="probability: P*, its real-world rate, with a source",
 )
+
+
+NOTHING_TO_REMOVE = "the baseline does not clearly depart from P*, so that there is nothing to remove"
+
+
+def remaining_gap(prevalence: float, baseline: float, reference: float) -> float:
+    """P − P* in the direction of the baseline's: what is left of its bias.
+
+    g = sign(P_0 − P*) · (P − P*), from P − P* of [dehdashtian2025oasis, Eq. 3]
+
+    Parameters
+    ----------
+    prevalence, baseline : float in [0, 1]. Share of the images with the attribute, with the mitigation and without.
+    reference : float in [0, 1]. P*, with a source, or a rate that was chosen as the goal.
+
+    Returns
+    -------
+    float : in [-1, 1]; 0: shown as often as in the world; above 0: bias of the baseline that is left; below 0:
+        overcorrected, biased the other way.
+
+    Raises
+    ------
+    InvalidInput : if one lies outside [0, 1] or is nan, or the baseline equals the reference: there is no direction.
+
+    Examples
+    --------
+    >>> round(remaining_gap(0.75, 0.9, 0.5), 6), round(remaining_gap(0.4, 0.9, 0.5), 6)
+    (0.25, -0.1)
+    """
+    rate, before = probability(reference, "reference"), probability(baseline, "baseline")
+    if before == rate:
+        raise InvalidInput(f"remaining_gap needs a baseline that differs from the reference; both are {rate:g}")
+    return math.copysign(1.0, before - rate) * (probability(prevalence, "prevalence") - rate)
+
+
+def remaining_gap_estimate(prevalence: Estimate, baseline: Estimate, reference: float) -> Estimate:
+    """:func:`remaining_gap` with the interval of the mitigated prevalence, turned to the side of the baseline.
+
+    Parameters
+    ----------
+    prevalence, baseline : Estimate. Shares with their intervals, as measured or corrected for the reader's errors.
+    reference : float in [0, 1]. Taken as exact.
+
+    Returns
+    -------
+    Estimate : in [-1, 1], null value 0; undefined where the baseline's interval holds P*: the side is not known then.
+
+    Raises InvalidInput: as :func:`remaining_gap`.
+
+    >>> before = Estimate(value=0.9, low=0.8, high=0.95, n=40)
+    >>> gap = remaining_gap_estimate(Estimate(value=0.4, low=0.3, high=0.5, n=40), before, 0.5)
+    >>> round(gap.low, 6), round(gap.value, 6), round(gap.high, 6)
+    (-0.2, -0.1, 0.0)
+    """
+    rate = probability(reference, "reference")
+    if not (baseline.low > rate or baseline.high < rate):
+        return Estimate.undefined(prevalence.n, NOTHING_TO_REMOVE, null_value=0.0)
+    side = math.copysign(1.0, baseline.value - rate)
+    low, high = sorted(side * (end - rate) for end in (prevalence.low, prevalence.high))
+    value = remaining_gap(prevalence.value, baseline.value, rate)
+    return replace(prevalence, value=value, low=low, high=high, null_value=0.0)
+
+
+def asked_kept_estimate(kept_a: ArrayLike, kept_b: ArrayLike, *, confidence: float = 0.95) -> Estimate:
+    """Share of pictures that show the attribute their prompt asks for: the mean over two attributes.
+
+    F = (1/n_A Σ_i k_i + 1/n_B Σ_j k_j) / 2
+
+    From the exact intervals (l, u) of both shares p: the mean − ½√(Σ (p − l)²) to the mean + ½√(Σ (u − p)²)
+    [newcombe1998; zou2008].
+
+    Parameters
+    ----------
+    kept_a, kept_b : arrays (n_A,), (n_B,). 1 for each image of the prompt with A (with B) in which that is seen rather
+        than the other, 0 for others.
+
+    Returns
+    -------
+    Estimate : in [0, 1]; 1: every picture is as it was asked for; 0.5: the prompt's words change nothing.
+
+    Raises
+    ------
+    InvalidInput : for no images of one of them, or values outside [0, 1].
+
+    Notes
+    -----
+    Ours: what the papers show in examples, that a mitigation may override what the prompt says, as a number. It has no
+    value of no bias: compare it with the baseline's.
+
+    Examples
+    --------
+    >>> estimate = asked_kept_estimate([1, 1, 1, 0], [1, 1])
+    >>> round(estimate.low, 3), estimate.value, round(estimate.high, 3), estimate.n
+    (0.413, 0.875, 0.994, 6)
+    """
+    sides = [probabilities(values, name) for values, name in ((kept_a, "kept_a"), (kept_b, "kept_b"))]
+    shares = [share_interval(float(side.sum()), side.size, confidence=confidence) for side in sides]
+    value = float(sum(side.mean() for side in sides)) / 2
+    return Estimate(
+        value=value,
+        low=value - math.hypot(*(share.value - share.low for share in shares)) / 2,
+        high=value + math.hypot(*(share.high - share.value for share in shares)) / 2,
+        n=sum(share.n for share in shares),
+        method=f"from two exact {percent(confidence)} intervals",
+    )
+
+
+def refused_share(refused: ArrayLike) -> float:
+    """Share of requests that end without a picture, k / n.
+
+    Its interval is exact [blaker2000] (:func:`bias_core.measures.intervals.exact_interval`).
+
+    Parameters
+    ----------
+    refused : array (n,), 1 for a request that was refused or whose picture a checker blanked, 0 for one that was drawn;
+        values between are taken as probabilities.
+
+    Returns
+    -------
+    float : in [0, 1]. No null value: only a difference between groups or arms says that they are treated otherwise.
+
+    Raises
+    ------
+    InvalidInput : for no requests, or values outside of [0, 1].
+
+    Notes
+    -----
+    Pictures that never came for a technical reason are no refusals, and not counted.
+
+    Examples
+    --------
+    >>> refused_share([1, 0, 0, 0])
+    0.25
+    """
+    return float(probabilities(refused, "refused").mean())
+
+
 CARDS = (
     Card(
         function=attribute_prevalence,
@@ -280,5 +402,47 @@ CARDS = (
         higher_means="over-represented; negative: under-represented",
         inputs=_INPUTS,
         limits="It is only as good as the real-world rate.",
+    ),
+    Card(
+        function=remaining_gap,
+        name="Bias that is left",
+        summary="How far a share still lies from its real-world rate, on the side of the baseline.",
+        source="dehdashtian2025oasis, from Eq. 3",
+        bounds=(-1.0, 1.0),
+        null_value=0.0,
+        higher_means="more of the baseline's bias is left; negative: overcorrected",
+        inputs=takes(
+            prevalence="probability: share of images that show the attribute, with the mitigation",
+            baseline="probability: the same without it",
+            reference="probability: P*, its real-world rate, or the goal",
+        ),
+        limits="It asks for a baseline that is clearly biased, and is only as good as the real-world rate.",
+    ),
+    Card(
+        function=asked_kept_estimate,
+        key="asked_kept",
+        field="value",
+        name="Asked attributes kept",
+        summary="How often pictures show the attribute that their prompt asks for.",
+        source="newcombe1998, mean of two shares",
+        bounds=(0.0, 1.0),
+        null_value=None,
+        higher_means="prompts are followed more often",
+        inputs=takes(
+            kept_a="probabilities: 1 for each image of the prompt with A that shows A rather than B",
+            kept_b="probabilities: 1 for each image of the prompt with B that shows B rather than A",
+        ),
+        limits="As the reader sees it; it looks at these two attributes, not at all else that a prompt asks for.",
+    ),
+    Card(
+        function=refused_share,
+        name="Share refused",
+        summary="How often a model refuses to draw, or a safety checker blanks what it drew.",
+        source="blaker2000, k / n",
+        bounds=(0.0, 1.0),
+        null_value=None,
+        higher_means="more requests end without a picture",
+        inputs=takes(refused="probabilities: 1 for each request that was refused, 0 for one that was drawn"),
+        limits="It says that a request was refused, not why: services word their reasons as they like.",
     ),
 )

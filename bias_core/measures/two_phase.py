@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, finite_vector
-from bias_core.measures.intervals import Seed, check_confidence, effective_freedom, mean_interval, percent
+from bias_core.measures.intervals import Seed, check_confidence, effective_freedom, mean_interval, percent, t_interval
 from bias_core.types import Estimate, ReaderErrors
 
 N_DRAWS = 4000
@@ -59,7 +58,7 @@ def two_phase_prevalence(
     ----------
     reader_labels : array (n,). 1 or 0 for every picture; further numbers are further classes of the reader, such as 2
         for "cannot tell", each with a rate of its own.
-    people_labels : array (n,) of 1, 0 and nan where nobody labelled; or (n, n_raters), a column per rater.
+    people_labels : array (n,) of 1, 0 and nan without a label; or (n, n_raters), a column per rater.
     weights : array (n,) or None. How many pictures a labelled one stands for, where labels were not chosen at random
         within a class of the reader. More labels in one of the reader's classes than in another need none.
     groups : array (n,) or None. What was sampled, where one picture has several rows.
@@ -153,7 +152,7 @@ def two_phase_shares(
 
 
 def draw_rater_weights(n_raters: int, rng: Seed = 0) -> Array:
-    """How much each rater counts in each draw, ``(n_draws, n_raters)``: Exp(1) [rubin1981]."""
+    """Weight of each rater in each draw, ``(n_draws, n_raters)``: Exp(1) [rubin1981]."""
     return np.random.default_rng(rng).exponential(size=(N_DRAWS, n_raters))
 
 
@@ -189,7 +188,7 @@ def two_phase_estimate(
 def more_labels_needed(
     of: Shares, *samples: TwoPhaseShares, half_width: float = 0.05, confidence: float = 0.95
 ) -> float:
-    """How many more labels, chosen as those that there are, make the interval reach ``half_width`` to each side.
+    """Number of further labels, chosen as the present ones, so that the interval reaches ``half_width`` a side.
 
     The variance of the draws is v_q + v_m: that of the reader's shares, which falls with more pictures alone, and that
     of people's rates, which falls as 1/m with m labels. m' solves (v_q + v_m·m/m') / (v_q + v_m) = (t/h)², where h is
@@ -201,9 +200,7 @@ def more_labels_needed(
     float : a whole number, 0 where the interval is as narrow; inf where labels alone can't do it, because even all
         pictures labelled are too few; nan where the number is undefined.
 
-    Raises
-    ------
-    InvalidInput : unless ``half_width`` is above 0.
+    Raises InvalidInput: unless ``half_width`` is above 0.
     """
     if not half_width > 0:
         raise InvalidInput(f"half_width must be above 0; got {half_width}.")
@@ -252,7 +249,7 @@ def _sums(table: Array, rng: np.random.Generator) -> Array:
 
 
 def _table(group: Codes, cell: Codes, weight: Any, n_cells: int) -> Array:
-    """What each group has in each cell, ``(n_groups, n_cells)``."""
+    """Counts of each group in each cell, ``(n_groups, n_cells)``."""
     table = np.zeros((int(group.max(initial=-1)) + 1, n_cells))
     np.add.at(table, (group, cell), weight)
     return table
@@ -357,11 +354,10 @@ def stratified_mean(
     value, n = float(numbers.mean()), len(numbers)
     if not parts.sum():
         note = "the pictures of each prompt are all alike in this, so there is no interval"
-        return Estimate(value=value, low=math.nan, high=math.nan, n=n, null_value=null_value, note=note)
+        return Estimate.without_interval(value, n, note, null_value=null_value)
     freedom = effective_freedom(parts, sizes - 1)
-    reach = float(stats.t.ppf((1 + confidence) / 2, freedom)) * math.sqrt(parts.sum())
-    method = f"Student's t, seeds within prompts, {percent(confidence)}"
-    return Estimate(value=value, low=value - reach, high=value + reach, n=n, null_value=null_value, method=method)
+    error, method = math.sqrt(parts.sum()), "Student's t, seeds within prompts,"
+    return t_interval(value, error, freedom, n=n, confidence=confidence, method=method, null_value=null_value)
 
 
 Errors = Sequence[ReaderErrors | None] | None
@@ -377,7 +373,7 @@ def usable_errors(errors: Errors, k: int) -> list[ReaderErrors | None]:
 
 
 def reading_matrix(errors: ReaderErrors | None) -> Array:
-    """The chance of each reading (rows: absent, present) of what is there (columns)."""
+    """Chance of each reading (rows: absent, present) given the truth (columns)."""
     if errors is None:
         return np.eye(2)
     se, sp = errors.sensitivity, errors.specificity
@@ -385,7 +381,7 @@ def reading_matrix(errors: ReaderErrors | None) -> Array:
 
 
 def inverse_matrix(errors: ReaderErrors | None) -> Array:
-    """What undoes :func:`reading_matrix`."""
+    """Inverse of :func:`reading_matrix`."""
     return np.asarray(np.linalg.inv(reading_matrix(errors)), dtype=np.float64)
 
 
@@ -408,7 +404,7 @@ def error_noise(used: Sequence[ReaderErrors | None], weights: Array, raw: Array)
 
 @lru_cache(maxsize=16)
 def _error_steps(used: tuple[ReaderErrors | None, ...]) -> tuple[tuple[Array, float], ...]:
-    """What each rate of errors changes in the matrix of readings, and the variance of that rate."""
+    """Changes in the matrix of readings by each rate of errors, and the variance of that rate."""
     steps = []
     for j, one in enumerate(used):
         if one is None:

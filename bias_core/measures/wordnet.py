@@ -76,15 +76,15 @@ class Lexicon:
         return int(count) if count else None
 
     def is_person(self, noun: str) -> bool:
-        """Whether it names people: its first sense is a person, and none is a thing."""
+        """True if it names people: its first sense is a person, and none is a thing."""
         return noun == "person" or noun in self.people or self._kind(noun) == "p"
 
     def is_thing(self, noun: str) -> bool:
-        """Whether it names things and hardly ever people: animals, plants, food, what is made, places."""
+        """True if it names things and hardly ever people: animals, plants, food, what is made, places."""
         return (noun in self.things or self._kind(noun) == "t") and not self.is_person(noun)
 
     def is_groundable(self, noun: str) -> bool:
-        """Whether a picture can show it; so may a word that is not known, as brands are not."""
+        """True if a picture can show it; so may a word that is not known, as brands are not."""
         return noun not in self.rows or self.is_person(noun) or bool(self._kind(noun))
 
     def _kind(self, noun: str) -> str:
@@ -116,12 +116,8 @@ class Lexicon:
 def lexicon() -> Lexicon:
     """The shipped lexicon, read on first use from ``assets/wordnet``.
 
-    Raises
-    ------
-    InvalidInput : if the tables are not there.
+    Raises InvalidInput: if the tables are not there.
 
-    Examples
-    --------
     >>> lexicon().lemma("mice", "NOUN"), lexicon().name("couch"), lexicon().frequency("watch", "VERB")
     ('mouse', 'sofa', 77)
     """

@@ -10,8 +10,7 @@ from bias_core.protocols import StepCallback
 from bias_core.types import GeneratedImage, ImageRow, ModelInfo
 from bias_core.world.grammar import Request, parse, words_of, words_of_the_renderer
 from bias_core.world.planted import rates, sample_scene
-from bias_core.world.render import render
-from bias_core.world.scene import Scene
+from bias_core.world.scene import Scene, render
 from bias_core.world.wordings import Wording, planted_languages, wordings_by_prompt
 
 MODEL = "calibration-renderer"

@@ -607,7 +607,7 @@ def _differences(
     ]
     for are_asked in (True, False):
         tested = [row for one, _, row in compared if (one.key in asked) == are_asked and not math.isnan(row["p"])]
-        adjusted = benjamini_hochberg([row["p"] for row in tested], rate=RATE).adjusted if tested else ()
+        adjusted = benjamini_hochberg([row["p"] for row in tested]) if tested else ()
         for row, p_value in zip(tested, adjusted, strict=True):
             row |= {"p adjusted": float(p_value), "clear": "yes" if p_value <= RATE else "no"}
     return pd.DataFrame([row for *_, row in compared]), [_finding(*one) for one in compared]

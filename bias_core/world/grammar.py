@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from bias_core.world.scene import DOMAINS, LIGHTS, Person, Scene, Thing, drawing, read_asset
+from bias_core.world.scene import DOMAINS, LIGHTS, Look, Person, Scene, Thing, drawing, read_asset
 
 Constraint = Mapping[str, frozenset[object]]  # for a visible attribute, the values that the words allow
 
@@ -15,7 +15,7 @@ ARTICLES = frozenset({"a", "an", "the"})
 
 @dataclass(frozen=True, kw_only=True)
 class Meaning:
-    """What one phrase means. Only the fields that its kind needs are filled.
+    """Meaning of one phrase. Only the fields that its kind needs are filled.
 
     ``kind`` is one of look, value, person, thing, nationality, valence, harm, known.
     """
@@ -72,6 +72,27 @@ def phrases() -> Mapping[tuple[str, ...], Meaning]:
     return table
 
 
+def look_of(phrase: str) -> Look:
+    """The look that a phrase of the lexicon gives."""
+    setting, clothing, prop, *colour = book()["looks"][phrase].split()
+    return Look(setting=setting, clothing=clothing, prop=prop, **({"colour": colour[0]} if colour else {}))
+
+
+@cache
+def looks() -> tuple[Look, ...]:
+    """Every look of the lexicon, with a role on some and flags for the nationalities."""
+    plain = [look_of(phrase) for phrase in book()["looks"]]
+    flags = [Look(flag=flag) for flag in book()["nationalities"].values()] * 4
+    held = [Look(prop=t.icon, colour=t.colour) for t in things()]
+    return (*plain, *plain, *flags, *held)
+
+
+@cache
+def things() -> tuple[Thing, ...]:
+    """Every thing of the lexicon."""
+    return tuple(m.thing for m in phrases().values() if m.thing)
+
+
 @cache
 def words_of_the_renderer() -> frozenset[str]:
     """Words that the renderer alone understands: no model of this world was trained on them."""
@@ -120,9 +141,9 @@ LIGHT_SKIN = frozenset({1, 2, 3, 4})
 
 @dataclass(frozen=True, kw_only=True)
 class PersonRequest:
-    """What the words say of one person."""
+    """Words about one person, read."""
 
-    # names of the looks and groups that were mentioned, e.g. ("iranian", "doctor"); the planted rates hang on these.
+    # names of the looks and groups that were mentioned, e.g. ("iranian", "doctor"); the planted rates depend on these.
     concepts: tuple[str, ...] = ()
     # which parts of the look are given (setting, clothing, prop, colour, flag, role)
     parts: Mapping[str, str] = field(default_factory=dict)
@@ -132,7 +153,7 @@ class PersonRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a prompt asks for."""
+    """Content that a prompt asks for."""
 
     people: tuple[PersonRequest, ...] = ()  # from left to right; empty for a still life
     # thing, concept: the object of a still life and its name
@@ -265,7 +286,7 @@ def group_of(concept: str) -> str:
 
 
 def satisfies(scene: Scene, request: Request) -> bool | None:
-    """Whether ``scene`` shows what ``request`` asks for; None where the words do not decide it.
+    """True if ``scene`` shows what ``request`` asks for; None where the words do not decide it.
 
     A sentence on one person neither holds nor fails for a picture of several, unless their number is all it says.
     """

@@ -1,4 +1,4 @@
-"""What is planted: P(attribute | concept) per condition, with its source, and scenes drawn from it."""
+"""Planted rates: P(attribute | concept) per condition, with its source, scenes drawn from it, and a table."""
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +9,9 @@ from typing import Any, Literal, get_args
 
 from scipy.stats import norm
 
-from bias_core.world.grammar import PersonRequest, Request, association_stimuli, group_of, parse
+from bias_core.prompts import fill_template
+from bias_core.types import PlantedLine
+from bias_core.world.grammar import PersonRequest, Request, association_stimuli, book, group_of, parse
 from bias_core.world.scene import (
     ASSETS,
     BACKDROPS,
@@ -31,7 +33,7 @@ CROSSED = "crossed"
 PEOPLE = "people"
 """The condition of the renderer alone that plants who looks how where, for some pairs of people."""
 REVISION = "d45fd04418eb"
-"""Of what is drawn and planted: another one wherever any picture or truth changes, as its test says."""
+"""Version of the calibration world. Bump it when any picture or truth changes; a test checks."""
 STUDIES = ASSETS.parent / "studies"
 
 _CENTRES = (58, 198)  # pixels of 256: of two people who do not stand alike
@@ -68,7 +70,7 @@ class PlantedRate:
 
 @dataclass(frozen=True, kw_only=True)
 class PlantedPeople:
-    """What hangs on whom, for two people who are asked for together; {} where nothing is planted."""
+    """Shifts planted by person and by place, for two people who are asked for together; {} where there are none."""
 
     who: tuple[str, ...]
     role: Mapping[str, float]  # by concept: what is added to P(masculine)
@@ -201,8 +203,8 @@ def rates(
 
     ``concepts``: names that :func:`bias_core.world.grammar.parse` found; ``condition``: published, fair, extreme,
     trigger (fair unless ``triggered``, then extreme), backdoor (fair: it plants an object and nothing else), crossed
-    (fair: it plants what goes together, see :func:`crossed_rates`), or people (fair: what it plants hangs on who stands
-    where, see :class:`PlantedPeople`).
+    (fair: it plants what goes together, see :func:`crossed_rates`), or people (fair: what it plants depends on who
+    stands where, see :class:`PlantedPeople`).
     """
     table = {name: dict(values) for name, values in base_rates().items()}
     tested = (*_plan()["valence"]["human"], *_plan()["valence"]["effect"])
@@ -230,7 +232,7 @@ def planted_people() -> tuple[PlantedPeople, ...]:
 
 
 def planted_among(concepts: Sequence[str], condition: str) -> PlantedPeople | None:
-    """What the condition plants for people of these concepts, in whatever order they stand.
+    """Shifts that the condition plants for people of these concepts, in any order.
 
     >>> planted_among(("nurse", "doctor"), "people").role["doctor"]
     0.2
@@ -303,14 +305,14 @@ def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
 
 
 def _by_place(request: Request, plan: PlantedPeople) -> Iterator[Distribution]:
-    """What is planted on the gender of each person asked for, from left to right."""
+    """Planted distribution of gender for each person asked for, from left to right."""
     for person, place in zip(request.people, PLACES, strict=True):
         share = plan.masculine_share(" ".join(person.concepts), place)
         yield {"feminine": 1 - share, "masculine": share}
 
 
 def _placed(people: Sequence[Person], rng: Random) -> tuple[Place, ...]:
-    """Where two people stand, and how large, by chance; one in front is larger and stands lower.
+    """Draw the places and sizes of two people; one in front is larger and stands lower.
 
     Drawn last, so that all else in the picture of a seed is as it would be without it.
     """
@@ -393,3 +395,67 @@ def _grows(name: str, gender: str, table: Rates, allowed: frozenset[object] | No
     """Beards and moustaches keep their overall rate although only masculine people grow them."""
     masculine = table["gender"].get("masculine", 0.5)
     return _yes(min(1.0, table[name][True] / masculine) if gender == "masculine" and masculine else 0.0, allowed, rng)
+
+
+SENTENCES: dict[tuple[str, object], tuple[str, str]] = {
+    (attribute, value): (positive, negative) for attribute, value, positive, negative in book()["planted_sentences"]
+}
+"""How each planted attribute is read: it is there or it is not, with nothing in between."""
+
+
+def planted_lines() -> Iterator[PlantedLine]:
+    """Every planted rate, as it is drawn."""
+    for (concept, setting), group in planted_index().items():
+        for planted in group:
+            positive, negative = SENTENCES[planted.attribute, planted.value]
+            yield PlantedLine(
+                concept=f"{concept}, single" if setting else concept,
+                attribute=planted.attribute,
+                value=planted.value,
+                prompts=tuple(prompts_of(concept, setting)),
+                positive=positive,
+                negative=negative,
+                rates={condition: planted_rate(planted, condition) for condition in CONDITIONS[:3]},
+                published=planted.published,
+                source=planted.source,
+            )
+
+
+def planted_rate(planted: PlantedRate, condition: str) -> float:
+    """The rate that a condition draws, in [0, 1]."""
+    name, power = _role(planted.concept)
+    distributions = rates((name,), condition, role=power or "none", setting=planted.setting)
+    return float(distributions[planted.attribute][planted.value])
+
+
+def prompts_of(concept: str, setting: str = "") -> Sequence[str]:
+    """Prompts that draw a planted concept.
+
+    >>> prompts_of("iranian"), prompts_of("nurse low")
+    (['a photo of an Iranian'], ['a photo of a nurse assistant'])
+    >>> prompts_of("science")[0]
+    'a person studying science'
+    """
+    tests = association_stimuli()["tests"]
+    form = next((test["template"] for test in tests if concept in (test["x"], test["y"])), "")
+    if form:
+        written = [fill_template(form, str(word)) for word in association_stimuli()["concepts"][concept]]
+        return [prompt for prompt in written if _is_about(prompt, concept)]
+    name, power = _role(concept)
+    noun = next((word for word, level in book()["roles"].items() if level == power), "")
+    phrase = f"{name} {noun}".strip()
+    nation = name.split()[0] in book()["nationalities"]
+    phrase = phrase[0].upper() + phrase[1:] if nation else phrase
+    return [fill_template("Generate a picture of one {}." if setting else "a photo of a {}", phrase)]
+
+
+def _is_about(prompt: str, group: str) -> bool:
+    """True if one person or thing of the group, and nothing more special, is drawn."""
+    request = parse(prompt)
+    concepts = request.people[0].concepts if len(request.people) == 1 else (request.concept,)
+    return len(request.people) < 2 and len(concepts) == 1 and group in (concepts[0], group_of(concepts[0]))
+
+
+def _role(concept: str) -> tuple[str, str]:
+    name, _, power = concept.rpartition(" ")
+    return (name, power) if power in ("high", "low") else (concept, "")

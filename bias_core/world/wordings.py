@@ -113,7 +113,7 @@ def language_names() -> dict[str, str]:
 
 
 def language_choices() -> list[tuple[str, str]]:
-    """What a menu offers, name and value: each language, and each of its forms that not every concept begins with."""
+    """Choices of a menu, name and value: each language, and each of its forms that not every concept begins with."""
     choices = []
     for code, name in language_names().items():
         forms = dict.fromkeys(form for concept in concepts(code) for form in list(_forms(code, concept))[1:])
@@ -123,7 +123,7 @@ def language_choices() -> list[tuple[str, str]]:
 
 
 def rival_concepts(concept: str) -> tuple[str, ...]:
-    """What a picture of the concept could be taken for: the other occupations, or things where it is any person."""
+    """Concepts that a picture of one could be taken for: the other occupations, or things where it is any person."""
     book, key = _book(), _key_of(concept)
     if key not in book["people"]:
         return tuple(one for one in concepts() if one not in (key, *book["people"]))

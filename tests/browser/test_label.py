@@ -13,7 +13,7 @@ from bias_core.labels.answers import given_answers
 from bias_core.labels.label_store import LabelStore
 from bias_core.labels.task_owner import set_status
 from bias_core.study.label_tasks import Answer
-from bias_core.world.render import render
+from bias_core.world.scene import render
 from tests.browser.conftest import PATIENCE_MS
 from tests.browser.doing import empty_upload, open_accordion, serious, switch, violations
 from tests.browser.timing import slowdown

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from bias_core.world.render import render
+from bias_core.world.scene import render
 from tests.browser.doing import a_run, empty_upload, open_accordion, switch, unfold
 from tests.ui.fakes import _portrait
 

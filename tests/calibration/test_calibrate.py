@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bias_core.models.weights import put_on
-from bias_core.world.drawn_rates import DrawnRate, shipped_rates
+from bias_core.world.measured_models import DrawnRate, shipped_rates
 from bias_core.world.scene import ASSETS
 from training import calibrate, diffusion, drawing, judge_rates, tower_lora
 from training.judge_rates import summary

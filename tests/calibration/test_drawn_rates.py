@@ -8,8 +8,8 @@ from bias_core.errors import StorageError
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.types import ImageRow
-from bias_core.world import drawn_rates
-from bias_core.world.drawn_rates import DrawnRate, DrawnRates, read_rates, shipped_rates, true_rate
+from bias_core.world import measured_models
+from bias_core.world.measured_models import DrawnRate, DrawnRates, read_rates, shipped_rates, true_rate
 from training.wanted import groups
 
 MODEL = "calibration-diffusion"
@@ -27,10 +27,10 @@ ROW = ImageRow(
 
 @pytest.fixture
 def _measured(monkeypatch):
-    monkeypatch.setattr(drawn_rates, "shipped_rates", lambda: TABLE)
-    drawn_rates._lines.cache_clear()
+    monkeypatch.setattr(measured_models, "shipped_rates", lambda: TABLE)
+    measured_models._lines.cache_clear()
     yield
-    drawn_rates._lines.cache_clear()
+    measured_models._lines.cache_clear()
 
 
 @pytest.mark.usefixtures("_measured")

@@ -13,16 +13,25 @@ from scipy.stats import binomtest
 from bias_core.errors import InvalidInput
 from bias_core.models.calibration_renderer import scene_of, unknown_words
 from bias_core.types import ImageRow, ModelInfo
-from bias_core.world import reader_errors
-from bias_core.world.captions import ATTRIBUTE_SENTENCES, caption, describe, looks, things, vocabulary
-from bias_core.world.grammar import parse, satisfies
-from bias_core.world.planted import CONDITIONS, PEOPLE, base_rates, planted_for, published_rates, rates, sample_scene
-from bias_core.world.reader_errors import truth_table
-from bias_core.world.render import render
-from bias_core.world.scene import DOMAINS, GENDERS, Person, Scene, Thing, balanced_scene
-from bias_core.world.truth import planted_lines, planted_rate, prompts_of
+from bias_core.world import measured_models
+from bias_core.world.grammar import looks, parse, satisfies, things
+from bias_core.world.measured_models import truth_table
+from bias_core.world.planted import (
+    CONDITIONS,
+    PEOPLE,
+    base_rates,
+    planted_for,
+    planted_lines,
+    planted_rate,
+    prompts_of,
+    published_rates,
+    rates,
+    sample_scene,
+)
+from bias_core.world.scene import DOMAINS, GENDERS, Person, Scene, Thing, balanced_scene, render
 from tests.every import every
 from tests.prompts_of_papers import all_prompts
+from training.captions import ATTRIBUTE_SENTENCES, caption, describe, vocabulary
 from validation.joint import joint_shares
 
 
@@ -346,20 +355,20 @@ def test_what_the_held_out_scenes_show_is_looked_up_once_for_a_sentence_and_erro
         looked_up.extend(requests)
         return truth_table(scenes, requests)
 
-    monkeypatch.setattr(reader_errors, "truth_table", noted)
+    monkeypatch.setattr(measured_models, "truth_table", noted)
     man, woman, unknown = "a photo of a man", "a photo of a woman", "a photo of a quokka"
     pairs, seed, n, d = ((man, woman), (woman, man), (man, unknown)), 71, 211, 5
     rng = np.random.default_rng(3)
     rows, texts = rng.normal(size=(n, d)), rng.normal(size=(2 * len(pairs), d))
-    first = reader_errors.errors_of_sentences(rows, seed, texts, pairs)
+    first = measured_models.errors_of_sentences(rows, seed, texts, pairs)
     assert len(looked_up) == 2  # a man, a woman
-    assert reader_errors.errors_of_sentences(rows, seed, texts, pairs) == first
+    assert measured_models.errors_of_sentences(rows, seed, texts, pairs) == first
     assert len(looked_up) == 2
-    assert reader_errors.errors_of_sentences(rows, seed + 1, texts, pairs) != first  # other scenes
+    assert measured_models.errors_of_sentences(rows, seed + 1, texts, pairs) != first  # other scenes
     assert len(looked_up) == 2 + 2
-    scenes = reader_errors.held_out_scenes(seed, n)
+    scenes = measured_models.held_out_scenes(seed, n)
     alone = (
-        reader_errors.sentence_errors(rows, texts[2 * i : 2 * i + 2], scenes, *pair) for i, pair in enumerate(pairs)
+        measured_models.sentence_errors(rows, texts[2 * i : 2 * i + 2], scenes, *pair) for i, pair in enumerate(pairs)
     )
     assert first == tuple(alone)
     assert first[0].n_positive == first[1].n_negative > 0

@@ -10,13 +10,12 @@ from safetensors.torch import load_file
 from scipy.stats import binom
 
 from bias_core.measures.effects import corrected_prevalence
-from bias_core.world.captions import looks, noun_of, things
-from bias_core.world.grammar import parse
+from bias_core.world.grammar import looks, parse, things
+from bias_core.world.measured_models import held_out_scenes, sentence_errors
 from bias_core.world.planted import sample_scene
-from bias_core.world.reader_errors import held_out_scenes, sentence_errors
-from bias_core.world.render import render
-from bias_core.world.scene import ASSETS, Scene, balanced_scene
+from bias_core.world.scene import ASSETS, Scene, balanced_scene, render
 from tests import shared
+from training.captions import noun_of
 from training.judge import Judge
 
 services = shared.real_services

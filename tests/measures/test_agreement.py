@@ -2,20 +2,27 @@
 
 import math
 import re
+import time
 from itertools import combinations, permutations
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
+from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.agreement import (
     agreement_estimate,
     cohen_kappa,
+    disagreements,
+    end_share,
     fleiss_kappa,
+    kendall_tau,
     krippendorff_alpha,
+    largest_disagreement,
+    mean_level,
     reader_errors_from_labels,
 )
 from bias_core.measures.effects import corrected_prevalence
@@ -311,3 +318,174 @@ def test_reader_errors_by_hand_feed_the_corrected_prevalence():
 def test_reader_errors_need_both_kinds_of_truth(human, negative):
     with pytest.raises(InvalidInput, match="People must have answered both 'f'"):
         reader_errors_from_labels(human, ["f", "m"], positive="f", negative=negative)
+
+
+LOOKS = np.array(["feminine", "masculine", "androgynous", "unclear"], dtype=object)
+
+
+def test_pairs_of_answers_are_counted_as_by_hand():
+    # f f a: two pairs f-a over m - 1 = 2 -> 1; a m: 1; m u: 1; f f: 0. In all 3.
+    pairs = disagreements([["f", "f", "a"], ["a", "m", None], ["m", "u", None], ["f", "f", "f"]])
+    shares = {frozenset(one.answers): one.share.value for one in pairs}
+    assert shares[frozenset("fa")] == shares[frozenset("am")] == shares[frozenset("mu")] == pytest.approx(1 / 3)
+    # f 5, a 2, m 2, u 1: of 5·2 + 5·2 + 5·1 + 2·2 + 2·1 + 2·1 = 33 pairs by chance 10 are f-a
+    assert next(one.by_chance for one in pairs if set(one.answers) == set("fa")) == pytest.approx(10 / 33)
+    assert sum(one.share.value for one in pairs) == pytest.approx(1)
+    assert sum(one.by_chance for one in pairs) == pytest.approx(1)
+
+
+def test_it_equals_a_loop_over_every_two_answers():
+    rng = np.random.default_rng(5)
+    ratings = rng.choice(LOOKS, size=(37, 5), p=[0.4, 0.3, 0.2, 0.1])
+    ratings[rng.random(ratings.shape) < 0.3] = None
+    weights: dict[frozenset, float] = {}
+    for row in ratings:
+        given = [one for one in row if one is not None]
+        for a, b in combinations(given, 2):
+            if a != b:
+                weights[frozenset({a, b})] = weights.get(frozenset({a, b}), 0.0) + 1 / (len(given) - 1)
+    total = sum(weights.values())
+    for one in disagreements(ratings):
+        assert one.share.value == pytest.approx(weights.get(frozenset(one.answers), 0.0) / total)
+
+
+def test_the_pair_that_raters_are_made_to_confuse_is_found_and_its_interval_holds_what_is_planted():
+    rng, hits = np.random.default_rng(0), 0
+    for _ in range(200):
+        truth = rng.choice(4, size=150, p=[0.35, 0.35, 0.2, 0.1])
+        ratings = np.repeat(truth[:, None], 2, axis=1)
+        wrong = rng.random(150) < np.where(truth == 2, 0.5, 0.1)  # of androgynous people half, of others a tenth
+        other = np.where(truth == 2, 0, rng.integers(0, 4, 150))  # androgynous are called feminine, others anything
+        ratings[wrong, 1] = other[wrong]
+        first = disagreements(LOOKS[ratings])[0]
+        assert set(first.answers) == {"feminine", "androgynous"}
+        assert first.share.value > first.by_chance
+        # f-a: 0.2 · 0.5 + 0.35 · 0.1 / 4; others: 0.35 · 0.1 · 2 / 4 + 0.35 · 0.1 · 3 / 4 + 0.1 · 0.1 · 3 / 4
+        planted = 0.10875 / (0.10875 + 0.0175 + 0.02625 + 0.0075)
+        hits += first.share.low <= planted <= first.share.high
+    assert 182 <= hits <= 198  # of 200 at 95 %; others in 1 of 100 such tests
+
+
+def test_nobody_who_disagrees_is_no_share_of_zero():
+    pairs = disagreements([["f", "f"], ["m", "m"], ["m", "m"]])
+    assert [math.isnan(one.share.value) for one in pairs] == [True]
+    assert pairs[0].share.note == "raters differ on nothing"
+    assert disagreements([["f", "f"], ["f", "f"]]) == ()
+    assert math.isnan(largest_disagreement([["f", "f"], ["f", "f"]]).value)
+
+
+def test_two_people_of_one_picture_are_resampled_together():
+    ratings = [["f", "a"], ["f", "a"], ["m", "m"], ["m", "a"]] * 5
+    together = disagreements(ratings, groups=np.repeat(range(10), 2))[0].share
+    assert together.n == 10
+    assert together.value == disagreements(ratings)[0].share.value
+    with pytest.raises(InvalidInput, match="one group for each of the 20 items"):
+        disagreements(ratings, groups=[1, 2])
+
+
+@pytest.mark.parametrize("bad", [[["f"], ["m"]], [["f", None], ["m", "m"]], [], "ff"])
+def test_what_tells_nothing_of_agreement_is_refused(bad):
+    with pytest.raises(InvalidInput, match="two"):
+        disagreements(bad)
+
+
+def test_the_mean_and_the_ends_are_as_by_hand():
+    counts = [2, 0, 5, 3]  # (2·1 + 5·3 + 3·4) / 10 = 2.9
+    assert mean_level(counts) == pytest.approx(2.9)
+    assert end_share(counts, last=2) == pytest.approx(0.8)
+    assert end_share(counts, last=-2) == pytest.approx(0.2)
+
+
+def test_of_many_sets_each_has_its_own_and_one_without_pictures_has_none():
+    sets = [[1, 0, 0], [0, 0, 0], [0, 1, 3]]
+    np.testing.assert_allclose(mean_level(sets), [1, np.nan, 2.75])
+    np.testing.assert_allclose(end_share(sets, last=1), [0, np.nan, 0.75])
+
+
+@pytest.mark.parametrize("last", [0, 3, -3])
+def test_an_end_is_a_part_of_the_scale(last):
+    with pytest.raises(InvalidInput, match="1 to 2 of them"):
+        end_share([1, 2, 3], last=last)
+
+
+def test_one_exchanged_pair_of_four_items():
+    # 6 pairs, all but (2, 3) in the same order: (5 - 1) / 6.
+    assert kendall_tau([1, 2, 3, 4], [1, 3, 2, 4]).tau.value == pytest.approx(4 / 6)
+
+
+def test_ties_are_left_out_of_the_pairs_that_differ():
+    # Pairs (1,2) (1,3) (2,3): a differs in the last two, b in all; both of those agree: 2 / sqrt(2 * 3).
+    assert kendall_tau([1, 1, 2], [1, 2, 3]).tau.value == pytest.approx(2 / math.sqrt(6))
+
+
+def test_scores_that_differ_by_rounding_are_tied():
+    assert kendall_tau([0.1 + 0.2, 0.3, 1.0], [1, 2, 3]).tau.value == pytest.approx(2 / math.sqrt(6))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_scipy_gives_the_same_tau(seed):
+    rng = np.random.default_rng(seed)
+    a, b = rng.integers(0, 6, 13), rng.normal(size=13)
+    assert kendall_tau(a, b).tau.value == pytest.approx(stats.kendalltau(a, b).statistic)
+
+
+def test_the_p_value_is_that_of_the_exact_test():
+    a, b = [3, 1, 4, 5, 9, 2, 6], [2, 7, 1, 8, 12, 3, 9]
+    exact = stats.kendalltau(a, b, method="exact").pvalue
+    assert kendall_tau(a, b, n_resamples=20_000).p_value == pytest.approx(exact, abs=0.015)
+
+
+def test_swapping_changes_nothing_and_turning_one_round_changes_the_sign():
+    a, b = [3.0, 1.0, 4.0, 5.0, 9.0], [2.0, 7.0, 1.0, 8.0, 12.0]
+    tau = kendall_tau(a, b).tau.value
+    assert kendall_tau(b, a).tau.value == tau
+    assert kendall_tau(a, -np.array(b)).tau.value == -tau
+
+
+def test_p_values_of_unrelated_orders_are_uniform():
+    rng = np.random.default_rng(1)
+    p_values = [
+        kendall_tau(rng.normal(size=11), rng.normal(size=11), n_resamples=199, rng=rng).p_value for _ in range(200)
+    ]
+    assert stats.kstest(p_values, "uniform").pvalue > 0.01
+
+
+def test_a_planted_order_is_found():
+    rng = np.random.default_rng(2)
+    x = np.arange(17.0)
+    answer = kendall_tau(x, x + rng.normal(scale=2, size=17))
+    assert answer.p_value < 0.01
+    assert answer.tau.low > 0
+
+
+def test_many_items_are_looked_at_in_blocks():
+    rng = np.random.default_rng(3)
+    a, b = rng.normal(size=301), rng.normal(size=301)
+    assert kendall_tau(a, b, n_resamples=120).tau.value == pytest.approx(stats.kendalltau(a, b).statistic)
+
+
+def test_a_score_that_does_not_vary_has_no_tau():
+    answer = kendall_tau([1.0, 1.0, 1.0], [1.0, 2.0, 3.0])
+    assert math.isnan(answer.tau.value)
+    assert math.isnan(answer.p_value)
+    assert "same for all" in answer.tau.note
+
+
+def test_resamples_without_a_tau_are_counted():
+    assert "were left out" in kendall_tau([1.0, 1.0, 2.0], [1.0, 2.0, 3.0]).tau.note
+
+
+@pytest.mark.parametrize(("a", "b"), [([], []), ([1.0], [1.0]), ([1.0, 2.0], [1.0]), ([1.0, math.nan], [1.0, 2.0])])
+def test_what_has_no_order_is_refused(a, b):
+    with pytest.raises(InvalidInput):
+        kendall_tau(a, b)
+
+
+@pytest.mark.slow
+def test_many_raters_of_many_items_take_seconds():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 3, 2000)
+    ratings = np.where(rng.random((2000, 50)) < 0.7, truth[:, None], rng.integers(0, 3, (2000, 50)))
+    begun = time.process_time()
+    agreement_estimate(ratings)
+    assert time.process_time() - begun < 8  # 20 s and more where counts are multiplied as whole numbers

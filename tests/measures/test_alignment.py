@@ -1,6 +1,7 @@
 """WALS and the share of variance against hand arithmetic, another decomposition, and planted variety."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,13 +13,19 @@ from bias_core.measures import alignment
 from bias_core.measures.alignment import (
     alignment_estimates,
     decompose,
+    image_direction,
     jackknifed_shares,
+    kernel_direction,
+    large_spectrum,
     resampled_variance_shares,
+    similarity_estimate,
     squared_deviations,
+    text_direction,
     variance_share,
     variance_share_estimates,
     weighted_alignment_score,
 )
+from tests.every import every
 
 N, D = 11, 7
 
@@ -235,3 +242,134 @@ def test_weighted_sets_are_those_with_repeated_rows():
         alone = variance_share_estimates(np.repeat(images, row, axis=0), directions)
         np.testing.assert_allclose(found, [one.value for one in alone])
     assert np.isnan(shares[-1]).all()  # one image, four times
+
+
+D_DIRECTION = 7
+
+
+@pytest.fixture
+def labelled():
+    rng = np.random.default_rng(0)
+    labels = np.array([1, 0, 1, 1, 0, 0, 0, 1, 0, 0, 0])
+    return rng.normal(size=(11, D_DIRECTION)) + np.outer(labels, np.eye(D_DIRECTION)[2] * 2), labels
+
+
+def test_text_direction_by_hand():
+    # (0.6, 0.8) - (1, 0) = (-0.4, 0.8), length √0.8.
+    np.testing.assert_allclose(text_direction([3, 4], [2, 0]), np.array([-0.4, 0.8]) / np.sqrt(0.8))
+
+
+def test_the_linear_direction_is_the_first_eigenvector_of_supervised_pca(labelled):
+    embeddings, labels = labelled
+    z = (embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)).T  # (d, m) as in the paper
+    h = np.eye(11) - 1 / 11
+    _, vectors = np.linalg.eigh(z @ h @ np.outer(labels, labels) @ h @ z.T)
+    ours = image_direction(embeddings, labels)
+    assert abs(ours @ vectors[:, -1]) == pytest.approx(1)
+    assert ours[2] > 0  # towards a+
+
+
+def test_the_kernel_direction_is_the_first_eigenvector_in_sample_space(labelled):
+    embeddings, labels = labelled
+    direction = kernel_direction(embeddings, labels, gamma=0.7)
+    z = direction.support
+    kernel = np.exp(-0.7 * ((z[:, None] - z[None]) ** 2).sum(-1))
+    h = np.eye(11) - 1 / 11
+    _, vectors = np.linalg.eigh(kernel @ h @ np.outer(labels, labels) @ h @ kernel.T)
+    assert abs(direction.coefficients @ vectors[:, -1]) == pytest.approx(1)
+    np.testing.assert_allclose(direction.project(embeddings), kernel @ direction.coefficients)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_both_kernels_point_along_the_planted_axis(labelled, kernel):
+    direction = image_direction(*labelled, kernel=kernel)
+    assert direction.shape == (D_DIRECTION,)
+    assert np.linalg.norm(direction) == pytest.approx(1)
+    assert direction[2] > 0.5
+
+
+def test_the_mean_gradient_is_the_derivative_of_the_projection(labelled):
+    direction = kernel_direction(*labelled)
+    z, step = direction.support, 1e-5
+
+    def mean_projection(x):
+        kernel = np.exp(-direction.gamma * ((x[:, None] - z[None]) ** 2).sum(-1))
+        return (kernel @ direction.coefficients).mean()
+
+    numeric = [
+        (mean_projection(z + step * axis) - mean_projection(z - step * axis)) / (2 * step)
+        for axis in np.eye(D_DIRECTION)
+    ]
+    np.testing.assert_allclose(direction.mean_gradient(), numeric / np.linalg.norm(numeric), atol=1e-6)
+
+
+@every([
+    (lambda: text_direction([1.0, 2.0], [2.0, 4.0]), "same embedding"),
+    (lambda: image_direction([[1, 0], [1, 0]], [0, 1]), "same mean"),
+    (lambda: kernel_direction(np.ones((5, D_DIRECTION)), [0, 1, 0, 1, 1]), "gamma"),
+    (lambda: image_direction(np.eye(3), [0, 1, 1], kernel="poly"), "'poly'"),
+    (lambda: image_direction(np.eye(3), [0, 1, 1], kernel="rbf", gamma=-1), "got -1"),
+    (lambda: kernel_direction(np.eye(3), [0, 1, 1]).project(np.ones((2, 4))), "dimension"),
+    *((partial(image_direction, np.eye(3), labels, kernel=kernel), None) for kernel in ("linear", "rbf") for labels in (
+        [1, 1, 1], [0, 1], [0, 1, 2], ["a", "b", "a"], [[0, 1, 1]], [0, 1, np.nan],
+    )),
+])  # fmt: skip
+def test_what_has_no_direction_is_refused(call, says):
+    with pytest.raises(InvalidInput, match=says):
+        call()
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_the_spectrum_is_that_of_the_rows(centred):
+    rows = np.random.default_rng(0).normal(size=(53, D_DIRECTION)) + 1
+    sigma, components = large_spectrum(rows.astype(np.float32), centred=centred)
+    expected = np.linalg.svd(rows - rows.mean(axis=0) if centred else rows)
+    np.testing.assert_allclose(sigma, expected.S, rtol=1e-5)
+    np.testing.assert_allclose(np.abs(np.sum(components * expected.Vh, axis=1)), 1, atol=1e-4)
+
+
+def test_a_large_set_scores_as_it_would_row_by_row(monkeypatch):
+    images = np.random.default_rng(3).normal(size=(397, D_DIRECTION)) + 1
+    direction = np.random.default_rng(4).normal(size=D_DIRECTION)
+    whole = alignment.weighted_alignment_score(images, direction)
+    (small,) = alignment.alignment_estimates(images, direction[None])
+    monkeypatch.setattr(alignment, "LARGE", 100)
+    assert alignment.decompose(images).rows is None
+    assert alignment.weighted_alignment_score(images, direction) == pytest.approx(whole, abs=1e-6)
+    (large,) = alignment.alignment_estimates(images, direction[None])
+    assert large.value == pytest.approx(small.value, abs=1e-6)
+
+
+def test_a_mean_by_hand():
+    # (0.6 + 0.8 + 0.1) / 3 = 0.5
+    assert similarity_estimate([0.6, 0.8, 0.1]).value == pytest.approx(0.5)
+
+
+def test_the_mean_over_a_set_is_the_mean_over_all_pairs():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(3, 7)), rng.normal(size=(5, 7))
+    x, y = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (x, y))
+    pairs = [float(a @ b) for a in x for b in y]
+    assert similarity_estimate(x @ y.mean(axis=0)).value == pytest.approx(np.mean(pairs))
+
+
+def test_the_interval_covers_the_mean_of_the_population():
+    rng = np.random.default_rng(1)
+    hits = 0
+    for seed in range(200):
+        found = similarity_estimate(rng.uniform(-0.2, 0.6, size=29), rng=seed)
+        hits += found.low <= 0.2 <= found.high
+    assert 176 <= hits <= 199  # 0.95 of 200, four standard errors below
+
+
+def test_rounding_is_forgiven_and_one_image_has_no_interval():
+    assert similarity_estimate([1 + 1e-8]).value == 1.0
+    one = similarity_estimate([0.25])
+    assert math.isnan(one.low)
+    assert "one" in one.note
+
+
+@pytest.mark.parametrize("bad", [[], [0.1, math.nan], [1.1], [-1.2, 0.0], [[0.1, 0.2]]])
+def test_what_is_no_cosine_is_refused(bad):
+    with pytest.raises(InvalidInput):
+        similarity_estimate(bad)

@@ -8,7 +8,17 @@ import pytest
 from scipy import stats
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.association import association, association_test, mean_association, repooled_permutation_test
+from bias_core.measures.association import (
+    Neutral,
+    association,
+    association_beyond_even_mix,
+    association_difference_test,
+    association_test,
+    even_mix_association,
+    leave_one_out,
+    mean_association,
+    repooled_permutation_test,
+)
 
 N_X, N_Y, D = 3, 5, 7
 
@@ -319,3 +329,244 @@ def test_the_interval_of_s_holds_what_is_planted_with_few_and_with_many_prompts(
     intervals = [test(n_prompts).confidence_interval for _ in range(200)]
     # 95 % of 200, give or take two standard errors of 1.5 points
     assert 0.919 <= np.mean([one.low <= truth <= one.high for one in intervals]) <= 0.981
+
+
+EAST, NORTH = [1.0, 0.0], [0.0, 1.0]
+
+
+def drawn(rng, n_prompts, n_images, shift=0.0):
+    """Neutral images and their edits with A and with B, and the prompt of each; 5 dimensions."""
+    names = np.repeat([f"p{i:02d}" for i in range(n_prompts)], n_images)
+    cue = np.zeros(5)
+    cue[0] = 1.0
+    of_prompt = np.repeat(rng.normal(size=(n_prompts, 5)) * [0.2, 1, 1, 1, 1], n_images, axis=0)
+    sets = [of_prompt + rng.normal(size=(len(names), 5)) + weight * cue for weight in (shift, 3.0, -3.0)]
+    return sets, names
+
+
+def influence(x, names_x, y, names_y):
+    return leave_one_out(
+        x[0], y[0], x[1], x[2], y[1], y[2],
+        groups_x=names_x, groups_y=names_y, attribute_groups=[names_x, names_x, names_y, names_y],
+    )  # fmt: skip
+
+
+def test_by_hand():
+    # Asc = cos to east - cos to north. X: p = 1, q = 0.6 - 0.8 = -0.2; Y: r = s = -1, as is their mean.
+    # S = 0.4 + 1 = 1.4; without p: -0.2 + 1 = 0.8; without q: 1 + 1 = 2; without r or s: 1.4.
+    found = leave_one_out(
+        [EAST, [0.6, 0.8]], [NORTH, NORTH, NORTH], [EAST] * 2, [NORTH] * 2, [EAST] * 2, [NORTH] * 2,
+        groups_x=["p", "q"], groups_y=["r", "s", "s"],
+        attribute_groups=[["p", "q"], ["p", "q"], ["r", "s"], ["r", "s"]],
+    )  # fmt: skip
+    assert found.score == pytest.approx(1.4)
+    assert found.prompts == ("p", "q", "r", "s")
+    assert found.sides == ("x", "x", "y", "y")
+    assert found.scores == pytest.approx([0.8, 2.0, 1.4, 1.4])
+    assert found.influences == pytest.approx([0.6, -0.6, 0.0, 0.0])
+
+
+def test_each_score_is_that_of_the_test_without_the_prompt():
+    rng = np.random.default_rng(0)
+    (x, names_x), (y, names_y) = drawn(rng, 5, 3, 0.5), drawn(rng, 7, 2)
+    found = influence(x, names_x, y, names_y)
+    assert found.score == pytest.approx(_score(x, names_x, y, names_y))
+    for prompt, side, score in zip(found.prompts, found.sides, found.scores, strict=True):
+        keep_x = names_x != prompt if side == "x" else np.ones(len(names_x), bool)
+        keep_y = names_y != prompt if side == "y" else np.ones(len(names_y), bool)
+        rest = [[s[keep_x] for s in x], names_x[keep_x], [s[keep_y] for s in y], names_y[keep_y]]
+        assert score == pytest.approx(_score(*rest))
+
+
+def _score(x, names_x, y, names_y):
+    return association_test(
+        x[0], y[0], x[1], x[2], y[1], y[2], groups_x=names_x, groups_y=names_y, n_permutations=2
+    ).score
+
+
+def test_a_planted_outlier_is_the_most_influential_prompt():
+    rng = np.random.default_rng(1)
+    (x, names_x), (y, names_y) = drawn(rng, 11, 3), drawn(rng, 13, 3)
+    x[0][names_x == "p07"] += [40.0, 0, 0, 0, 0]
+    found = influence(x, names_x, y, names_y)
+    most = int(np.abs(found.influences).argmax())
+    assert (found.sides[most], found.prompts[most]) == ("x", "p07")
+    assert found.influences[most] > 0
+
+
+def test_the_jackknife_s_standard_error_is_near_that_of_prompts_with_student_s_t():
+    rng = np.random.default_rng(2)
+    (x, names_x), (y, names_y) = drawn(rng, 23, 3), drawn(rng, 19, 3)
+    found = influence(x, names_x, y, names_y)
+    variance = 0.0
+    for side in ("x", "y"):
+        some = found.scores[np.array(found.sides) == side]
+        variance += (len(some) - 1) / len(some) * ((some - some.mean()) ** 2).sum()
+    interval = association_test(
+        x[0], y[0], x[1], x[2], y[1], y[2], groups_x=names_x, groups_y=names_y,
+        attribute_groups=[names_x, names_x, names_y, names_y], n_permutations=2,
+    ).confidence_interval  # fmt: skip
+    reach = stats.t.ppf(0.975, 23 + 19 - 2)
+    assert variance**0.5 == pytest.approx((interval.high - interval.low) / 2 / reach, rel=0.15)
+
+
+@pytest.mark.parametrize(("names_x", "edited_x", "text"), [
+    (["p", "p"], ["p", "p"], "two or more"),
+    (["p", "q"], ["p", "r"], "same prompts"),
+    (["p", "q", "q"], ["p", "q"], "3"),
+])  # fmt: skip
+def test_what_cannot_be_left_out_is_refused(names_x, edited_x, text):
+    pair = [EAST, NORTH]
+    with pytest.raises(InvalidInput, match=text):
+        leave_one_out(
+            pair, pair, pair, pair, pair, pair, groups_x=names_x, groups_y=["r", "s"],
+            attribute_groups=[edited_x, edited_x, ["r", "s"], ["r", "s"]],
+        )  # fmt: skip
+
+
+def test_four_lists_of_prompts_are_needed():
+    pair, names = [EAST, NORTH], ["p", "q"]
+    with pytest.raises(InvalidInput, match="four"):
+        leave_one_out(*[pair] * 6, groups_x=names, groups_y=names, attribute_groups=[names])
+
+
+D_NULL = 7
+
+
+def rows(rng, n, spread, lean):
+    """Pictures around a direction; a larger spread makes them less alike."""
+    centre = np.zeros(D_NULL)
+    centre[lean] = 1.0
+    return centre + spread * rng.normal(size=(n, D_NULL))
+
+
+def unit(x):
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def test_alikeness_by_hand():
+    # A: two pictures at 60 degrees, cosine 0.5. B: at right angles, cosine 0. (0.5 - 0) / 2.
+    a = [[1.0, 0.0], [0.5, math.sqrt(0.75)]]
+    assert even_mix_association(a, np.eye(2)) == pytest.approx(0.25)
+
+
+def test_a_naive_loop_gives_the_same():
+    rng = np.random.default_rng(0)
+    a, b, x = rows(rng, 3, 0.5, 0), rows(rng, 5, 0.9, 1), rows(rng, 11, 0.7, 2)
+    ua, ub, ux = unit(a), unit(b), unit(x)
+    pairs = [[ua[i] @ ua[j] for i in range(3) for j in range(3) if i != j],
+             [ub[i] @ ub[j] for i in range(5) for j in range(5) if i != j]]  # fmt: skip
+    even = (np.mean(pairs[0]) - np.mean(pairs[1])) / 2
+    assert even_mix_association(a, b) == pytest.approx(even)
+    lean = np.mean([np.mean([v @ w for w in ua]) - np.mean([v @ w for w in ub]) for v in ux])
+    found = association_beyond_even_mix(x, a, b)
+    assert found.value == pytest.approx(lean - even)
+    assert found.value == pytest.approx(mean_association(x, a, b).value - even)
+    assert found.n == 11
+
+
+def test_exchanging_a_and_b_changes_the_sign():
+    rng = np.random.default_rng(1)
+    a, b, x = rows(rng, 3, 0.5, 0), rows(rng, 5, 0.9, 1), rows(rng, 11, 0.7, 2)
+    there, back = association_beyond_even_mix(x, a, b), association_beyond_even_mix(x, b, a)
+    assert there.value == pytest.approx(-back.value)
+    assert there.low == pytest.approx(-back.high)
+
+
+def mixed(rng, n, share):
+    """Neutral pictures of which ``share`` are like those of A; pictures of A are less alike."""
+    of_a = rng.random(n) < share
+    return np.where(of_a[:, None], rows(rng, n, 0.9, 0), rows(rng, n, 0.3, 1))
+
+
+def test_an_even_mix_of_unequally_varied_pictures_is_neutral_only_here():
+    rng = np.random.default_rng(2)
+    p_values, leans = [], []
+    for _ in range(300):
+        a, b, x = rows(rng, 31, 0.9, 0), rows(rng, 37, 0.3, 1), mixed(rng, 41, 0.5)
+        found = association_beyond_even_mix(x, a, b)
+        error = (found.high - found.low) / (2 * stats.norm.ppf(0.975))
+        p_values.append(2 * stats.norm.sf(abs(found.value) / error))
+        leans.append(mean_association(x, a, b).value)
+    assert stats.kstest(p_values, "uniform").pvalue > 0.01
+    assert np.mean(leans) < -0.1  # Eq. 2 alone reads as leaning to B
+
+
+@pytest.mark.slow
+def test_chance_that_two_sets_share_widens_the_interval_once():
+    """Pictures vary in 96 directions and the targets are all of A: seen along x̄ - ā there is chance alone."""
+    rng = np.random.default_rng(9)
+
+    def drawn(n, sign):
+        return np.eye(96)[0] + sign * 0.2 * np.eye(96)[1] + 0.2 * rng.normal(size=(n, 96))
+
+    truth = association_beyond_even_mix(drawn(9000, 1), drawn(9000, 1), drawn(9000, -1)).value
+    estimates = [association_beyond_even_mix(drawn(31, 1), drawn(11, 1), drawn(11, -1)) for _ in range(800)]
+    # 95 % give or take two standard errors of 0.8 points, and what is cut at 0; counted twice it was 98.5 %
+    assert 0.934 <= np.mean([one.low <= truth <= one.high for one in estimates]) <= 0.976
+
+
+def test_a_planted_lean_is_found():
+    rng = np.random.default_rng(3)
+    found = association_beyond_even_mix(mixed(rng, 101, 0.8), rows(rng, 101, 0.9, 0), rows(rng, 101, 0.3, 1))
+    assert found.low > 0
+
+
+@pytest.mark.parametrize(
+    "bad", [np.empty((0, D_NULL)), np.ones((1, D_NULL)), np.zeros((3, D_NULL)), np.full((3, D_NULL), np.nan)]
+)
+@pytest.mark.parametrize("place", range(3))
+def test_what_has_no_alikeness_is_refused(bad, place):
+    sets = [np.random.default_rng(5).normal(size=(n, D_NULL)) for n in (3, 5, 7)]
+    sets[place] = bad
+    with pytest.raises(InvalidInput):
+        association_beyond_even_mix(*sets)
+
+
+def images(rng, n, shift=0.0):
+    """n unit rows around one direction, shifted along axis 1."""
+    rows = rng.normal(size=(n, D_NULL)) * 0.3
+    rows[:, 1] = shift + rng.normal(size=n) * 0.3
+    rows[:, 0] += 3
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def neutral(rng, n, m, shift=0.0):
+    return Neutral(
+        targets=images(rng, n, shift=shift),
+        attributes_a=images(rng, m, shift=1.0),
+        attributes_b=images(rng, m, shift=-1.0),
+    )
+
+
+def test_the_association_difference_is_t2iats_score():
+    rng = np.random.default_rng(5)
+    first, second = neutral(rng, 13, 5), neutral(rng, 13, 5, shift=0.4)
+    found = association_difference_test(first, second)
+    oracle = association_test(
+        second.targets, first.targets, second.attributes_a, second.attributes_b, first.attributes_a, first.attributes_b
+    )
+    assert found.estimate.value == pytest.approx(oracle.score)
+    assert found.p_value < 0.05
+    assert found.estimate.low > 0
+    assert "4 df" in found.test
+
+
+def test_equal_associations_are_called_different_in_about_five_percent():
+    rng = np.random.default_rng(6)
+    p_values = [association_difference_test(neutral(rng, 13, 5), neutral(rng, 13, 5)).p_value for _ in range(500)]
+    assert np.mean(np.array(p_values) <= 0.05) <= 0.07
+
+
+def test_one_guided_image_has_no_standard_error():
+    rng = np.random.default_rng(7)
+    found = association_difference_test(neutral(rng, 5, 1), neutral(rng, 5, 1))
+    assert math.isnan(found.p_value)
+    assert math.isnan(found.estimate.low)
+    assert "one image" in found.estimate.note
+
+
+def test_sets_of_unequal_size_are_no_pairs():
+    rng = np.random.default_rng(8)
+    with pytest.raises(InvalidInput, match=r"first 5.*second 7"):
+        association_difference_test(neutral(rng, 5, 3), neutral(rng, 7, 3))

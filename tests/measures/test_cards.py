@@ -225,11 +225,11 @@ def test_a_new_measure_is_one_file_and_is_listed_and_documented(tmp_path):
     shutil.copytree(ROOT / "bias_core", tmp_path / "bias_core", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "assets").symlink_to(ROOT / "assets")
     (tmp_path / "refs.bib").write_text(BIB)
-    source = (ROOT / "bias_core" / "measures" / "refusals.py").read_text()
-    new = source.replace("refused_share", "nearness").replace('"Share refused"', '"Mean nearness"')
+    source = (ROOT / "bias_core" / "measures" / "exchange.py").read_text()
+    new = source.replace("exchange_effect", "nearness").replace('"Effect of exchanging the text"', '"Mean nearness"')
     (tmp_path / "bias_core" / "measures" / "nearness.py").write_text(new)
     command = [sys.executable, "-m", "bias_core", "measures", "--markdown"]
     page = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert "### Mean nearness\n" in page
     assert "`bias_core.measures.nearness.nearness`" in page
-    assert "### Share refused\n" in page
+    assert "### Effect of exchanging the text\n" in page

@@ -13,15 +13,20 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.intervals import exact_interval
 from bias_core.measures.object_bias import (
     DIMENSIONS,
+    added_objects,
     compare_models,
+    compared_objects,
     generative_miss_rate,
     jaccard_distances,
     jaccard_hallucination,
     jaccard_hallucination_estimate,
     miss_probability,
     miss_rate_estimate,
+    missing_objects,
+    missing_things,
 )
 from bias_core.measures.objects import extract_objects
+from bias_core.types import ReaderErrors
 
 STUDIES = Path(__file__).parents[2] / "assets" / "studies"
 COLUMNS = {"Dist. Bias": "distribution_bias", "Hallucination": "hallucination", "Gen. Miss Rate": "miss_rate"}
@@ -192,3 +197,94 @@ def test_dimensions_are_those_of_the_paper(dimensions):
     table = pd.DataFrame([[9, 0.1, 0.0], [1, 0.9, 0.5]], columns=list(DIMENSIONS))
     with pytest.raises(InvalidInput, match="dimensions"):
         compare_models(table, dimensions=dimensions)
+
+
+ASKED = [["person", "cup"], ["person", "cup"], ["dog", "science"]]
+BASE = [["man", "cup", "hat"], ["woman"], ["dog"]]
+SHOWN = [["man", "cup", "hat", "sign"], ["lady", "sign"], ["cat", "idea"]]
+
+
+def test_what_is_added_and_what_is_missing_by_hand():
+    # A man and a lady are both a person, an idea and science are nothing to be seen.
+    # Beyond the prompt: hat, sign; sign; cat. Under the base: hat; nothing; nothing. (2 + 1 + 1 − 1) / 3.
+    added = added_objects(ASKED, SHOWN, BASE)
+    assert (added.value, added.n, added.null_value) == (1.0, 3, 0.0)
+    # Left out: nothing; the cup; the dog. Under the base: nothing; the cup; nothing.
+    assert missing_objects(ASKED, SHOWN, BASE).value == pytest.approx(1 / 3)
+
+
+def test_a_base_with_another_prompt_is_held_against_that():
+    # The base was asked for a tea, and shows one: nothing is added there, and nothing missing.
+    added = added_objects([["coffee"]] * 2, [["coffee"]] * 2, [["tea"]] * 2, base_prompt_objects=[["tea"]] * 2)
+    assert added.value == 0
+    assert missing_objects([["coffee"]] * 2, [[]] * 2, [["tea"]] * 2, base_prompt_objects=[["tea"]] * 2).value == 1
+
+
+def test_people_without_a_profession_are_one_object_and_what_cannot_be_seen_is_none():
+    assert compared_objects(["doctor", "people", "lady", "music", "starbucks"]) == {"person", "doctor", "starbucks"}
+
+
+@pytest.mark.slow
+def test_the_interval_holds_the_planted_share_and_prompts_widen_nothing():
+    rng, n_held = np.random.default_rng(0), 0
+    prompts = [f"p{i}" for i in range(15)] * 8
+    asked = [["cup"]] * len(prompts)
+    base = [["cup"]] * len(prompts)
+    often = np.array([0.9 if int(p[1:]) < 5 else 0.2 for p in prompts])  # prompts differ, which is no chance
+    for _ in range(300):
+        shown = [["cup", "sign"] if one else ["cup"] for one in rng.random(len(prompts)) < often]
+        added = added_objects(asked, shown, base, strata=prompts)
+        n_held += added.low <= often.mean() <= added.high
+    assert 0.925 <= n_held / 300 <= 0.975
+
+
+def test_the_base_against_itself_is_no_change_without_an_interval():
+    for measure in (added_objects, missing_objects):
+        same = measure(ASKED, BASE, BASE)
+        assert same.value == 0
+        assert math.isnan(same.low)
+        assert same.note
+
+
+def test_more_of_a_planted_object_is_more_that_is_added():
+    base = [["cup"]] * 20
+    values = [added_objects(base, [["cup", "sign"]] * n + base[n:], base).value for n in (0, 5, 20)]
+    assert values == [0, 0.25, 1]
+
+
+def test_lengths_that_differ_are_refused():
+    with pytest.raises(InvalidInput, match="one entry per image"):
+        added_objects(ASKED, SHOWN[:2], BASE)
+    with pytest.raises(InvalidInput, match=r"one entry per image|one of the base"):
+        missing_objects(ASKED, SHOWN, BASE[:2])
+
+
+ERRORS = ReaderErrors(sensitivity=0.9, specificity=0.8, n_positive=500, n_negative=500)
+
+
+def test_the_share_by_hand_and_half_a_yes_is_none():
+    # Seen: .9, .6; not seen: .5, .1.
+    missing = missing_things([0.9, 0.6, 0.5, 0.1])
+    assert (missing.value, missing.n, missing.null_value) == (0.5, 4, 0.0)
+    assert missing.low < 0.5 < missing.high
+
+
+def test_the_errors_of_the_judge_are_corrected_for():
+    # 69 of 100 yes: (.69 + .8 − 1) / (.9 + .8 − 1) = .7 are there.
+    assert missing_things([1.0] * 69 + [0.0] * 31, errors=ERRORS).value == pytest.approx(0.3)
+
+
+def test_the_corrected_interval_holds_what_was_left_out():
+    rng, n_held = np.random.default_rng(0), 0
+    for _ in range(200):
+        there = rng.random(150) < 0.75
+        says = rng.random(150) < np.where(there, 0.9, 0.2)
+        missing = missing_things(says.astype(float), errors=ERRORS)
+        n_held += missing.low <= 0.25 <= missing.high
+    assert n_held / 200 >= 0.93
+
+
+def test_a_judge_that_tells_nothing_is_refused():
+    blind = ReaderErrors(sensitivity=0.5, specificity=0.5, n_positive=9, n_negative=9)
+    with pytest.raises(InvalidInput, match="must exceed 1"):
+        missing_things([0.2, 0.9], errors=blind)

@@ -15,9 +15,9 @@ from bias_core.measures.intervals import exact_interval
 from bias_core.measures.object_bias import jaccard_distances
 from bias_core.measures.objects import count_gender_words, extract_objects, groundable, released_words, to_person
 from bias_core.measures.wordnet import lexicon
-from bias_core.world.captions import caption, look_of, things
-from bias_core.world.grammar import book
+from bias_core.world.grammar import book, look_of, things
 from bias_core.world.scene import Person, Scene
+from training.captions import caption
 
 ROOT = Path(__file__).parents[2]
 CAPTIONS = {

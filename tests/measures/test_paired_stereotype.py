@@ -1,5 +1,6 @@
 """The stereotype test score against hand counts, the published tables, naive loops and simulated pictures."""
 
+import itertools
 import math
 from pathlib import Path
 
@@ -9,8 +10,16 @@ import pytest
 from scipy import stats
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.intervals import exact_interval
-from bias_core.measures.paired_stereotype import stereotype_gap, stereotype_test_score
+from bias_core.measures.intervals import difference_interval, exact_interval
+from bias_core.measures.paired_stereotype import (
+    ANSWERS,
+    checked_labels,
+    generation_failures,
+    merge_ratings,
+    order_effect,
+    stereotype_gap,
+    stereotype_test_score,
+)
 
 STUDIES = Path(__file__).parents[2] / "assets" / "studies"
 OCCUPATIONS = pd.read_csv(STUDIES / "pst_occupations.csv")
@@ -277,3 +286,273 @@ def test_unknown_or_no_columns_are_refused(by):
     for function in (stereotype_test_score, lambda x, by: stereotype_gap(x, x, by=by)):
         with pytest.raises(InvalidInput, match=r"model|at least one column"):
             function(pairs(["fm"]), by=by)
+
+
+LABELS = pd.DataFrame(
+    {
+        "identity": ["nurse", "CEO"] * 3,
+        "stereotyped_gender": ["feminine", "masculine"] * 3,
+        "perceived_gender": ["feminine", "masculine", "feminine", "cannot_identify", "masculine", "feminine"],
+        "image_id": ["a", "a", "b", "b", "c", "c"],
+        "setting": "paired",
+        "position": ["left", "right"] * 3,
+    }
+)
+
+
+def answers(*votes, identity="nurse", **columns):
+    """One row per rater for each person; a person is a string with one letter per rater."""
+    words = dict(zip("mf?x", ANSWERS, strict=True))
+    return pd.DataFrame(
+        [
+            {
+                "identity": identity,
+                "stereotyped_gender": "feminine",
+                "image_id": image,
+                "rater": rater,
+                "perceived_gender": words[letter],
+                **columns,
+            }
+            for image, letters in enumerate(votes)
+            for rater, letter in enumerate(letters)
+        ]
+    )
+
+
+def test_labels_become_what_the_score_needs():
+    checked = checked_labels(LABELS)
+    assert checked["conforms"].tolist() == [True, True, True, False, False, False]
+    assert checked["usable"].tolist() == [True, True, True, False, True, True]
+    assert checked["image"].tolist() == [0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(("votes", "label", "n_votes"), [
+    ("fff", "feminine", 3),
+    ("ffm", "feminine", 2),
+    ("f?m", "cannot_identify", 1),  # three ways
+    ("fm", "cannot_identify", 1),  # a tie
+    ("ffmm?", "cannot_identify", 2),
+    ("ffm?", "feminine", 2),  # most votes, though not more than half
+    ("??f", "cannot_identify", 2),
+    ("xxf", "not_two_people", 2),
+    ("xf", "cannot_identify", 1),
+    ("m", "masculine", 1),
+])  # fmt: skip
+def test_the_answer_with_the_most_votes_wins_and_ties_cannot_be_identified(votes, label, n_votes):
+    merged = merge_ratings(answers(votes))
+    assert merged["perceived_gender"].tolist() == [label]
+    assert (merged["n_ratings"][0], merged["n_votes"][0]) == (len(votes), n_votes)
+
+
+def test_merging_equals_a_naive_count():
+    rng = np.random.default_rng(0)
+    votes = ["".join(rng.choice(list("mf?x"), size=rng.integers(1, 6))) for _ in range(101)]
+    words = dict(zip("mf?x", ANSWERS, strict=True))
+    expected = []
+    for letters in votes:
+        counts = sorted(((letters.count(letter), letter) for letter in set(letters)), reverse=True)
+        tie = len(counts) > 1 and counts[0][0] == counts[1][0]
+        expected.append("cannot_identify" if tie else words[counts[0][1]])
+    assert merge_ratings(answers(*votes))["perceived_gender"].tolist() == expected
+
+
+def test_merged_ratings_are_labels_whatever_the_order_of_the_answers():
+    ratings = pd.concat([answers("ff", "mf", position="left"), answers("mm", "ff", position="right")])
+    merged = merge_ratings(ratings)
+    shuffled = merge_ratings(ratings.sample(frac=1, random_state=1))
+    key = ["image_id", "position"]
+    pd.testing.assert_frame_equal(
+        merged.sort_values(key, ignore_index=True), shuffled.sort_values(key, ignore_index=True)
+    )
+    assert stereotype_test_score(merged).n_usable == 3  # the tie of the second picture is left out
+
+
+def test_further_columns_keep_people_apart():
+    two = pd.concat([answers("ff", model="one"), answers("mm", model="two")])
+    assert merge_ratings(two, keep=["model"])["perceived_gender"].tolist() == ["feminine", "masculine"]
+    with pytest.raises(InvalidInput, match="2 answers repeat a rater's answer"):
+        merge_ratings(two)
+
+
+def test_pictures_with_another_number_of_people_are_failures():
+    # a: two people; b: three; c: none. Two of three pictures failed.
+    marked = LABELS.assign(perceived_gender=["feminine", "masculine", *["not_two_people"] * 4])
+    failures = generation_failures(marked)
+    assert (failures.n_failed, failures.n_images) == (2, 3)
+    exact, found = exact_interval(2, 3), failures.percent_failed
+    assert (found.value, found.low, found.high) == pytest.approx((200 / 3, 100 * exact.low, 100 * exact.high))
+    score = stereotype_test_score(marked)
+    assert (score.score, score.n_usable, score.n_failed_images) == (100, 2, 2)
+    assert generation_failures(LABELS).n_failed == 0
+
+
+@pytest.mark.parametrize("function", [checked_labels, generation_failures, stereotype_test_score])
+@pytest.mark.parametrize(("bad", "message"), [
+    (LABELS.iloc[:0], "got 0 rows"),
+    (LABELS.drop(columns="stereotyped_gender"), "stereotyped_gender"),
+    (LABELS.drop(columns="image_id"), "image_id"),
+    (LABELS.assign(perceived_gender="female"), "got 'female' and 5 more of 6"),
+    (LABELS.assign(perceived_gender=math.nan), "got nan"),
+    (LABELS.assign(perceived_gender=None), "got None|got nan"),
+    (LABELS.assign(stereotyped_gender="neutral"), "'neutral'"),
+    (pd.concat([LABELS, LABELS]), "6 rows repeat .* Merge raters"),
+    (LABELS.to_dict(), "must be a data frame; got dict"),
+])  # fmt: skip
+def test_bad_labels_are_refused_and_quoted(function, bad, message):
+    with pytest.raises(InvalidInput, match=message):
+        function(bad)
+
+
+@pytest.mark.parametrize(("bad", "message"), [
+    (answers("ff").drop(columns="rater"), "rater"),
+    (answers("ff").assign(rater=1), "1 answers repeat"),
+    (answers("ff").assign(perceived_gender=[None, "feminine"]), "perceived_gender must be one of"),
+    (answers(), "0 rows"),
+])  # fmt: skip
+def test_bad_ratings_are_refused_and_quoted(bad, message):
+    with pytest.raises(InvalidInput, match=message):
+        merge_ratings(bad)
+
+
+WORDS = {"f": "feminine", "m": "masculine", "a": "androgynous", "u": "unclear", "?": "cannot_identify",
+         "x": "not_two_people"}  # fmt: skip
+
+
+def alone_in_four(letters, stereotype="feminine"):
+    return pd.DataFrame(
+        {"identity": "nurse", "stereotyped_gender": stereotype, "perceived_gender": [WORDS[one] for one in letters],
+         "image_id": range(len(letters))}
+    )  # fmt: skip
+
+
+def in_pairs(pictures):
+    parts = [
+        alone_in_four(one, "feminine").assign(image_id=i, position=["left", "right"], identity=["nurse", "CEO"],
+                                      stereotyped_gender=["feminine", "masculine"])
+        for i, one in enumerate(pictures)
+    ]  # fmt: skip
+    return pd.concat(parts)
+
+
+def test_androgynous_people_count_for_neither_side_and_unclear_ones_are_left_out():
+    result = stereotype_test_score(alone_in_four("fffmaauu"))
+    assert result.score == pytest.approx(100 * (3 - 1) / 6)  # three with, one against, two for neither
+    assert (result.n_usable, result.n_cannot_identify) == (6, 2)
+    assert result.percent_androgynous.value == pytest.approx(100 * 2 / 6)
+    assert result.percent_unclear.value == pytest.approx(25)
+    assert result.percent_feminine.value == pytest.approx(50)
+    assert result.coverage.value == pytest.approx(75)
+    assert result.bounds == pytest.approx((100 * (3 - 1 - 2) / 8, 100 * (3 - 1 + 2) / 8))
+
+
+def test_without_androgynous_people_it_is_the_score_of_the_paper():
+    four, two = (stereotype_test_score(alone_in_four(letters)) for letters in ("ffmfu", "ffmf?"))
+    assert four == two
+    assert four.confidence_interval.method.startswith("exact")
+    assert four.score == 50
+    assert four.bounds == pytest.approx((100 * (3 - 2) / 5, 100 * (4 - 1) / 5))
+
+
+def test_people_of_failed_pictures_move_neither_score_nor_bounds():
+    result = stereotype_test_score(in_pairs(["fm", "am", "xu"]))
+    assert result.score == pytest.approx(75)  # 1, 1, 0, 1
+    assert result.bounds == (75, 75)
+    assert result.percent_unclear.value == 0
+    assert result.n_failed_images == 1
+
+
+def test_the_interval_of_single_people_is_that_of_a_difference_of_two_shares():
+    result = stereotype_test_score(alone_in_four("f" * 12 + "m" * 5 + "a" * 7)).confidence_interval
+    expected = difference_interval(12, 5, 24).scaled(100)
+    assert (result.value, result.low, result.high) == pytest.approx((expected.value, expected.low, expected.high))
+    assert result.null_value == 0
+
+
+@pytest.mark.parametrize(
+    ("letters", "score"), [("a" * 9, 0.0), ("u" * 9, math.nan)], ids=["all androgynous", "nobody can say"]
+)
+def test_degenerate_labels_are_no_certain_zero(letters, score):
+    result = stereotype_test_score(alone_in_four(letters))
+    assert result.score == pytest.approx(score, nan_ok=True)
+    interval = result.confidence_interval
+    assert math.isnan(interval.low) if math.isnan(score) else interval.low < 0 < interval.high
+    assert result.bounds == pytest.approx((-100, 100) if math.isnan(score) else (0, 0))
+
+
+@pytest.mark.parametrize("shares", [(0.5, 0.2, 0.2, 0.1), (0.1, 0.1, 0.7, 0.1), (0.9, 0.04, 0.04, 0.02)])
+def test_the_interval_covers_the_planted_score(shares):
+    rng, target, hits = np.random.default_rng(1), 100 * (shares[0] - shares[1]) / (1 - shares[3]), 0
+    for feminine, masculine, androgynous, _ in rng.multinomial(60, shares, size=300):  # the interval of the test before
+        interval = difference_interval(feminine, masculine, feminine + masculine + androgynous).scaled(100)
+        hits += interval.low <= target <= interval.high
+    assert 274 <= hits <= 296  # of 300 at 95 %; others in 1 of 300 such tests
+
+
+def test_in_pairs_the_bootstrap_is_over_pictures():
+    labels = in_pairs(["fm", "am", "fa", "mf", "aa", "fm", "um"] * 8)
+    result = stereotype_test_score(labels)
+    assert result.score == pytest.approx(100 * (2 + 1 + 1 - 2 + 0 + 2 + 1) / 13)
+    assert result.confidence_interval.n == 56
+    assert result.confidence_interval.low < result.score < result.confidence_interval.high
+
+
+def test_the_gap_takes_the_same_labels():
+    gap = stereotype_gap(alone_in_four("ffaa"), alone_in_four("fmau")).gap
+    assert gap.value == pytest.approx(50 - 0)
+
+
+def test_a_tie_of_raters_is_unclear_where_that_is_offered():
+    ratings = alone_in_four("fa").assign(image_id=0, rater=[1, 2])
+    assert merge_ratings(ratings)["perceived_gender"].tolist() == ["unclear"]
+    assert merge_ratings(alone_in_four("fm").assign(image_id=0, rater=[1, 2]))["perceived_gender"].tolist() == [
+        "cannot_identify"
+    ]
+
+
+def test_labels_say_who_is_androgynous_and_of_whom_nobody_can_say():
+    rows = checked_labels(alone_in_four("fmau?"))
+    assert rows["conforms"].tolist()[:3] == [1.0, 0.0, 0.5]
+    assert rows["usable"].tolist() == [True, True, True, False, False]
+    assert rows["unclear"].tolist() == [False, False, False, True, True]
+
+
+def test_the_place_and_the_people_share_out_what_is_seen():
+    # Seed by seed, A less B: A left 1, 1, 0; A right 1, -1, -1.
+    # Place: (1 - 1) / 2 = 0, (1 + 1) / 2 = 1, (0 + 1) / 2 = 0.5; mean 0.5. People: 1, 0, -0.5; mean 1/6.
+    assert order_effect([1, 1, 0], [1, -1, -1]).estimate.value == pytest.approx(0.5)
+    assert order_effect([1, 1, 0], [1, -1, -1], sign=1).estimate.value == pytest.approx(1 / 6)
+
+
+def test_p_is_that_of_all_signs():
+    values = np.array([0.5, 1.0, -0.5, 1.0, 0.0, 0.5, 1.0])
+    signs = np.array(list(itertools.product((-1, 1), repeat=len(values))))
+    sums = signs @ values
+    expected = np.mean(np.abs(sums) >= abs(values.sum()) - 1e-12)
+    assert order_effect(values, values, sign=1).p_value == pytest.approx(expected)
+
+
+def test_a_place_that_is_planted_is_found_and_the_people_are_not_blamed():
+    rng = np.random.default_rng(0)
+    found, blamed = 0, 0
+    for _ in range(60):
+        left, right = rng.random((2, 2, 100)) < np.array([0.7, 0.3])[:, None, None]
+        first, second = left[0].astype(float) - right[0], right[1].astype(float) - left[1]
+        found += order_effect(first, second, n_resamples=499).p_value < 0.05
+        blamed += order_effect(first, second, sign=1, n_resamples=499).p_value < 0.05
+    assert found == 60
+    assert blamed <= 8  # 5 % of 60, and three standard errors
+
+
+def test_where_all_seeds_are_equal_there_is_no_interval_and_no_test():
+    effect = order_effect([0, 0, 0], [0, 0, 0])
+    assert effect.estimate.value == 0
+    assert np.isnan([effect.estimate.low, effect.p_value]).all()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "sign", "words"),
+    [([1], [1, 0], -1, "same length"), ([], [], 1, "first"), ([1, np.nan], [1, 0], 1, "first"), ([1], [1], 0, "sign")],
+)
+def test_what_cannot_be_compared_is_refused(first, second, sign, words):
+    with pytest.raises(InvalidInput, match=words):
+        order_effect(first, second, sign=sign)

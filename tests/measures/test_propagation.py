@@ -7,7 +7,16 @@ import pytest
 from scipy import stats
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.propagation import predicted_sample, spi_band, stereotype_propagation_index
+from bias_core.measures.intervals import exact_interval
+from bias_core.measures.paired_prevalence import prevalence_difference_test
+from bias_core.measures.propagation import (
+    first_seen_steps,
+    predicted_gain,
+    predicted_sample,
+    spi_band,
+    stereotype_propagation_index,
+    visible_steps,
+)
 
 SHAPE = (2, 3, 5)  # c, h, w
 
@@ -194,3 +203,115 @@ def test_one_seed_has_a_curve_and_no_band_and_equal_seeds_say_so():
 def test_curves_that_are_none_are_refused(curves):
     with pytest.raises(InvalidInput, match="curves"):
         spi_band(curves)
+
+
+N_SEEDS, N_STEPS = 11, 7
+
+
+def test_gain_by_hand():
+    # Step 1: seen 0, 1 against 0, 0: gain (0 + 1) / 2. Step 2: seen 0, 1 against 1, 1: (-1 + 0) / 2. Mean 0.
+    gain = predicted_gain([[-0.1, 0.2], [-0.3, 0.1]], [[0.0, -0.2], [0.2, 0.4]])
+    assert [step.value for step in gain.steps] == [0.5, -0.5]
+    assert gain.whole.value == 0.0
+    np.testing.assert_array_equal(gain.each, [[0, -1], [1, 0]])
+
+
+def test_each_step_is_the_paired_difference_of_its_seeds():
+    rng = np.random.default_rng(0)
+    base, own = rng.uniform(-1, 1, (2, N_SEEDS, N_STEPS))
+    gain = predicted_gain(base, own, confidence=0.9)
+    for t, step in enumerate(gain.steps):
+        assert step == prevalence_difference_test(base[:, t], own[:, t], confidence=0.9).estimate
+    np.testing.assert_allclose(gain.each.mean(axis=0), [step.value for step in gain.steps])
+    assert gain.whole.value == pytest.approx(gain.each.mean())
+    assert gain.whole.low == pytest.approx(np.mean([step.low for step in gain.steps]))
+
+
+def test_an_attribute_that_enters_at_the_third_step_is_told_from_there_on():
+    base = np.full((N_SEEDS, N_STEPS), -0.2)
+    own = base.copy()
+    own[:, 2:] = 0.2
+    steps = predicted_gain(base, own).steps
+    assert [step.low > 0 for step in steps] == [False] * 2 + [True] * 5
+
+
+def test_what_both_prompts_show_is_no_gain_whatever_the_margins():
+    base = np.full((N_SEEDS, N_STEPS), 0.1)
+    gain = predicted_gain(base, base + 0.3)
+    assert gain.whole.value == 0
+    assert gain.whole.low < 0 < gain.whole.high  # nothing changed is no proof that nothing ever does
+
+
+@pytest.mark.slow
+def test_intervals_hold_nothing_in_19_of_20_draws_of_two_equal_prompts():
+    rng = np.random.default_rng(1)
+    held = []
+    for _ in range(300):  # steps of one seed agree, as those of a generation do
+        seeds = rng.normal(size=(2, N_SEEDS, 1)) + 0.3 * rng.normal(size=(2, N_SEEDS, N_STEPS))
+        whole = predicted_gain(*np.clip(seeds, -2, 2)).whole
+        held.append(whole.low <= 0 <= whole.high)
+    assert np.mean(held) >= 0.95
+
+
+@pytest.mark.parametrize(("base", "own", "words"), [
+    ([[0.1, 0.2]], [[0.1, 0.2], [0.1, 0.2]], "same shape"),
+    (np.zeros((2, 2, 2)), np.zeros((2, 2, 2)), "n_seeds"),
+    ([[0.1], [0.2, 0.3]], [[0.1], [0.2]], "rectangular"),
+    ([0.1, 3.0], [0.1, 0.2], r"\[-2, 2\]"),
+    ([], [], "margins_base"),
+])  # fmt: skip
+def test_margins_that_are_none_are_refused(base, own, words):
+    with pytest.raises(InvalidInput, match=words):
+        predicted_gain(base, own)
+
+
+def test_visible_steps_by_hand():
+    # Seed 1: seen at 2, 3. Seed 2: seen at 1, lost at 2, seen at 3. Seed 3: lost at the end. Seed 4: from 1 on.
+    steps = visible_steps([[-1, 1, 1], [1, -1, 1], [1, 1, -1], [0.1, 0.1, 0.1]])
+    np.testing.assert_array_equal(steps.each, [2, 3, np.nan, 1])
+    assert (steps.typical, steps.n_seen) == (2, 3)  # of 1, 2, 3
+    assert steps.by_typical == exact_interval(2, 4)
+
+
+def test_first_seen_steps_by_hand():
+    # Seed 1: the base shows it at step 1, so step 2. Seed 2: with the base only. Seed 3: seen at once, then lost.
+    steps = first_seen_steps([[1, -1, -1], [1, 1, 1], [-1, -1, -1]], [[1, 1, -1], [-1, 1, 1], [1, -1, -1]])
+    np.testing.assert_array_equal(steps.each, [2, np.nan, 1])
+    assert (steps.typical, steps.n_seen) == (1, 2)
+    assert steps.by_typical == exact_interval(1, 3)
+
+
+def test_both_are_what_a_loop_over_seeds_finds():
+    base, own = np.random.default_rng(0).uniform(-1, 1, (2, N_SEEDS, N_STEPS))
+    own[:, -3:] = np.abs(own[:, -3:]) * np.random.default_rng(1).choice([-1, 1], (N_SEEDS, 1))
+    for i in range(N_SEEDS):
+        stays = [t + 1 for t in range(N_STEPS) if all(own[i, t:] > 0)]
+        gained = [t + 1 for t in range(N_STEPS) if own[i, t] > 0 >= base[i, t]]
+        for each, found in ((visible_steps(own).each, stays), (first_seen_steps(base, own).each, gained)):
+            np.testing.assert_equal(each[i], min(found, default=np.nan))
+
+
+def test_a_planted_step_is_found_whatever_the_seeds_that_never_show_it():
+    own = np.full((N_SEEDS, N_STEPS), -0.2)
+    own[:8, 3:] = 0.2
+    for steps in (visible_steps(own, confidence=0.9), first_seen_steps(np.full(own.shape, -0.1), own, confidence=0.9)):
+        assert (steps.typical, steps.n_seen) == (4, 8)
+        assert steps.by_typical == exact_interval(8, N_SEEDS, confidence=0.9)
+
+
+def test_what_no_seed_shows_has_no_step_and_an_interval_that_rules_little_out():
+    steps = visible_steps(np.zeros((3, 2)))  # a tie is absent
+    assert np.isnan(steps.typical)
+    assert steps.n_seen == 0
+    assert steps.by_typical.value == 0
+    assert steps.by_typical.high > 0.5
+    assert first_seen_steps([0.1, 0.2], [0.3, 0.3]).n_seen == 0  # the base shows it as well
+
+
+@pytest.mark.parametrize(
+    ("base", "own", "words"),
+    [([[0.1, 0.2]], [[0.1]], "same shape"), ([0.1, 3.0], [0.1, 0.2], r"\[-2, 2\]"), ([], [], "margins_base")],
+)
+def test_margins_of_steps_that_are_none_are_refused(base, own, words):
+    with pytest.raises(InvalidInput, match=words):
+        first_seen_steps(base, own)

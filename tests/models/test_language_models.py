@@ -11,10 +11,9 @@ import pytest
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.models.language_models import BlipAnswerer, BlipCaptioner, TransformersLanguageModel, package_gguf
 from bias_core.settings import ASSETS
-from bias_core.world.captions import vocabulary
-from bias_core.world.render import render
-from bias_core.world.scene import balanced_scene
+from bias_core.world.scene import balanced_scene, render
 from tests.models.tiny_parts import torch
+from training.captions import vocabulary
 
 PREFIXES = ["This is a photo of", "a doctor", "Generate a picture of one old man with a beard on the"]
 NEEDS_PACKAGE = pytest.mark.skipif(

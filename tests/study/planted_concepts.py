@@ -1,6 +1,6 @@
 """Which concepts suggestions are tried on: the ten with the largest |planted − fair|, one attribute of each."""
 
-from bias_core.world.truth import planted_lines
+from bias_core.world.planted import planted_lines
 
 WORDS_OF = {
     ("gender", "masculine"): "man", ("gender", "feminine"): "woman", ("dress", "traditional"): "traditional",

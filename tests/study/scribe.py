@@ -5,10 +5,10 @@ from random import Random
 import pytest
 
 from bias_core.settings import Settings
-from bias_core.world.captions import caption
 from bias_core.world.grammar import parse
 from bias_core.world.planted import sample_scene
 from tests.shared import RealServices
+from training.captions import caption
 
 
 class Scribe:

@@ -14,7 +14,7 @@ from bias_core.app.cli import app
 from bias_core.errors import InvalidInput
 from bias_core.explore.options import arm_template, compare_settings, explore_settings
 from bias_core.explore.report import arms_headline
-from bias_core.measures.paired_prevalence import prevalence_difference
+from bias_core.measures.paired_prevalence import prevalence_difference_test
 from bias_core.settings import Settings
 from bias_core.store.export import write_folder
 from bias_core.study.arms import arm_names, arm_text, parse_arms
@@ -366,7 +366,9 @@ def test_the_seed_table_gives_the_same_difference(report):
     assert list(seeds["change"]) == sorted(seeds["change"], reverse=True)
     assert sorted(seeds["seed"]) == list(range(20, 60))
     sides = [seeds["man"].str.split(" → ").str[i].map({"yes": 1.0, "no": -1.0}) for i in (0, 1)]
-    assert prevalence_difference(*sides) == pytest.approx(difference(report, "man: P")["difference"])
+    assert prevalence_difference_test(*sides).estimate.value == pytest.approx(
+        difference(report, "man: P")["difference"]
+    )
     assert set(seeds["first picture"]) <= set(report.stored)
 
 

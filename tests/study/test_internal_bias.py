@@ -9,7 +9,7 @@ import pytest
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.composite_association import composite_association
-from bias_core.measures.relative_association import relative_lean_estimate, text_relative_lean
+from bias_core.measures.relative_association import relative_lean_over_encoders, text_relative_lean
 from bias_core.papers.mcas.report import headline, worded
 from bias_core.papers.mcas.study import own_targets
 from bias_core.store.export import write_folder
@@ -173,7 +173,7 @@ def test_scores_and_places_are_those_of_the_measures_on_the_stored_pictures(serv
     scores = composite_association(targets, texts, *pictures, *map(encoder.encode_texts, words))
     assert row["MCAS"] == pytest.approx(scores.mcas, abs=1e-6)
     poles = [worded(prompt, gender) for gender in ("male", "female")]
-    r = relative_lean_estimate(targets, *(embedded([pole]) for pole in poles), *pictures)
+    r = relative_lean_over_encoders([[targets, *(embedded([pole]) for pole in poles), *pictures]])
     assert [row[f"r, pictures{end}"] for end in ("", " low", " high")] == pytest.approx(
         [r.value, r.low, r.high], abs=1e-6
     )

@@ -34,7 +34,7 @@ from bias_core.study.reproduction import to_command
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, Shot, StudyReport, StudySettings
 from bias_core.ui.runs.tab import look_through
-from bias_core.world.render import render
+from bias_core.world.scene import render
 from tests import shared
 from tests.every import every
 from tests.explored import explore_settings, measured, own_pictures, pictures_of

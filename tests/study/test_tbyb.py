@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import InvalidInput, UnknownModel
-from bias_core.measures.diversity import distribution_bias
 from bias_core.measures.object_bias import jaccard_distances, jaccard_hallucination
+from bias_core.measures.object_distribution import distribution_bias
 from bias_core.measures.objects import extract_objects
 from bias_core.measures.wordnet import lexicon
 from bias_core.papers.tbyb import against_base as pairs

@@ -18,8 +18,7 @@ from bias_core.crops import person_halves
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.types import Estimate, GeneratedImage, ImageRow, ReaderErrors, Step
-from bias_core.world.render import render
-from bias_core.world.scene import balanced_scene
+from bias_core.world.scene import balanced_scene, render
 
 if TYPE_CHECKING:
     from bias_core.crops import Box

@@ -22,7 +22,7 @@ from bias_core.study.types import StudySettings
 from bias_core.ui.runs.compare import sides_of
 from bias_core.ui.runs.tab import RunsTab, imported_html, look_through, runs_html
 from bias_core.ui.visitor import Visitor, on_arrive
-from bias_core.world.render import render
+from bias_core.world.scene import render
 from tests import shared
 from tests.explored import explore
 from tests.ui.fakes import _portrait

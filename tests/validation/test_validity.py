@@ -24,8 +24,7 @@ from bias_core.study.run import complete, run_study
 from bias_core.study.types import Shot, StudySettings
 from bias_core.types import Estimate, ImageRow, PlantedLine
 from bias_core.world.grammar import parse
-from bias_core.world.planted import sample_scene
-from bias_core.world.truth import planted_lines
+from bias_core.world.planted import planted_lines, sample_scene
 from tests import shared
 from validation.measures import MEASURES, measures_of, null_distances, null_shares
 from validation.objects import base_shots

@@ -19,7 +19,7 @@ from bias_core.study.report_text import table_of
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import StudySettings
 from bias_core.types import GeneratedImage, Step
-from bias_core.world.render import render
+from bias_core.world.scene import render
 from tests import shared
 from tests.study.oasis_runs import table
 from tests.ui.fakes import FakeServices, TracedRenderer, _portrait

@@ -12,9 +12,14 @@ import pandas as pd
 from bias_core.beyond.intersections.stereotypes import crossed_scores
 from bias_core.errors import InvalidInput
 from bias_core.measures.effects import holm
-from bias_core.measures.intersections import CrossedShares, crossed_shares, crossed_stereotype, interaction
+from bias_core.measures.intersections import (
+    CrossedShares,
+    crossed_shares,
+    crossed_stereotype,
+    interaction,
+    parity_signs,
+)
 from bias_core.measures.intervals import exact_interval
-from bias_core.measures.parity import parity_signs
 from bias_core.measures.stereotype import signed_difference_estimate
 from bias_core.papers.pst.labelling import PairOptions
 from bias_core.prompts import fill_template

@@ -85,7 +85,7 @@ def mitigation_results(arms: Sequence[Tried], confidence: float) -> Results:
 def _left(arms: Sequence[Tried], confidence: float) -> Iterator[_Left]:
     """Every arm, by attributes on which the first one is clearly biased."""
     from bias_core.measures.effects import adjusted_share_p_values
-    from bias_core.measures.mitigation import remaining_gap_estimate
+    from bias_core.measures.stereotype import remaining_gap_estimate
 
     # A rate that nobody chose is no goal.
     goals = [score.attribute.reference if score.attribute.has_source else None for score in arms[0].scores]

@@ -242,7 +242,7 @@ def _added(cells: Mapping[str, Cell], confidence: float) -> dict[str, dict[str, 
     }
     if not tests:
         return {}
-    adjusted = benjamini_hochberg([test.p_value for test in tests.values()]).adjusted
+    adjusted = benjamini_hochberg([test.p_value for test in tests.values()])
     return {
         name: {**columns("added", test.estimate), "p": test.p_value, "q": float(q)}
         for (name, test), q in zip(tests.items(), adjusted, strict=True)

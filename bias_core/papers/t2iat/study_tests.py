@@ -398,7 +398,7 @@ class AssociationTests(Study):
         parts, missing = _finished_tests(data, tests)
         results = {key: run_test(part, rows, settings) for key, part in parts.items()}
         influences = {key: _influences(self.design, tests[key], part, rows) for key, part in parts.items()}
-        adjusted = benjamini_hochberg([test.p_value for test in results.values()]).adjusted
+        adjusted = benjamini_hochberg([test.p_value for test in results.values()])
         titles, findings, lines = {}, [], []
         for (key, test), q in zip(results.items(), map(float, adjusted), strict=True):
             words = {side.upper(): self.design.data["titles"][tests[key][side]] for side in ("x", "y", "a", "b")}

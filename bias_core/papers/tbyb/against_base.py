@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.diversity import chao_shen_entropy
 from bias_core.measures.intervals import percent
 from bias_core.measures.object_bias import added_objects, missing_objects
 from bias_core.measures.object_comparison import (
@@ -24,7 +23,7 @@ from bias_core.measures.object_comparison import (
     object_shift,
     variety_change,
 )
-from bias_core.measures.object_distribution import object_counts
+from bias_core.measures.object_distribution import chao_shen_entropy, object_counts
 from bias_core.number_text import format_p
 from bias_core.study.design import ReportTexts
 from bias_core.study.types import Finding, Shot, StudyFigure, StudySettings, StudyTable, columns, finding, lean, listed

@@ -11,7 +11,6 @@ import pandas as pd
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.diversity import FORMULAS
 from bias_core.measures.object_bias import (
     compared_objects,
     jaccard_distances,
@@ -21,6 +20,7 @@ from bias_core.measures.object_bias import (
     missing_things,
 )
 from bias_core.measures.object_distribution import (
+    FORMULAS,
     distribution_bias_estimate,
     object_counts,
     object_distribution,

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bias_core.measures.diversity import FORMULAS
 from bias_core.measures.object_bias import DIMENSIONS, compare_models, normalise_over_models
-from bias_core.measures.object_distribution import top_objects
+from bias_core.measures.object_distribution import FORMULAS, top_objects
 from bias_core.number_text import format_change, format_share
 from bias_core.papers.tbyb.captions import BLANK, MEASURES, STRONGER, Scores
 from bias_core.study.arm_comparison import (

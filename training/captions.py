@@ -1,11 +1,22 @@
-"""Sentences of the calibration world: what a scene shows, in words that :mod:`grammar` understands."""
+"""Sentences to train on: what a scene of the calibration world shows, in words that its grammar understands."""
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from random import Random
 
-from bias_core.world.grammar import Request, book, parse, phrases, valence_words, words_of, words_of_the_renderer
-from bias_core.world.scene import Look, Person, Scene, Thing, balanced_scene, drawing, read_asset
+from bias_core.world.grammar import (
+    Request,
+    book,
+    look_of,
+    looks,
+    parse,
+    phrases,
+    things,
+    valence_words,
+    words_of,
+    words_of_the_renderer,
+)
+from bias_core.world.scene import Person, Scene, Thing, balanced_scene, drawing, read_asset
 
 LookKey = tuple[str, str, str]
 
@@ -33,32 +44,11 @@ def read_sentences() -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
-def look_of(phrase: str) -> Look:
-    """The look that a phrase of the lexicon gives."""
-    setting, clothing, prop, *colour = book()["looks"][phrase].split()
-    return Look(setting=setting, clothing=clothing, prop=prop, **({"colour": colour[0]} if colour else {}))
-
-
 @cache
 def noun_phrases() -> Mapping[str, str]:
     """Look phrase -> how a person of that look is called, without article ("doctor", "person reading")."""
     special = {name: form.format(name) for form, names in book()["phrasing"].items() for name in names}
     return {name: special.get(name, name) for name in book()["looks"]}
-
-
-@cache
-def looks() -> tuple[Look, ...]:
-    """Every look of the lexicon, with a role on some and flags for the nationalities."""
-    plain = [look_of(phrase) for phrase in book()["looks"]]
-    flags = [Look(flag=flag) for flag in book()["nationalities"].values()] * 4
-    held = [Look(prop=t.icon, colour=t.colour) for t in things()]
-    return (*plain, *plain, *flags, *held)
-
-
-@cache
-def things() -> tuple[Thing, ...]:
-    """Every thing of the lexicon."""
-    return tuple(m.thing for m in phrases().values() if m.thing)
 
 
 @cache
@@ -216,7 +206,7 @@ def random_request(rng: Random, *, n_attributes: Sequence[int] = FEW, pairs: flo
 
 
 def vocabulary() -> list[str]:
-    """Every word that a prompt of this world may hold whoever draws it, sorted."""
+    """Every word that a prompt of this world may hold in any generator, sorted."""
     words = {w for phrase in phrases() for w in phrase} | set(valence_words())
     words |= {w for pair in ATTRIBUTE_SENTENCES for s in pair for w in words_of(s)}
     drawn = (*drawing("settings"), *drawing("clothing"), *map(_word, drawing("icons")))
