@@ -206,5 +206,6 @@ def gold_lines(gold: Mapping[int, Mapping[str, str]]) -> str:
 
 def runs_with(services: StudyServices, session: str, image_ids: Collection[str]) -> list[RunLine]:
     """The visitor's runs that hold any of these pictures and whose report can be opened, newest first."""
-    held = {run.id for run in services.manifests.list(session) if any(row.id in image_ids for row in run.rows)}
+    ids = set(image_ids)
+    held = {run.id for run in services.manifests.list(session) if not ids.isdisjoint(run.image_ids)}
     return [line for line in list_runs(services, session) if line.saved and line.run_id in held]

@@ -216,7 +216,7 @@ def runs(
                 run.study,
                 run.title,
                 str(run.settings.get("model", "")),
-                str(len(run.rows)),
+                str(len(run.image_ids)),
                 run.status,
                 "yes" if run.is_kept else "",
                 datetime.fromtimestamp(run.updated).astimezone().strftime("%Y-%m-%d %H:%M"),
