@@ -52,8 +52,10 @@ def paragraphs(text: str) -> str:
 
 
 def as_code(text: object) -> str:
-    """Text on one line as code, outside of tables."""
+    """Text on one line as code; as words where it has a bar, which would end a cell of a table."""
     line = " ".join(str(text).split())
+    if "|" in line:
+        return in_markdown(line)
     fence = _fence(line, 1)
     return f"{fence} {line} {fence}" if "`" in line else f"{fence}{line}{fence}"
 

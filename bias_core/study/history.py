@@ -1,6 +1,7 @@
 """Finished runs: listed, opened, and written as files."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
@@ -357,8 +358,23 @@ def to_form(report: StudyReport, name: str) -> bytes:
     return FORMS[name].write(report)
 
 
+def check_place(place: Path) -> None:
+    """Raise InvalidInput where the name ends as a file of another kind; a folder may be called so if it exists."""
+    endings = [*(form.ending for form in FORMS.values()), ".zip"]
+    if place.name.lower().endswith(tuple(endings)) or place.is_dir():
+        return
+    if re.fullmatch(r"\.[A-Za-z]{2,5}", place.suffix):
+        raise InvalidInput(
+            f"a report is not written as {place.suffix}; a file ends in {', '.join(endings)}, and a folder in none"
+        )
+
+
 def write_report(report: StudyReport, place: Path, *, pictures: bool = False) -> Path:
-    """As the ending of ``place`` says: one file of :data:`FORMS`, a .zip, or else a folder of all files."""
+    """Write one file of :data:`FORMS`, a .zip, or a folder of all files, as the ending of ``place`` says.
+
+    Raises InvalidInput: it is another ending.
+    """
+    check_place(place)
     fitting = [name for name, form in FORMS.items() if place.name.lower().endswith(form.ending)]
     if fitting:  # the longest says most
         write_atomically(place, to_form(report, max(fitting, key=lambda name: len(FORMS[name].ending))))

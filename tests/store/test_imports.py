@@ -258,6 +258,16 @@ def test_a_picture_is_found_by_its_name_however_windows_a_mac_or_a_spreadsheet_w
     assert ImportedImages(folder(tmp_path, {"metadata.jsonl": lines, "1.png": picture(1)}, "u")).counts == {DOCTOR: 1}
 
 
+def test_a_zip_whose_files_overlap_is_refused(tmp_path):
+    path = zipped(tmp_path, {f"a photo of a doctor/{i}.png": picture(i) for i in range(2)})
+    data = bytearray(path.read_bytes())
+    second = data.rindex(b"PK\x01\x02")
+    data[second + 42 : second + 46] = bytes(4)  # where its file begins: there the first one does
+    path.write_bytes(data)
+    with pytest.raises(InvalidInput, match="files in it overlap"):
+        ImportedImages(path)
+
+
 def test_a_zip_of_windows_or_a_mac_is_read_with_its_folders(tmp_path):
     windows = {f"{DOCTOR}\\1.png": picture(1), f"{DOCTOR}\\": b"", f"{DOCTOR}/1.png": picture(2)}
     found = ImportedImages(zipped(tmp_path, windows))

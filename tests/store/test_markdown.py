@@ -52,6 +52,14 @@ def test_a_block_of_code_ends_where_it_ends():
     assert page.endswith(" end</p>\n")
 
 
+def test_code_stays_in_its_cell_of_a_table():
+    for words in HOSTILE_WORDS:
+        page = rendered(f"| a | b |\n| --- | --- |\n| {as_code(words)} | 0.5 |")
+        assert page.count("<td>") == 2, words
+        assert "<td>0.5</td>" in page, words
+        assert Page(page).loaded == [], words
+
+
 def test_a_dataset_card_shows_what_others_wrote_as_words():
     words = "\n\n".join(HOSTILE_WORDS)
     facts = DatasetFacts(

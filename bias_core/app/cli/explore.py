@@ -23,7 +23,7 @@ from bias_core.app.cli.common import (
     user_errors,
     with_options,
 )
-from bias_core.app.cli.reports import OUT, save_study_report, show_study_report
+from bias_core.app.cli.reports import Out, OutWithPictures, save_study_report, show_study_report
 from bias_core.errors import InvalidInput, quoted
 from bias_core.explore.concept import SUGGESTED, read_attributes
 from bias_core.explore.options import (
@@ -67,7 +67,7 @@ def explore(
     engine: EngineOption = EngineName.local,
     workers: WorkersOption = 0,
     token_env: TokenOption = "",
-    out: Annotated[Path | None, typer.Option(help=f"{OUT} With its pictures.")] = None,
+    out: OutWithPictures = None,
     keep: Annotated[bool, typer.Option("--keep", help="Never evict the pictures of this run.")] = False,
 ) -> None:
     """Draw pictures of a concept and score what they show.
@@ -101,7 +101,7 @@ def compare(
     engine: EngineOption = EngineName.local,
     workers: WorkersOption = 0,
     token_env: TokenOption = "",
-    out: Annotated[Path | None, typer.Option(help=OUT)] = None,
+    out: Out = None,
 ) -> None:
     """Draw a concept in two to eight ways on the same seeds, and test what differs.
 

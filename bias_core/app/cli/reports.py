@@ -15,6 +15,20 @@ if TYPE_CHECKING:
     from bias_core.services import Services
 
 OUT = "Folder, or name.zip, for report, tables and figures; or one file: name.html, .md or .json."
+
+
+def _with_known_ending(out: Path | None) -> Path | None:
+    """Refuse another ending before anything is drawn."""
+    if out is not None:
+        from bias_core.study.history import check_place
+
+        with user_errors():
+            check_place(out)
+    return out
+
+
+Out = Annotated[Path | None, typer.Option(help=OUT, callback=_with_known_ending)]
+OutWithPictures = Annotated[Path | None, typer.Option(help=f"{OUT} With its pictures.", callback=_with_known_ending)]
 FORMS_HELP = "html, md, card (a section for a model card), json, every_eval_ever (records of that program) or zip."
 
 

@@ -29,7 +29,7 @@ from bias_core.app.cli.common import (
     user_errors,
     with_settings,
 )
-from bias_core.app.cli.reports import OUT, save_study_report, show_study_report
+from bias_core.app.cli.reports import Out, save_study_report, show_study_report
 from bias_core.errors import HubNotReached, InvalidInput
 from bias_core.models.catalogue import hosted_name, request_words
 from bias_core.models.fit import free_bytes
@@ -112,7 +112,6 @@ Price = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before a long run.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Never evict these pictures.")]
-Out = Annotated[Path | None, typer.Option(help=OUT)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -353,5 +352,8 @@ def _measure(chosen: Sequence[Settled], services: "Services", how: How) -> None:
         if how.keep:
             services.manifests.keep(report.run_id)
         show_study_report(report, services)
-        name = f"{settings.model}-{settings.condition}".strip("-").replace("/", "--")
-        save_study_report(report, how.out / name if how.out and len(chosen) > 1 else how.out)
+        out = how.out
+        if out and len(chosen) > 1:
+            out /= f"{settings.model}-{settings.condition}".strip("-").replace("/", "--")
+            out.mkdir(parents=True, exist_ok=True)  # a folder, whatever the model is called
+        save_study_report(report, out)
