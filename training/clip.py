@@ -24,7 +24,7 @@ from transformers import (
     VisionTextDualEncoderModel,
 )
 
-from bias_core.crops import crop_people, person_halves
+from bias_core.people import crop_people, person_halves
 from bias_core.world.captions import describe, looks, read_sentences, things, vocabulary
 from bias_core.world.grammar import parse
 from bias_core.world.reader_errors import held_out_scenes, sentence_errors, truth_table

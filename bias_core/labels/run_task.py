@@ -13,7 +13,7 @@ from bias_core.labels.label_store import LabelStore
 from bias_core.labels.sources import PERSON, candidates, task_pictures
 from bias_core.labels.task_owner import CreatedTask, TaskPicture, create_task, set_status
 from bias_core.measures.two_phase import FEWEST_LABELS
-from bias_core.scales import load_scales
+from bias_core.people import load_scales
 from bias_core.store.manifests import ManifestStore
 from bias_core.study.attribute_scores import plain_question
 from bias_core.study.label_tasks import (

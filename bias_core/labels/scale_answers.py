@@ -8,7 +8,7 @@ import pandas as pd
 
 from bias_core.measures.agreement import numbers_of
 from bias_core.measures.two_phase import FEWEST_LABELS, draw_rater_weights, two_phase_estimate, two_phase_shares
-from bias_core.scales import load_scales
+from bias_core.people import load_scales
 from bias_core.study.label_tasks import CANNOT_TELL, Task
 from bias_core.study.types import Finding, finding
 

@@ -15,7 +15,7 @@ from bias_core.labels.answers import untold_among
 from bias_core.labels.task_owner import TaskPicture
 from bias_core.measures.paired_stereotype import CANNOT_IDENTIFY, UNTOLD
 from bias_core.papers.pst.labelling import recorded_gender
-from bias_core.scales import load_scales
+from bias_core.people import load_scales
 from bias_core.study.design import known_study, read_study
 from bias_core.study.history import RunLine, list_runs
 from bias_core.study.label_tasks import CANNOT_TELL, PICTURE, POSITIONS, SINGLE, Task, TaskKind

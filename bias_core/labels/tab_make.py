@@ -10,7 +10,7 @@ from bias_core.given_values import as_number, as_text, as_whole
 from bias_core.labels import sources
 from bias_core.labels.tab_parts import add, button, note
 from bias_core.labels.task_owner import TaskPicture
-from bias_core.scales import load_scales
+from bias_core.people import load_scales
 from bias_core.services import Services
 from bias_core.study import label_tasks as tasks
 from bias_core.study.history import list_runs, open_run

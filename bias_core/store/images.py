@@ -1,34 +1,37 @@
-"""The content-addressed store: one original PNG per manifest row, which carries its own record."""
+"""Pictures as files: PNGs that carry their record, the store of them, and files of strangers, decoded within limits.
+
+Two faults of Pillow (12.3) are worked around here: a directory of EXIF or TIFF whose entries all name the same bytes is
+copied once per entry, and the parts before the pixels are joined one by one, which takes the square of their number.
+"""
 
 import hashlib
 import io
 import json
 import math
 import os
+import re
+import struct
+import sys
 import threading
 import time
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, fields, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from threading import BoundedSemaphore
+from typing import IO, Any, BinaryIO, cast
 
-from PIL import Image
+import numpy as np
+from PIL import Image, ImageOps, TiffImagePlugin, UnidentifiedImageError
 
-from bias_core.errors import StorageError, quoted
-from bias_core.store.files import (
-    SIGNATURE,
-    evict_oldest,
-    source_of,
-    total_bytes,
-    with_chunks,
-    with_source,
-    write_atomically,
-)
+from bias_core.errors import InvalidInput, StorageError, quoted
+from bias_core.settings import ASSETS
+from bias_core.store.files import evict_oldest, total_bytes, write_atomically
 from bias_core.store.readings import Repairs
-from bias_core.types import EXCHANGED, GeneratedImage, ImageRow, PictureRecord, StoredImage
+from bias_core.types import EXCHANGED, IMPORTED, GeneratedImage, ImageRow, PictureRecord, StoredImage
 
 RECORD_KEY = "bias_core"
 # The fast end of zlib: a few percent larger than the default, several times quicker.
@@ -44,6 +47,56 @@ _WRITERS = 4  # threads: a write waits for the disk, not for the processor
 
 class DamagedRecord(StorageError):
     """A picture has a record of ours, which is forged or damaged, or written for another picture."""
+
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+XMP_KEY = "XML:com.adobe.xmp"
+"""The text of a PNG that holds XMP."""
+TRAINED, PROGRAM = "trainedAlgorithmicMedia", "algorithmicMedia"
+_TERMS = "http://cv.iptc.org/newscodes/digitalsourcetype/"
+_TERM = re.compile(r"cv\.iptc\.org/newscodes/digitalsourcetype/([A-Za-z]{3,60})")
+_BEFORE_TEXT = len(SIGNATURE) + 25  # the header chunk
+
+
+def source_of(record: PictureRecord) -> str:
+    """The term for how a picture came to be; "" for one that was brought along and does not say."""
+    drawn = record.drawn or {}
+    given = drawn.get("digital_source_type")
+    if isinstance(given, str) and re.fullmatch("[A-Za-z]{3,60}", given):
+        return given
+    if record.row.model.startswith(IMPORTED):
+        return TRAINED if drawn.get("program") else ""
+    return TRAINED if record.truth is None else PROGRAM  # the renderer alone knows what it draws
+
+
+def read_source(xmp: str) -> str:
+    """The term in an XMP text, "" where there is none.
+
+    >>> read_source(_packet(TRAINED)), read_source("")
+    ('trainedAlgorithmicMedia', '')
+    """
+    match = _TERM.search(xmp)
+    return match[1] if match else ""
+
+
+def with_source(data: bytes, term: str) -> bytes:
+    """A PNG with this digital source type; unchanged where it has XMP already, or the term is ""."""
+    beginning = b"iTXt" + XMP_KEY.encode() + b"\0"
+    if not term or beginning in data:
+        return data
+    return with_chunks(data, [beginning + b"\0\0\0\0" + _packet(term).encode()])
+
+
+@cache
+def _packet(term: str) -> str:
+    text = ASSETS.joinpath("texts", "digital_source_type.xmp").read_text(encoding="utf-8")
+    return text.strip().replace("{term}", f"{_TERMS}{term}")
+
+
+def with_chunks(data: bytes, bodies: Iterable[bytes]) -> bytes:
+    """A PNG with further chunks, each its kind and its content, behind the header."""
+    chunks = b"".join(struct.pack(f">I{len(b)}sI", len(b) - 4, b, zlib.crc32(b)) for b in bodies)
+    return data[:_BEFORE_TEXT] + chunks + data[_BEFORE_TEXT:]
 
 
 def encode_png(generated: GeneratedImage) -> bytes:
@@ -298,3 +351,126 @@ def png_bytes(image: Image.Image) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, format="PNG")
     return buffer.getvalue()
+
+
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "AVIF")
+_MOST_BEFORE_PIXELS = {b"\x89PNG": 4_000_000, b"\xff\xd8": 4_000_000, b"GIF8": 1_000_000}  # bytes, by how files begin
+_MOST_IN_DIRECTORY = 4_000_000  # bytes
+_MOST_READS = 50_000  # a part takes two or more
+
+
+class _Limited:
+    """A file that refuses to be read for more than so many bytes, or too often."""
+
+    def __init__(self, file: IO[bytes], most: int) -> None:
+        self._file = file
+        self.most, self.n_reads = most, _MOST_READS  # further bytes and readings
+
+    def read(self, n: int = -1) -> bytes:
+        data = self._file.read(n)
+        self.most, self.n_reads = self.most - len(data), self.n_reads - 1
+        if self.most < 0 or self.n_reads < 0:
+            raise InvalidInput("what stands before its pixels is too long to be read")
+        return data
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def open_picture(file: BinaryIO) -> Image.Image:
+    """A picture whose pixels are not read yet; what Pillow raises, and InvalidInput where too much is before them."""
+    head = file.read(4)
+    file.seek(0)
+    length = next((n for begin, n in _MOST_BEFORE_PIXELS.items() if head.startswith(begin)), 0)
+    if not length:
+        return Image.open(file, formats=FORMATS)
+    limited = _Limited(file, length)
+    opened = Image.open(cast("BinaryIO", limited), formats=FORMATS)
+    limited.most = limited.n_reads = sys.maxsize
+    return opened
+
+
+_load = TiffImagePlugin.ImageFileDirectory_v2.load
+
+
+def _load_limited(directory: TiffImagePlugin.ImageFileDirectory_v2, file: IO[bytes]) -> None:
+    _load(directory, cast("IO[bytes]", _Limited(file, _MOST_IN_DIRECTORY)))
+
+
+TiffImagePlugin.ImageFileDirectory_v2.load = _load_limited  # type: ignore[method-assign, assignment]
+
+
+MOST_PIXELS = 50_000_000
+_MOST_OPAQUE, _MOST_TRANSPARENT = 17_000_000, 10_000_000  # of other files than JPEG: about 100 MB
+_SCAN = b"\xff\xda"  # begins each passage over the pixels of a JPEG; of several all numbers are kept, two bytes each
+_MOST_KEPT, _MOST_PASSED = 100_000_000, 5_000_000_000  # bytes, and pixels of all passages: a few seconds
+LONGEST_SIDE = 1024
+"""Pixels of an imported picture's longer side; a larger one is made smaller, as no reader takes more in."""
+_LARGE = 4_000_000  # pixels
+_decoding_large = BoundedSemaphore()
+
+
+def decode(data: bytes) -> Image.Image:
+    """The picture in RGB, the right way up, its longer side at most ``LONGEST_SIDE``.
+
+    Only one large picture of all visitors is unpacked at a time, and it takes about 100 MB for a moment.
+
+    Transparent parts are white, of an animation the first frame counts, 16 bits are scaled to 8.
+
+    Raises InvalidInput: it has none of the formats that are read, it is truncated, or it has too many pixels.
+    """
+    try:
+        data = without_texts(data)
+        with open_picture(file := io.BytesIO(data)) as opened:
+            n_more = data.count(_SCAN, file.tell())  # what was read so far ends with the head of the first
+            if (n_pixels := opened.width * opened.height) > (most := _most_pixels(opened, n_more)):
+                raise InvalidInput(
+                    f"{opened.width} x {opened.height} pixels are too many; at most {most:,} are read of such a file"
+                )
+            with _decoding_large if n_pixels > _LARGE else nullcontext():
+                opened.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))  # a JPEG need not be unpacked in full size
+                image = _with_eight_bits(opened)
+                image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+                return _on_white(ImageOps.exif_transpose(image))
+    except UnidentifiedImageError as error:
+        raise InvalidInput(f"no picture in one of the formats {', '.join(FORMATS)}") from error
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"cannot be read as a picture: {error}") from error
+
+
+def _most_pixels(opened: Image.Image, n_more: int) -> int:
+    """Return how many pixels may be unpacked; transparency needs a second copy, and a JPEG is unpacked smaller.
+
+    ``n_more``: how often a JPEG goes over its pixels once again.
+    """
+    if opened.format in ("JPEG", "MPO"):
+        if not n_more:
+            return MOST_PIXELS
+        return min(_MOST_KEPT // (2 * len(opened.getbands())), _MOST_PASSED // (1 + n_more))
+    has_transparency = opened.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in opened.info
+    return _MOST_TRANSPARENT if has_transparency else _MOST_OPAQUE
+
+
+def _with_eight_bits(opened: Image.Image) -> Image.Image:
+    """The first frame in a mode whose numbers can be averaged: grey or colours, with or without transparency."""
+    if opened.mode.startswith("I;16") or (opened.mode == "I" and opened.format == "PNG"):
+        bands = np.array_split(np.asarray(opened), 64)  # whole, its numbers would take eight times the room
+        image = Image.fromarray(
+            np.concatenate([((band.astype(np.int32) + 128) // 257).astype(np.uint8) for band in bands])
+        )
+        image.info = opened.info  # which way it is turned
+        return image
+    if opened.mode[0] in "FI":
+        raise InvalidInput(f"its pixels are numbers of {opened.mode}, whose black and white are not known")
+    if opened.mode in ("PA", "La", "RGBa", "LA") or "transparency" in opened.info:
+        return opened.convert("RGBA")
+    return opened if opened.mode in ("RGB", "RGBA", "L") else opened.convert("RGB")
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    """In RGB, where nothing shows through."""
+    if image.mode != "RGBA":
+        return image.convert("RGB")
+    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")

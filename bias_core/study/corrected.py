@@ -30,7 +30,7 @@ from bias_core.measures.two_phase import (
     two_phase_shares,
 )
 from bias_core.number_text import format_share
-from bias_core.scales import load_scales
+from bias_core.people import load_scales
 from bias_core.study.arm_results import compare_arms
 from bias_core.study.arm_statistics import two_shares
 from bias_core.study.design import known_study

@@ -15,7 +15,7 @@ from bias_core.measures.cards import work
 from bias_core.models.catalogue import load_catalogue
 from bias_core.settings import ASSETS
 from bias_core.store.export import DatasetFacts, Export, ExportedImage
-from bias_core.store.files import source_of
+from bias_core.store.images import source_of
 from bias_core.study import report_text as text
 from bias_core.study.arms import arm_text
 from bias_core.study.design import design_files, find_design, study_classes, study_of, typed_options

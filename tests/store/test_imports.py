@@ -20,13 +20,21 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import InvalidInput
-from bias_core.store import comfy_graph, copies as file_names, imports, picture_metadata
+from bias_core.store import comfy_graph, imports, picture_metadata
 from bias_core.store.comfy_graph import facts_of_graph
 from bias_core.store.drawing_facts import PictureMetadata
 from bias_core.store.export import Export, ExportedImage, write_folder, write_zip
-from bias_core.store.files import source_of
-from bias_core.store.images import ImageStore, encode_png, pixel_digest, read_record, without_texts
-from bias_core.store.imports import LONGEST_SIDE, ImportedImages, decode, key
+from bias_core.store.images import (
+    LONGEST_SIDE,
+    ImageStore,
+    decode,
+    encode_png,
+    pixel_digest,
+    read_record,
+    source_of,
+    without_texts,
+)
+from bias_core.store.imports import ImportedImages, key
 from bias_core.store.picture_metadata import read_metadata
 from bias_core.types import GeneratedImage, ImageRow
 from tests.every import every
@@ -159,11 +167,11 @@ def test_a_small_file_of_more_pixels_than_fit_into_100_mb_is_left_out(tmp_path, 
 
 def test_pictures_too_large_are_left_out(tmp_path, monkeypatch):
     path = zipped(tmp_path, LAYOUTS["folders"])
-    monkeypatch.setattr(imports, "_MOST_OPAQUE", 34)
+    monkeypatch.setattr("bias_core.store.images._MOST_OPAQUE", 34)
     found = ImportedImages(path)
     assert found.rows(DOCTOR, 2) == []
     assert "7 x 5" in found.rejected[0]
-    monkeypatch.setattr(imports, "_MOST_OPAQUE", 35)
+    monkeypatch.setattr("bias_core.store.images._MOST_OPAQUE", 35)
     monkeypatch.setattr(imports, "MOST_BYTES", 50)
     for source in (path, folder(tmp_path, LAYOUTS["folders"])):
         found = ImportedImages(source)
@@ -949,7 +957,7 @@ NAMED = {
 
 @every(NAMED)
 def test_a_name_gives_a_prompt_without_users_dates_numbers_ids_and_switches(name):
-    assert file_names.facts_of_name(name, "").prompt == NAMED[name]
+    assert picture_metadata.facts_of_name(name, "").prompt == NAMED[name]
 
 
 def test_texts_and_tables_beside_pictures_are_read(tmp_path):
