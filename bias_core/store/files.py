@@ -5,7 +5,6 @@ import hashlib
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -228,13 +227,11 @@ def _walk(folder: Path, above: set[str]) -> Iterator[Path]:
 
 
 def _last(steps: Generator[int, None, str]) -> str:
-    results: list[str] = []
-
-    def follow() -> Iterator[int]:
-        results.append((yield from steps))
-
-    deque(follow(), maxlen=0)
-    return results[0]
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        return str(end.value)
 
 
 @contextmanager

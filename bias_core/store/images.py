@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import asdict, fields, replace
 from functools import cache
+from itertools import count
 from pathlib import Path
 from threading import BoundedSemaphore
 from typing import IO, Any, BinaryIO, cast
@@ -176,34 +177,32 @@ def without_texts(data: bytes) -> bytes:
     """
     if not data.startswith(SIGNATURE):
         return data
-    parts, position, n_parts = [SIGNATURE], len(SIGNATURE), 0
-    while position < len(data):
-        n_parts = _one_more(n_parts)
-        end = position + 12 + int.from_bytes(data[position : position + 4], "big")
-        kind = data[position + 4 : position + 8]
-        if kind in _DRAWN or (kind == b"IDAT" and end > position + 12):
-            parts.append(data[position:end])
-        position = end
-    return b"".join(parts)
+    parts = ((data[start + 4 : start + 8], start, end) for start, end in _parts(data))
+    drawn = (data[start:end] for kind, start, end in parts if kind in _DRAWN or (kind == b"IDAT" and end > start + 12))
+    return b"".join([SIGNATURE, *drawn])
 
 
-def _one_more(n_parts: int) -> int:
-    if n_parts >= _MOST_PARTS:
-        raise StorageError(f"a PNG of more than {_MOST_PARTS:,} parts")
-    return n_parts + 1
+def _parts(data: bytes) -> Iterator[tuple[int, int]]:
+    """Where each chunk of a PNG begins and ends, its length and checksum included."""
+    start = len(SIGNATURE)
+    for n_parts in count():
+        if start >= len(data):
+            return
+        if n_parts == _MOST_PARTS:
+            raise StorageError(f"a PNG of more than {_MOST_PARTS:,} parts")
+        end = start + 12 + int.from_bytes(data[start : start + 4], "big")
+        yield start, end
+        start = end
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The kind and the content of each chunk; StorageError where one does not fit its checksum."""
     if not data.startswith(SIGNATURE):
         raise StorageError("not a PNG file")
-    position, n_parts = len(SIGNATURE), 0
-    while position < len(data):
-        n_parts = _one_more(n_parts)
-        end = position + 8 + int.from_bytes(data[position : position + 4], "big")
-        if zlib.crc32(data[position + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
+    for start, end in _parts(data):
+        if zlib.crc32(data[start + 4 : end - 4]) != int.from_bytes(data[end - 4 : end], "big"):
             raise StorageError("a PNG chunk is truncated or altered")
-        yield data[position + 4 : position + 8], data[position + 8 : end]
-        position = end + 4
+        yield data[start + 4 : start + 8], data[start + 8 : end - 4]
 
 
 class ImageStore:

@@ -45,6 +45,7 @@ _MOST_LINES = 300_000  # of all metadata files
 _MOST_CHARACTERS = 50_000_000  # of all prompts and what else pictures say of themselves
 _LONGEST_NAME = 255  # bytes of a file's or folder's, as systems have them
 _SHOWN = 200  # characters of a name in a message
+_LOCAL_HEAD = 30  # bytes before each file of a zip, at least
 _ENTRY = b"PK\x01\x02"  # begins what the directory of a zip says of one file
 # RuntimeError: it wants a password; NotImplementedError: a way of packing that Python does not know.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError)
@@ -194,7 +195,7 @@ def _check_overlap(name: str, infos: Sequence[zipfile.ZipInfo]) -> None:
     for info in sorted(infos, key=lambda one: one.header_offset):
         if info.header_offset < end:
             raise InvalidInput(f"{name} is no zip that can be read: files in it overlap")
-        end = info.header_offset + zipfile.sizeFileHeader + info.compress_size
+        end = info.header_offset + _LOCAL_HEAD + info.compress_size
 
 
 def _stored_name(info: zipfile.ZipInfo) -> str:

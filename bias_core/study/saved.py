@@ -109,14 +109,14 @@ def _encode_object(value: Any, root: Path) -> Any:
     if isinstance(value, Options):
         return _encode_mapping(option_values(value), root)
     if is_dataclass(value) and name in CLASSES:
-        values = ((field, getattr(value, field)) for field in _saved_fields(type(value)))
+        values = ((field, getattr(value, field)) for field in _saved_fields(name))
         return {_IS: name} | {field: one if type(one) in _PLAIN else encode(one, root) for field, one in values}
     raise TypeError(f"no plain form for {type(value)}")
 
 
 @cache
-def _saved_fields(kind: Any) -> list[str]:
-    return [f.name for f in fields(kind) if f.metadata.get("saved", True)]
+def _saved_fields(name: str) -> list[str]:
+    return [f.name for f in fields(CLASSES[name]) if f.metadata.get("saved", True)]
 
 
 def _encode_frame(frame: pd.DataFrame, root: Path) -> Any:
