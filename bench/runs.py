@@ -15,7 +15,7 @@ from bias_core.study.design import study_classes
 from bias_core.study.history import list_runs
 from bias_core.types import ImageRow
 
-N_RUNS, N_PICTURES, LARGEST_SHARE = 500, 528, 0.15
+N_RUNS, N_PICTURES, LARGEST_SHARE = 500, 528, 0.3
 VISITOR = "c" * 32
 
 
