@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -61,9 +61,12 @@ class ImageRow:
     @cached_property
     def id(self) -> str:
         """First 20 hex digits of the SHA-256 of the row, without its group and later fields at their default."""
-        absent = {"group", *(f.name for f in fields(self) if f.name in _LATER and getattr(self, f.name) == f.default)}
-        row = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in absent}
-        return hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()[:20]
+        row = {name: value for name, default in _IN_ID if (value := getattr(self, name)) != default}
+        return hashlib.sha256(_SORTED.encode(row).encode()).hexdigest()[:20]
+
+
+_IN_ID = [(f.name, f.default if f.name in _LATER else MISSING) for f in fields(ImageRow) if f.name != "group"]
+_SORTED = json.JSONEncoder(sort_keys=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,7 +39,7 @@ CODE = [*FILES, *(path for path in [ROOT / "app.py"] if path.exists())]
 PAPERS = {f"papers.{paper}" for paper in ("t2iat", "pst", "tbyb", "mcas", "oasis")}
 FLOORS = [
     {"types", "errors", "settings", "waiting", "old_names"},
-    {"given_values", "number_text", "protocols", "prompts", "scales", "crops"},
+    {"given_values", "number_text", "protocols", "prompts", "people"},
     {"measures"},
     {"world"},
     {"models", "store"},
@@ -57,7 +57,7 @@ FLOORS = [
 FLOOR = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
 # Arrows that point down by floor and are still forbidden.
 FORBIDDEN = {
-    "world": set(FLOOR) - {"world", "types", "errors", "settings", "prompts", "protocols", "measures", "crops"},
+    "world": set(FLOOR) - {"world", "types", "errors", "settings", "prompts", "protocols", "measures", "people"},
     "measures": {"prompts", "protocols"},
     "app.cli": {"ui"},
     "beyond": {"ui"},

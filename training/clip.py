@@ -24,7 +24,7 @@ from transformers import (
     VisionTextDualEncoderModel,
 )
 
-from bias_core.crops import crop_people, person_halves
+from bias_core.people import crop_people, person_halves
 from bias_core.world.grammar import looks, parse, things
 from bias_core.world.measured_models import held_out_scenes, sentence_errors, truth_table
 from bias_core.world.scene import DOMAINS, Scene, balanced_scene, render

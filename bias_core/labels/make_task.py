@@ -18,7 +18,7 @@ from bias_core.labels.task_owner import CreatedTask, TaskPicture, create_task, s
 from bias_core.measures.paired_stereotype import CANNOT_IDENTIFY
 from bias_core.measures.two_phase import FEWEST_LABELS
 from bias_core.papers.pst.labelling import recorded_gender
-from bias_core.scales import load_scales
+from bias_core.people import load_scales
 from bias_core.store.manifests import ManifestStore
 from bias_core.study.attribute_scores import plain_question
 from bias_core.study.classifier_answers import (
@@ -237,7 +237,8 @@ def gold_lines(gold: Mapping[int, Mapping[str, str]]) -> str:
 
 def runs_with(services: StudyServices, session: str, image_ids: Collection[str]) -> list[ListedRun]:
     """The visitor's runs that hold any of these pictures and whose report can be opened, newest first."""
-    held = {run.id for run in services.manifests.list(session) if any(row.id in image_ids for row in run.rows)}
+    ids = set(image_ids)
+    held = {run.id for run in services.manifests.list(session) if not ids.isdisjoint(run.image_ids)}
     return [line for line in list_runs(services, session) if line.saved and line.run_id in held]
 
 

@@ -27,7 +27,7 @@ from bias_core.measures.intervals import mean_interval
 from bias_core.measures.paired_stereotype import ANDROGYNOUS, GENDERS, NOT_TWO_PEOPLE, UNCLEAR
 from bias_core.measures.sequential import share_interval
 from bias_core.measures.two_phase import FEWEST_LABELS, draw_rater_weights, two_phase_estimate, two_phase_shares
-from bias_core.scales import load_scales
+from bias_core.people import load_scales
 from bias_core.study.classifier_answers import CANNOT_TELL, CODES, NO, YES, readings_of
 from bias_core.study.corrected import kappa_finding
 from bias_core.study.label_tasks import PICTURE, PREFER_NOT, UNTOLD, Task, answer_key

@@ -18,7 +18,7 @@ from bias_core.labels.make_task import (
     task_pictures,
 )
 from bias_core.labels.task_owner import TaskPicture
-from bias_core.scales import load_scales
+from bias_core.people import load_scales
 from bias_core.services import Services
 from bias_core.study import label_tasks as tasks
 from bias_core.study.history import list_runs, open_run

@@ -15,7 +15,7 @@ from bias_core.measures.arrays import Array, finite_vector, same_length
 from bias_core.measures.cards import Card, Term, takes
 from bias_core.measures.intervals import Seed, percent, percentile_estimate
 from bias_core.measures.sequential import share_interval
-from bias_core.scales import Scale
+from bias_core.people import Scale
 from bias_core.types import Estimate, ReaderErrors
 
 Codes = np.ndarray[Any, np.dtype[np.int64]]
@@ -573,7 +573,7 @@ def numbers_of(scale: Scale) -> tuple[tuple[str, str, Callable[[Array], Array], 
 
     Raises InvalidInput: as :func:`mean_level`, when a measure is called.
 
-    >>> from bias_core.scales import load_scales
+    >>> from bias_core.people import load_scales
     >>> (mean, _, _, length), *ends = numbers_of(load_scales()["age group"])
     >>> mean, length, [title for title, *_ in ends]
     ('mean', 2, ['youngest: P', 'oldest: P'])

@@ -13,12 +13,12 @@ import huggingface_hub
 import numpy as np
 from PIL import Image
 
-from bias_core.crops import Box, person_halves, whole_picture
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.models import hub_errors, open_clip, torch, torchvision, transformers
 from bias_core.models.catalogue import read_json
 from bias_core.models.family_facts import reads
 from bias_core.models.weights import Batches, Reader, check_finite, load_whole, loading, not_here, pick_device
+from bias_core.people import Box, person_halves, whole_picture
 from bias_core.protocols import ImageTextEncoder
 from bias_core.types import PromptLimit
 

@@ -1,6 +1,5 @@
 """What lies on disk, and pictures that come in and go out.
 
 ``images``, ``manifests``, ``readings`` (what models read in pictures), ``uploads``, ``files``. Import: ``imports``,
-``picture_files``, ``picture_metadata`` with ``comfy_graph``, ``drawing_facts``, ``copies``, ``tables``. Export:
-``export``, ``markdown``.
+``picture_metadata`` with ``comfy_graph`` and ``drawing_facts``, ``copies``, ``tables``. Export: ``export``.
 """

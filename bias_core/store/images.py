@@ -1,33 +1,38 @@
-"""The content-addressed store: one original PNG per manifest row, which carries its own record."""
+"""Pictures as files: PNGs that carry their record, the store of them, and files of strangers, decoded within limits.
+
+Two faults of Pillow (12.3) are worked around here: a directory of EXIF or TIFF whose entries all name the same bytes is
+copied once per entry, and the parts before the pixels are joined one by one, which takes the square of their number.
+"""
 
 import hashlib
 import io
 import json
+import math
 import os
+import re
+import struct
+import sys
 import threading
 import time
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, fields, replace
+from functools import cache
+from itertools import count
 from pathlib import Path
-from typing import Any
+from threading import BoundedSemaphore
+from typing import IO, Any, BinaryIO, cast
 
-from PIL import Image
+import numpy as np
+from PIL import Image, ImageOps, TiffImagePlugin, UnidentifiedImageError
 
-from bias_core.errors import StorageError, quoted
-from bias_core.store.files import (
-    SIGNATURE,
-    evict_oldest,
-    source_of,
-    total_bytes,
-    with_chunks,
-    with_source,
-    write_atomically,
-)
+from bias_core.errors import InvalidInput, StorageError, quoted
+from bias_core.settings import ASSETS
+from bias_core.store.files import evict_oldest, total_bytes, write_atomically
 from bias_core.store.readings import Repairs
-from bias_core.types import EXCHANGED, GeneratedImage, ImageRow, PictureRecord, StoredImage
+from bias_core.types import EXCHANGED, IMPORTED, GeneratedImage, ImageRow, PictureRecord, StoredImage
 
 RECORD_KEY = "bias_core"
 # The fast end of zlib: a few percent larger than the default, several times quicker.
@@ -37,11 +42,62 @@ _MOST_PARTS = 100_000  # of a PNG
 _LARGEST = 2**63 - 1  # number of a record
 _SHOWN = 300  # characters of an error
 _STALE_SECONDS = 24 * 3600
+_REMOVED = ".removed"  # an empty file, written when pictures made room for others
 _WRITERS = 4  # threads: a write waits for the disk, not for the processor
 
 
 class DamagedRecord(StorageError):
     """A picture has a record of ours, which is forged or damaged, or written for another picture."""
+
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+XMP_KEY = "XML:com.adobe.xmp"
+"""The text of a PNG that holds XMP."""
+TRAINED, PROGRAM = "trainedAlgorithmicMedia", "algorithmicMedia"
+_TERMS = "http://cv.iptc.org/newscodes/digitalsourcetype/"
+_TERM = re.compile(r"cv\.iptc\.org/newscodes/digitalsourcetype/([A-Za-z]{3,60})")
+_BEFORE_TEXT = len(SIGNATURE) + 25  # the header chunk
+
+
+def source_of(record: PictureRecord) -> str:
+    """The term for how a picture came to be; "" for one that was brought along and does not say."""
+    drawn = record.drawn or {}
+    given = drawn.get("digital_source_type")
+    if isinstance(given, str) and re.fullmatch("[A-Za-z]{3,60}", given):
+        return given
+    if record.row.model.startswith(IMPORTED):
+        return TRAINED if drawn.get("program") else ""
+    return TRAINED if record.truth is None else PROGRAM  # the renderer alone knows what it draws
+
+
+def read_source(xmp: str) -> str:
+    """The term in an XMP text, "" where there is none.
+
+    >>> read_source(_packet(TRAINED)), read_source("")
+    ('trainedAlgorithmicMedia', '')
+    """
+    match = _TERM.search(xmp)
+    return match[1] if match else ""
+
+
+def with_source(data: bytes, term: str) -> bytes:
+    """A PNG with this digital source type; unchanged where it has XMP already, or the term is ""."""
+    beginning = b"iTXt" + XMP_KEY.encode() + b"\0"
+    if not term or beginning in data:
+        return data
+    return with_chunks(data, [beginning + b"\0\0\0\0" + _packet(term).encode()])
+
+
+@cache
+def _packet(term: str) -> str:
+    text = ASSETS.joinpath("texts", "digital_source_type.xmp").read_text(encoding="utf-8")
+    return text.strip().replace("{term}", f"{_TERMS}{term}")
+
+
+def with_chunks(data: bytes, bodies: Iterable[bytes]) -> bytes:
+    """A PNG with further chunks, each its kind and its content, behind the header."""
+    chunks = b"".join(struct.pack(f">I{len(b)}sI", len(b) - 4, b, zlib.crc32(b)) for b in bodies)
+    return data[:_BEFORE_TEXT] + chunks + data[_BEFORE_TEXT:]
 
 
 def encode_png(generated: GeneratedImage) -> bytes:
@@ -68,10 +124,9 @@ def read_record(data: bytes) -> PictureRecord:
     its record is.
     """
     keyword = RECORD_KEY.encode() + b"\0"
-    text, kind = b"", b""
-    for kind, body in _chunks(data):
-        text = body if kind == b"iTXt" and body.startswith(keyword) else text
-    if not text or kind != b"IEND":
+    chunks = list(_chunks(data))
+    text = next((body for kind, body in reversed(chunks) if kind == b"iTXt" and body.startswith(keyword)), b"")
+    if not text or chunks[-1][0] != b"IEND":
         raise StorageError("not a whole picture of this store (truncated, or without its record)")
     # iTXt: keyword \0 compressed? method language \0 translated keyword \0 text; ours is uncompressed.
     try:
@@ -80,12 +135,13 @@ def read_record(data: bytes) -> PictureRecord:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamagedRecord(f"the picture's record cannot be read: {str(error)[:_SHOWN]}") from error
     # Pictures of earlier versions have no digest.
-    if "pixels" in record and record["pixels"] != pixel_digest(data):
+    if "pixels" in record and record["pixels"] != _digest(chunks):
         raise DamagedRecord("the pixels are not those that the record was written for")
     return of_picture
 
 
 _KINDS: Mapping[str, type | tuple[type, ...]] = {"int": int, "float": (int, float)}  # others are texts
+_FIELDS = [(field.name, field.default, _KINDS.get(str(field.type), str)) for field in fields(ImageRow)]
 
 
 def _record_of(record: Mapping[str, Any]) -> PictureRecord:
@@ -93,11 +149,11 @@ def _record_of(record: Mapping[str, Any]) -> PictureRecord:
     row, truth, blocked, drawn = record["row"], record["truth"], record["blocked"], record.get("drawn")
     if not all(isinstance(one, dict) for one in (row, truth or {}, drawn or {})) or not isinstance(blocked, bool):
         raise TypeError("it has another form")
-    for field in fields(ImageRow):
-        value = row.get(field.name, field.default)
-        wrong = not isinstance(value, _KINDS.get(str(field.type), str)) or isinstance(value, bool)
-        if wrong or (isinstance(value, int | float) and not abs(value) <= _LARGEST):  # NaN neither
-            raise ValueError(f"its {field.name} is {quoted(value)}")
+    for name, default, kind in _FIELDS:
+        value = row.get(name, default)
+        wrong = not isinstance(value, kind) or isinstance(value, bool)
+        if wrong or (kind is not str and not abs(value) <= _LARGEST):  # NaN neither
+            raise ValueError(f"its {name} is {quoted(value)}")
     return PictureRecord(row=ImageRow(**row), truth=truth, blocked=blocked, drawn=drawn)
 
 
@@ -106,7 +162,11 @@ def pixel_digest(data: bytes) -> str:
 
     Raises StorageError: the file is truncated or altered.
     """
-    pixels = b"".join(body for kind, body in _chunks(data) if kind == b"IDAT")  # as the file packs them
+    return _digest(_chunks(data))
+
+
+def _digest(chunks: Iterable[tuple[bytes, bytes]]) -> str:
+    pixels = b"".join(body for kind, body in chunks if kind == b"IDAT")  # as the file packs them
     return hashlib.blake2b(pixels, digest_size=10).hexdigest()
 
 
@@ -117,34 +177,32 @@ def without_texts(data: bytes) -> bytes:
     """
     if not data.startswith(SIGNATURE):
         return data
-    parts, position, n_parts = [SIGNATURE], len(SIGNATURE), 0
-    while position < len(data):
-        n_parts = _one_more(n_parts)
-        end = position + 12 + int.from_bytes(data[position : position + 4], "big")
-        kind = data[position + 4 : position + 8]
-        if kind in _DRAWN or (kind == b"IDAT" and end > position + 12):
-            parts.append(data[position:end])
-        position = end
-    return b"".join(parts)
+    parts = ((data[start + 4 : start + 8], start, end) for start, end in _parts(data))
+    drawn = (data[start:end] for kind, start, end in parts if kind in _DRAWN or (kind == b"IDAT" and end > start + 12))
+    return b"".join([SIGNATURE, *drawn])
 
 
-def _one_more(n_parts: int) -> int:
-    if n_parts >= _MOST_PARTS:
-        raise StorageError(f"a PNG of more than {_MOST_PARTS:,} parts")
-    return n_parts + 1
+def _parts(data: bytes) -> Iterator[tuple[int, int]]:
+    """Where each chunk of a PNG begins and ends, its length and checksum included."""
+    start = len(SIGNATURE)
+    for n_parts in count():
+        if start >= len(data):
+            return
+        if n_parts == _MOST_PARTS:
+            raise StorageError(f"a PNG of more than {_MOST_PARTS:,} parts")
+        end = start + 12 + int.from_bytes(data[start : start + 4], "big")
+        yield start, end
+        start = end
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The kind and the content of each chunk; StorageError where one does not fit its checksum."""
     if not data.startswith(SIGNATURE):
         raise StorageError("not a PNG file")
-    position, n_parts = len(SIGNATURE), 0
-    while position < len(data):
-        n_parts = _one_more(n_parts)
-        end = position + 8 + int.from_bytes(data[position : position + 4], "big")
-        if zlib.crc32(data[position + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
+    for start, end in _parts(data):
+        if zlib.crc32(data[start + 4 : end - 4]) != int.from_bytes(data[end - 4 : end], "big"):
             raise StorageError("a PNG chunk is truncated or altered")
-        yield data[position + 4 : position + 8], data[position + 8 : end]
-        position = end + 4
+        yield data[start + 4 : start + 8], data[start + 8 : end - 4]
 
 
 class ImageStore:
@@ -211,7 +269,23 @@ class ImageStore:
 
     def n_present(self, image_ids: Iterable[str]) -> int:
         """How many of these ids have a file, which is not read."""
-        return sum(self.path(image_id).is_file() for image_id in image_ids)
+        return len(self.sizes(image_ids))
+
+    def sizes(self, image_ids: Iterable[str]) -> list[int]:
+        """Bytes of each picture of these that is there."""
+        sizes, folder = list[int](), str(self.folder)
+        for image_id in image_ids:
+            with suppress(OSError):
+                sizes.append(os.stat(f"{folder}/{image_id[:2]}/{image_id}.png").st_size)  # noqa: PTH116 - twice as quick
+        return sizes
+
+    @property
+    def last_removal(self) -> float:
+        """When pictures were last removed, in seconds since 1970; 0 if none were."""
+        try:
+            return (self.folder / _REMOVED).stat().st_mtime
+        except OSError:
+            return 0.0 if self.folder.is_dir() else math.inf
 
     @property
     def n_bytes(self) -> int:
@@ -236,6 +310,8 @@ class ImageStore:
         removed = evict_oldest(self.folder.glob("??/*.png"), limit, protected=lambda path: path.stem in protected)
         with self._lock:
             self._n_bytes = None
+        if removed:
+            (self.folder / _REMOVED).touch()
         return [path.stem for path in removed]
 
     def _read(self, row: ImageRow, image_id: str) -> StoredImage | None:
@@ -274,3 +350,126 @@ def png_bytes(image: Image.Image) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, format="PNG")
     return buffer.getvalue()
+
+
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", "AVIF")
+_MOST_BEFORE_PIXELS = {b"\x89PNG": 4_000_000, b"\xff\xd8": 4_000_000, b"GIF8": 1_000_000}  # bytes, by how files begin
+_MOST_IN_DIRECTORY = 4_000_000  # bytes
+_MOST_READS = 50_000  # a part takes two or more
+
+
+class _Limited:
+    """A file that refuses to be read for more than so many bytes, or too often."""
+
+    def __init__(self, file: IO[bytes], most: int) -> None:
+        self._file = file
+        self.most, self.n_reads = most, _MOST_READS  # further bytes and readings
+
+    def read(self, n: int = -1) -> bytes:
+        data = self._file.read(n)
+        self.most, self.n_reads = self.most - len(data), self.n_reads - 1
+        if self.most < 0 or self.n_reads < 0:
+            raise InvalidInput("what stands before its pixels is too long to be read")
+        return data
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def open_picture(file: BinaryIO) -> Image.Image:
+    """A picture whose pixels are not read yet; what Pillow raises, and InvalidInput where too much is before them."""
+    head = file.read(4)
+    file.seek(0)
+    length = next((n for begin, n in _MOST_BEFORE_PIXELS.items() if head.startswith(begin)), 0)
+    if not length:
+        return Image.open(file, formats=FORMATS)
+    limited = _Limited(file, length)
+    opened = Image.open(cast("BinaryIO", limited), formats=FORMATS)
+    limited.most = limited.n_reads = sys.maxsize
+    return opened
+
+
+_load = TiffImagePlugin.ImageFileDirectory_v2.load
+
+
+def _load_limited(directory: TiffImagePlugin.ImageFileDirectory_v2, file: IO[bytes]) -> None:
+    _load(directory, cast("IO[bytes]", _Limited(file, _MOST_IN_DIRECTORY)))
+
+
+TiffImagePlugin.ImageFileDirectory_v2.load = _load_limited  # type: ignore[method-assign, assignment]
+
+
+MOST_PIXELS = 50_000_000
+_MOST_OPAQUE, _MOST_TRANSPARENT = 17_000_000, 10_000_000  # of other files than JPEG: about 100 MB
+_SCAN = b"\xff\xda"  # begins each passage over the pixels of a JPEG; of several all numbers are kept, two bytes each
+_MOST_KEPT, _MOST_PASSED = 100_000_000, 5_000_000_000  # bytes, and pixels of all passages: a few seconds
+LONGEST_SIDE = 1024
+"""Pixels of an imported picture's longer side; a larger one is made smaller, as no reader takes more in."""
+_LARGE = 4_000_000  # pixels
+_decoding_large = BoundedSemaphore()
+
+
+def decode(data: bytes) -> Image.Image:
+    """The picture in RGB, the right way up, its longer side at most ``LONGEST_SIDE``.
+
+    Only one large picture of all visitors is unpacked at a time, and it takes about 100 MB for a moment.
+
+    Transparent parts are white, of an animation the first frame counts, 16 bits are scaled to 8.
+
+    Raises InvalidInput: it has none of the formats that are read, it is truncated, or it has too many pixels.
+    """
+    try:
+        data = without_texts(data)
+        with open_picture(file := io.BytesIO(data)) as opened:
+            n_more = data.count(_SCAN, file.tell())  # what was read so far ends with the head of the first
+            if (n_pixels := opened.width * opened.height) > (most := _most_pixels(opened, n_more)):
+                raise InvalidInput(
+                    f"{opened.width} x {opened.height} pixels are too many; at most {most:,} are read of such a file"
+                )
+            with _decoding_large if n_pixels > _LARGE else nullcontext():
+                opened.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))  # a JPEG need not be unpacked in full size
+                image = _with_eight_bits(opened)
+                image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+                return _on_white(ImageOps.exif_transpose(image))
+    except UnidentifiedImageError as error:
+        raise InvalidInput(f"no picture in one of the formats {', '.join(FORMATS)}") from error
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise InvalidInput(f"cannot be read as a picture: {error}") from error
+
+
+def _most_pixels(opened: Image.Image, n_more: int) -> int:
+    """Return how many pixels may be unpacked; transparency needs a second copy, and a JPEG is unpacked smaller.
+
+    ``n_more``: how often a JPEG goes over its pixels once again.
+    """
+    if opened.format in ("JPEG", "MPO"):
+        if not n_more:
+            return MOST_PIXELS
+        return min(_MOST_KEPT // (2 * len(opened.getbands())), _MOST_PASSED // (1 + n_more))
+    has_transparency = opened.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in opened.info
+    return _MOST_TRANSPARENT if has_transparency else _MOST_OPAQUE
+
+
+def _with_eight_bits(opened: Image.Image) -> Image.Image:
+    """The first frame in a mode whose numbers can be averaged: grey or colours, with or without transparency."""
+    if opened.mode.startswith("I;16") or (opened.mode == "I" and opened.format == "PNG"):
+        bands = np.array_split(np.asarray(opened), 64)  # whole, its numbers would take eight times the room
+        image = Image.fromarray(
+            np.concatenate([((band.astype(np.int32) + 128) // 257).astype(np.uint8) for band in bands])
+        )
+        image.info = opened.info  # which way it is turned
+        return image
+    if opened.mode[0] in "FI":
+        raise InvalidInput(f"its pixels are numbers of {opened.mode}, whose black and white are not known")
+    if opened.mode in ("PA", "La", "RGBa", "LA") or "transparency" in opened.info:
+        return opened.convert("RGBA")
+    return opened if opened.mode in ("RGB", "RGBA", "L") else opened.convert("RGB")
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    """In RGB, where nothing shows through."""
+    if image.mode != "RGBA":
+        return image.convert("RGB")
+    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")

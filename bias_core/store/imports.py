@@ -8,25 +8,22 @@ import zipfile
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
-from threading import BoundedSemaphore
 from typing import Any, BinaryIO, cast
-
-import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
 
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.given_values import MAX_TEXT, normal_form
 from bias_core.protocols import StepCallback
-from bias_core.store.copies import FEWEST_WORDS, Candidate, copies_among, facts_of_name, grey_of, wrapper_of
+from bias_core.store.copies import Candidate, copies_among, grey_of
 from bias_core.store.drawing_facts import PictureMetadata
-from bias_core.store.images import DamagedRecord, read_record, without_texts
-from bias_core.store.picture_files import FORMATS, open_picture
+from bias_core.store.images import DamagedRecord, decode, open_picture, read_record, without_texts
 from bias_core.store.picture_metadata import (
+    FEWEST_WORDS,
     PARQUET,
+    facts_of_name,
     facts_of_parquet,
     facts_of_part,
     facts_of_sidecar,
@@ -34,6 +31,7 @@ from bias_core.store.picture_metadata import (
     metadata_of_record,
     read_metadata,
     sidecars_of,
+    wrapper_of,
 )
 from bias_core.store.tables import Problems, read_table
 from bias_core.types import IMPORTED, GeneratedImage, ImageRow, PictureRecord, is_blank
@@ -47,6 +45,7 @@ _MOST_LINES = 300_000  # of all metadata files
 _MOST_CHARACTERS = 50_000_000  # of all prompts and what else pictures say of themselves
 _LONGEST_NAME = 255  # bytes of a file's or folder's, as systems have them
 _SHOWN = 200  # characters of a name in a message
+_LOCAL_HEAD = 30  # bytes before each file of a zip, at least
 _ENTRY = b"PK\x01\x02"  # begins what the directory of a zip says of one file
 # RuntimeError: it wants a password; NotImplementedError: a way of packing that Python does not know.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError)
@@ -69,14 +68,6 @@ _NO_PICTURES = frozenset((
 ))  # fmt: skip
 _HEADS = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")  # of pictures
 MOST_PICTURES = 100_000
-MOST_PIXELS = 50_000_000
-_MOST_OPAQUE, _MOST_TRANSPARENT = 17_000_000, 10_000_000  # of other files than JPEG: about 100 MB
-_SCAN = b"\xff\xda"  # begins each passage over the pixels of a JPEG; of several all numbers are kept, two bytes each
-_MOST_KEPT, _MOST_PASSED = 100_000_000, 5_000_000_000  # bytes, and pixels of all passages: a few seconds
-LONGEST_SIDE = 1024
-"""Pixels of an imported picture's longer side; a larger one is made smaller, as no reader takes more in."""
-_LARGE = 4_000_000  # pixels
-_decoding_large = BoundedSemaphore()
 _MARKED_UTF8 = 0x800  # flag of a file in a zip
 
 
@@ -152,6 +143,7 @@ class _Zip:
             files = [info for info in self._archive.infolist() if not info.orig_filename.endswith(("/", "\\"))]
         except _DAMAGE as error:
             raise InvalidInput(f"{path.name} is no zip that can be read: {error}") from error
+        _check_overlap(path.name, self._archive.infolist())
         unpacked = sum(info.file_size for info in files)  # more than it says is not read of any file
         if unpacked > MOST_UNPACKED:
             raise InvalidInput(
@@ -195,6 +187,15 @@ def _check_entries(path: Path) -> None:
             end = piece[1 - len(_ENTRY) :]
     if n_files > MOST_FILES:
         raise InvalidInput(f"{path.name} has {n_files:,} files; at most {MOST_FILES:,} can be taken: divide it")
+
+
+def _check_overlap(name: str, infos: Sequence[zipfile.ZipInfo]) -> None:
+    """Refuse a zip whose files share bytes, as bombs do; zipfile does not look before Python 3.11.8."""
+    end = 0
+    for info in sorted(infos, key=lambda one: one.header_offset):
+        if info.header_offset < end:
+            raise InvalidInput(f"{name} is no zip that can be read: files in it overlap")
+        end = info.header_offset + _LOCAL_HEAD + info.compress_size
 
 
 def _stored_name(info: zipfile.ZipInfo) -> str:
@@ -597,69 +598,3 @@ def key(prompt: str) -> str:
     True
     """
     return " ".join(re.findall(r"[^\W_]+", normal_form("NFKC", prompt).casefold()))
-
-
-def decode(data: bytes) -> Image.Image:
-    """The picture in RGB, the right way up, its longer side at most ``LONGEST_SIDE``.
-
-    Only one large picture of all visitors is unpacked at a time, and it takes about 100 MB for a moment.
-
-    Transparent parts are white, of an animation the first frame counts, 16 bits are scaled to 8.
-
-    Raises InvalidInput: it has none of the formats that are read, it is truncated, or it has too many pixels.
-    """
-    try:
-        data = without_texts(data)
-        with open_picture(file := io.BytesIO(data)) as opened:
-            n_more = data.count(_SCAN, file.tell())  # what was read so far ends with the head of the first
-            if (n_pixels := opened.width * opened.height) > (most := _most_pixels(opened, n_more)):
-                raise InvalidInput(
-                    f"{opened.width} x {opened.height} pixels are too many; at most {most:,} are read of such a file"
-                )
-            with _decoding_large if n_pixels > _LARGE else nullcontext():
-                opened.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))  # a JPEG need not be unpacked in full size
-                image = _with_eight_bits(opened)
-                image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
-                return _on_white(ImageOps.exif_transpose(image))
-    except UnidentifiedImageError as error:
-        raise InvalidInput(f"no picture in one of the formats {', '.join(FORMATS)}") from error
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        if isinstance(error, InvalidInput):
-            raise
-        raise InvalidInput(f"cannot be read as a picture: {error}") from error
-
-
-def _most_pixels(opened: Image.Image, n_more: int) -> int:
-    """Return how many pixels may be unpacked; transparency needs a second copy, and a JPEG is unpacked smaller.
-
-    ``n_more``: how often a JPEG goes over its pixels once again.
-    """
-    if opened.format in ("JPEG", "MPO"):
-        if not n_more:
-            return MOST_PIXELS
-        return min(_MOST_KEPT // (2 * len(opened.getbands())), _MOST_PASSED // (1 + n_more))
-    has_transparency = opened.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in opened.info
-    return _MOST_TRANSPARENT if has_transparency else _MOST_OPAQUE
-
-
-def _with_eight_bits(opened: Image.Image) -> Image.Image:
-    """The first frame in a mode whose numbers can be averaged: grey or colours, with or without transparency."""
-    if opened.mode.startswith("I;16") or (opened.mode == "I" and opened.format == "PNG"):
-        bands = np.array_split(np.asarray(opened), 64)  # whole, its numbers would take eight times the room
-        image = Image.fromarray(
-            np.concatenate([((band.astype(np.int32) + 128) // 257).astype(np.uint8) for band in bands])
-        )
-        image.info = opened.info  # which way it is turned
-        return image
-    if opened.mode[0] in "FI":
-        raise InvalidInput(f"its pixels are numbers of {opened.mode}, whose black and white are not known")
-    if opened.mode in ("PA", "La", "RGBa", "LA") or "transparency" in opened.info:
-        return opened.convert("RGBA")
-    return opened if opened.mode in ("RGB", "RGBA", "L") else opened.convert("RGB")
-
-
-def _on_white(image: Image.Image) -> Image.Image:
-    """In RGB, where nothing shows through."""
-    if image.mode != "RGBA":
-        return image.convert("RGB")
-    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")

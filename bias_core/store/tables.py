@@ -304,7 +304,7 @@ def _check_columns(name: str, columns: list[str], needs: Sequence[Sequence[str]]
             raise InvalidInput(f"{name} has a column {quoted(similar[0])}, which is not read: is {column} meant?")
 
 
-_MOST_COLUMNS_PARQUET_TABLES, _MOST_GROUPS, _MOST_PAGES = 1000, 1000, 20_000
+_MOST_GROUPS, _MOST_PAGES = 1000, 20_000
 _MOST_PAGE, _MOST_UNPACKED = 8_000_000, 250_000_000  # bytes of one page, and of all
 _FOOTER: Mapping[str, Any] = {"thrift_string_size_limit": 200_000, "thrift_container_size_limit": 200_000}
 _LONGEST_TEXT = 65_536  # characters of a cell
@@ -330,7 +330,7 @@ def parquet_rows(data: bytes) -> Iterator[dict[str, Any]]:
         texts = {one.path_in_schema for one in chunks if one.physical_type == "BYTE_ARRAY"}
         file = parquet.ParquetFile(BufferReader(data), read_dictionary=sorted(texts), **_FOOTER)
         for batch in file.iter_batches(_BATCH, columns=columns, use_threads=False):
-            for row in zip(*map(_cells_of_parquet_tables, batch.columns), strict=True):
+            for row in zip(*map(_cells_of_column, batch.columns), strict=True):
                 yield dict(zip(batch.schema.names, row, strict=True))
     except (ArrowException, OSError, ValueError, OverflowError) as error:
         if isinstance(error, InvalidInput):
@@ -355,10 +355,8 @@ def _has_part_of(columns: Collection[str], chunk: "parquet.ColumnChunkMetaData")
 
 def _chunks(metadata: "parquet.FileMetaData") -> Iterator["parquet.ColumnChunkMetaData"]:
     """The parts of all columns; InvalidInput where there are too many of them, or of rows."""
-    if metadata.num_row_groups > _MOST_GROUPS or metadata.num_columns > _MOST_COLUMNS_PARQUET_TABLES:
-        raise InvalidInput(
-            f"has more than {_MOST_COLUMNS_PARQUET_TABLES:,} columns, or {_MOST_GROUPS:,} groups of rows"
-        )
+    if metadata.num_row_groups > _MOST_GROUPS or metadata.num_columns > _MOST_COLUMNS:
+        raise InvalidInput(f"has more than {_MOST_COLUMNS:,} columns, or {_MOST_GROUPS:,} groups of rows")
     groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
     if max(metadata.num_rows, sum(group.num_rows for group in groups)) > MOST_ROWS:
         raise InvalidInput(f"has more than {MOST_ROWS:,} rows")
@@ -461,12 +459,12 @@ class _Head:
         return (value >> 1) ^ -(value & 1)
 
 
-def _cells_of_parquet_tables(column: "pa.Array") -> list[Any]:
+def _cells_of_column(column: "pa.Array") -> list[Any]:
     """The values of a column; of a text that stands in many rows there is one."""
     from pyarrow import types
 
     if types.is_list(column.type):
-        texts = iter(_cells_of_parquet_tables(column.flatten()))
+        texts = iter(_cells_of_column(column.flatten()))
         return [None if n is None else list(islice(texts, n)) for n in column.value_lengths().to_pylist()]
     if not types.is_dictionary(column.type):
         return list(column.to_pylist())

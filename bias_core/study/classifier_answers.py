@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.measures.paired_stereotype import ANDROGYNOUS, CANNOT_IDENTIFY, GENDERS, NOT_TWO_PEOPLE, UNCLEAR
-from bias_core.scales import Scale, load_scales
+from bias_core.people import Scale, load_scales
 from bias_core.study.design import known_study
 from bias_core.study.types import StudyReport
 from bias_core.types import Attribute

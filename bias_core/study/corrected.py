@@ -30,7 +30,7 @@ from bias_core.measures.two_phase import (
     two_phase_shares,
 )
 from bias_core.number_text import format_share
-from bias_core.scales import load_scales
+from bias_core.people import load_scales
 from bias_core.study.answers import AUTOMATIC, check_words
 from bias_core.study.arm_comparison import compare_arms, two_shares
 from bias_core.study.classifier_answers import (

@@ -17,8 +17,7 @@ from PIL import Image, ImageOps
 
 from bias_core.measures.cards import METRICS, Card, load_references, work
 from bias_core.number_text import NO_INTERVAL
-from bias_core.store.export import DatasetFacts
-from bias_core.store.markdown import fenced, in_markdown
+from bias_core.store.export import DatasetFacts, fenced, in_markdown
 from bias_core.study.design import CHECKLIST, known_study
 from bias_core.study.figures import figure_svg
 from bias_core.study.headlines import headline

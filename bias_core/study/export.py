@@ -29,7 +29,8 @@ from bias_core.models.catalogue import hosted_name, is_hub_id, load_catalogue, s
 from bias_core.number_text import format_interval, format_p
 from bias_core.settings import ASSETS
 from bias_core.store.export import DatasetFacts, Export, ExportedImage, write_folder, write_zip
-from bias_core.store.files import source_of, write_atomically
+from bias_core.store.files import write_atomically
+from bias_core.store.images import source_of
 from bias_core.study.blanked_pictures import drawn_with
 from bias_core.study.design import study_classes
 from bias_core.study.documents import to_dict, to_html, to_markdown, to_model_card
@@ -233,8 +234,23 @@ def to_form(report: StudyReport, name: str) -> bytes:
     return FORMS[name].write(report)
 
 
+def check_place(place: Path) -> None:
+    """Raise InvalidInput for a name that ends as a file of another kind; an existing folder may be called so."""
+    endings = [*(form.ending for form in FORMS.values()), ".zip"]
+    if place.name.lower().endswith(tuple(endings)) or place.is_dir():
+        return
+    if re.fullmatch(r"\.[A-Za-z]{2,5}", place.suffix):
+        raise InvalidInput(
+            f"a report is not written as {place.suffix}; a file ends in {', '.join(endings)}, and a folder in none"
+        )
+
+
 def write_report(report: StudyReport, place: Path, *, pictures: bool = False) -> Path:
-    """As the ending of ``place`` says: one file of :data:`FORMS`, a .zip, or else a folder of all files."""
+    """Write one file of :data:`FORMS`, a .zip, or a folder of all files, as the ending of ``place`` says.
+
+    Raises InvalidInput: it is another ending.
+    """
+    check_place(place)
     fitting = [name for name, form in FORMS.items() if place.name.lower().endswith(form.ending)]
     if fitting:  # the longest says most
         write_atomically(place, to_form(report, max(fitting, key=lambda name: len(FORMS[name].ending))))

@@ -9,7 +9,7 @@ from typing import Any
 from bias_core.errors import InvalidInput, StorageError, quoted
 from bias_core.settings import Settings
 from bias_core.store.images import ImageStore
-from bias_core.store.manifests import Manifest, ManifestStore, ReportStore, Status
+from bias_core.store.manifests import Manifest, ManifestStore, ReportStore, RunHead, Status
 from bias_core.study.design import study_classes, with_known_options
 from bias_core.study.limits import stop_rule
 from bias_core.study.run import run_study
@@ -135,10 +135,10 @@ def _gallery_line(folder: Path, path: Path) -> ListedRun | None:
     try:
         written, (listed, line) = path.stat().st_mtime_ns, _IN_GALLERY.get(path) or (0, None)
         if line is None or listed != written:
-            manifest = ManifestStore(path.parent).find(path.stem)
-            if manifest is None or manifest.id != path.stem:
+            run = ManifestStore(path.parent).head(path.stem)
+            if run is None or run.id != path.stem:
                 return None
-            line = _line(manifest, ImageStore(folder / "images"), ReportStore(folder / "reports"))
+            line = _line(replace(run, complete=0.0), ImageStore(folder / "images"), ReportStore(folder / "reports"))
             if not all(isinstance(text, str) for text in (line.title, line.study, line.status)):
                 return None
             time.gmtime(line.updated)  # raises if it is no time
@@ -242,7 +242,7 @@ def _checked(session: str) -> str:
     return session
 
 
-def _choices(manifest: Manifest) -> str:
+def _choices(manifest: RunHead) -> str:
     """The choices of a visitor that are not the study's own, in a line."""
     settings, design = manifest.settings, manifest.design
     study = study_classes().get(design.get("kind", ""))
@@ -265,23 +265,22 @@ def _as_list(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _line(manifest: Manifest, images: ImageStore, reports: ReportStore) -> ListedRun:
-    ids, settings = {row.id for row in manifest.rows}, manifest.settings
+def _line(run: RunHead, images: ImageStore, reports: ReportStore) -> ListedRun:
+    settings = run.settings
     has_rule = settings.get("stop_within") is not None or bool(settings.get("stop_when_clear"))
-    sizes = [path.stat().st_size for path in map(images.path, ids) if path.is_file()]
-    models, conditions = (
-        " and ".join(filter(None, dict.fromkeys(getattr(row, name) for row in manifest.rows)))
-        for name in ("model", "condition")
-    )
+    n_stored, n_bytes = len(run.image_ids), run.n_bytes
+    if run.complete <= images.last_removal:
+        sizes = images.sizes(run.image_ids)
+        n_stored, n_bytes = len(sizes), sum(sizes)
     return ListedRun(
-        run_id=manifest.id,
-        choices=_choices(manifest),
-        model=models or str(manifest.settings.get("model", "")),
-        condition=conditions,
-        n_pictures=len(ids),
-        n_stored=len(sizes),
-        n_bytes=sum(sizes),
-        saved=manifest.id in reports,
-        may_go_on=manifest.status != "finished" or has_rule,
-        **{name: getattr(manifest, name) for name in ("study", "title", "status", "is_kept", "created", "updated")},
+        run_id=run.id,
+        choices=_choices(run),
+        model=" and ".join(filter(None, run.models)) or str(run.settings.get("model", "")),
+        condition=" and ".join(filter(None, run.conditions)),
+        n_pictures=len(run.image_ids),
+        n_stored=n_stored,
+        n_bytes=n_bytes,
+        saved=run.id in reports,
+        may_go_on=run.status != "finished" or has_rule,
+        **{name: getattr(run, name) for name in ("study", "title", "status", "is_kept", "created", "updated")},
     )

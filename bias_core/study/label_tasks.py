@@ -16,7 +16,7 @@ import yaml
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.given_values import normal_form
-from bias_core.scales import Scale, load_scales
+from bias_core.people import Scale, load_scales
 from bias_core.settings import ASSETS
 
 TaskKind = Literal["pst_single", "pst_paired", "pst_three", "association", "own"]

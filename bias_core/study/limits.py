@@ -310,7 +310,8 @@ class DrawingView:
         self, rows: Iterable[ImageRow], *, parts: Mapping[str, str] = {}, watches_shares: bool = False
     ) -> None:
         self._rows = tuple(unique_rows(rows))
-        ids = {part: frozenset(key for key, one in parts.items() if one == part) for part in parts.values()}
+        names = dict.fromkeys(parts.values())
+        ids = {part: frozenset(key for key, one in parts.items() if one == part) for part in names}
         self._parts = ids if len(ids) > 1 else {}
         self._images: tuple[StoredImage, ...] = ()
         self._forming: dict[str, Image.Image] = {}

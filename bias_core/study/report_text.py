@@ -22,8 +22,7 @@ from bias_core.number_text import (
     format_share,
     typeset,
 )
-from bias_core.store.export import without_splits
-from bias_core.store.markdown import as_code, in_markdown
+from bias_core.store.export import as_code, in_markdown, without_splits
 from bias_core.study.attributes import attribute_of
 from bias_core.study.design import known_study
 from bias_core.study.limits import stop_rule

@@ -431,7 +431,10 @@ def _on_record(
         raise
     finally:
         with suppress(StorageError):  # must not hide the error that a full disk caused
-            services.manifests.save(replace(plan.manifest, status=status))
+            ids = {row.id for row in plan.manifest.rows}
+            sizes = services.images.sizes(ids)
+            complete = time.time() if len(sizes) == len(ids) else 0.0
+            services.manifests.save(replace(plan.manifest, status=status, n_bytes=sum(sizes), complete=complete))
 
 
 def complete(steps: Generator[Any, None, T]) -> T:

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar, get_args
 
@@ -53,6 +54,7 @@ CLASSES: Mapping[str, type] = {
 
 NO_LONGER = "This version of the program no longer has"
 _LEFT_OUT = "Left out"  # how the note begins on measures that the program no longer has
+_PLAIN = {str, int, bool, type(None)}  # as JSON has them
 _IS = "%"  # the key that tells what a JSON object stands for
 _PATH = "path"  # a column of a frame with files in it
 _NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -107,9 +109,14 @@ def _encode_object(value: Any, root: Path) -> Any:
     if isinstance(value, Options):
         return _encode_mapping(option_values(value), root)
     if is_dataclass(value) and name in CLASSES:
-        saved = [f.name for f in fields(value) if f.metadata.get("saved", True)]
-        return {_IS: name} | {field: encode(getattr(value, field), root) for field in saved}
+        values = ((field, getattr(value, field)) for field in _saved_fields(name))
+        return {_IS: name} | {field: one if type(one) in _PLAIN else encode(one, root) for field, one in values}
     raise TypeError(f"no plain form for {type(value)}")
+
+
+@cache
+def _saved_fields(name: str) -> list[str]:
+    return [f.name for f in fields(CLASSES[name]) if f.metadata.get("saved", True)]
 
 
 def _encode_frame(frame: pd.DataFrame, root: Path) -> Any:

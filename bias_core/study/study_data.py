@@ -104,6 +104,7 @@ class StudyData(Stoppable):
         self.notes: list[str] = []
         self.images_by_id: dict[str, StoredImage] = {}
         self.drawn_pictures: list[DrawnPicture] = []
+        self._rows_by_shot: dict[int, tuple[Shot, list[ImageRow]]] = {}
 
     @classmethod
     def of_report(cls, report: StudyReport, services: StudyServices) -> "StudyData":
@@ -128,7 +129,7 @@ class StudyData(Stoppable):
         """Draw (or find) the pictures without taking them up: until a rule of the settings ends it, or ``n_first``."""
         rows, parts = list[ImageRow](), dict[str, str]()
         for shot in shots:
-            rows += (of_shot := self.rows.of(shot))
+            rows += (of_shot := self._rows_of(shot))
             parts |= dict.fromkeys((row.id for row in of_shot), shot.part)
         rule = stop_rule(self.settings) if self._read_shares and n_first is None else None
         in_order = self._in_order(shots)[:n_first]
@@ -158,13 +159,19 @@ class StudyData(Stoppable):
         if rule is not None:
             self.n_enough = watch.n_enough
 
+    def _rows_of(self, shot: Shot) -> list[ImageRow]:
+        """The rows of a shot, made once, so that each has its id from then on."""
+        if id(shot) not in self._rows_by_shot:
+            self._rows_by_shot[id(shot)] = shot, self.rows.of(shot)
+        return self._rows_by_shot[id(shot)][1]
+
     def _in_order(self, shots: Sequence[Shot]) -> list[ImageRow]:
         """The rows in the order in which they are drawn.
 
         That of the shots; under a rule one of each shot, in an order of chance, then another of each: so that what is
         there when it ends is of all prompts alike.
         """
-        rows = [self.rows.of(shot) for shot in shots]
+        rows = [self._rows_of(shot) for shot in shots]
         if stop_rule(self.settings) is None or not rows:
             return [row for of_shot in rows for row in of_shot]
         rng = np.random.default_rng(self.settings.seed)
@@ -199,7 +206,7 @@ class StudyData(Stoppable):
         """The facts of every planned picture, one entry for each shot that it belongs to."""
         unit_of, entries = self.rows.unit_of(shots), []
         for place, shot in enumerate(shots, start=self._n_shots):
-            for k, row in enumerate(self.rows.of(shot)):
+            for k, row in enumerate(self._rows_of(shot)):
                 values = (row.id, row.group, shot.prompt, row.seed, f"{place}:{unit_of(k, row)}")
                 entries.append(({**dict(zip(_COLUMNS, values, strict=True)), **shot.facts}, row))
         return entries
@@ -210,7 +217,7 @@ class StudyData(Stoppable):
             self._under(rule, shots)
         prompts = {id(shot): self.rows.prompt_of(shot) for shot in shots}
         entries, n_finished = [], 0
-        places = [shot for shot in shots for _ in self.rows.of(shot)]
+        places = [shot for shot in shots for _ in self._rows_of(shot)]
         for shot, (entry, row) in zip(places, self._entries(shots), strict=True):
             if (image := self.images_by_id.get(row.id)) is None:
                 continue
@@ -248,7 +255,7 @@ class StudyData(Stoppable):
     def use_drawn_so_far(self, shots: Sequence[Shot], why: Cancelled) -> None:
         """The run was stopped: go on with what is finished, and say so."""
         self.cancelled = never
-        planned = unique_rows([row for shot in shots for row in self.rows.of(shot)])
+        planned = unique_rows([row for shot in shots for row in self._rows_of(shot)])
         unseen = {row.id: row for row in planned if row.id not in self.images_by_id}
         self.images_by_id |= self.services.images.find(unseen)  # drawn meanwhile, or before
         begin = f"{why}. The" if isinstance(why, Interrupted) else "Stopped: the"

@@ -19,14 +19,16 @@ from bias_core.papers.oasis.study_nationalities import _users_of
 from bias_core.papers.oasis.study_stop import _picked
 from bias_core.prompts import WORD_SLOT, fix_articles
 from bias_core.store.comfy_graph import facts_of_graph
-from bias_core.store.copies import facts_of_name, finished_stem, is_sheet_name
-from bias_core.store.files import read_source
+from bias_core.store.images import read_source
 from bias_core.store.imports import check_name, key
 from bias_core.store.picture_metadata import (
     facts_of_midjourney,
+    facts_of_name,
     facts_of_part,
     facts_of_sidecar,
     facts_of_text,
+    finished_stem,
+    is_sheet_name,
     read_metadata,
 )
 from bias_core.store.tables import read_table

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bias_core.crops import crop_people, person_halves
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.models.encoders import CalibrationPersonFinder, TorchvisionPersonFinder
+from bias_core.people import crop_people, person_halves
 from bias_core.protocols import PersonFinder
 from bias_core.world.grammar import book
 from tests.every import every

@@ -1,14 +1,20 @@
-"""Every export says what it is, to people and programs, reads back with the tools of the field, and runs nothing."""
+"""Every export says what it is, to people and programs, reads back with the tools of the field, and runs nothing.
+
+Texts of others stay words in its Markdown.
+"""
 
 import errno
+import html
 import json
 import os
+import re
 import zipfile
 from dataclasses import replace
 
 import pandas as pd
 import pytest
 import yaml
+from markdown_it import MarkdownIt
 from PIL import Image
 
 from bias_core.errors import StorageError
@@ -17,9 +23,13 @@ from bias_core.store.export import (
     DatasetFacts,
     Export,
     ExportedImage,
+    as_code,
     column_kinds,
     csv_bytes,
     dataset_card,
+    fenced,
+    in_markdown,
+    paragraphs,
     write_folder,
     write_zip,
 )
@@ -32,6 +42,7 @@ from bias_core.study.types import StudySettings
 from bias_core.types import GeneratedImage, ImageRow
 from tests import shared
 from tests.explored import explore, pictures_of
+from tests.hostile_markdown import HOSTILE_WORDS, Page, in_plain_blanks
 
 
 @pytest.fixture
@@ -236,3 +247,68 @@ def test_the_zip_holds_both_descriptions(exports, tmp_path):
 def test_a_column_is_text_where_its_values_differ_and_a_number_where_some_are_missing():
     lines = [{"a": 1, "b": 1, "c": None, "d": True}, {"a": 2.5, "b": "x", "c": None, "d": None}]
     assert column_kinds(lines) == {"a": "sc:Float", "b": "sc:Text", "c": "sc:Text", "d": "sc:Boolean"}
+
+
+PLACES = (
+    "# {}", "{}", "- {}", "- name: {}", "1. {}", "> **{}**", "| a | b |\n| --- | --- |\n| {} | 0.5 |\n| 1 | {} |",
+    "![{}](figures/own.svg)", "[{}](own.csv)", "**{}**", "before {} after", "{} {}",
+)  # fmt: skip
+
+
+def rendered(text):
+    """As CommonMark with GitHub's tables and struck words."""
+    return MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_hostile_words_stay_words_wherever_they_stand(place):
+    own, tags = {"figures/own.svg", "own.csv"}, re.findall("<[a-z0-9]+", rendered(place.replace("{}", "x")))
+    broken = {}
+    for words in HOSTILE_WORDS:
+        text = place.format(*[in_markdown(words)] * place.count("{}"))
+        page = rendered(f"{text}\n\n[1] [x] [82, 96]")
+        read = Page(page)
+        is_shown = "![" in place or in_plain_blanks(words) in in_plain_blanks(read.text)
+        if set(read.loaded) - own or not is_shown or re.findall("<(?!code)[a-z0-9]+", page) != [*tags, "<p"]:
+            broken[words] = page
+    assert broken == {}
+
+
+def test_numbers_and_names_are_written_as_they_are():
+    for plain in (
+        "91\xa0% [82, 96]", "−0.29 [−0.39, −0.16]", "[1.50, ∞]", "a photo of a doctor", "calibration-renderer",
+        "p < 0.05", "model_revision", "e.g. 0.5", "-0.25", "What’s “this”?", "n = 64; 1.5 (1 to 2)", "AT&T", "C#",
+        "50 % & more", "a/b",
+    ):  # fmt: skip
+        assert in_markdown(plain) == plain.replace("\xa0", " ").replace("<", "&lt;")
+
+
+def test_a_block_of_code_ends_where_it_ends():
+    hostile = "python x\n```\n![](http://evil.example/x)\n````\n<script>"
+    page = rendered(fenced(hostile) + "\n\n" + as_code("a`![](http://evil.example)``b") + " end")
+    assert Page(page).loaded == []
+    assert html.unescape(page).count("![](http://evil.example") == 2
+    assert page.endswith(" end</p>\n")
+
+
+def test_code_stays_in_its_cell_of_a_table():
+    for words in HOSTILE_WORDS:
+        page = rendered(f"| a | b |\n| --- | --- |\n| {as_code(words)} | 0.5 |")
+        assert page.count("<td>") == 2, words
+        assert "<td>0.5</td>" in page, words
+        assert Page(page).loaded == [], words
+
+
+def test_a_dataset_card_shows_what_others_wrote_as_words():
+    words = "\n\n".join(HOSTILE_WORDS)
+    facts = DatasetFacts(
+        key="x", title=words, summary=words, model=words, annotation=words, limits=words, command=words, n_pictures=1,
+        n_prompts=1, reference=words, licence_note=words, notes=[words], versions={"encoder": words},
+    )  # fmt: skip
+    card = dataset_card(facts, {"a`b": words})
+    head, body = re.fullmatch(r"---\n(.*?)\n---\n(.*)", card, flags=re.DOTALL).groups()
+    assert Page(rendered(body)).loaded == []
+    assert [line.partition(":")[0] for line in head.splitlines() if re.match(r"\w", line)] == [
+        "pretty_name", "license", "license_name", "language", "tags", "size_categories", "configs",
+    ]  # fmt: skip
+    assert paragraphs("a\nb\n\n \nc") == "a b\n\nc"

@@ -20,13 +20,21 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import InvalidInput
-from bias_core.store import comfy_graph, copies as file_names, imports, picture_metadata
+from bias_core.store import comfy_graph, imports, picture_metadata
 from bias_core.store.comfy_graph import facts_of_graph
 from bias_core.store.drawing_facts import PictureMetadata
 from bias_core.store.export import Export, ExportedImage, write_folder, write_zip
-from bias_core.store.files import source_of
-from bias_core.store.images import ImageStore, encode_png, pixel_digest, read_record, without_texts
-from bias_core.store.imports import LONGEST_SIDE, ImportedImages, decode, key
+from bias_core.store.images import (
+    LONGEST_SIDE,
+    ImageStore,
+    decode,
+    encode_png,
+    pixel_digest,
+    read_record,
+    source_of,
+    without_texts,
+)
+from bias_core.store.imports import ImportedImages, key
 from bias_core.store.picture_metadata import read_metadata
 from bias_core.types import GeneratedImage, ImageRow
 from tests.every import every
@@ -159,11 +167,11 @@ def test_a_small_file_of_more_pixels_than_fit_into_100_mb_is_left_out(tmp_path, 
 
 def test_pictures_too_large_are_left_out(tmp_path, monkeypatch):
     path = zipped(tmp_path, LAYOUTS["folders"])
-    monkeypatch.setattr(imports, "_MOST_OPAQUE", 34)
+    monkeypatch.setattr("bias_core.store.images._MOST_OPAQUE", 34)
     found = ImportedImages(path)
     assert found.rows(DOCTOR, 2) == []
     assert "7 x 5" in found.rejected[0]
-    monkeypatch.setattr(imports, "_MOST_OPAQUE", 35)
+    monkeypatch.setattr("bias_core.store.images._MOST_OPAQUE", 35)
     monkeypatch.setattr(imports, "MOST_BYTES", 50)
     for source in (path, folder(tmp_path, LAYOUTS["folders"])):
         found = ImportedImages(source)
@@ -256,6 +264,16 @@ def test_a_picture_is_found_by_its_name_however_windows_a_mac_or_a_spreadsheet_w
         assert found.rejected == ["Metadata.CSV, line 4: 2.png again; its first line counts"]
     lines = '{"file_name": "1.png", "prompt": "a photo\u2028of a doctor"}\n'
     assert ImportedImages(folder(tmp_path, {"metadata.jsonl": lines, "1.png": picture(1)}, "u")).counts == {DOCTOR: 1}
+
+
+def test_a_zip_whose_files_overlap_is_refused(tmp_path):
+    path = zipped(tmp_path, {f"a photo of a doctor/{i}.png": picture(i) for i in range(2)})
+    data = bytearray(path.read_bytes())
+    second = data.rindex(b"PK\x01\x02")
+    data[second + 42 : second + 46] = bytes(4)  # where its file begins: there the first one does
+    path.write_bytes(data)
+    with pytest.raises(InvalidInput, match="files in it overlap"):
+        ImportedImages(path)
 
 
 def test_a_zip_of_windows_or_a_mac_is_read_with_its_folders(tmp_path):
@@ -939,7 +957,7 @@ NAMED = {
 
 @every(NAMED)
 def test_a_name_gives_a_prompt_without_users_dates_numbers_ids_and_switches(name):
-    assert file_names.facts_of_name(name, "").prompt == NAMED[name]
+    assert picture_metadata.facts_of_name(name, "").prompt == NAMED[name]
 
 
 def test_texts_and_tables_beside_pictures_are_read(tmp_path):

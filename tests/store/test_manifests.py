@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from dataclasses import asdict
 
 import pytest
 
@@ -43,6 +44,33 @@ def test_visitors_see_their_own_runs_newest_first(store):
     assert [run.id for run in store.list("anna")] == ["a2", "a1"]
     assert [run.id for run in store.list("bert")] == ["b1"]
     assert len(store.list()) == 3
+
+
+def test_a_list_reads_no_rows(store):
+    saved = store.save(manifest(title='a title with ,"rows":[ in it'))
+    text = store.path("abc123").read_text()
+    store.path("abc123").write_text(text[: text.rindex('"rows"') + 10])
+    assert store.find("abc123") is None
+    (head,) = store.list("anna")
+    assert (head.title, head.image_ids) == (saved.title, tuple(row.id for row in saved.rows))
+    assert (head.models, head.conditions) == (("m",), ("",))
+
+
+def test_files_without_blanks_and_of_an_earlier_version_are_listed(store):
+    store.save(manifest())
+    whole = store.list()
+    values = json.loads(store.path("abc123").read_text())
+    of_earlier_version = {"rows": values.pop("rows"), **values}
+    for name in ("image_ids", "models", "conditions"):
+        del of_earlier_version[name]
+    first = {name: of_earlier_version.pop(name) for name in ("id", "study", "session", "title", "settings")}
+    for text in (
+        json.dumps(values | {"rows": [asdict(row) for row in manifest().rows]}, separators=(",", ":")),
+        json.dumps(first | of_earlier_version),
+    ):
+        store.path("abc123").write_text(text)
+        assert store.list("anna") == whole == store.list()
+        assert store.list("ann") == []
 
 
 def test_kept_runs_and_runs_at_work_protect_their_pictures(store):
@@ -100,7 +128,7 @@ def runs(data, **status):
     store = ManifestStore(data / "runs")
     for age, (run_id, kind) in enumerate(status.items()):
         made = Manifest(
-            id=run_id, study="s", session="v", title="t" * 600, settings={}, rows=(),
+            id=run_id, study="s", session="v", title="t" * 500, settings={}, rows=(),
             status="running" if kind == "running" else "finished", is_kept=kind == "kept",
         )  # fmt: skip
         store.save(made)

@@ -228,6 +228,14 @@ def test_no_shipped_report_says_none_or_nan_or_more_digits_than_it_knows(quick, 
     assert broken == []
 
 
+def test_another_ending_is_refused_and_makes_no_folder(report, tmp_path):
+    with pytest.raises(InvalidInput, match=r"not written as \.pdf; a file ends in \.html, \.md"):
+        write_report(report, tmp_path / "x.pdf")
+    assert list(tmp_path.iterdir()) == []
+    for name in ("run-0.5", "plain"):
+        assert (write_report(report, tmp_path / name) / "report.json").is_file()
+
+
 def test_the_zip_holds_page_card_and_every_figure_as_svg_and_png_with_its_caption(report, tmp_path):
     figure = replace(report.results.figures[0], caption="A caption of its own.")
     report = replace(report, results=replace(report.results, figures=(figure,)))

@@ -234,6 +234,18 @@ def test_the_list_tells_what_was_asked_and_how_it_ended_the_report_opens_as_it_w
         assert owned.manifests.protected_ids() == (set(report.stored) if kept else set())
 
 
+def test_the_list_counts_pictures_anew_once_some_made_room(owned):
+    report = run(owned)
+    (line,) = list_runs(owned, ME)
+    owned.images.evict(line.n_bytes // 2, protected=())
+    (there,) = list_runs(owned, ME)
+    sizes = [image.path.stat().st_size for image in report.stored.values() if image.path.is_file()]
+    assert 0 < len(sizes) < line.n_pictures
+    assert (there.n_stored, there.n_bytes) == (len(sizes), sum(sizes))
+    complete(go_on(owned, ME, report.run_id))
+    assert list_runs(owned, ME)[0].n_stored == line.n_pictures
+
+
 def test_nobody_sees_or_touches_anothers_runs(owned):
     mine = run(owned)
     assert list_runs(owned, OTHER) == []
@@ -502,9 +514,10 @@ def test_a_name_that_is_none_of_the_gallery_is_refused(visited):
 def test_foreign_and_damaged_files_are_one_note_and_the_others_are_listed(visited, gallery):
     line = list_gallery(visited)[0][0]
     manifest = json.loads((gallery / "runs" / f"{line.run_id.removeprefix('gallery-')}.json").read_text())
+    of_earlier_version = {name: value for name, value in manifest.items() if name != "image_ids"}
     for i, text in enumerate([
         "", "{", "[1]", "\x00" * 9, json.dumps({"id": "foreign1"}), json.dumps(manifest),  # of another name
-        json.dumps(manifest | {"id": "foreign6", "rows": [{"x": 1}]}),
+        json.dumps(of_earlier_version | {"id": "foreign6", "rows": [{"x": 1}]}),
         json.dumps(manifest | {"id": "foreign7", "settings": [1]}),
         json.dumps(manifest | {"id": "foreign8", "status": ["finished"]}),
         json.dumps(manifest | {"id": "foreign9", "updated": 1e300}),

@@ -499,7 +499,7 @@ def test_sentences_without_a_difference_are_refused_and_the_model_is_free_again(
     options = {"attributes": ["old"], "nationalities": ["Iranian"]}  # old and young are one unknown word
     with pytest.raises(InvalidInput, match="point nowhere"):
         run(services, NAME, **SETTINGS, options=options)
-    row = services.manifests.list()[0].rows[0]
+    row = services.manifests.get(services.manifests.list()[0].id).rows[0]
     with services.model_lock:
         (image,) = services.text_to_image("calibration-diffusion").generate([row])
     assert image.row == row

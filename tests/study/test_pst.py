@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bias_core.crops import person_halves
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.measures.cards import METRICS
 from bias_core.measures.effects import holm
@@ -24,6 +23,7 @@ from bias_core.papers.pst.labelling import check_labelling, chosen, labelled_peo
 from bias_core.papers.pst.report import headline
 from bias_core.papers.pst.study import design_of_two, power_identities, relabelled
 from bias_core.papers.pst.study_swapped import SwappedOptions
+from bias_core.people import person_halves
 from bias_core.study.answers import read_answers
 from bias_core.study.corrected import corrected
 from bias_core.study.design import find_design, study_of

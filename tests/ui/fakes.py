@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from bias_core.crops import person_halves
+from bias_core.people import person_halves
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.types import Estimate, GeneratedImage, ImageRow, ReaderErrors, Step
 from bias_core.world.scene import balanced_scene, render
 
 if TYPE_CHECKING:
-    from bias_core.crops import Box
+    from bias_core.people import Box
     from bias_core.types import Attribute
     from bias_core.world.scene import Scene
 

@@ -68,6 +68,16 @@ def option(group: str, text: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=text, rich_help_panel=group, show_default=False, **more)
 
 
+def with_known_ending(out: Path | None) -> Path | None:
+    """Refuse a file of a kind that no report has, before anything is drawn."""
+    if out is not None:
+        from bias_core.study.export import check_place
+
+        with user_errors():
+            check_place(out)
+    return out
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """The options of every command that runs something."""
@@ -89,7 +99,7 @@ class RunOptions:
             metavar="NAME",
         ),
     ] = ""
-    out: Annotated[Path | None, option(OUTPUT, OUT)] = None
+    out: Annotated[Path | None, option(OUTPUT, OUT, callback=with_known_ending)] = None
     keep: Annotated[bool, option(OUTPUT, "Never evict the pictures of this run.", "--keep")] = False
     full: Annotated[bool, option(OUTPUT, "Print all numbers, tables and notes.", "--full")] = False
     as_json: Annotated[bool, option(OUTPUT, "Print the report as JSON and nothing else.", "--json")] = False

@@ -58,6 +58,8 @@ def finish(
         show_study_report(report, services, full=how.full, as_json=how.as_json)
     if how.keep:
         services.manifests.keep(report.run_id)
+    if how.out and folder:
+        (how.out / folder).mkdir(parents=True, exist_ok=True)  # a folder, whatever the model is called
     save_study_report(report, how.out and how.out / folder, pictures=pictures, quiet=how.as_json)
 
 
@@ -195,7 +197,7 @@ def runs(
                 run.study,
                 run.title,
                 str(run.settings.get("model", "")),
-                str(len(run.rows)),
+                str(len(run.image_ids)),
                 run.status,
                 "yes" if run.is_kept else "",
                 datetime.fromtimestamp(run.updated).astimezone().strftime("%Y-%m-%d %H:%M"),

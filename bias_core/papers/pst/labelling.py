@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from bias_core.crops import Box, boxes_text, crop_people, person_halves, whole_picture
 from bias_core.errors import InvalidInput
 from bias_core.measures.paired_stereotype import (
     ALL_ANSWERS,
@@ -20,6 +19,7 @@ from bias_core.measures.paired_stereotype import (
     UNCLEAR,
     merge_ratings,
 )
+from bias_core.people import Box, boxes_text, crop_people, person_halves, whole_picture
 from bias_core.store.readings import open_picture
 from bias_core.study.answers import AUTOMATIC, answers_counted, frame_of
 from bias_core.study.attribute_scores import CALLS, ask_judge, calls_of, question_about
@@ -182,7 +182,7 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
     -------
     DataFrame : with the columns ``automatic``, ``human`` (empty), ``truth`` (None where there is none), ``lean`` (by
         how much the reader prefers the masculine sentence, a difference of cosines, or of a judge's probabilities of
-        yes; nan where it was not asked), ``boxes`` (:func:`bias_core.crops.boxes_text` of everybody whom the finder
+        yes; nan where it was not asked), ``boxes`` (:func:`bias_core.people.boxes_text` of everybody whom the finder
         found in the picture, where one looked), those of :func:`column_of` for what is also seen,
         ``perceived_gender``: the reader's answer, None where people alone label; and ``rater``: who gave it.
     """

@@ -11,8 +11,8 @@ import gradio as gr
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-from bias_core.crops import boxes_of_text
 from bias_core.number_text import format_given, format_number
+from bias_core.people import boxes_of_text
 from bias_core.study.blanked_pictures import prompt_facts, reason_of
 from bias_core.study.design import page_of
 from bias_core.study.documents import data_uri

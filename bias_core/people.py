@@ -1,10 +1,18 @@
-"""Each person of a picture on a square of their own, as the readers of pictures are trained to see them."""
+"""People in pictures: each on a square of their own, as readers are trained to see them, and scales of how they look.
 
-from collections.abc import Sequence
+A scale has ordered classes: the ten skin tones of the Monk scale, and age groups.
+"""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import yaml
 from PIL import Image
 
 from bias_core.errors import InvalidInput
+from bias_core.settings import ASSETS
 
 Box = tuple[int, int, int, int]  # left, top, right and bottom in pixels; right and bottom lie just outside
 
@@ -83,3 +91,47 @@ def _on_a_square(picture: Image.Image, box: Box) -> Image.Image:
     square = Image.new("RGB", (side, side), colour)
     square.paste(crop, ((side - crop.width) // 2, (side - crop.height) // 2))
     return square
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """Classes in an order, and the words for them; how a person looks, not who somebody is."""
+
+    name: str  # that is asked for
+    title: str
+    levels: tuple[str, ...]  # from one end to the other
+    colours: tuple[str, ...]  # of each level, where it has one
+    step: str  # what the distance of two levels is called
+    lowest: str  # what the first levels are
+    highest: str  # what the last levels are
+    ends: int  # levels that count as an end of the scale
+    record: str  # name of what pictures of the calibration world have on record
+    unlike: tuple[str, ...]  # levels whose colour there is nearer to that of another level
+    source: str
+    question: str  # that raters are asked; "{}" is whom the picture was asked to show
+
+    @property
+    def lowest_words(self) -> str:
+        """The levels at the beginning, in words.
+
+        >>> [(scale.lowest_words, scale.highest_words) for scale in load_scales().values()]
+        [('three lightest', 'three darkest'), ('youngest', 'oldest')]
+        """
+        return self._end_words(self.lowest)
+
+    @property
+    def highest_words(self) -> str:
+        """The levels at the end."""
+        return self._end_words(self.highest)
+
+    def _end_words(self, end: str) -> str:
+        return end if self.ends == 1 else f"{('two', 'three')[self.ends - 2]} {end}"
+
+
+@cache
+def load_scales() -> Mapping[str, Scale]:
+    """Every scale by its name."""
+    text = (ASSETS / "studies" / "scales.yaml").read_text(encoding="utf-8")
+    entries: list[dict[str, Any]] = yaml.safe_load(text)["scales"]
+    lists = ("levels", "colours", "unlike")
+    return {entry["name"]: Scale(**entry | {name: tuple(entry[name]) for name in lists}) for entry in entries}
