@@ -5,17 +5,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.measures.cards import with_works
 from bias_core.models.catalogue import read_yaml
-from bias_core.protocols import LanguageModel
 from bias_core.settings import ASSETS
 from bias_core.study.types import Finding
 from bias_core.types import Attribute
+
+if TYPE_CHECKING:
+    from bias_core.protocols import LanguageModel
 
 SEPARATOR = "|"
 ALL = "all pictures"  # the cell of a table that holds every scored picture
@@ -154,7 +156,7 @@ def candidate_prompt(concept: str, *, n: int = 15) -> str:
     return _INSTRUCTION.format(concept=subject, n=n)
 
 
-def propose_candidates(concept: str, language_model: LanguageModel, *, n: int = 15) -> list[Attribute]:
+def propose_candidates(concept: str, language_model: "LanguageModel", *, n: int = 15) -> list[Attribute]:
     """Ask ``language_model`` for attributes of ``concept`` [dehdashtian2025oasis, Eq. 2] and read its answer.
 
     A person must check them: a model's list is itself full of stereotypes, and of mistakes.

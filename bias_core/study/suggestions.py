@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 from bias_core.errors import InvalidInput
 from bias_core.measures.wordnet import Lexicon, lexicon
 from bias_core.prompts import article, fill_template, fix_articles
-from bias_core.protocols import LanguageModel
 from bias_core.study.attributes import LONGEST_SENTENCE, AttributeSet, plain_line, propose_candidates
 from bias_core.types import Attribute
+
+if TYPE_CHECKING:
+    from bias_core.protocols import LanguageModel
 
 if TYPE_CHECKING:
     from bias_core.measures.object_comparison import ObjectOdds
@@ -338,7 +340,7 @@ def suggest_from_captions(
 
 
 def suggest_from_words(
-    concept: str, language_model: LanguageModel, *, subject: str = PERSON, follows: bool = True, n: int = 15
+    concept: str, language_model: "LanguageModel", *, subject: str = PERSON, follows: bool = True, n: int = 15
 ) -> list[Suggestion]:
     """Attributes that a language model names for a concept [dehdashtian2025oasis, Eq. 2], or continues it with.
 
@@ -357,7 +359,7 @@ def suggest_from_words(
     ]
 
 
-def suggest_scenes(word: str, language_model: LanguageModel, *, follows: bool = True, n: int = 20) -> list[str]:
+def suggest_scenes(word: str, language_model: "LanguageModel", *, follows: bool = True, n: int = 20) -> list[str]:
     """Captions of everyday photographs that each name a word, as a language model writes them, for a person to check.
 
     Where it ``follows`` no instructions, beginnings of captions are continued. InvalidInput for no word, and where the
@@ -495,7 +497,7 @@ def _of_groups(
     return list(hints.values())
 
 
-def _continuations(concept: str, subject: str, language_model: LanguageModel) -> list[Phrase]:
+def _continuations(concept: str, subject: str, language_model: "LanguageModel") -> list[Phrase]:
     """Phrases in which a model goes on after the concept, in turn of each opening."""
     prompt = fill_template("a photo of a {}", concept)
     is_person = is_about_person(f"a {subject}")
@@ -508,7 +510,7 @@ def _continuations(concept: str, subject: str, language_model: LanguageModel) ->
     return list(phrases.values())
 
 
-def _heads(language_model: LanguageModel, before: str, subject: str, *, is_person: bool) -> list[Phrase]:
+def _heads(language_model: "LanguageModel", before: str, subject: str, *, is_person: bool) -> list[Phrase]:
     """Gender words and adjectives that may stand before the concept, or in its place."""
     words, phrases = lexicon(), list[Phrase]()
     texts = [text for text in language_model.propose([before], _PROPOSED)[0] if text[len(before) :].strip().isalpha()]
@@ -523,7 +525,7 @@ def _heads(language_model: LanguageModel, before: str, subject: str, *, is_perso
     return phrases
 
 
-def _openings(language_model: LanguageModel, prefix: str, opening: str) -> list[Phrase]:
+def _openings(language_model: "LanguageModel", prefix: str, opening: str) -> list[Phrase]:
     """Phrases that may follow "with" and its like; an article or an adjective is followed by one word more."""
     words, texts = lexicon(), language_model.propose([prefix], _PROPOSED)[0]
 
