@@ -4,7 +4,7 @@ Built once by whoever starts the program (app, command line, a script) and hande
 argument. Nothing in it belongs to one visitor.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
@@ -14,26 +14,22 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import SecretStr
 
 from bias_core.errors import ModelUnavailable
-from bias_core.models import encoders, language_models as generators
-from bias_core.models.catalogue import Catalogue, Role, ToolInfo, hosted_fit, hosted_name, load_catalogue
+from bias_core.models import encoders, endpoints, hosted_images, language_models
+from bias_core.models.catalogue import Catalogue, Role, ToolInfo, hosted_name, load_catalogue
 from bias_core.models.diffusers_t2i import DiffusersTextToImage
-from bias_core.models.encoders import CalibrationPersonFinder, TorchvisionPersonFinder
+from bias_core.models.engines import Engine, EngineProgress, LocalEngine, RateStore, RayEngine
 from bias_core.models.family_facts import own_defaults
-from bias_core.models.fit import (
-    ON_CPU,
+from bias_core.models.model_sources import (
     ModelFit,
+    ModelSources,
     cached_commit,
-    download_gb,
-    free_disk,
-    is_cached,
-    model_fit,
-    this_machine,
+    check_version,
+    default_reader,
+    fetch_pipeline,
+    fitting_readers,
+    hosted_fit,
 )
-from bias_core.models.local import Engine, EngineProgress, LocalEngine, RateStore, RequestsEngine
-from bias_core.models.model_sources import ModelSources, check_version, fetch_pipeline
-from bias_core.models.ray import RayEngine
-from bias_core.models.run_line import ReadersTurn, RunLine
-from bias_core.models.weights import cpu_threads
+from bias_core.models.weights import ReadersTurn, cpu_threads
 from bias_core.models.zero_gpu import ZeroGpuReader, ZeroGpuTextToImage, gpu_seconds_left, on_zero_gpu, prepare
 from bias_core.protocols import (
     Captioner,
@@ -51,9 +47,11 @@ from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore, make_room
 from bias_core.store.readings import AnswerCache, EmbeddingCache, Repairs
 from bias_core.store.uploads import UploadStore
+from bias_core.study.run_queue import RunQueue
 from bias_core.types import IMPORTED, ImageRow, KnownPicture, ModelInfo, ReaderErrors, ReaderFacts
 from bias_core.waiting import BuiltOnce, FairLock, StopSignal, never
 from bias_core.world.drawn_rates import true_rate
+from bias_core.world.models import CalibrationPersonFinder, CalibrationRenderer, shown_share, unknown_words
 from bias_core.world.reader_errors import errors_of_sentences, held_out_embeddings, known_pictures
 
 if TYPE_CHECKING:
@@ -61,7 +59,6 @@ if TYPE_CHECKING:
 
     from bias_core.labels.label_copy import LabelCopy
     from bias_core.labels.label_store import LabelStore
-    from bias_core.models.hosted_images import RemoteTextToImage
 
 
 class Services:
@@ -81,7 +78,7 @@ class Services:
         # Held by whoever draws or loads, one batch at a time; readers take :meth:`reading`.
         self.model_lock, self._reader_lock = FairLock(), FairLock()
         self.engine: Engine = LocalEngine(self.settings.device)  # who draws the rows of a manifest
-        self.run_line = RunLine.of(self.settings)  # where runs wait for their turn
+        self.run_queue = RunQueue.of(self.settings)  # where runs wait for their turn
         self.rates = RateStore(data / "rates.json")  # how long drawing took before
         self.borrows_gpu = self.settings.device == "auto" and on_zero_gpu()
         self._device = "cpu" if self.borrows_gpu else self.settings.device
@@ -89,7 +86,7 @@ class Services:
             prepare()
         self._built = BuiltOnce()
         self._token = SecretStr("")  # of whoever asks for hosted models; see for_visitor
-        self._hosted: dict[str, RemoteTextToImage] = {}
+        self._hosted: dict[str, hosted_images.HostedTextToImage] = {}
 
     def for_visitor(self, token: str) -> "Services":
         """The same services for one visitor, who pays for hosted models with this token; it is kept nowhere else.
@@ -176,15 +173,10 @@ class Services:
 
         Only for a model that the catalogue does not list, the hub is asked for its size, once.
         """
-        info, settings = self.model_info(name), self.settings
+        info = self.model_info(name)
         if hosted := hosted_name(name):
-            return hosted_fit(info, hosted, has_server=bool(settings.images_url))
-        here = self._sources.is_here(info)
-        if not here and not info.download_gb and not settings.offline:
-            size = self._built.get("size", name, lambda: download_gb(str(info.options["path"]), info.revision))
-            info = replace(info, download_gb=round(size, 1))
-        how = {"offline": settings.offline, "on_cpu": settings.device == "cpu"}
-        return model_fit(info, this_machine(), here=here, free_disk=free_disk(), **how)
+            return hosted_fit(info, hosted, has_server=bool(self.settings.images_url))
+        return self._sources.fit(info)
 
     def revision(self, name: str) -> str:
         """Which weights a model name stands for now: a hub revision, or a fingerprint of the files."""
@@ -220,7 +212,7 @@ class Services:
 
     def engine_of(self, model: str) -> Engine:
         """Who executes rows of this model: that of this process, or, for a hosted one, requests."""
-        return RequestsEngine(self.settings.remote_at_once) if hosted_name(model) else self.engine
+        return hosted_images.RequestsEngine(self.settings.remote_at_once) if hosted_name(model) else self.engine
 
     def reading(self, *readers: object) -> ReadersTurn:
         """Held while these readers run, a batch at a time; entered as often as one likes."""
@@ -305,27 +297,15 @@ class Services:
 
     def fitting_readers(self, role: Role) -> tuple[str, ...]:
         """Readers of any pictures that this machine has room for, those that are here first."""
-        memory, room = this_machine().memory / ON_CPU, free_disk()
-        general = [(info, is_cached(info.path, file="config.json")) for info in self.tools(role) if not info.world]
-        sizes = [(info.id, info.download_gb * 1e9, here) for info, here in general]
-        fits = {name: here for name, size, here in sizes if size <= memory and (here or size <= room)}
-        return tuple(sorted(fits, key=lambda name: not fits[name]))
+        return fitting_readers(self.tools(role))
 
     def default_reader(self, role: Role, world: str) -> str:
-        """Who reads pictures of a world, or any others (""), where nobody says who: what suits them and this machine.
+        """The reader of pictures of a world, or of any others (""), where none is named: one that suits this machine.
 
         Offline it is one that is here, if any is.
         """
-        listed = self.tools(role)
-        if own := [info.id for info in listed if world and info.world == world]:
-            return own[0]
-        machine = "gpu" if this_machine().gpu_memory and self.settings.device != "cpu" else "cpu"
-        general = sorted((info for info in listed if not info.world), key=lambda info: info.default != machine)
-        fits = self.fitting_readers(role)
-        here = [info.id for info in general if info.id in fits and is_cached(info.path, file="config.json")]
-        if self.settings.offline and here:
-            return here[0]
-        return next((info.id for info in general if info.id in fits), general[0].id)
+        settings = self.settings
+        return default_reader(self.tools(role), world, on_cpu=settings.device == "cpu", offline=settings.offline)
 
     def reader_facts(self, role: Role, name: str) -> ReaderFacts:
         """Which weights a reader's name stands for, and what it downloads; nothing is loaded."""
@@ -343,16 +323,9 @@ class Services:
 
     def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
         """Words of ``prompt`` that the calibration world does not know; empty for other models."""
-        from bias_core.models.calibration_renderer import unknown_words
-
         return unknown_words(prompt, self.model_info(model)) if self.pictures_world(model) else ()
 
-    def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
-        """Share of pictures whose recorded truth is as ``sentence`` says; None where that cannot be told."""
-        from bias_core.models.calibration_renderer import shown_share
-
-        return shown_share(sentence, truths)
-
+    shown = staticmethod(shown_share)
     true_rate = staticmethod(true_rate)
 
     def tidy(self) -> Sequence[str]:
@@ -394,63 +367,52 @@ class Services:
 
     def _local_reader(self, role: Role, info: ToolInfo, name: str, where: dict[str, Any]) -> Any:
         """What reads in this role; what was read is kept under the ``name``, which has the version of local weights."""
-        if role == "judge":
-            return self._local_judge(info, name, where)
+        settings = self.settings
+        if info.library == "endpoint" and role == "judge":
+            url, model, key = settings.judge_url, settings.judge_model, settings.judge_key.get_secret_value()
+            server = endpoints.Endpoint(
+                url=url, model=model, key=key, settings="BIAS_JUDGE", named_by="BIAS_JUDGE_MODEL"
+            )
+            return endpoints.EndpointJudge(info.name, server, at_once=settings.remote_at_once)
         if info.library == "endpoint":
-            from bias_core.models.hosted_images import Endpoint
-            from bias_core.models.language_models import EndpointLanguageModel
-
-            url, model, key = self.settings.llm_url, self.settings.llm_model, self.settings.llm_key.get_secret_value()
-            return EndpointLanguageModel(info.name, Endpoint(url=url, model=model, key=key))
+            url, model, key = settings.llm_url, settings.llm_model, settings.llm_key.get_secret_value()
+            return endpoints.EndpointLanguageModel(info.name, endpoints.Endpoint(url=url, model=model, key=key))
         source = self._sources.find(info.path)
-        if role == "language_model":
-            if info.library != "gguf":
-                return generators.TransformersLanguageModel(info.id, source, **where)
-            path = Path(info.local) if info.local else generators.package_gguf(info.path)
-            return generators.TransformersLanguageModel(info.id, str(path.parent), gguf_file=path.name, **where)
+        if info.library == "gguf":
+            path = Path(info.local) if info.local else language_models.package_gguf(info.path)
+            return language_models.TransformersLanguageModel(info.id, str(path.parent), gguf_file=path.name, **where)
         if info.library == "open_clip":
             architecture, _, weights = info.path.partition("/") if info.path != info.local else ("", "", info.path)
             return encoders.OpenClipEncoder(name, architecture, weights, **where)
-        blip = generators.BlipCaptioner if role == "captioner" else generators.BlipAnswerer
-        kind: Any = encoders.TransformersEncoder if role == "encoder" else blip
-        return kind(name, source, **where)
-
-    def _local_judge(self, info: ToolInfo, name: str, where: dict[str, Any]) -> Judge:
-        """A server's model, a classifier, or a vision-language model."""
-        from bias_core.models import language_models as judges
-
-        settings = self.settings
-        if info.library == "endpoint":
-            from bias_core.models.hosted_images import Endpoint
-
-            url, model, key = settings.judge_url, settings.judge_model, settings.judge_key.get_secret_value()
-            server = Endpoint(url=url, model=model, key=key, settings="BIAS_JUDGE", named_by="BIAS_JUDGE_MODEL")
-            return judges.EndpointJudge(info.name, server, at_once=settings.remote_at_once)
-        source = self._sources.find(info.path)
         if info.library == "classifier":
-            return judges.ClassifierJudge(name, source, judges.read_labels(info.labels), **where)
-        return judges.TransformersJudge(name, source, **where)
+            labels = language_models.read_labels(info.labels)
+            return language_models.ClassifierJudge(name, source, labels, **where)
+        if role == "language_model":
+            return language_models.TransformersLanguageModel(info.id, source, **where)
+        kinds: dict[str, Any] = {
+            "encoder": encoders.TransformersEncoder,
+            "captioner": language_models.BlipCaptioner,
+            "answerer": language_models.BlipAnswerer,
+            "judge": language_models.TransformersJudge,
+        }
+        return kinds[role](name, source, **where)
 
     def _build_finder(self, name: str) -> PersonFinder:
         """That of the calibration world asks an encoder; others look at one picture at a time, on the CPU."""
         info = self.catalogue.tool("person_finder", name)
         if info.library == "calibration":
             return CalibrationPersonFinder(self.encoder(info.path))
-        return TorchvisionPersonFinder(info.id, info.path, device=self._device, offline=self.settings.offline)
+        return encoders.TorchvisionPersonFinder(info.id, info.path, device=self._device, offline=self.settings.offline)
 
-    def _hosted_model(self, name: str) -> "RemoteTextToImage":
+    def _hosted_model(self, name: str) -> hosted_images.HostedTextToImage:
         """A hosted model, asked with the token of whoever these services are for; built anew for each of them."""
-        from bias_core.models.hosted_images import hosted_model
-
         if name not in self._hosted:
             token = self._token.get_secret_value()
-            self._hosted[name] = hosted_model(self.model_info(name), self.settings, token)
+            self._hosted[name] = hosted_images.hosted_model(self.model_info(name), self.settings, token)
         return self._hosted[name]
 
     def _build_model(self, info: ModelInfo, version: str) -> TextToImage:
         if info.family == "renderer":
-            from bias_core.models.calibration_renderer import CalibrationRenderer
-
             return CalibrationRenderer()
         name, info = info.id, self._sources.pinned(info)
         settings, unchanged = self.settings, partial(check_version, name, version, partial(self.revision, name))

@@ -2,7 +2,7 @@
 
 Drawing: ``local``, ``ray`` (engines), ``diffusers_t2i`` with ``pipeline_loader``, ``pipeline_call``, ``family_facts``,
 ``tracing``; ``calibration_renderer``, ``hosted_images``, ``zero_gpu``. Reading: ``encoders``, ``language_models`` (also
-captioners and judges). Shared: ``catalogue`` (names), ``model_sources``, ``weights``, ``fit`` (memory), ``run_line``.
+captioners and judges). Shared: ``catalogue`` (names), ``model_sources``, ``weights``, ``fit`` (memory), ``run_queue``.
 """
 
 import importlib

@@ -15,7 +15,6 @@ from typing import Any, Literal, TypeVar, get_args
 import yaml
 
 from bias_core.errors import StorageError, UnknownModel, quoted
-from bias_core.models.fit import ModelFit
 from bias_core.types import ModelInfo
 
 T = TypeVar("T")
@@ -503,21 +502,3 @@ def request_words(n: int, info: ModelInfo, price_usd: float | None = None) -> st
     each = info.price_usd if price_usd is None else price_usd
     cost = "price unknown" if each is None else f"about {n * each:,.2f} USD at {each:g} USD a picture"
     return f"{n:,} request{'s' * (n != 1)} to {info.id}, {cost}"
-
-
-def hosted_fit(info: ModelInfo, hosted: HostedName, *, has_server: bool) -> ModelFit:
-    """What choosing a hosted model means, before anything is asked of it."""
-    price = "price unknown" if info.price_usd is None else f"{info.price_usd:g} USD a picture"
-    if hosted.service == "openai" and not has_server:
-        says = (
-            "It needs an OpenAI-compatible server, and none is known here (set BIAS_IMAGES_URL, and "
-            "BIAS_IMAGES_KEY for its key)."
-        )
-        return ModelFit(here=False, works=False, short="hosted, no server is set", says=says)
-    who = hosted.provider or "a provider that Hugging Face chooses"
-    server = (
-        "an OpenAI-compatible server (BIAS_IMAGES_URL)" if hosted.service == "openai" else f"{who}, with your own token"
-    )
-    seeds = " It takes no seed: pictures cannot be paired." if "seed" in hosted.unsent else ""
-    says = f"Each picture is a request to {server}; {price}.{seeds}"
-    return ModelFit(here=True, works=True, short=f"hosted, {price}", says=says)

@@ -34,10 +34,16 @@ from bias_core.models.family_facts import (
     unused_settings,
     without_guidance,
 )
-from bias_core.models.fit import first_batch_size, this_machine
-from bias_core.models.pipeline_call import SchedulerStep, step_replaced
-from bias_core.models.tracing import Tracer, first_steps_of, following_of, velocity_space
-from bias_core.models.weights import Adapter, Batches, put_on, use_in_parts
+from bias_core.models.model_sources import first_batch_size, this_machine
+from bias_core.models.pipeline_call import (
+    SchedulerStep,
+    Tracer,
+    first_steps_of,
+    following_of,
+    step_replaced,
+    velocity_space,
+)
+from bias_core.models.weights import Batches, LazyModel, put_on, use_in_parts
 from bias_core.protocols import StepCallback
 from bias_core.types import Attribute, GeneratedImage, ImageRow, ModelInfo, PromptLimit, Step, VelocitySpace
 
@@ -286,7 +292,7 @@ class _PictureBatches(Batches):
         )
 
 
-class DiffusersTextToImage(Adapter[Any]):
+class DiffusersTextToImage(LazyModel[Any]):
     """Draws rows with a pipeline from a hub id or a local folder; loads nothing before the first row.
 
     A condition is a LoRA in the folder ``loras``; ``base_condition`` is the pipeline without one. The text encoders may
@@ -301,7 +307,7 @@ class DiffusersTextToImage(Adapter[Any]):
     loras : folder with one sub-folder per condition, or None.
     compiled : compile the denoiser on a GPU, which pays for hundreds of pictures.
     forming : whether it shows pictures while they form: "on", "off", or "auto", where its decoder is small.
-    how : of :class:`bias_core.models.weights.Adapter`.
+    how : of :class:`bias_core.models.weights.LazyModel`.
 
     The kernels that a batch runs through depend on its shape, and with them the last bits of a sum. So a batch is
     always full (the last one is filled up with copies that are thrown away): a picture then has the same pixels whether

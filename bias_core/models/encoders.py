@@ -4,7 +4,6 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal, TypeVar
@@ -13,13 +12,12 @@ import huggingface_hub
 import numpy as np
 from PIL import Image
 
-from bias_core.crops import Box, person_halves, whole_picture
+from bias_core.crops import Box
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.models import hub_errors, open_clip, torch, torchvision, transformers
 from bias_core.models.catalogue import read_json
 from bias_core.models.family_facts import reads
-from bias_core.models.weights import Batches, Reader, check_finite, load_whole, loading, not_here, pick_device
-from bias_core.protocols import ImageTextEncoder
+from bias_core.models.weights import Batches, HubModel, check_finite, load_whole, loading, not_here, pick_device
 from bias_core.types import PromptLimit
 
 T = TypeVar("T")
@@ -32,7 +30,7 @@ _THREADS = min(8, os.cpu_count() or 1)
 _CHECKPOINTS = ("*.safetensors", "*.bin", "*.pth")  # that open_clip looks for in a folder
 
 
-class BatchedEncoder(Reader[tuple[Any, Any, Any, str]]):
+class BatchedEncoder(HubModel[tuple[Any, Any, Any, str]]):
     """Image and text embeddings in batches that memory holds; loads nothing before the first use.
 
     Weights are kept in single precision always. Half precision is float16 by autocast. It moves a cosine by about
@@ -291,31 +289,7 @@ def _tensor(features: Any) -> Any:
 _PERSON = 1  # label of people in COCO
 
 
-class CalibrationPersonFinder:
-    """Tells pictures of the calibration world apart by sentences: one person, two people, or any of its things.
-
-    A portrait's box is the whole picture; those of a pair are the halves that the reader, ``encoder``, learned to read.
-    """
-
-    def __init__(self, encoder: ImageTextEncoder) -> None:
-        self.encoder = encoder
-
-    @cached_property
-    def _sentences(self) -> np.ndarray:
-        from bias_core.world.grammar import book
-
-        things = [f"a photo of a {thing}" for thing in book()["things"]]
-        return self.encoder.encode_texts(["a photo of a person", "a photo of two people", *things])
-
-    def find(self, image: Image.Image) -> list[Box]:
-        """No box, one, or those of two people from left to right."""
-        closest = int((self._sentences @ self.encoder.encode_images([image])[0]).argmax())
-        if closest == 0:
-            return whole_picture(image)
-        return person_halves(image) if closest == 1 else []
-
-
-class TorchvisionPersonFinder(Reader[tuple[Any, str]]):
+class TorchvisionPersonFinder(HubModel[tuple[Any, str]]):
     """People by one of torchvision's detectors trained on COCO; loads nothing before the first picture.
 
     Parameters

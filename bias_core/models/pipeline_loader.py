@@ -25,7 +25,7 @@ from bias_core.models.family_facts import (
     llama_folder,
     read_index,
 )
-from bias_core.models.fit import WORKING_BYTES_PER_PIXEL, free_memory
+from bias_core.models.model_sources import WORKING_BYTES_PER_PIXEL, free_memory
 from bias_core.models.weights import check_json, drop_longest_unused, load_whole, loading, pick_device
 from bias_core.types import ModelInfo
 

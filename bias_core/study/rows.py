@@ -14,7 +14,7 @@ import numpy as np
 
 from bias_core.errors import HubNotReached, InvalidInput, ModelUnavailable
 from bias_core.models.catalogue import check_condition, hosted_name
-from bias_core.models.local import EngineProgress, run_rows
+from bias_core.models.engines import EngineProgress, run_rows
 from bias_core.number_text import typeset
 from bias_core.prompts import SLOT, WORD_SLOT, fill_template, replace_word
 from bias_core.protocols import ChangesSampler, ChecksSettings, Hosted, TextToImage

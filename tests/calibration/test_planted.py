@@ -11,11 +11,11 @@ import pytest
 from scipy.stats import binomtest
 
 from bias_core.errors import InvalidInput
-from bias_core.models.calibration_renderer import scene_of, unknown_words
 from bias_core.types import ImageRow, ModelInfo
 from bias_core.world import reader_errors
 from bias_core.world.captions import ATTRIBUTE_SENTENCES, caption, describe, looks, things, vocabulary
 from bias_core.world.grammar import parse, satisfies
+from bias_core.world.models import scene_of, unknown_words
 from bias_core.world.planted import CONDITIONS, PEOPLE, base_rates, planted_for, published_rates, rates, sample_scene
 from bias_core.world.reader_errors import truth_table
 from bias_core.world.render import render

@@ -16,8 +16,8 @@ from bias_core.explore.options import explore_settings
 from bias_core.models import family_facts, weights
 from bias_core.models.catalogue import load_catalogue
 from bias_core.models.diffusers_t2i import SAMPLERS, DiffusersTextToImage, check_sampler
+from bias_core.models.engines import run_rows
 from bias_core.models.family_facts import denoiser_of, own_defaults
-from bias_core.models.local import run_rows
 from bias_core.models.pipeline_call import to_image
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings

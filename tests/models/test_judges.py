@@ -14,14 +14,8 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
 from bias_core.models.catalogue import Catalogue, load_catalogue
-from bias_core.models.hosted_images import Endpoint
-from bias_core.models.language_models import (
-    ClassifierJudge,
-    EndpointJudge,
-    EndpointLanguageModel,
-    TransformersJudge,
-    first_tokens,
-)
+from bias_core.models.endpoints import Endpoint, EndpointJudge, EndpointLanguageModel
+from bias_core.models.language_models import ClassifierJudge, TransformersJudge, first_tokens
 from bias_core.protocols import Judge
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import Cancelled, HubNotReached, Interrupted, ModelUnavailable
-from bias_core.models import hosted_images as endpoint
+from bias_core.models import endpoints
 from bias_core.protocols import ChecksSettings, Hosted, TextToImage
 from bias_core.services import Services
 from bias_core.settings import Settings
@@ -26,7 +26,7 @@ BOTH = ("openai:draw-1", "inference:together:org/flux")
 @pytest.fixture(autouse=True)
 def _local(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(endpoint, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(endpoints, "FIRST_PAUSE", 0.001)
     for name in ("HF_TOKEN", "BIAS_IMAGES_URL", "BIAS_IMAGES_KEY"):
         monkeypatch.delenv(name, raising=False)
 

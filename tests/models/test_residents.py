@@ -9,7 +9,7 @@ import pytest
 
 from bias_core.errors import ModelUnavailable, NotEnoughMemory
 from bias_core.models import weights
-from bias_core.models.weights import Adapter, drop_longest_unused
+from bias_core.models.weights import LazyModel, drop_longest_unused
 from tests.models.tiny_parts import torch
 
 
@@ -20,7 +20,7 @@ def _alone():
         pass
 
 
-class Model(Adapter[str]):
+class Model(LazyModel[str]):
     """Loads by a function of the test's."""
 
     def __init__(self, name: str, load: Callable[[], str]):

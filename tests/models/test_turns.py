@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bias_core.models.run_line import Fetchable, Loadable, ReadersTurn
+from bias_core.models.weights import Fetchable, Loadable, ReadersTurn
 from bias_core.waiting import BuiltOnce
 
 

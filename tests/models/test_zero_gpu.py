@@ -16,11 +16,11 @@ from PIL import Image
 from bias_core import protocols
 from bias_core.errors import Cancelled, Interrupted, InvalidInput, ModelUnavailable
 from bias_core.models import zero_gpu
-from bias_core.models.calibration_renderer import CalibrationRenderer
-from bias_core.models.local import run_rows
+from bias_core.models.engines import run_rows
 from bias_core.models.zero_gpu import Pace, ZeroGpuReader, ZeroGpuTextToImage, on_zero_gpu
 from bias_core.store.images import ImageStore
 from bias_core.types import GeneratedImage, ImageRow, ModelInfo
+from bias_core.world.models import CalibrationRenderer
 from tests.fake_spaces import VISITOR, FakeSpaces
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

@@ -17,7 +17,7 @@ from bias_core.explore.suggest import Suggested
 from bias_core.explore.tab import ExploreTab
 from bias_core.explore.tab_form import FIELDS, read_form
 from bias_core.explore.tab_suggest import SuggestPart
-from bias_core.models.fit import Machine
+from bias_core.models.model_sources import Machine
 from bias_core.papers.mcas.tab import InternalTab
 from bias_core.papers.pst.tab import PairedTab
 from bias_core.papers.tbyb.tab import ObjectsTab

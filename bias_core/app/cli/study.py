@@ -32,7 +32,7 @@ from bias_core.app.cli.common import (
 from bias_core.app.cli.reports import OUT, save_study_report, show_study_report
 from bias_core.errors import HubNotReached, InvalidInput
 from bias_core.models.catalogue import hosted_name, request_words
-from bias_core.models.fit import free_bytes
+from bias_core.models.model_sources import free_bytes
 from bias_core.study.design import find_design, list_designs, option_settings
 from bias_core.study.rows import RowMaker
 from bias_core.study.study import Settled, StudyPlan
