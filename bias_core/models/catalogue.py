@@ -210,10 +210,6 @@ class Catalogue:
             "as base+org/lora:0.8 or base+/path/to.safetensors"
         )
 
-    def encoder(self, name: str) -> ToolInfo:
-        """:meth:`tool` of that role."""
-        return self.tool("encoder", name)
-
     def tool(self, role: Role, name: str) -> ToolInfo:
         """The reader of this name, or a plain entry for an ``org/name`` or a folder; UnknownModel without one.
 

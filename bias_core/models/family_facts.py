@@ -24,6 +24,8 @@ Rule = Callable[[Any, int, int], Size]
 INDEX = "model_index.json"
 KANDINSKY_PRIOR = "kandinsky-community/kandinsky-2-2-prior"
 DEEPFLOYD_UPSCALER = "DeepFloyd/IF-II-L-v1.0"
+DEEPFLOYD_SHARED = ("tokenizer", "text_encoder", "safety_checker", "feature_extractor", "watermarker")
+"""Parts that the upscaler takes from the first stage: neither downloaded nor loaded a second time."""
 HIDREAM_LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 _DENOISERS = ("transformer", "unet", "prior", "decoder")
 DENOISERS = frozenset({*_DENOISERS, "transformer_2", "unconditional_transformer"})

@@ -10,6 +10,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property, partial
@@ -312,12 +313,11 @@ class HubInference(HostedTextToImage):
         }
         client = huggingface_hub.InferenceClient(provider=provider, token=self._token, timeout=self._seconds)
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with _readable(name):
                 image = client.text_to_image(
                     row.prompt, model=self.name.path, width=row.width, height=row.height, seed=row.seed, **sent
                 )
-            return PictureAnswer(image=checked_picture(name, image))
+                return PictureAnswer(image=checked_picture(name, image))
         except InferenceTimeoutError as error:
             raise RequestFailed(
                 f"{name} did not answer within {self._seconds:g} s; is {provider} overloaded?",
@@ -327,8 +327,6 @@ class HubInference(HostedTextToImage):
             ) from error
         except HfHubHTTPError as error:
             raise self._refused(name, error) from error
-        except (UnidentifiedImageError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-            raise RequestFailed(f"{name} answered what is no picture that can be read", again=True) from error
         except (HTTPError, OSError) as error:
             raise RequestFailed(
                 f"{name} cannot be reached at {provider}: {self.safe(str(error))}", again=True
@@ -388,11 +386,18 @@ def hosted_model(info: ModelInfo, settings: Settings, token: str) -> HostedTextT
 
 
 def read_picture(name: str, data: bytes) -> Image.Image:
-    """The picture in an answer; RequestFailed where it is none, broken off, or far too large."""
+    """Return the picture in an answer; RequestFailed where it is none, broken off, or far too large."""
+    with _readable(name):
+        return checked_picture(name, Image.open(io.BytesIO(data)))
+
+
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
+    """Raise RequestFailed for data that Pillow does not know, or that would unpack to a huge picture."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            return checked_picture(name, Image.open(io.BytesIO(data)))
+            yield
     except (UnidentifiedImageError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise RequestFailed(f"{name} answered what is no picture that can be read", again=True) from error
 

@@ -21,7 +21,13 @@ import safetensors
 from bias_core.errors import ModelUnavailable
 from bias_core.models import diffusers, hub_errors, torch
 from bias_core.models.catalogue import HostedName, ToolInfo, is_hub_id, read_json, split_revision
-from bias_core.models.family_facts import DEEPFLOYD_UPSCALER, HIDREAM_LLAMA, KANDINSKY_PRIOR, llama_folder
+from bias_core.models.family_facts import (
+    DEEPFLOYD_SHARED,
+    DEEPFLOYD_UPSCALER,
+    HIDREAM_LLAMA,
+    KANDINSKY_PRIOR,
+    llama_folder,
+)
 from bias_core.models.weights import hub_folder, loading, pick_device, some_of
 from bias_core.settings import Settings
 from bias_core.store.files import FileHashes
@@ -217,8 +223,21 @@ def fetch_pipeline(info: ModelInfo) -> None:
             elif key == "llama":
                 llama_folder(str(info.options[key]), offline=False)
             else:
-                how = {"revision": revision or None, "variant": info.options.get("variant")}
-                diffusers.DiffusionPipeline.download(repo, **how, use_safetensors=True)
+                how = {"revision": revision or None, "variant": info.options.get("variant"), "use_safetensors": True}
+                download_pipeline(repo, **how, **dict.fromkeys(DEEPFLOYD_SHARED if key == "upscaler" else ()))
+
+
+def download_pipeline(repo: str, **options: Any) -> Path:
+    """Return the folder of a repository, downloaded where it is not here; in half precision where it has only that.
+
+    ``options`` are those of diffusers; parts among them that are None are left out.
+    """
+    try:
+        return Path(diffusers.DiffusionPipeline.download(repo, **options))
+    except OSError as error:
+        if "necessary `safetensors`" not in str(error) or options.get("variant"):
+            raise
+    return Path(diffusers.DiffusionPipeline.download(repo, **options | {"variant": "fp16"}))
 
 
 _CGROUP = Path("/sys/fs/cgroup")
@@ -431,9 +450,7 @@ def cached_commit(repo: str) -> str:
 
 def free_disk() -> int:
     """Bytes that are free where downloads go."""
-    from huggingface_hub.constants import HF_HUB_CACHE
-
-    return free_bytes(Path(HF_HUB_CACHE).absolute())
+    return free_bytes(Path(huggingface_hub.constants.HF_HUB_CACHE).absolute())
 
 
 def download_gb(repo: str, revision: str = "") -> float:
@@ -441,13 +458,12 @@ def download_gb(repo: str, revision: str = "") -> float:
 
     Raises nothing: without a network, or without the right to read, the size is simply not known.
     """
-    from huggingface_hub.errors import HFValidationError, HTTPError, OfflineModeIsEnabled
-
+    errors = (hub_errors.HTTPError, hub_errors.HFValidationError, hub_errors.OfflineModeIsEnabled, OSError, ValueError)
     try:
         info = huggingface_hub.HfApi().model_info(
             repo, revision=revision or None, files_metadata=True, timeout=_HUB_SECONDS
         )
-    except (HTTPError, HFValidationError, OfflineModeIsEnabled, OSError, ValueError):
+    except errors:
         return 0.0
     return weights_gb((file.rfilename, file.size or 0) for file in info.siblings or ())
 

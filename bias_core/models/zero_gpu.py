@@ -16,8 +16,11 @@ from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
+import huggingface_hub
+
 from bias_core.errors import BiasCoreError, Interrupted, ModelUnavailable
-from bias_core.models import torch
+from bias_core.models import hub_errors, torch
+from bias_core.models.weights import TROUBLES
 from bias_core.protocols import StepCallback
 from bias_core.types import Attribute, GeneratedImage, ImageRow, ModelInfo, Step
 from bias_core.waiting import one_at_a_time
@@ -41,15 +44,12 @@ def gpu_seconds_left(token: str) -> float | None:
 
     The token of a sign-in needs the scope ``read-billing``; nobody tells it of visitors who have not signed in.
     """
-    import huggingface_hub
-    from huggingface_hub.errors import HFValidationError, HTTPError, OfflineModeIsEnabled
-
     ask = getattr(huggingface_hub, "get_zero_gpu_quota", None)  # older versions have none
     if ask is None or not token.startswith("hf_"):
         return None
     try:
         return max(0.0, float(ask(token=token).remaining))
-    except (HTTPError, HFValidationError, OfflineModeIsEnabled, OSError, KeyError, TypeError, ValueError):
+    except (hub_errors.HTTPError, hub_errors.HFValidationError, hub_errors.OfflineModeIsEnabled, *TROUBLES):
         return None
 
 
