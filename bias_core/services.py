@@ -1,6 +1,6 @@
-"""What one process shares: settings, the stores, and the models, each built on first use.
+"""The parts that one process shares: settings, the stores, and the models, each built on first use.
 
-Built once by whoever starts the program (app, command line, a script) and handed to studies as an
+Built once when the program starts (app, command line, a script) and handed to studies as an
 argument. Nothing in it belongs to one visitor.
 """
 
@@ -75,7 +75,7 @@ class Services:
         self.uploads = UploadStore(int(self.settings.uploads_gb * 1e9))
         self._hashes = FileHashes(data / "file_hashes.sqlite", self.repairs)
         self._sources = ModelSources(self.settings, self._hashes)
-        # Held by whoever draws or loads, one batch at a time; readers take :meth:`reading`.
+        # Held while drawing or loading, one batch at a time; readers take :meth:`reading`.
         self.model_lock, self._reader_lock = FairLock(), FairLock()
         self.engine: Engine = LocalEngine(self.settings.device)  # who draws the rows of a manifest
         self.run_queue = RunQueue.of(self.settings)  # where runs wait for their turn
@@ -85,7 +85,7 @@ class Services:
         if self.borrows_gpu:
             prepare()
         self._built = BuiltOnce()
-        self._token = SecretStr("")  # of whoever asks for hosted models; see for_visitor
+        self._token = SecretStr("")  # of the visitor who asks for hosted models; see for_visitor
         self._hosted: dict[str, hosted_images.HostedTextToImage] = {}
 
     def for_visitor(self, token: str) -> "Services":
@@ -98,7 +98,7 @@ class Services:
         return view
 
     def gpu_seconds_left(self) -> float | None:
-        """Of today's GPU time of whoever these services are for; None where nobody knows."""
+        """GPU seconds that the visitor of these services has left today; None where it is not known."""
         may_ask = self.borrows_gpu and not self.settings.offline
         return gpu_seconds_left(self._token.get_secret_value()) if may_ask else None
 
@@ -135,7 +135,7 @@ class Services:
 
     @cached_property
     def catalogue(self) -> Catalogue:
-        """What has a name; with the language model and the judge of the settings, where there are such."""
+        """All models and readers that have a name, with the language model and the judge of the settings."""
         catalogue, settings = load_catalogue(self.settings.assets_dir / "models.yaml"), self.settings
         if settings.public:
             catalogue = replace(catalogue, allowed=tuple(settings.allowed_models.replace(",", " ").split()))
@@ -169,7 +169,7 @@ class Services:
         )
 
     def model_fit(self, name: str) -> ModelFit:
-        """What choosing this model would mean here; nothing is loaded.
+        """The fit of this model to this machine; nothing is loaded.
 
         Only for a model that the catalogue does not list, the hub is asked for its size, once.
         """
@@ -179,7 +179,7 @@ class Services:
         return self._sources.fit(info)
 
     def revision(self, name: str) -> str:
-        """Which weights a model name stands for now: a hub revision, or a fingerprint of the files."""
+        """The version of a model's weights now: a hub revision, or a fingerprint of the files."""
         return self._hosted_model(name).version() if hosted_name(name) else self._sources.version(self.model_info(name))
 
     def reading_files(self, model: str) -> Iterator[tuple[int, int]]:
@@ -211,7 +211,7 @@ class Services:
         return self.rates.watch(events, rows[0], engine)
 
     def engine_of(self, model: str) -> Engine:
-        """Who executes rows of this model: that of this process, or, for a hosted one, requests."""
+        """The engine for rows of this model: that of this process, or, for a hosted one, requests."""
         return hosted_images.RequestsEngine(self.settings.remote_at_once) if hosted_name(model) else self.engine
 
     def reading(self, *readers: object) -> ReadersTurn:
@@ -245,7 +245,7 @@ class Services:
     def reader_errors(
         self, encoder: str, model: str, sentences: Sequence[tuple[str, str]]
     ) -> tuple[ReaderErrors | None, ...]:
-        """How often the encoder errs on each (positive, negative) pair of sentences.
+        """The encoder's error rates on each (positive, negative) pair of sentences.
 
         Known for encoders that ship their embeddings of held-out renders, on pictures of that world, in its words.
         """
@@ -256,7 +256,7 @@ class Services:
         return errors_of_sentences(*held_out, self.embeddings.texts(reader, both, lock=self.reading(reader)), sentences)
 
     def _held_out(self, encoder: str, model: str) -> Path | None:
-        """What the encoder made of renders that it never saw; None for pictures of another world."""
+        """The file of the encoder's embeddings of held-out renders; None for pictures of another world."""
         world = self.reader_world("encoder", encoder)
         path = Path(self._sources.find(self.catalogue.tool("encoder", encoder).path)) / "held_out.npz"
         return path if world and world == self.pictures_world(model) and path.is_file() else None
@@ -279,7 +279,7 @@ class Services:
         return next((info.world for info in ours if self._sources.reader_version(info) == weights), "")
 
     def pictures_world(self, model: str, revision: str = "") -> str:
-        """Whose pictures a model draws: "calibration", or "" where nobody can say.
+        """The world whose pictures a model draws: "calibration", or "" where it is not known.
 
         With a ``revision`` (of a picture from elsewhere) only a model that has a name here, at the revision
         that it has here, is known.
@@ -308,7 +308,7 @@ class Services:
         return default_reader(self.tools(role), world, on_cpu=settings.device == "cpu", offline=settings.offline)
 
     def reader_facts(self, role: Role, name: str) -> ReaderFacts:
-        """Which weights a reader's name stands for, and what it downloads; nothing is loaded."""
+        """The version of a reader's weights, and its download; nothing is loaded."""
         info = self.catalogue.tool(role, name)
         revision = self._sources.reader_version(info) or (cached_commit(info.path) if info.path else "")
         download_gb = 0.0 if revision else info.download_gb
@@ -350,7 +350,7 @@ class Services:
         self.uploads.close()
 
     def _reader(self, role: Role, name: str) -> Any:
-        """What reads with the files that lie under its path now."""
+        """The reader with the files that lie under its path now."""
         info = self.catalogue.tool(role, name)
         self._sources.check_size(info.id, info.path, info.download_gb)
         version = self._sources.reader_version(info)
@@ -366,7 +366,7 @@ class Services:
         return ZeroGpuReader(info.id, partial(build_elsewhere, self.settings, role, info.id), local, info.download_gb)
 
     def _local_reader(self, role: Role, info: ToolInfo, name: str, where: dict[str, Any]) -> Any:
-        """What reads in this role; what was read is kept under the ``name``, which has the version of local weights."""
+        """The reader for this role; readings are kept under ``name``, which has the version of local weights."""
         settings = self.settings
         if info.library == "endpoint" and role == "judge":
             url, model, key = settings.judge_url, settings.judge_model, settings.judge_key.get_secret_value()
@@ -405,7 +405,7 @@ class Services:
         return encoders.TorchvisionPersonFinder(info.id, info.path, device=self._device, offline=self.settings.offline)
 
     def _hosted_model(self, name: str) -> hosted_images.HostedTextToImage:
-        """A hosted model, asked with the token of whoever these services are for; built anew for each of them."""
+        """A hosted model, asked with the token of the visitor of these services; built anew for each of them."""
         if name not in self._hosted:
             token = self._token.get_secret_value()
             self._hosted[name] = hosted_images.hosted_model(self.model_info(name), self.settings, token)

@@ -1,4 +1,4 @@
-"""What can be asked for by name: ``assets/models.yaml``, hub ids, folders, files, and models of hosted services."""
+"""Models and readers by name: ``assets/models.yaml``, hub ids, folders, files, and models of hosted services."""
 
 import json
 import re
@@ -33,7 +33,7 @@ _SHOWN = 80  # characters of a name that a message repeats
 _MOST_NAMED = 16  # models that a message lists
 
 Role = Literal["encoder", "captioner", "answerer", "judge", "language_model", "person_finder"]
-"""What a reader does; the file's sections have the plural."""
+"""The task of a reader; the file's sections have the plural."""
 _HUB_LIBRARY: Mapping[Role, str] = {
     "encoder": "transformers",
     "captioner": "blip",
@@ -70,14 +70,14 @@ class ToolInfo:
     local: str = ""  # a GGUF file, or a checkpoint of open_clip, on this machine; "" for all others
     embedded: bool = False  # shipped with the explorer
     world: str = ""  # the only pictures that it can read (or write about): "calibration"; "" for any
-    download_gb: float = 0.0  # size of what is fetched once; 0 where nothing is, or nobody knows
-    default: str = ""  # where it is taken if nobody says who reads: on machines with a "gpu", or on a "cpu"
+    download_gb: float = 0.0  # size of what is fetched once; 0 where nothing is, or it is not known
+    default: str = ""  # where it is taken if no reader is named: on machines with a "gpu", or on a "cpu"
     note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Catalogue:
-    """What has a name, in the order of the file."""
+    """All models and readers that have a name, in the order of the file."""
 
     # models, tools: the named ones; those that read pictures or texts by their role
     models: tuple[ModelInfo, ...]
@@ -265,7 +265,7 @@ def _open_clip(name: str) -> ToolInfo:
 
 
 def _activation(architecture: str) -> str:
-    """What must be said of a checkpoint whose architecture was trained with two activations; "" for others."""
+    """A warning about a checkpoint whose architecture exists with two activations; "" for others."""
     spec = find_spec("open_clip")
     folder = Path(spec.origin).parent / "model_configs" if spec and spec.origin else Path()
     other = f"{architecture}{_QUICK}"
@@ -278,7 +278,7 @@ def _activation(architecture: str) -> str:
 
 
 def has_adapter(info: ModelInfo) -> bool:
-    """Whether a model draws through an adapter (LoRA) that can be left out: of a condition, or always on."""
+    """True if a model draws through an adapter (LoRA) that can be left out: of a condition, or always on."""
     return bool(info.options.get("base_condition") or info.options.get("lora"))
 
 
@@ -333,7 +333,7 @@ def split_revision(source: str) -> tuple[str, str]:
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether a name is an ``org/name`` of a hub, and not a folder that is here."""
+    """True if a name is an ``org/name`` of a hub, and not a folder that is here."""
     return bool(_HUB_ID.fullmatch(name)) and not Path(name).exists()
 
 
@@ -347,7 +347,7 @@ def native_size(folder: Path | None) -> int:
 
 
 def _lora(text: str) -> tuple[str, float]:
-    """Where a LoRA is, "" if this cannot be one, and its strength."""
+    """The place of a LoRA, "" if this cannot be one, and its strength."""
     path, weight = text, 1.0
     if not _local_lora(text) and (match := _WEIGHT.search(text)):
         path, weight = text[: match.start()], float(match[1])
@@ -370,16 +370,16 @@ def real_path(name: str) -> str:
 
 
 def is_folder(name: str, marker: str) -> bool:
-    """Whether it is a folder that has this file; with "", any folder."""
+    """True if it is a folder that has this file; with "", any folder."""
     try:
         folder = Path(name).expanduser()
         return bool(name) and "\0" not in name and folder.is_dir() and (folder / marker).exists()
-    except (OSError, RuntimeError):  # a name that no file system takes, or a home that is nobody's
+    except (OSError, RuntimeError):  # a name that no file system takes, or a home without a user
         return False
 
 
 def is_file(name: str) -> bool:
-    """Whether it is a file."""
+    """True if it is a file."""
     try:
         return bool(name) and "\0" not in name and Path(name).expanduser().is_file()
     except (OSError, RuntimeError):
@@ -392,12 +392,12 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @lru_cache(maxsize=64)
 def _parsed(text: str) -> Any:
-    """What a text of YAML holds, not to be changed: parsing takes ten times as long as copying it."""
+    """The content of a YAML text, not to be changed: parsing takes ten times as long as copying it."""
     return yaml.load(text, Loader=_LOADER)
 
 
 def read_yaml(path: Path, kind: type = dict) -> Any:
-    """What a YAML file holds, a mapping or another kind; StorageError where it does not."""
+    """The content of a YAML file, a mapping or another kind; StorageError for any other."""
     try:
         values = deepcopy(_parsed(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -408,7 +408,7 @@ def read_yaml(path: Path, kind: type = dict) -> Any:
 
 
 def read_json(path: Path) -> Mapping[str, Any]:
-    """A JSON object of a model's folder; ValueError for any other, and whoever loads says of which model."""
+    """A JSON object of a model's folder; ValueError for any other, to which the loader adds the model."""
     failure = f"cannot read {path.parent.name}/{path.name}"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -429,7 +429,7 @@ def _read_json(folder: Path | None, file: str) -> Mapping[str, Any]:
 
 
 Service = Literal["inference", "openai"]
-"""Who is asked: a provider behind Hugging Face's Inference Providers, or an OpenAI-compatible server."""
+"""The service that is asked: a provider behind Hugging Face's Inference Providers, or an OpenAI-compatible server."""
 FAMILY = "remote"
 SIDE = 1024  # pixels that a picture of a model that is not listed has
 _HUB_MODEL = re.compile(
@@ -444,7 +444,7 @@ _UNSENT: Mapping[Service, frozenset[str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class HostedName:
-    """What the name of a hosted model says."""
+    """The parts of a hosted model's name."""
 
     service: Service
     path: str  # the model there: org/name of the hub, or the server's own name
@@ -490,7 +490,7 @@ def hosted_info(name: str) -> ModelInfo | None:
 
 
 def request_words(n: int, info: ModelInfo, price_usd: float | None = None) -> str:
-    """What ``n`` pictures of a hosted model cost, at the catalogue's price or the one that is given.
+    """The cost of ``n`` pictures of a hosted model in words, at the catalogue's price or the one that is given.
 
     >>> request_words(200, ModelInfo(id="openai:m", name="", family=FAMILY), 0.04)
     '200 requests to openai:m, about 8.00 USD at 0.04 USD a picture'

@@ -65,7 +65,7 @@ SAMPLERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 """For each name of :data:`bias_core.types.Sampler` the class of diffusers, and what it is built with beside the
 configuration of the pipeline's own."""
-_CHANGEABLE = {"sd1", "sd2", "sdxl", "pixart", "diffusers"}  # families whose samplers can be changed, or nobody knows
+_CHANGEABLE = {"sd1", "sd2", "sdxl", "pixart", "diffusers"}  # families whose samplers can be changed, or may be
 _OWN_STEPS = {"LCMScheduler", "SCMScheduler", "TCDScheduler"}  # the network was distilled for the steps of these
 
 
@@ -124,7 +124,7 @@ class _AtWork:
 
 
 class FormingPictures:
-    """Of one generator, a call at a time.
+    """Small pictures of what one generator is drawing, a call at a time.
 
     ``mode``: "on", "off", or "auto": where the decoder is small, and no safety checker could blank what is finished.
     """
@@ -163,7 +163,7 @@ class FormingPictures:
             self._at_work = None
 
     def pictures(self) -> Mapping[str, Image.Image]:
-        """What each picture of the call at work is heading for, by the id of its row; none where that is not known."""
+        """The picture that each row of the current call is heading for, by the row's id; empty if not known."""
         at_work = self._at_work
         if at_work is None or at_work.step is None:
             return {}
@@ -206,7 +206,7 @@ class FormingPictures:
             return None
         try:
             return Tracer(pipeline, velocity_space(facts_of(pipeline), model))
-        except InvalidInput:  # nobody knows where a step of this family, or of its sampler, is heading
+        except InvalidInput:  # it is not known where a step of this family, or of its sampler, is heading
             return None
 
     def _decoded(self, pipeline: Any, latents: np.ndarray, row: ImageRow) -> np.ndarray | None:
@@ -349,7 +349,7 @@ class DiffusersTextToImage(LazyModel[Any]):
                 yield from images
 
     def forming(self) -> Mapping[str, Image.Image]:
-        """What the pictures at work are heading for, small; to be asked from ``on_step``."""
+        """Small previews of the pictures at work; to be asked from ``on_step``."""
         with torch.inference_mode():
             return self._forming.pictures()
 
@@ -438,7 +438,7 @@ class DiffusersTextToImage(LazyModel[Any]):
             )
 
     def prompt_limits(self, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
-        """What each text encoder takes of each prompt, in order; no weights are loaded for this.
+        """The part of each prompt that each text encoder reads, in order; no weights are loaded for this.
 
         Empty where the model is not on this machine.
         """
@@ -552,7 +552,7 @@ class DiffusersTextToImage(LazyModel[Any]):
         return [self._generated(row, output, i, record) for i, (row, record) in drawn]
 
     def _n_first_steps(self, row: ImageRow) -> int:
-        """How many steps are taken before its text is exchanged, 0 where it is not."""
+        """The number of steps before its text is exchanged; 0 where it is not."""
         if not row.later_prompt:
             return 0
         velocity_space(facts_of(self._parts()), self.info.id)  # where there is one, a step is one step of the scheduler
@@ -649,7 +649,7 @@ def _fault(image: GeneratedImage) -> str:
 
 
 def _drawn_together(row: ImageRow) -> tuple[Any, ...]:
-    """What is alike in all rows of a batch."""
+    """The settings that all rows of a batch share."""
     return bool(row.negative_prompt), bool(row.later_prompt), *_SAMPLED_ALIKE(row)
 
 

@@ -24,7 +24,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Precision = Literal["auto", "single", "half"]
-"""Of the sums inside of a model; "auto" is half on a GPU and single elsewhere."""
+"""Floating-point precision of the sums inside of a model; "auto" is half on a GPU and single elsewhere."""
 
 _THREADS = min(8, os.cpu_count() or 1)
 _CHECKPOINTS = ("*.safetensors", "*.bin", "*.pth")  # that open_clip looks for in a folder
@@ -75,7 +75,7 @@ class BatchedEncoder(HubModel[tuple[Any, Any, Any, str]]):
         return features / lengths
 
     def _rows(self, features: Callable[[], Any]) -> np.ndarray:
-        """What ``features`` computes, as float32, in the precision that suits the device."""
+        """The result of ``features`` as float32, computed in the precision that suits the device."""
         device = self._parts()[3]
         half = self.precision == "half" or (self.precision == "auto" and device == "cuda")
         with torch.inference_mode():
@@ -86,7 +86,7 @@ class BatchedEncoder(HubModel[tuple[Any, Any, Any, str]]):
             return values.cpu().numpy()
 
     def prompt_limits(self, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
-        """What it takes of each text; no weights are loaded for this, and nothing is said without a tokenizer."""
+        """The part of each text that it reads; loads no weights, and is empty without a tokenizer."""
         try:
             with loading(self.name, self.source):
                 self._read_by = self._read_by or self._tokens()
@@ -101,11 +101,11 @@ class BatchedEncoder(HubModel[tuple[Any, Any, Any, str]]):
 
     @abstractmethod
     def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:
-        """What embeds these pictures, prepared already."""
+        """A function that embeds these pictures, which are prepared already."""
 
     @abstractmethod
     def _text_features(self, texts: Sequence[str]) -> Callable[[], Any]:
-        """What embeds these texts, prepared already."""
+        """A function that embeds these texts, which are prepared already."""
 
 
 def as_rgb(image: Image.Image) -> Image.Image:
@@ -178,7 +178,7 @@ class OpenClipEncoder(BatchedEncoder):
         return open_clip.get_tokenizer(model, **({"local_files_only": True} if foreign and here else {}))
 
     def _folder(self) -> dict[str, Any]:
-        """How to build what a folder describes; open_clip itself would do with random weights."""
+        """Arguments that build the model of a folder; open_clip itself would take random weights."""
         folder = Path(self.weights)
         read_json(folder / "open_clip_config.json")
         if not any(path for kind in _CHECKPOINTS for path in folder.glob(kind)):
@@ -353,7 +353,7 @@ class TorchvisionPersonFinder(HubModel[tuple[Any, str]]):
         return model.to(device).eval(), device
 
     def _published(self) -> tuple[str, Path, Any]:
-        """Where torchvision's own weights come from, where they are kept here, and what it calls them."""
+        """The address of torchvision's own weights, their file on this machine, and their name."""
         if self.architecture not in torchvision.models.list_models(module=torchvision.models.detection):
             raise ModelUnavailable(f"torchvision knows no detector {self.architecture!r}")
         weights = torchvision.models.get_model_weights(self.architecture).DEFAULT

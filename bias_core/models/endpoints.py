@@ -90,7 +90,7 @@ def ask_until_answered(request: Callable[[], T], sleep: Callable[[float], None] 
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Where the server is and how long it is waited for; ModelUnavailable where the address is none."""
+    """A server, its model, and the time an answer may take; ModelUnavailable where the address is none."""
 
     url: str  # base address, with or without its "/v1"; "https://user:password@host" works too
     model: str  # its name on that server
@@ -171,7 +171,7 @@ class Endpoint:
         )
 
     def safe(self, text: str) -> str:
-        """What a server said, with the key taken out: some repeat it in their errors."""
+        """A server's text with the key taken out: some repeat it in their errors."""
         return without_secrets(text, self.key, urlsplit(self.url).password or "")
 
     @contextmanager
@@ -263,7 +263,7 @@ def error_text(content: bytes) -> tuple[str, str]:
 
 
 def is_unpaid(status: int, code: str, reason: str) -> bool:
-    """Whether an error says that the account has no credit left, or reached its limit.
+    """True if an error says that the account has no credit left, or reached its limit.
 
     >>> is_unpaid(403, "", "Your team has used all available credits"), is_unpaid(429, "", "Rate limit reached")
     (True, False)
@@ -277,7 +277,7 @@ def unpaid(host: str) -> str:
 
 
 def without_secrets(text: str, *secrets: str) -> str:
-    """A text of somebody else's in one short line, without these; a word in place of a key is no secret.
+    """A text of a server in one short line, without these; a word in place of a key is no secret.
 
     >>> without_secrets("no model for sk-1234567", "sk-1234567"), without_secrets("no such model", "model")
     ('no model for …', 'no such model')
@@ -366,7 +366,7 @@ class EndpointReader:
         )
 
     def _may_lack(self, key: str, reason: str) -> bool:
-        """Whether a server that gives this reason does not know a setting that may be left out."""
+        """True if a server that gives this reason does not know a setting that may be left out."""
         return key in ("max_tokens", "temperature") and f"'{key}'" in reason
 
     def _ask(self, path: str, body: Mapping[str, Any]) -> Any:
@@ -428,7 +428,7 @@ class EndpointLanguageModel(EndpointReader):
         return text
 
     def _continuations(self, prefixes: list[str], n: int) -> list[list[str]]:
-        """Of each prefix, the likeliest next tokens, likeliest first; in one request."""
+        """The likeliest next tokens of each prefix, likeliest first; in one request."""
         n_tokens = min(n, self._most_shown or n)
         body = {"prompt": prefixes if len(prefixes) > 1 else prefixes[0], "max_tokens": 1, "temperature": 0}
         for shown in (n_tokens, *(fewer for fewer in _FEWER if fewer < n_tokens)):

@@ -44,7 +44,7 @@ _ENOUGH = 16  # pictures: a rate of fewer does not replace one of more
 
 @dataclass(frozen=True, kw_only=True)
 class EngineProgress:
-    """Where the rows are."""
+    """Progress of drawing some rows."""
 
     # done, total: distinct pictures; a drawing does not know them
     done: int = 0
@@ -60,13 +60,13 @@ class EngineProgress:
 
 
 class Engine(Protocol):
-    """Who executes a manifest: the same rows give the same ids and pictures under each."""
+    """Executes a manifest; the same rows give the same ids and pictures under each engine."""
 
     def n_workers(self) -> int:
-        """How many batches are drawn at a time."""
+        """Batches that are drawn at a time."""
 
     def place(self) -> str:
-        """What each worker draws on, so that its speed can be remembered."""
+        """The hardware that each worker draws on, by which its speed is remembered."""
 
     def run(
         self,
@@ -85,7 +85,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """What one picture costs one worker."""
+    """The cost of one picture for one worker."""
 
     seconds: float  # per picture, loading of the model not counted
     n_bytes: float  # mean size of its PNG file
@@ -121,7 +121,7 @@ class Meter:
                     self._n_bytes += image.path.stat().st_size
 
     def rate(self, n_workers: int) -> Rate | None:
-        """What a picture costs; None where the run was too short to tell."""
+        """The cost of a picture; None where the run was too short to tell."""
         if self._first is None or not self.n_drawn:
             return None
         seconds, n_pictures = (last - first for last, first in zip(self._last, self._first, strict=True))
@@ -179,13 +179,13 @@ class Drawing(ABC):
         self._queue.put(EngineProgress(images=tuple(images), **at_work))
 
     def check(self) -> None:
-        """Raise Cancelled where nobody waits for these pictures any more."""
+        """Raise Cancelled if these pictures are not wanted any more."""
         if self._abandoned.is_set() or self._cancelled():
             raise stopped()
 
 
 def stopped() -> Cancelled:
-    """What ends a drawing that nobody waits for."""
+    """The error that ends a drawing whose pictures are not wanted any more."""
     return Cancelled("stopped; what was finished is kept")
 
 
@@ -475,7 +475,7 @@ class RayEngine:
             self._started = False
 
     def _map(self, batches: Sequence[Sequence[ImageRow]], folder: Path, board: Any) -> Iterator[bytes]:
-        """What became of each batch, pickled, in the order of finishing."""
+        """Yield the outcome of each batch, pickled, in the order of finishing."""
         import ray.data
 
         items = [{"number": i, "rows": pickle.dumps(list(batch))} for i, batch in enumerate(batches)]
@@ -494,7 +494,7 @@ class RayEngine:
         return dict(_import_ray().cluster_resources())
 
     def _share(self) -> dict[str, float]:
-        """What each worker takes of the cluster; several workers may be asked to share a GPU or processor."""
+        """The share of the cluster that each worker takes; several workers may be asked to share a GPU or processor."""
         resources, n = self._resources(), self.n_workers()
         gpus, machines = resources.get("GPU", 0.0), _machines()
         cpus = min(machine["Resources"].get("CPU", 0.0) for machine in machines) / math.ceil(n / len(machines))
@@ -557,7 +557,7 @@ def _machines() -> list[dict[str, Any]]:
 
 
 class _Board:
-    """What the driver and the workers tell each other while batches are drawn."""
+    """Messages between the driver and the workers while batches are drawn."""
 
     def __init__(self, most_tries: int) -> None:
         self._stopped = False
@@ -695,7 +695,7 @@ class _RayDrawing(Drawing):
         return 1
 
     def _look_at(self, board: Any) -> None:
-        """Pass on where the batches are; raise Cancelled where nobody waits."""
+        """Pass on where the batches are; raise Cancelled if they are not wanted any more."""
         import ray
 
         self.check()

@@ -74,7 +74,7 @@ _SEEDED = frozenset({"fal-ai", "hf-inference", "replicate", "together", "wavespe
 
 @dataclass(frozen=True, kw_only=True)
 class PictureAnswer:
-    """What came for one request."""
+    """The answer to one request."""
 
     image: Image.Image | None  # None where the service refused to draw
     refusal: str = ""  # why, in its own words
@@ -91,7 +91,7 @@ class HostedTextToImage(ABC):
 
     @property
     def has_seeds(self) -> bool:
-        """Whether the same seed is known to draw the same picture."""
+        """True if the same seed is known to draw the same picture."""
         return False
 
     @property
@@ -131,7 +131,7 @@ class HostedTextToImage(ABC):
             yield self._generated(row, answer)
 
     def check_settings(self, row: ImageRow) -> tuple[str, ...]:
-        """What is to be said of the service before it is asked."""
+        """Warnings about the service, before it is asked."""
         notes = [f"{row.model} is hosted: who draws may change the model, or what is refused, at any time."]
         if not self.has_seeds:
             notes.append(
@@ -212,7 +212,7 @@ class OpenAIImages(HostedTextToImage):
         """Refuse strangers without a key of their own."""
         if self._needs_key and not self.endpoint.key:
             raise HubNotReached(
-                f"{self.info.id} is paid for by whoever asks: give a key of your own for {self.endpoint.host} below, "
+                f"{self.info.id} is paid for by its user: give a key of your own for {self.endpoint.host} below, "
                 "under “Hosted models: your own token”, or in the header x-hosted-model-token of a program's calls"
             )
 
@@ -281,7 +281,7 @@ class HubInference(HostedTextToImage):
 
     @property
     def has_seeds(self) -> bool:
-        """Whether this provider documents a seed; while it is not known who draws, none is counted on."""
+        """True if this provider documents a seed; False while the provider is not known."""
         try:
             return self.drawn_by[0] in _SEEDED
         except ModelUnavailable:
@@ -292,11 +292,11 @@ class HubInference(HostedTextToImage):
         return without_secrets(text, self._token)
 
     def check_token(self) -> None:
-        """Refuse whoever has no token; that of a public server is not for strangers."""
+        """Refuse a visitor without a token; that of a public server is not for strangers."""
         title = f"inference:{self.name.path}"
         if not self._token:
             raise HubNotReached(
-                f"{title} is paid for by whoever asks, so it needs a Hugging Face token of your own: paste one "
+                f"{title} is paid for by its user, so it needs a Hugging Face token of your own: paste one "
                 "on the page under “Hosted models: your own token”, or sign in there (on your own machine set "
                 "HF_TOKEN, or name another variable with --token-env)"
             )
@@ -580,7 +580,7 @@ class _RequestDrawing(Drawing):
         return ended
 
     def _service_down(self, error: NotDrawn) -> BiasCoreError | None:
-        """What ends a run of failures, None while it may go on."""
+        """The error that ends a run of failures; None while it may go on."""
         if self._in_a_row < (_MOST_IN_A_ROW if self._n_drawn else _MOST_AT_FIRST):
             return None
         kind = Interrupted if self._n_drawn else ModelUnavailable

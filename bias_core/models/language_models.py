@@ -47,7 +47,7 @@ def without_thoughts(text: str) -> str:
 
 
 def _final_of(text: str) -> str | None:
-    """What stands in the last channel for answers; None where there is none."""
+    """The text of the last channel for answers; None where there is none."""
     before, sign, after = text.rpartition(_MESSAGE)
     start = before.rfind(_FINAL)
     if sign and start >= 0:
@@ -89,7 +89,7 @@ class _Blip(HubModel[tuple[Any, Any, str]]):
         self.max_new_tokens = max_new_tokens
 
     def _generate(self, images: Sequence[Image.Image], questions: Any = None) -> list[str]:
-        """What the model says about each picture; ``questions`` are token ids ``(n_images, n_tokens)``."""
+        """A text about each picture; ``questions`` are token ids ``(n_images, n_tokens)``."""
         if not images:
             return []
         model, processor, device = self._parts()
@@ -292,7 +292,7 @@ def _room(model: Any) -> int:
 
 
 ANSWER_WORDS = (("yes",), ("no",), ("cannot", "can't"))
-"""How answers begin that say yes, no, and cannot tell, in the order of the probabilities."""
+"""First words of the answers yes, no, and cannot tell, in the order of the probabilities."""
 
 _INSTRUCTION = " Answer yes"  # where a question's own words end
 

@@ -1,4 +1,4 @@
-"""Where the weights of a name are, which weights those are now, and whether this machine has room for them."""
+"""Weights by name: their place, their version, their download, and whether this machine has room for them."""
 
 import ctypes
 import math
@@ -60,7 +60,7 @@ class ModelSources:
         return str(local) if local.exists() else path
 
     def is_here(self, info: ModelInfo) -> bool:
-        """Whether the weights are on this machine."""
+        """True if the weights are on this machine."""
         path = str(info.options.get("path", ""))
         return info.embedded or Path(self.find(path)).is_dir() or is_cached(path, info.revision)
 
@@ -108,7 +108,7 @@ class ModelSources:
             )
 
     def fit(self, info: ModelInfo) -> "ModelFit":
-        """What choosing this model would mean here; of one that is not listed, the hub is asked for its size, once."""
+        """The fit of a model to this machine; for one that is not listed, the hub is asked for its size, once."""
         settings, here = self._settings, self.is_here(info)
         if not here and not info.download_gb and not settings.offline:
             ask = partial(download_gb, str(info.options["path"]), info.revision)
@@ -121,7 +121,7 @@ class ModelSources:
         return self._settings.assets_dir / str(info.options["loras"]) if "loras" in info.options else None
 
     def version(self, info: ModelInfo) -> str:
-        """Which weights the entry stands for now: commits of a hub, or fingerprints of the files.
+        """The version of the entry's weights now: commits of a hub, or fingerprints of the files.
 
         ModelUnavailable is raised where neither a hub nor this machine has them, or a file cannot be read.
         """
@@ -141,7 +141,7 @@ class ModelSources:
         return "+".join(versions) + conditions
 
     def fetch(self, info: ModelInfo, version: str, device: str) -> None:
-        """Download the model's files, for whoever holds no lock: who draws meanwhile goes on."""
+        """Download the model's files; call it without a lock, so that drawing goes on meanwhile."""
         if info.embedded or info.family == "renderer" or self._settings.offline:
             return
         variant = None if pick_device(device) == "cpu" else info.options.get("variant")
@@ -325,7 +325,7 @@ _GATED = (
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFit:
-    """How a model suits this machine."""
+    """The fit of a model to this machine."""
 
     here: bool  # its weights are on this machine
     works: bool  # it can be used; False where it is certain that it cannot
@@ -365,7 +365,7 @@ def model_fit(
 
 
 def hosted_fit(info: ModelInfo, hosted: HostedName, *, has_server: bool) -> ModelFit:
-    """What choosing a hosted model means, before anything is asked of it."""
+    """The fit of a hosted model; no service is asked."""
     price = "price unknown" if info.price_usd is None else f"{info.price_usd:g} USD a picture"
     if hosted.service == "openai" and not has_server:
         says = (
@@ -383,7 +383,7 @@ def hosted_fit(info: ModelInfo, hosted: HostedName, *, has_server: bool) -> Mode
 
 
 def _memory(info: ModelInfo, machine: Machine, *, on_cpu: bool) -> tuple[bool, str, str]:
-    """Whether it can run, in a few words and a sentence; nothing is said where nothing is known."""
+    """Tell if it can run, with a few words and a sentence; both are empty where nothing is known."""
     needed, gpu = info.memory_gb, 0.0 if on_cpu else machine.gpu_memory / _GB
     if gpu and needed <= gpu:
         return True, "", f"It needs {needed:g} GB of the GPU's {gpu:.0f}." if needed else ""
@@ -438,7 +438,7 @@ def default_reader(listed: Sequence[ToolInfo], world: str, *, on_cpu: bool, offl
 
 
 def is_cached(repo: str, revision: str = "", file: str = "model_index.json") -> bool:
-    """Whether ``file`` of the repository is on this machine; its weights come right after it."""
+    """True if ``file`` of the repository is on this machine; its weights come right after it."""
     return isinstance(huggingface_hub.try_to_load_from_cache(repo, file, revision=revision or None), str)
 
 
@@ -485,7 +485,7 @@ def weights_gb(files: Iterable[tuple[str, int]]) -> float:
 
 
 PREDICTIONS = ("epsilon", "v_prediction")
-"""What a network of Stable Diffusion or SDXL predicts; files seldom say it."""
+"""Quantities that a network of Stable Diffusion or SDXL may predict; files seldom name it."""
 
 _NETWORKS = ("model.diffusion_model.", "double_blocks.", "joint_blocks.", "transformer_blocks.", "down_blocks.")
 _SETTINGS = ["*.json", "*.txt", "*.model", "*/*.json", "*/*.txt", "*/*.model"]

@@ -37,7 +37,7 @@ from bias_core.types import ImageRow, ModelInfo, VelocitySpace
 # Some pipelines would draw at another size and cut, have a language model rewrite the prompt, or clean it
 # where certain packages are installed: what is asked for is drawn, unless a model's options say otherwise.
 REWRITING = frozenset({"use_pe", "enable_prompt_rewrite", "prompt_upsampling"})
-"""What switches a pipeline's own rewriting of prompts."""
+"""Arguments that switch a pipeline's own rewriting of prompts."""
 _AS_ASKED = {"use_resolution_binning": False, "clean_caption": False, "guidance_schedule": None}
 _SCM_STEPS = 2  # the only number of steps that has a step in the middle
 _STAGES = ("prior_num_inference_steps", "upscaler_num_inference_steps")
@@ -86,7 +86,7 @@ NO_PICTURES = (
     "its weights are damaged, or too coarse in half precision; download it again, choose another model, or draw in "
     "single precision on the CPU (BIAS_DEVICE=cpu)"
 )
-"""What to do where a model draws no picture at all."""
+"""Advice for a model that draws no picture at all."""
 
 
 def no_rewriting(model: str, family: str) -> InvalidInput:
@@ -137,7 +137,7 @@ def after_each_step(pipeline: Any, done: Callable[[], None]) -> Iterator[dict[st
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulerStep:
-    """What a pipeline asks of its scheduler: ``answer`` is the scheduler's own, and moves it one step on."""
+    """The request of a pipeline to its scheduler; ``answer`` is the scheduler's own, and moves it one step on."""
 
     model_output: Any
     timestep: Any
@@ -148,7 +148,7 @@ class SchedulerStep:
 @contextmanager
 def step_replaced(scheduler: Any, look: Callable[[SchedulerStep], Any]) -> Iterator[None]:
     """Have ``look`` answer each step of the scheduler, until the block ends."""
-    step, own = scheduler.step, vars(scheduler).get("step")  # its own where somebody looks already
+    step, own = scheduler.step, vars(scheduler).get("step")  # its own where it is replaced already
     signature = inspect.signature(step)
 
     @wraps(step)  # pipelines ask which arguments it takes
@@ -231,7 +231,7 @@ def to_image(pixels: np.ndarray, model: str) -> Image.Image:
 
 @contextmanager
 def warnings_of_diffusers() -> Iterator[list[str]]:
-    """What diffusers warns of in this thread until the block ends, each once."""
+    """Collect the warnings of diffusers in this thread until the block ends, each once."""
     logger, texts, thread = logging.getLogger("diffusers"), list[str](), threading.get_ident()
 
     class Collector(logging.Handler):
@@ -365,7 +365,7 @@ class TextCache:
 
 
 def _keys(ids: Any, kwargs: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """What decides each row of the answer: its tokens, their mask, and the batch they came in.
+    """The key of each row of the answer: its tokens, their mask, and the batch they came in.
 
     A mask that has no row per text counts as a whole.
     """
@@ -395,7 +395,7 @@ _UNTRACEABLE = {
 
 
 def velocity_space(facts: PipelineFacts, model: str) -> VelocitySpace:
-    """What the scheduler of a pipeline is given: its velocities.
+    """The kind of velocities that the scheduler of a pipeline is given.
 
     InvalidInput: this family, or its scheduler, has no velocity that could be compared over prompts.
     """
@@ -504,7 +504,7 @@ class Tracer:
         return step.sample
 
     def velocity(self, output: Any) -> Any:
-        """From the picture to the noise, also where time runs the other way; on the CPU."""
+        """The direction from the picture to the noise, also where time runs the other way; on the CPU."""
         return _copied(-output if self.pipeline.scheduler.config.get("invert_sigmas") else output)
 
     def noise(self, i: int, timestep: Any) -> float:

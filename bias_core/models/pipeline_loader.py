@@ -106,7 +106,7 @@ def check_memory(info: ModelInfo, folder: Path) -> None:
 
 
 def plan_placement(parts: Mapping[str, int], *, free: int, pixels: int) -> Placement | None:
-    """How to place components of these sizes (bytes) on a device with ``free`` bytes; None if in no way.
+    """Return how to place components of these sizes (bytes) on a device with ``free`` bytes; None if in no way.
 
     >>> sizes = {"transformer": 12_000_000_000, "text_encoder_3": 10_000_000_000, "vae": 200_000_000}
     >>> [plan_placement(sizes, free=gb * 10**9, pixels=1024 * 1024) for gb in (40, 24, 14, 6, 1)]
@@ -429,6 +429,6 @@ class DeepFloydPipeline(DiffusionPipeline):
         )
 
     def set_progress_bar_config(self, **how: Any) -> None:
-        """Of both stages."""
+        """Configure the progress bars of both stages."""
         for stage in (self.first, self.second):
             stage.set_progress_bar_config(**how)

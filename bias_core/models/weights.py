@@ -35,7 +35,7 @@ TROUBLES = (
     *(ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError, NameError),
     *(OSError, RuntimeError, TypeError, UnpicklingError, ValueError, struct.error),
 )
-"""What code of others raises where a model's files, or what is asked of it, are not what it expects."""
+"""Errors that a library raises where a model's files or arguments are not what it expects."""
 
 _last_used: "WeakKeyDictionary[LazyModel[Any], int]" = WeakKeyDictionary()
 _clock = count()
@@ -124,7 +124,7 @@ def _raise_in_words(name: str, source: str, kind: object, error: BaseException |
 
 
 def _why(source: str, error: BaseException) -> str:
-    """Where from, what went wrong and what to do; shipped folders are named from ``assets`` on."""
+    """The end of a message: the source, the fault and what to do; shipped folders are named from ``assets`` on."""
     folder = Path(source)
     shipped = folder.is_absolute() and folder.parent.name == "calibration"
     place = "/".join(folder.parts[-3:]) if shipped else source
@@ -141,7 +141,7 @@ def _why(source: str, error: BaseException) -> str:
 
 
 def _refusal(error: BaseException | None) -> str:
-    """What a hub refused, in plain words, by the error or what caused it; "" for other troubles."""
+    """The refusal of a hub in plain words, by the error or its cause; "" for other troubles."""
     kinds, messages = set[str](), ""
     while error is not None:
         kinds |= {kind.__name__ for kind in type(error).__mro__}
@@ -173,7 +173,7 @@ class Batches:
         self.name, self.size = name, size
 
     def run(self, inputs: Sequence[X], work: Callable[[Sequence[X]], R], *, most: int | None = None) -> Iterator[R]:
-        """What ``work`` makes of each batch, in order; ModelUnavailable where memory does not hold one input."""
+        """Yield the result of ``work`` for each batch, in order; ModelUnavailable if memory does not hold one input."""
         start = 0
         while start < len(inputs):
             n = min(self.size, most or self.size)
@@ -234,7 +234,7 @@ class LazyModel(ABC, Generic[T]):
         """The model and what else works with it."""
 
     def _parts(self) -> T:
-        """What :meth:`_load` gives, loaded now if it is not.
+        """The result of :meth:`_load`, loaded now if it is not.
 
         Raises ModelUnavailable: missing or corrupt, or it does not fit even when nothing else is loaded.
         """
@@ -248,7 +248,7 @@ class LazyModel(ABC, Generic[T]):
 
     @contextmanager
     def _running(self) -> Iterator[T]:
-        """The same, which stays until the block ends; for readers, which hold no ``model_lock``."""
+        """The same parts, which stay until the block ends; for readers, which hold no ``model_lock``."""
         with self._at_work:
             yield self._parts()
 
@@ -268,7 +268,7 @@ class LazyModel(ABC, Generic[T]):
 
     @property
     def loaded(self) -> bool:
-        """Whether the weights are in memory."""
+        """True if the weights are in memory."""
         return self._value is not None
 
     @property
@@ -281,7 +281,7 @@ class LazyModel(ABC, Generic[T]):
         self._parts()
 
     def unload(self) -> None:
-        """Let go of the weights, once nobody runs them; the next input loads them again."""
+        """Let go of the weights, once they are not in use; the next input loads them again."""
         with self._at_work:
             self._value = None
         _last_used.pop(self, None)
@@ -303,7 +303,7 @@ class HubModel(LazyModel[T]):
             self._local = folder
 
     def _files(self) -> tuple[str, dict[str, Any]]:
-        """Where to load from, with an argument of ``from_pretrained``.
+        """The source to load from, with an argument of ``from_pretrained``.
 
         transformers asks the hub for adapters even where it is told to read local files only; of a folder it
         asks nothing. So offline it is the folder of an earlier download.
@@ -415,7 +415,7 @@ def _check_files(folder: Path, name: str) -> None:
 
 
 def _variant_of(folder: Path, stem: str, preferred: str | None) -> str | None:
-    """Which variant of the weights to read: the preferred one, the plain one, or the only kind there is."""
+    """The variant of the weights to read: the preferred one, the plain one, or the only kind there is."""
     if not folder.is_dir():
         return preferred
     shard = r"(?:-\d{5}-of-\d{5})?"
@@ -519,7 +519,7 @@ def use_in_parts(pipeline: Any, *, denoiser: str, text_encoders: str) -> None:
 
 
 def hub_folder(repo: str, revision: str, *, offline: bool = False) -> Path:
-    """Where the LoRA of a hub lies, downloaded where that is allowed."""
+    """The folder of a LoRA of a hub, downloaded where that is allowed."""
     for patterns in _HUB_PATTERNS:
         how = {"revision": revision or None, "allow_patterns": patterns, "local_files_only": offline}
         folder = Path(huggingface_hub.snapshot_download(repo, **how))
@@ -664,7 +664,7 @@ class Loadable(Protocol):
 
     @property
     def loaded(self) -> bool:
-        """Whether the weights are in memory."""
+        """True if the weights are in memory."""
 
     def load(self) -> None:
         """Read them now."""
@@ -681,17 +681,17 @@ class Fetchable(Loadable, Protocol):
 
 
 class ReadersTurn:
-    """Held by whoever asks readers (encoders, captioners, language models); can be entered again and again.
+    """Held while readers are asked (encoders, captioners, language models); can be entered again and again.
 
     A reader works while a generator draws the next pictures. It loads while none does: then what a
-    generator holds can leave the memory to make room. It is downloaded before, while nobody waits for it.
+    generator holds can leave the memory to make room. It is downloaded before, outside of both locks.
 
     Parameters
     ----------
     readers : that will be asked; those that load by themselves (or hold no weights) may be among them.
     reader_lock : one for all readers.
     model_lock : that generators hold.
-    downloads : in which each reader's files are got once, whoever asks.
+    downloads : in which each reader's files are got once, however many ask for them.
     """
 
     def __init__(

@@ -34,15 +34,15 @@ _INPUTS_A_SECOND = 20.0  # a first guess for readers, until one was timed
 
 
 def on_zero_gpu() -> bool:
-    """Whether this is a Space with ZeroGPU; False wherever ``spaces`` is absent."""
+    """True on a Space with ZeroGPU; False wherever ``spaces`` is absent."""
     asked_for = os.environ.get("SPACES_ZERO_GPU", "").lower() in {"1", "t", "true"}
     return asked_for and find_spec("spaces") is not None
 
 
 def gpu_seconds_left(token: str) -> float | None:
-    """What is left today of the GPU time of this token's account; None where that cannot be asked.
+    """Seconds of GPU time that this token's account has left today; None where that cannot be asked.
 
-    The token of a sign-in needs the scope ``read-billing``; nobody tells it of visitors who have not signed in.
+    The token of a sign-in needs the scope ``read-billing``; it is not known of visitors who have not signed in.
     """
     ask = getattr(huggingface_hub, "get_zero_gpu_quota", None)  # older versions have none
     if ask is None or not token.startswith("hf_"):
@@ -54,7 +54,7 @@ def gpu_seconds_left(token: str) -> float | None:
 
 
 _Event = tuple[str, Any]
-"""What comes back: "ready" and after how many seconds, a "step" and of how many, a "value", or an "error".
+"""A message that comes back: "ready" and after how many seconds, a "step" and of how many, a "value", or an "error".
 
 The error is one of ours: of those that are raised ``spaces`` tells only the name."""
 _models: dict[str, Any] = {}  # of a process that has the GPU
@@ -105,7 +105,7 @@ def prepare() -> None:
 
 
 class Pace:
-    """How long calls take: some seconds until the model is there, then so many per unit of work.
+    """Time that calls take: some seconds until the model is there, then so many per unit of work.
 
     A unit is a step of a picture, or an input of a reader. Before the first call both are guesses.
     """
@@ -114,20 +114,20 @@ class Pace:
         self._load, self._unit = load, unit
 
     def seconds(self, units: float) -> int:
-        """To ask for."""
+        """Seconds to ask for."""
         estimate = _FORK_SECONDS + _MARGIN * (self._load + units * self._unit)
         return min(_MOST_SECONDS, max(_LEAST_SECONDS, math.ceil(estimate)))
 
     def units_in(self, seconds: float) -> float:
-        """How many are likely to be done in one call of so many seconds."""
+        """Units that one call of so many seconds is likely to do."""
         return max(0.0, (seconds - _FORK_SECONDS - self._load) / self._unit) if self._unit else math.inf
 
     def likely_seconds(self, units: float) -> float:
-        """That a call is likely to take, without a margin."""
+        """Seconds that a call is likely to take, without a margin."""
         return _FORK_SECONDS + self._load + units * self._unit
 
     def learn(self, *, load: float, units: float, seconds: float) -> None:
-        """From a call that was finished: a load can be as long as the longest, a unit is like the last."""
+        """Learn from a finished call: a load can be as long as the longest, a unit is like the last."""
         self._load = max(load, self._load / 2)
         if units:
             self._unit = seconds / units
@@ -161,7 +161,7 @@ class Borrower:
         steps: bool = False,
         **options: Any,
     ) -> Iterator[Any]:
-        """What the method gives, as it comes; Interrupted where no time is left for it."""
+        """Yield what the method gives, as it comes; Interrupted where no time is left for it."""
         self._fetch()
         refusal = importlib.import_module("gradio").Error  # that `spaces` raises; only the page imports gradio here
         load, started = 0.0, time.monotonic()
@@ -228,7 +228,7 @@ class ZeroGpuTextToImage(Borrower):
                 setattr(self, method, getattr(local, method))
 
     def pictures_in(self, seconds: float, steps: int) -> int:
-        """How many pictures of so many steps this GPU time is likely to draw, in calls of whole batches."""
+        """Pictures of so many steps that this GPU time is likely to draw, in calls of whole batches."""
         units = max(1, steps)
         n_calls, rest = divmod(seconds, self._pace.likely_seconds(self.batch_size * units))
         return int(n_calls) * self.batch_size + int(min(self._pace.units_in(rest) / units, self.batch_size - 1))

@@ -35,7 +35,7 @@ _PATIENCE_SECONDS = 600.0  # with a visitor of a public server who left while a 
 
 @dataclass(frozen=True, kw_only=True)
 class Requester:
-    """Who asks for a run."""
+    """The visitor or program that asks for a run."""
 
     name: str  # of a visitor, or of all programs at one address: at most one run of a name is at work
     address: str = ""  # where the request came from, "" where addresses say nothing
@@ -67,8 +67,8 @@ class RunAtWork(Generic[T, R]):
     ----------
     steps : of the run, called in its thread.
     stop : set to end it.
-    place : where its visitor began it, "" where nobody looks for it again.
-    patience : seconds for which it goes on while nobody follows it.
+    place : where its visitor began it, "" where it is not looked for again.
+    patience : seconds for which it goes on while it is not followed.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class RunAtWork(Generic[T, R]):
 
     @property
     def ended(self) -> bool:
-        """Whether there is nothing more to come."""
+        """True if there is nothing more to come."""
         return self._result.done()
 
     def follow(self) -> Generator[T, None, R]:
@@ -251,7 +251,7 @@ class RunQueue:
             yield QueuePlace(n_before=before, begun=ticket.paused)
 
     def _wait(self, ticket: _Ticket, cancelled: StopSignal) -> int | None:
-        """How many are before this one, a second later; None once it is its turn."""
+        """The number of runs before this one, a second later; None once it is its turn."""
         with self._changed:
             for _ in range(round(_SIGN_SECONDS / _LOOK_SECONDS)):
                 if ticket.replaced:
@@ -308,7 +308,7 @@ class RunQueue:
             self._last.clear()
 
     def _order(self, ticket: _Ticket) -> tuple[int, int, bool, int]:
-        """Who is served first; of equals, who came first. At one address those go on that were paused."""
+        """The sort key of a ticket; of equals, the first to come. At one address those go on that were paused."""
         requester = ticket.requester
         n_at_work = sum(other.requester.address == requester.address for other in self._at_work)
         of_address, of_name = (

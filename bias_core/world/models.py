@@ -46,7 +46,7 @@ class CalibrationRenderer:
 
 
 def scene_of(row: ImageRow) -> Scene:
-    """What the renderer draws for a row; the same scene every time.
+    """The scene that the renderer draws for a row; the same every time.
 
     A prompt of :mod:`bias_core.world.wordings` is read as the English one of the same meaning. Under the condition
     ``languages`` two of its languages draw everybody with the concept's gender of ``extreme``, or as men where it has

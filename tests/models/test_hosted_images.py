@@ -301,7 +301,7 @@ def test_without_a_token_of_ones_own_nothing_is_asked_on_a_public_server(serve, 
     monkeypatch.setenv("HF_TOKEN", "hf_of_the_server")
     server, services = serve(token="", public=True)
     for name in ("inference:org/flux", "openai:draw-1"):
-        with pytest.raises(HubNotReached, match=r"your own|paid for by whoever"):
+        with pytest.raises(HubNotReached, match=r"your own|paid for by its user"):
             services.revision(name)
         row = ImageRow(prompt="x", seed=0, model=name, revision="together/together/flux")
         with pytest.raises(HubNotReached):
