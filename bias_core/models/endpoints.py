@@ -377,16 +377,13 @@ class EndpointReader:
                 sent["max_completion_tokens"] = sent["max_tokens"]
             sent = {key: value for key, value in sent.items() if key not in self._unknown}
             try:
-                return self._answer(path, sent)
+                return ask_until_answered(partial(self.endpoint.post, self.name, path, sent), self._sleep)
             except RequestFailed as refused:
                 new = {key for key in sent if self._may_lack(key, refused.reason)}
                 if refused.status not in (400, 422) or not new:
                     raise
                 self._unknown |= new
         raise ModelUnavailable(f"{self.name} accepts none of the ways in which it was asked")
-
-    def _answer(self, path: str, body: Mapping[str, Any]) -> Any:
-        return ask_until_answered(partial(self.endpoint.post, self.name, path, body), self._sleep)
 
 
 class EndpointLanguageModel(EndpointReader):

@@ -1,7 +1,6 @@
-"""The line of runs: a few run at once, the others wait where each can see its place and can leave.
+"""The queue of runs: a few run at once, the others wait where each can see its place and can leave.
 
-A run goes on in a thread of its own while the page that asked for it is loaded anew. At the end stand the turns of
-readers, which load while no generator draws.
+A run goes on in a thread of its own while the page that asked for it is loaded anew.
 """
 
 import math

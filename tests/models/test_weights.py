@@ -9,7 +9,7 @@ import pytest
 
 from bias_core.errors import ModelUnavailable, NotEnoughMemory
 from bias_core.models import weights
-from bias_core.models.weights import Fetchable, LazyModel, Loadable, ReadersTurn, drop_longest_unused
+from bias_core.models.weights import HubModel, LazyModel, ReadersTurn, drop_longest_unused
 from bias_core.waiting import BuiltOnce
 from tests.models.tiny_parts import torch
 
@@ -127,17 +127,22 @@ def test_weights_at_work_are_waited_for_before_they_leave():
     assert reader._value is None
 
 
-class Reader:
+class Reader(HubModel[str]):
+    """Notes whether a generator could draw while it loaded."""
+
     def __init__(self, models: threading.Lock, error: Exception | None = None) -> None:
+        super().__init__("org/reader", "somewhere")
         self.models, self.error = models, error
-        self.loaded = False
         self.alone: list[bool] = []
 
-    def load(self) -> None:
+    def fetch(self) -> None:
+        pass
+
+    def _load(self) -> str:
         self.alone.append(self.models.locked())
         if self.error is not None:
             raise self.error
-        self.loaded = True
+        return "weights"
 
 
 def locks() -> dict[str, threading.Lock]:
@@ -147,7 +152,6 @@ def locks() -> dict[str, threading.Lock]:
 def test_a_reader_loads_once_under_the_generators_lock_and_reads_without_it():
     held = locks()
     reader = Reader(held["model_lock"])
-    assert isinstance(reader, Loadable)
     turn = ReadersTurn((reader, object()), **held, downloads=BuiltOnce())  # what has nothing to load is asked nothing
     for _ in range(2):
         with turn:
@@ -160,7 +164,7 @@ def test_a_reader_loads_once_under_the_generators_lock_and_reads_without_it():
 def test_a_reader_that_is_ready_does_not_wait_for_the_drawing():
     held = locks()
     reader = Reader(held["model_lock"])
-    reader.loaded = True
+    reader.load()
     with held["model_lock"], ReadersTurn((reader,), **held, downloads=BuiltOnce()):
         pass  # else this would hang
 
@@ -186,7 +190,7 @@ def test_a_reader_that_must_load_waits_for_the_drawing():
 def test_a_reader_that_cannot_load_leaves_no_lock_behind():
     held = locks()
     with (
-        pytest.raises(OSError, match="no weights"),
+        pytest.raises(ModelUnavailable, match="no weights"),
         ReadersTurn((Reader(held["model_lock"], OSError("no weights")),), **held, downloads=BuiltOnce()),
     ):
         pass
@@ -195,8 +199,6 @@ def test_a_reader_that_cannot_load_leaves_no_lock_behind():
 
 class Downloaded(Reader):
     """One of a hub, which answers when it likes."""
-
-    name = "org/reader"
 
     def __init__(self, models: threading.Lock) -> None:
         super().__init__(models)
@@ -211,8 +213,6 @@ class Downloaded(Reader):
 def test_who_reads_and_draws_goes_on_while_the_files_of_a_reader_are_downloaded():
     held, downloads = locks(), BuiltOnce()
     slow, quick = Downloaded(held["model_lock"]), Reader(held["model_lock"])
-    assert isinstance(slow, Fetchable)
-    assert not isinstance(quick, Fetchable)
 
     def read() -> bool:
         with ReadersTurn((slow,), **held, downloads=downloads):
