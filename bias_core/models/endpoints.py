@@ -333,7 +333,7 @@ def _text_of_part(part: Any) -> str:
 
 _BATCH = 32  # prefixes in one request
 _FEWER = (20, 5)  # how many likeliest tokens vLLM and OpenAI show at most
-_MARK_ENDPOINT_LM = re.compile(r"<\|?[\w ./-]{1,40}\|?>|\[[A-Z]{1,12}\]|bytes:.*|token_id:\d+")
+_SPECIAL_TOKEN = re.compile(r"<\|?[\w ./-]{1,40}\|?>|\[[A-Z]{1,12}\]|bytes:.*|token_id:\d+")
 _STOP_NEEDS = (
     "StOP needs a language model that shows the likeliest next tokens: a server with /v1/completions and logprobs "
     "(vLLM, llama.cpp's server), calibration-language, smollm2, or any causal model of the hub as org/name"
@@ -463,9 +463,7 @@ def _likeliest(logprobs: Any) -> list[str] | None:
 
 
 def _shows_something(token: str) -> bool:
-    return (
-        bool(token.strip()) and token.isprintable() and "\ufffd" not in token and not _MARK_ENDPOINT_LM.fullmatch(token)
-    )
+    return bool(token.strip()) and token.isprintable() and "\ufffd" not in token and not _SPECIAL_TOKEN.fullmatch(token)
 
 
 _CERTAIN = np.eye(3)

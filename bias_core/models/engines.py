@@ -35,7 +35,7 @@ from bias_core.store.images import ImageStore
 from bias_core.types import GeneratedImage, ImageRow, StoredImage
 from bias_core.waiting import Lock, StopSignal, never, wait_while_paused, work_clock
 
-_LOCK_POLL_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 _STEP_EVENT_SECONDS = 0.1
 _FORMING_SECONDS = 0.3  # between two looks at what forms
 _PER_LOOK = 24  # and that many times what a look takes: it slows drawing by a twenty-fifth at most
@@ -279,7 +279,7 @@ class _LocalDrawing(Drawing):
             images: list[GeneratedImage] = []
             wait_while_paused(self.check)
             self.check()
-            while not self._lock.acquire(timeout=_LOCK_POLL_SECONDS):
+            while not self._lock.acquire(timeout=_POLL_SECONDS):
                 self.check()
             try:
                 for image in self._model.generate(batch, on_step=self._on_step(len(batch))):
@@ -406,7 +406,6 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 INSTALL = 'pip install "ray[data]"'
 _MOST_TRIES = 3  # of a batch: Ray itself would try for ever
 _OBJECT_STORE_BYTES = 80 * 1024**2  # paths and settings go through it, never pixels
-_POLL_SECONDS = 0.1
 _QUIET: Mapping[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
 _GRACE_SECONDS = 120.0  # for a denoising step and the writing of what is finished
 

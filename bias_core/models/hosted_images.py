@@ -56,7 +56,7 @@ from bias_core.store.images import ImageStore
 from bias_core.types import GeneratedImage, ImageRow, ModelInfo, StoredImage, is_blank
 from bias_core.waiting import Lock, StopSignal, handing_over, never, wait_while_paused, work_clock
 
-_SECONDS_BETWEEN_LOOKS = 0.1  # at Stop, while a pause lasts
+_POLL_SECONDS = 0.1  # between two looks at Stop
 _LEAST_SIDE, _MOST_PIXELS = 16, 50_000_000
 _REFUSALS = (400, 403, 422, 451)
 _REFUSED = re.compile(
@@ -186,7 +186,7 @@ def _pause(on_step: StepCallback | None, seconds: float) -> None:
     while (left := ends - time.monotonic()) > 0:
         if on_step is not None:
             on_step(0, 1)
-        time.sleep(min(left, _SECONDS_BETWEEN_LOOKS))
+        time.sleep(min(left, _POLL_SECONDS))
 
 
 class OpenAIImages(HostedTextToImage):
@@ -469,7 +469,6 @@ def _flagged(answer: object) -> str:
     return f"content filter: {', '.join(filtered)}" if filtered else ""
 
 
-_POLL_SECONDS = 0.1
 _GRACE_SECONDS = 0.5  # after Stop, for answers that are about to come
 _MOST_AT_FIRST = 8  # pictures that fail before any has come, until no more are asked for
 _MOST_IN_A_ROW = 40  # the same later on: a prompt that a service cannot draw is no service that is down

@@ -20,7 +20,6 @@ import huggingface_hub
 
 from bias_core.errors import BiasCoreError, Interrupted, ModelUnavailable
 from bias_core.models import hub_errors, torch
-from bias_core.models.weights import TROUBLES
 from bias_core.protocols import StepCallback
 from bias_core.types import Attribute, GeneratedImage, ImageRow, ModelInfo, Step
 from bias_core.waiting import one_at_a_time
@@ -44,12 +43,13 @@ def gpu_seconds_left(token: str) -> float | None:
 
     The token of a sign-in needs the scope ``read-billing``; it is not known of visitors who have not signed in.
     """
+    refusals = (hub_errors.HTTPError, hub_errors.HFValidationError, hub_errors.OfflineModeIsEnabled)
     ask = getattr(huggingface_hub, "get_zero_gpu_quota", None)  # older versions have none
     if ask is None or not token.startswith("hf_"):
         return None
     try:
         return max(0.0, float(ask(token=token).remaining))
-    except (hub_errors.HTTPError, hub_errors.HFValidationError, hub_errors.OfflineModeIsEnabled, *TROUBLES):
+    except (*refusals, OSError, KeyError, TypeError, ValueError):
         return None
 
 
@@ -104,7 +104,7 @@ def prepare() -> None:
     _gpu_call()
 
 
-class Pace:
+class CallPace:
     """Time that calls take: some seconds until the model is there, then so many per unit of work.
 
     A unit is a step of a picture, or an input of a reader. Before the first call both are guesses.
@@ -147,7 +147,9 @@ class Borrower:
     fetch : downloads what it needs, before the clock runs; called once.
     """
 
-    def __init__(self, key: str, build: Callable[[], Any], local: Any, pace: Pace, fetch: Callable[[], None]) -> None:
+    def __init__(
+        self, key: str, build: Callable[[], Any], local: Any, pace: CallPace, fetch: Callable[[], None]
+    ) -> None:
         self.name = getattr(local, "name", key)
         self.local = local
         self._key, self._build, self._pace, self._fetch = key, build, pace, cache(fetch)
@@ -211,7 +213,7 @@ class ZeroGpuTextToImage(Borrower):
     ) -> None:
         # On the GPU that is lent, SD 1.5 (5 GB) takes about 0.05 s a step and picture, FLUX (34 GB) 0.3 s.
         guess = 0.02 + 0.01 * (info.download_gb or 10.0) * min(1.0, info.width * info.height / 512**2)
-        super().__init__(key, build, local, Pace(load=5 + info.download_gb / 2, unit=guess), fetch)
+        super().__init__(key, build, local, CallPace(load=5 + info.download_gb / 2, unit=guess), fetch)
         fit = int(_SECONDS_A_CALL / (guess * max(1, info.default_steps)))
         inner = int(local.batch_size)
         # A whole number of the model's own batches, and the same for a whole run.
@@ -272,7 +274,7 @@ class ZeroGpuReader(Borrower):
     """A reader that runs over there; it does what the local one does."""
 
     def __init__(self, key: str, build: Callable[[], Any], local: Any, download_gb: float) -> None:
-        super().__init__(key, build, local, Pace(load=4 + download_gb, unit=1 / _INPUTS_A_SECOND), self._download)
+        super().__init__(key, build, local, CallPace(load=4 + download_gb, unit=1 / _INPUTS_A_SECOND), self._download)
         for method in ("encode_images", "encode_texts", "caption", "answer", "judge", "propose", "complete"):
             if hasattr(local, method):
                 setattr(self, method, partial(self._ask, method))

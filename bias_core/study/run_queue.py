@@ -23,7 +23,7 @@ from bias_core.waiting import StopSignal, WorkClock, handing_over, never, stoppa
 
 T = TypeVar("T")
 R = TypeVar("R")
-Steps = Callable[[], Generator[T, None, R]]  # begins a run
+RunStarter = Callable[[], Generator[T, None, R]]  # begins a run
 
 _SIGN_SECONDS = 1.0  # between two signs of life of who waits
 _LOOK_SECONDS = 0.1
@@ -71,7 +71,7 @@ class RunAtWork(Generic[T, R]):
     """
 
     def __init__(
-        self, steps: Steps[T, R], stop: threading.Event, *, place: str = "", patience: float = math.inf
+        self, steps: RunStarter[T, R], stop: threading.Event, *, place: str = "", patience: float = math.inf
     ) -> None:
         self.place, self.stop = place, stop
         self._patience = patience
@@ -120,7 +120,7 @@ class RunAtWork(Generic[T, R]):
             if not self._n_followers:
                 self.stop.set()
 
-    def _work(self, steps: Steps[T, R]) -> None:
+    def _work(self, steps: RunStarter[T, R]) -> None:
         def whole() -> Generator[T, None, None]:
             self._result.set_result((yield from steps()))
 
@@ -171,7 +171,7 @@ class RunQueue:
         return cls(settings.runs_at_once, settings.runs_waiting, max(1, settings.runs_waiting // 2), _PATIENCE_SECONDS)
 
     def begin(
-        self, steps: Steps[T, R], requester: Requester, stop: threading.Event, place: str = ""
+        self, steps: RunStarter[T, R], requester: Requester, stop: threading.Event, place: str = ""
     ) -> RunAtWork[T | QueuePlace, R]:
         """:meth:`run` in a thread of its own, so that it goes on while the page is loaded anew.
 
@@ -191,7 +191,7 @@ class RunQueue:
         return None if run is None or run.ended else run
 
     def run(
-        self, steps: Steps[T, R], requester: Requester, cancelled: StopSignal = never
+        self, steps: RunStarter[T, R], requester: Requester, cancelled: StopSignal = never
     ) -> Generator[T | QueuePlace, None, R]:
         """The steps of a run once it is its turn; before that, and while it is paused, its place in line each second.
 
