@@ -149,7 +149,13 @@ class Services:
                 note = f"{model}, on a server of one's own ({named_by})"
                 endpoint = ToolInfo(id="endpoint", name=model, library="endpoint", path="", note=note)
                 tools[role] = (*tools.get(role, ()), endpoint)
-        return replace(catalogue, tools=tools)
+        return replace(
+            catalogue,
+            tools=tools,
+            folder_of=self._sources.hub_folder,
+            defaults_of=own_defaults,
+            checkpoint_folder=self._sources.checkpoint_folder,
+        )
 
     def models(self) -> tuple[ModelInfo, ...]:
         """The named models, embedded ones first."""
@@ -161,12 +167,7 @@ class Services:
 
     def model_info(self, name: str) -> ModelInfo:
         """The catalogue's entry; UnknownModel where there is none."""
-        return self.catalogue.model(
-            name,
-            folder_of=self._sources.hub_folder,
-            defaults_of=own_defaults,
-            checkpoint_folder=self._sources.checkpoint_folder,
-        )
+        return self.catalogue.model(name)
 
     def model_fit(self, name: str) -> ModelFit:
         """The fit of this model to this machine; nothing is loaded.

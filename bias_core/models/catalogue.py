@@ -89,6 +89,12 @@ class Catalogue:
     # None where any name may be asked for. On a public server those that may beside the listed ones: "org/name",
     # "org/*" or "open_clip:*"; a revision or a LoRA only where the pattern is that very name
     allowed: tuple[str, ...] | None = None
+    # The small files of a hub id and revision, for the settings of an unlisted model; None where they cannot be had.
+    folder_of: FolderOf = lambda _repo, _revision: None
+    # "steps", "guidance" and "size" of an unlisted class, by its name and index; {} where the class is not known
+    defaults_of: DefaultsOf = lambda _class, _index: {}
+    # The folder of a checkpoint in one file, by what its network predicts ("" where the name does not say it).
+    checkpoint_folder: FolderOf = lambda _file, _prediction: None
 
     def check_name(self, name: str, listed: Iterable[str]) -> None:
         """Refuse, by UnknownModel, what is neither listed nor allowed; no file of the server is looked at."""
@@ -104,14 +110,7 @@ class Catalogue:
             "models, folders and LoRAs run on a machine of your own"
         )
 
-    def model(
-        self,
-        name: str,
-        *,
-        folder_of: FolderOf = lambda _repo, _revision: None,
-        defaults_of: DefaultsOf = lambda _class, _index: {},
-        checkpoint_folder: FolderOf = lambda _file, _prediction: None,
-    ) -> ModelInfo:
+    def model(self, name: str) -> ModelInfo:
         """The model of this name.
 
         A name is that of a hosted model, an ``id`` of the file, ``org/name`` of a hub, a local folder, or a local
@@ -119,25 +118,16 @@ class Catalogue:
         ``@revision`` of the hub and with ``+lora`` or ``+lora:weight``, a LoRA on top: again a hub id, a folder or a
         .safetensors file.
 
-        Parameters
-        ----------
-        folder_of : finds the small files of a hub id and revision, for the settings of a model that the file
-            does not list; None where they cannot be had.
-        defaults_of : "steps", "guidance" and "size" of a class that the file does not list, by its name and
-            index; {} where the class is not known.
-        checkpoint_folder : finds the folder of a checkpoint in one file, by what its network predicts ("" where the
-            name does not say); None where files are not opened.
-
         Raises UnknownModel: neither; the message lists what exists.
         """
         if hosted := hosted_info(name):
             return next((info for info in self.models if info.id == name), hosted)
         self.check_name(name, (info.id for info in self.models))
-        if info := self._base(name, folder_of, defaults_of, checkpoint_folder):
+        if info := self._base(name):
             return info
         for at in (match.start() for match in re.finditer(r"\+", name)):
             lora, weight = _lora(name[at + 1 :])
-            if lora and (info := self._base(name[:at], folder_of, defaults_of, checkpoint_folder)):
+            if lora and (info := self._base(name[:at])):
                 if info.family == "renderer":
                     raise UnknownModel(f"{info.id} is no neural network and takes no LoRA")
                 strength = "" if weight == 1 else f":{weight:g}"
@@ -152,12 +142,10 @@ class Catalogue:
                 )
         raise UnknownModel(self._no_model(name))
 
-    def _base(
-        self, name: str, folder_of: FolderOf, defaults_of: DefaultsOf, checkpoint_folder: FolderOf
-    ) -> ModelInfo | None:
+    def _base(self, name: str) -> ModelInfo | None:
         if is_folder(name, _INDEX):
             folder = real_path(name)
-            return self._unlisted(folder, Path(folder), defaults_of, path=folder)
+            return self._unlisted(folder, Path(folder), path=folder)
         bare, revision = split_revision(name)
         for info in self.models:
             if info.id == name:
@@ -166,18 +154,18 @@ class Catalogue:
                 return replace(info, id=name, name=f"{info.name} at {revision[:12]}", revision=revision)
         if bare.endswith(".safetensors") and is_file(bare):
             file = real_path(bare)
-            if opened := checkpoint_folder(file, revision):
+            if opened := self.checkpoint_folder(file, revision):
                 named = f"{file}@{revision}" if revision else file
-                return self._unlisted(named, opened, defaults_of, path=str(opened))
+                return self._unlisted(named, opened, path=str(opened))
         if not _HUB_ID.fullmatch(bare):
             return None
-        return replace(self._unlisted(name, folder_of(bare, revision), defaults_of, path=bare), revision=revision)
+        return replace(self._unlisted(name, self.folder_of(bare, revision), path=bare), revision=revision)
 
-    def _unlisted(self, name: str, folder: Path | None, defaults_of: DefaultsOf, *, path: str) -> ModelInfo:
+    def _unlisted(self, name: str, folder: Path | None, *, path: str) -> ModelInfo:
         """A hub model or a folder of the user, with the settings of its kind and its own size."""
         kind = str((index := _read_json(folder, _INDEX)).get("_class_name"))
         listed = self.pipelines.get(kind, {})
-        own = {} if not index or "steps" in listed else defaults_of(kind, index)
+        own = {} if not index or "steps" in listed else self.defaults_of(kind, index)
         side = int(own.get("size") or native_size(folder) or listed.get("size", 1024 if own else 512))
         settings = {**own, **listed}
         return ModelInfo(

@@ -374,7 +374,7 @@ CATALOGUE = load_catalogue(ASSETS / "models.yaml")
 ])  # fmt: skip
 def test_a_model_that_is_not_listed_draws_with_the_settings_of_its_family_and_index(tmp_path, name, entries, expected):
     (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": name, **entries}))
-    info = CATALOGUE.model(str(tmp_path), defaults_of=own_defaults)
+    info = replace(CATALOGUE, defaults_of=own_defaults).model(str(tmp_path))
     assert (info.default_steps, info.default_guidance, info.width) == expected
     assert info.width == info.height
 
