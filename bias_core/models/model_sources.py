@@ -450,7 +450,9 @@ def cached_commit(repo: str) -> str:
 
 def free_disk() -> int:
     """Bytes that are free where downloads go."""
-    return free_bytes(Path(huggingface_hub.constants.HF_HUB_CACHE).absolute())
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    return free_bytes(Path(HF_HUB_CACHE).absolute())
 
 
 def download_gb(repo: str, revision: str = "") -> float:
