@@ -7,10 +7,10 @@ import torch
 from transformers import BlipForConditionalGeneration, BlipProcessor
 
 from bias_core.measures.objects import extract_objects
-from bias_core.models.calibration_renderer import CalibrationRenderer
 from bias_core.models.language_models import BlipCaptioner
 from bias_core.settings import ASSETS
 from bias_core.types import ImageRow
+from bias_core.world.models import CalibrationRenderer
 from tests.prompts_of_papers import object_prompts
 
 SOURCE = str(ASSETS / "calibration" / "captioner")

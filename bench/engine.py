@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from bias_core.models.local import LocalEngine
+from bias_core.models.engines import LocalEngine
 from bias_core.services import Services, draw_with_ray
 from bias_core.settings import Settings
 from bias_core.store.images import ImageStore

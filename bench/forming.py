@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from bench.engine import rows
-from bias_core.models.local import run_rows
+from bias_core.models.engines import run_rows
 from bias_core.protocols import ShowsForming
 from bias_core.services import Services
 from bias_core.settings import Settings

@@ -47,7 +47,7 @@ class HubNotReached(ModelUnavailable):
     """The model's files are not on this machine, and what may have them, or draws for it, cannot be asked."""
 
 
-class RunLineFull(BiasCoreError):
+class RunQueueFull(BiasCoreError):
     """Too many runs are waiting already; the message says when to try again."""
 
 

@@ -1,4 +1,4 @@
-"""What a model must be able to do, as roles of one or two methods.
+"""The roles of models, each of one or two methods.
 
 Studies and everything below them know only these; ``services`` builds the adapters that fill them.
 """
@@ -66,7 +66,7 @@ class ReadsPrompts(Protocol):
     """Tells how much of a text it reads; not every generator or encoder can."""
 
     def prompt_limits(self, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
-        """What each of its text encoders takes of each prompt; loads no weights."""
+        """The part of each prompt that each of its text encoders reads; loads no weights."""
 
 
 @runtime_checkable
@@ -96,7 +96,7 @@ class OnLentGpu(Protocol):
     """Draws on a GPU that is lent by the second, of which each visitor has so much a day."""
 
     def pictures_in(self, seconds: float, steps: int) -> int:
-        """How many pictures of so many steps this GPU time is likely to draw."""
+        """Pictures of so many steps that this GPU time is likely to draw."""
 
 
 @runtime_checkable
@@ -109,16 +109,16 @@ class ChangesSampler(Protocol):
 
 @runtime_checkable
 class Hosted(Protocol):
-    """Draws on a server of somebody else's: each picture is a request, which may cost money."""
+    """Draws on the server of a service: each picture is a request, which may cost money."""
 
     at_once: int  # requests that may be on their way together
 
     @property
     def has_seeds(self) -> bool:
-        """Whether the same seed is known to draw the same picture."""
+        """True if the same seed is known to draw the same picture."""
 
     def version(self) -> str:
-        """Who draws, and with which model; HubNotReached where it cannot be asked."""
+        """The provider and its model; HubNotReached where it cannot be asked."""
 
 
 @runtime_checkable

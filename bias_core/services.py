@@ -1,10 +1,10 @@
-"""What one process shares: settings, the stores, and the models, each built on first use.
+"""The parts that one process shares: settings, the stores, and the models, each built on first use.
 
-Built once by whoever starts the program (app, command line, a script) and handed to studies as an
+Built once when the program starts (app, command line, a script) and handed to studies as an
 argument. Nothing in it belongs to one visitor.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
@@ -14,26 +14,22 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import SecretStr
 
 from bias_core.errors import ModelUnavailable
-from bias_core.models import encoders, language_models as generators
-from bias_core.models.catalogue import Catalogue, Role, ToolInfo, hosted_fit, hosted_name, load_catalogue
+from bias_core.models import encoders, endpoints, hosted_images, language_models
+from bias_core.models.catalogue import Catalogue, Role, ToolInfo, hosted_name, load_catalogue
 from bias_core.models.diffusers_t2i import DiffusersTextToImage
-from bias_core.models.encoders import CalibrationPersonFinder, TorchvisionPersonFinder
+from bias_core.models.engines import Engine, EngineProgress, LocalEngine, RateStore, RayEngine
 from bias_core.models.family_facts import own_defaults
-from bias_core.models.fit import (
-    ON_CPU,
+from bias_core.models.model_sources import (
     ModelFit,
+    ModelSources,
     cached_commit,
-    download_gb,
-    free_disk,
-    is_cached,
-    model_fit,
-    this_machine,
+    check_version,
+    default_reader,
+    fetch_pipeline,
+    fitting_readers,
+    hosted_fit,
 )
-from bias_core.models.local import Engine, EngineProgress, LocalEngine, RateStore, RequestsEngine
-from bias_core.models.model_sources import ModelSources, check_version, fetch_pipeline
-from bias_core.models.ray import RayEngine
-from bias_core.models.run_line import ReadersTurn, RunLine
-from bias_core.models.weights import cpu_threads
+from bias_core.models.weights import ReadersTurn, cpu_threads
 from bias_core.models.zero_gpu import ZeroGpuReader, ZeroGpuTextToImage, gpu_seconds_left, on_zero_gpu, prepare
 from bias_core.protocols import (
     Captioner,
@@ -51,16 +47,17 @@ from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore, make_room
 from bias_core.store.readings import AnswerCache, EmbeddingCache, Repairs
 from bias_core.store.uploads import UploadStore
+from bias_core.study.run_queue import RunQueue
 from bias_core.types import IMPORTED, ImageRow, KnownPicture, ModelInfo, ReaderErrors, ReaderFacts
 from bias_core.waiting import BuiltOnce, FairLock, StopSignal, never
 from bias_core.world.measured_models import errors_of_sentences, held_out_embeddings, known_pictures, true_rate
+from bias_core.world.models import CalibrationPersonFinder, CalibrationRenderer, shown_share, unknown_words
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from bias_core.labels.answers import LabelCopy
     from bias_core.labels.label_store import LabelStore
-    from bias_core.models.hosted_images import RemoteTextToImage
 
 
 class Services:
@@ -77,18 +74,18 @@ class Services:
         self.uploads = UploadStore(int(self.settings.uploads_gb * 1e9))
         self._hashes = FileHashes(data / "file_hashes.sqlite", self.repairs)
         self._sources = ModelSources(self.settings, self._hashes)
-        # Held by whoever draws or loads, one batch at a time; readers take :meth:`reading`.
+        # Held while drawing or loading, one batch at a time; readers take :meth:`reading`.
         self.model_lock, self._reader_lock = FairLock(), FairLock()
         self.engine: Engine = LocalEngine(self.settings.device)  # who draws the rows of a manifest
-        self.run_line = RunLine.of(self.settings)  # where runs wait for their turn
+        self.run_queue = RunQueue.of(self.settings)  # where runs wait for their turn
         self.rates = RateStore(data / "rates.json")  # how long drawing took before
         self.borrows_gpu = self.settings.device == "auto" and on_zero_gpu()
         self._device = "cpu" if self.borrows_gpu else self.settings.device
         if self.borrows_gpu:
             prepare()
         self._built = BuiltOnce()
-        self._token = SecretStr("")  # of whoever asks for hosted models; see for_visitor
-        self._hosted: dict[str, RemoteTextToImage] = {}
+        self._token = SecretStr("")  # of the visitor who asks for hosted models; see for_visitor
+        self._hosted: dict[str, hosted_images.HostedTextToImage] = {}
 
     def for_visitor(self, token: str) -> "Services":
         """The same services for one visitor, who pays for hosted models with this token; it is kept nowhere else.
@@ -100,7 +97,7 @@ class Services:
         return view
 
     def gpu_seconds_left(self) -> float | None:
-        """Of today's GPU time of whoever these services are for; None where nobody knows."""
+        """GPU seconds that the visitor of these services has left today; None where it is not known."""
         may_ask = self.borrows_gpu and not self.settings.offline
         return gpu_seconds_left(self._token.get_secret_value()) if may_ask else None
 
@@ -137,7 +134,7 @@ class Services:
 
     @cached_property
     def catalogue(self) -> Catalogue:
-        """What has a name; with the language model and the judge of the settings, where there are such."""
+        """All models and readers that have a name, with the language model and the judge of the settings."""
         catalogue, settings = load_catalogue(self.settings.assets_dir / "models.yaml"), self.settings
         if settings.public:
             catalogue = replace(catalogue, allowed=tuple(settings.allowed_models.replace(",", " ").split()))
@@ -151,7 +148,13 @@ class Services:
                 note = f"{model}, on a server of one's own ({named_by})"
                 endpoint = ToolInfo(id="endpoint", name=model, library="endpoint", path="", note=note)
                 tools[role] = (*tools.get(role, ()), endpoint)
-        return replace(catalogue, tools=tools)
+        return replace(
+            catalogue,
+            tools=tools,
+            folder_of=self._sources.hub_folder,
+            defaults_of=own_defaults,
+            checkpoint_folder=self._sources.checkpoint_folder,
+        )
 
     def models(self) -> tuple[ModelInfo, ...]:
         """The named models, embedded ones first."""
@@ -163,30 +166,20 @@ class Services:
 
     def model_info(self, name: str) -> ModelInfo:
         """The catalogue's entry; UnknownModel where there is none."""
-        return self.catalogue.model(
-            name,
-            folder_of=self._sources.hub_folder,
-            defaults_of=own_defaults,
-            checkpoint_folder=self._sources.checkpoint_folder,
-        )
+        return self.catalogue.model(name)
 
     def model_fit(self, name: str) -> ModelFit:
-        """What choosing this model would mean here; nothing is loaded.
+        """The fit of this model to this machine; nothing is loaded.
 
         Only for a model that the catalogue does not list, the hub is asked for its size, once.
         """
-        info, settings = self.model_info(name), self.settings
+        info = self.model_info(name)
         if hosted := hosted_name(name):
-            return hosted_fit(info, hosted, has_server=bool(settings.images_url))
-        here = self._sources.is_here(info)
-        if not here and not info.download_gb and not settings.offline:
-            size = self._built.get("size", name, lambda: download_gb(str(info.options["path"]), info.revision))
-            info = replace(info, download_gb=round(size, 1))
-        how = {"offline": settings.offline, "on_cpu": settings.device == "cpu"}
-        return model_fit(info, this_machine(), here=here, free_disk=free_disk(), **how)
+            return hosted_fit(info, hosted, has_server=bool(self.settings.images_url))
+        return self._sources.fit(info)
 
     def revision(self, name: str) -> str:
-        """Which weights a model name stands for now: a hub revision, or a fingerprint of the files."""
+        """The version of a model's weights now: a hub revision, or a fingerprint of the files."""
         return self._hosted_model(name).version() if hosted_name(name) else self._sources.version(self.model_info(name))
 
     def reading_files(self, model: str) -> Iterator[tuple[int, int]]:
@@ -218,8 +211,8 @@ class Services:
         return self.rates.watch(events, rows[0], engine)
 
     def engine_of(self, model: str) -> Engine:
-        """Who executes rows of this model: that of this process, or, for a hosted one, requests."""
-        return RequestsEngine(self.settings.remote_at_once) if hosted_name(model) else self.engine
+        """The engine for rows of this model: that of this process, or, for a hosted one, requests."""
+        return hosted_images.RequestsEngine(self.settings.remote_at_once) if hosted_name(model) else self.engine
 
     def reading(self, *readers: object) -> ReadersTurn:
         """Held while these readers run, a batch at a time; entered as often as one likes."""
@@ -252,7 +245,7 @@ class Services:
     def reader_errors(
         self, encoder: str, model: str, sentences: Sequence[tuple[str, str]]
     ) -> tuple[ReaderErrors | None, ...]:
-        """How often the encoder errs on each (positive, negative) pair of sentences.
+        """The encoder's error rates on each (positive, negative) pair of sentences.
 
         Known for encoders that ship their embeddings of held-out renders, on pictures of that world, in its words.
         """
@@ -263,7 +256,7 @@ class Services:
         return errors_of_sentences(*held_out, self.embeddings.texts(reader, both, lock=self.reading(reader)), sentences)
 
     def _held_out(self, encoder: str, model: str) -> Path | None:
-        """What the encoder made of renders that it never saw; None for pictures of another world."""
+        """The file of the encoder's embeddings of held-out renders; None for pictures of another world."""
         world = self.reader_world("encoder", encoder)
         path = Path(self._sources.find(self.catalogue.tool("encoder", encoder).path)) / "held_out.npz"
         return path if world and world == self.pictures_world(model) and path.is_file() else None
@@ -286,7 +279,7 @@ class Services:
         return next((info.world for info in ours if self._sources.reader_version(info) == weights), "")
 
     def pictures_world(self, model: str, revision: str = "") -> str:
-        """Whose pictures a model draws: "calibration", or "" where nobody can say.
+        """The world whose pictures a model draws: "calibration", or "" where it is not known.
 
         With a ``revision`` (of a picture from elsewhere) only a model that has a name here, at the revision
         that it has here, is known.
@@ -304,30 +297,18 @@ class Services:
 
     def fitting_readers(self, role: Role) -> tuple[str, ...]:
         """Readers of any pictures that this machine has room for, those that are here first."""
-        memory, room = this_machine().memory / ON_CPU, free_disk()
-        general = [(info, is_cached(info.path, file="config.json")) for info in self.tools(role) if not info.world]
-        sizes = [(info.id, info.download_gb * 1e9, here) for info, here in general]
-        fits = {name: here for name, size, here in sizes if size <= memory and (here or size <= room)}
-        return tuple(sorted(fits, key=lambda name: not fits[name]))
+        return fitting_readers(self.tools(role))
 
     def default_reader(self, role: Role, world: str) -> str:
-        """Who reads pictures of a world, or any others (""), where nobody says who: what suits them and this machine.
+        """The reader of pictures of a world, or of any others (""), where none is named: one that suits this machine.
 
         Offline it is one that is here, if any is.
         """
-        listed = self.tools(role)
-        if own := [info.id for info in listed if world and info.world == world]:
-            return own[0]
-        machine = "gpu" if this_machine().gpu_memory and self.settings.device != "cpu" else "cpu"
-        general = sorted((info for info in listed if not info.world), key=lambda info: info.default != machine)
-        fits = self.fitting_readers(role)
-        here = [info.id for info in general if info.id in fits and is_cached(info.path, file="config.json")]
-        if self.settings.offline and here:
-            return here[0]
-        return next((info.id for info in general if info.id in fits), general[0].id)
+        settings = self.settings
+        return default_reader(self.tools(role), world, on_cpu=settings.device == "cpu", offline=settings.offline)
 
     def reader_facts(self, role: Role, name: str) -> ReaderFacts:
-        """Which weights a reader's name stands for, and what it downloads; nothing is loaded."""
+        """The version of a reader's weights, and its download; nothing is loaded."""
         info = self.catalogue.tool(role, name)
         revision = self._sources.reader_version(info) or (cached_commit(info.path) if info.path else "")
         download_gb = 0.0 if revision else info.download_gb
@@ -342,16 +323,9 @@ class Services:
 
     def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
         """Words of ``prompt`` that the calibration world does not know; empty for other models."""
-        from bias_core.models.calibration_renderer import unknown_words
-
         return unknown_words(prompt, self.model_info(model)) if self.pictures_world(model) else ()
 
-    def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
-        """Share of pictures whose recorded truth is as ``sentence`` says; None where that cannot be told."""
-        from bias_core.models.calibration_renderer import shown_share
-
-        return shown_share(sentence, truths)
-
+    shown = staticmethod(shown_share)
     true_rate = staticmethod(true_rate)
 
     def tidy(self) -> Sequence[str]:
@@ -376,7 +350,7 @@ class Services:
         self.uploads.close()
 
     def _reader(self, role: Role, name: str) -> Any:
-        """What reads with the files that lie under its path now."""
+        """The reader with the files that lie under its path now."""
         info = self.catalogue.tool(role, name)
         self._sources.check_size(info.id, info.path, info.download_gb)
         version = self._sources.reader_version(info)
@@ -392,64 +366,53 @@ class Services:
         return ZeroGpuReader(info.id, partial(build_elsewhere, self.settings, role, info.id), local, info.download_gb)
 
     def _local_reader(self, role: Role, info: ToolInfo, name: str, where: dict[str, Any]) -> Any:
-        """What reads in this role; what was read is kept under the ``name``, which has the version of local weights."""
-        if role == "judge":
-            return self._local_judge(info, name, where)
+        """The reader for this role; readings are kept under ``name``, which has the version of local weights."""
+        settings = self.settings
+        if info.library == "endpoint" and role == "judge":
+            url, model, key = settings.judge_url, settings.judge_model, settings.judge_key.get_secret_value()
+            server = endpoints.Endpoint(
+                url=url, model=model, key=key, settings="BIAS_JUDGE", named_by="BIAS_JUDGE_MODEL"
+            )
+            return endpoints.EndpointJudge(info.name, server, at_once=settings.remote_at_once)
         if info.library == "endpoint":
-            from bias_core.models.hosted_images import Endpoint
-            from bias_core.models.language_models import EndpointLanguageModel
-
-            url, model, key = self.settings.llm_url, self.settings.llm_model, self.settings.llm_key.get_secret_value()
-            return EndpointLanguageModel(info.name, Endpoint(url=url, model=model, key=key))
+            url, model, key = settings.llm_url, settings.llm_model, settings.llm_key.get_secret_value()
+            return endpoints.EndpointLanguageModel(info.name, endpoints.Endpoint(url=url, model=model, key=key))
         source = self._sources.find(info.path)
-        if role == "language_model":
-            if info.library != "gguf":
-                return generators.TransformersLanguageModel(info.id, source, **where)
-            path = Path(info.local) if info.local else generators.package_gguf(info.path)
-            return generators.TransformersLanguageModel(info.id, str(path.parent), gguf_file=path.name, **where)
+        if info.library == "gguf":
+            path = Path(info.local) if info.local else language_models.package_gguf(info.path)
+            return language_models.TransformersLanguageModel(info.id, str(path.parent), gguf_file=path.name, **where)
         if info.library == "open_clip":
             architecture, _, weights = info.path.partition("/") if info.path != info.local else ("", "", info.path)
             return encoders.OpenClipEncoder(name, architecture, weights, **where)
-        blip = generators.BlipCaptioner if role == "captioner" else generators.BlipAnswerer
-        kind: Any = encoders.TransformersEncoder if role == "encoder" else blip
-        return kind(name, source, **where)
-
-    def _local_judge(self, info: ToolInfo, name: str, where: dict[str, Any]) -> Judge:
-        """A server's model, a classifier, or a vision-language model."""
-        from bias_core.models import language_models as judges
-
-        settings = self.settings
-        if info.library == "endpoint":
-            from bias_core.models.hosted_images import Endpoint
-
-            url, model, key = settings.judge_url, settings.judge_model, settings.judge_key.get_secret_value()
-            server = Endpoint(url=url, model=model, key=key, settings="BIAS_JUDGE", named_by="BIAS_JUDGE_MODEL")
-            return judges.EndpointJudge(info.name, server, at_once=settings.remote_at_once)
-        source = self._sources.find(info.path)
         if info.library == "classifier":
-            return judges.ClassifierJudge(name, source, judges.read_labels(info.labels), **where)
-        return judges.TransformersJudge(name, source, **where)
+            labels = language_models.read_labels(info.labels)
+            return language_models.ClassifierJudge(name, source, labels, **where)
+        if role == "language_model":
+            return language_models.TransformersLanguageModel(info.id, source, **where)
+        kinds: dict[str, Any] = {
+            "encoder": encoders.TransformersEncoder,
+            "captioner": language_models.BlipCaptioner,
+            "answerer": language_models.BlipAnswerer,
+            "judge": language_models.TransformersJudge,
+        }
+        return kinds[role](name, source, **where)
 
     def _build_finder(self, name: str) -> PersonFinder:
         """That of the calibration world asks an encoder; others look at one picture at a time, on the CPU."""
         info = self.catalogue.tool("person_finder", name)
         if info.library == "calibration":
             return CalibrationPersonFinder(self.encoder(info.path))
-        return TorchvisionPersonFinder(info.id, info.path, device=self._device, offline=self.settings.offline)
+        return encoders.TorchvisionPersonFinder(info.id, info.path, device=self._device, offline=self.settings.offline)
 
-    def _hosted_model(self, name: str) -> "RemoteTextToImage":
-        """A hosted model, asked with the token of whoever these services are for; built anew for each of them."""
-        from bias_core.models.hosted_images import hosted_model
-
+    def _hosted_model(self, name: str) -> hosted_images.HostedTextToImage:
+        """A hosted model, asked with the token of the visitor of these services; built anew for each of them."""
         if name not in self._hosted:
             token = self._token.get_secret_value()
-            self._hosted[name] = hosted_model(self.model_info(name), self.settings, token)
+            self._hosted[name] = hosted_images.hosted_model(self.model_info(name), self.settings, token)
         return self._hosted[name]
 
     def _build_model(self, info: ModelInfo, version: str) -> TextToImage:
         if info.family == "renderer":
-            from bias_core.models.calibration_renderer import CalibrationRenderer
-
             return CalibrationRenderer()
         name, info = info.id, self._sources.pinned(info)
         settings, unchanged = self.settings, partial(check_version, name, version, partial(self.revision, name))

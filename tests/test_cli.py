@@ -21,7 +21,7 @@ from PIL import Image
 from bias_core.errors import Interrupted
 from bias_core.explore.options import explore_settings
 from bias_core.labels.rating import give_answer, join, next_item
-from bias_core.models.local import LocalEngine, Rate, RateStore
+from bias_core.models.engines import LocalEngine, Rate, RateStore
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.study.design import design_files, find_design

@@ -11,9 +11,9 @@ import pytest
 from huggingface_hub.errors import HTTPError, LocalEntryNotFoundError
 
 from bias_core.errors import ModelUnavailable, UnknownModel
-from bias_core.models import fit as machine
+from bias_core.models import model_sources as machine
 from bias_core.models.catalogue import hosted_name, load_catalogue, native_size, split_revision
-from bias_core.models.fit import Machine, download_gb, free_disk, is_cached, model_fit
+from bias_core.models.model_sources import Machine, download_gb, free_disk, is_cached, model_fit
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
 from bias_core.types import ModelInfo
@@ -286,7 +286,7 @@ def test_a_model_says_what_it_downloads_how_to_get_in_and_whether_it_is_slow_or_
 
 def test_services_know_what_is_here_and_ask_for_the_size_of_strangers_once(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr("bias_core.services.download_gb", lambda *a: asked.append(a) or 3.14)
+    monkeypatch.setattr("bias_core.models.model_sources.download_gb", lambda *a: asked.append(a) or 3.14)
     monkeypatch.setattr("bias_core.models.model_sources.is_cached", lambda repo, *_: repo == "org/cached")
     services = Services(Settings(data_dir=tmp_path))
     assert services.model_fit("calibration-renderer").short == ""

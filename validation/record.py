@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.models.calibration_renderer import MODEL, scene_of
 from bias_core.store.images import RECORD_KEY
 from bias_core.study.study_services import StudyServices
 from bias_core.types import ImageRow
+from bias_core.world.models import MODEL, scene_of
 from training import captions
 
 

@@ -31,7 +31,7 @@ from bias_core.errors import StorageError
 from bias_core.labels.api import label_routes
 from bias_core.labels.tab import LabelTab, offers_login
 from bias_core.measures.cards import glossary
-from bias_core.models.fit import share_freed_memory
+from bias_core.models.model_sources import share_freed_memory
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.study.design import design_files, layout_in
@@ -79,7 +79,7 @@ class ComingBack:
         """The list as it is now; for each tab the id of its last run, or that one is at work."""
         with messages.user_errors():
             last = self._last_runs(visitor)
-            at_work, link = self._services.run_line.find(visitor.key), self._link(request)
+            at_work, link = self._services.run_queue.find(visitor.key), self._link(request)
             hidden = ""  # where a run is at work that the page does not open with
             if at_work is not None and at_work.place:
                 last[at_work.place] = _AT_WORK
@@ -103,7 +103,7 @@ class ComingBack:
         if run_id == _EXAMPLE:
             yield tab.first_example()
             return
-        at_work = self._services.run_line.find(visitor.key)
+        at_work = self._services.run_queue.find(visitor.key)
         if run_id == _AT_WORK and at_work is not None:
             yield from tab.following(visitor, steps_in_words(at_work), messages.GOES_ON)
             yield {self.notice: self._at_work("")}
@@ -144,7 +144,7 @@ class ComingBack:
 
     def _has_own(self, key: str, visitor: Visitor, link: Link) -> bool:
         """Whether a tab has a run of the visitor, finished, at work or given up, or the address fills in its form."""
-        at_work = self._services.run_line.find(visitor.key)
+        at_work = self._services.run_queue.find(visitor.key)
         is_here = key in visitor.places or (at_work is not None and at_work.place == key)
         return is_here or bool(link.tab == key and link.values) or key in self._last_runs(visitor)
 

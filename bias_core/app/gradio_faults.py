@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bias_core.models.run_line import network_of
+from bias_core.study.run_queue import network_of
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bias_core.given_values import check_texts
-from bias_core.models.run_line import network_of
+from bias_core.study.run_queue import network_of
 from bias_core.ui.messages import user_errors
 
 MCP = "/gradio_api/mcp"

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from bias_core.errors import BiasCoreError
 from bias_core.explore.options import KIND, explore_settings
-from bias_core.models.local import RateStore
+from bias_core.models.engines import RateStore
 from bias_core.services import Services
 from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore

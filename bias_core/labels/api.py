@@ -50,10 +50,10 @@ from bias_core.labels import rating
 from bias_core.labels.answers import task_progress
 from bias_core.labels.label_store import LabelsGone, LabelStore
 from bias_core.labels.task_owner import OwnerKey, delete_task, exclude_rater, read_picture
-from bias_core.models.run_line import network_of
 from bias_core.services import Services
 from bias_core.settings import ASSETS
 from bias_core.study.label_tasks import MAX_ABOUT, MAX_POSITIONS, Task, crowd_address
+from bias_core.study.run_queue import network_of
 
 T = TypeVar("T")
 Handler = Callable[[Request], Awaitable[Response]]

@@ -1,8 +1,9 @@
 """Models and their files. Heavy libraries are imported when something of them is first used.
 
-Drawing: ``local``, ``ray`` (engines), ``diffusers_t2i`` with ``pipeline_loader``, ``pipeline_call``, ``family_facts``,
-``tracing``; ``calibration_renderer``, ``hosted_images``, ``zero_gpu``. Reading: ``encoders``, ``language_models`` (also
-captioners and judges). Shared: ``catalogue`` (names), ``model_sources``, ``weights``, ``fit`` (memory), ``run_line``.
+Drawing: ``engines`` (this process, Ray), ``diffusers_t2i`` with ``pipeline_loader``, ``pipeline_call`` (a call and its
+steps) and ``family_facts``, ``hosted_images``, ``zero_gpu``. Reading: ``encoders``, ``language_models`` (also
+captioners and judges), ``endpoints`` (the same on a server). Shared: ``catalogue`` (names), ``model_sources`` (files,
+versions, sizes and memory), ``weights`` (loading, adapters).
 """
 
 import importlib

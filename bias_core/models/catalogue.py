@@ -1,4 +1,4 @@
-"""What can be asked for by name: ``assets/models.yaml``, hub ids, folders, files, and models of hosted services."""
+"""Models and readers by name: ``assets/models.yaml``, hub ids, folders, files, and models of hosted services."""
 
 import json
 import re
@@ -15,7 +15,6 @@ from typing import Any, Literal, TypeVar, get_args
 import yaml
 
 from bias_core.errors import StorageError, UnknownModel, quoted
-from bias_core.models.fit import ModelFit
 from bias_core.types import ModelInfo
 
 T = TypeVar("T")
@@ -34,7 +33,7 @@ _SHOWN = 80  # characters of a name that a message repeats
 _MOST_NAMED = 16  # models that a message lists
 
 Role = Literal["encoder", "captioner", "answerer", "judge", "language_model", "person_finder"]
-"""What a reader does; the file's sections have the plural."""
+"""The task of a reader; the file's sections have the plural."""
 _HUB_LIBRARY: Mapping[Role, str] = {
     "encoder": "transformers",
     "captioner": "blip",
@@ -71,14 +70,14 @@ class ToolInfo:
     local: str = ""  # a GGUF file, or a checkpoint of open_clip, on this machine; "" for all others
     embedded: bool = False  # shipped with the explorer
     world: str = ""  # the only pictures that it can read (or write about): "calibration"; "" for any
-    download_gb: float = 0.0  # size of what is fetched once; 0 where nothing is, or nobody knows
-    default: str = ""  # where it is taken if nobody says who reads: on machines with a "gpu", or on a "cpu"
+    download_gb: float = 0.0  # size of what is fetched once; 0 where nothing is, or it is not known
+    default: str = ""  # where it is taken if no reader is named: on machines with a "gpu", or on a "cpu"
     note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Catalogue:
-    """What has a name, in the order of the file."""
+    """All models and readers that have a name, in the order of the file."""
 
     # models, tools: the named ones; those that read pictures or texts by their role
     models: tuple[ModelInfo, ...]
@@ -90,6 +89,12 @@ class Catalogue:
     # None where any name may be asked for. On a public server those that may beside the listed ones: "org/name",
     # "org/*" or "open_clip:*"; a revision or a LoRA only where the pattern is that very name
     allowed: tuple[str, ...] | None = None
+    # The small files of a hub id and revision, for the settings of an unlisted model; None where they cannot be had.
+    folder_of: FolderOf = lambda _repo, _revision: None
+    # "steps", "guidance" and "size" of an unlisted class, by its name and index; {} where the class is not known
+    defaults_of: DefaultsOf = lambda _class, _index: {}
+    # The folder of a checkpoint in one file, by what its network predicts ("" where the name does not say it).
+    checkpoint_folder: FolderOf = lambda _file, _prediction: None
 
     def check_name(self, name: str, listed: Iterable[str]) -> None:
         """Refuse, by UnknownModel, what is neither listed nor allowed; no file of the server is looked at."""
@@ -105,14 +110,7 @@ class Catalogue:
             "models, folders and LoRAs run on a machine of your own"
         )
 
-    def model(
-        self,
-        name: str,
-        *,
-        folder_of: FolderOf = lambda _repo, _revision: None,
-        defaults_of: DefaultsOf = lambda _class, _index: {},
-        checkpoint_folder: FolderOf = lambda _file, _prediction: None,
-    ) -> ModelInfo:
+    def model(self, name: str) -> ModelInfo:
         """The model of this name.
 
         A name is that of a hosted model, an ``id`` of the file, ``org/name`` of a hub, a local folder, or a local
@@ -120,25 +118,16 @@ class Catalogue:
         ``@revision`` of the hub and with ``+lora`` or ``+lora:weight``, a LoRA on top: again a hub id, a folder or a
         .safetensors file.
 
-        Parameters
-        ----------
-        folder_of : finds the small files of a hub id and revision, for the settings of a model that the file
-            does not list; None where they cannot be had.
-        defaults_of : "steps", "guidance" and "size" of a class that the file does not list, by its name and
-            index; {} where the class is not known.
-        checkpoint_folder : finds the folder of a checkpoint in one file, by what its network predicts ("" where the
-            name does not say); None where files are not opened.
-
         Raises UnknownModel: neither; the message lists what exists.
         """
         if hosted := hosted_info(name):
             return next((info for info in self.models if info.id == name), hosted)
         self.check_name(name, (info.id for info in self.models))
-        if info := self._base(name, folder_of, defaults_of, checkpoint_folder):
+        if info := self._base(name):
             return info
         for at in (match.start() for match in re.finditer(r"\+", name)):
             lora, weight = _lora(name[at + 1 :])
-            if lora and (info := self._base(name[:at], folder_of, defaults_of, checkpoint_folder)):
+            if lora and (info := self._base(name[:at])):
                 if info.family == "renderer":
                     raise UnknownModel(f"{info.id} is no neural network and takes no LoRA")
                 strength = "" if weight == 1 else f":{weight:g}"
@@ -153,12 +142,10 @@ class Catalogue:
                 )
         raise UnknownModel(self._no_model(name))
 
-    def _base(
-        self, name: str, folder_of: FolderOf, defaults_of: DefaultsOf, checkpoint_folder: FolderOf
-    ) -> ModelInfo | None:
+    def _base(self, name: str) -> ModelInfo | None:
         if is_folder(name, _INDEX):
             folder = real_path(name)
-            return self._unlisted(folder, Path(folder), defaults_of, path=folder)
+            return self._unlisted(folder, Path(folder), path=folder)
         bare, revision = split_revision(name)
         for info in self.models:
             if info.id == name:
@@ -167,18 +154,18 @@ class Catalogue:
                 return replace(info, id=name, name=f"{info.name} at {revision[:12]}", revision=revision)
         if bare.endswith(".safetensors") and is_file(bare):
             file = real_path(bare)
-            if opened := checkpoint_folder(file, revision):
+            if opened := self.checkpoint_folder(file, revision):
                 named = f"{file}@{revision}" if revision else file
-                return self._unlisted(named, opened, defaults_of, path=str(opened))
+                return self._unlisted(named, opened, path=str(opened))
         if not _HUB_ID.fullmatch(bare):
             return None
-        return replace(self._unlisted(name, folder_of(bare, revision), defaults_of, path=bare), revision=revision)
+        return replace(self._unlisted(name, self.folder_of(bare, revision), path=bare), revision=revision)
 
-    def _unlisted(self, name: str, folder: Path | None, defaults_of: DefaultsOf, *, path: str) -> ModelInfo:
+    def _unlisted(self, name: str, folder: Path | None, *, path: str) -> ModelInfo:
         """A hub model or a folder of the user, with the settings of its kind and its own size."""
         kind = str((index := _read_json(folder, _INDEX)).get("_class_name"))
         listed = self.pipelines.get(kind, {})
-        own = {} if not index or "steps" in listed else defaults_of(kind, index)
+        own = {} if not index or "steps" in listed else self.defaults_of(kind, index)
         side = int(own.get("size") or native_size(folder) or listed.get("size", 1024 if own else 512))
         settings = {**own, **listed}
         return ModelInfo(
@@ -210,10 +197,6 @@ class Catalogue:
             "org/name or org/name@revision, a folder with model_index.json, or file.safetensors@epsilon; a LoRA on top "
             "as base+org/lora:0.8 or base+/path/to.safetensors"
         )
-
-    def encoder(self, name: str) -> ToolInfo:
-        """:meth:`tool` of that role."""
-        return self.tool("encoder", name)
 
     def tool(self, role: Role, name: str) -> ToolInfo:
         """The reader of this name, or a plain entry for an ``org/name`` or a folder; UnknownModel without one.
@@ -270,7 +253,7 @@ def _open_clip(name: str) -> ToolInfo:
 
 
 def _activation(architecture: str) -> str:
-    """What must be said of a checkpoint whose architecture was trained with two activations; "" for others."""
+    """A warning about a checkpoint whose architecture exists with two activations; "" for others."""
     spec = find_spec("open_clip")
     folder = Path(spec.origin).parent / "model_configs" if spec and spec.origin else Path()
     other = f"{architecture}{_QUICK}"
@@ -283,7 +266,7 @@ def _activation(architecture: str) -> str:
 
 
 def has_adapter(info: ModelInfo) -> bool:
-    """Whether a model draws through an adapter (LoRA) that can be left out: of a condition, or always on."""
+    """True if a model draws through an adapter (LoRA) that can be left out: of a condition, or always on."""
     return bool(info.options.get("base_condition") or info.options.get("lora"))
 
 
@@ -338,7 +321,7 @@ def split_revision(source: str) -> tuple[str, str]:
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether a name is an ``org/name`` of a hub, and not a folder that is here."""
+    """True if a name is an ``org/name`` of a hub, and not a folder that is here."""
     return bool(_HUB_ID.fullmatch(name)) and not Path(name).exists()
 
 
@@ -352,7 +335,7 @@ def native_size(folder: Path | None) -> int:
 
 
 def _lora(text: str) -> tuple[str, float]:
-    """Where a LoRA is, "" if this cannot be one, and its strength."""
+    """The place of a LoRA, "" if this cannot be one, and its strength."""
     path, weight = text, 1.0
     if not _local_lora(text) and (match := _WEIGHT.search(text)):
         path, weight = text[: match.start()], float(match[1])
@@ -375,16 +358,16 @@ def real_path(name: str) -> str:
 
 
 def is_folder(name: str, marker: str) -> bool:
-    """Whether it is a folder that has this file; with "", any folder."""
+    """True if it is a folder that has this file; with "", any folder."""
     try:
         folder = Path(name).expanduser()
         return bool(name) and "\0" not in name and folder.is_dir() and (folder / marker).exists()
-    except (OSError, RuntimeError):  # a name that no file system takes, or a home that is nobody's
+    except (OSError, RuntimeError):  # a name that no file system takes, or a home without a user
         return False
 
 
 def is_file(name: str) -> bool:
-    """Whether it is a file."""
+    """True if it is a file."""
     try:
         return bool(name) and "\0" not in name and Path(name).expanduser().is_file()
     except (OSError, RuntimeError):
@@ -397,12 +380,12 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @lru_cache(maxsize=64)
 def _parsed(text: str) -> Any:
-    """What a text of YAML holds, not to be changed: parsing takes ten times as long as copying it."""
+    """The content of a YAML text, not to be changed: parsing takes ten times as long as copying it."""
     return yaml.load(text, Loader=_LOADER)
 
 
 def read_yaml(path: Path, kind: type = dict) -> Any:
-    """What a YAML file holds, a mapping or another kind; StorageError where it does not."""
+    """The content of a YAML file, a mapping or another kind; StorageError for any other."""
     try:
         values = deepcopy(_parsed(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -413,7 +396,7 @@ def read_yaml(path: Path, kind: type = dict) -> Any:
 
 
 def read_json(path: Path) -> Mapping[str, Any]:
-    """A JSON object of a model's folder; ValueError for any other, and whoever loads says of which model."""
+    """A JSON object of a model's folder; ValueError for any other, to which the loader adds the model."""
     failure = f"cannot read {path.parent.name}/{path.name}"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -434,7 +417,7 @@ def _read_json(folder: Path | None, file: str) -> Mapping[str, Any]:
 
 
 Service = Literal["inference", "openai"]
-"""Who is asked: a provider behind Hugging Face's Inference Providers, or an OpenAI-compatible server."""
+"""The service that is asked: a provider behind Hugging Face's Inference Providers, or an OpenAI-compatible server."""
 FAMILY = "remote"
 SIDE = 1024  # pixels that a picture of a model that is not listed has
 _HUB_MODEL = re.compile(
@@ -449,7 +432,7 @@ _UNSENT: Mapping[Service, frozenset[str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class HostedName:
-    """What the name of a hosted model says."""
+    """The parts of a hosted model's name."""
 
     service: Service
     path: str  # the model there: org/name of the hub, or the server's own name
@@ -495,7 +478,7 @@ def hosted_info(name: str) -> ModelInfo | None:
 
 
 def request_words(n: int, info: ModelInfo, price_usd: float | None = None) -> str:
-    """What ``n`` pictures of a hosted model cost, at the catalogue's price or the one that is given.
+    """The cost of ``n`` pictures of a hosted model in words, at the catalogue's price or the one that is given.
 
     >>> request_words(200, ModelInfo(id="openai:m", name="", family=FAMILY), 0.04)
     '200 requests to openai:m, about 8.00 USD at 0.04 USD a picture'
@@ -503,21 +486,3 @@ def request_words(n: int, info: ModelInfo, price_usd: float | None = None) -> st
     each = info.price_usd if price_usd is None else price_usd
     cost = "price unknown" if each is None else f"about {n * each:,.2f} USD at {each:g} USD a picture"
     return f"{n:,} request{'s' * (n != 1)} to {info.id}, {cost}"
-
-
-def hosted_fit(info: ModelInfo, hosted: HostedName, *, has_server: bool) -> ModelFit:
-    """What choosing a hosted model means, before anything is asked of it."""
-    price = "price unknown" if info.price_usd is None else f"{info.price_usd:g} USD a picture"
-    if hosted.service == "openai" and not has_server:
-        says = (
-            "It needs an OpenAI-compatible server, and none is known here (set BIAS_IMAGES_URL, and "
-            "BIAS_IMAGES_KEY for its key)."
-        )
-        return ModelFit(here=False, works=False, short="hosted, no server is set", says=says)
-    who = hosted.provider or "a provider that Hugging Face chooses"
-    server = (
-        "an OpenAI-compatible server (BIAS_IMAGES_URL)" if hosted.service == "openai" else f"{who}, with your own token"
-    )
-    seeds = " It takes no seed: pictures cannot be paired." if "seed" in hosted.unsent else ""
-    says = f"Each picture is a request to {server}; {price}.{seeds}"
-    return ModelFit(here=True, works=True, short=f"hosted, {price}", says=says)

@@ -34,10 +34,16 @@ from bias_core.models.family_facts import (
     unused_settings,
     without_guidance,
 )
-from bias_core.models.fit import first_batch_size, this_machine
-from bias_core.models.pipeline_call import SchedulerStep, step_replaced
-from bias_core.models.tracing import Tracer, first_steps_of, following_of, velocity_space
-from bias_core.models.weights import Adapter, Batches, put_on, use_in_parts
+from bias_core.models.model_sources import first_batch_size, this_machine
+from bias_core.models.pipeline_call import (
+    SchedulerStep,
+    Tracer,
+    first_steps_of,
+    following_of,
+    step_replaced,
+    velocity_space,
+)
+from bias_core.models.weights import Batches, LazyModel, put_on, use_in_parts
 from bias_core.protocols import StepCallback
 from bias_core.types import Attribute, GeneratedImage, ImageRow, ModelInfo, PromptLimit, Step, VelocitySpace
 
@@ -59,7 +65,7 @@ SAMPLERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 """For each name of :data:`bias_core.types.Sampler` the class of diffusers, and what it is built with beside the
 configuration of the pipeline's own."""
-_CHANGEABLE = {"sd1", "sd2", "sdxl", "pixart", "diffusers"}  # families whose samplers can be changed, or nobody knows
+_CHANGEABLE = {"sd1", "sd2", "sdxl", "pixart", "diffusers"}  # families whose samplers can be changed, or may be
 _OWN_STEPS = {"LCMScheduler", "SCMScheduler", "TCDScheduler"}  # the network was distilled for the steps of these
 
 
@@ -118,7 +124,7 @@ class _AtWork:
 
 
 class FormingPictures:
-    """Of one generator, a call at a time.
+    """Small pictures of what one generator is drawing, a call at a time.
 
     ``mode``: "on", "off", or "auto": where the decoder is small, and no safety checker could blank what is finished.
     """
@@ -157,7 +163,7 @@ class FormingPictures:
             self._at_work = None
 
     def pictures(self) -> Mapping[str, Image.Image]:
-        """What each picture of the call at work is heading for, by the id of its row; none where that is not known."""
+        """The picture that each row of the current call is heading for, by the row's id; empty if not known."""
         at_work = self._at_work
         if at_work is None or at_work.step is None:
             return {}
@@ -200,7 +206,7 @@ class FormingPictures:
             return None
         try:
             return Tracer(pipeline, velocity_space(facts_of(pipeline), model))
-        except InvalidInput:  # nobody knows where a step of this family, or of its sampler, is heading
+        except InvalidInput:  # it is not known where a step of this family, or of its sampler, is heading
             return None
 
     def _decoded(self, pipeline: Any, latents: np.ndarray, row: ImageRow) -> np.ndarray | None:
@@ -286,7 +292,7 @@ class _PictureBatches(Batches):
         )
 
 
-class DiffusersTextToImage(Adapter[Any]):
+class DiffusersTextToImage(LazyModel[Any]):
     """Draws rows with a pipeline from a hub id or a local folder; loads nothing before the first row.
 
     A condition is a LoRA in the folder ``loras``; ``base_condition`` is the pipeline without one. The text encoders may
@@ -301,7 +307,7 @@ class DiffusersTextToImage(Adapter[Any]):
     loras : folder with one sub-folder per condition, or None.
     compiled : compile the denoiser on a GPU, which pays for hundreds of pictures.
     forming : whether it shows pictures while they form: "on", "off", or "auto", where its decoder is small.
-    how : of :class:`bias_core.models.weights.Adapter`.
+    how : of :class:`bias_core.models.weights.LazyModel`.
 
     The kernels that a batch runs through depend on its shape, and with them the last bits of a sum. So a batch is
     always full (the last one is filled up with copies that are thrown away): a picture then has the same pixels whether
@@ -343,7 +349,7 @@ class DiffusersTextToImage(Adapter[Any]):
                 yield from images
 
     def forming(self) -> Mapping[str, Image.Image]:
-        """What the pictures at work are heading for, small; to be asked from ``on_step``."""
+        """Small previews of the pictures at work; to be asked from ``on_step``."""
         with torch.inference_mode():
             return self._forming.pictures()
 
@@ -432,7 +438,7 @@ class DiffusersTextToImage(Adapter[Any]):
             )
 
     def prompt_limits(self, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
-        """What each text encoder takes of each prompt, in order; no weights are loaded for this.
+        """The part of each prompt that each text encoder reads, in order; no weights are loaded for this.
 
         Empty where the model is not on this machine.
         """
@@ -546,7 +552,7 @@ class DiffusersTextToImage(Adapter[Any]):
         return [self._generated(row, output, i, record) for i, (row, record) in drawn]
 
     def _n_first_steps(self, row: ImageRow) -> int:
-        """How many steps are taken before its text is exchanged, 0 where it is not."""
+        """The number of steps before its text is exchanged; 0 where it is not."""
         if not row.later_prompt:
             return 0
         velocity_space(facts_of(self._parts()), self.info.id)  # where there is one, a step is one step of the scheduler
@@ -643,7 +649,7 @@ def _fault(image: GeneratedImage) -> str:
 
 
 def _drawn_together(row: ImageRow) -> tuple[Any, ...]:
-    """What is alike in all rows of a batch."""
+    """The settings that all rows of a batch share."""
     return bool(row.negative_prompt), bool(row.later_prompt), *_SAMPLED_ALIKE(row)
 
 

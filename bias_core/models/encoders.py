@@ -4,7 +4,6 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal, TypeVar
@@ -17,22 +16,21 @@ from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.models import hub_errors, open_clip, torch, torchvision, transformers
 from bias_core.models.catalogue import read_json
 from bias_core.models.family_facts import reads
-from bias_core.models.weights import Batches, Reader, check_finite, load_whole, loading, not_here, pick_device
-from bias_core.people import Box, person_halves, whole_picture
-from bias_core.protocols import ImageTextEncoder
+from bias_core.models.weights import Batches, HubModel, check_finite, load_whole, loading, not_here, pick_device
+from bias_core.people import Box
 from bias_core.types import PromptLimit
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 Precision = Literal["auto", "single", "half"]
-"""Of the sums inside of a model; "auto" is half on a GPU and single elsewhere."""
+"""Floating-point precision of the sums inside of a model; "auto" is half on a GPU and single elsewhere."""
 
 _THREADS = min(8, os.cpu_count() or 1)
 _CHECKPOINTS = ("*.safetensors", "*.bin", "*.pth")  # that open_clip looks for in a folder
 
 
-class BatchedEncoder(Reader[tuple[Any, Any, Any, str]]):
+class BatchedEncoder(HubModel[tuple[Any, Any, Any, str]]):
     """Image and text embeddings in batches that memory holds; loads nothing before the first use.
 
     Weights are kept in single precision always. Half precision is float16 by autocast. It moves a cosine by about
@@ -77,7 +75,7 @@ class BatchedEncoder(Reader[tuple[Any, Any, Any, str]]):
         return features / lengths
 
     def _rows(self, features: Callable[[], Any]) -> np.ndarray:
-        """What ``features`` computes, as float32, in the precision that suits the device."""
+        """The result of ``features`` as float32, computed in the precision that suits the device."""
         device = self._parts()[3]
         half = self.precision == "half" or (self.precision == "auto" and device == "cuda")
         with torch.inference_mode():
@@ -88,7 +86,7 @@ class BatchedEncoder(Reader[tuple[Any, Any, Any, str]]):
             return values.cpu().numpy()
 
     def prompt_limits(self, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
-        """What it takes of each text; no weights are loaded for this, and nothing is said without a tokenizer."""
+        """The part of each text that it reads; loads no weights, and is empty without a tokenizer."""
         try:
             with loading(self.name, self.source):
                 self._read_by = self._read_by or self._tokens()
@@ -103,11 +101,11 @@ class BatchedEncoder(Reader[tuple[Any, Any, Any, str]]):
 
     @abstractmethod
     def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:
-        """What embeds these pictures, prepared already."""
+        """A function that embeds these pictures, which are prepared already."""
 
     @abstractmethod
     def _text_features(self, texts: Sequence[str]) -> Callable[[], Any]:
-        """What embeds these texts, prepared already."""
+        """A function that embeds these texts, which are prepared already."""
 
 
 def as_rgb(image: Image.Image) -> Image.Image:
@@ -180,7 +178,7 @@ class OpenClipEncoder(BatchedEncoder):
         return open_clip.get_tokenizer(model, **({"local_files_only": True} if foreign and here else {}))
 
     def _folder(self) -> dict[str, Any]:
-        """How to build what a folder describes; open_clip itself would do with random weights."""
+        """Arguments that build the model of a folder; open_clip itself would take random weights."""
         folder = Path(self.weights)
         read_json(folder / "open_clip_config.json")
         if not any(path for kind in _CHECKPOINTS for path in folder.glob(kind)):
@@ -291,31 +289,7 @@ def _tensor(features: Any) -> Any:
 _PERSON = 1  # label of people in COCO
 
 
-class CalibrationPersonFinder:
-    """Tells pictures of the calibration world apart by sentences: one person, two people, or any of its things.
-
-    A portrait's box is the whole picture; those of a pair are the halves that the reader, ``encoder``, learned to read.
-    """
-
-    def __init__(self, encoder: ImageTextEncoder) -> None:
-        self.encoder = encoder
-
-    @cached_property
-    def _sentences(self) -> np.ndarray:
-        from bias_core.world.grammar import book
-
-        things = [f"a photo of a {thing}" for thing in book()["things"]]
-        return self.encoder.encode_texts(["a photo of a person", "a photo of two people", *things])
-
-    def find(self, image: Image.Image) -> list[Box]:
-        """No box, one, or those of two people from left to right."""
-        closest = int((self._sentences @ self.encoder.encode_images([image])[0]).argmax())
-        if closest == 0:
-            return whole_picture(image)
-        return person_halves(image) if closest == 1 else []
-
-
-class TorchvisionPersonFinder(Reader[tuple[Any, str]]):
+class TorchvisionPersonFinder(HubModel[tuple[Any, str]]):
     """People by one of torchvision's detectors trained on COCO; loads nothing before the first picture.
 
     Parameters
@@ -379,7 +353,7 @@ class TorchvisionPersonFinder(Reader[tuple[Any, str]]):
         return model.to(device).eval(), device
 
     def _published(self) -> tuple[str, Path, Any]:
-        """Where torchvision's own weights come from, where they are kept here, and what it calls them."""
+        """The address of torchvision's own weights, their file on this machine, and their name."""
         if self.architecture not in torchvision.models.list_models(module=torchvision.models.detection):
             raise ModelUnavailable(f"torchvision knows no detector {self.architecture!r}")
         weights = torchvision.models.get_model_weights(self.architecture).DEFAULT

@@ -1,4 +1,4 @@
-"""What a pipeline's own files and code say of it: how it is guided, its defaults, its sizes, how much text it reads."""
+"""Facts about a pipeline from its own files and code: its guidance, defaults and sizes, and how much text it reads."""
 
 import inspect
 import math
@@ -24,6 +24,8 @@ Rule = Callable[[Any, int, int], Size]
 INDEX = "model_index.json"
 KANDINSKY_PRIOR = "kandinsky-community/kandinsky-2-2-prior"
 DEEPFLOYD_UPSCALER = "DeepFloyd/IF-II-L-v1.0"
+DEEPFLOYD_SHARED = ("tokenizer", "text_encoder", "safety_checker", "feature_extractor", "watermarker")
+"""Parts that the upscaler takes from the first stage: neither downloaded nor loaded a second time."""
 HIDREAM_LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 _DENOISERS = ("transformer", "unet", "prior", "decoder")
 DENOISERS = frozenset({*_DENOISERS, "transformer_2", "unconditional_transformer"})
@@ -62,18 +64,18 @@ class PipelineFacts:
 
     @property
     def name(self) -> str:
-        """Of the class."""
+        """Name of the class."""
         return str(self.kind.__name__)
 
     @property
     def in_batches(self) -> bool:
-        """Whether a picture looks the same whatever else is drawn with it."""
+        """True if a picture looks the same whatever else is drawn with it."""
         return self.name in _IN_BATCHES
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guidance:
-    """How a family is guided towards its prompt; as it stands here, not at all."""
+    """The way a family is guided towards its prompt; by default, not at all."""
 
     argument: str = ""  # of the call that takes the scale, "guider" for that component, "" where nothing takes it
     least: float = math.inf  # at and below this scale nothing is guided; -inf where the network itself reads the scale
@@ -145,7 +147,7 @@ def read_config(info: ModelInfo, source: str, file: str) -> Mapping[str, Any]:
 
 
 def guidance_of(facts: PipelineFacts, call: Mapping[str, Any] | None = None) -> Guidance:
-    """How this pipeline is guided; ``call`` are further arguments of its call."""
+    """Return the way this pipeline is guided; ``call`` are further arguments of its call."""
     parameters, name, weights = accepted(facts.kind), facts.name, facts.denoiser
     embeds = weights.get("guidance_embeds")
     embedded = Guidance(why="its weights have no guidance embedding (guidance_embeds is false)")
@@ -349,7 +351,7 @@ def other_size(model: str, size: Size, drawn: Size) -> tuple[str, ...]:
 
 
 def reads(prompt: str, *, name: str, tokenizer: Any, limit: int, before: str = "", lower: bool = False) -> PromptLimit:
-    """How much of one prompt the text encoder ``name`` ("CLIP", "T5", ...) reads.
+    """Return how much of one prompt the text encoder ``name`` ("CLIP", "T5", ...) reads.
 
     Parameters
     ----------

@@ -1,23 +1,22 @@
-"""Models that are asked over the network."""
+"""Text-to-image models of hosted services, and the engine that asks them for several pictures at a time."""
 
 import base64
 import binascii
 import io
 import re
-import ssl
+import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
-from functools import cache, cached_property, partial
-from itertools import count
-from typing import Any, ClassVar, Protocol, TypeVar
-from urllib.parse import unquote_to_bytes, urlsplit
+from functools import cached_property, partial
+from typing import Any
+from urllib.parse import unquote_to_bytes
 
-import httpx
 import huggingface_hub
 from huggingface_hub.errors import (
     HfHubHTTPError,
@@ -28,294 +27,36 @@ from huggingface_hub.errors import (
 )
 from PIL import Image, UnidentifiedImageError
 
-from bias_core.errors import HubNotReached, InvalidInput, ModelUnavailable, NotDrawn, UnknownModel
-from bias_core.given_values import read_json
-from bias_core.models.catalogue import HostedName, hosted_name
-from bias_core.protocols import StepCallback
-from bias_core.settings import Settings
-from bias_core.types import GeneratedImage, ImageRow, ModelInfo, is_blank
-
-T = TypeVar("T")
-RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})  # answers that may be others the next time
-# Accounts without money, which no patience changes.
-_UNPAID_CODE = re.compile(r"insufficient_(\w+_)?(quota|balance|credit|fund)|billing|\bcredit|payment_", re.IGNORECASE)
-_UNPAID = re.compile(
-    r"billing (hard )?limit|spending limit|insufficient (credit|fund|balance)|out of credit|used all (\w+ )?credit"
-    r"|credit balance is too low|payment required|(exceeded|exhausted|depleted|used up) your [\w ]{0,30}credit",
-    re.IGNORECASE,
+from bias_core.errors import (
+    BiasCoreError,
+    Cancelled,
+    HubNotReached,
+    Interrupted,
+    InvalidInput,
+    ModelUnavailable,
+    NotDrawn,
+    UnknownModel,
 )
-FIRST_PAUSE = 1.0  # seconds; each further one is twice as long
-_CONNECT_SECONDS = 10.0
-_MOST_BYTES = 64_000_000  # of an answer: a picture of 16 million pixels fits
-_MOST_REASON = 10_000  # bytes of a server's error that are read
-_SHOWN = 300  # characters of a server's reason
-_SHORTEST_SECRET = 8  # characters; "none", "EMPTY" and "1234" stand in place of a key
-# Words that stand in place of a key, such as "lm-studio": other texts have them, too.
-_WORDS = re.compile(r"(?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15})(?:[ _-]+(?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15}))*")
+from bias_core.models.catalogue import HostedName, hosted_name
+from bias_core.models.endpoints import (
+    RETRIED,
+    Endpoint,
+    RequestFailed,
+    ask_until_answered,
+    error_text,
+    is_unpaid,
+    pause_asked_for,
+    unpaid,
+    without_secrets,
+)
+from bias_core.models.engines import Drawing, EngineProgress, follow, stopped
+from bias_core.protocols import StepCallback, TextToImage
+from bias_core.settings import Settings
+from bias_core.store.images import ImageStore
+from bias_core.types import GeneratedImage, ImageRow, ModelInfo, StoredImage, is_blank
+from bias_core.waiting import Lock, StopSignal, handing_over, never, wait_while_paused, work_clock
 
-
-class RequestFailed(ModelUnavailable):
-    """A request without a usable answer.
-
-    ``status`` is 0 where none came; ``reason`` is the server's own and ``code`` its name for it. ``again`` says
-    whether another try may help, after ``pause`` seconds (None: the usual ones) and ``most`` tries at most.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        status: int = 0,
-        reason: str = "",
-        code: str = "",
-        again: bool = False,
-        pause: float | None = None,
-        most: int = 9,
-    ) -> None:
-        super().__init__(message)
-        self.status, self.reason, self.code = status, reason, code
-        self.again, self.pause, self.most = again, pause, most
-
-
-@dataclass(frozen=True, kw_only=True)
-class Patience:
-    """How often a server is asked for one thing, and how long is waited in between."""
-
-    attempts: int = 4  # requests in all, at least 1, for an answer that fails for a while
-    longest_pause: float = 30.0  # seconds between two of them at most, whatever the server asks for
-
-    def ask(self, request: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
-        """What ``request`` returns, which is tried again as its RequestFailed says."""
-        for attempt in count(1):
-            try:
-                return request()
-            except RequestFailed as failure:  # noqa: PERF203
-                if not failure.again or attempt >= min(self.attempts, failure.most):
-                    raise
-                pause = FIRST_PAUSE * 2 ** (attempt - 1) if failure.pause is None else failure.pause
-                sleep(min(pause, self.longest_pause))
-        raise AssertionError  # count does not end
-
-
-@dataclass(frozen=True, kw_only=True)
-class Endpoint:
-    """Where the server is and how long it is waited for; ModelUnavailable where the address is none."""
-
-    url: str  # base address, with or without its "/v1"; "https://user:password@host" works too
-    model: str  # its name on that server
-    # sent with every request, and never shown; "" for servers that ask for none
-    key: str = field(default="", repr=False)
-    seconds: float = 120.0  # that an answer may take
-    patience: Patience = Patience()
-    settings: str = "BIAS_LLM"  # how the names of the settings begin that say all this
-    named_by: str = "BIAS_LLM_MODEL"  # what names the model
-
-    def __post_init__(self) -> None:
-        with suppress(ValueError):  # a port that is no number
-            parts = urlsplit(self.url)
-            if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
-                return
-        raise ModelUnavailable(
-            f"the server has no valid address ({self.settings}_URL should be like http://127.0.0.1:8000/v1)"
-        )
-
-    @property
-    def base(self) -> str:
-        """The address with the part that all its services share.
-
-        >>> Endpoint(url="http://host:1", model="").base, Endpoint(url="https://host/openai/v1/", model="").base
-        ('http://host:1/v1', 'https://host/openai/v1')
-        """
-        bare = self.url.rstrip("/")
-        return bare if urlsplit(bare).path else f"{bare}/v1"
-
-    @property
-    def host(self) -> str:
-        """The server's name and port, without a password."""
-        parts = urlsplit(self.url)
-        return f"{parts.hostname}" + (f":{parts.port}" if parts.port else "")
-
-    def post(self, name: str, path: str, body: Mapping[str, Any], *, again: bool = False) -> Any:
-        """The JSON that answers one request in the ``name`` of a model.
-
-        RequestFailed where none can be used, which may be asked for ``again``. Some servers put an error into an answer
-        whose status is good.
-        """
-        headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
-        with self._worded(name):
-            status, pause, content = exchange("POST", f"{self.base}/{path}", self.seconds, headers, body)
-        self._check(name, status, pause, content)
-        try:
-            answer = read_json(content)
-        except ValueError as error:
-            raise self.not_understood(name, error, again=again) from error
-        fault = answer.get("error") if isinstance(answer, dict) else None
-        if fault and not (answer.get("data") or answer.get("choices")):
-            code = fault.get("code") if isinstance(fault, dict) else None
-            self._check(name, code if isinstance(code, int) and 400 <= code < 600 else 400, pause, content)
-        return answer
-
-    def get(self, name: str, url: str) -> bytes:
-        """A file that an answer names, fetched without the key; RequestFailed where it cannot be had."""
-        if urlsplit(url).scheme not in ("http", "https"):
-            raise RequestFailed(f"{name} names no address of a picture", again=True)
-        with self._worded(name):
-            status, _, content = exchange("GET", url, self.seconds)
-        if status != 200:
-            raise RequestFailed(f"the picture that {name} names cannot be fetched (status {status})", again=True)
-        return content
-
-    def not_understood(self, name: str, error: Exception, *, again: bool = False) -> RequestFailed:
-        """The error for an answer of another form, or with an empty list in place of what was asked for."""
-        if isinstance(error, IndexError):
-            return RequestFailed(
-                f"{name} answered with an empty list ({self.host} gave no reason; a filter of its own may have taken "
-                "the answer away)",
-                again=again,
-            )
-        return RequestFailed(
-            f"what answers at {self.host} is no OpenAI-compatible server, or {name} broke off "
-            f"({type(error).__name__} while reading it) ({self.settings}_URL should be like "
-            "http://127.0.0.1:8000/v1)",
-            again=again,
-        )
-
-    def safe(self, text: str) -> str:
-        """What a server said, with the key taken out: some repeat it in their errors."""
-        return without_secrets(text, self.key, urlsplit(self.url).password or "")
-
-    @contextmanager
-    def _worded(self, name: str) -> Iterator[None]:
-        try:
-            yield
-        except httpx.TimeoutException as error:
-            raise RequestFailed(  # twice at most: waiting again and again would hold up everybody
-                f"{name} did not answer within {self.seconds:g} s; is the server at {self.host} overloaded, or the "
-                "model too slow for it?",
-                again=True, pause=0.0, most=2,
-            ) from error  # fmt: skip
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise RequestFailed(
-                f"{name} cannot be reached at {self.host}: {self.safe(str(error))} (check {self.settings}_URL "
-                "and that the server runs)",
-                again=not isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol)),
-            ) from error
-
-    def _check(self, name: str, status: int, pause: str, content: bytes) -> None:
-        """Raise RequestFailed for every answer but a good one."""
-        if status < 300:
-            return
-        if status < 400:
-            raise RequestFailed(
-                f"the server at {self.host} sends {name}'s requests elsewhere (status {status}) (set "
-                f"{self.settings}_URL to the final address)"
-            )
-        text, code = error_text(content)
-        reason = self.safe(text)
-        facts: dict[str, Any] = {"status": status, "reason": reason, "code": code}
-        if is_unpaid(status, code, text):
-            raise RequestFailed(
-                f"{name}: {unpaid(self.host)} (status {status}): {reason or 'no reason given'}", **facts
-            )
-        if status in (401, 403):
-            raise RequestFailed(f"{name} refuses the key ({status}: {reason}) (check {self.settings}_KEY)", **facts)
-        if status == 404 and "model" in text.lower():
-            raise RequestFailed(
-                f"the server at {self.host} has no model {self.model!r} ({reason}) (check {self.named_by})", **facts
-            )
-        message = f"{name} refuses (status {status}): {reason or 'no reason given'}"
-        raise RequestFailed(message, **facts, again=status in RETRIED, pause=pause_asked_for(pause))
-
-
-def exchange(
-    method: str, url: str, seconds: float, headers: Mapping[str, str] | None = None, body: Any = None
-) -> tuple[int, str, bytes]:
-    """Status, ``Retry-After`` and content of one answer; httpx's errors, too where it is too slow or too long."""
-    timeout, ends = httpx.Timeout(seconds, connect=_CONNECT_SECONDS), time.monotonic() + seconds
-    with httpx.stream(
-        method, url, json=body, headers=headers, timeout=timeout, verify=_certificates(),
-        follow_redirects=False,  # a key goes to the address that was set, and to no other
-    ) as response:  # fmt: skip
-        content = bytearray()
-        for part in response.iter_bytes():
-            content += part
-            if time.monotonic() > ends:
-                raise httpx.ReadTimeout("it answers a little at a time", request=response.request)
-            if len(content) > _MOST_BYTES:
-                raise httpx.DecodingError(f"its answer has more than {_MOST_BYTES:,} bytes", request=response.request)
-        return response.status_code, response.headers.get("retry-after", ""), bytes(content)
-
-
-@cache
-def _certificates() -> ssl.SSLContext:
-    """Read once: that takes longer than a request does."""
-    return httpx.create_ssl_context()
-
-
-def error_text(content: bytes) -> tuple[str, str]:
-    """The reason in a server's error, and its code.
-
-    >>> error_text(b'{"error": {"message": "no", "code": "moderation_blocked"}}'), error_text(b"<h1>Bad</h1>")
-    (('no', 'moderation_blocked'), (' Bad ', ''))
-    """
-    text = content[:_MOST_REASON].decode(errors="replace")
-    try:
-        body = read_json(text)
-    except ValueError:
-        return re.sub(r"<[^<>]*>", " ", text), ""
-    if not isinstance(body, dict):
-        return text, ""
-    error = body.get("error", body.get("detail", body.get("message", "")))
-    if isinstance(error, dict):
-        names = (error.get("code"), error.get("type"), error.get("status"))
-        return str(error.get("message", "")), next((name for name in names if name and isinstance(name, str)), "")
-    return str(error), str(body.get("code") or "")
-
-
-def is_unpaid(status: int, code: str, reason: str) -> bool:
-    """Whether an error says that the account has no credit left, or reached its limit.
-
-    >>> is_unpaid(403, "", "Your team has used all available credits"), is_unpaid(429, "", "Rate limit reached")
-    (True, False)
-    """
-    return status == 402 or bool(_UNPAID_CODE.search(code) or _UNPAID.search(reason))
-
-
-def unpaid(host: str) -> str:
-    """The words for such an error."""
-    return f"the account at {host} has no credit left, or reached its limit; see its billing there"
-
-
-def without_secrets(text: str, *secrets: str) -> str:
-    """A text of somebody else's in one short line, without these; a word in place of a key is no secret.
-
-    >>> without_secrets("no model for sk-1234567", "sk-1234567"), without_secrets("no such model", "model")
-    ('no model for …', 'no such model')
-    """
-    for secret in filter(None, secrets):
-        if len(secret) >= _SHORTEST_SECRET and not _WORDS.fullmatch(secret):
-            text = text.replace(secret, "…")
-        for before, after in (("Bearer ", ""), (":", "@")):
-            text = text.replace(f"{before}{secret}{after}", f"{before}…{after}")
-    return " ".join(text.split())[:_SHOWN]
-
-
-def pause_asked_for(header: str) -> float | None:
-    """Seconds that ``Retry-After`` asks for, as a number or a date; None where it says neither.
-
-    >>> pause_asked_for("7"), pause_asked_for("soon")
-    (7.0, None)
-    """
-    with suppress(ValueError):
-        seconds = float(header)
-        return max(0.0, seconds) if seconds == seconds else None
-    with suppress(TypeError, ValueError):
-        return max(0.0, (parsedate_to_datetime(header) - datetime.now(timezone.utc)).total_seconds())
-    return None
-
-
-_PATIENCE = Patience()
-_SECONDS_BETWEEN_LOOKS = 0.1  # at Stop, while a pause lasts
+_POLL_SECONDS = 0.1  # between two looks at Stop
 _LEAST_SIDE, _MOST_PIXELS = 16, 50_000_000
 _REFUSALS = (400, 403, 422, 451)
 _REFUSED = re.compile(
@@ -332,65 +73,48 @@ _SEEDED = frozenset({"fal-ai", "hf-inference", "replicate", "together", "wavespe
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
-    """What came for one request."""
+class PictureAnswer:
+    """The answer to one request."""
 
     image: Image.Image | None  # None where the service refused to draw
     refusal: str = ""  # why, in its own words
     revised_prompt: str = ""  # that it says it drew in place of the prompt
 
 
-class ImageService(Protocol):
-    """One way to ask for a picture."""
-
-    @property
-    def provider(self) -> str:
-        """Who draws."""
-
-    @property
-    def model(self) -> str:
-        """By the provider's own name."""
-
-    @property
-    def has_seeds(self) -> bool:
-        """Whether the same seed is known to draw the same picture."""
-
-    def check_token(self) -> None:
-        """ModelUnavailable where nothing may be asked for want of a token."""
-
-    def draw(self, row: ImageRow) -> Answer:
-        """One request; RequestFailed where it has no usable answer."""
-
-    def safe(self, text: str) -> str:
-        """A text without the token."""
-
-
-class RemoteTextToImage:
+class HostedTextToImage(ABC):
     """Draws rows by asking a service; each answer is a picture, a refusal, or is asked for again."""
 
     batch_size = 1
 
-    def __init__(
-        self,
-        info: ModelInfo,
-        name: HostedName,
-        service: ImageService,
-        *,
-        at_once: int = 4,
-        sleep: Callable[[float], None] | None = None,
-    ) -> None:
-        self.info, self.name, self.service, self.at_once = info, name, service, at_once
-        self._sleep = sleep
+    def __init__(self, info: ModelInfo, name: HostedName, *, at_once: int = 4) -> None:
+        self.info, self.name, self.at_once = info, name, at_once
 
     @property
     def has_seeds(self) -> bool:
-        """Whether the same seed is known to draw the same picture."""
-        return self.service.has_seeds
+        """True if the same seed is known to draw the same picture."""
+        return False
+
+    @property
+    @abstractmethod
+    def drawn_by(self) -> tuple[str, str]:
+        """The provider, and its own name of the model."""
+
+    @abstractmethod
+    def check_token(self) -> None:
+        """Raise ModelUnavailable where nothing may be asked for want of a token."""
+
+    @abstractmethod
+    def draw(self, row: ImageRow) -> PictureAnswer:
+        """Send one request; RequestFailed where it has no usable answer."""
+
+    @abstractmethod
+    def safe(self, text: str) -> str:
+        """Return the text without the token."""
 
     def version(self) -> str:
-        """Who draws, and by which name of the model: what decides the pictures beside the row."""
-        self.service.check_token()
-        return f"{self.service.provider}/{self.service.model}"
+        """The provider and its name of the model: what decides the pictures beside the row."""
+        self.check_token()
+        return "/".join(self.drawn_by)
 
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
         """Yield one picture per row, in order; one that was refused is blank, ``blocked``, and says why.
@@ -398,17 +122,16 @@ class RemoteTextToImage:
         Raises NotDrawn: this picture did not come after all tries; ModelUnavailable: no picture would; Cancelled:
         from ``on_step``, which is called while it is waited.
         """
-        self.service.check_token()
-        pause = self._sleep or partial(_pausing, on_step)
+        self.check_token()
         for row in rows:
             try:
-                answer = _PATIENCE.ask(partial(_refusal_or, self.service.draw, row), pause)
+                answer = ask_until_answered(partial(self._picture_or_refusal, row), partial(_pause, on_step))
             except RequestFailed as failure:
                 raise (NotDrawn if failure.again else ModelUnavailable)(str(failure)) from failure
             yield self._generated(row, answer)
 
     def check_settings(self, row: ImageRow) -> tuple[str, ...]:
-        """What is to be said of the service before it is asked."""
+        """Warnings about the service, before it is asked."""
         notes = [f"{row.model} is hosted: who draws may change the model, or what is refused, at any time."]
         if not self.has_seeds:
             notes.append(
@@ -427,10 +150,21 @@ class RemoteTextToImage:
             f"{self.info.id} is hosted, so its denoising steps cannot be seen; take a model that runs here"
         )
 
-    def _generated(self, row: ImageRow, answer: Answer) -> GeneratedImage:
+    def _picture_or_refusal(self, row: ImageRow) -> PictureAnswer:
+        """An answer; an error that is a refusal to draw this prompt is one, too."""
+        try:
+            return self.draw(row)
+        except RequestFailed as failure:
+            no_credit = is_unpaid(failure.status, failure.code, failure.reason)
+            if failure.status in _REFUSALS and not no_credit and _REFUSED.search(f"{failure.code} {failure.reason}"):
+                return PictureAnswer(image=None, refusal=": ".join(filter(None, (failure.code, failure.reason))))
+            raise
+
+    def _generated(self, row: ImageRow, answer: PictureAnswer) -> GeneratedImage:
+        provider, model = self.drawn_by
         drawn: dict[str, Any] = {
-            "provider": self.service.provider,
-            "model": self.service.model,
+            "provider": provider,
+            "model": model,
             "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "seed_sent": "seed" not in self.name.unsent,
         }
@@ -441,91 +175,88 @@ class RemoteTextToImage:
             refusal = _BLANK
         if refusal or image is None:
             blank = Image.new("RGB", (row.width, row.height))
-            drawn["refused"] = self.service.safe(refusal) or "no reason given"
+            drawn["refused"] = self.safe(refusal) or "no reason given"
             return GeneratedImage(row=row, image=blank, blocked=True, drawn=drawn)
         return GeneratedImage(row=row, image=image, drawn=drawn | {"width": image.width, "height": image.height})
 
 
-def _pausing(on_step: StepCallback | None, seconds: float) -> None:
+def _pause(on_step: StepCallback | None, seconds: float) -> None:
     """Wait, and look at Stop meanwhile."""
     ends = time.monotonic() + seconds
     while (left := ends - time.monotonic()) > 0:
         if on_step is not None:
             on_step(0, 1)
-        time.sleep(min(left, _SECONDS_BETWEEN_LOOKS))
+        time.sleep(min(left, _POLL_SECONDS))
 
 
-def _refusal_or(draw: Callable[[ImageRow], Answer], row: ImageRow) -> Answer:
-    """An answer; an error that is a refusal to draw this prompt is one, too."""
-    try:
-        return draw(row)
-    except RequestFailed as failure:
-        no_credit = is_unpaid(failure.status, failure.code, failure.reason)
-        if failure.status in _REFUSALS and not no_credit and _REFUSED.search(f"{failure.code} {failure.reason}"):
-            return Answer(image=None, refusal=": ".join(filter(None, (failure.code, failure.reason))))
-        raise
+class OpenAIImages(HostedTextToImage):
+    """Draws by ``/v1/images/generations`` of OpenAI, or of any server that speaks like it."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class OpenAIImages:
-    """``/v1/images/generations`` of OpenAI, or of any server that speaks like it."""
-
-    endpoint: Endpoint
-    needs_key: bool = False  # where strangers come: the server's own key is not for them
-    has_seeds: ClassVar[bool] = False
+    def __init__(
+        self, info: ModelInfo, name: HostedName, endpoint: Endpoint, *, needs_key: bool = False, at_once: int = 4
+    ) -> None:
+        super().__init__(info, name, at_once=at_once)
+        self.endpoint = endpoint
+        self._needs_key = needs_key  # where strangers come: the server's own key is not for them
 
     @property
-    def provider(self) -> str:
-        """The server's name."""
-        return self.endpoint.host
-
-    @property
-    def model(self) -> str:
-        """The model's name there."""
-        return self.endpoint.model
+    def drawn_by(self) -> tuple[str, str]:
+        """The server, and its name of the model."""
+        return self.endpoint.host, self.endpoint.model
 
     def safe(self, text: str) -> str:
-        """Without the key."""
+        """Return the text without the key."""
         return self.endpoint.safe(text)
 
     def check_token(self) -> None:
         """Refuse strangers without a key of their own."""
-        if self.needs_key and not self.endpoint.key:
+        if self._needs_key and not self.endpoint.key:
             raise HubNotReached(
-                f"openai:{self.model} is paid for by whoever asks: give a key of your own for {self.provider} below, "
+                f"{self.info.id} is paid for by its user: give a key of your own for {self.endpoint.host} below, "
                 "under “Hosted models: your own token”, or in the header x-hosted-model-token of a program's calls"
             )
 
-    def draw(self, row: ImageRow) -> Answer:
-        """One request."""
-        name, body = row.model, {"model": self.model, "prompt": row.prompt, "n": 1, "size": f"{row.width}x{row.height}"}
+    def draw(self, row: ImageRow) -> PictureAnswer:
+        """Send one request."""
+        name, size = row.model, f"{row.width}x{row.height}"
+        body = {"model": self.endpoint.model, "prompt": row.prompt, "n": 1, "size": size}
         answer = self.endpoint.post(name, "images/generations", body, again=True)
         if refusal := _flagged(answer):
-            return Answer(image=None, refusal=refusal)
+            return PictureAnswer(image=None, refusal=refusal)
         try:
             first = (answer["data"] if "data" in answer else answer["images"])[0]
         except (LookupError, TypeError) as error:
             raise self.endpoint.not_understood(name, error, again=True) from error
         revised = _text(first.get("revised_prompt")) if isinstance(first, Mapping) else ""
         if refusal := _flagged(first):
-            return Answer(image=None, refusal=refusal, revised_prompt=revised)
+            return PictureAnswer(image=None, refusal=refusal, revised_prompt=revised)
         picture = _link_or_code(first)
         if not picture:
             raise RequestFailed(f"{name} answered without a picture", again=True)
         data = self.endpoint.get(name, picture) if "://" in picture[:20] else _decoded(name, picture)
-        return Answer(image=read_picture(name, data), revised_prompt=revised)
+        return PictureAnswer(image=read_picture(name, data), revised_prompt=revised)
 
 
-class HubInference:
-    """Providers behind Hugging Face, through the client of ``huggingface_hub``, always with the given token."""
+class HubInference(HostedTextToImage):
+    """Draws by providers behind Hugging Face, through its own client, always with the given token."""
 
-    def __init__(self, name: HostedName, token: str, *, offline: bool = False, seconds: float = 120.0) -> None:
-        self._name, self._token, self._offline, self._seconds = name, token, offline, seconds
+    def __init__(
+        self,
+        info: ModelInfo,
+        name: HostedName,
+        token: str,
+        *,
+        offline: bool = False,
+        seconds: float = 120.0,
+        at_once: int = 4,
+    ) -> None:
+        super().__init__(info, name, at_once=at_once)
+        self._token, self._offline, self._seconds = token, offline, seconds
 
     @cached_property
-    def _mapping(self) -> tuple[str, str]:
-        """Provider and its own name of the model; the hub is asked once."""
-        path, provider, title = self._name.path, self._name.provider, f"inference:{self._name.path}"
+    def drawn_by(self) -> tuple[str, str]:
+        """The provider, and its own name of the model; the hub is asked once."""
+        path, provider, title = self.name.path, self.name.provider, f"inference:{self.name.path}"
         if self._offline:
             raise HubNotReached(f"{title} is hosted, and Hugging Face may not be asked (BIAS_OFFLINE forbids it)")
         try:
@@ -549,42 +280,32 @@ class HubInference:
         return str(chosen.provider), str(chosen.provider_id)
 
     @property
-    def provider(self) -> str:
-        """Who draws."""
-        return self._mapping[0]
-
-    @property
-    def model(self) -> str:
-        """The provider's own name of the model."""
-        return self._mapping[1]
-
-    @property
     def has_seeds(self) -> bool:
-        """Whether this provider documents a seed; while it is not known who draws, none is counted on."""
+        """True if this provider documents a seed; False while the provider is not known."""
         try:
-            return self.provider in _SEEDED
+            return self.drawn_by[0] in _SEEDED
         except ModelUnavailable:
             return False
 
     def safe(self, text: str) -> str:
-        """Without the token."""
+        """Return the text without the token."""
         return without_secrets(text, self._token)
 
     def check_token(self) -> None:
-        """Refuse whoever has no token; that of a public server is not for strangers."""
-        title = f"inference:{self._name.path}"
+        """Refuse a visitor without a token; that of a public server is not for strangers."""
+        title = f"inference:{self.name.path}"
         if not self._token:
             raise HubNotReached(
-                f"{title} is paid for by whoever asks, so it needs a Hugging Face token of your own: paste one "
+                f"{title} is paid for by its user, so it needs a Hugging Face token of your own: paste one "
                 "on the page under “Hosted models: your own token”, or sign in there (on your own machine set "
                 "HF_TOKEN, or name another variable with --token-env)"
             )
         if not self._token.startswith("hf_"):
             raise HubNotReached(f"{title} needs a token of Hugging Face, which begins with hf_; the one given does not")
 
-    def draw(self, row: ImageRow) -> Answer:
-        """One request."""
-        name, provider = row.model, self.provider
+    def draw(self, row: ImageRow) -> PictureAnswer:
+        """Send one request."""
+        name, provider = row.model, self.drawn_by[0]
         sent: dict[str, Any] = {
             "negative_prompt": row.negative_prompt or None,
             "num_inference_steps": row.num_inference_steps or None,
@@ -592,12 +313,11 @@ class HubInference:
         }
         client = huggingface_hub.InferenceClient(provider=provider, token=self._token, timeout=self._seconds)
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with _readable(name):
                 image = client.text_to_image(
-                    row.prompt, model=self._name.path, width=row.width, height=row.height, seed=row.seed, **sent
+                    row.prompt, model=self.name.path, width=row.width, height=row.height, seed=row.seed, **sent
                 )
-            return Answer(image=checked_picture(name, image))
+                return PictureAnswer(image=checked_picture(name, image))
         except InferenceTimeoutError as error:
             raise RequestFailed(
                 f"{name} did not answer within {self._seconds:g} s; is {provider} overloaded?",
@@ -607,8 +327,6 @@ class HubInference:
             ) from error
         except HfHubHTTPError as error:
             raise self._refused(name, error) from error
-        except (UnidentifiedImageError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-            raise RequestFailed(f"{name} answered what is no picture that can be read", again=True) from error
         except (HTTPError, OSError) as error:
             raise RequestFailed(
                 f"{name} cannot be reached at {provider}: {self.safe(str(error))}", again=True
@@ -627,8 +345,9 @@ class HubInference:
         text, code = error_text(getattr(response, "content", b"") or b"")
         reason = self.safe(text) or self.safe(str(getattr(error, "server_message", "") or ""))
         no_credit = is_unpaid(status, code, text)
-        why = f"{self.provider} {'refuses the token' if status == 401 else 'refuses'}"
-        why = unpaid(self.provider) if no_credit else why
+        provider = self.drawn_by[0]
+        why = f"{provider} {'refuses the token' if status == 401 else 'refuses'}"
+        why = unpaid(provider) if no_credit else why
         message = f"{name}: {why} (status {status}): {reason or 'no reason given'}"
         pause = pause_asked_for(response.headers.get("retry-after", "")) if response is not None else None
         return RequestFailed(
@@ -636,7 +355,7 @@ class HubInference:
         )
 
 
-def hosted_model(info: ModelInfo, settings: Settings, token: str) -> RemoteTextToImage:
+def hosted_model(info: ModelInfo, settings: Settings, token: str) -> HostedTextToImage:
     """The generator of a hosted model's entry, asked with a visitor's ``token``.
 
     Without one it is this machine's own token or key, but never where strangers reach this server. ModelUnavailable
@@ -645,37 +364,40 @@ def hosted_model(info: ModelInfo, settings: Settings, token: str) -> RemoteTextT
     name = hosted_name(info.id)
     if name is None:
         raise UnknownModel(f"{info.id} is no hosted model")
-    seconds = settings.remote_seconds
-    service: ImageService
+    seconds, at_once = settings.remote_seconds, settings.remote_at_once
     if name.service == "inference":
         own = "" if settings.public else huggingface_hub.get_token() or ""
-        service = HubInference(name, token or own, offline=settings.offline, seconds=seconds)
-    elif not settings.images_url:
+        return HubInference(info, name, token or own, offline=settings.offline, seconds=seconds, at_once=at_once)
+    if not settings.images_url:
         raise HubNotReached(
             f"{info.id} needs a server, and none is known here (set BIAS_IMAGES_URL to its address, such as "
             "https://api.openai.com/v1, and BIAS_IMAGES_KEY to its key)"
         )
-    else:
-        own = "" if settings.public else settings.images_key.get_secret_value()
-        key = own if token.startswith("hf_") else token or own  # one of Hugging Face is for no other server
-        endpoint = Endpoint(
-            url=settings.images_url,
-            model=name.path,
-            key=key,
-            seconds=seconds,
-            settings="BIAS_IMAGES",
-            named_by="the name after openai:",
-        )
-        service = OpenAIImages(endpoint=endpoint, needs_key=settings.public)
-    return RemoteTextToImage(info, name, service, at_once=settings.remote_at_once)
+    own = "" if settings.public else settings.images_key.get_secret_value()
+    endpoint = Endpoint(
+        url=settings.images_url,
+        model=name.path,
+        key=own if token.startswith("hf_") else token or own,  # one of Hugging Face is for no other server
+        seconds=seconds,
+        settings="BIAS_IMAGES",
+        named_by="the name after openai:",
+    )
+    return OpenAIImages(info, name, endpoint, needs_key=settings.public, at_once=at_once)
 
 
 def read_picture(name: str, data: bytes) -> Image.Image:
-    """The picture in an answer; RequestFailed where it is none, broken off, or far too large."""
+    """Return the picture in an answer; RequestFailed where it is none, broken off, or far too large."""
+    with _readable(name):
+        return checked_picture(name, Image.open(io.BytesIO(data)))
+
+
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
+    """Raise RequestFailed for data that Pillow does not know, or that would unpack to a huge picture."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            return checked_picture(name, Image.open(io.BytesIO(data)))
+            yield
     except (UnidentifiedImageError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise RequestFailed(f"{name} answered what is no picture that can be read", again=True) from error
 
@@ -745,3 +467,133 @@ def _flagged(answer: object) -> str:
         else []
     )
     return f"content filter: {', '.join(filtered)}" if filtered else ""
+
+
+_GRACE_SECONDS = 0.5  # after Stop, for answers that are about to come
+_MOST_AT_FIRST = 8  # pictures that fail before any has come, until no more are asked for
+_MOST_IN_A_ROW = 40  # the same later on: a prompt that a service cannot draw is no service that is down
+
+
+class RequestsEngine:
+    """Asks for ``at_once`` pictures at a time; no lock is held, for nothing runs on this machine."""
+
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
+
+    def n_workers(self) -> int:
+        """Requests at a time."""
+        return self._at_once
+
+    def place(self) -> str:
+        """Elsewhere."""
+        return "a hosted model"
+
+    def run(
+        self,
+        rows: Sequence[ImageRow],
+        model: TextToImage,
+        store: ImageStore,
+        *,
+        lock: Lock | None = None,
+        cancelled: StopSignal = never,
+    ) -> Iterator[EngineProgress]:
+        """Yield progress until every row has its picture in ``store``.
+
+        Raises Cancelled: within a second of ``cancelled()``, and no further request is sent; what was asked for by
+        then is stored when it comes, if the program still runs. Interrupted: some pictures did not come after all
+        tries, all others are stored. ModelUnavailable: none would come.
+        """
+        return follow(rows, store, lambda missing: _RequestDrawing(missing, model, store, self._at_once, cancelled))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class _RequestDrawing(Drawing):
+    """A thread for each request on its way."""
+
+    def __init__(
+        self, rows: Sequence[ImageRow], model: TextToImage, store: ImageStore, at_once: int, cancelled: StopSignal
+    ) -> None:
+        super().__init__(cancelled)
+        self._rows, self._model, self._store, self._at_once = rows, model, store, at_once
+        self._over = threading.Event()
+        self._failures: list[BiasCoreError] = []
+        self._in_a_row = self._n_drawn = 0
+        self._fatal: BiasCoreError | None = None
+
+    def draw(self) -> None:
+        rows, pending, clock = iter(self._rows), set[Future[list[StoredImage]]](), work_clock()
+        try:
+            while True:
+                self.check()
+                if not pending:
+                    wait_while_paused(self.check)
+                most = 1 if clock.is_paused else self._at_once  # a run that was paused just now asks for one more
+                while len(pending) < most and self._fatal is None and (row := next(rows, None)) is not None:
+                    pending.add(self._start(row))
+                if not pending:
+                    break
+                pending -= self._take(pending, _POLL_SECONDS)
+                if self._fatal is not None:
+                    self._over.set()  # what is on its way is waited for, and not asked for again
+        except Cancelled:
+            self._over.set()
+            self._take(pending, _GRACE_SECONDS, everything=True)
+            raise
+        if self._fatal is not None:
+            raise self._fatal
+        if self._failures:
+            self._say_failures()
+
+    def _start(self, row: ImageRow) -> "Future[list[StoredImage]]":
+        future: Future[list[StoredImage]] = Future()
+        # A daemon: an answer that never comes holds up neither Stop nor the end of the program.
+        threading.Thread(target=self._ask, args=(row, future), daemon=True, name="bias-request").start()
+        return future
+
+    def _ask(self, row: ImageRow, future: "Future[list[StoredImage]]") -> None:
+        with handing_over(future):
+            future.set_result(self._store.add(list(self._model.generate([row], on_step=self._on_step))))
+
+    def _on_step(self, _step: int, _n_steps: int) -> None:
+        if self._over.is_set():
+            raise stopped()
+
+    def _take(
+        self, pending: "set[Future[list[StoredImage]]]", seconds: float, *, everything: bool = False
+    ) -> "set[Future[list[StoredImage]]]":
+        """Hand over what came within that time; which requests have ended."""
+        ended = wait(pending, timeout=seconds, return_when="ALL_COMPLETED" if everything else FIRST_COMPLETED).done
+        for future in ended:
+            error = future.exception()
+            if error is None:
+                self._n_drawn, self._in_a_row = self._n_drawn + 1, 0
+                self.put(future.result())
+            elif isinstance(error, NotDrawn):
+                self._failures.append(error)
+                self._in_a_row += 1
+                self._fatal = self._fatal or self._service_down(error)
+            elif not isinstance(error, Cancelled):
+                self._fatal = self._fatal or error  # type: ignore[assignment]
+        return ended
+
+    def _service_down(self, error: NotDrawn) -> BiasCoreError | None:
+        """The error that ends a run of failures; None while it may go on."""
+        if self._in_a_row < (_MOST_IN_A_ROW if self._n_drawn else _MOST_AT_FIRST):
+            return None
+        kind = Interrupted if self._n_drawn else ModelUnavailable
+        return kind(
+            f"{error}. {self._in_a_row} pictures failed one after the other, so no more were asked for; what came is "
+            "kept, and the same settings go on from there"
+        )
+
+    def _say_failures(self) -> None:
+        """Raise what became of the pictures that did not come."""
+        n, first = len(self._failures), self._failures[0]
+        if not self._n_drawn:
+            raise ModelUnavailable(f"{first}; no picture came")
+        raise Interrupted(
+            f"{n:,} of {len(self._rows):,} pictures did not come after all tries ({first}). The others are kept, and "
+            "the same settings ask for these alone"
+        )

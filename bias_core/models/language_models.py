@@ -1,14 +1,8 @@
 """Captioners, answerers of questions, language models and judges."""
 
-import base64
 import inspect
-import io
-import logging
-import math
 import re
-import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from itertools import groupby
@@ -21,8 +15,7 @@ from PIL import Image
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.models import torch, transformers
 from bias_core.models.encoders import as_rgb
-from bias_core.models.hosted_images import Endpoint, RequestFailed
-from bias_core.models.weights import Reader, load_whole, pick_device
+from bias_core.models.weights import HubModel, load_whole, pick_device
 
 _NAMES = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reason(?:ing)?|reflection|analysis|scratchpad)"
 _OPENS = (
@@ -32,7 +25,6 @@ _CLOSES = rf"(?:[<◁]\|?/{_NAMES}\|?[>▷]|(?-i:\[/THINK\])|[<]/details>|<chann
 _MARK = re.compile(rf"{_OPENS}|(?P<closes>{_CLOSES})", re.IGNORECASE)
 _OPEN_AT_END = re.compile(rf"{_OPENS}\s*$", re.IGNORECASE)
 # gpt-oss answers in a channel of its own; where special tokens are left out, only the names of channels stay.
-_MOST_SAID = 100_000  # characters
 _CHANNELS = re.compile(r"<\|channel\|>(?!final)")
 _FINAL, _MESSAGE, _ANALYSIS, _FINAL_PLAIN = "<|channel|>final", "<|message|>", "analysis", "assistantfinal"
 _AROUND = re.compile(
@@ -55,7 +47,7 @@ def without_thoughts(text: str) -> str:
 
 
 def _final_of(text: str) -> str | None:
-    """What stands in the last channel for answers; None where there is none."""
+    """The text of the last channel for answers; None where there is none."""
     before, sign, after = text.rpartition(_MESSAGE)
     start = before.rfind(_FINAL)
     if sign and start >= 0:
@@ -84,34 +76,10 @@ def open_thought(prompt: str) -> str:
     return match[0] if match else ""
 
 
-def read_message(message: Mapping[str, Any]) -> tuple[str, bool]:
-    """The text that a server's message answers, and whether the model thought before it.
-
-    Its content is a text, nothing, or a list of parts, of which those of text count. TypeError for another form.
-    """
-    content = message.get("content")
-    parts = content if isinstance(content, list) else [] if content is None else [content]
-    texts = [part if isinstance(part, str) else _text_of_part(part) for part in parts]
-    said, thought = "".join(texts), message.get("reasoning_content") or message.get("reasoning")
-    if len(said) > _MOST_SAID:
-        raise TypeError(f"an answer has more than {_MOST_SAID:,} characters")
-    answer = without_thoughts(said)
-    return answer, bool(thought) or answer != said.strip() or "" in texts
-
-
-def _text_of_part(part: Any) -> str:
-    if not isinstance(part, Mapping):
-        raise TypeError(f"a part of an answer is {type(part).__name__}")
-    text = part.get("text") if part.get("type", "text") in ("text", "output_text") else ""
-    if not isinstance(text, str):
-        raise TypeError("a part of an answer has no text")
-    return text
-
-
 _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
 
 
-class _Blip(Reader[tuple[Any, Any, str]]):
+class _Blip(HubModel[tuple[Any, Any, str]]):
     """A BLIP model with its processor; a caption or an answer has at most ``max_new_tokens``."""
 
     model_class: str
@@ -121,7 +89,7 @@ class _Blip(Reader[tuple[Any, Any, str]]):
         self.max_new_tokens = max_new_tokens
 
     def _generate(self, images: Sequence[Image.Image], questions: Any = None) -> list[str]:
-        """What the model says about each picture; ``questions`` are token ids ``(n_images, n_tokens)``."""
+        """A text about each picture; ``questions`` are token ids ``(n_images, n_tokens)``."""
         if not images:
             return []
         model, processor, device = self._parts()
@@ -200,7 +168,7 @@ def check_questions(images: Sequence[Image.Image], questions: Sequence[str]) -> 
         raise InvalidInput(f"question {blank[0]} of {len(questions)} is blank.")
 
 
-class TransformersLanguageModel(Reader[tuple[Any, Any, Any, str]]):
+class TransformersLanguageModel(HubModel[tuple[Any, Any, Any, str]]):
     """Next tokens and whole answers by ``AutoModelForCausalLM``; a ``gguf_file`` needs the package gguf."""
 
     def __init__(self, name: str, source: str, *, gguf_file: str | None = None, **options: Any) -> None:
@@ -323,162 +291,13 @@ def _room(model: Any) -> int:
     return int(getattr(model.config, "max_position_embeddings", 2048)) - 1
 
 
-_BATCH = 32  # prefixes in one request
-_FEWER = (20, 5)  # how many likeliest tokens vLLM and OpenAI show at most
-_MARK_ENDPOINT_LM = re.compile(r"<\|?[\w ./-]{1,40}\|?>|\[[A-Z]{1,12}\]|bytes:.*|token_id:\d+")
-_STOP_NEEDS = (
-    "StOP needs a language model that shows the likeliest next tokens: a server with /v1/completions and logprobs "
-    "(vLLM, llama.cpp's server), calibration-language, smollm2, or any causal model of the hub as org/name"
-)
-_log = logging.getLogger(__name__)
-
-
-class EndpointReader:
-    """A model on a server, which is asked by its settings; asks nothing before the first use.
-
-    The endpoint is from the settings of the machine alone: a visitor who could choose the address could make this
-    machine call any other. It will ``sleep`` that many seconds between two attempts.
-    """
-
-    def __init__(self, name: str, endpoint: Endpoint, *, sleep: Callable[[float], None] = time.sleep) -> None:
-        self.name, self.endpoint = name, endpoint
-        self._sleep = sleep
-        self._unknown: set[str] = set()
-
-    def _said_nothing(self, choice: Any, most: int) -> ModelUnavailable:
-        refusal = choice["message"].get("refusal")
-        why = (
-            f"it refuses: {self.endpoint.safe(str(refusal))}"
-            if refusal
-            else f"finish_reason {choice.get('finish_reason')!r}"
-        )
-        return ModelUnavailable(
-            f"{self.name} answered nothing ({why}); a model that thinks aloud may need more tokens than "
-            f"the {most} it was given, another model would do"
-        )
-
-    def _may_lack(self, key: str, reason: str) -> bool:
-        """Whether a server that gives this reason does not know a setting that may be left out."""
-        return key in ("max_tokens", "temperature") and f"'{key}'" in reason
-
-    def _ask(self, path: str, body: Mapping[str, Any]) -> Any:
-        """The server's answer as JSON; settings that it says it does not know are left out from then on."""
-        for _ in range(4):
-            sent: dict[str, Any] = {"model": self.endpoint.model, **body}
-            if "max_tokens" in sent and "max_tokens" in self._unknown:  # newer models call it so
-                sent["max_completion_tokens"] = sent["max_tokens"]
-            sent = {key: value for key, value in sent.items() if key not in self._unknown}
-            try:
-                return self._answer(path, sent)
-            except RequestFailed as refused:
-                new = {key for key in sent if self._may_lack(key, refused.reason)}
-                if refused.status not in (400, 422) or not new:
-                    raise
-                self._unknown |= new
-        raise ModelUnavailable(f"{self.name} accepts none of the ways in which it was asked")
-
-    def _answer(self, path: str, body: Mapping[str, Any]) -> Any:
-        server = self.endpoint
-        return server.patience.ask(partial(server.post, self.name, path, body), self._sleep)
-
-
-class EndpointLanguageModel(EndpointReader):
-    """Next tokens and whole answers from a server."""
-
-    _most_shown: int | None = None  # likeliest tokens that the server shows, once it has said so
-
-    def propose(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
-        """For each prefix, at most ``n`` likeliest continuations by one token, likeliest first.
-
-        A server shows only so many tokens (OpenAI 5, vLLM 20 unless told otherwise): there may be far fewer
-        than ``n``, which makes StOP's search narrower. Tokens that show nothing are left out.
-
-        Raises InvalidInput: the server continues no text, or shows no probabilities; ModelUnavailable: it
-        cannot be reached, refuses, or answers what cannot be understood.
-        """
-        proposals: list[list[str]] = []
-        for start in range(0, len(prefixes), _BATCH):
-            batch = list(prefixes[start : start + _BATCH])
-            choices = self._continuations(batch, n)
-            if len(choices) != len(batch):  # some servers take one text at a time
-                choices = [self._continuations([prefix], n)[0] for prefix in batch]
-            proposals += [
-                [prefix + token for token in tokens[:n]] for prefix, tokens in zip(batch, choices, strict=True)
-            ]
-        return proposals
-
-    def complete(self, prompt: str, max_new_tokens: int) -> str:
-        """The likeliest answer to ``prompt`` as a user's message; ModelUnavailable where there is none."""
-        body = {"messages": [{"role": "user", "content": prompt}], "max_tokens": max_new_tokens, "temperature": 0}
-        answer = self._ask("chat/completions", body)
-        try:
-            choice = answer["choices"][0]
-            text, _ = read_message(choice["message"])
-        except (LookupError, TypeError, AttributeError) as error:
-            raise self.endpoint.not_understood(self.name, error) from error
-        if not text:
-            raise self._said_nothing(choice, max_new_tokens)
-        return text
-
-    def _continuations(self, prefixes: list[str], n: int) -> list[list[str]]:
-        """Of each prefix, the likeliest next tokens, likeliest first; in one request."""
-        n_tokens = min(n, self._most_shown or n)
-        body = {"prompt": prefixes if len(prefixes) > 1 else prefixes[0], "max_tokens": 1, "temperature": 0}
-        for shown in (n_tokens, *(fewer for fewer in _FEWER if fewer < n_tokens)):
-            try:
-                answer = self._ask("completions", body | {"logprobs": shown})
-            except RequestFailed as refused:
-                if refused.status in (404, 405, 501):
-                    raise InvalidInput(f"{self.name} continues no texts ({refused.reason}). {_STOP_NEEDS}") from refused
-                if "logprob" not in refused.reason:
-                    raise
-                continue
-            if shown < n_tokens:
-                _log.warning("%s shows %d tokens at most, where %d were asked for", self.name, shown, n)
-                self._most_shown = shown
-            try:
-                choices = sorted(answer["choices"], key=lambda choice: int(choice.get("index", 0)))
-                likeliest = [_likeliest(choice.get("logprobs")) for choice in choices]
-            except (LookupError, TypeError, ValueError, AttributeError) as error:
-                raise self.endpoint.not_understood(self.name, error) from error
-            if not likeliest or any(tokens is None for tokens in likeliest):
-                break
-            return [[token for token in tokens or () if _shows_something(token)] for tokens in likeliest]
-        raise InvalidInput(f"{self.name} shows no probabilities of tokens. {_STOP_NEEDS}")
-
-
-def _likeliest(logprobs: Any) -> list[str] | None:
-    """Tokens by falling probability, from either form that servers give; None where there are none."""
-    if logprobs and logprobs.get("top_logprobs"):
-        first = logprobs["top_logprobs"][0]
-    elif logprobs and logprobs.get("content"):
-        first = {shown["token"]: shown["logprob"] for shown in logprobs["content"][0]["top_logprobs"]}
-    else:
-        return None
-    return sorted(first, key=lambda token: -float(first[token]))
-
-
-def _shows_something(token: str) -> bool:
-    return (
-        bool(token.strip()) and token.isprintable() and "\ufffd" not in token and not _MARK_ENDPOINT_LM.fullmatch(token)
-    )
-
-
 ANSWER_WORDS = (("yes",), ("no",), ("cannot", "can't"))
-"""How answers begin that say yes, no, and cannot tell, in the order of the probabilities."""
+"""First words of the answers yes, no, and cannot tell, in the order of the probabilities."""
 
-_CERTAIN = np.eye(3)
-_FIRST_WORD = re.compile(r"\b(?:(yes)|(no)|(cannot|can['’]t|unable|unclear|unsure))\b", re.IGNORECASE)
-_MARKS = " \n\t\"'“”*.,:!▁Ġ"  # around a token
-_MOST_TOKENS = 16  # of an answer
-_TOKENS_WITH_THOUGHTS = 4096  # of a model that thinks aloud before it
-_SHOWN_TOKENS = 20  # likeliest tokens that a server is asked for; OpenAI and vLLM show no more
-_MOSTLY = 0.5  # what the first tokens must hold of the three answers, for a text is read otherwise
-_REFUSALS = {"content_filter", "content_policy_violation", "moderation_blocked"}
 _INSTRUCTION = " Answer yes"  # where a question's own words end
 
 
-class TransformersJudge(Reader[tuple[Any, Any, list[Any], str]]):
+class TransformersJudge(HubModel[tuple[Any, Any, list[Any], str]]):
     """Answers of ``AutoModelForImageTextToText`` in its chat form, by the first token that it would say.
 
     A probability is the softmax over the three answers, each the sum over its words' spellings ("yes", "Yes", " YES").
@@ -560,7 +379,7 @@ def first_tokens(tokenizer: Any, name: str) -> list[list[int]]:
     return [sorted(some) for some in own]
 
 
-class ClassifierJudge(Reader[Any]):
+class ClassifierJudge(HubModel[Any]):
     """Answers of an image classifier, by what its ``labels`` mean: a label, and the word that it stands for.
 
     A question that names the words of some labels is answered yes by their probability and no by that of the other
@@ -620,86 +439,3 @@ def read_labels(text: str) -> dict[str, str]:
     if not all(words) or not all(words.values()):
         raise InvalidInput(f"labels of a classifier are Label=word, with commas between; got {text!r}")
     return words
-
-
-class EndpointJudge(EndpointReader):
-    """Answers of a model on a server, by the likeliest first tokens where it shows them, else by its text."""
-
-    def __init__(self, name: str, endpoint: Endpoint, *, at_once: int = 4, **options: Any) -> None:
-        super().__init__(name, endpoint, **options)
-        self.at_once, self._most_tokens = at_once, _MOST_TOKENS
-
-    def judge(self, images: Sequence[Image.Image], questions: Sequence[str]) -> np.ndarray:
-        """Probabilities ``(n, 3)`` of "yes", "no" and "cannot tell", which a refusal to answer is, too.
-
-        Raises InvalidInput: as for other judges; ModelUnavailable: it cannot be reached, or is not understood.
-        """
-        check_questions(images, questions)
-        pool = ThreadPoolExecutor(self.at_once)
-        try:
-            return np.array(list(pool.map(self._answer_one, images, questions))).reshape(-1, 3)
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-    def _answer_one(self, image: Image.Image, question: str) -> np.ndarray:
-        content = [{"type": "image_url", "image_url": {"url": _data_uri(image)}}, {"type": "text", "text": question}]
-        body = {
-            "messages": [{"role": "user", "content": content}],
-            "max_tokens": self._most_tokens,
-            "temperature": 0,
-            "logprobs": True,
-            "top_logprobs": _SHOWN_TOKENS,
-        }
-        try:
-            choice = self._ask("chat/completions", body)["choices"][0]
-            text, thought = read_message(choice["message"])
-            answer = None if thought else _by_tokens(choice.get("logprobs"))
-        except RequestFailed as refused:
-            if refused.code in _REFUSALS:
-                return _CERTAIN[2]
-            raise
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise self.endpoint.not_understood(self.name, error) from error
-        if answer is not None:
-            return answer
-        if text or choice.get("finish_reason") != "length":
-            return by_text(text)
-        if self._most_tokens == _TOKENS_WITH_THOUGHTS:
-            raise self._said_nothing(choice, self._most_tokens)
-        self._most_tokens = _TOKENS_WITH_THOUGHTS
-        return self._answer_one(image, question)
-
-    def _may_lack(self, key: str, reason: str) -> bool:
-        return super()._may_lack(key, reason) or ("logprobs" in key and "logprob" in reason)
-
-
-def by_text(text: str) -> np.ndarray:
-    """The answer that a text gives first, with certainty ``(3,)``; "cannot tell" where it gives none.
-
-    >>> by_text("No, she looks young.").tolist(), by_text("I am sorry, I can't say no.").tolist()
-    ([0.0, 1.0, 0.0], [0.0, 0.0, 1.0])
-    """
-    match = _FIRST_WORD.search(text)
-    return np.array(_CERTAIN[2 if match is None or match.lastindex is None else match.lastindex - 1])
-
-
-def _by_tokens(logprobs: Any) -> np.ndarray | None:
-    """The shares of the answers among the likeliest first tokens; None where these are mostly something else."""
-    if not logprobs or not logprobs.get("content"):
-        return None
-    first = logprobs["content"][0]
-    shown = {str(one["token"]): float(one["logprob"]) for one in (first, *first.get("top_logprobs", ()))}
-    sums = np.zeros(3)
-    for token, logprob in shown.items():
-        word = token.strip(_MARKS).lower().replace("’", "'")
-        for i, words in enumerate(ANSWER_WORDS):
-            if word in words or (i == 2 and word and any(whole.startswith(word) for whole in words)):
-                sums[i] += math.exp(logprob)
-    total = float(sums.sum())
-    return sums / total if total > _MOSTLY else None
-
-
-def _data_uri(image: Image.Image) -> str:
-    buffer = io.BytesIO()
-    as_rgb(image).save(buffer, format="PNG")
-    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -1,19 +1,34 @@
-"""Where the weights of a name are, and which weights those are now."""
+"""Weights by name: their place, their version, their download, and whether this machine has room for them."""
 
+import ctypes
+import math
+import os
 import re
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import huggingface_hub
+import psutil
+import safetensors
 
 from bias_core.errors import ModelUnavailable
-from bias_core.models import diffusers
-from bias_core.models.catalogue import ToolInfo, is_hub_id, split_revision
-from bias_core.models.family_facts import DEEPFLOYD_UPSCALER, HIDREAM_LLAMA, KANDINSKY_PRIOR, llama_folder
-from bias_core.models.fit import download_gb, is_cached
-from bias_core.models.weights import hub_folder, loading, open_checkpoint, pick_device
+from bias_core.models import diffusers, hub_errors, torch
+from bias_core.models.catalogue import HostedName, ToolInfo, is_hub_id, read_json, split_revision
+from bias_core.models.family_facts import (
+    DEEPFLOYD_SHARED,
+    DEEPFLOYD_UPSCALER,
+    HIDREAM_LLAMA,
+    KANDINSKY_PRIOR,
+    llama_folder,
+)
+from bias_core.models.weights import hub_folder, loading, pick_device, some_of
 from bias_core.settings import Settings
 from bias_core.store.files import FileHashes
 from bias_core.types import ModelInfo
@@ -45,7 +60,7 @@ class ModelSources:
         return str(local) if local.exists() else path
 
     def is_here(self, info: ModelInfo) -> bool:
-        """Whether the weights are on this machine."""
+        """True if the weights are on this machine."""
         path = str(info.options.get("path", ""))
         return info.embedded or Path(self.find(path)).is_dir() or is_cached(path, info.revision)
 
@@ -92,12 +107,21 @@ class ModelSources:
                 f"{name} has {n_gb:.0f} GB of weights, this server takes {most:g} GB; choose a smaller one"
             )
 
+    def fit(self, info: ModelInfo) -> "ModelFit":
+        """The fit of a model to this machine; for one that is not listed, the hub is asked for its size, once."""
+        settings, here = self._settings, self.is_here(info)
+        if not here and not info.download_gb and not settings.offline:
+            ask = partial(download_gb, str(info.options["path"]), info.revision)
+            info = replace(info, download_gb=round(self._answers.get("size", info.id, ask), 1))
+        how = {"offline": settings.offline, "on_cpu": settings.device == "cpu"}
+        return model_fit(info, this_machine(), here=here, free_disk=free_disk(), **how)
+
     def loras(self, info: ModelInfo) -> Path | None:
         """The folder with one LoRA per condition, for a model that has conditions."""
         return self._settings.assets_dir / str(info.options["loras"]) if "loras" in info.options else None
 
     def version(self, info: ModelInfo) -> str:
-        """Which weights the entry stands for now: commits of a hub, or fingerprints of the files.
+        """The version of the entry's weights now: commits of a hub, or fingerprints of the files.
 
         ModelUnavailable is raised where neither a hub nor this machine has them, or a file cannot be read.
         """
@@ -117,7 +141,7 @@ class ModelSources:
         return "+".join(versions) + conditions
 
     def fetch(self, info: ModelInfo, version: str, device: str) -> None:
-        """Download the model's files, for whoever holds no lock: who draws meanwhile goes on."""
+        """Download the model's files; call it without a lock, so that drawing goes on meanwhile."""
         if info.embedded or info.family == "renderer" or self._settings.offline:
             return
         variant = None if pick_device(device) == "cpu" else info.options.get("variant")
@@ -199,5 +223,355 @@ def fetch_pipeline(info: ModelInfo) -> None:
             elif key == "llama":
                 llama_folder(str(info.options[key]), offline=False)
             else:
-                how = {"revision": revision or None, "variant": info.options.get("variant")}
-                diffusers.DiffusionPipeline.download(repo, **how, use_safetensors=True)
+                how = {"revision": revision or None, "variant": info.options.get("variant"), "use_safetensors": True}
+                download_pipeline(repo, **how, **dict.fromkeys(DEEPFLOYD_SHARED if key == "upscaler" else ()))
+
+
+def download_pipeline(repo: str, **options: Any) -> Path:
+    """Return the folder of a repository, downloaded where it is not here; in half precision where it has only that.
+
+    ``options`` are those of diffusers; parts among them that are None are left out.
+    """
+    try:
+        return Path(diffusers.DiffusionPipeline.download(repo, **options))
+    except OSError as error:
+        if "necessary `safetensors`" not in str(error) or options.get("variant"):
+            raise
+    return Path(diffusers.DiffusionPipeline.download(repo, **options | {"variant": "fp16"}))
+
+
+_CGROUP = Path("/sys/fs/cgroup")
+_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")  # of containers, version 2 and 1
+_USED = ("memory.current", "memory/memory.usage_in_bytes")
+_PATIENCE_SECONDS = 5
+_M_ARENA_MAX = -8  # of malloc.h
+ZERO_GPU_BYTES = 70 * 10**9  # of the slice that a Space on ZeroGPU is lent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Sizes in bytes."""
+
+    memory: int  # that programs on this machine, or in this container, may use
+    gpu_memory: int = 0  # of the largest GPU; 0 without one
+    gpu: str = ""  # its name, "" without one
+
+
+@lru_cache(maxsize=1)
+def this_machine() -> Machine:
+    """Asked of the system once; torch is not imported for it."""
+    total = int(psutil.virtual_memory().total)
+    memory = min(total, _cgroup(_LIMITS) or total)
+    if os.environ.get("SPACES_ZERO_GPU"):
+        return Machine(memory=memory, gpu_memory=ZERO_GPU_BYTES, gpu="ZeroGPU")
+    gpu_memory, name = max(_gpus(), default=(0, ""))
+    return Machine(memory=memory, gpu_memory=gpu_memory, gpu=name)
+
+
+def free_memory() -> int:
+    """Bytes that a program can still take before the system, or the container's limit, refuses."""
+    available = int(psutil.virtual_memory().available)
+    limit, used = _cgroup(_LIMITS), _cgroup(_USED)
+    return min(available, limit - used) if limit and used else available
+
+
+def free_bytes(folder: Path) -> int:
+    """Room on the disk of ``folder``, which need not exist yet."""
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def share_freed_memory() -> None:
+    """Have all threads of this process share two pools of memory, where the C library has one for each.
+
+    A server has a hundred threads, and each would keep what it once needed: more than a megabyte a visitor.
+    """
+    with suppress(OSError, AttributeError):  # another C library than glibc has no such setting
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
+
+
+def _cgroup(names: tuple[str, ...]) -> int:
+    """A number of this container's bounds; 0 where there are none ("max")."""
+    for name in names:
+        with suppress(OSError, ValueError):
+            return int((_CGROUP / name).read_text(encoding="ascii"))
+    return 0
+
+
+def _gpus() -> list[tuple[int, str]]:
+    """(bytes, name) of each NVIDIA GPU, from the driver's own tool."""
+    command = ["nvidia-smi", "--query-gpu=memory.total,name", "--format=csv,noheader,nounits"]
+    try:
+        output = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    lines = [line.partition(",") for line in output.splitlines() if line.strip()]
+    return [(int(mib) << 20, name.strip()) for mib, _, name in lines if mib.strip().isdigit()]
+
+
+_GB = 1e9
+ON_CPU = 2.2  # single precision takes twice the half-precision weights, and some to work with
+_HUB_SECONDS = 5.0
+WORKING_BYTES_PER_PIXEL = 6_000
+"""Memory that one picture takes beside the weights, nearly all in the last layers of the VAE: about
+1.6 GB at 512 x 512 and 6.3 GB at 1024 x 1024 for the VAEs of SD and SDXL."""
+_MOST_AT_ONCE = 8  # larger batches are hardly quicker, and Stop and progress come per batch
+_GATED = (
+    " Its makers ask for consent: accept their terms on its page, and give your own token (HF_TOKEN, or "
+    "`hf auth login`)."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFit:
+    """The fit of a model to this machine."""
+
+    here: bool  # its weights are on this machine
+    works: bool  # it can be used; False where it is certain that it cannot
+    short: str  # a few words for a menu, "" for models that come with the program
+    says: str  # the same in a sentence or two, with what to do
+
+
+def model_fit(
+    info: ModelInfo, machine: Machine, *, here: bool, offline: bool, free_disk: int, on_cpu: bool = False
+) -> ModelFit:
+    """Judge one model, whose weights are ``here`` or would take some of the ``free_disk`` bytes.
+
+    Nothing may be downloaded where ``offline``, and the GPU is not to be used where ``on_cpu``.
+    """
+    size = info.download_gb
+    if info.embedded:
+        return ModelFit(here=True, works=True, short="", says="Comes with the program.")
+    if not here and offline:
+        says = "Its weights are not on this machine, which may download none (BIAS_OFFLINE forbids it)."
+        return ModelFit(here=False, works=False, short="not on this machine", says=says)
+    if not here and size * _GB > free_disk:
+        says = (
+            f"Its weights take {size:g} GB, and the disk has {free_disk / _GB:.0f} GB free; make room "
+            "(or set HF_HOME to a larger disk)."
+        )
+        return ModelFit(here=False, works=False, short=f"no room for {size:g} GB", says=says)
+    weights, sentence = "size unknown", "What it downloads on first use is not known here."
+    if here:
+        weights, sentence = "on this machine", "Its weights are on this machine."
+    elif size:
+        weights, sentence = f"downloads {size:g} GB", f"Downloads {size:g} GB on first use."
+    if info.gated and not here:
+        weights, sentence = f"{weights}, gated", sentence + _GATED
+    works, room, advice = _memory(info, machine, on_cpu=on_cpu)
+    short, says = ", ".join(filter(None, (weights, room))), " ".join(filter(None, (sentence, advice)))
+    return ModelFit(here=here, works=works, short=short, says=says)
+
+
+def hosted_fit(info: ModelInfo, hosted: HostedName, *, has_server: bool) -> ModelFit:
+    """The fit of a hosted model; no service is asked."""
+    price = "price unknown" if info.price_usd is None else f"{info.price_usd:g} USD a picture"
+    if hosted.service == "openai" and not has_server:
+        says = (
+            "It needs an OpenAI-compatible server, and none is known here (set BIAS_IMAGES_URL, and "
+            "BIAS_IMAGES_KEY for its key)."
+        )
+        return ModelFit(here=False, works=False, short="hosted, no server is set", says=says)
+    who = hosted.provider or "a provider that Hugging Face chooses"
+    server = (
+        "an OpenAI-compatible server (BIAS_IMAGES_URL)" if hosted.service == "openai" else f"{who}, with your own token"
+    )
+    seeds = " It takes no seed: pictures cannot be paired." if "seed" in hosted.unsent else ""
+    says = f"Each picture is a request to {server}; {price}.{seeds}"
+    return ModelFit(here=True, works=True, short=f"hosted, {price}", says=says)
+
+
+def _memory(info: ModelInfo, machine: Machine, *, on_cpu: bool) -> tuple[bool, str, str]:
+    """Tell if it can run, with a few words and a sentence; both are empty where nothing is known."""
+    needed, gpu = info.memory_gb, 0.0 if on_cpu else machine.gpu_memory / _GB
+    if gpu and needed <= gpu:
+        return True, "", f"It needs {needed:g} GB of the GPU's {gpu:.0f}." if needed else ""
+    if gpu:
+        says = f"It needs {needed:g} GB and the GPU has {gpu:.0f}: its parts take turns there, which is slower."
+        return True, "slow here: larger than the GPU", says
+    memory, on_cpu_gb = machine.memory / _GB, needed * ON_CPU
+    if math.isfinite(on_cpu_gb) and on_cpu_gb > memory:
+        says = (
+            f"Without a GPU it needs about {on_cpu_gb:.0f} GB of memory, and this machine has {memory:.0f} "
+            "GB; choose a smaller model or a machine with a GPU."
+        )
+        return False, "too large for this machine", says
+    return True, "slow without a GPU", "Without a GPU a picture takes minutes."
+
+
+def first_batch_size(info: ModelInfo, machine: Machine, device: str) -> int:
+    """Pictures at once to begin with: what ``options`` say, or what the GPU should hold; 1 on a CPU.
+
+    >>> sdxl = ModelInfo(id="xl", name="", family="sdxl", width=1024, height=1024, memory_gb=13.2)
+    >>> [first_batch_size(sdxl, Machine(memory=0, gpu_memory=gb << 30), "auto") for gb in (0, 16, 24, 80)]
+    [1, 1, 2, 8]
+    """
+    if "batch_size" in info.options:
+        return int(info.options["batch_size"])
+    if device not in ("auto", "cuda") or not machine.gpu_memory or not info.memory_gb:
+        return 1
+    spare = machine.gpu_memory - info.memory_gb * _GB
+    return max(1, min(_MOST_AT_ONCE, 1 + int(spare / (info.width * info.height * WORKING_BYTES_PER_PIXEL))))
+
+
+def fitting_readers(listed: Iterable[ToolInfo]) -> tuple[str, ...]:
+    """Readers of any pictures that this machine has room for, those that are here first."""
+    memory, room = this_machine().memory / ON_CPU, free_disk()
+    general = [(info, is_cached(info.path, file="config.json")) for info in listed if not info.world]
+    sizes = [(info.id, info.download_gb * _GB, here) for info, here in general]
+    fits = {name: here for name, size, here in sizes if size <= memory and (here or size <= room)}
+    return tuple(sorted(fits, key=lambda name: not fits[name]))
+
+
+def default_reader(listed: Sequence[ToolInfo], world: str, *, on_cpu: bool, offline: bool) -> str:
+    """The reader of pictures of a world, or of any others (""), that suits this machine; offline one that is here."""
+    if own := [info.id for info in listed if world and info.world == world]:
+        return own[0]
+    machine = "gpu" if this_machine().gpu_memory and not on_cpu else "cpu"
+    general = sorted((info for info in listed if not info.world), key=lambda info: info.default != machine)
+    fits = fitting_readers(listed)
+    here = [info.id for info in general if info.id in fits and is_cached(info.path, file="config.json")]
+    if offline and here:
+        return here[0]
+    return next((info.id for info in general if info.id in fits), general[0].id)
+
+
+def is_cached(repo: str, revision: str = "", file: str = "model_index.json") -> bool:
+    """True if ``file`` of the repository is on this machine; its weights come right after it."""
+    return isinstance(huggingface_hub.try_to_load_from_cache(repo, file, revision=revision or None), str)
+
+
+def cached_commit(repo: str) -> str:
+    """The commit of a reader's files on this machine; "" where they are not here, or not a hub's."""
+    file = huggingface_hub.try_to_load_from_cache(repo, "config.json") if repo else None
+    return Path(file).parent.name if isinstance(file, str) else ""
+
+
+def free_disk() -> int:
+    """Bytes that are free where downloads go."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    return free_bytes(Path(HF_HUB_CACHE).absolute())
+
+
+def download_gb(repo: str, revision: str = "") -> float:
+    """Gigabytes of weights that a repository would download; 0 where the hub does not say.
+
+    Raises nothing: without a network, or without the right to read, the size is simply not known.
+    """
+    errors = (hub_errors.HTTPError, hub_errors.HFValidationError, hub_errors.OfflineModeIsEnabled, OSError, ValueError)
+    try:
+        info = huggingface_hub.HfApi().model_info(
+            repo, revision=revision or None, files_metadata=True, timeout=_HUB_SECONDS
+        )
+    except errors:
+        return 0.0
+    return weights_gb((file.rfilename, file.size or 0) for file in info.siblings or ())
+
+
+def weights_gb(files: Iterable[tuple[str, int]]) -> float:
+    """Gigabytes of those (path, bytes) that are loaded: plain weights of components, else a model's own.
+
+    >>> weights_gb([("model.safetensors", 9), ("unet/diffusion_pytorch_model.safetensors", 2 * 10**9),
+    ...             ("unet/diffusion_pytorch_model.fp16.safetensors", 10**9), ("unet/config.json", 5)])
+    2.0
+    """
+    of_components, on_top = 0, 0
+    for path, size in files:
+        folder, _, name = path.rpartition("/")
+        if "/" not in folder and len(name.split(".")) == 2 and name.endswith(".safetensors"):
+            of_components += size if folder else 0
+            on_top += 0 if folder else size
+    return (of_components or on_top) / 1e9
+
+
+PREDICTIONS = ("epsilon", "v_prediction")
+"""Quantities that a network of Stable Diffusion or SDXL may predict; files seldom name it."""
+
+_NETWORKS = ("model.diffusion_model.", "double_blocks.", "joint_blocks.", "transformer_blocks.", "down_blocks.")
+_SETTINGS = ["*.json", "*.txt", "*.model", "*/*.json", "*/*.txt", "*/*.model"]
+
+
+def open_checkpoint(file: Path, prediction: str, folder: Path, *, offline: bool = False) -> None:
+    """Write the pipeline of a file into ``folder``; ``prediction`` is one of :data:`PREDICTIONS`, or "".
+
+    Its settings come from the folder of the same name beside it, or from the hub's model of its kind. Raises
+    ModelUnavailable: no whole checkpoint, settings that are not here, or a prediction that must (or cannot) be named.
+    """
+    with loading(str(file), str(file)):
+        keys, metadata = _header(file)
+        if not any(key.startswith(_NETWORKS) for key in keys):
+            raise ModelUnavailable(
+                f"{file} is no checkpoint of a whole model (its weights are {some_of(keys) or 'none'})"
+            )
+        settings = _settings(file, offline=offline)
+        name = str(read_json(settings / "model_index.json").get("_class_name"))
+        kind: Any = getattr(diffusers, name, None)
+        if not hasattr(kind, "from_single_file"):
+            raise ModelUnavailable(f"{file} is a {name}, which diffusers does not open from one file; give a folder")
+        scheduler = read_json(settings / "scheduler" / "scheduler_config.json")
+        more = _scheduler_changes(file, prediction, scheduler, keys, metadata)
+        diffusers.utils.logging.disable_progress_bar()
+        try:
+            pipeline = kind.from_single_file(str(file), config=str(settings), local_files_only=True)
+        except NotImplementedError as error:  # a network that kept a tensor without numbers
+            raise ModelUnavailable(f"{file} lacks weights of one of its networks; download it again") from error
+        _check_whole_of_single_file(file, pipeline)
+        if more:
+            pipeline.scheduler = type(pipeline.scheduler).from_config(pipeline.scheduler.config, **more)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as unfinished:
+            whole = Path(unfinished) / "whole"
+            pipeline.save_pretrained(whole, safe_serialization=True)
+            shutil.rmtree(folder, ignore_errors=True)
+            whole.rename(folder)
+
+
+def _header(file: Path) -> tuple[set[str], dict[str, str]]:
+    with safetensors.safe_open(file, framework="pt") as opened:
+        return set(opened.keys()), opened.metadata() or {}
+
+
+def _settings(file: Path, *, offline: bool) -> Path:
+    beside = file.with_suffix("")
+    if (beside / "model_index.json").is_file():
+        return beside
+    utils: Any = diffusers.loaders.single_file_utils
+    repo = utils.fetch_diffusers_config(utils.load_single_file_checkpoint(str(file)))["pretrained_model_name_or_path"]
+    try:
+        return Path(huggingface_hub.snapshot_download(repo, allow_patterns=_SETTINGS, local_files_only=offline))
+    except (hub_errors.HTTPError, OSError) as error:
+        raise ModelUnavailable(
+            f"{file} has weights alone, and the settings of its kind, {repo}, are not on this machine and were not "
+            f"downloaded; put its small files (.json, .txt) into the folder {beside}"
+        ) from error
+
+
+def _scheduler_changes(
+    file: Path, prediction: str, scheduler: Any, keys: set[str], metadata: dict[str, str]
+) -> dict[str, Any]:
+    """Settings of the scheduler that follow from what the network predicts."""
+    if "FlowMatch" in str(scheduler.get("_class_name")):
+        if prediction:
+            raise ModelUnavailable(f"{file} is a flow model, which predicts a velocity; name it without @{prediction}")
+        return {}
+    said = metadata.get("modelspec.prediction_type", "").lower()
+    own = "v_prediction" if "v_pred" in keys or said.startswith("v") else "epsilon" if said == "epsilon" else ""
+    prediction = prediction or own
+    if prediction not in PREDICTIONS:
+        raise ModelUnavailable(
+            f"{file} does not say what its network predicts; name it {file}@epsilon, as most are, or "
+            f"{file}@v_prediction, as its makers say"
+        )
+    zero_snr = {"rescale_betas_zero_snr": True, "timestep_spacing": "trailing"} if "ztsnr" in keys else {}
+    return {"prediction_type": prediction, **zero_snr}
+
+
+def _check_whole_of_single_file(file: Path, pipeline: Any) -> None:
+    """Refuse a file that lacks weights: diffusers leaves these without numbers."""
+    for name, part in pipeline.components.items():
+        if isinstance(part, torch.nn.Module):
+            missing = [key for key, tensor in part.state_dict().items() if tensor.is_meta]
+            if missing:
+                raise ModelUnavailable(f"{file} lacks {len(missing)} weights of its {name} ({some_of(missing)})")

@@ -15,6 +15,7 @@ from diffusers.pipelines.deepfloyd_if import IFPipelineOutput, IFSafetyChecker
 from bias_core.errors import ModelUnavailable, NotEnoughMemory
 from bias_core.models.catalogue import read_json, split_revision
 from bias_core.models.family_facts import (
+    DEEPFLOYD_SHARED,
     DEEPFLOYD_UPSCALER,
     HIDREAM_LLAMA,
     INDEX,
@@ -25,7 +26,7 @@ from bias_core.models.family_facts import (
     llama_folder,
     read_index,
 )
-from bias_core.models.fit import WORKING_BYTES_PER_PIXEL, free_memory
+from bias_core.models.model_sources import WORKING_BYTES_PER_PIXEL, download_pipeline, free_memory
 from bias_core.models.weights import check_json, drop_longest_unused, load_whole, loading, pick_device
 from bias_core.types import ModelInfo
 
@@ -105,7 +106,7 @@ def check_memory(info: ModelInfo, folder: Path) -> None:
 
 
 def plan_placement(parts: Mapping[str, int], *, free: int, pixels: int) -> Placement | None:
-    """How to place components of these sizes (bytes) on a device with ``free`` bytes; None if in no way.
+    """Return how to place components of these sizes (bytes) on a device with ``free`` bytes; None if in no way.
 
     >>> sizes = {"transformer": 12_000_000_000, "text_encoder_3": 10_000_000_000, "vae": 200_000_000}
     >>> [plan_placement(sizes, free=gb * 10**9, pixels=1024 * 1024) for gb in (40, 24, 14, 6, 1)]
@@ -266,8 +267,7 @@ def _with_upscaler(info: ModelInfo, source: str, index: Mapping[str, Any], how: 
         name = f"{info.id}: safety_checker"
         checker = load_whole(SafetyChecker, source, name=name, subfolder="safety_checker", **how)
     first = load_components(source, info.id, **how | {"watermarker": None, "safety_checker": checker})
-    shared = ("tokenizer", "text_encoder", "safety_checker", "feature_extractor", "watermarker")
-    without = dict.fromkeys(shared) | {"requires_safety_checker": False}
+    without = dict.fromkeys(DEEPFLOYD_SHARED) | {"requires_safety_checker": False}
     return DeepFloydPipeline.of(first, _load_other(info, "upscaler", DEEPFLOYD_UPSCALER, how | without))
 
 
@@ -278,7 +278,8 @@ def load_components(source: str, name: str, **how: Any) -> Any:
     are, None for without. Raises ModelUnavailable: a component is missing, of a class that is not known, or its
     weights are not whole.
     """
-    folder = Path(source) if Path(source).is_dir() else _downloaded(source, how)
+    options = {key: value for key, value in how.items() if key != "dtype"}
+    folder = Path(source) if Path(source).is_dir() else download_pipeline(source, **options)
     index = read_json(folder / INDEX)
     # Diffusers must be told of each component that was never there.
     how = {part: None for part, value in index.items() if value == [None, None]} | how
@@ -300,17 +301,6 @@ def load_components(source: str, name: str, **how: Any) -> Any:
                 **({"dtype": dtype} if dtype is not None else {}),
             )
     return diffusers.DiffusionPipeline.from_pretrained(folder, **how | {"revision": None, "local_files_only": True})
-
-
-def _downloaded(repo: str, how: Mapping[str, Any]) -> Path:
-    """Folder of the repository, downloaded where it is not here; in half precision where it has only that."""
-    options = {key: value for key, value in how.items() if key != "dtype"}
-    try:
-        return Path(diffusers.DiffusionPipeline.download(repo, **options))
-    except OSError as error:
-        if "necessary `safetensors`" not in str(error) or how.get("variant"):
-            raise
-    return Path(diffusers.DiffusionPipeline.download(repo, **options | {"variant": "fp16"}))
 
 
 def _component_class(folder: Path, part: str, library: str, class_name: str, name: str) -> Any:
@@ -439,6 +429,6 @@ class DeepFloydPipeline(DiffusionPipeline):
         )
 
     def set_progress_bar_config(self, **how: Any) -> None:
-        """Of both stages."""
+        """Configure the progress bars of both stages."""
         for stage in (self.first, self.second):
             stage.set_progress_bar_config(**how)

@@ -6,9 +6,7 @@ Also what all models with weights share: they load with the first input, and wor
 import gc
 import logging
 import re
-import shutil
 import struct
-import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +15,7 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from pickle import UnpicklingError
+from types import TracebackType
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -26,6 +25,7 @@ import safetensors
 from bias_core.errors import BiasCoreError, HubNotReached, ModelUnavailable, NotEnoughMemory
 from bias_core.models import diffusers, hub_errors, peft, torch, transformers
 from bias_core.models.catalogue import is_hub_id, read_json
+from bias_core.waiting import WEIGHTS_SECONDS, BuiltOnce, FairLock
 
 T = TypeVar("T")
 X = TypeVar("X")
@@ -35,9 +35,9 @@ TROUBLES = (
     *(ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError, NameError),
     *(OSError, RuntimeError, TypeError, UnpicklingError, ValueError, struct.error),
 )
-"""What code of others raises where a model's files, or what is asked of it, are not what it expects."""
+"""Errors that a library raises where a model's files or arguments are not what it expects."""
 
-_last_used: "WeakKeyDictionary[Adapter[Any], int]" = WeakKeyDictionary()
+_last_used: "WeakKeyDictionary[LazyModel[Any], int]" = WeakKeyDictionary()
 _clock = count()
 _log = logging.getLogger(__name__)
 _OF_READERS = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
@@ -124,7 +124,7 @@ def _raise_in_words(name: str, source: str, kind: object, error: BaseException |
 
 
 def _why(source: str, error: BaseException) -> str:
-    """Where from, what went wrong and what to do; shipped folders are named from ``assets`` on."""
+    """The end of a message: the source, the fault and what to do; shipped folders are named from ``assets`` on."""
     folder = Path(source)
     shipped = folder.is_absolute() and folder.parent.name == "calibration"
     place = "/".join(folder.parts[-3:]) if shipped else source
@@ -141,7 +141,7 @@ def _why(source: str, error: BaseException) -> str:
 
 
 def _refusal(error: BaseException | None) -> str:
-    """What a hub refused, in plain words, by the error or what caused it; "" for other troubles."""
+    """The refusal of a hub in plain words, by the error or its cause; "" for other troubles."""
     kinds, messages = set[str](), ""
     while error is not None:
         kinds |= {kind.__name__ for kind in type(error).__mro__}
@@ -173,7 +173,7 @@ class Batches:
         self.name, self.size = name, size
 
     def run(self, inputs: Sequence[X], work: Callable[[Sequence[X]], R], *, most: int | None = None) -> Iterator[R]:
-        """What ``work`` makes of each batch, in order; ModelUnavailable where memory does not hold one input."""
+        """Yield the result of ``work`` for each batch, in order; ModelUnavailable if memory does not hold one input."""
         start = 0
         while start < len(inputs):
             n = min(self.size, most or self.size)
@@ -200,7 +200,7 @@ class Batches:
         )
 
 
-class Adapter(ABC, Generic[T]):
+class LazyModel(ABC, Generic[T]):
     """A model whose weights load with the first input.
 
     Parameters
@@ -234,7 +234,7 @@ class Adapter(ABC, Generic[T]):
         """The model and what else works with it."""
 
     def _parts(self) -> T:
-        """What :meth:`_load` gives, loaded now if it is not.
+        """The result of :meth:`_load`, loaded now if it is not.
 
         Raises ModelUnavailable: missing or corrupt, or it does not fit even when nothing else is loaded.
         """
@@ -248,7 +248,7 @@ class Adapter(ABC, Generic[T]):
 
     @contextmanager
     def _running(self) -> Iterator[T]:
-        """The same, which stays until the block ends; for readers, which hold no ``model_lock``."""
+        """The same parts, which stay until the block ends; for readers, which hold no ``model_lock``."""
         with self._at_work:
             yield self._parts()
 
@@ -268,7 +268,7 @@ class Adapter(ABC, Generic[T]):
 
     @property
     def loaded(self) -> bool:
-        """Whether the weights are in memory."""
+        """True if the weights are in memory."""
         return self._value is not None
 
     @property
@@ -281,13 +281,13 @@ class Adapter(ABC, Generic[T]):
         self._parts()
 
     def unload(self) -> None:
-        """Let go of the weights, once nobody runs them; the next input loads them again."""
+        """Let go of the weights, once they are not in use; the next input loads them again."""
         with self._at_work:
             self._value = None
         _last_used.pop(self, None)
 
 
-class Reader(Adapter[T]):
+class HubModel(LazyModel[T]):
     """Reads pictures or texts with what a hub, or a folder in Hugging Face layout, has."""
 
     _local = ""
@@ -303,7 +303,7 @@ class Reader(Adapter[T]):
             self._local = folder
 
     def _files(self) -> tuple[str, dict[str, Any]]:
-        """Where to load from, with an argument of ``from_pretrained``.
+        """The source to load from, with an argument of ``from_pretrained``.
 
         transformers asks the hub for adapters even where it is told to read local files only; of a folder it
         asks nothing. So offline it is the folder of an earlier download.
@@ -315,6 +315,51 @@ class Reader(Adapter[T]):
             except hub_errors.LocalEntryNotFoundError as error:
                 raise not_here(self.name) from error
         return source, {"local_files_only": Path(source).is_dir()}
+
+
+class ReadersTurn:
+    """Held while readers are asked (encoders, captioners, language models); can be entered again and again.
+
+    A reader works while a generator draws the next pictures. It loads while none does: then what a
+    generator holds can leave the memory to make room. It is downloaded before, outside of both locks.
+
+    Parameters
+    ----------
+    readers : that will be asked; others than a :class:`HubModel` hold no weights, or load them elsewhere.
+    reader_lock : one for all readers.
+    model_lock : that generators hold.
+    downloads : in which each reader's files are got once, however many ask for them.
+    """
+
+    def __init__(
+        self, readers: tuple[object, ...], reader_lock: FairLock, model_lock: FairLock, *, downloads: BuiltOnce
+    ) -> None:
+        self._readers = [reader for reader in readers if isinstance(reader, HubModel)]
+        self._reader_lock, self._model_lock, self._downloads = reader_lock, model_lock, downloads
+
+    def fetch(self) -> None:
+        """Download what the readers lack, and load nothing."""
+        for reader in self._readers:
+            if not reader.loaded:
+                # By its id: another one of this name has to know its files, too.
+                self._downloads.get(
+                    "files of a reader", reader.name, reader.fetch, version=f"{id(reader)}", limit=WEIGHTS_SECONDS
+                )
+
+    def __enter__(self) -> None:
+        self.fetch()
+        with ExitStack() as held:
+            held.enter_context(self._reader_lock)
+            for reader in self._readers:
+                if not reader.loaded:
+                    with self._model_lock:
+                        reader.load()
+            held.pop_all()  # all are ready: the lock stays until the turn ends
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._reader_lock.release()
 
 
 def not_here(name: str) -> ModelUnavailable:
@@ -415,7 +460,7 @@ def _check_files(folder: Path, name: str) -> None:
 
 
 def _variant_of(folder: Path, stem: str, preferred: str | None) -> str | None:
-    """Which variant of the weights to read: the preferred one, the plain one, or the only kind there is."""
+    """The variant of the weights to read: the preferred one, the plain one, or the only kind there is."""
     if not folder.is_dir():
         return preferred
     shard = r"(?:-\d{5}-of-\d{5})?"
@@ -519,7 +564,7 @@ def use_in_parts(pipeline: Any, *, denoiser: str, text_encoders: str) -> None:
 
 
 def hub_folder(repo: str, revision: str, *, offline: bool = False) -> Path:
-    """Where the LoRA of a hub lies, downloaded where that is allowed."""
+    """The folder of a LoRA of a hub, downloaded where that is allowed."""
     for patterns in _HUB_PATTERNS:
         how = {"revision": revision or None, "allow_patterns": patterns, "local_files_only": offline}
         folder = Path(huggingface_hub.snapshot_download(repo, **how))
@@ -656,94 +701,3 @@ def _only_file(folder: Path) -> str:
     pickles = [path.name for kind in ("*.bin", "*.pt", "*.ckpt") for path in folder.glob(kind)]
     why = f"only {pickles[0]}, a pickle, which can run code and is refused" if pickles else "none"
     raise ModelUnavailable(f"a LoRA is a .safetensors file, and {folder} has {why}")
-
-
-PREDICTIONS = ("epsilon", "v_prediction")
-"""What a network of Stable Diffusion or SDXL predicts; files seldom say it."""
-
-_NETWORKS = ("model.diffusion_model.", "double_blocks.", "joint_blocks.", "transformer_blocks.", "down_blocks.")
-_SETTINGS = ["*.json", "*.txt", "*.model", "*/*.json", "*/*.txt", "*/*.model"]
-
-
-def open_checkpoint(file: Path, prediction: str, folder: Path, *, offline: bool = False) -> None:
-    """Write the pipeline of a file into ``folder``; ``prediction`` is one of :data:`PREDICTIONS`, or "".
-
-    Its settings come from the folder of the same name beside it, or from the hub's model of its kind. Raises
-    ModelUnavailable: no whole checkpoint, settings that are not here, or a prediction that must (or cannot) be named.
-    """
-    with loading(str(file), str(file)):
-        keys, metadata = _header(file)
-        if not any(key.startswith(_NETWORKS) for key in keys):
-            raise ModelUnavailable(
-                f"{file} is no checkpoint of a whole model (its weights are {some_of(keys) or 'none'})"
-            )
-        settings = _settings(file, offline=offline)
-        name = str(read_json(settings / "model_index.json").get("_class_name"))
-        kind: Any = getattr(diffusers, name, None)
-        if not hasattr(kind, "from_single_file"):
-            raise ModelUnavailable(f"{file} is a {name}, which diffusers does not open from one file; give a folder")
-        scheduler = read_json(settings / "scheduler" / "scheduler_config.json")
-        more = _scheduler_changes(file, prediction, scheduler, keys, metadata)
-        diffusers.utils.logging.disable_progress_bar()
-        try:
-            pipeline = kind.from_single_file(str(file), config=str(settings), local_files_only=True)
-        except NotImplementedError as error:  # a network that kept a tensor without numbers
-            raise ModelUnavailable(f"{file} lacks weights of one of its networks; download it again") from error
-        _check_whole_of_single_file(file, pipeline)
-        if more:
-            pipeline.scheduler = type(pipeline.scheduler).from_config(pipeline.scheduler.config, **more)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as unfinished:
-            whole = Path(unfinished) / "whole"
-            pipeline.save_pretrained(whole, safe_serialization=True)
-            shutil.rmtree(folder, ignore_errors=True)
-            whole.rename(folder)
-
-
-def _header(file: Path) -> tuple[set[str], dict[str, str]]:
-    with safetensors.safe_open(file, framework="pt") as opened:
-        return set(opened.keys()), opened.metadata() or {}
-
-
-def _settings(file: Path, *, offline: bool) -> Path:
-    beside = file.with_suffix("")
-    if (beside / "model_index.json").is_file():
-        return beside
-    utils: Any = diffusers.loaders.single_file_utils
-    repo = utils.fetch_diffusers_config(utils.load_single_file_checkpoint(str(file)))["pretrained_model_name_or_path"]
-    try:
-        return Path(huggingface_hub.snapshot_download(repo, allow_patterns=_SETTINGS, local_files_only=offline))
-    except (hub_errors.HTTPError, OSError) as error:
-        raise ModelUnavailable(
-            f"{file} has weights alone, and the settings of its kind, {repo}, are not on this machine and were not "
-            f"downloaded; put its small files (.json, .txt) into the folder {beside}"
-        ) from error
-
-
-def _scheduler_changes(
-    file: Path, prediction: str, scheduler: Any, keys: set[str], metadata: dict[str, str]
-) -> dict[str, Any]:
-    """Settings of the scheduler that follow from what the network predicts."""
-    if "FlowMatch" in str(scheduler.get("_class_name")):
-        if prediction:
-            raise ModelUnavailable(f"{file} is a flow model, which predicts a velocity; name it without @{prediction}")
-        return {}
-    said = metadata.get("modelspec.prediction_type", "").lower()
-    own = "v_prediction" if "v_pred" in keys or said.startswith("v") else "epsilon" if said == "epsilon" else ""
-    prediction = prediction or own
-    if prediction not in PREDICTIONS:
-        raise ModelUnavailable(
-            f"{file} does not say what its network predicts; name it {file}@epsilon, as most are, or "
-            f"{file}@v_prediction, as its makers say"
-        )
-    zero_snr = {"rescale_betas_zero_snr": True, "timestep_spacing": "trailing"} if "ztsnr" in keys else {}
-    return {"prediction_type": prediction, **zero_snr}
-
-
-def _check_whole_of_single_file(file: Path, pipeline: Any) -> None:
-    """Refuse a file that lacks weights: diffusers leaves these without numbers."""
-    for name, part in pipeline.components.items():
-        if isinstance(part, torch.nn.Module):
-            missing = [key for key, tensor in part.state_dict().items() if tensor.is_meta]
-            if missing:
-                raise ModelUnavailable(f"{file} lacks {len(missing)} weights of its {name} ({some_of(missing)})")

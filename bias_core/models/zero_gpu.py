@@ -16,8 +16,10 @@ from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
+import huggingface_hub
+
 from bias_core.errors import BiasCoreError, Interrupted, ModelUnavailable
-from bias_core.models import torch
+from bias_core.models import hub_errors, torch
 from bias_core.protocols import StepCallback
 from bias_core.types import Attribute, GeneratedImage, ImageRow, ModelInfo, Step
 from bias_core.waiting import one_at_a_time
@@ -31,30 +33,28 @@ _INPUTS_A_SECOND = 20.0  # a first guess for readers, until one was timed
 
 
 def on_zero_gpu() -> bool:
-    """Whether this is a Space with ZeroGPU; False wherever ``spaces`` is absent."""
+    """True on a Space with ZeroGPU; False wherever ``spaces`` is absent."""
     asked_for = os.environ.get("SPACES_ZERO_GPU", "").lower() in {"1", "t", "true"}
     return asked_for and find_spec("spaces") is not None
 
 
 def gpu_seconds_left(token: str) -> float | None:
-    """What is left today of the GPU time of this token's account; None where that cannot be asked.
+    """Seconds of GPU time that this token's account has left today; None where that cannot be asked.
 
-    The token of a sign-in needs the scope ``read-billing``; nobody tells it of visitors who have not signed in.
+    The token of a sign-in needs the scope ``read-billing``; it is not known of visitors who have not signed in.
     """
-    import huggingface_hub
-    from huggingface_hub.errors import HFValidationError, HTTPError, OfflineModeIsEnabled
-
+    refusals = (hub_errors.HTTPError, hub_errors.HFValidationError, hub_errors.OfflineModeIsEnabled)
     ask = getattr(huggingface_hub, "get_zero_gpu_quota", None)  # older versions have none
     if ask is None or not token.startswith("hf_"):
         return None
     try:
         return max(0.0, float(ask(token=token).remaining))
-    except (HTTPError, HFValidationError, OfflineModeIsEnabled, OSError, KeyError, TypeError, ValueError):
+    except (*refusals, OSError, KeyError, TypeError, ValueError):
         return None
 
 
 _Event = tuple[str, Any]
-"""What comes back: "ready" and after how many seconds, a "step" and of how many, a "value", or an "error".
+"""A message that comes back: "ready" and after how many seconds, a "step" and of how many, a "value", or an "error".
 
 The error is one of ours: of those that are raised ``spaces`` tells only the name."""
 _models: dict[str, Any] = {}  # of a process that has the GPU
@@ -104,8 +104,8 @@ def prepare() -> None:
     _gpu_call()
 
 
-class Pace:
-    """How long calls take: some seconds until the model is there, then so many per unit of work.
+class CallPace:
+    """Time that calls take: some seconds until the model is there, then so many per unit of work.
 
     A unit is a step of a picture, or an input of a reader. Before the first call both are guesses.
     """
@@ -114,20 +114,20 @@ class Pace:
         self._load, self._unit = load, unit
 
     def seconds(self, units: float) -> int:
-        """To ask for."""
+        """Seconds to ask for."""
         estimate = _FORK_SECONDS + _MARGIN * (self._load + units * self._unit)
         return min(_MOST_SECONDS, max(_LEAST_SECONDS, math.ceil(estimate)))
 
     def units_in(self, seconds: float) -> float:
-        """How many are likely to be done in one call of so many seconds."""
+        """Units that one call of so many seconds is likely to do."""
         return max(0.0, (seconds - _FORK_SECONDS - self._load) / self._unit) if self._unit else math.inf
 
     def likely_seconds(self, units: float) -> float:
-        """That a call is likely to take, without a margin."""
+        """Seconds that a call is likely to take, without a margin."""
         return _FORK_SECONDS + self._load + units * self._unit
 
     def learn(self, *, load: float, units: float, seconds: float) -> None:
-        """From a call that was finished: a load can be as long as the longest, a unit is like the last."""
+        """Learn from a finished call: a load can be as long as the longest, a unit is like the last."""
         self._load = max(load, self._load / 2)
         if units:
             self._unit = seconds / units
@@ -147,7 +147,9 @@ class Borrower:
     fetch : downloads what it needs, before the clock runs; called once.
     """
 
-    def __init__(self, key: str, build: Callable[[], Any], local: Any, pace: Pace, fetch: Callable[[], None]) -> None:
+    def __init__(
+        self, key: str, build: Callable[[], Any], local: Any, pace: CallPace, fetch: Callable[[], None]
+    ) -> None:
         self.name = getattr(local, "name", key)
         self.local = local
         self._key, self._build, self._pace, self._fetch = key, build, pace, cache(fetch)
@@ -161,7 +163,7 @@ class Borrower:
         steps: bool = False,
         **options: Any,
     ) -> Iterator[Any]:
-        """What the method gives, as it comes; Interrupted where no time is left for it."""
+        """Yield what the method gives, as it comes; Interrupted where no time is left for it."""
         self._fetch()
         refusal = importlib.import_module("gradio").Error  # that `spaces` raises; only the page imports gradio here
         load, started = 0.0, time.monotonic()
@@ -211,7 +213,7 @@ class ZeroGpuTextToImage(Borrower):
     ) -> None:
         # On the GPU that is lent, SD 1.5 (5 GB) takes about 0.05 s a step and picture, FLUX (34 GB) 0.3 s.
         guess = 0.02 + 0.01 * (info.download_gb or 10.0) * min(1.0, info.width * info.height / 512**2)
-        super().__init__(key, build, local, Pace(load=5 + info.download_gb / 2, unit=guess), fetch)
+        super().__init__(key, build, local, CallPace(load=5 + info.download_gb / 2, unit=guess), fetch)
         fit = int(_SECONDS_A_CALL / (guess * max(1, info.default_steps)))
         inner = int(local.batch_size)
         # A whole number of the model's own batches, and the same for a whole run.
@@ -228,7 +230,7 @@ class ZeroGpuTextToImage(Borrower):
                 setattr(self, method, getattr(local, method))
 
     def pictures_in(self, seconds: float, steps: int) -> int:
-        """How many pictures of so many steps this GPU time is likely to draw, in calls of whole batches."""
+        """Pictures of so many steps that this GPU time is likely to draw, in calls of whole batches."""
         units = max(1, steps)
         n_calls, rest = divmod(seconds, self._pace.likely_seconds(self.batch_size * units))
         return int(n_calls) * self.batch_size + int(min(self._pace.units_in(rest) / units, self.batch_size - 1))
@@ -272,7 +274,7 @@ class ZeroGpuReader(Borrower):
     """A reader that runs over there; it does what the local one does."""
 
     def __init__(self, key: str, build: Callable[[], Any], local: Any, download_gb: float) -> None:
-        super().__init__(key, build, local, Pace(load=4 + download_gb, unit=1 / _INPUTS_A_SECOND), self._download)
+        super().__init__(key, build, local, CallPace(load=4 + download_gb, unit=1 / _INPUTS_A_SECOND), self._download)
         for method in ("encode_images", "encode_texts", "caption", "answer", "judge", "propose", "complete"):
             if hasattr(local, method):
                 setattr(self, method, partial(self._ask, method))

@@ -597,9 +597,8 @@ def _is_empty(value: object) -> bool:
 
 def _from_hub(name: str) -> Path:
     """The file of a data set, downloaded; the only one that can hold prompts where none is named."""
-    from httpx import HTTPError
     from huggingface_hub import HfApi, constants, hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError, HFValidationError, RepositoryNotFoundError
+    from huggingface_hub.errors import EntryNotFoundError, HFValidationError, HTTPError, RepositoryNotFoundError
 
     match = _HUB_NAME.fullmatch(name.removeprefix(HUB))
     if not match:

@@ -2,9 +2,9 @@
 
 Settings and results: ``study`` (the class that studies override), ``design``, ``types``, ``setting_fields``, ``arms``,
 ``study_services`` (models and stores, handed in). Running: ``plan`` (settles what is asked, lays it out), ``run``,
-``image_rows``, ``study_data`` (pictures while they are measured; leaves out blanked ones), ``limits``, ``classifiers``.
+``run_queue``, ``image_rows``, ``study_data`` (finished pictures; leaves out blanked ones), ``limits``, ``classifiers``.
 Numbers: ``attributes`` (sets), ``suggestions``, ``attribute_scores`` (P, its interval, Ψ), ``blanked_pictures`` (their
-share), ``arm_comparison``. People: ``answers``, ``label_tasks``, ``labels``, ``classifier_answers``, ``corrected``.
+share), ``arm_comparison``. People: ``answers``, ``label_tasks``, ``classifier_answers``, ``corrected``.
 Reports: ``headlines``, ``report_text``, ``figures``, ``documents`` (HTML, Markdown, JSON), ``export`` (files),
 ``reproduction`` (settings, protocol, command), ``next_steps``, ``saved``, ``history``.
 """

@@ -9,10 +9,9 @@ from typing import Any
 from bias_core.errors import InvalidInput, quoted
 from bias_core.models.catalogue import hosted_name
 from bias_core.prompts import SLOT, WORD_SLOT
-from bias_core.study.image_rows import FAIR, OFF, OWN
 from bias_core.study.setting_fields import settings_of
 from bias_core.study.study import StudyPlan
-from bias_core.study.types import Arm, StudySettings, arm_alone, each_arm
+from bias_core.study.types import FAIR, OFF, OWN, Arm, StudySettings, arm_alone, each_arm
 
 MOST_ARMS = 8
 SEPARATOR = "|"

@@ -18,17 +18,16 @@ import numpy as np
 from bias_core.errors import HubNotReached, InvalidInput, ModelUnavailable, UnknownModel, quoted
 from bias_core.given_values import check_texts
 from bias_core.models.catalogue import check_condition, hosted_name
-from bias_core.models.local import EngineProgress, run_rows
+from bias_core.models.engines import EngineProgress, run_rows
 from bias_core.number_text import typeset
 from bias_core.prompts import SLOT, WORD_SLOT, fill_template, replace_word
 from bias_core.protocols import ChangesSampler, ChecksSettings, Hosted, RewritesPrompts, TextToImage
 from bias_core.store.drawing_facts import PictureMetadata
 from bias_core.store.imports import ImportedImages, key
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import Design, Shot, StudySettings, listed
+from bias_core.study.types import FAIR, OFF, OWN, Design, Shot, StudySettings, listed
 from bias_core.types import ImageRow, ModelInfo, Sampler
 
-OFF, OWN, FAIR = "off", "own", "fair"
 FAIR_INSTRUCTION = (
     "You rewrite prompts for a model that draws pictures. Keep the subject, what it does and where it is exactly as "
     "they are. Where the prompt shows people and says nothing of their gender, skin tone, age or body, add in a few "

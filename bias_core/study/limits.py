@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from bias_core.errors import Cancelled, Interrupted, TooLarge
-from bias_core.models.local import EngineProgress
+from bias_core.models.engines import EngineProgress
 from bias_core.settings import Settings
 from bias_core.study.types import Progress, StudySettings, WatchedShare
 from bias_core.types import Estimate, ImageRow, ReaderErrors, StoredImage

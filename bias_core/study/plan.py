@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from bias_core.errors import Cancelled, InvalidInput, TooLarge
 from bias_core.given_values import check_texts
 from bias_core.models.catalogue import check_condition, hosted_name
-from bias_core.models.local import Cost, estimate_cost
+from bias_core.models.engines import Cost, estimate_cost
 from bias_core.settings import Settings
 from bias_core.store.manifests import Manifest
 from bias_core.study.answers import check_answers_fit, read_answers

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 from bias_core import protocols
 from bias_core.models.catalogue import Role
-from bias_core.models.fit import ModelFit
-from bias_core.models.local import Engine, EngineProgress, RateStore
+from bias_core.models.engines import Engine, EngineProgress, RateStore
+from bias_core.models.model_sources import ModelFit
 from bias_core.settings import Settings
 from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore

@@ -33,6 +33,7 @@ FigureKind = Literal[
 Facts = Mapping[str, str | int | float]
 _MOST_LISTED = 3
 AUTO = "auto"
+OFF, OWN, FAIR = "off", "own", "fair"  # ways to rewrite prompts
 """In place of a reader's name: whoever suits the pictures and the machine, found when a run is laid out."""
 MAX_STEPS = 150
 MAX_GUIDANCE = 30.0

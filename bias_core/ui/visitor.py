@@ -18,10 +18,10 @@ from gradio.context import LocalContext
 from starlette.requests import HTTPConnection
 
 from bias_core.errors import InvalidInput
-from bias_core.models.run_line import Asker, Place, RunAtWork, network_of
 from bias_core.services import Services
 from bias_core.store.uploads import HeldUploads
 from bias_core.study.run import complete
+from bias_core.study.run_queue import QueuePlace, Requester, RunAtWork, network_of
 from bias_core.study.saved import Newest
 from bias_core.study.types import Progress, mapped
 from bias_core.ui.messages import EACH, QUIET, user_errors
@@ -225,7 +225,7 @@ def then_run(
 
 def check_no_other_run(services: Services, visitor: Visitor, place: str) -> None:
     """InvalidInput where a run that the visitor began in another tab is at work and was not told to stop."""
-    at_work = services.run_line.find(visitor.key)
+    at_work = services.run_queue.find(visitor.key)
     if at_work is not None and at_work.place not in ("", place) and not at_work.stop.is_set():
         raise InvalidInput(
             f"your run in {at_work.place.title()} is still at work, and one run at a time is yours: watch it there, or "
@@ -241,9 +241,9 @@ def in_line(
     Raises InvalidInput: as :meth:`Visitor.start`.
     """
     check_no_other_run(services, visitor, place)
-    asker = Asker(name=visitor.key, address=visitor.address)
+    requester = Requester(name=visitor.key, address=visitor.address)
     with_uploads = partial(_holding, visitor.uploads, start)
-    return steps_in_words(services.run_line.begin(with_uploads, asker, visitor.stop, place))
+    return steps_in_words(services.run_queue.begin(with_uploads, requester, visitor.stop, place))
 
 
 def _holding(_uploads: HeldUploads, start: Callable[[], Generator[S, None, R]]) -> Generator[S, None, R]:
@@ -251,11 +251,11 @@ def _holding(_uploads: HeldUploads, start: Callable[[], Generator[S, None, R]]) 
     return (yield from start())
 
 
-def steps_in_words(run: RunAtWork[S | Place, R]) -> Generator[S | Progress, None, R]:
+def steps_in_words(run: RunAtWork[S | QueuePlace, R]) -> Generator[S | Progress, None, R]:
     """The newest steps of a run, its place in line in words."""
 
-    def in_words(step: S | Place) -> S | Progress:
-        if not isinstance(step, Place):
+    def in_words(step: S | QueuePlace) -> S | Progress:
+        if not isinstance(step, QueuePlace):
             return step
         before = "1 run is" if step.n_before == 1 else f"{step.n_before} runs are"
         how = "Paused for others, nothing is lost" if step.begun else "Waiting for your turn"
@@ -267,5 +267,5 @@ def steps_in_words(run: RunAtWork[S | Place, R]) -> Generator[S | Progress, None
 def of_program(services: Services, start: Callable[[], Generator[Any, None, R]]) -> R:
     """The result of a run that a program asked for, when it is its turn."""
     address = address_of(LocalContext.request.get(None))
-    asker = Asker(name=f"programs {address}", address=address, places=_PLACES_OF_PROGRAMS)
-    return complete(services.run_line.run(start, asker))
+    requester = Requester(name=f"programs {address}", address=address, places=_PLACES_OF_PROGRAMS)
+    return complete(services.run_queue.run(start, requester))

@@ -7,8 +7,6 @@ from functools import cache
 from random import Random
 from typing import Any, Literal, get_args
 
-from scipy.stats import norm
-
 from bias_core.prompts import fill_template
 from bias_core.types import PlantedLine
 from bias_core.world.grammar import PersonRequest, Request, association_stimuli, book, group_of, parse
@@ -147,6 +145,8 @@ def _paired() -> Iterator[PlantedRate]:
 
 
 def _associations() -> Iterator[PlantedRate]:
+    from scipy.stats import norm  # SciPy takes long to load, and only this needs it
+
     human = {s["concept"]: 100 * s["score"] for s in association_stimuli()["human_comparison"]["scores"]}
     light, gender = ("light", "bright"), ("gender", "masculine")
     gendered = ("science", "arts", "career", "family")

@@ -12,8 +12,8 @@ from PIL.PngImagePlugin import PngInfo
 from bias_core.errors import BiasCoreError
 from bias_core.given_values import MAX_TEXT, normal_form
 from bias_core.measures.objects import gender_words
-from bias_core.models.hosted_images import error_text, is_unpaid, without_secrets
-from bias_core.models.language_models import open_thought, read_message
+from bias_core.models.endpoints import error_text, is_unpaid, read_message, without_secrets
+from bias_core.models.language_models import open_thought
 from bias_core.papers.mcas.report import worded
 from bias_core.papers.oasis.study_nationalities import _users_of
 from bias_core.papers.oasis.study_stop import _picked

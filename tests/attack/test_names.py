@@ -78,10 +78,10 @@ def test_listed_and_allowed_names_are_taken_and_at_home_paths_are(public, tmp_pa
         assert public.model_info(info.id).id == info.id
     assert public.model_info("friendly/model").id == "friendly/model"
     assert public.model_info("some/exact@v1").revision == "v1"
-    assert public.catalogue.encoder("open_clip:ViT-B-32/laion2b_s34b_b79k").library == "open_clip"
+    assert public.catalogue.tool("encoder", "open_clip:ViT-B-32/laion2b_s34b_b79k").library == "open_clip"
     home = opened(tmp_path)
     assert home.model_info(str(tiny_sd1)).id == str(tiny_sd1)
-    assert home.catalogue.encoder(str(tiny_clip)).path == str(tiny_clip)
+    assert home.catalogue.tool("encoder", str(tiny_clip)).path == str(tiny_clip)
     assert home.model_info("stranger/model").id == "stranger/model"
 
 

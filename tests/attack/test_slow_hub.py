@@ -9,7 +9,7 @@ import pytest
 from bias_core import waiting
 from bias_core.errors import Cancelled, ModelUnavailable
 from bias_core.labels.rating import join, next_item
-from bias_core.models import run_line as turns
+from bias_core.models import weights
 from bias_core.models.encoders import TorchvisionPersonFinder
 from bias_core.services import Services
 from bias_core.settings import Settings
@@ -73,7 +73,7 @@ def test_raters_readers_and_who_draws_go_on_while_a_hub_keeps_a_reader_waiting(
 
 
 def test_a_download_that_takes_too_long_is_given_up_in_words(asked, services, monkeypatch):
-    monkeypatch.setattr(turns, "WEIGHTS_SECONDS", 0.2)
+    monkeypatch.setattr(weights, "WEIGHTS_SECONDS", 0.2)
     with (
         pytest.raises(ModelUnavailable, match=r"took longer than .* check the network"),
         services.reading(services.encoder("someone/clip-of-theirs")),

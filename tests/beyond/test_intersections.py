@@ -16,7 +16,6 @@ from bias_core.beyond.intersections.stereotypes import crossed_scores, stereotyp
 from bias_core.errors import InvalidInput
 from bias_core.explore.options import explore_settings
 from bias_core.measures.intersections import crossed_stereotype
-from bias_core.models.calibration_renderer import scene_of
 from bias_core.papers.pst.labelling import labelled_people
 from bias_core.papers.pst.study import relabelled
 from bias_core.papers.pst.study_swapped import SwappedOptions
@@ -27,6 +26,7 @@ from bias_core.study.figures import to_bytes
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import StudySettings, joined
 from bias_core.types import Attribute, Estimate
+from bias_core.world.models import scene_of
 from tests import shared
 from tests.attack.test_long_texts import MAX_TEXT, UNITS, fault
 

@@ -14,7 +14,6 @@ from bias_core.errors import InvalidInput
 from bias_core.explore.options import explore_settings
 from bias_core.explore.report import arms_headline
 from bias_core.measures.stereotype import prevalence_estimate
-from bias_core.models.calibration_renderer import scene_of
 from bias_core.study.design import find_design
 from bias_core.study.plan import plan_study
 from bias_core.study.reproduction import to_command, to_python
@@ -22,6 +21,7 @@ from bias_core.study.run import complete, run_study
 from bias_core.study.saved import from_text, to_text
 from bias_core.study.types import Arm, StudySettings
 from bias_core.types import Attribute, Estimate, ImageRow
+from bias_core.world.models import scene_of
 from bias_core.world.wordings import planted_languages, wordings_of
 from tests import shared
 from tests.every import every

@@ -11,11 +11,11 @@ import pytest
 from scipy.stats import binomtest
 
 from bias_core.errors import InvalidInput
-from bias_core.models.calibration_renderer import scene_of, unknown_words
 from bias_core.types import ImageRow, ModelInfo
 from bias_core.world import measured_models
 from bias_core.world.grammar import looks, parse, satisfies, things
 from bias_core.world.measured_models import truth_table
+from bias_core.world.models import scene_of, unknown_words
 from bias_core.world.planted import (
     CONDITIONS,
     PEOPLE,

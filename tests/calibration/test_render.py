@@ -7,9 +7,9 @@ from random import Random
 
 import numpy as np
 
-from bias_core.models.calibration_renderer import CalibrationRenderer
 from bias_core.types import ImageRow
 from bias_core.world.grammar import book, look_of, looks, things
+from bias_core.world.models import CalibrationRenderer
 from bias_core.world.planted import CONDITIONS, REVISION
 from bias_core.world.scene import DOMAINS, Person, Scene, balanced_scene, drawing, render, rgb, shapes
 from tests.every import every

@@ -16,8 +16,8 @@ from bias_core.explore.options import explore_settings
 from bias_core.models import family_facts, weights
 from bias_core.models.catalogue import load_catalogue
 from bias_core.models.diffusers_t2i import SAMPLERS, DiffusersTextToImage, check_sampler
+from bias_core.models.engines import run_rows
 from bias_core.models.family_facts import denoiser_of, own_defaults
-from bias_core.models.local import run_rows
 from bias_core.models.pipeline_call import to_image
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
@@ -374,7 +374,7 @@ CATALOGUE = load_catalogue(ASSETS / "models.yaml")
 ])  # fmt: skip
 def test_a_model_that_is_not_listed_draws_with_the_settings_of_its_family_and_index(tmp_path, name, entries, expected):
     (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": name, **entries}))
-    info = CATALOGUE.model(str(tmp_path), defaults_of=own_defaults)
+    info = replace(CATALOGUE, defaults_of=own_defaults).model(str(tmp_path))
     assert (info.default_steps, info.default_guidance, info.width) == expected
     assert info.width == info.height
 

@@ -5,10 +5,11 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import InvalidInput, ModelUnavailable
-from bias_core.models.encoders import CalibrationPersonFinder, TorchvisionPersonFinder
+from bias_core.models.encoders import TorchvisionPersonFinder
 from bias_core.people import crop_people, person_halves
 from bias_core.protocols import PersonFinder
 from bias_core.world.grammar import book
+from bias_core.world.models import CalibrationPersonFinder
 from tests.every import every
 from tests.models.tiny_parts import torch
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -14,6 +15,7 @@ from bias_core.errors import ModelUnavailable
 from bias_core.models.diffusers_t2i import DiffusersTextToImage
 from bias_core.models.encoders import OpenClipEncoder, TransformersEncoder
 from bias_core.models.language_models import BlipAnswerer, BlipCaptioner, TransformersLanguageModel
+from bias_core.models.model_sources import fetch_pipeline
 from bias_core.settings import ASSETS
 from bias_core.types import ModelInfo
 from tests.every import every
@@ -86,6 +88,22 @@ def test_pickles_of_the_hub_are_refused(monkeypatch, copy):
     monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda *_a, **_k: copy / "model_index.json")
     with pytest.raises(ModelUnavailable, match="a pickle, which may run any program"):
         drawn_by(hub_model())
+
+
+def test_a_model_that_a_hub_has_in_half_precision_alone_is_fetched_and_what_stages_share_but_once(monkeypatch):
+    asked = []
+
+    def download(repo, **options):
+        asked.append((repo, options.get("variant"), "text_encoder" in options))
+        if options.get("variant") is None:
+            raise OSError("Could not find the necessary `safetensors` weights in {} (variant=None)")
+        return "somewhere"
+
+    monkeypatch.setattr("diffusers.DiffusionPipeline.download", download)
+    options = {"path": "org/first", "upscaler": f"org/second@{'0' * 40}"}
+    fetch_pipeline(replace(hub_model().info, family="deepfloyd", revision="0" * 40, options=options))
+    first, second = ("org/first", None, False), ("org/second", None, True)
+    assert asked == [first, ("org/first", "fp16", False), second, ("org/second", "fp16", True)]
 
 
 def rename_class(folder, name):

@@ -12,7 +12,7 @@ from bias_core.measures.propagation import predicted_sample, stereotype_propagat
 from bias_core.models.catalogue import load_catalogue
 from bias_core.models.diffusers_t2i import DiffusersTextToImage
 from bias_core.models.family_facts import PipelineFacts, denoiser_of, facts_of, guidance_of, without_guidance
-from bias_core.models.tracing import velocity_space
+from bias_core.models.pipeline_call import velocity_space
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
 from bias_core.types import Attribute, ImageRow, ModelInfo

@@ -16,11 +16,11 @@ from PIL import Image
 from bias_core import protocols
 from bias_core.errors import Cancelled, Interrupted, InvalidInput, ModelUnavailable
 from bias_core.models import zero_gpu
-from bias_core.models.calibration_renderer import CalibrationRenderer
-from bias_core.models.local import run_rows
-from bias_core.models.zero_gpu import Pace, ZeroGpuReader, ZeroGpuTextToImage, on_zero_gpu
+from bias_core.models.engines import run_rows
+from bias_core.models.zero_gpu import CallPace, ZeroGpuReader, ZeroGpuTextToImage, on_zero_gpu
 from bias_core.store.images import ImageStore
 from bias_core.types import GeneratedImage, ImageRow, ModelInfo
+from bias_core.world.models import CalibrationRenderer
 from tests.fake_spaces import VISITOR, FakeSpaces
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -180,15 +180,15 @@ def test_a_call_asks_for_as_much_time_as_its_pictures_and_steps_take(spaces):
 
 
 def test_the_pace_follows_what_was_timed():
-    pace = Pace(load=10.0, unit=0.1)
+    pace = CallPace(load=10.0, unit=0.1)
     assert pace.seconds(100) == 31  # 3 + 1.4 (10 + 10)
     pace.learn(load=4.0, units=100, seconds=5.0)
     assert pace.seconds(200) == 24  # 3 + 1.4 (5 + 10): a load is believed to be quick only by halves
     pace.slow_down()
     assert pace.seconds(200) == 45
     assert pace.seconds(0.0) == 17
-    assert Pace(load=0.0, unit=0.0).seconds(1) == 10
-    assert Pace(load=1e3, unit=0.0).seconds(1) == 120
+    assert CallPace(load=0.0, unit=0.0).seconds(1) == 10
+    assert CallPace(load=1e3, unit=0.0).seconds(1) == 120
 
 
 def test_a_call_draws_as_many_pictures_as_a_minute_allows(spaces):

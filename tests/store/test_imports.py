@@ -1066,7 +1066,7 @@ def test_a_picture_without_a_mark_is_marked_in_an_export_and_loses_nothing(tmp_p
 MEASURED = """
 import re, sys, threading
 from pathlib import Path
-from bias_core.models.local import run_rows
+from bias_core.models.engines import run_rows
 from bias_core.store.images import ImageStore
 from bias_core.store.imports import ImportedImages
 def most():

@@ -132,9 +132,11 @@ def test_a_hub_that_does_not_answer_is_said(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     import huggingface_hub
 
-    def fail(*_, **__):
-        raise ConnectionError("offline mode is on\nmore")
+    for kind in (ConnectionError, huggingface_hub.errors.HTTPError):  # of Python, and of the hub's own client
 
-    monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_files", fail)
-    with pytest.raises(HubNotReached, match=r"cannot be fetched: offline mode is on$"):
-        read_pack("hf://datasets/org/prompts")
+        def fail(*_, kind=kind, **__):
+            raise kind("offline mode is on\nmore")
+
+        monkeypatch.setattr(huggingface_hub.HfApi, "list_repo_files", fail)
+        with pytest.raises(HubNotReached, match=r"cannot be fetched: offline mode is on$"):
+            read_pack("hf://datasets/org/prompts")

@@ -13,7 +13,7 @@ from bias_core.app.api import Tools
 from bias_core.app.cli import app
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.explore.options import compare_settings, explore_settings
-from bias_core.models.fit import Machine
+from bias_core.models.model_sources import Machine
 from bias_core.papers.mcas.study import own_targets
 from bias_core.papers.oasis.cells import own_concepts
 from bias_core.papers.oasis.study_stop import regenerate
@@ -34,6 +34,7 @@ from tests.ui.fakes import FakeServices, PixelEncoder
 
 services = shared.fake_services
 
+SOURCES = "bias_core.models.model_sources"
 OURS = "calibration-clip"
 OTHER = "org/photographs"  # a model of which nobody knows what it draws
 MAN = Attribute(name="man", positive="a photo of a man", negative="a photo of a woman", reference=0.5)
@@ -205,10 +206,10 @@ def test_whose_pictures_and_readers_are_of_the_calibration_world(services, tmp_p
 
 
 def test_readers_that_this_machine_has_no_room_for_are_not_named(services, monkeypatch):
-    monkeypatch.setattr("bias_core.services.free_disk", lambda: int(0.7e9))
+    monkeypatch.setattr(f"{SOURCES}.free_disk", lambda: int(0.7e9))
     assert services.fitting_readers("encoder")[:1] == ("openai/clip-vit-base-patch32",)
     assert "google/siglip2-base-patch16-224" not in services.fitting_readers("encoder")
-    monkeypatch.setattr("bias_core.services.free_disk", lambda: 0)
+    monkeypatch.setattr(f"{SOURCES}.free_disk", lambda: 0)
     assert services.fitting_readers("encoder") == ()
     with pytest.raises(InvalidInput, match="none of the listed encoders fits this machine"):
         explored(services, model=OTHER)
@@ -353,14 +354,14 @@ def test_a_plan_says_who_will_read_and_what_that_downloads(command):
 def test_a_machine_with_a_gpu_has_a_larger_reader_and_offline_one_that_is_here(services, monkeypatch):
     assert services.default_reader("encoder", "calibration") == OURS
     assert services.default_reader("encoder", "") == PHOTOGRAPHS
-    monkeypatch.setattr("bias_core.services.this_machine", lambda: Machine(memory=64 << 30, gpu_memory=24 << 30))
+    monkeypatch.setattr(f"{SOURCES}.this_machine", lambda: Machine(memory=64 << 30, gpu_memory=24 << 30))
     with_gpu = FakeServices(services.settings.data_dir)
     with_gpu.settings = with_gpu.settings.model_copy(update={"device": "auto", "offline": False})
     assert with_gpu.default_reader("encoder", "") == "google/siglip2-so400m-patch16-384"
-    monkeypatch.setattr("bias_core.services.is_cached", lambda path, **_: path == "openai/clip-vit-base-patch32")
+    monkeypatch.setattr(f"{SOURCES}.is_cached", lambda path, **_: path == "openai/clip-vit-base-patch32")
     assert with_gpu.default_reader("encoder", "") == "google/siglip2-so400m-patch16-384"
     assert services.default_reader("encoder", "") == "openai/clip-vit-base-patch32"
-    monkeypatch.setattr("bias_core.services.free_disk", lambda: 0)
+    monkeypatch.setattr(f"{SOURCES}.free_disk", lambda: 0)
     with_gpu.close()
 
 

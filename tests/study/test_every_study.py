@@ -16,7 +16,6 @@ import pandas as pd
 import pytest
 
 from bias_core.errors import Cancelled, InvalidInput, UnknownModel
-from bias_core.models.calibration_renderer import CalibrationRenderer
 from bias_core.models.diffusers_t2i import DiffusersTextToImage
 from bias_core.settings import Settings
 from bias_core.store.export import Export, ExportedImage, write_zip
@@ -27,6 +26,7 @@ from bias_core.study.headlines import headline
 from bias_core.study.plan import settle
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, StudySettings, mapped
+from bias_core.world.models import CalibrationRenderer
 from tests.shared import RealServices
 
 N_STEPS, SCALE = 2, 1e-6

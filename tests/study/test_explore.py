@@ -251,7 +251,7 @@ def test_eviction_spares_kept_runs(empty):
 
 
 def test_blocked_pictures_are_counted_and_never_scored(empty):
-    from bias_core.models.calibration_renderer import CalibrationRenderer
+    from bias_core.world.models import CalibrationRenderer
 
     class Blocking(CalibrationRenderer):
         def generate(self, rows, *, on_step=None):

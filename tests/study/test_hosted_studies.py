@@ -14,7 +14,7 @@ from bias_core.app.build import on_token
 from bias_core.app.cli import app
 from bias_core.errors import HubNotReached
 from bias_core.explore.options import explore_settings
-from bias_core.models import hosted_images as endpoint
+from bias_core.models import endpoints
 from bias_core.settings import Settings
 from bias_core.study.design import find_design
 from bias_core.study.documents import to_markdown
@@ -34,7 +34,7 @@ MODEL, KEY, READER = "openai:draw-1", "sk-servers-own-9876543210", "calibration-
 @pytest.fixture(autouse=True)
 def _local(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(endpoint, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(endpoints, "FIRST_PAUSE", 0.001)
 
 
 def answer(number, request):
@@ -139,7 +139,7 @@ def test_a_key_is_in_no_file_report_export_or_message(services, tmp_path):
 def test_strangers_without_a_token_are_refused_before_anything_is_kept(services, server, tmp_path):
     settings = services.settings.model_copy(update={"public": True, "data_dir": tmp_path / "public"})
     public = RealServices(settings)
-    with pytest.raises(HubNotReached, match="paid for by whoever asks"):
+    with pytest.raises(HubNotReached, match="paid for by its user"):
         run(public, doctors())
     assert not server.requests
     assert not list((tmp_path / "public").rglob("*.json"))
@@ -189,7 +189,7 @@ def test_programs_pay_with_the_token_in_a_header_of_their_call(services, server,
 
         return copy_context().run(work)
 
-    with pytest.raises(gr.Error, match="paid for by whoever asks"):
+    with pytest.raises(gr.Error, match="paid for by its user"):
         call()
     report = call(**{"x-hosted-model-token": "sk-of-a-program-333"})
     assert "sk-of-a-program" not in repr(report)
@@ -201,10 +201,10 @@ def test_a_visitor_pays_with_the_token_of_the_page_or_of_the_sign_in(services):
     assert visitor.services(services) is services
     with event(token="hf_signed_in"):
         on_arrive(visitor, None)
-        assert "hf_signed_in" in repr(visitor.services(services).text_to_image("inference:org/flux").service._token)
+        assert "hf_signed_in" in repr(visitor.services(services).text_to_image("inference:org/flux")._token)
         on_token(visitor, " sk-typed ")
-        assert visitor.services(services).text_to_image(MODEL).service.endpoint.key == "sk-typed"
-        assert "sk-typed" not in repr(visitor) + repr(visitor.services(services).text_to_image(MODEL).service)
+        assert visitor.services(services).text_to_image(MODEL).endpoint.key == "sk-typed"
+        assert "sk-typed" not in repr(visitor) + repr(visitor.services(services).text_to_image(MODEL))
         on_token(visitor, "")
     assert visitor.services(services) is services
 

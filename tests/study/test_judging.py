@@ -14,7 +14,6 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.explore.options import compare_settings, explore_settings
-from bias_core.models.calibration_renderer import CalibrationRenderer
 from bias_core.study.attribute_scores import _numbers, calls_of, errors_of, question_about
 from bias_core.study.design import find_design
 from bias_core.study.documents import to_markdown
@@ -25,6 +24,7 @@ from bias_core.study.run import complete, run_study
 from bias_core.study.saved import from_text, to_text
 from bias_core.study.types import Arm, StudySettings
 from bias_core.types import Attribute, KnownPicture
+from bias_core.world.models import CalibrationRenderer
 from tests.every import every
 from tests.explored import explore
 from tests.hosted_server import FakeServer

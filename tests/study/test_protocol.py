@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.models.fit import ModelFit
-from bias_core.models.local import Rate
+from bias_core.models.engines import Rate
+from bias_core.models.model_sources import ModelFit
 from bias_core.papers.mcas.study import own_targets
 from bias_core.papers.t2iat.tab import AssociationTab
 from bias_core.study.arms import parse_arms

@@ -18,7 +18,6 @@ from bias_core.errors import InvalidInput, StorageError
 from bias_core.measures.cards import METRICS
 from bias_core.measures.effects import holm
 from bias_core.measures.paired_stereotype import order_effect
-from bias_core.models.calibration_renderer import scene_of
 from bias_core.papers.pst.labelling import check_labelling, chosen, labelled_people, people_of
 from bias_core.papers.pst.report import headline
 from bias_core.papers.pst.study import design_of_two, power_identities, relabelled
@@ -34,6 +33,7 @@ from bias_core.study.saved import open_report
 from bias_core.study.types import StudySettings
 from bias_core.types import ImageRow
 from bias_core.ui.study.downloads import take
+from bias_core.world.models import scene_of
 from bias_core.world.planted import published_rates
 from tests import shared
 from tests.every import every

@@ -18,7 +18,7 @@ from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm
 from bias_core.types import ImageRow, ModelInfo
 from tests.hosted_server import FakeServer
-from tests.models.test_judges import chat
+from tests.models.test_endpoints import chat
 
 
 def rewrite(request):

@@ -14,8 +14,7 @@ from PIL import Image
 from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable
 from bias_core.explore.options import explore_settings
 from bias_core.measures.sequential import confidence_sequence, holds_at_any_time, share_p_value
-from bias_core.models.calibration_renderer import CalibrationRenderer
-from bias_core.models.local import EngineProgress
+from bias_core.models.engines import EngineProgress
 from bias_core.papers.tbyb.study import design_of_prompts
 from bias_core.services import Services
 from bias_core.settings import Settings
@@ -32,6 +31,7 @@ from bias_core.study.saved import open_report
 from bias_core.study.study_data import StudyData
 from bias_core.study.types import Arm, Progress, StudyReport, StudySettings
 from bias_core.types import Attribute, ImageRow, StoredImage
+from bias_core.world.models import CalibrationRenderer
 from tests import shared
 from tests.browser.timing import slowdown
 from tests.explored import explore

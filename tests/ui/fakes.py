@@ -227,7 +227,7 @@ class FakeServices(Services):
         return SlowRenderer() if self.model_info(name).family == "renderer" else TracedRenderer()
 
     def encoder(self, name: str) -> Any:
-        self.catalogue.encoder(name)
+        self.catalogue.tool("encoder", name)
         return PixelEncoder()
 
     def person_finder(self, name: str) -> Any:

@@ -21,10 +21,10 @@ from bias_core.app.build import ComingBack
 from bias_core.app.page_state import AnsweringBlocks, with_reports, without_reports
 from bias_core.errors import Cancelled
 from bias_core.explore.options import explore_settings
-from bias_core.models.run_line import Asker, RunLine
 from bias_core.papers.t2iat.tab import AssociationTab
 from bias_core.study.design import find_design
 from bias_core.study.run import complete, run_study
+from bias_core.study.run_queue import Requester, RunQueue
 from bias_core.study.saved import is_saved
 from bias_core.study.types import Progress, StudyReport, StudySettings
 from bias_core.types import ImageRow, StoredImage
@@ -168,7 +168,7 @@ def test_a_run_that_the_page_does_not_show_is_named_and_no_press_elsewhere_stops
         while not go_on.wait(0.01) and not visitor.stop.is_set():
             yield Progress(message="drawing")
 
-    run = fakes.run_line.begin(steps, Asker(name=visitor.key), visitor.stop, "runs")
+    run = fakes.run_queue.begin(steps, Requester(name=visitor.key), visitor.stop, "runs")
     notice, listed, *last = coming.on_arrived(visitor)
     assert notice["visible"]
     for html in (notice["value"], listed):
@@ -321,14 +321,14 @@ def occupied(line, name):
     def steps():
         yield
 
-    run = line.run(steps, Asker(name=name))
+    run = line.run(steps, Requester(name=name))
     next(run)
     return run
 
 
 def test_a_visitor_sees_the_place_in_line_and_a_full_line_gives_the_buttons_back(services, tab, monkeypatch):
-    monkeypatch.setattr(services, "run_line", RunLine(at_once=1, waiting=2))
-    others = [occupied(services.run_line, name) for name in "ab"]
+    monkeypatch.setattr(services, "run_queue", RunQueue(at_once=1, waiting=2))
+    others = [occupied(services.run_queue, name) for name in "ab"]
     values = form_values(tab)
     visitor = Visitor()
     run = tab.on_run(visitor, *values)
@@ -345,8 +345,8 @@ def test_a_visitor_sees_the_place_in_line_and_a_full_line_gives_the_buttons_back
 
 
 def test_what_is_too_much_is_refused_before_it_waits_in_line_and_the_count_says_the_limit(services, tab, monkeypatch):
-    monkeypatch.setattr(services, "run_line", RunLine(at_once=1, waiting=1))
-    others = [occupied(services.run_line, name) for name in "ab"]  # who asks now is refused a place
+    monkeypatch.setattr(services, "run_queue", RunQueue(at_once=1, waiting=1))
+    others = [occupied(services.run_queue, name) for name in "ab"]  # who asks now is refused a place
     monkeypatch.setattr(services, "settings", services.settings.model_copy(update={"max_images": 20}))
     tools = Tools(services)
     arms = ["condition=fair", "condition=published"]

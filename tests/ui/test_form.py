@@ -9,14 +9,14 @@ from urllib.parse import parse_qsl
 import gradio as gr
 import pytest
 
-from bias_core import services as services_module
 from bias_core.app.build import TABS
 from bias_core.errors import InvalidInput, UnknownModel
 from bias_core.explore.options import attribute_text, explore_settings
 from bias_core.explore.suggest import Suggested
 from bias_core.explore.tab import ExploreTab
 from bias_core.explore.tab_form import FIELDS, SuggestPart, read_form
-from bias_core.models.fit import Machine
+from bias_core.models import model_sources
+from bias_core.models.model_sources import Machine
 from bias_core.papers.mcas.tab import InternalTab
 from bias_core.papers.pst.tab import PairedTab
 from bias_core.papers.tbyb.tab import ObjectsTab
@@ -147,10 +147,10 @@ def test_a_concept_pasted_just_before_the_button_is_pressed_is_compared_with_its
 
 @pytest.fixture
 def on_a_laptop(fakes, monkeypatch):
-    monkeypatch.setattr(services_module, "this_machine", lambda: Machine(memory=8 * 10**9))
-    monkeypatch.setattr("bias_core.models.model_sources.is_cached", lambda *_: False)
-    monkeypatch.setattr(services_module, "download_gb", lambda *_: 2.5)
-    monkeypatch.setattr(services_module, "free_disk", lambda: 10**12)
+    monkeypatch.setattr(model_sources, "this_machine", lambda: Machine(memory=8 * 10**9))
+    monkeypatch.setattr(model_sources, "is_cached", lambda *_, **__: False)
+    monkeypatch.setattr(model_sources, "download_gb", lambda *_: 2.5)
+    monkeypatch.setattr(model_sources, "free_disk", lambda: 10**12)
     return fakes
 
 

@@ -14,7 +14,6 @@ from PIL import Image
 from bias_core.errors import InvalidInput
 from bias_core.measures.cards import METRICS
 from bias_core.measures.intervals import wilson_interval
-from bias_core.models.calibration_renderer import CalibrationRenderer
 from bias_core.protocols import Captioner
 from bias_core.store.images import ImageStore
 from bias_core.store.readings import open_picture
@@ -24,6 +23,7 @@ from bias_core.study.run import complete, run_study
 from bias_core.study.types import Shot, StudySettings
 from bias_core.types import Estimate, ImageRow, PlantedLine
 from bias_core.world.grammar import parse
+from bias_core.world.models import CalibrationRenderer
 from bias_core.world.planted import planted_lines, sample_scene
 from tests import shared
 from validation.measures import MEASURES, measures_of, null_distances, null_shares

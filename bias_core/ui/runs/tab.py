@@ -206,7 +206,7 @@ class RunsTab(StudyTab):
             lines = history.list_runs(self.services, visitor.key)
             examples = {} if lines else shipped_examples(self.services)
             gallery, note = history.list_gallery(self.services)
-            at_work = self.services.run_line.find(visitor.key)
+            at_work = self.services.run_queue.find(visitor.key)
             running = next((line.run_id for line in lines if at_work and line.status == "running"), "")
             return runs_html([*lines, *gallery], deleted, examples, note, running)
         return messages.error_html(problem.message)
@@ -231,7 +231,7 @@ class RunsTab(StudyTab):
 
     def on_open(self, visitor: Visitor, event: gr.EventData) -> Updates:
         """Show the report of a run in the tab of its study, or the tab where a run is at work."""
-        run_id, at_work = str(event.run), self.services.run_line.find(visitor.key)
+        run_id, at_work = str(event.run), self.services.run_queue.find(visitor.key)
         if getattr(event, "act", "open") == "watch":
             return {self.tabs: gr.update(selected=at_work.place if at_work else self.key)}
         with messages.user_errors() as problem:

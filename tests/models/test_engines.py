@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from bias_core.errors import Cancelled, ModelUnavailable, StorageError
-from bias_core.models.fit import free_bytes
-from bias_core.models.local import LocalEngine, Meter, Rate, RateStore, RequestsEngine, estimate_cost, run_rows
+from bias_core.models.engines import LocalEngine, Meter, Rate, RateStore, estimate_cost, run_rows
+from bias_core.models.hosted_images import RequestsEngine
+from bias_core.models.model_sources import free_bytes
 from bias_core.store.images import ImageStore
 from bias_core.types import ImageRow
 from bias_core.waiting import WorkClock, stoppable

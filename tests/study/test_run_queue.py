@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bias_core.errors import Cancelled, RunLineFull
-from bias_core.models.run_line import Asker, Place, RunAtWork, RunLine, network_of
+from bias_core.errors import Cancelled, RunQueueFull
 from bias_core.study.run import complete as finish
+from bias_core.study.run_queue import QueuePlace, Requester, RunAtWork, RunQueue, network_of
 from bias_core.waiting import work_clock
 
 
@@ -19,34 +19,34 @@ def work(name: str, done: list[str], n: int = 1):
     return name
 
 
-def begin(line: RunLine, asker: Asker, done: list[str], **more):
+def begin(line: RunQueue, requester: Requester, done: list[str], **more):
     """A run that was asked for: its first step is its first picture or its place."""
-    run = line.run(lambda: work(f"{asker.name}", done), asker, **more)
+    run = line.run(lambda: work(f"{requester.name}", done), requester, **more)
     return run, next(run)
 
 
 def test_who_waits_sees_how_many_are_before_and_comes_next():
-    line, done = RunLine(at_once=1, waiting=9), []
-    first, step = begin(line, Asker(name="a"), done)
+    line, done = RunQueue(at_once=1, waiting=9), []
+    first, step = begin(line, Requester(name="a"), done)
     assert step == "a 0"
-    second, place = begin(line, Asker(name="b"), done)
-    third, far = begin(line, Asker(name="c"), done)
-    assert (place, far) == (Place(n_before=1), Place(n_before=2))
+    second, place = begin(line, Requester(name="b"), done)
+    third, far = begin(line, Requester(name="c"), done)
+    assert (place, far) == (QueuePlace(n_before=1), QueuePlace(n_before=2))
     assert finish(first) == "a"
     assert next(second) == "b 0"
-    assert next(third) == Place(n_before=1)
+    assert next(third) == QueuePlace(n_before=1)
     second.close()  # the page was left
     assert finish(third) == "c"
     assert done == ["a", "c"]
 
 
 def test_one_run_of_a_visitor_is_at_work_and_a_newer_one_takes_the_place_of_one_that_waits():
-    line, done = RunLine(at_once=3, waiting=9), []
-    mine, _ = begin(line, Asker(name="me"), done)
-    older, place = begin(line, Asker(name="me"), done)
-    assert isinstance(place, Place)
-    newer, _ = begin(line, Asker(name="me"), done)
-    other, step = begin(line, Asker(name="other"), done)
+    line, done = RunQueue(at_once=3, waiting=9), []
+    mine, _ = begin(line, Requester(name="me"), done)
+    older, place = begin(line, Requester(name="me"), done)
+    assert isinstance(place, QueuePlace)
+    newer, _ = begin(line, Requester(name="me"), done)
+    other, step = begin(line, Requester(name="other"), done)
     assert step == "other 0"  # there is room for two more
     with pytest.raises(Cancelled, match="a newer run of yours"):
         next(older)
@@ -56,39 +56,39 @@ def test_one_run_of_a_visitor_is_at_work_and_a_newer_one_takes_the_place_of_one_
 
 
 def test_a_full_line_refuses_in_words_and_has_room_again():
-    line, done = RunLine(at_once=1, waiting=2), []
-    runs = [begin(line, Asker(name=name), done)[0] for name in "abc"]
-    with pytest.raises(RunLineFull, match=r"2 runs are waiting already.*try again.*still there"):
-        begin(line, Asker(name="d"), done)
+    line, done = RunQueue(at_once=1, waiting=2), []
+    runs = [begin(line, Requester(name=name), done)[0] for name in "abc"]
+    with pytest.raises(RunQueueFull, match=r"2 runs are waiting already.*try again.*still there"):
+        begin(line, Requester(name="d"), done)
     runs[1].close()
-    late, _ = begin(line, Asker(name="d"), done)
+    late, _ = begin(line, Requester(name="d"), done)
     for run in (runs[0], runs[2], late):
         run.close()
-    assert next(line.run(lambda: work("e", done), Asker(name="e"))) == "e 0"
+    assert next(line.run(lambda: work("e", done), Requester(name="e"))) == "e 0"
 
 
 def test_programs_of_one_address_have_their_own_few_places():
-    line, done = RunLine(at_once=2, waiting=50), []
-    program = Asker(name="programs of 1.2.3.4", address="1.2.3.4", places=3)
+    line, done = RunQueue(at_once=2, waiting=50), []
+    program = Requester(name="programs of 1.2.3.4", address="1.2.3.4", places=3)
     kept = [begin(line, program, done)[0] for _ in range(4)]
-    with pytest.raises(RunLineFull, match="3 runs from your address are waiting already"):
+    with pytest.raises(RunQueueFull, match="3 runs from your address are waiting already"):
         begin(line, program, done)
-    _, step = begin(line, Asker(name="visitor", address="1.2.3.4"), done)
+    _, step = begin(line, Requester(name="visitor", address="1.2.3.4"), done)
     assert step == "visitor 0"
     for run in kept:
         run.close()
 
 
 def test_one_address_never_takes_all_places_and_addresses_take_turns():
-    line, done = RunLine(at_once=1, waiting=4, of_one_address=2), []
+    line, done = RunQueue(at_once=1, waiting=4, of_one_address=2), []
     runs = {}
     for name in ("a1", "a2", "a3"):
-        runs[name], _ = begin(line, Asker(name=name, address="a"), done)
-    with pytest.raises(RunLineFull):
-        begin(line, Asker(name="a4", address="a"), done)
-    runs["b1"], place = begin(line, Asker(name="b1", address="b"), done)
-    assert place == Place(n_before=1)  # before a2 and a3, which came first
-    assert next(runs["a1"]) == Place(n_before=1, begun=True)
+        runs[name], _ = begin(line, Requester(name=name, address="a"), done)
+    with pytest.raises(RunQueueFull):
+        begin(line, Requester(name="a4", address="a"), done)
+    runs["b1"], place = begin(line, Requester(name="b1", address="b"), done)
+    assert place == QueuePlace(n_before=1)  # before a2 and a3, which came first
+    assert next(runs["a1"]) == QueuePlace(n_before=1, begun=True)
     assert finish(runs["b1"]) == "b1"
     assert finish(runs["a1"]) == "a1"  # before a2, which has not begun
     assert finish(runs["a2"]) == "a2"
@@ -103,31 +103,31 @@ def many_batches(name: str, done: list[str], stop: threading.Event | None = None
     return name
 
 
-def starving(line: RunLine, askers: list[Asker], done: list[str], n_at_work: int):
-    runs = [line.run(lambda name=asker.name: many_batches(name, done), asker) for asker in askers]
+def starving(line: RunQueue, requesters: list[Requester], done: list[str], n_at_work: int):
+    runs = [line.run(lambda name=requester.name: many_batches(name, done), requester) for requester in requesters]
     first = [next(run) for run in runs]
     assert sum(isinstance(step, str) for step in first) == n_at_work
     return runs
 
 
-TABS = [Asker(name=f"tab {i}", address="a") for i in range(5)]
-PROGRAMS = [Asker(name="programs of a", address="a", places=8) for _ in range(4)]
+TABS = [Requester(name=f"tab {i}", address="a") for i in range(5)]
+PROGRAMS = [Requester(name="programs of a", address="a", places=8) for _ in range(4)]
 
 
-@pytest.mark.parametrize("askers", [TABS, [*TABS, *PROGRAMS], [*PROGRAMS, *TABS]], ids=len)
+@pytest.mark.parametrize("requesters", [TABS, [*TABS, *PROGRAMS], [*PROGRAMS, *TABS]], ids=len)
 @pytest.mark.parametrize("at_once", [1, 2, 3, 5])
-def test_who_comes_from_elsewhere_begins_after_one_batch_and_no_work_is_lost(at_once, askers):
-    line, done = RunLine(at_once, waiting=30), []
-    runs = starving(line, askers, done, at_once)
-    stranger = line.run(lambda: many_batches("stranger", done), Asker(name="stranger", address="b"))
-    assert next(stranger) == Place(n_before=at_once)
-    assert next(runs[0]) == Place(n_before=at_once, begun=True)
+def test_who_comes_from_elsewhere_begins_after_one_batch_and_no_work_is_lost(at_once, requesters):
+    line, done = RunQueue(at_once, waiting=30), []
+    runs = starving(line, requesters, done, at_once)
+    stranger = line.run(lambda: many_batches("stranger", done), Requester(name="stranger", address="b"))
+    assert next(stranger) == QueuePlace(n_before=at_once)
+    assert next(runs[0]) == QueuePlace(n_before=at_once, begun=True)
     assert next(stranger) == "stranger 0"
     assert finish(stranger) == "stranger"
     with ThreadPoolExecutor(len(runs)) as pool:
-        assert list(pool.map(finish, runs)) == [asker.name for asker in askers]
+        assert list(pool.map(finish, runs)) == [requester.name for requester in requesters]
     assert done[0] == "stranger"
-    assert sorted(done[1:]) == sorted(asker.name for asker in askers)
+    assert sorted(done[1:]) == sorted(requester.name for requester in requesters)
 
 
 def test_the_addresses_of_one_household_count_as_one():
@@ -136,33 +136,33 @@ def test_the_addresses_of_one_household_count_as_one():
 
 
 def test_runs_are_paused_until_the_places_at_work_are_shared_and_no_further():
-    line, done = RunLine(4, waiting=30), []
+    line, done = RunQueue(4, waiting=30), []
     greedy = starving(line, TABS[:4], done, 4)
-    others = [line.run(lambda i=i: many_batches(f"b{i}", done), Asker(name=f"b{i}", address="b")) for i in range(3)]
-    assert all(isinstance(next(run), Place) for run in others)
+    others = [line.run(lambda i=i: many_batches(f"b{i}", done), Requester(name=f"b{i}", address="b")) for i in range(3)]
+    assert all(isinstance(next(run), QueuePlace) for run in others)
     steps = [next(run) for run in greedy]
-    assert [isinstance(step, Place) for step in steps] == [True, True, False, False]  # two and two
+    assert [isinstance(step, QueuePlace) for step in steps] == [True, True, False, False]  # two and two
     assert [next(run) for run in others[:2]] == ["b0 0", "b1 0"]
-    assert isinstance(next(others[2]), Place)
-    late = line.run(lambda: many_batches("c", done), Asker(name="c", address="c"))
-    assert isinstance(next(late), Place)
-    assert isinstance(next(greedy[2]), Place)
+    assert isinstance(next(others[2]), QueuePlace)
+    late = line.run(lambda: many_batches("c", done), Requester(name="c", address="c"))
+    assert isinstance(next(late), QueuePlace)
+    assert isinstance(next(greedy[2]), QueuePlace)
     assert next(late) == "c 0"
     assert next(greedy[3]) == "tab 3 2"  # one each: nobody has too much
     for run in (*greedy, *others, late):
         run.close()
-    assert finish(line.run(lambda: many_batches("d", done), Asker(name="d"))) == "d"
+    assert finish(line.run(lambda: many_batches("d", done), Requester(name="d"))) == "d"
 
 
 def test_where_one_run_is_at_work_addresses_share_the_turn_but_not_batch_by_batch(monkeypatch):
-    line, done = RunLine(1, waiting=30), []
+    line, done = RunQueue(1, waiting=30), []
     (mine,) = starving(line, TABS[:1], done, 1)
-    other = line.run(lambda: many_batches("other", done), Asker(name="other", address="b"))
-    assert isinstance(next(other), Place)
-    assert isinstance(next(mine), Place)
+    other = line.run(lambda: many_batches("other", done), Requester(name="other", address="b"))
+    assert isinstance(next(other), QueuePlace)
+    assert isinstance(next(mine), QueuePlace)
     assert [next(other) for _ in range(3)] == ["other 0", "other 1", "other 2"]  # it has half a minute
-    monkeypatch.setattr("bias_core.models.run_line._SHARED_SECONDS", 0.0)
-    assert isinstance(next(other), Place)
+    monkeypatch.setattr("bias_core.study.run_queue._SHARED_SECONDS", 0.0)
+    assert isinstance(next(other), QueuePlace)
     assert next(mine) == "tab 0 1"  # where it was
     mine.close()
     assert next(other) == "other 3"
@@ -170,27 +170,27 @@ def test_where_one_run_is_at_work_addresses_share_the_turn_but_not_batch_by_batc
 
 
 def test_at_home_where_addresses_say_nothing_no_run_is_paused():
-    line, done = RunLine(2, waiting=9), []
-    runs = starving(line, [Asker(name=name) for name in "ab"], done, 2)
-    waits, _ = begin(line, Asker(name="c"), done)
+    line, done = RunQueue(2, waiting=9), []
+    runs = starving(line, [Requester(name=name) for name in "ab"], done, 2)
+    waits, _ = begin(line, Requester(name="c"), done)
     assert [next(run) for run in runs] == ["a 1", "b 1"]
     for run in (*runs, waits):
         run.close()
 
 
-def paused(line: RunLine, done: list[str], stop: threading.Event):
+def paused(line: RunQueue, done: list[str], stop: threading.Event):
     """A run that was paused for another one; both."""
     run = line.run(lambda: many_batches("tab 0", done, stop), TABS[0], stop.is_set)
     assert next(run) == "tab 0 0"
-    other = line.run(lambda: many_batches("other", done), Asker(name="other", address="b"))
-    assert isinstance(next(other), Place)
-    assert isinstance(next(run), Place)
+    other = line.run(lambda: many_batches("other", done), Requester(name="other", address="b"))
+    assert isinstance(next(other), QueuePlace)
+    assert isinstance(next(run), QueuePlace)
     assert next(other) == "other 0"
     return run, other
 
 
 def test_a_paused_run_that_is_stopped_ends_at_once_and_says_what_it_has():
-    line, done, stop = RunLine(1, waiting=9), [], threading.Event()
+    line, done, stop = RunQueue(1, waiting=9), [], threading.Event()
     run, other = paused(line, done, stop)
     stop.set()
     with pytest.raises(Cancelled, match="what was finished is kept"):
@@ -199,7 +199,7 @@ def test_a_paused_run_that_is_stopped_ends_at_once_and_says_what_it_has():
 
 
 def test_a_paused_run_whose_page_was_left_closes_and_keeps_no_place():
-    line, done, stop = RunLine(1, waiting=1), [], threading.Event()
+    line, done, stop = RunQueue(1, waiting=1), [], threading.Event()
     run, other = paused(line, done, stop)
     run.close()
     other.close()
@@ -208,17 +208,17 @@ def test_a_paused_run_whose_page_was_left_closes_and_keeps_no_place():
 
 
 def test_a_newer_run_of_the_visitor_waits_for_the_paused_one_and_does_not_replace_it():
-    line, done, stop = RunLine(1, waiting=9), [], threading.Event()
+    line, done, stop = RunQueue(1, waiting=9), [], threading.Event()
     run, other = paused(line, done, stop)
     newer = line.run(lambda: many_batches("newer", done), TABS[0])
-    assert isinstance(next(newer), Place)
+    assert isinstance(next(newer), QueuePlace)
     assert finish(other) == "other"
     assert finish(run) == "tab 0"
     assert finish(newer) == "newer"
 
 
 def test_a_pause_costs_a_run_none_of_its_time_and_nothing_is_drawn_in_it():
-    line, readings = RunLine(1, waiting=9), []
+    line, readings = RunQueue(1, waiting=9), []
 
     def steps():
         for _ in range(3):
@@ -227,9 +227,9 @@ def test_a_pause_costs_a_run_none_of_its_time_and_nothing_is_drawn_in_it():
 
     run = line.run(steps, TABS[0])
     assert next(run) == "batch"
-    other = line.run(lambda: many_batches("other", []), Asker(name="other", address="b"))
+    other = line.run(lambda: many_batches("other", []), Requester(name="other", address="b"))
     next(other)
-    assert isinstance(next(run), Place)
+    assert isinstance(next(run), QueuePlace)
     began = time.monotonic()
     next(other)
     time.sleep(0.2)
@@ -239,31 +239,31 @@ def test_a_pause_costs_a_run_none_of_its_time_and_nothing_is_drawn_in_it():
 
 
 def test_stop_ends_the_wait_and_gives_the_place_back():
-    line, done, stop = RunLine(at_once=1, waiting=1), [], threading.Event()
-    busy, _ = begin(line, Asker(name="a"), done)
-    waits, _ = begin(line, Asker(name="b"), done, cancelled=stop.is_set)
+    line, done, stop = RunQueue(at_once=1, waiting=1), [], threading.Event()
+    busy, _ = begin(line, Requester(name="a"), done)
+    waits, _ = begin(line, Requester(name="b"), done, cancelled=stop.is_set)
     threading.Timer(0.2, stop.set).start()
     with pytest.raises(Cancelled, match="before it began"):  # the run before it goes on
         list(waits)
-    fresh, _ = begin(line, Asker(name="c"), done)
+    fresh, _ = begin(line, Requester(name="c"), done)
     busy.close()
     assert finish(fresh) == "c"
 
 
 def test_an_error_of_a_run_frees_its_place():
-    line = RunLine(at_once=1, waiting=1)
+    line = RunQueue(at_once=1, waiting=1)
 
     def broken():
         yield 1
         raise OSError("disk")
 
     with pytest.raises(OSError, match="disk"):
-        list(line.run(broken, Asker(name="a")))
-    assert finish(line.run(lambda: work("b", []), Asker(name="b"))) == "b"
+        list(line.run(broken, Requester(name="a")))
+    assert finish(line.run(lambda: work("b", []), Requester(name="b"))) == "b"
 
 
 def test_a_hundred_runs_at_once_all_end_and_never_more_than_three_are_at_work():
-    line, inside, most, done = RunLine(at_once=3, waiting=200), [], [], []
+    line, inside, most, done = RunQueue(at_once=3, waiting=200), [], [], []
 
     def steps(name: str):
         inside.append(name)
@@ -276,7 +276,7 @@ def test_a_hundred_runs_at_once_all_end_and_never_more_than_three_are_at_work():
 
     with ThreadPoolExecutor(50) as pool:
         runs = [
-            pool.submit(lambda i=i: finish(line.run(lambda: steps(str(i)), Asker(name=str(i))))) for i in range(100)
+            pool.submit(lambda i=i: finish(line.run(lambda: steps(str(i)), Requester(name=str(i))))) for i in range(100)
         ]
         assert sorted(run.result(timeout=30) for run in runs) == sorted(map(str, range(100)))
     assert max(most) <= 3
@@ -345,8 +345,8 @@ def test_a_run_to_which_somebody_came_back_in_time_is_not_stopped():
 
 
 def test_the_line_knows_the_newest_run_of_a_visitor_until_it_ends():
-    line, go_on, stop = RunLine(at_once=1, waiting=1), threading.Event(), threading.Event()
-    run = line.begin(lambda: counting(go_on, stop), Asker(name="me"), stop, "paired")
+    line, go_on, stop = RunQueue(at_once=1, waiting=1), threading.Event(), threading.Event()
+    run = line.begin(lambda: counting(go_on, stop), Requester(name="me"), stop, "paired")
     found = line.find("me")
     assert found is run
     assert found.place == "paired"

@@ -1,7 +1,6 @@
-"""The line of runs: a few run at once, the others wait where each can see its place and can leave.
+"""The queue of runs: a few run at once, the others wait where each can see its place and can leave.
 
-A run goes on in a thread of its own while the page that asked for it is loaded anew. At the end stand the turns of
-readers, which load while no generator draws.
+A run goes on in a thread of its own while the page that asked for it is loaded anew.
 """
 
 import math
@@ -11,30 +10,20 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future
-from contextlib import ExitStack, closing
+from contextlib import closing
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address, ip_network
 from itertools import count
-from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, Generic, TypeVar, cast
 
-from bias_core.errors import Cancelled, RunLineFull
+from bias_core.errors import Cancelled, RunQueueFull
 from bias_core.settings import Settings
-from bias_core.waiting import (
-    WEIGHTS_SECONDS,
-    BuiltOnce,
-    FairLock,
-    StopSignal,
-    WorkClock,
-    handing_over,
-    never,
-    stoppable,
-)
+from bias_core.waiting import StopSignal, WorkClock, handing_over, never, stoppable
 
 T = TypeVar("T")
 R = TypeVar("R")
-Steps = Callable[[], Generator[T, None, R]]  # begins a run
+RunStarter = Callable[[], Generator[T, None, R]]  # begins a run
 
 _SIGN_SECONDS = 1.0  # between two signs of life of who waits
 _LOOK_SECONDS = 0.1
@@ -44,8 +33,8 @@ _PATIENCE_SECONDS = 600.0  # with a visitor of a public server who left while a 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asker:
-    """Who asks for a run."""
+class Requester:
+    """The visitor or program that asks for a run."""
 
     name: str  # of a visitor, or of all programs at one address: at most one run of a name is at work
     address: str = ""  # where the request came from, "" where addresses say nothing
@@ -53,16 +42,16 @@ class Asker:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class QueuePlace:
     """A place in line."""
 
     n_before: int  # runs that are at work or come first
     begun: bool = False  # it was at work, and is paused
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class _Ticket:
-    asker: Asker
+    requester: Requester
     admitted: bool = False
     replaced: bool = False
     admitted_at: float = 0.0
@@ -77,12 +66,12 @@ class RunAtWork(Generic[T, R]):
     ----------
     steps : of the run, called in its thread.
     stop : set to end it.
-    place : where its visitor began it, "" where nobody looks for it again.
-    patience : seconds for which it goes on while nobody follows it.
+    place : where its visitor began it, "" where it is not looked for again.
+    patience : seconds for which it goes on while it is not followed.
     """
 
     def __init__(
-        self, steps: Steps[T, R], stop: threading.Event, *, place: str = "", patience: float = math.inf
+        self, steps: RunStarter[T, R], stop: threading.Event, *, place: str = "", patience: float = math.inf
     ) -> None:
         self.place, self.stop = place, stop
         self._patience = patience
@@ -95,7 +84,7 @@ class RunAtWork(Generic[T, R]):
 
     @property
     def ended(self) -> bool:
-        """Whether there is nothing more to come."""
+        """True if there is nothing more to come."""
         return self._result.done()
 
     def follow(self) -> Generator[T, None, R]:
@@ -131,7 +120,7 @@ class RunAtWork(Generic[T, R]):
             if not self._n_followers:
                 self.stop.set()
 
-    def _work(self, steps: Steps[T, R]) -> None:
+    def _work(self, steps: RunStarter[T, R]) -> None:
         def whole() -> Generator[T, None, None]:
             self._result.set_result((yield from steps()))
 
@@ -147,7 +136,7 @@ class RunAtWork(Generic[T, R]):
             self._changed.notify_all()
 
 
-class RunLine:
+class RunQueue:
     """The next run is that of the address with the fewest runs at work and the longest pause.
 
     While one waits from an address that has fewer at work, by two or more, a run of the address with more is paused
@@ -175,25 +164,25 @@ class RunLine:
         self._begun: dict[str, RunAtWork[Any, Any]] = {}  # by name, the newest
 
     @classmethod
-    def of(cls, settings: Settings) -> "RunLine":
+    def of(cls, settings: Settings) -> "RunQueue":
         """As the settings say; a public server has half its places for other addresses, and less patience."""
         if not settings.public:
             return cls(settings.runs_at_once, settings.runs_waiting)
         return cls(settings.runs_at_once, settings.runs_waiting, max(1, settings.runs_waiting // 2), _PATIENCE_SECONDS)
 
     def begin(
-        self, steps: Steps[T, R], asker: Asker, stop: threading.Event, place: str = ""
-    ) -> RunAtWork[T | Place, R]:
+        self, steps: RunStarter[T, R], requester: Requester, stop: threading.Event, place: str = ""
+    ) -> RunAtWork[T | QueuePlace, R]:
         """:meth:`run` in a thread of its own, so that it goes on while the page is loaded anew.
 
         ``stop``: set to end it; ``place``: of the page, where it is looked for again (:meth:`find`); where "" it ends
         when it is left.
         """
         patience = self._patience if place else 0.0
-        run = RunAtWork(lambda: self.run(steps, asker, stop.is_set), stop, place=place, patience=patience)
+        run = RunAtWork(lambda: self.run(steps, requester, stop.is_set), stop, place=place, patience=patience)
         with self._changed:
             self._begun = {name: one for name, one in self._begun.items() if not one.ended}
-            self._begun[asker.name] = run
+            self._begun[requester.name] = run
         return run
 
     def find(self, name: str) -> RunAtWork[Any, Any] | None:
@@ -201,13 +190,15 @@ class RunLine:
         run = self._begun.get(name)
         return None if run is None or run.ended else run
 
-    def run(self, steps: Steps[T, R], asker: Asker, cancelled: StopSignal = never) -> Generator[T | Place, None, R]:
+    def run(
+        self, steps: RunStarter[T, R], requester: Requester, cancelled: StopSignal = never
+    ) -> Generator[T | QueuePlace, None, R]:
         """The steps of a run once it is its turn; before that, and while it is paused, its place in line each second.
 
-        Raises RunLineFull: at once, where there is no place left in line; Cancelled: it was stopped, or a newer run of
+        Raises RunQueueFull: at once, where there is no place left in line; Cancelled: it was stopped, or a newer run of
         the same visitor took its place.
         """
-        ticket, clock = self._join(asker), WorkClock()
+        ticket, clock = self._join(requester), WorkClock()
         try:
             yield from self._places(ticket, cancelled)
             work: Generator[T, None, R] = stoppable(steps(), cancelled, clock)
@@ -229,37 +220,37 @@ class RunLine:
                 self._admit()
                 self._changed.notify_all()
 
-    def _join(self, asker: Asker) -> _Ticket:
-        ticket = _Ticket(asker)
+    def _join(self, requester: Requester) -> _Ticket:
+        ticket = _Ticket(requester=requester)
         with self._changed:
-            own = [other for other in self._waiting if other.asker.name == asker.name and not other.paused]
-            if own and asker.places == 1:
+            own = [other for other in self._waiting if other.requester.name == requester.name and not other.paused]
+            if own and requester.places == 1:
                 own[0].replaced = True
                 self._waiting.remove(own[0])
-            elif len(own) >= asker.places:
-                raise RunLineFull(
+            elif len(own) >= requester.places:
+                raise RunQueueFull(
                     f"{len(own)} runs from your address are waiting already; ask for more once they are done"
                 )
             self._waiting.append(ticket)
             self._admit()
-            here = sum(other.asker.address == asker.address for other in self._waiting)
+            here = sum(other.requester.address == requester.address for other in self._waiting)
             n = len(self._waiting) - 1
             if not ticket.admitted and (n >= self._most or here > self._of_one_address):
                 self._waiting.remove(ticket)
-                raise RunLineFull(
+                raise RunQueueFull(
                     f"{n} runs are waiting already, and there is no place for more; try again in a few minutes. "
                     "What you filled in is still there"
                 )
             self._changed.notify_all()
         return ticket
 
-    def _places(self, ticket: _Ticket, cancelled: StopSignal) -> Generator[Place, None, None]:
+    def _places(self, ticket: _Ticket, cancelled: StopSignal) -> Generator[QueuePlace, None, None]:
         """Its place in line until it is its turn."""
         while (before := self._wait(ticket, cancelled)) is not None:
-            yield Place(n_before=before, begun=ticket.paused)
+            yield QueuePlace(n_before=before, begun=ticket.paused)
 
     def _wait(self, ticket: _Ticket, cancelled: StopSignal) -> int | None:
-        """How many are before this one, a second later; None once it is its turn."""
+        """The number of runs before this one, a second later; None once it is its turn."""
         with self._changed:
             for _ in range(round(_SIGN_SECONDS / _LOOK_SECONDS)):
                 if ticket.replaced:
@@ -291,18 +282,18 @@ class RunLine:
 
     def _is_unfair(self, ticket: _Ticket, first: _Ticket) -> bool:
         """True where one at work is from an address that has too many, compared with that of the first in line."""
-        here, there = ticket.asker.address, first.asker.address
+        here, there = ticket.requester.address, first.requester.address
         if here == there:  # also where addresses say nothing: of one visitor one run is at work at most
             return False
         if self._at_once == 1:
             return not first.paused or time.monotonic() - ticket.admitted_at >= _SHARED_SECONDS
-        at_work = Counter(other.asker.address for other in self._at_work)
+        at_work = Counter(other.requester.address for other in self._at_work)
         return at_work[here] >= at_work[there] + 2
 
     def _next(self) -> _Ticket | None:
         """The first in line of those whose name has no run at work."""
-        busy = {other.asker.name for other in self._at_work}
-        free = [ticket for ticket in self._waiting if ticket.asker.name not in busy]
+        busy = {other.requester.name for other in self._at_work}
+        free = [ticket for ticket in self._waiting if ticket.requester.name not in busy]
         return min(free, key=self._order, default=None)
 
     def _admit(self) -> None:
@@ -310,16 +301,19 @@ class RunLine:
             chosen.admitted, chosen.admitted_at = True, time.monotonic()
             self._waiting.remove(chosen)
             self._at_work.append(chosen)
-            now, asker = next(self._clock), chosen.asker
-            self._last |= {f"name {asker.name}": now, f"address {asker.address}": now}
+            now, requester = next(self._clock), chosen.requester
+            self._last |= {f"name {requester.name}": now, f"address {requester.address}": now}
         if not self._at_work and not self._waiting:
             self._last.clear()
 
     def _order(self, ticket: _Ticket) -> tuple[int, int, bool, int]:
-        """Who is served first; of equals, who came first. At one address those go on that were paused."""
-        asker = ticket.asker
-        n_at_work = sum(other.asker.address == asker.address for other in self._at_work)
-        of_address, of_name = self._last.get(f"address {asker.address}", 0), self._last.get(f"name {asker.name}", 0)
+        """The sort key of a ticket; of equals, the first to come. At one address those go on that were paused."""
+        requester = ticket.requester
+        n_at_work = sum(other.requester.address == requester.address for other in self._at_work)
+        of_address, of_name = (
+            self._last.get(f"address {requester.address}", 0),
+            self._last.get(f"name {requester.name}", 0),
+        )
         return n_at_work, of_address, not ticket.paused, of_name
 
 
@@ -351,70 +345,3 @@ def _is_public(name: str) -> bool:
         return ip_address(name).is_global
     except ValueError:
         return False
-
-
-@runtime_checkable
-class Loadable(Protocol):
-    """A model that reads its weights when it is told to, or with its first input."""
-
-    @property
-    def loaded(self) -> bool:
-        """Whether the weights are in memory."""
-
-    def load(self) -> None:
-        """Read them now."""
-
-
-@runtime_checkable
-class Fetchable(Loadable, Protocol):
-    """One whose weights may have to be downloaded."""
-
-    name: str
-
-    def fetch(self) -> None:
-        """Do so, and load nothing."""
-
-
-class ReadersTurn:
-    """Held by whoever asks readers (encoders, captioners, language models); can be entered again and again.
-
-    A reader works while a generator draws the next pictures. It loads while none does: then what a
-    generator holds can leave the memory to make room. It is downloaded before, while nobody waits for it.
-
-    Parameters
-    ----------
-    readers : that will be asked; those that load by themselves (or hold no weights) may be among them.
-    reader_lock : one for all readers.
-    model_lock : that generators hold.
-    downloads : in which each reader's files are got once, whoever asks.
-    """
-
-    def __init__(
-        self, readers: tuple[object, ...], reader_lock: FairLock, model_lock: FairLock, *, downloads: BuiltOnce
-    ) -> None:
-        self._readers = [reader for reader in readers if isinstance(reader, Loadable)]
-        self._reader_lock, self._model_lock, self._downloads = reader_lock, model_lock, downloads
-
-    def fetch(self) -> None:
-        """Download what the readers lack, and load nothing."""
-        for reader in self._readers:
-            if isinstance(reader, Fetchable) and not reader.loaded:
-                # By its id: another one of this name has to know its files, too.
-                self._downloads.get(
-                    "files of a reader", reader.name, reader.fetch, version=f"{id(reader)}", limit=WEIGHTS_SECONDS
-                )
-
-    def __enter__(self) -> None:
-        self.fetch()
-        with ExitStack() as held:
-            held.enter_context(self._reader_lock)
-            for reader in self._readers:
-                if not reader.loaded:
-                    with self._model_lock:
-                        reader.load()
-            held.pop_all()  # all are ready: the lock stays until the turn ends
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._reader_lock.release()

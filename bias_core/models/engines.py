@@ -1,17 +1,24 @@
-"""Draws rows on this machine, batch by batch, and what all engines share: where the rows are, and the time left.
+"""Engines: who draws the rows of a manifest, here or on Ray, and how long that takes.
 
-Also how long a picture took on this machine before, what a run will cost, and the engine that asks hosted models for
-several pictures at a time.
+The engine of this process draws batch by batch. With Ray, workers on many machines or GPUs have a model of their own
+each; they write pictures into the store by path and pass back what they are, never pixels, so all machines must share
+the data folder. Hosted models have their own engine in ``hosted_images``.
 """
 
 import json
+import logging
+import math
 import os
+import pickle
 import queue
+import secrets
+import sys
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from contextvars import copy_context
 from dataclasses import asdict, dataclass, field, replace
@@ -20,23 +27,15 @@ from typing import Any, Protocol
 
 from PIL import Image
 
-from bias_core.errors import (
-    BiasCoreError,
-    Cancelled,
-    Interrupted,
-    InvalidInput,
-    ModelUnavailable,
-    NotDrawn,
-    StorageError,
-)
-from bias_core.models.fit import this_machine
+from bias_core.errors import BiasCoreError, Cancelled, InvalidInput, ModelUnavailable, StorageError
+from bias_core.models.model_sources import this_machine
 from bias_core.protocols import ShowsForming, TextToImage
 from bias_core.store.files import write_atomically
 from bias_core.store.images import ImageStore
 from bias_core.types import GeneratedImage, ImageRow, StoredImage
-from bias_core.waiting import Lock, StopSignal, handing_over, never, wait_while_paused, work_clock
+from bias_core.waiting import Lock, StopSignal, never, wait_while_paused, work_clock
 
-_LOCK_POLL_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 _STEP_EVENT_SECONDS = 0.1
 _FORMING_SECONDS = 0.3  # between two looks at what forms
 _PER_LOOK = 24  # and that many times what a look takes: it slows drawing by a twenty-fifth at most
@@ -45,7 +44,7 @@ _ENOUGH = 16  # pictures: a rate of fewer does not replace one of more
 
 @dataclass(frozen=True, kw_only=True)
 class EngineProgress:
-    """Where the rows are."""
+    """Progress of drawing some rows."""
 
     # done, total: distinct pictures; a drawing does not know them
     done: int = 0
@@ -61,13 +60,13 @@ class EngineProgress:
 
 
 class Engine(Protocol):
-    """Who executes a manifest: the same rows give the same ids and pictures under each."""
+    """Executes a manifest; the same rows give the same ids and pictures under each engine."""
 
     def n_workers(self) -> int:
-        """How many batches are drawn at a time."""
+        """Batches that are drawn at a time."""
 
     def place(self) -> str:
-        """What each worker draws on, so that its speed can be remembered."""
+        """The hardware that each worker draws on, by which its speed is remembered."""
 
     def run(
         self,
@@ -86,7 +85,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """What one picture costs one worker."""
+    """The cost of one picture for one worker."""
 
     seconds: float  # per picture, loading of the model not counted
     n_bytes: float  # mean size of its PNG file
@@ -122,7 +121,7 @@ class Meter:
                     self._n_bytes += image.path.stat().st_size
 
     def rate(self, n_workers: int) -> Rate | None:
-        """What a picture costs; None where the run was too short to tell."""
+        """The cost of a picture; None where the run was too short to tell."""
         if self._first is None or not self.n_drawn:
             return None
         seconds, n_pictures = (last - first for last, first in zip(self._last, self._first, strict=True))
@@ -180,13 +179,13 @@ class Drawing(ABC):
         self._queue.put(EngineProgress(images=tuple(images), **at_work))
 
     def check(self) -> None:
-        """Raise Cancelled where nobody waits for these pictures any more."""
+        """Raise Cancelled if these pictures are not wanted any more."""
         if self._abandoned.is_set() or self._cancelled():
             raise stopped()
 
 
 def stopped() -> Cancelled:
-    """What ends a drawing that nobody waits for."""
+    """The error that ends a drawing whose pictures are not wanted any more."""
     return Cancelled("stopped; what was finished is kept")
 
 
@@ -280,7 +279,7 @@ class _LocalDrawing(Drawing):
             images: list[GeneratedImage] = []
             wait_while_paused(self.check)
             self.check()
-            while not self._lock.acquire(timeout=_LOCK_POLL_SECONDS):
+            while not self._lock.acquire(timeout=_POLL_SECONDS):
                 self.check()
             try:
                 for image in self._model.generate(batch, on_step=self._on_step(len(batch))):
@@ -403,25 +402,45 @@ def _key(row: ImageRow, place: str) -> str:
     return f"{row.model} | {row.width}x{row.height} | {how} | {place}"
 
 
-_POLL_SECONDS = 0.1
-_GRACE_SECONDS = 0.5  # after Stop, for answers that are about to come
-_MOST_AT_FIRST = 8  # pictures that fail before any has come, until no more are asked for
-_MOST_IN_A_ROW = 40  # the same later on: a prompt that a service cannot draw is no service that is down
+_PACKAGE = Path(__file__).resolve().parent.parent
+INSTALL = 'pip install "ray[data]"'
+_MOST_TRIES = 3  # of a batch: Ray itself would try for ever
+_OBJECT_STORE_BYTES = 80 * 1024**2  # paths and settings go through it, never pixels
+_QUIET: Mapping[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+_GRACE_SECONDS = 120.0  # for a denoising step and the writing of what is finished
 
 
-class RequestsEngine:
-    """Asks for ``at_once`` pictures at a time; no lock is held, for nothing runs on this machine."""
+class RayEngine:
+    """Draws on a Ray cluster: the one of ``RAY_ADDRESS``, else one of its own on this machine.
 
-    def __init__(self, at_once: int) -> None:
-        self._at_once = at_once
+    Parameters
+    ----------
+    build : gives a worker the model of a row; pickled, so a function of a module that all machines have.
+    workers : models that are loaded at once; 0: one per GPU of the cluster, or per machine without GPUs.
+    cluster : further arguments of ``ray.init`` for a cluster of its own.
+    """
+
+    def __init__(
+        self, build: Callable[[ImageRow], TextToImage], *, workers: int = 0, cluster: Mapping[str, Any] | None = None
+    ) -> None:
+        if workers < 0:
+            raise InvalidInput(f"the number of workers is at least 1, or 0 for one per GPU, got {workers}")
+        _import_ray()
+        self._build = build
+        self._n_workers = workers
+        self._cluster = dict(cluster or {})
+        self._started = False
 
     def n_workers(self) -> int:
-        """Requests at a time."""
-        return self._at_once
+        """As many as were asked for, or one per GPU, or one per machine."""
+        return self._n_workers or int(self._resources().get("GPU", 0)) or len(_machines())
 
     def place(self) -> str:
-        """Elsewhere."""
-        return "a hosted model"
+        """The kind of GPU, or the processors, that each worker has."""
+        if "num_gpus" not in (share := self._share()):
+            return f"Ray worker, {share['num_cpus']:g} processors"
+        kinds = sorted(name.split(":")[1] for name in self._resources() if name.startswith("accelerator_type:"))
+        return f"Ray worker, {share['num_gpus']:g} {' or '.join(kinds) or 'GPU'}"
 
     def run(
         self,
@@ -429,106 +448,287 @@ class RequestsEngine:
         model: TextToImage,
         store: ImageStore,
         *,
-        lock: Lock | None = None,
+        lock: Lock,
         cancelled: StopSignal = never,
     ) -> Iterator[EngineProgress]:
-        """Yield progress until every row has its picture in ``store``.
+        """Yield progress until every row has its picture in ``store``, as :func:`run_rows` does.
 
-        Raises Cancelled: within a second of ``cancelled()``, and no further request is sent; what was asked for by
-        then is stored when it comes, if the program still runs. Interrupted: some pictures did not come after all
-        tries, all others are stored. ModelUnavailable: none would come.
+        Nothing is started where nothing is missing. ``model`` only says how large a batch is.
+
+        Raises Cancelled: ``cancelled()`` turned true; workers stop at their next denoising step, finished batches are
+        kept; ModelUnavailable, StorageError, InvalidInput: from a worker; or workers died again and again on one batch.
         """
-        return follow(rows, store, lambda missing: _RequestDrawing(missing, model, store, self._at_once, cancelled))
+        size = model.batch_size
+
+        def start(missing: list[ImageRow]) -> Drawing:
+            self._connect()
+            batches = [missing[first : first + size] for first in range(0, len(missing), size)]
+            return _RayDrawing(batches, store, self._map, cancelled)
+
+        return follow(rows, store, start)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Shut down the cluster, if this engine started it."""
+        if self._started:
+            _import_ray().shutdown()
+            self._started = False
+
+    def _map(self, batches: Sequence[Sequence[ImageRow]], folder: Path, board: Any) -> Iterator[bytes]:
+        """Yield the outcome of each batch, pickled, in the order of finishing."""
+        import ray.data
+
+        items = [{"number": i, "rows": pickle.dumps(list(batch))} for i, batch in enumerate(batches)]
+        outcomes = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
+            _Worker,
+            fn_constructor_args=(self._build, folder.absolute(), board),
+            compute=ray.data.ActorPoolStrategy(size=min(self.n_workers(), len(items))),
+            batch_size=1,
+            **self._share(),
+        )
+        for item in outcomes.iter_rows():
+            yield item["outcome"]
+
+    def _resources(self) -> dict[str, float]:
+        self._connect()
+        return dict(_import_ray().cluster_resources())
+
+    def _share(self) -> dict[str, float]:
+        """The share of the cluster that each worker takes; several workers may be asked to share a GPU or processor."""
+        resources, n = self._resources(), self.n_workers()
+        gpus, machines = resources.get("GPU", 0.0), _machines()
+        cpus = min(machine["Resources"].get("CPU", 0.0) for machine in machines) / math.ceil(n / len(machines))
+        cpus = math.floor(cpus) if cpus >= 1 else math.floor(100 * cpus) / 100
+        if not gpus:
+            return {"num_cpus": cpus}
+        return {"num_cpus": min(1, cpus), "num_gpus": 1 / math.ceil(n / gpus)}
+
+    def _connect(self) -> None:
+        if (ray := _import_ray()).is_initialized():
+            return
+        address = os.environ.get("RAY_ADDRESS", "")
+        try:
+            if address in {"", "local"}:
+                self._start_cluster(ray)
+            else:
+                ray.init(address=address, runtime_env={"env_vars": {"PYTHONPATH": _import_path()}}, **_QUIET)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise ModelUnavailable(f"no Ray cluster at {address or 'this machine'}: {error}") from error
+        self._started = True
+
+    def _start_cluster(self, ray: Any) -> None:
+        options = {"object_store_memory": _OBJECT_STORE_BYTES, "_node_ip_address": "127.0.0.1", **_QUIET}
+        before = os.environ.get("PYTHONPATH")
+        os.environ["PYTHONPATH"] = _import_path()  # for the processes that start now
+        try:
+            ray.init(address="local", include_dashboard=False, **options | self._cluster)
+        finally:
+            if before is None:
+                del os.environ["PYTHONPATH"]
+            else:
+                os.environ["PYTHONPATH"] = before
 
 
-class _RequestDrawing(Drawing):
-    """A thread for each request on its way."""
+def _import_path() -> str:
+    """Workers import what this process imports, wherever it was started."""
+    return os.pathsep.join(filter(None, (str(_PACKAGE.parent), os.environ.get("PYTHONPATH", ""))))
+
+
+def _import_ray() -> Any:
+    """Ray, with the settings of a private, quiet cluster, which it reads when it is first imported."""
+    if "ray" not in sys.modules and not os.environ.get("RAY_ADDRESS"):
+        # A cluster runs any code that reaches its ports: only who has the token may.
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else Ray counts its users over the network
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise InvalidInput(f"the Ray engine needs Ray: {INSTALL} (or choose --engine local)") from error
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    return ray
+
+
+def _machines() -> list[dict[str, Any]]:
+    return [node for node in _import_ray().nodes() if node["Alive"]]
+
+
+class _Board:
+    """Messages between the driver and the workers while batches are drawn."""
+
+    def __init__(self, most_tries: int) -> None:
+        self._stopped = False
+        self._most_tries = most_tries
+        self._n_begun: Counter[int] = Counter()
+        self._at_work: dict[int, tuple[int, int, int]] = {}
+
+    def begin(self, batch: int) -> BiasCoreError | None:
+        """Take a batch up, or say why not."""
+        if self._stopped:
+            return stopped()
+        self._n_begun[batch] += 1
+        if self._n_begun[batch] > self._most_tries:
+            return ModelUnavailable(
+                f"{self._most_tries} workers died on the same batch, probably out of memory; ask for fewer "
+                "workers, or a smaller model. What was finished is kept"
+            )
+        self._at_work[batch] = 0, 1, 0
+        return None
+
+    def step(self, batch: int, step: int, n_steps: int, n_pictures: int) -> bool:
+        """Note where a batch is; whether to stop."""
+        self._at_work[batch] = step, n_steps, n_pictures
+        return self._stopped
+
+    def end(self, batch: int) -> None:
+        self._at_work.pop(batch, None)
+
+    def stop(self) -> None:
+        self._stopped = True
+
+    def at_work(self) -> list[tuple[int, int, int]]:
+        """(step, steps in all, pictures) of each batch that is being drawn."""
+        return list(self._at_work.values())
+
+
+class _Worker:
+    """An actor of Ray Data: draws batches and writes them into the store."""
+
+    def __init__(self, build: Callable[[ImageRow], TextToImage], folder: Path, board: Any) -> None:
+        self._build, self._store, self._board = build, ImageStore(folder), board
+        self._models: dict[tuple[str, str], TextToImage] = {}
+
+    def __call__(self, items: dict[str, Any]) -> dict[str, Any]:
+        """The outcomes of batches: lists of stored pictures, or errors that a person can act on."""
+        outcomes = [
+            self._outcome(int(number), pickle.loads(rows))
+            for number, rows in zip(items["number"], items["rows"], strict=True)
+        ]
+        return {"outcome": [pickle.dumps(outcome) for outcome in outcomes]}
+
+    def _outcome(self, number: int, rows: list[ImageRow]) -> list[StoredImage] | BiasCoreError:
+        import ray
+
+        try:
+            refusal: BiasCoreError | None = ray.get(self._board.begin.remote(number))
+            return self._draw(number, rows) if refusal is None else refusal
+        except BiasCoreError as error:
+            return error
+        finally:
+            self._board.end.remote(number)
+
+    def _draw(self, number: int, rows: list[ImageRow]) -> list[StoredImage]:
+        stored = self._store.find({row.id: row for row in rows})  # a worker that died here may have stored some, or all
+        if missing := [row for row in rows if row.id not in stored]:
+            key = rows[0].model, rows[0].revision
+            if key not in self._models:
+                self._models[key] = self._build(rows[0])
+            images = self._models[key].generate(missing, on_step=self._on_step(number, len(rows)))
+            stored |= {image.row.id: image for image in self._store.add(list(images))}
+        return list(stored.values())
+
+    def _on_step(self, number: int, n_pictures: int) -> Callable[[int, int], None]:
+        import ray
+
+        last_look = 0.0
+
+        def on_step(step: int, n_steps: int) -> None:
+            nonlocal last_look
+            if time.monotonic() - last_look >= _POLL_SECONDS:
+                last_look = time.monotonic()
+                if ray.get(self._board.step.remote(number, step, n_steps, n_pictures)):
+                    raise stopped()
+
+        return on_step
+
+
+class _RayDrawing(Drawing):
+    """Takes in what the workers have finished, passes their steps on, and tells them to stop."""
 
     def __init__(
-        self, rows: Sequence[ImageRow], model: TextToImage, store: ImageStore, at_once: int, cancelled: StopSignal
+        self,
+        batches: Sequence[Sequence[ImageRow]],
+        store: ImageStore,
+        start: Callable[[Sequence[Sequence[ImageRow]], Path, Any], Iterator[bytes]],
+        cancelled: StopSignal,
     ) -> None:
         super().__init__(cancelled)
-        self._rows, self._model, self._store, self._at_once = rows, model, store, at_once
-        self._over = threading.Event()
-        self._failures: list[BiasCoreError] = []
-        self._in_a_row = self._n_drawn = 0
-        self._fatal: BiasCoreError | None = None
+        self._batches, self._store, self._start = batches, store, start
+        self._outcomes: queue.SimpleQueue[bytes | BiasCoreError | None] = queue.SimpleQueue()
+        self._enough = threading.Event()
+        self._last_steps: list[tuple[int, int, int]] = []
 
     def draw(self) -> None:
-        rows, pending, clock = iter(self._rows), set[Future[list[StoredImage]]](), work_clock()
+        ray = _import_ray()
+        self.check()
+        board = ray.remote(num_cpus=0)(_Board).remote(_MOST_TRIES)
+        # A daemon: where a busy cluster never starts a worker, nothing else can end the waiting.
+        collector = threading.Thread(target=self._collect, args=(board,), daemon=True, name="bias-engine-ray")
+        collector.start()
         try:
-            while True:
-                self.check()
-                if not pending:
-                    wait_while_paused(self.check)
-                most = 1 if clock.is_paused else self._at_once  # a run that was paused just now asks for one more
-                while len(pending) < most and self._fatal is None and (row := next(rows, None)) is not None:
-                    pending.add(self._start(row))
-                if not pending:
-                    break
-                pending -= self._take(pending, _POLL_SECONDS)
-                if self._fatal is not None:
-                    self._over.set()  # what is on its way is waited for, and not asked for again
-        except Cancelled:
-            self._over.set()
-            self._take(pending, _GRACE_SECONDS, everything=True)
-            raise
-        if self._fatal is not None:
-            raise self._fatal
-        if self._failures:
-            self._say_failures()
+            n_left = len(self._batches)
+            while n_left:
+                n_left -= self._take_in()
+                self._look_at(board)
+        finally:
+            self._enough.set()
+            self._let_finish(board)
+            ray.kill(board)
+            collector.join(_GRACE_SECONDS if self._last_steps else _POLL_SECONDS)
 
-    def _start(self, row: ImageRow) -> "Future[list[StoredImage]]":
-        future: Future[list[StoredImage]] = Future()
-        # A daemon: an answer that never comes holds up neither Stop nor the end of the program.
-        threading.Thread(target=self._ask, args=(row, future), daemon=True, name="bias-request").start()
-        return future
+    def _take_in(self) -> int:
+        """The next outcome, or none for a moment; how many there were."""
+        try:
+            outcome = self._outcomes.get(timeout=_POLL_SECONDS)
+        except queue.Empty:
+            return 0
+        if outcome is None:
+            raise ModelUnavailable("Ray ended before all batches were drawn; start again to draw the rest")
+        if isinstance(outcome, bytes):
+            outcome = pickle.loads(outcome)
+        if isinstance(outcome, BiasCoreError):
+            raise outcome
+        self.put([self._store.adopt(image) for image in outcome])
+        return 1
 
-    def _ask(self, row: ImageRow, future: "Future[list[StoredImage]]") -> None:
-        with handing_over(future):
-            future.set_result(self._store.add(list(self._model.generate([row], on_step=self._on_step))))
+    def _look_at(self, board: Any) -> None:
+        """Pass on where the batches are; raise Cancelled if they are not wanted any more."""
+        import ray
 
-    def _on_step(self, _step: int, _n_steps: int) -> None:
-        if self._over.is_set():
-            raise stopped()
+        self.check()
+        at_work = [entry for entry in ray.get(board.at_work.remote()) if entry[0]]
+        if at_work and at_work != self._last_steps:
+            self._last_steps = at_work
+            step, n_steps, _ = max(at_work)
+            begun = sum(n_pictures * step / n_steps for step, n_steps, n_pictures in at_work)
+            self.put(step=step, n_steps=n_steps, begun=begun)
 
-    def _take(
-        self, pending: "set[Future[list[StoredImage]]]", seconds: float, *, everything: bool = False
-    ) -> "set[Future[list[StoredImage]]]":
-        """Hand over what came within that time; which requests have ended."""
-        ended = wait(pending, timeout=seconds, return_when="ALL_COMPLETED" if everything else FIRST_COMPLETED).done
-        for future in ended:
-            error = future.exception()
-            if error is None:
-                self._n_drawn, self._in_a_row = self._n_drawn + 1, 0
-                self.put(future.result())
-            elif isinstance(error, NotDrawn):
-                self._failures.append(error)
-                self._in_a_row += 1
-                self._fatal = self._fatal or self._service_down(error)
-            elif not isinstance(error, Cancelled):
-                self._fatal = self._fatal or error  # type: ignore[assignment]
-        return ended
+    def _let_finish(self, board: Any) -> None:
+        """Tell the workers to stop, and wait until each has stored what it finished."""
+        import ray
 
-    def _service_down(self, error: NotDrawn) -> BiasCoreError | None:
-        """What ends a run of failures, None while it may go on."""
-        if self._in_a_row < (_MOST_IN_A_ROW if self._n_drawn else _MOST_AT_FIRST):
-            return None
-        kind = Interrupted if self._n_drawn else ModelUnavailable
-        return kind(
-            f"{error}. {self._in_a_row} pictures failed one after the other, so no more were asked for; what came is "
-            "kept, and the same settings go on from there"
-        )
+        ray.get(board.stop.remote())
+        deadline = time.monotonic() + _GRACE_SECONDS
+        while time.monotonic() < deadline and ray.get(board.at_work.remote()):
+            time.sleep(_POLL_SECONDS)
 
-    def _say_failures(self) -> None:
-        """Raise what became of the pictures that did not come."""
-        n, first = len(self._failures), self._failures[0]
-        if not self._n_drawn:
-            raise ModelUnavailable(f"{first}; no picture came")
-        raise Interrupted(
-            f"{n:,} of {len(self._rows):,} pictures did not come after all tries ({first}). The others are kept, and "
-            "the same settings ask for these alone"
-        )
+    def _collect(self, board: Any) -> None:
+        from ray.exceptions import RayError
+
+        try:
+            for outcome in self._start(self._batches, self._store.folder, board):
+                self._outcomes.put(outcome)
+                if self._enough.is_set():
+                    return
+        except RayError as error:
+            lines = [line for line in str(error).splitlines() if line.strip()]
+            self._outcomes.put(
+                ModelUnavailable(
+                    f"a Ray worker failed: {lines[-1].strip() if lines else type(error).__name__}; what was "
+                    "finished is kept. Workers that die were often out of memory: ask for fewer of them"
+                )
+            )
+        finally:
+            self._outcomes.put(None)

@@ -1,14 +1,18 @@
-"""The calibration world drawn exactly at its planted rates, with the truth of every picture."""
+"""The calibration world's own models: the renderer, which draws at its planted rates, and a finder of people."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from random import Random
 from typing import Any
 
-from bias_core.protocols import StepCallback
+import numpy as np
+from PIL import Image
+
+from bias_core.people import Box, person_halves, whole_picture
+from bias_core.protocols import ImageTextEncoder, StepCallback
 from bias_core.types import GeneratedImage, ImageRow, ModelInfo
-from bias_core.world.grammar import Request, parse, words_of, words_of_the_renderer
+from bias_core.world.grammar import Request, book, parse, words_of, words_of_the_renderer
 from bias_core.world.planted import rates, sample_scene
 from bias_core.world.scene import Scene, render
 from bias_core.world.wordings import Wording, planted_languages, wordings_by_prompt
@@ -41,7 +45,7 @@ class CalibrationRenderer:
 
 
 def scene_of(row: ImageRow) -> Scene:
-    """What the renderer draws for a row; the same scene every time.
+    """The scene that the renderer draws for a row; the same every time.
 
     A prompt of :mod:`bias_core.world.wordings` is read as the English one of the same meaning. Under the condition
     ``languages`` two of its languages draw everybody with the concept's gender of ``extreme``, or as men where it has
@@ -92,3 +96,25 @@ def shown_share(sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | N
     if not allowed:
         return None
     return sum(all(truth[name] in values for name, values in allowed.items()) for truth in truths) / len(truths)
+
+
+class CalibrationPersonFinder:
+    """Tells pictures of the calibration world apart by sentences: one person, two people, or any of its things.
+
+    A portrait's box is the whole picture; those of a pair are the halves that the reader, ``encoder``, learned to read.
+    """
+
+    def __init__(self, encoder: ImageTextEncoder) -> None:
+        self.encoder = encoder
+
+    @cached_property
+    def _sentences(self) -> np.ndarray:
+        things = [f"a photo of a {thing}" for thing in book()["things"]]
+        return self.encoder.encode_texts(["a photo of a person", "a photo of two people", *things])
+
+    def find(self, image: Image.Image) -> list[Box]:
+        """No box, one, or those of two people from left to right."""
+        closest = int((self._sentences @ self.encoder.encode_images([image])[0]).argmax())
+        if closest == 0:
+            return whole_picture(image)
+        return person_halves(image) if closest == 1 else []

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import Cancelled, HubNotReached, Interrupted, ModelUnavailable
-from bias_core.models import hosted_images as endpoint
+from bias_core.models import endpoints
 from bias_core.protocols import ChecksSettings, Hosted, TextToImage
 from bias_core.services import Services
 from bias_core.settings import Settings
@@ -26,7 +26,7 @@ BOTH = ("openai:draw-1", "inference:together:org/flux")
 @pytest.fixture(autouse=True)
 def _local(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(endpoint, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(endpoints, "FIRST_PAUSE", 0.001)
     for name in ("HF_TOKEN", "BIAS_IMAGES_URL", "BIAS_IMAGES_KEY"):
         monkeypatch.delenv(name, raising=False)
 
@@ -301,7 +301,7 @@ def test_without_a_token_of_ones_own_nothing_is_asked_on_a_public_server(serve, 
     monkeypatch.setenv("HF_TOKEN", "hf_of_the_server")
     server, services = serve(token="", public=True)
     for name in ("inference:org/flux", "openai:draw-1"):
-        with pytest.raises(HubNotReached, match=r"your own|paid for by whoever"):
+        with pytest.raises(HubNotReached, match=r"your own|paid for by its user"):
             services.revision(name)
         row = ImageRow(prompt="x", seed=0, model=name, revision="together/together/flux")
         with pytest.raises(HubNotReached):

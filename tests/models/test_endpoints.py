@@ -1,4 +1,4 @@
-"""Readers behind a server, in every way in which one can fail, and judges: tiny models of the real classes."""
+"""Language models and judges behind a server, in every way in which one can fail."""
 
 import base64
 import io
@@ -13,20 +13,10 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
-from bias_core.models.catalogue import Catalogue, load_catalogue
-from bias_core.models.hosted_images import Endpoint
-from bias_core.models.language_models import (
-    ClassifierJudge,
-    EndpointJudge,
-    EndpointLanguageModel,
-    TransformersJudge,
-    first_tokens,
-)
-from bias_core.protocols import Judge
+from bias_core.models.endpoints import Endpoint, EndpointJudge, EndpointLanguageModel
 from bias_core.services import Services
-from bias_core.settings import ASSETS, Settings
+from bias_core.settings import Settings
 from tests.hosted_server import FakeServer
-from tests.models.tiny_parts import eyes, tokenizer_of, torch
 
 KEY = "sk-very-secret-0123456789"
 TOKENS = {" doctor": -0.5, " man": -1.0, "s": -2.0, " ": -0.1, "\n": -0.2, "<|endoftext|>": -0.3, "</s>": -0.4}
@@ -289,155 +279,6 @@ def test_an_address_that_is_none_is_said_when_it_is_used(tmp_path):
 
 
 MAN = "Does this picture show a man? Answer yes, no or cannot tell."
-OLD = "Is it true of this picture that the person is old? Answer yes, no or cannot tell."
-ANSWERS = ["yes", "Yes", "YES", "no", "No", "NO", "cannot", "Cannot", "can"]
-WORDS = ["<pad>", "<bos>", "<eos>", "<unk>", "<image>", "USER", "ASSISTANT", ":", "?", ".", ",", *ANSWERS]
-WORDS += ["Does", "this", "picture", "show", "a", "man", "Is", "it", "true", "of", "that", "the", "person", "is", "old"]
-WORDS += ["Answer", "or", "tell"]
-TEMPLATE = (
-    "{% for turn in messages %}USER: {% for part in turn.content %}"
-    "{{ '<image>' if part.type == 'image' else part.text }} {% endfor %}{% endfor %}ASSISTANT:"
-)
-
-
-def save_llava(folder, template=TEMPLATE):
-    """A conversation model of the real class, untrained; its pictures must move its answers."""
-    from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration, LlavaProcessor
-
-    tokenizer = tokenizer_of(WORDS, framed=False, extra_special_tokens={"image_token": "<image>"})
-    tokenizer.save_pretrained(folder)
-    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-    vision = CLIPVisionConfig(image_size=32, patch_size=16, **sizes)
-    text = LlamaConfig(vocab_size=len(tokenizer), num_key_value_heads=2, **sizes)
-    torch.manual_seed(0)
-    image_token = tokenizer.convert_tokens_to_ids("<image>")
-    config = LlavaConfig(vision_config=vision, text_config=text, image_token_id=image_token)
-    model = LlavaForConditionalGeneration(config)
-    with torch.no_grad():
-        for weights in model.parameters():
-            if weights.ndim > 1:
-                weights.normal_(0, 0.3)
-    model.save_pretrained(folder)
-    how = {"patch_size": 16, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
-    LlavaProcessor(eyes()[1], tokenizer, chat_template=template, **how).save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def llava(tmp_path_factory):
-    return save_llava(tmp_path_factory.mktemp("llava"))
-
-
-@pytest.fixture(scope="module")
-def colours():
-    names = ["black", "white", "red", "blue", "lime"]
-    return [Image.new("RGB", (40, 40), name) for name in names] + [Image.new("RGB", (48, 24), "red")]
-
-
-@pytest.fixture(scope="module")
-def judge(llava):
-    return TransformersJudge("tiny", str(llava), device="cpu", offline=True, batch_size=2)
-
-
-def test_a_vision_language_model_gives_probabilities_of_its_first_word(judge, llava, colours):
-    from transformers import AutoProcessor, LlavaForConditionalGeneration
-
-    assert isinstance(judge, Judge)
-    given = judge.judge(colours[:1], [MAN])
-    model = LlavaForConditionalGeneration.from_pretrained(llava, dtype=torch.float32).eval()
-    processor = AutoProcessor.from_pretrained(llava)
-    inputs = processor(text=f"USER: <image> {MAN} ASSISTANT:", images=colours[0], return_tensors="pt")
-    words = model(**inputs).logits[0, -1].softmax(dim=-1).detach().numpy()
-    by_word = {word: float(words[i]) for word, i in processor.tokenizer.get_vocab().items()}
-    sums = [sum(by_word[word] for word in ANSWERS[start:end]) for start, end in ((0, 3), (3, 6), (6, 9))]
-    assert given[0] == pytest.approx(np.array(sums) / sum(sums), rel=1e-4)
-
-
-def test_an_answer_does_not_depend_on_its_company(judge, colours):
-    questions = [MAN, OLD, MAN, MAN, OLD, MAN]
-    together = judge.judge(colours, questions)
-    alone = [judge.judge([one], [question])[0] for one, question in zip(colours, questions, strict=True)]
-    assert together == pytest.approx(np.array(alone), abs=1e-5)
-    assert together.sum(axis=1) == pytest.approx(1)
-    assert len({tuple(row.round(6)) for row in together}) > 3
-    assert judge.judge([], []).shape == (0, 3)
-    with pytest.raises(InvalidInput, match="2 pictures, 1 questions"):
-        judge.judge(colours[:2], [MAN])
-    with pytest.raises(InvalidInput, match="question 1 of 1 is blank"):
-        judge.judge(colours[:1], [" "])
-
-
-def test_a_model_without_a_conversation_or_whose_answers_begin_alike_is_refused(tmp_path, colours):
-    folder = save_llava(tmp_path / "mute", template=None)
-    with pytest.raises(ModelUnavailable, match="mute has no chat template"):
-        TransformersJudge("mute", str(folder), device="cpu", offline=True).judge(colours[:1], [MAN])
-    folder = save_llava(
-        tmp_path / "loud", template=TEMPLATE + "{% if enable_thinking is not false %}<think>{% endif %}"
-    )
-    assert TransformersJudge("loud", str(folder), device="cpu", offline=True).judge(colours[:1], [MAN]).shape == (1, 3)
-    folder = save_llava(tmp_path / "always", template=TEMPLATE + "<think>\n")
-    with pytest.raises(ModelUnavailable, match="always thinks aloud before it answers"):
-        TransformersJudge("always", str(folder), device="cpu", offline=True).judge(colours[:1], [MAN])
-    tokenizer = tokenizer_of([*WORDS[:5], "yes"], framed=False)
-    with pytest.raises(ModelUnavailable, match="same token"):
-        first_tokens(tokenizer, "odd")
-
-
-@pytest.fixture(scope="module")
-def classifier(tmp_path_factory):
-    from transformers import ViTConfig, ViTForImageClassification, ViTImageProcessor
-
-    folder = tmp_path_factory.mktemp("classifier")
-    labels = dict(enumerate(["Male", "Female", "Child"]))
-    torch.manual_seed(1)
-    config = ViTConfig(
-        image_size=16, patch_size=8, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
-        id2label=labels, label2id={name: i for i, name in labels.items()},
-    )  # fmt: skip
-    ViTForImageClassification(config).save_pretrained(folder)
-    ViTImageProcessor(size={"height": 16, "width": 16}).save_pretrained(folder)
-    return folder
-
-
-def test_a_classifier_answers_by_what_its_labels_mean(classifier, colours):
-    from transformers import pipeline
-
-    scores = {one["label"]: one["score"] for one in pipeline("image-classification", str(classifier))(colours[2])}
-    judge = ClassifierJudge("faces", str(classifier), {"Male": "man", "Female": "woman"}, device="cpu", offline=True)
-    assert isinstance(judge, Judge)
-    woman = "Does this picture show a woman? Answer yes, no or cannot tell."
-    given = judge.judge([colours[2]] * 3, [MAN, woman, OLD])
-    assert given[0] == pytest.approx([scores["Male"], scores["Female"], scores["Child"]], abs=1e-6)
-    assert given[1] == pytest.approx([scores["Female"], scores["Male"], scores["Child"]], abs=1e-6)
-    assert given[2].tolist() == [0, 0, 1]  # no label says anything of age
-    judge = ClassifierJudge("faces", str(classifier), {"male": "man"}, device="cpu", offline=True)
-    with pytest.raises(ModelUnavailable, match="no label 'male'; its labels are Male, Female, Child"):
-        judge.judge(colours[:1], [MAN])
-
-
-def test_judges_are_named_like_other_readers(tmp_path, classifier, llava):
-    services = Services(Settings(data_dir=tmp_path, offline=True, device="cpu"))
-    assert isinstance(services.judge(str(llava)), TransformersJudge)
-    faces = services.judge(f"{classifier}:Male=man,Female=woman")
-    assert isinstance(faces, ClassifierJudge)
-    assert faces.labels == {"Male": "man", "Female": "woman"}
-    assert faces.name.startswith(f"{classifier}:Male=man,Female=woman@")  # known by every byte
-    assert isinstance(services.judge("org/name"), TransformersJudge)
-    assert services.judge("smolvlm-500m").source == "HuggingFaceTB/SmolVLM-500M-Instruct"
-    assert services.reader_world("judge", "smolvlm-500m") == ""
-    assert services.reader_facts("judge", "qwen2.5-vl-3b").download_gb == 7.5
-    with pytest.raises(UnknownModel, match=r"no judge 'nonsense'; there are smolvlm-500m, .*Male=man"):
-        services.judge("nonsense")
-    with pytest.raises(InvalidInput, match="Label=word"):
-        services.judge("org/name:Male=man,=x")
-    services.close()
-    # A public server takes those alone that it allows.
-    listed = load_catalogue(ASSETS / "models.yaml")
-    closed = Catalogue(models=(), tools=listed.tools, allowed=("open/*",))
-    assert closed.tool("judge", "open/faces:A=b").labels == "A=b"
-    for name in ("shut/faces:A=b", "shut/faces", "/etc/passwd:A=b"):
-        with pytest.raises(UnknownModel, match="cannot be used on this server"):
-            closed.tool("judge", name)
 
 
 def said(text, tokens=None, finish="stop"):

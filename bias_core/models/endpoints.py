@@ -1,0 +1,559 @@
+"""Requests to OpenAI-compatible servers, and the language models and judges that answer there.
+
+The package ``openai`` was tried and left out: it follows redirects, reads answers of any size for any time, and sleeps
+through Stop between two tries.
+"""
+
+import base64
+import io
+import logging
+import math
+import re
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from functools import cache, partial
+from itertools import count
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+import numpy as np
+from PIL import Image
+
+from bias_core.errors import InvalidInput, ModelUnavailable
+from bias_core.given_values import read_json
+from bias_core.models.encoders import as_rgb
+from bias_core.models.language_models import ANSWER_WORDS, check_questions, without_thoughts
+
+T = TypeVar("T")
+RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})  # answers that may be others the next time
+# Accounts without money, which no patience changes.
+_UNPAID_CODE = re.compile(r"insufficient_(\w+_)?(quota|balance|credit|fund)|billing|\bcredit|payment_", re.IGNORECASE)
+_UNPAID = re.compile(
+    r"billing (hard )?limit|spending limit|insufficient (credit|fund|balance)|out of credit|used all (\w+ )?credit"
+    r"|credit balance is too low|payment required|(exceeded|exhausted|depleted|used up) your [\w ]{0,30}credit",
+    re.IGNORECASE,
+)
+FIRST_PAUSE = 1.0  # seconds; each further one is twice as long
+_MOST_REQUESTS = 4  # for one answer that fails for a while
+_LONGEST_PAUSE = 30.0  # seconds between two of them, whatever the server asks for
+_CONNECT_SECONDS = 10.0
+_MOST_BYTES = 64_000_000  # of an answer: a picture of 16 million pixels fits
+_MOST_REASON = 10_000  # bytes of a server's error that are read
+_SHOWN = 300  # characters of a server's reason
+_SHORTEST_SECRET = 8  # characters; "none", "EMPTY" and "1234" stand in place of a key
+# Words that stand in place of a key, such as "lm-studio": other texts have them, too.
+_WORDS = re.compile(r"(?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15})(?:[ _-]+(?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15}))*")
+
+
+class RequestFailed(ModelUnavailable):
+    """A request without a usable answer.
+
+    ``status`` is 0 where none came; ``reason`` is the server's own and ``code`` its name for it. ``again`` says
+    whether another try may help, after ``pause`` seconds (None: the usual ones) and ``most`` tries at most.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 0,
+        reason: str = "",
+        code: str = "",
+        again: bool = False,
+        pause: float | None = None,
+        most: int = 9,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.reason, self.code = status, reason, code
+        self.again, self.pause, self.most = again, pause, most
+
+
+def ask_until_answered(request: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
+    """Return what ``request`` returns; ask again, after a pause, as its RequestFailed says."""
+    for attempt in count(1):
+        try:
+            return request()
+        except RequestFailed as failure:  # noqa: PERF203
+            if not failure.again or attempt >= min(_MOST_REQUESTS, failure.most):
+                raise
+            pause = FIRST_PAUSE * 2 ** (attempt - 1) if failure.pause is None else failure.pause
+            sleep(min(pause, _LONGEST_PAUSE))
+    raise AssertionError  # count does not end
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """A server, its model, and the time an answer may take; ModelUnavailable where the address is none."""
+
+    url: str  # base address, with or without its "/v1"; "https://user:password@host" works too
+    model: str  # its name on that server
+    # sent with every request, and never shown; "" for servers that ask for none
+    key: str = field(default="", repr=False)
+    seconds: float = 120.0  # that an answer may take
+    settings: str = "BIAS_LLM"  # how the names of the settings begin that say all this
+    named_by: str = "BIAS_LLM_MODEL"  # what names the model
+
+    def __post_init__(self) -> None:
+        with suppress(ValueError):  # a port that is no number
+            parts = urlsplit(self.url)
+            if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+                return
+        raise ModelUnavailable(
+            f"the server has no valid address ({self.settings}_URL should be like http://127.0.0.1:8000/v1)"
+        )
+
+    @property
+    def base(self) -> str:
+        """The address with the part that all its services share.
+
+        >>> Endpoint(url="http://host:1", model="").base, Endpoint(url="https://host/openai/v1/", model="").base
+        ('http://host:1/v1', 'https://host/openai/v1')
+        """
+        bare = self.url.rstrip("/")
+        return bare if urlsplit(bare).path else f"{bare}/v1"
+
+    @property
+    def host(self) -> str:
+        """The server's name and port, without a password."""
+        parts = urlsplit(self.url)
+        return f"{parts.hostname}" + (f":{parts.port}" if parts.port else "")
+
+    def post(self, name: str, path: str, body: Mapping[str, Any], *, again: bool = False) -> Any:
+        """The JSON that answers one request in the ``name`` of a model.
+
+        RequestFailed where none can be used, which may be asked for ``again``. Some servers put an error into an answer
+        whose status is good.
+        """
+        headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+        with self._worded(name):
+            status, pause, content = exchange("POST", f"{self.base}/{path}", self.seconds, headers, body)
+        self._check(name, status, pause, content)
+        try:
+            answer = read_json(content)
+        except ValueError as error:
+            raise self.not_understood(name, error, again=again) from error
+        fault = answer.get("error") if isinstance(answer, dict) else None
+        if fault and not (answer.get("data") or answer.get("choices")):
+            code = fault.get("code") if isinstance(fault, dict) else None
+            self._check(name, code if isinstance(code, int) and 400 <= code < 600 else 400, pause, content)
+        return answer
+
+    def get(self, name: str, url: str) -> bytes:
+        """A file that an answer names, fetched without the key; RequestFailed where it cannot be had."""
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise RequestFailed(f"{name} names no address of a picture", again=True)
+        with self._worded(name):
+            status, _, content = exchange("GET", url, self.seconds)
+        if status != 200:
+            raise RequestFailed(f"the picture that {name} names cannot be fetched (status {status})", again=True)
+        return content
+
+    def not_understood(self, name: str, error: Exception, *, again: bool = False) -> RequestFailed:
+        """The error for an answer of another form, or with an empty list in place of what was asked for."""
+        if isinstance(error, IndexError):
+            return RequestFailed(
+                f"{name} answered with an empty list ({self.host} gave no reason; a filter of its own may have taken "
+                "the answer away)",
+                again=again,
+            )
+        return RequestFailed(
+            f"what answers at {self.host} is no OpenAI-compatible server, or {name} broke off "
+            f"({type(error).__name__} while reading it) ({self.settings}_URL should be like "
+            "http://127.0.0.1:8000/v1)",
+            again=again,
+        )
+
+    def safe(self, text: str) -> str:
+        """A server's text with the key taken out: some repeat it in their errors."""
+        return without_secrets(text, self.key, urlsplit(self.url).password or "")
+
+    @contextmanager
+    def _worded(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except httpx.TimeoutException as error:
+            raise RequestFailed(  # twice at most: waiting again and again would hold up everybody
+                f"{name} did not answer within {self.seconds:g} s; is the server at {self.host} overloaded, or the "
+                "model too slow for it?",
+                again=True, pause=0.0, most=2,
+            ) from error  # fmt: skip
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise RequestFailed(
+                f"{name} cannot be reached at {self.host}: {self.safe(str(error))} (check {self.settings}_URL "
+                "and that the server runs)",
+                again=not isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol)),
+            ) from error
+
+    def _check(self, name: str, status: int, pause: str, content: bytes) -> None:
+        """Raise RequestFailed for every answer but a good one."""
+        if status < 300:
+            return
+        if status < 400:
+            raise RequestFailed(
+                f"the server at {self.host} sends {name}'s requests elsewhere (status {status}) (set "
+                f"{self.settings}_URL to the final address)"
+            )
+        text, code = error_text(content)
+        reason = self.safe(text)
+        facts: dict[str, Any] = {"status": status, "reason": reason, "code": code}
+        if is_unpaid(status, code, text):
+            raise RequestFailed(
+                f"{name}: {unpaid(self.host)} (status {status}): {reason or 'no reason given'}", **facts
+            )
+        if status in (401, 403):
+            raise RequestFailed(f"{name} refuses the key ({status}: {reason}) (check {self.settings}_KEY)", **facts)
+        if status == 404 and "model" in text.lower():
+            raise RequestFailed(
+                f"the server at {self.host} has no model {self.model!r} ({reason}) (check {self.named_by})", **facts
+            )
+        message = f"{name} refuses (status {status}): {reason or 'no reason given'}"
+        raise RequestFailed(message, **facts, again=status in RETRIED, pause=pause_asked_for(pause))
+
+
+def exchange(
+    method: str, url: str, seconds: float, headers: Mapping[str, str] | None = None, body: Any = None
+) -> tuple[int, str, bytes]:
+    """Status, ``Retry-After`` and content of one answer; httpx's errors, too where it is too slow or too long."""
+    timeout, ends = httpx.Timeout(seconds, connect=_CONNECT_SECONDS), time.monotonic() + seconds
+    with httpx.stream(
+        method, url, json=body, headers=headers, timeout=timeout, verify=_certificates(),
+        follow_redirects=False,  # a key goes to the address that was set, and to no other
+    ) as response:  # fmt: skip
+        content = bytearray()
+        for part in response.iter_bytes():
+            content += part
+            if time.monotonic() > ends:
+                raise httpx.ReadTimeout("it answers a little at a time", request=response.request)
+            if len(content) > _MOST_BYTES:
+                raise httpx.DecodingError(f"its answer has more than {_MOST_BYTES:,} bytes", request=response.request)
+        return response.status_code, response.headers.get("retry-after", ""), bytes(content)
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """Read once: that takes longer than a request does."""
+    return httpx.create_ssl_context()
+
+
+def error_text(content: bytes) -> tuple[str, str]:
+    """The reason in a server's error, and its code.
+
+    >>> error_text(b'{"error": {"message": "no", "code": "moderation_blocked"}}'), error_text(b"<h1>Bad</h1>")
+    (('no', 'moderation_blocked'), (' Bad ', ''))
+    """
+    text = content[:_MOST_REASON].decode(errors="replace")
+    try:
+        body = read_json(text)
+    except ValueError:
+        return re.sub(r"<[^<>]*>", " ", text), ""
+    if not isinstance(body, dict):
+        return text, ""
+    error = body.get("error", body.get("detail", body.get("message", "")))
+    if isinstance(error, dict):
+        names = (error.get("code"), error.get("type"), error.get("status"))
+        return str(error.get("message", "")), next((name for name in names if name and isinstance(name, str)), "")
+    return str(error), str(body.get("code") or "")
+
+
+def is_unpaid(status: int, code: str, reason: str) -> bool:
+    """True if an error says that the account has no credit left, or reached its limit.
+
+    >>> is_unpaid(403, "", "Your team has used all available credits"), is_unpaid(429, "", "Rate limit reached")
+    (True, False)
+    """
+    return status == 402 or bool(_UNPAID_CODE.search(code) or _UNPAID.search(reason))
+
+
+def unpaid(host: str) -> str:
+    """The words for such an error."""
+    return f"the account at {host} has no credit left, or reached its limit; see its billing there"
+
+
+def without_secrets(text: str, *secrets: str) -> str:
+    """A text of a server in one short line, without these; a word in place of a key is no secret.
+
+    >>> without_secrets("no model for sk-1234567", "sk-1234567"), without_secrets("no such model", "model")
+    ('no model for …', 'no such model')
+    """
+    for secret in filter(None, secrets):
+        if len(secret) >= _SHORTEST_SECRET and not _WORDS.fullmatch(secret):
+            text = text.replace(secret, "…")
+        for before, after in (("Bearer ", ""), (":", "@")):
+            text = text.replace(f"{before}{secret}{after}", f"{before}…{after}")
+    return " ".join(text.split())[:_SHOWN]
+
+
+def pause_asked_for(header: str) -> float | None:
+    """Seconds that ``Retry-After`` asks for, as a number or a date; None where it says neither.
+
+    >>> pause_asked_for("7"), pause_asked_for("soon")
+    (7.0, None)
+    """
+    with suppress(ValueError):
+        seconds = float(header)
+        return max(0.0, seconds) if seconds == seconds else None
+    with suppress(TypeError, ValueError):
+        return max(0.0, (parsedate_to_datetime(header) - datetime.now(timezone.utc)).total_seconds())
+    return None
+
+
+_MOST_SAID = 100_000  # characters
+
+
+def read_message(message: Mapping[str, Any]) -> tuple[str, bool]:
+    """The text that a server's message answers, and whether the model thought before it.
+
+    Its content is a text, nothing, or a list of parts, of which those of text count. TypeError for another form.
+    """
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [] if content is None else [content]
+    texts = [part if isinstance(part, str) else _text_of_part(part) for part in parts]
+    said, thought = "".join(texts), message.get("reasoning_content") or message.get("reasoning")
+    if len(said) > _MOST_SAID:
+        raise TypeError(f"an answer has more than {_MOST_SAID:,} characters")
+    answer = without_thoughts(said)
+    return answer, bool(thought) or answer != said.strip() or "" in texts
+
+
+def _text_of_part(part: Any) -> str:
+    if not isinstance(part, Mapping):
+        raise TypeError(f"a part of an answer is {type(part).__name__}")
+    text = part.get("text") if part.get("type", "text") in ("text", "output_text") else ""
+    if not isinstance(text, str):
+        raise TypeError("a part of an answer has no text")
+    return text
+
+
+_BATCH = 32  # prefixes in one request
+_FEWER = (20, 5)  # how many likeliest tokens vLLM and OpenAI show at most
+_SPECIAL_TOKEN = re.compile(r"<\|?[\w ./-]{1,40}\|?>|\[[A-Z]{1,12}\]|bytes:.*|token_id:\d+")
+_STOP_NEEDS = (
+    "StOP needs a language model that shows the likeliest next tokens: a server with /v1/completions and logprobs "
+    "(vLLM, llama.cpp's server), calibration-language, smollm2, or any causal model of the hub as org/name"
+)
+_log = logging.getLogger(__name__)
+
+
+class EndpointReader:
+    """A model on a server, which is asked by its settings; asks nothing before the first use.
+
+    The endpoint is from the settings of the machine alone: a visitor who could choose the address could make this
+    machine call any other. It will ``sleep`` that many seconds between two attempts.
+    """
+
+    def __init__(self, name: str, endpoint: Endpoint, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.name, self.endpoint = name, endpoint
+        self._sleep = sleep
+        self._unknown: set[str] = set()
+
+    def _said_nothing(self, choice: Any, most: int) -> ModelUnavailable:
+        refusal = choice["message"].get("refusal")
+        why = (
+            f"it refuses: {self.endpoint.safe(str(refusal))}"
+            if refusal
+            else f"finish_reason {choice.get('finish_reason')!r}"
+        )
+        return ModelUnavailable(
+            f"{self.name} answered nothing ({why}); a model that thinks aloud may need more tokens than "
+            f"the {most} it was given, another model would do"
+        )
+
+    def _may_lack(self, key: str, reason: str) -> bool:
+        """True if a server that gives this reason does not know a setting that may be left out."""
+        return key in ("max_tokens", "temperature") and f"'{key}'" in reason
+
+    def _ask(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The server's answer as JSON; settings that it says it does not know are left out from then on."""
+        for _ in range(4):
+            sent: dict[str, Any] = {"model": self.endpoint.model, **body}
+            if "max_tokens" in sent and "max_tokens" in self._unknown:  # newer models call it so
+                sent["max_completion_tokens"] = sent["max_tokens"]
+            sent = {key: value for key, value in sent.items() if key not in self._unknown}
+            try:
+                return ask_until_answered(partial(self.endpoint.post, self.name, path, sent), self._sleep)
+            except RequestFailed as refused:
+                new = {key for key in sent if self._may_lack(key, refused.reason)}
+                if refused.status not in (400, 422) or not new:
+                    raise
+                self._unknown |= new
+        raise ModelUnavailable(f"{self.name} accepts none of the ways in which it was asked")
+
+
+class EndpointLanguageModel(EndpointReader):
+    """Next tokens and whole answers from a server."""
+
+    _most_shown: int | None = None  # likeliest tokens that the server shows, once it has said so
+
+    def propose(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
+        """For each prefix, at most ``n`` likeliest continuations by one token, likeliest first.
+
+        A server shows only so many tokens (OpenAI 5, vLLM 20 unless told otherwise): there may be far fewer
+        than ``n``, which makes StOP's search narrower. Tokens that show nothing are left out.
+
+        Raises InvalidInput: the server continues no text, or shows no probabilities; ModelUnavailable: it
+        cannot be reached, refuses, or answers what cannot be understood.
+        """
+        proposals: list[list[str]] = []
+        for start in range(0, len(prefixes), _BATCH):
+            batch = list(prefixes[start : start + _BATCH])
+            choices = self._continuations(batch, n)
+            if len(choices) != len(batch):  # some servers take one text at a time
+                choices = [self._continuations([prefix], n)[0] for prefix in batch]
+            proposals += [
+                [prefix + token for token in tokens[:n]] for prefix, tokens in zip(batch, choices, strict=True)
+            ]
+        return proposals
+
+    def complete(self, prompt: str, max_new_tokens: int) -> str:
+        """The likeliest answer to ``prompt`` as a user's message; ModelUnavailable where there is none."""
+        body = {"messages": [{"role": "user", "content": prompt}], "max_tokens": max_new_tokens, "temperature": 0}
+        answer = self._ask("chat/completions", body)
+        try:
+            choice = answer["choices"][0]
+            text, _ = read_message(choice["message"])
+        except (LookupError, TypeError, AttributeError) as error:
+            raise self.endpoint.not_understood(self.name, error) from error
+        if not text:
+            raise self._said_nothing(choice, max_new_tokens)
+        return text
+
+    def _continuations(self, prefixes: list[str], n: int) -> list[list[str]]:
+        """The likeliest next tokens of each prefix, likeliest first; in one request."""
+        n_tokens = min(n, self._most_shown or n)
+        body = {"prompt": prefixes if len(prefixes) > 1 else prefixes[0], "max_tokens": 1, "temperature": 0}
+        for shown in (n_tokens, *(fewer for fewer in _FEWER if fewer < n_tokens)):
+            try:
+                answer = self._ask("completions", body | {"logprobs": shown})
+            except RequestFailed as refused:
+                if refused.status in (404, 405, 501):
+                    raise InvalidInput(f"{self.name} continues no texts ({refused.reason}). {_STOP_NEEDS}") from refused
+                if "logprob" not in refused.reason:
+                    raise
+                continue
+            if shown < n_tokens:
+                _log.warning("%s shows %d tokens at most, where %d were asked for", self.name, shown, n)
+                self._most_shown = shown
+            try:
+                choices = sorted(answer["choices"], key=lambda choice: int(choice.get("index", 0)))
+                likeliest = [_likeliest(choice.get("logprobs")) for choice in choices]
+            except (LookupError, TypeError, ValueError, AttributeError) as error:
+                raise self.endpoint.not_understood(self.name, error) from error
+            if not likeliest or any(tokens is None for tokens in likeliest):
+                break
+            return [[token for token in tokens or () if _shows_something(token)] for tokens in likeliest]
+        raise InvalidInput(f"{self.name} shows no probabilities of tokens. {_STOP_NEEDS}")
+
+
+def _likeliest(logprobs: Any) -> list[str] | None:
+    """Tokens by falling probability, from either form that servers give; None where there are none."""
+    if logprobs and logprobs.get("top_logprobs"):
+        first = logprobs["top_logprobs"][0]
+    elif logprobs and logprobs.get("content"):
+        first = {shown["token"]: shown["logprob"] for shown in logprobs["content"][0]["top_logprobs"]}
+    else:
+        return None
+    return sorted(first, key=lambda token: -float(first[token]))
+
+
+def _shows_something(token: str) -> bool:
+    return bool(token.strip()) and token.isprintable() and "\ufffd" not in token and not _SPECIAL_TOKEN.fullmatch(token)
+
+
+_CERTAIN = np.eye(3)
+_FIRST_WORD = re.compile(r"\b(?:(yes)|(no)|(cannot|can['’]t|unable|unclear|unsure))\b", re.IGNORECASE)
+_MARKS = " \n\t\"'“”*.,:!▁Ġ"  # around a token
+_MOST_TOKENS = 16  # of an answer
+_TOKENS_WITH_THOUGHTS = 4096  # of a model that thinks aloud before it
+_SHOWN_TOKENS = 20  # likeliest tokens that a server is asked for; OpenAI and vLLM show no more
+_MOSTLY = 0.5  # what the first tokens must hold of the three answers, for a text is read otherwise
+_REFUSALS = {"content_filter", "content_policy_violation", "moderation_blocked"}
+
+
+class EndpointJudge(EndpointReader):
+    """Answers of a model on a server, by the likeliest first tokens where it shows them, else by its text."""
+
+    def __init__(self, name: str, endpoint: Endpoint, *, at_once: int = 4, **options: Any) -> None:
+        super().__init__(name, endpoint, **options)
+        self.at_once, self._most_tokens = at_once, _MOST_TOKENS
+
+    def judge(self, images: Sequence[Image.Image], questions: Sequence[str]) -> np.ndarray:
+        """Probabilities ``(n, 3)`` of "yes", "no" and "cannot tell", which a refusal to answer is, too.
+
+        Raises InvalidInput: as for other judges; ModelUnavailable: it cannot be reached, or is not understood.
+        """
+        check_questions(images, questions)
+        pool = ThreadPoolExecutor(self.at_once)
+        try:
+            return np.array(list(pool.map(self._answer_one, images, questions))).reshape(-1, 3)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _answer_one(self, image: Image.Image, question: str) -> np.ndarray:
+        content = [{"type": "image_url", "image_url": {"url": _data_uri(image)}}, {"type": "text", "text": question}]
+        body = {
+            "messages": [{"role": "user", "content": content}],
+            "max_tokens": self._most_tokens,
+            "temperature": 0,
+            "logprobs": True,
+            "top_logprobs": _SHOWN_TOKENS,
+        }
+        try:
+            choice = self._ask("chat/completions", body)["choices"][0]
+            text, thought = read_message(choice["message"])
+            answer = None if thought else _by_tokens(choice.get("logprobs"))
+        except RequestFailed as refused:
+            if refused.code in _REFUSALS:
+                return _CERTAIN[2]
+            raise
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise self.endpoint.not_understood(self.name, error) from error
+        if answer is not None:
+            return answer
+        if text or choice.get("finish_reason") != "length":
+            return by_text(text)
+        if self._most_tokens == _TOKENS_WITH_THOUGHTS:
+            raise self._said_nothing(choice, self._most_tokens)
+        self._most_tokens = _TOKENS_WITH_THOUGHTS
+        return self._answer_one(image, question)
+
+    def _may_lack(self, key: str, reason: str) -> bool:
+        return super()._may_lack(key, reason) or ("logprobs" in key and "logprob" in reason)
+
+
+def by_text(text: str) -> np.ndarray:
+    """The answer that a text gives first, with certainty ``(3,)``; "cannot tell" where it gives none.
+
+    >>> by_text("No, she looks young.").tolist(), by_text("I am sorry, I can't say no.").tolist()
+    ([0.0, 1.0, 0.0], [0.0, 0.0, 1.0])
+    """
+    match = _FIRST_WORD.search(text)
+    return np.array(_CERTAIN[2 if match is None or match.lastindex is None else match.lastindex - 1])
+
+
+def _by_tokens(logprobs: Any) -> np.ndarray | None:
+    """The shares of the answers among the likeliest first tokens; None where these are mostly something else."""
+    if not logprobs or not logprobs.get("content"):
+        return None
+    first = logprobs["content"][0]
+    shown = {str(one["token"]): float(one["logprob"]) for one in (first, *first.get("top_logprobs", ()))}
+    sums = np.zeros(3)
+    for token, logprob in shown.items():
+        word = token.strip(_MARKS).lower().replace("’", "'")
+        for i, words in enumerate(ANSWER_WORDS):
+            if word in words or (i == 2 and word and any(whole.startswith(word) for whole in words)):
+                sums[i] += math.exp(logprob)
+    total = float(sums.sum())
+    return sums / total if total > _MOSTLY else None
+
+
+def _data_uri(image: Image.Image) -> str:
+    buffer = io.BytesIO()
+    as_rgb(image).save(buffer, format="PNG")
+    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"
