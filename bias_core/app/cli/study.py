@@ -31,11 +31,8 @@ from bias_core.app.cli.common import (
 from bias_core.app.cli.reports import finish
 from bias_core.errors import HubNotReached, InvalidInput
 from bias_core.models.catalogue import hosted_name, request_words
-from bias_core.models.model_sources import free_bytes
 from bias_core.study.design import find_design, list_designs, option_settings
-from bias_core.study.image_rows import RowMaker
 from bias_core.study.setting_fields import settings_of
-from bias_core.study.study import Settled, StudyPlan
 from bias_core.study.types import StudySettings
 
 if TYPE_CHECKING:
@@ -182,6 +179,7 @@ def _one_each(
 
 def _show_costs(plans: "Sequence[StudyPlan]", services: "Services") -> bool:
     """Print the table of costs; return true if the user should agree first."""
+    from bias_core.models.model_sources import free_bytes
     from bias_core.study.classifiers import reading_words
     from bias_core.study.plan import plan_notes, study_cost
     from bias_core.study.reproduction import outlook
@@ -262,6 +260,7 @@ def _why_not(services: "Services", name: str) -> str:
 
 def _show_refusals(plans: "Sequence[StudyPlan]", services: "Services", *, measure: bool) -> None:
     """Print which plans are too large, and which classifiers cannot read the pictures; that ends a measuring run."""
+    from bias_core.study.image_rows import RowMaker
     from bias_core.study.plan import check_size, check_study_readers
 
     for plan in plans:
