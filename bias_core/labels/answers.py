@@ -390,7 +390,7 @@ def crowd_frame(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
 
 
 def export_labels(store: LabelStore, key: OwnerKey, target: Path) -> Path:
-    """Write a zip: CSV, JSONL, imagefolder, Label Studio and a data card.
+    """Write a zip: CSV, JSONL, imagefolder, Label Studio, Argilla and a data card.
 
     NotAllowed where the key opens no task; StorageError where a picture is missing, or the disk is full. Nothing
     half-written stays behind.
@@ -434,6 +434,8 @@ def _entries(store: LabelStore, key: OwnerKey, progress: TaskProgress) -> Iterat
     yield "train/metadata.jsonl", json_lines([_metadata(name, one, task) for name, one in ordinary.items()])
     yield "label_studio/config.xml", text_from("label_studio.xml", autoescape=True, task=task)
     yield "label_studio/tasks.json", _json([_studio_task(task, *pair) for pair in by_name.items()])
+    yield "argilla/settings.json", text_from("argilla.json", task=task)
+    yield "argilla/records.json", _json([_argilla_record(task, *pair) for pair in by_name.items()])
     for name, one in by_name.items():
         yield name, read_picture(store.pictures, one.item.picture)
 
@@ -475,6 +477,27 @@ def _studio_task(task: Task, name: str, one: LabelledItem) -> dict[str, Any]:
         for number, (choices, at, seconds, rater) in enumerate(replies)
     ]  # fmt: skip
     return {"id": one.item.id, "data": data, "annotations": annotations}
+
+
+def _argilla_record(task: Task, name: str, one: LabelledItem) -> dict[str, Any]:
+    """The item as Argilla imports it: the majority is a suggestion, and votes are metadata.
+
+    A response would belong to a user of that server, so answers of single raters are none.
+    """
+    counts = {position: Counter(one.votes(position)).most_common() for position in task.positions}
+    votes = {f"{position}_votes": ", ".join(f"{k} {n}" for k, n in some) for position, some in counts.items()}
+    return {
+        "id": str(one.item.id),
+        "fields": {"image": name, "shown": "\n".join(task.questions_about(one.item).values())},
+        "metadata": {"image_id": one.item.image_id, "n_raters": len(one.answers), **votes},
+        "suggestions": {
+            position: {"value": winner, "score": one.share(position), "agent": "most raters"}
+            for position in task.positions
+            if (winner := one.majority(position))
+        },
+        "responses": {},
+        "vectors": {},
+    }
 
 
 def _json(content: object) -> str:

@@ -127,6 +127,16 @@ def test_label_studio_reads_config_and_answers(store, task, out):
     assert tasks[0]["annotations"][0]["lead_time"] == 1.5
 
 
+def test_argilla_reads_settings_and_records(store, task, out):
+    settings = json.loads((out / "argilla" / "settings.json").read_text())
+    assert [question["name"] for question in settings["questions"]] == ["left", "right"]
+    records = json.loads((out / "argilla" / "records.json").read_text())
+    suggested = {"value": "feminine", "score": pytest.approx(2 / 3), "agent": "most raters"}
+    assert records[0]["suggestions"]["left"] == suggested
+    assert records[0]["metadata"]["left_votes"] == "feminine 2, masculine 1"
+    assert all((out / record["fields"]["image"]).is_file() for record in records)
+
+
 def test_the_converter_of_label_studio_takes_the_export(out):
     """It needs the ``id`` of tasks, and sorts annotations by ``created_at``, which is 0 if it is missing."""
     tasks = json.loads((out / "label_studio" / "tasks.json").read_text())
@@ -166,9 +176,11 @@ def test_nothing_that_was_written_becomes_a_formula_or_markup(store, tmp_path):
     head, _, body = card.removeprefix("---\n").partition("\n---\n")
     assert yaml.safe_load(head)["license"] == "other"
     assert "<b>" not in body
-    page = Page(MarkdownIt("commonmark").enable("table").render(body))
-    assert page.loaded == []
-    assert "![x](http://evil.example/x.png)" in page.text
+    guidelines = json.loads((out / "argilla" / "settings.json").read_text())["guidelines"]
+    for text in (body, guidelines):
+        page = Page(MarkdownIt("commonmark").enable("table").render(text))
+        assert page.loaded == []
+        assert "![x](http://evil.example/x.png)" in page.text
     ElementTree.parse(out / "label_studio" / "config.xml")
 
 
