@@ -30,7 +30,7 @@ from bias_core.models.model_sources import (
     hosted_fit,
 )
 from bias_core.models.weights import ReadersTurn, cpu_threads
-from bias_core.models.zero_gpu import ZeroGpuReader, ZeroGpuTextToImage, gpu_seconds_left, on_zero_gpu, prepare
+from bias_core.models.zero_gpu import ZeroGpuReader, ZeroGpuTextToImage, gpu_seconds_left, prepare
 from bias_core.protocols import (
     Captioner,
     Hosted,
@@ -41,7 +41,7 @@ from bias_core.protocols import (
     TextToImage,
     VisualQuestionAnswerer,
 )
-from bias_core.settings import Settings
+from bias_core.settings import Settings, on_zero_gpu
 from bias_core.store.files import FileHashes
 from bias_core.store.images import ImageStore
 from bias_core.store.manifests import ManifestStore, make_room
@@ -71,13 +71,11 @@ class Services:
         self.embeddings = EmbeddingCache(data / "embeddings.sqlite", self.repairs)
         self.answers = AnswerCache(data / "answers.sqlite", self.repairs)
         self.manifests = ManifestStore(data / "runs")
-        self.uploads = UploadStore(int(self.settings.uploads_gb * 1e9))
         self._hashes = FileHashes(data / "file_hashes.sqlite", self.repairs)
         self._sources = ModelSources(self.settings, self._hashes)
         # Held while drawing or loading, one batch at a time; readers take :meth:`reading`.
         self.model_lock, self._reader_lock = FairLock(), FairLock()
         self.engine: Engine = LocalEngine(self.settings.device)  # who draws the rows of a manifest
-        self.run_queue = RunQueue.of(self.settings)  # where runs wait for their turn
         self.rates = RateStore(data / "rates.json")  # how long drawing took before
         self.borrows_gpu = self.settings.device == "auto" and on_zero_gpu()
         self._device = "cpu" if self.borrows_gpu else self.settings.device
@@ -131,6 +129,16 @@ class Services:
 
         start = partial(LabelCopy, self.labels, settings.data_dir / "label_copy", repo=settings.labels_repo)
         return self._built.get("label_copy", "", partial(start, minutes=settings.labels_repo_minutes))
+
+    @cached_property
+    def uploads(self) -> UploadStore:
+        """The files that visitors sent."""
+        return UploadStore(int(self.settings.uploads_gb * 1e9))
+
+    @cached_property
+    def run_queue(self) -> RunQueue:
+        """The queue in which runs wait for their turn."""
+        return RunQueue.of(self.settings)
 
     @cached_property
     def catalogue(self) -> Catalogue:

@@ -5,6 +5,7 @@
 
 import math
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +23,12 @@ def default_data_dir() -> Path:
 def on_public_server() -> bool:
     """Return true on a Space, or if ``BIAS_PUBLIC`` says that strangers reach this process."""
     return _on_space() or os.environ.get("BIAS_PUBLIC", "").lower() in {"1", "true", "t", "yes", "y", "on"}
+
+
+def on_zero_gpu() -> bool:
+    """Return true on a Space with ZeroGPU, and false if ``spaces`` is absent."""
+    asked_for = os.environ.get("SPACES_ZERO_GPU", "").lower() in {"1", "t", "true"}
+    return asked_for and find_spec("spaces") is not None
 
 
 def _on_space() -> bool:

@@ -23,9 +23,9 @@ from bias_core.old_names import _MOVED as MOVED
 from bias_core.settings import Settings
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import study_classes
-from bias_core.study.setting_fields import settings_of
 from bias_core.study.types import Arm, StudySettings
 from bias_core.ui.templates import without_variables
+from bias_core.values import settings_of
 from tests.every import every
 from training.__main__ import app as training
 from validation.__main__ import app as validation
@@ -39,7 +39,7 @@ CODE = [*FILES, *(path for path in [ROOT / "app.py"] if path.exists())]
 PAPERS = {f"papers.{paper}" for paper in ("t2iat", "pst", "tbyb", "mcas", "oasis")}
 FLOORS = [
     {"types", "errors", "settings", "waiting", "old_names"},
-    {"given_values", "number_text", "protocols", "prompts", "people"},
+    {"values", "number_text", "protocols", "prompts", "people"},
     {"measures"},
     {"world"},
     {"models", "store"},

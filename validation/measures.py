@@ -28,11 +28,11 @@ from bias_core.measures.relative_association import (
 from bias_core.measures.stereotype import prevalence_estimate, signed_difference_estimate, stereotype_estimate
 from bias_core.papers.t2iat.study_tests import SIDES, TestOptions, chosen_tests, edits_of, run_test, words_of
 from bias_core.study.arm_comparison import two_shares
-from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
 from bias_core.study.types import Design, Shot, StudySettings, options_in
 from bias_core.types import Estimate
+from bias_core.values import setting, settings_class
 from bias_core.world.planted import planted_lines
 from validation.repetitions import (
     ENOUGH_FOR_TRUTH,

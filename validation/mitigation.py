@@ -10,11 +10,11 @@ import pandas as pd
 
 from bias_core.measures.stereotype import asked_kept_estimate, prevalence_estimate, remaining_gap_estimate
 from bias_core.prompts import fill_template, guided_prompt
-from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
 from bias_core.study.types import Shot, StudySettings, options_in
 from bias_core.types import Estimate
+from bias_core.values import setting, settings_class
 from bias_core.world.planted import planted_lines
 from validation.repetitions import LADDER, RepetitionOptions, in_each_repetition, planted_shares, repeated
 from validation.verdicts import measured, results_of

@@ -14,12 +14,12 @@ from bias_core.measures.objects import extract_objects
 from bias_core.papers.tbyb import captions
 from bias_core.prompts import fill_template
 from bias_core.study.classifiers import Reader
-from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study, encoders_and_judge
 from bias_core.study.study_data import StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Design, Shot, StudySettings, options_in
 from bias_core.types import Estimate
+from bias_core.values import setting, settings_class
 from validation.record import recorder
 from validation.repetitions import ARM, RepetitionOptions, in_each_repetition, ladder, repeated
 from validation.verdicts import TEXTS, measured, results_of

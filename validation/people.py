@@ -26,12 +26,12 @@ from bias_core.papers.pst.study_swapped import (
 from bias_core.prompts import fill_template
 from bias_core.study.classifiers import Reader
 from bias_core.study.label_tasks import SINGLE
-from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Design, Shot, StudySettings, options_in
 from bias_core.types import Estimate
+from bias_core.values import setting, settings_class
 from bias_core.world.planted import planted_lines
 from validation.repetitions import (
     POOL,

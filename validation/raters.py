@@ -16,11 +16,11 @@ from bias_core.measures.agreement import Coefficient, agreement_estimate, larges
 from bias_core.measures.arrays import Array
 from bias_core.measures.object_bias import missing_things
 from bias_core.measures.paired_stereotype import LOOKS
-from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
 from bias_core.study.types import Shot, StudySettings, options_in
 from bias_core.types import ReaderErrors
+from bias_core.values import setting, settings_class
 from validation.repetitions import POOL, PoolOptions, in_each_repetition, pool_of, pool_size, pools
 from validation.verdicts import TEXTS, measured, results_of
 

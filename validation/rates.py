@@ -15,7 +15,6 @@ from bias_core.measures.effects import corrected_by_errors
 from bias_core.measures.intervals import exact_interval
 from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate
 from bias_core.study.image_rows import scaled
-from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
 from bias_core.study.types import (
@@ -30,6 +29,7 @@ from bias_core.study.types import (
     options_in,
 )
 from bias_core.types import Estimate, PlantedLine
+from bias_core.values import setting, settings_class
 from bias_core.world.planted import planted_lines
 from validation.repetitions import ENOUGH_FOR_TRUTH, RepetitionOptions, ladder, n_repetitions, repeated
 from validation.shares import false_verdicts

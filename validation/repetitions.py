@@ -12,10 +12,10 @@ import numpy as np
 
 from bias_core.errors import InvalidInput
 from bias_core.study.image_rows import scaled
-from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.types import Design, Shot, StudySettings, options_in
 from bias_core.types import PlantedLine
+from bias_core.values import Options, setting, settings_class
 from bias_core.world.planted import planted_lines
 
 T = TypeVar("T")

@@ -22,12 +22,12 @@ from bias_core.measures.propagation import PredictedGain, predicted_gain
 from bias_core.models.catalogue import check_condition
 from bias_core.papers.oasis.study_spi import model_suits, trace_row
 from bias_core.study.image_rows import scaled
-from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding, finding_rows, lean, options_in
 from bias_core.types import Attribute, Estimate
+from bias_core.values import Options, setting, settings_class
 from validation.repetitions import LADDER, POOL, SEEDS, in_each_repetition, ladder, pool_of, pools
 from validation.verdicts import TEXTS, measured, named, results_of
 

@@ -14,10 +14,10 @@ from bias_core.protocols import ImageTextEncoder, LanguageModel
 from bias_core.study.design import find_design, typed_options
 from bias_core.study.headlines import CONTRAST
 from bias_core.study.image_rows import scaled
-from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
 from bias_core.study.types import Finding, Results, Shot, StudySettings, finding, mark, options_in
+from bias_core.values import Options, setting, settings_class
 from validation.repetitions import LADDER, POOL, SEEDS, pool_of, pools
 from validation.verdicts import TEXTS, named
 

@@ -29,12 +29,10 @@ from bias_core.explore.options import (
 )
 from bias_core.explore.study import pack_of
 from bias_core.explore.suggest import DESIGN as SUGGEST, suggest_attributes as run_suggestions, suggested_by_words
-from bias_core.given_values import check_arguments, with_whole_numbers
 from bias_core.labels.make_task import N_LABELS, label_run, task_values
 from bias_core.measures.cards import METRICS
 from bias_core.services import Services
 from bias_core.store.uploads import HeldUploads, UploadStore
-from bias_core.study.arms import check_several, parse_arms
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.corrected import corrected, correction_of
 from bias_core.study.design import find_design, list_designs, option_settings
@@ -46,11 +44,11 @@ from bias_core.study.plan import check_number, settle
 from bias_core.study.report_text import plain
 from bias_core.study.run import run
 from bias_core.study.saved import open_report
-from bias_core.study.setting_fields import Setting, changed_settings, name_and_value, settings_of
-from bias_core.study.types import Arm, Design, StudyReport, StudySettings
+from bias_core.study.types import Arm, Design, StudyReport, StudySettings, check_several, parse_arms
 from bias_core.ui.messages import sentence_of
 from bias_core.ui.study.result_page import by_name
 from bias_core.ui.visitor import RUN, address_of, of_program, token_of
+from bias_core.values import Setting, changed_settings, check_arguments, name_and_value, settings_of, with_whole_numbers
 
 P = ParamSpec("P")
 T = TypeVar("T")

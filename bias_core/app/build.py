@@ -36,7 +36,6 @@ from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.study.design import design_files, layout_in
 from bias_core.study.history import design_of, gallery_folder, list_runs, open_run
-from bias_core.study.setting_fields import settings_of
 from bias_core.study.types import Arm, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.calibration.tab import CalibrationTab
@@ -45,6 +44,7 @@ from bias_core.ui.runs.tab import RunsTab
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates, plain_tab
 from bias_core.ui.templates import STATIC, render, script
 from bias_core.ui.visitor import Visitor, build_visitor, steps_in_words, then_run
+from bias_core.values import settings_of
 
 _AT_WORK, _EXAMPLE = "at work", "example"
 _MOST_LOOKED_AT = 50  # runs, the newest first

@@ -11,9 +11,9 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bias_core.given_values import check_texts
 from bias_core.study.run_queue import network_of
 from bias_core.ui.messages import user_errors
+from bias_core.values import check_texts
 
 MCP = "/gradio_api/mcp"
 UPLOAD = "/gradio_api/upload"

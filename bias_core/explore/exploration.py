@@ -15,9 +15,9 @@ from bias_core.measures.clustering import ClusterResult
 from bias_core.study.attribute_scores import AttributeScore
 from bias_core.study.attributes import ALL, finding_key
 from bias_core.study.design import PACK
-from bias_core.study.setting_fields import option_values
 from bias_core.study.types import StudyReport, StudyTable
 from bias_core.types import Attribute, Estimate, StoredImage
+from bias_core.values import option_values
 
 CONCEPT = "concept"  # the group of the pictures that are scored
 SCORED_GROUPS = (CONCEPT, "imported")  # or of those that were brought along

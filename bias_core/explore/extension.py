@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 from bias_core.prompts import fill_template, guided_prompt
 from bias_core.study.attributes import find_attribute, load_attribute_sets
 from bias_core.study.design import extensions
-from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.suggestions import suggest_set
 from bias_core.study.types import Arm, ArmReport, Results, StudyReport, StudySettings
 from bias_core.types import Attribute
+from bias_core.values import Options, setting, settings_class
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,22 +17,22 @@ from bias_core.explore.extension import (
     explore_extensions,
     read_attributes,
 )
-from bias_core.given_values import check_value
 from bias_core.prompts import MAX_PROMPT_CHARACTERS, SLOT, WORD_SLOT, fill_template
 from bias_core.store.tables import PackedPrompt, checked_prompts
 from bias_core.study.attributes import SEPARATOR, find_attribute, is_rate_of_another, load_attribute_sets
 from bias_core.study.design import PACK
-from bias_core.study.setting_fields import (
+from bias_core.study.types import AUTO, Arm, Design, StudySettings
+from bias_core.types import Attribute
+from bias_core.values import (
     Options,
     Setting,
     changed_settings,
+    check_value,
     option_values,
     setting,
     settings_class,
     settings_of,
 )
-from bias_core.study.types import AUTO, Arm, Design, StudySettings
-from bias_core.types import Attribute
 
 KIND = "explore"
 MAX_ATTRIBUTES = 50

@@ -52,7 +52,6 @@ from bias_core.study.image_rows import ImportedRows, scaled
 from bias_core.study.label_tasks import people_of
 from bias_core.study.limits import ShareValues
 from bias_core.study.run import complete, run_study
-from bias_core.study.setting_fields import Options, option_values, settings_of
 from bias_core.study.study import Measuring, ReportFacts, RunName, Study
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
@@ -70,6 +69,7 @@ from bias_core.study.types import (
     listed,
 )
 from bias_core.types import Attribute
+from bias_core.values import Options, option_values, settings_of
 
 _PERSON = re.compile(r"\b(?:person|people|human|individual|m[ae]n|wom[ae]n|male|female)\b", re.I)
 _FEWEST = 4  # pictures that make a map, or that are scored as those of one prompt

@@ -14,7 +14,6 @@ from bias_core.measures.clustering import spectral_clusters
 from bias_core.prompts import fill_template
 from bias_core.study.classifiers import Reader, language_model_name
 from bias_core.study.run import run_study
-from bias_core.study.setting_fields import settings_of
 from bias_core.study.study import Measuring, RunName, RunSize, Study, encoders_and_judge
 from bias_core.study.study_data import StudyData
 from bias_core.study.study_services import StudyServices
@@ -41,6 +40,7 @@ from bias_core.study.types import (
     table,
 )
 from bias_core.types import Attribute
+from bias_core.values import settings_of
 
 KIND = "suggest_attributes"
 BASE, SUGGESTIONS = "base", "suggestions"

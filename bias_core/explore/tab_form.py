@@ -26,13 +26,11 @@ from bias_core.explore.study import pack_of
 from bias_core.explore.suggest import Suggested, suggest_attributes, suggest_settings, suggested_by_words
 from bias_core.services import Services
 from bias_core.store.tables import ENDINGS
-from bias_core.study.arms import arm_text
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import pack_design
 from bias_core.study.run import followed
-from bias_core.study.setting_fields import changed_settings, settings_of
 from bias_core.study.suggestions import suggest_set
-from bias_core.study.types import Design, Progress, StudyReport, StudySettings
+from bias_core.study.types import Design, Progress, StudyReport, StudySettings, arm_text
 from bias_core.ui import messages
 from bias_core.ui.links import ARMS, OPTION, query_of, read_link
 from bias_core.ui.model_menu import (
@@ -55,6 +53,7 @@ from bias_core.ui.study.form import apart
 from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor, in_line, then_run
+from bias_core.values import changed_settings, settings_of
 
 Steps = Generator[Progress, None, list[Suggested]]
 _TICKED = 5  # of the first suggestions

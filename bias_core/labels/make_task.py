@@ -50,10 +50,10 @@ from bias_core.study.label_tasks import (
     scale_task,
     three_task,
 )
-from bias_core.study.setting_fields import option_values
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import StudyReport
 from bias_core.types import Attribute
+from bias_core.values import option_values
 
 PERSON = "person"  # the identity of a person whom neither run nor prompt names
 _OF_PEOPLE = ("pst_single", "pst_paired", "pst_three")

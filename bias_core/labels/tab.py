@@ -16,7 +16,6 @@ from markupsafe import Markup
 from bias_core.errors import Cancelled, InvalidInput, NotAllowed, StorageError
 from bias_core.explore.exploration import Exploration, is_exploration
 from bias_core.explore.study import UNMEASURED
-from bias_core.given_values import as_text, as_whole
 from bias_core.labels.answers import (
     MACHINE,
     TaskProgress,
@@ -69,6 +68,7 @@ from bias_core.ui.study.result_page import CHOOSE_JS, ResultPage, findings_html,
 from bias_core.ui.study.study_tab import LATEST, PRIVATE, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, in_line, then_run
+from bias_core.values import as_text, as_whole
 
 Memory: TypeAlias = Mapping[str, str] | None  # what the browser remembers: titles of tasks by their keys
 Profile: TypeAlias = gr.OAuthProfile | None

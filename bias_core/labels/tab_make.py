@@ -6,7 +6,6 @@ from typing import Any
 import gradio as gr
 
 from bias_core.errors import InvalidInput
-from bias_core.given_values import as_number, as_text, as_whole
 from bias_core.labels.make_task import (
     candidates,
     gold_from_lines,
@@ -28,6 +27,7 @@ from bias_core.ui.study.result_page import when
 from bias_core.ui.study.study_tab import EACH, Updates
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor
+from bias_core.values import as_number, as_text, as_whole
 
 
 def add(

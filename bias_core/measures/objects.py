@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from bias_core.errors import InvalidInput
-from bias_core.given_values import normal_form
 from bias_core.measures.sequential import share_interval
 from bias_core.measures.wordnet import PARTS_OF_SPEECH, Lexicon, PartOfSpeech, lexicon
 from bias_core.types import Estimate
+from bias_core.values import normal_form
 
 _TOKEN = re.compile(r"'s\b|[^\W_]+(?:-[^\W_]+)*|[^\w\s]")
 _LONGEST_COMPOUND = 2  # words

@@ -27,9 +27,9 @@ import numpy as np
 from PIL import Image
 
 from bias_core.errors import InvalidInput, ModelUnavailable
-from bias_core.given_values import read_json
 from bias_core.models.encoders import as_rgb
 from bias_core.models.language_models import ANSWER_WORDS, check_questions, without_thoughts
+from bias_core.values import read_json
 
 T = TypeVar("T")
 RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})  # answers that may be others the next time

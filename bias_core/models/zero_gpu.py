@@ -9,11 +9,9 @@ downloaded before the clock runs, and a call asks for as much time as such calls
 
 import importlib
 import math
-import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cache, partial
-from importlib.util import find_spec
 from typing import Any
 
 import huggingface_hub
@@ -30,12 +28,6 @@ _FORK_SECONDS = 3.0  # until a process has the GPU
 _SECONDS_A_CALL = 60.0  # that a call of many pictures aims at
 _MOST_ROWS = 32
 _INPUTS_A_SECOND = 20.0  # a first guess for readers, until one was timed
-
-
-def on_zero_gpu() -> bool:
-    """True on a Space with ZeroGPU; False wherever ``spaces`` is absent."""
-    asked_for = os.environ.get("SPACES_ZERO_GPU", "").lower() in {"1", "t", "true"}
-    return asked_for and find_spec("spaces") is not None
 
 
 def gpu_seconds_left(token: str) -> float | None:

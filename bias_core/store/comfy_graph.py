@@ -6,7 +6,6 @@ from pathlib import PurePosixPath
 from typing import Any, Literal, TypeVar
 
 from bias_core.errors import InvalidInput
-from bias_core.given_values import read_json
 from bias_core.store.drawing_facts import (
     LARGEST_SEED,
     LARGEST_SIDE,
@@ -28,6 +27,7 @@ from bias_core.store.drawing_facts import (
     with_schedule,
     without_networks,
 )
+from bias_core.values import read_json
 
 T = TypeVar("T")
 Role = Literal["positive", "negative"]

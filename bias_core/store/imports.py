@@ -15,7 +15,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.given_values import MAX_TEXT, normal_form
 from bias_core.protocols import StepCallback
 from bias_core.store.copies import Candidate, copies_among, grey_of
 from bias_core.store.drawing_facts import PictureMetadata
@@ -35,6 +34,7 @@ from bias_core.store.picture_metadata import (
 )
 from bias_core.store.tables import Problems, read_table
 from bias_core.types import IMPORTED, GeneratedImage, ImageRow, PictureRecord, is_blank
+from bias_core.values import MAX_TEXT, normal_form
 
 MOST_BYTES = 40_000_000  # of one file, unpacked
 MOST_UNPACKED = 4_000_000_000  # of a whole zip

@@ -20,7 +20,6 @@ from sd_parsers.exceptions import ParserError
 from sd_parsers.parsers import FooocusParser, InvokeAIParser, NovelAIParser, Parser
 
 from bias_core.errors import InvalidInput
-from bias_core.given_values import read_json
 from bias_core.models.catalogue import Service
 from bias_core.store.comfy_graph import MOST_GRAPH, facts_of_graph
 from bias_core.store.drawing_facts import (
@@ -46,6 +45,7 @@ from bias_core.store.drawing_facts import (
 from bias_core.store.images import XMP_KEY, open_picture, read_source, source_of
 from bias_core.store.tables import parquet_rows
 from bias_core.types import IMPORTED, PictureRecord
+from bias_core.values import read_json
 
 OWN_RECORD = "bias_core"  # the text of a PNG that this program writes
 FIGURE_MARK = "bias_core_figure"  # the same of a figure of a report, which is no picture of a model

@@ -14,8 +14,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from bias_core.errors import HubNotReached, InvalidInput, quoted
-from bias_core.given_values import as_whole, check_texts, normal_form, read_json
 from bias_core.prompts import MAX_PROMPT_CHARACTERS
+from bias_core.values import as_whole, check_texts, normal_form, read_json
 
 if TYPE_CHECKING:
     import pyarrow as pa

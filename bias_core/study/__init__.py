@@ -1,6 +1,6 @@
 """What a study is and how it runs.
 
-Settings and results: ``study`` (the class that studies override), ``design``, ``types``, ``setting_fields``, ``arms``,
+Settings and results: ``study`` (the class that studies override), ``design``, ``types``,
 ``study_services`` (models and stores, handed in). Running: ``plan`` (settles what is asked, lays it out), ``run``,
 ``run_queue``, ``image_rows``, ``study_data`` (finished pictures; leaves out blanked ones), ``limits``, ``classifiers``.
 Numbers: ``attributes`` (sets), ``suggestions``, ``attribute_scores`` (P, its interval, Ψ), ``blanked_pictures`` (their

@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.given_values import read_json
 from bias_core.store.tables import read_table
+from bias_core.values import read_json
 
 COLUMNS = {
     "task": "where the answer comes from: the title of a labelling task, or the name of a file",

@@ -9,14 +9,12 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from bias_core.measures.sequential import share_interval
-from bias_core.protocols import ChecksSettings, ReadsPrompts
 from bias_core.study.arm_comparison import mean_sample
-from bias_core.study.classifiers import cut_texts, shortened
+from bias_core.study.classifiers import shortened
 from bias_core.study.limits import REFUSED as REFUSED_PICTURES
 from bias_core.study.study_data import DrawnPicture
-from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Finding, Results, StudyTable, columns, table
-from bias_core.types import ImageRow, StoredImage
+from bias_core.types import StoredImage
 
 _MOST_WARNINGS = 3
 _MOST_WORDS = 15  # that a rewriter adds or takes away most often, of each
@@ -145,17 +143,6 @@ def other_sizes(images: Iterable[StoredImage]) -> list[str]:
         f"{sizes.total():,} of {len(records):,} pictures came in another size than was asked for, as {most} pixels; "
         "they are measured as they came."
     ]
-
-
-def before_drawing(services: StudyServices, rows: Sequence[ImageRow]) -> list[str]:
-    """Notes of the generators on the settings and prompts of a run, each once."""
-    distinct = {(r.model, r.guidance_scale, bool(r.negative_prompt), r.width): r for r in rows}
-    generators = [(services.text_to_image(row.model), row) for row in distinct.values()]
-    checks = [generator.check_settings(row) for generator, row in generators if isinstance(generator, ChecksSettings)]
-    notes = list(dict.fromkeys(note for notes in checks for note in notes))
-    if rows and isinstance(reader := generators[0][0], ReadsPrompts):
-        notes += cut_texts(reader.prompt_limits(list(dict.fromkeys(row.prompt for row in rows))))
-    return notes
 
 
 def while_drawing(images: Collection[StoredImage]) -> list[str]:

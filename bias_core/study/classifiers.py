@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
 from bias_core.models.catalogue import Role
-from bias_core.study.setting_fields import Options
 from bias_core.study.types import AUTO, Finding, Results, StudySettings, options_in, table
+from bias_core.values import Options
 
 if TYPE_CHECKING:  # the command line's help does without numpy
     from bias_core.models.catalogue import Role

@@ -22,7 +22,6 @@ from bias_core.models.catalogue import read_yaml, split_revision
 from bias_core.settings import ASSETS
 from bias_core.store.tables import ENDINGS, HUB, is_pack, read_pack
 from bias_core.study.classifiers import READER_SETTINGS
-from bias_core.study.setting_fields import Options, Setting, given_settings, option_values, settings_of
 from bias_core.study.study import Study
 from bias_core.study.types import (
     Design,
@@ -34,6 +33,7 @@ from bias_core.study.types import (
     frame_of,
     settings_from_dict,
 )
+from bias_core.values import Options, Setting, given_settings, option_values, settings_of
 
 PACKAGE = Path(__file__).parents[1]
 BEYOND = PACKAGE / "beyond"  # what is optional: no other folder imports it

@@ -13,8 +13,8 @@ from bias_core.number_text import format_estimate, format_given, format_number, 
 from bias_core.study.design import known_study
 from bias_core.study.limits import stop_rule
 from bias_core.study.report_text import corrected_headline, finding_rows, is_known
-from bias_core.study.setting_fields import option_values
 from bias_core.study.types import StudyReport
+from bias_core.values import option_values
 
 KINDS = "validity_"  # the kinds of these studies begin with it
 HEADLINE, AS_PUBLISHED = "headline", "as the paper has it"

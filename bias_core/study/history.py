@@ -26,9 +26,9 @@ from bias_core.study.saved import (
     report_store,
     with_note_on,
 )
-from bias_core.study.setting_fields import settings_of
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Design, Progress, StudyReport, StudySettings, each_arm, settings_from_dict
+from bias_core.values import settings_of
 
 _LONGEST = 60  # characters of an option in the list
 GALLERY = "gallery-"  # begins the ids of runs of the gallery; those of other runs have letters and digits alone

@@ -16,17 +16,18 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bias_core.errors import HubNotReached, InvalidInput, ModelUnavailable, UnknownModel, quoted
-from bias_core.given_values import check_texts
 from bias_core.models.catalogue import check_condition, hosted_name
 from bias_core.models.engines import EngineProgress, run_rows
 from bias_core.number_text import typeset
 from bias_core.prompts import SLOT, WORD_SLOT, fill_template, replace_word
-from bias_core.protocols import ChangesSampler, ChecksSettings, Hosted, RewritesPrompts, TextToImage
+from bias_core.protocols import ChangesSampler, ChecksSettings, Hosted, ReadsPrompts, RewritesPrompts, TextToImage
 from bias_core.store.drawing_facts import PictureMetadata
 from bias_core.store.imports import ImportedImages, key
+from bias_core.study.classifiers import cut_texts
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import FAIR, OFF, OWN, Design, Shot, StudySettings, listed
 from bias_core.types import ImageRow, ModelInfo, Sampler
+from bias_core.values import check_texts
 
 FAIR_INSTRUCTION = (
     "You rewrite prompts for a model that draws pictures. Keep the subject, what it does and where it is exactly as "
@@ -515,3 +516,14 @@ def thinned(items: Sequence[T], scale: float, *, least: int, seed: int) -> list[
     """
     indices = np.sort(np.random.default_rng(seed).permutation(len(items))[: scaled(len(items), scale, least=least)])
     return [items[i] for i in indices]
+
+
+def before_drawing(services: StudyServices, rows: Sequence[ImageRow]) -> list[str]:
+    """Notes of the generators on the settings and prompts of a run, each once."""
+    distinct = {(r.model, r.guidance_scale, bool(r.negative_prompt), r.width): r for r in rows}
+    generators = [(services.text_to_image(row.model), row) for row in distinct.values()]
+    checks = [generator.check_settings(row) for generator, row in generators if isinstance(generator, ChecksSettings)]
+    notes = list(dict.fromkeys(note for notes in checks for note in notes))
+    if rows and isinstance(reader := generators[0][0], ReadsPrompts):
+        notes += cut_texts(reader.prompt_limits(list(dict.fromkeys(row.prompt for row in rows))))
+    return notes

@@ -15,9 +15,9 @@ from typing import Any, Literal, get_args
 import yaml
 
 from bias_core.errors import InvalidInput, quoted
-from bias_core.given_values import normal_form
 from bias_core.people import Scale, load_scales
 from bias_core.settings import ASSETS
+from bias_core.values import normal_form
 
 TaskKind = Literal["pst_single", "pst_paired", "pst_three", "association", "own"]
 Status = Literal["draft", "open", "paused", "closed"]

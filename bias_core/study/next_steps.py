@@ -10,7 +10,6 @@ from bias_core.measures.cards import METRICS
 from bias_core.measures.effects import images_needed, share_half_width
 from bias_core.measures.intervals import EXACT
 from bias_core.settings import Settings
-from bias_core.study.arms import arm_text
 from bias_core.study.classifier_answers import readings_of
 from bias_core.study.design import known_study, papers_readers, protocol_of
 from bias_core.study.headlines import AGAINST_P_STAR
@@ -18,10 +17,10 @@ from bias_core.study.limits import most_pictures
 from bias_core.study.plan import largest_scale, lay_out, n_asked, read_files, settle, study_cost, warm_up
 from bias_core.study.reproduction import as_asked, changed_from_usual, is_shipped, to_command
 from bias_core.study.run import run
-from bias_core.study.setting_fields import Options, settings_of
 from bias_core.study.study import Settled, Study, StudyPlan
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import AUTO, Design, Finding, Progress, StudyReport, StudySettings, options_in
+from bias_core.study.types import AUTO, Design, Finding, Progress, StudyReport, StudySettings, arm_text, options_in
+from bias_core.values import Options, settings_of
 
 _MOST_MINUTES = 10.0  # of drawing that a visitor waits for
 _TRIAL = 0.01  # share of a design that tells how long one of its pictures takes

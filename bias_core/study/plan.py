@@ -9,24 +9,23 @@ from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from functools import cache
 from importlib import metadata
+from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeVar
 
 from bias_core.errors import Cancelled, InvalidInput, TooLarge
-from bias_core.given_values import check_texts
 from bias_core.models.catalogue import check_condition, hosted_name
 from bias_core.models.engines import Cost, estimate_cost
 from bias_core.settings import Settings
 from bias_core.store.manifests import Manifest
 from bias_core.study.answers import check_answers_fit, read_answers
-from bias_core.study.arms import check_arms, check_arms_differ, with_arms_of_options
-from bias_core.study.blanked_pictures import before_drawing
 from bias_core.study.classifiers import check_readers, chosen_readers, resolve_readers
 from bias_core.study.design import papers_readers, study_of, typed_options, with_protocol
 from bias_core.study.image_rows import (
     ImportedRows,
     RowMaker,
     Rows,
+    before_drawing,
     rewriting_note,
     treated,
     treatment,
@@ -34,11 +33,20 @@ from bias_core.study.image_rows import (
 )
 from bias_core.study.limits import check_budget, check_work, looks_at_stop, most_pictures, stop_rule
 from bias_core.study.saved import encode
-from bias_core.study.setting_fields import Options, changed_settings, given_settings, option_values
 from bias_core.study.study import Settled, Study, StudyPlan
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import AUTO, Design, Progress, Shot, StudySettings, options_in
+from bias_core.study.types import (
+    AUTO,
+    Design,
+    Progress,
+    Shot,
+    StudySettings,
+    check_arms,
+    options_in,
+    with_arms_of_options,
+)
 from bias_core.types import ImageRow
+from bias_core.values import Options, changed_settings, check_texts, given_settings, option_values
 
 MOST_ESTIMATED = 100_000  # pictures that are laid out to say what they would cost, whatever the limit of a run
 
@@ -408,3 +416,18 @@ def plan_notes(plan: StudyPlan, services: StudyServices) -> list[str]:
     return [
         *rewriting_note(plan.settings), *ignored, *words_without_effect(rows), *before_drawing(services, rows)
     ]  # fmt: skip
+
+
+def check_arms_differ(plans: Sequence[StudyPlan], names: Sequence[str]) -> None:
+    """Refuse two arms that draw the same pictures."""
+    drawn = [[row.id for row in plan.manifest.rows] for plan in plans]
+    for (i, first), (j, second) in combinations(enumerate(drawn), 2):
+        if first == second:
+            one = plans[i].settings
+            takes_none = not one.images and plans[i].manifest.rows[0].num_inference_steps == 0
+            who = one.model if hosted_name(one.model) else "The renderer"
+            hint = f" {who} takes no guidance, steps, sampler or negative prompt." if takes_none else ""
+            raise InvalidInput(
+                f"“{names[i]}” and “{names[j]}” draw the same pictures: their difference would be nothing by "
+                f"construction. Change the model, condition, template, guidance or images.{hint}"
+            )

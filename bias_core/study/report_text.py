@@ -26,9 +26,9 @@ from bias_core.store.export import as_code, in_markdown, without_splits
 from bias_core.study.attributes import attribute_of
 from bias_core.study.design import known_study
 from bias_core.study.limits import stop_rule
-from bias_core.study.setting_fields import option_values
 from bias_core.study.types import ArmReport, Design, Measured, StudyReport, StudySettings, StudyTable
 from bias_core.types import IMPORTED, ImageRow
+from bias_core.values import option_values
 
 NOT_PUBLISHED = "not published"
 BETWEEN_READERS = "between readers"

@@ -15,7 +15,6 @@ from typing import Any
 from bias_core.errors import InvalidInput
 from bias_core.measures.intervals import percent
 from bias_core.models.catalogue import hosted_name, request_words
-from bias_core.study.arms import arm_text
 from bias_core.study.classifiers import READER_SETTINGS
 from bias_core.study.design import (
     CHECKLIST,
@@ -30,12 +29,12 @@ from bias_core.study.design import (
 )
 from bias_core.study.image_rows import RowMaker, treatment
 from bias_core.study.plan import check_size, n_asked, study_cost
-from bias_core.study.setting_fields import Setting, changed_settings, option_values, settings_of
 from bias_core.study.study import StudyPlan
 from bias_core.study.study_data import StudyData
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import AUTO, Arm, Design, StudySettings, StudyTable, table
+from bias_core.study.types import AUTO, Arm, Design, StudySettings, StudyTable, arm_text, table
 from bias_core.types import ImageRow
+from bias_core.values import Setting, changed_settings, option_values, settings_of
 
 _DRAWN = {"model", "condition"}  # of imported pictures they say nothing
 SETTINGS = "settings"  # key of the table

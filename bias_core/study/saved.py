@@ -26,7 +26,6 @@ from bias_core.models.catalogue import Role
 from bias_core.settings import ASSETS
 from bias_core.store.manifests import ReportStore
 from bias_core.study.design import study_classes, typed_options, with_known_options
-from bias_core.study.setting_fields import Options, option_values
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Arm,
@@ -41,6 +40,7 @@ from bias_core.study.types import (
     listed,
 )
 from bias_core.types import Attribute, Estimate, ImageRow, ReaderFacts, StoredImage
+from bias_core.values import Options, option_values
 
 T = TypeVar("T")
 CLASSES: Mapping[str, type] = {

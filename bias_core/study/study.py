@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bias_core.study.classifiers import Reader
-from bias_core.study.setting_fields import Options
 from bias_core.study.types import Arm, ArmReport, Design, Progress, Results, Shot, StudyReport, StudySettings, each_arm
+from bias_core.values import Options
 
 if TYPE_CHECKING:  # the command line's help does without pandas
     import pandas as pd

@@ -241,9 +241,11 @@ def suggest_set(concept: str, sets: tuple[AttributeSet, ...]) -> AttributeSet:
     if not sets:
         raise InvalidInput("there are no attribute sets to suggest from")
     hint = " ".join(concept.lower().split())
+    for made in sets:
+        if hint and made.concept_hint.lower() == hint:
+            return made
     usual = THINGS if is_about_thing(hint) else sets[0].key
-    made = (item for item in sets if hint and item.concept_hint.lower() == hint)
-    return next(made, next((item for item in sets if item.key == usual), sets[0]))
+    return next((item for item in sets if item.key == usual), sets[0])
 
 
 WORDS, PICTURES, GROUP = "words", "pictures", "group"

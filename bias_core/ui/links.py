@@ -5,16 +5,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from bias_core.given_values import check_texts
 from bias_core.measures.cards import metric
 from bias_core.services import Services
-from bias_core.study.arms import arm_text, parse_arms
 from bias_core.study.design import find_design, option_settings, typed_options
 from bias_core.study.reproduction import is_shipped
-from bias_core.study.setting_fields import changed_settings, settings_of
-from bias_core.study.types import StudyReport, StudySettings
+from bias_core.study.types import StudyReport, StudySettings, arm_text, parse_arms
 from bias_core.ui.messages import user_errors
 from bias_core.ui.templates import render
+from bias_core.values import changed_settings, check_texts, settings_of
 
 Tabs = Mapping[str, Sequence[str]]  # keys of the tabs, each with the names of its studies
 EXPLORE = "explore"
@@ -31,7 +29,7 @@ class Link:
 
     tab: str = ""  # key of a tab that exists, "" for none
     # by name, those that can stand in that tab's form: ``study``, ``concept``, ``arms``, ``measure``, the settings by
-    # their :attr:`~bias_core.study.setting_fields.Setting.key`, and ``options``
+    # their :attr:`~bias_core.values.Setting.key`, and ``options``
     values: Mapping[str, Any] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()  # what was asked for and is not known, in words
 

@@ -10,7 +10,6 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import BiasCoreError
-from bias_core.given_values import MAX_TEXT, normal_form
 from bias_core.measures.objects import gender_words
 from bias_core.models.endpoints import error_text, is_unpaid, read_message, without_secrets
 from bias_core.models.language_models import open_thought
@@ -32,13 +31,14 @@ from bias_core.store.picture_metadata import (
     read_metadata,
 )
 from bias_core.store.tables import read_table
-from bias_core.study.arms import parse_arms
 from bias_core.study.attribute_scores import question_about
 from bias_core.study.attributes import parse_candidates
 from bias_core.study.image_rows import foreign_words
 from bias_core.study.label_tasks import about_rater_from_lines, people_of
 from bias_core.study.suggestions import phrases_of
+from bias_core.study.types import parse_arms
 from bias_core.ui.templates import without_variables
+from bias_core.values import MAX_TEXT, normal_form
 from bias_core.world.grammar import parse
 
 CUT = 65_536  # characters of a text that is read

@@ -17,7 +17,8 @@ from bias_core import protocols
 from bias_core.errors import Cancelled, Interrupted, InvalidInput, ModelUnavailable
 from bias_core.models import zero_gpu
 from bias_core.models.engines import run_rows
-from bias_core.models.zero_gpu import CallPace, ZeroGpuReader, ZeroGpuTextToImage, on_zero_gpu
+from bias_core.models.zero_gpu import CallPace, ZeroGpuReader, ZeroGpuTextToImage
+from bias_core.settings import on_zero_gpu
 from bias_core.store.images import ImageStore
 from bias_core.types import GeneratedImage, ImageRow, ModelInfo
 from bias_core.world.models import CalibrationRenderer

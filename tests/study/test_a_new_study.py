@@ -21,7 +21,7 @@ FOLDER = {
 """The share of pictures with a hat."""
 from bias_core.study.study import Study
 from bias_core.study.image_rows import scaled
-from bias_core.study.setting_fields import Options, setting, settings_class
+from bias_core.values import Options, setting, settings_class
 from bias_core.study.types import Finding, Results, Shot
 from bias_core.measures.intervals import wilson_interval
 

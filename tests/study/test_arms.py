@@ -17,7 +17,6 @@ from bias_core.explore.report import arms_headline
 from bias_core.measures.paired_prevalence import prevalence_difference_test
 from bias_core.settings import Settings
 from bias_core.store.export import write_folder
-from bias_core.study.arms import arm_names, arm_text, parse_arms
 from bias_core.study.design import find_design
 from bias_core.study.figures import draw
 from bias_core.study.headlines import headline
@@ -27,7 +26,7 @@ from bias_core.study.report_text import table_of
 from bias_core.study.reproduction import to_command
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import open_report
-from bias_core.study.types import Arm, StudySettings, each_arm
+from bias_core.study.types import Arm, StudySettings, arm_names, arm_text, each_arm, parse_arms
 from bias_core.types import Attribute
 from bias_core.ui.study.downloads import take
 from tests import shared

@@ -46,13 +46,13 @@ from bias_core.study.saved import (
     report_store,
     to_text,
 )
-from bias_core.study.setting_fields import option_values
 from bias_core.study.types import StudyFigure, StudySettings
 from bias_core.types import Estimate
 from bias_core.ui.links import read_link
 from bias_core.ui.runs.compare import compare_reports, difference_of
 from bias_core.ui.runs.tab import RunsTab, runs_html
 from bias_core.ui.visitor import Visitor
+from bias_core.values import option_values
 from tests import shared
 from tests.every import every
 from tests.explored import explore, explored

@@ -20,9 +20,9 @@ from bias_core.study.design import find_design, list_designs, study_of
 from bias_core.study.limits import Stoppable, TimeLimit, check_budget, looks_at_stop
 from bias_core.study.plan import n_asked, plan_study, settle
 from bias_core.study.run import complete, run_study
-from bias_core.study.setting_fields import settings_of
 from bias_core.study.types import Arm, StudySettings
 from bias_core.types import Attribute
+from bias_core.values import settings_of
 from tests.explored import explore, own_pictures
 from tests.ui.fakes import FakeServices
 

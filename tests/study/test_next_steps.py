@@ -20,7 +20,6 @@ from bias_core.explore.study import Explore, pack_of
 from bias_core.explore.tab import ExploreTab, how_many
 from bias_core.labels.make_task import label_run
 from bias_core.measures.effects import images_needed
-from bias_core.study.arms import check_arms
 from bias_core.study.design import find_design, study_of
 from bias_core.study.export import to_export
 from bias_core.study.image_rows import treated
@@ -29,7 +28,7 @@ from bias_core.study.plan import settle
 from bias_core.study.reproduction import to_command
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import from_text, to_text
-from bias_core.study.types import Arm, StudySettings
+from bias_core.study.types import Arm, StudySettings, check_arms
 from bias_core.ui.templates import render
 from tests import shared
 from tests.ui.tabs import built

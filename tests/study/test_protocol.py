@@ -14,7 +14,6 @@ from bias_core.models.engines import Rate
 from bias_core.models.model_sources import ModelFit
 from bias_core.papers.mcas.study import own_targets
 from bias_core.papers.t2iat.tab import AssociationTab
-from bias_core.study.arms import parse_arms
 from bias_core.study.design import (
     STUDY_DATA,
     design_files,
@@ -32,11 +31,11 @@ from bias_core.study.next_steps import papers_settings, replicate
 from bias_core.study.plan import n_asked, plan_study, settle
 from bias_core.study.reproduction import is_shipped, outlook
 from bias_core.study.run import complete, run_study
-from bias_core.study.setting_fields import option_values, settings_of
-from bias_core.study.types import Arm, StudySettings
+from bias_core.study.types import Arm, StudySettings, parse_arms
 from bias_core.types import ImageRow
 from bias_core.ui import messages
 from bias_core.ui.visitor import Visitor
+from bias_core.values import option_values, settings_of
 from tests import shared
 from tests.every import every
 from tests.explored import explored

@@ -29,12 +29,12 @@ from bias_core.study.plan import plan_study, settle
 from bias_core.study.report_text import markdown_table, plain
 from bias_core.study.reproduction import to_command, to_python
 from bias_core.study.run import followed, run_study
-from bias_core.study.setting_fields import setting, settings_class, settings_of
 from bias_core.study.study_data import StudyData
 from bias_core.study.types import Arm, Finding, Results, StudySettings, StudyTable, settings_from_dict
 from bias_core.types import Estimate
 from bias_core.ui.study.downloads import take
 from bias_core.ui.study.result_page import findings_html, tables_html
+from bias_core.values import setting, settings_class, settings_of
 from tests import shared
 from tests.every import every
 from tests.shared import command_line

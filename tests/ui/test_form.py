@@ -27,7 +27,6 @@ from bias_core.study.documents import to_markdown
 from bias_core.study.image_rows import RowMaker
 from bias_core.study.plan import check_number, check_size, n_asked, settle
 from bias_core.study.saved import SavedReport
-from bias_core.study.setting_fields import settings_of
 from bias_core.study.types import Arm, StudySettings
 from bias_core.types import Attribute
 from bias_core.ui.links import Link, address_of, notice_html, query_of, read_link
@@ -36,6 +35,7 @@ from bias_core.ui.study.form import FORM, PRESETS, added, arms_html, option_upda
 from bias_core.ui.study.pictures import MOST_SHOWN
 from bias_core.ui.study.study_tab import StudyTab
 from bias_core.ui.visitor import Visitor
+from bias_core.values import settings_of
 from tests import shared
 from tests.ui.fakes import FakeServices
 from tests.ui.signed_in import event

@@ -23,11 +23,11 @@ from bias_core.measures.intervals import exact_interval
 from bias_core.measures.stereotype import signed_difference_estimate
 from bias_core.papers.pst.labelling import PairOptions
 from bias_core.prompts import fill_template
-from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
 from bias_core.study.types import Design, Finding, Shot, StudySettings, columns, finding, options_in
 from bias_core.types import Estimate, ReaderErrors
+from bias_core.values import setting, settings_class
 from validation.joint import joint_shares
 from validation.repetitions import POOL, PoolOptions, in_each_repetition, places_in_pool, pool_of, pool_size, pools
 from validation.verdicts import TEXTS, measured, results_of

@@ -13,11 +13,11 @@ from bias_core.errors import InvalidInput
 from bias_core.explore.extension import read_attributes
 from bias_core.measures.intervals import exact_interval
 from bias_core.measures.stereotype import prevalence_estimate
-from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
 from bias_core.study.types import Design, Finding, Results, Shot, StudySettings, finding, joined, options_in
 from bias_core.types import Attribute, Estimate
+from bias_core.values import setting, settings_class
 from bias_core.world.wordings import Wording, language_names, planted_languages, wordings_of
 from validation.repetitions import (
     POOL,

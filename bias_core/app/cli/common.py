@@ -23,8 +23,8 @@ from typer.core import TyperCommand
 
 from bias_core.errors import BiasCoreError, Cancelled, InvalidInput, StorageError, message_of, quoted
 from bias_core.study.design import find_design
-from bias_core.study.setting_fields import Setting, name_and_value, settings_of
 from bias_core.study.types import Arm, Progress, WatchedShare, settings_from_dict
+from bias_core.values import Setting, name_and_value, settings_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -373,7 +373,7 @@ def read_given(
     options = {**options, **dict(name_and_value(text) for text in given.get("options", []))}
     like = settings_from_dict({**values, **own, "options": options})
     if texts := given.get("arms"):
-        from bias_core.study.arms import parse_arms
+        from bias_core.study.types import parse_arms
 
         like = replace(like, arms=parse_arms(texts))
     if not (study or named):

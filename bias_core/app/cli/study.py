@@ -32,8 +32,8 @@ from bias_core.app.cli.reports import finish
 from bias_core.errors import HubNotReached, InvalidInput
 from bias_core.models.catalogue import hosted_name, request_words
 from bias_core.study.design import find_design, list_designs, option_settings
-from bias_core.study.setting_fields import settings_of
 from bias_core.study.types import StudySettings
+from bias_core.values import settings_of
 
 if TYPE_CHECKING:
     from bias_core.services import Services

@@ -22,7 +22,6 @@ from bias_core.papers.oasis.study_spi import model_suits
 from bias_core.study.arm_comparison import mean_sample
 from bias_core.study.design import ReportTexts
 from bias_core.study.image_rows import scaled
-from bias_core.study.setting_fields import Options, option_values, setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
 from bias_core.study.study_services import StudyServices
@@ -43,6 +42,7 @@ from bias_core.study.types import (
     options_in,
 )
 from bias_core.types import Estimate, StoredImage
+from bias_core.values import Options, option_values, setting, settings_class
 
 TEXTS = ReportTexts(__file__)
 PARTS = {

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 from bias_core.errors import InvalidInput
 from bias_core.explore.extension import ExploreExtension, Scored
 from bias_core.papers.pst import MakeSample, PeopleExtension
-from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.types import ArmReport, Results, StudyReport, StudySettings, joined
 from bias_core.types import Attribute
+from bias_core.values import Options, setting, settings_class
 
 if TYPE_CHECKING:
     import pandas as pd

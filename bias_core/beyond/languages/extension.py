@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 from bias_core.errors import InvalidInput
 from bias_core.explore.extension import ConceptOptions, ExploreExtension, Scored
 from bias_core.prompts import SLOT, fill_template
-from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.types import Arm, ArmReport, Results, StudyReport, StudySettings
+from bias_core.values import Options, setting, settings_class
 from bias_core.world.wordings import Wording, language_choices, wordings_of
 
 if TYPE_CHECKING:

@@ -43,7 +43,6 @@ from bias_core.study.arm_comparison import (
 )
 from bias_core.study.design import ReportTexts
 from bias_core.study.report_text import table_of
-from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study_data import StudyData
 from bias_core.study.types import (
     ArmReport,
@@ -67,6 +66,7 @@ from bias_core.study.types import (
     point,
 )
 from bias_core.types import Estimate
+from bias_core.values import Options, setting, settings_class
 
 GENDERS = ("male", "female")  # A, and B: positive scores lean to the first
 _NOUNS = {

@@ -8,10 +8,10 @@ import gradio as gr
 from bias_core.papers.mcas.report import InternalBiasOptions, sides_of
 from bias_core.papers.mcas.study import own_targets
 from bias_core.study.report_text import table_of
-from bias_core.study.setting_fields import settings_of
 from bias_core.study.types import Design, StudyReport
 from bias_core.ui.study.study_tab import CloserLook, extremes_html
 from bias_core.ui.templates import render
+from bias_core.values import settings_of
 
 _BEHIND = (
     "Below each how much nearer it is to this run’s pictures of {a} than to those of {b}; II is the mean. "

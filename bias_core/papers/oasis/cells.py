@@ -20,7 +20,6 @@ from bias_core.study.attributes import to_attributes
 from bias_core.study.design import ReportTexts, read_table, settings_with
 from bias_core.study.image_rows import scaled
 from bias_core.study.label_tasks import answer_key
-from bias_core.study.setting_fields import Options, option_values, setting, settings_class
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.types import (
     Design,
@@ -35,6 +34,7 @@ from bias_core.study.types import (
     options_in,
 )
 from bias_core.types import Attribute, Estimate
+from bias_core.values import Options, option_values, setting, settings_class
 
 FEWEST_PICTURES = 8
 PLAIN = "doctor"

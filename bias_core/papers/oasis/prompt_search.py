@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 from PIL import Image
 
 from bias_core.errors import InvalidInput
-from bias_core.given_values import normal_form
 from bias_core.measures.arrays import Array, Floats, same_dimension, unit_rows
 from bias_core.measures.intervals import Seed, bootstrap_interval
 from bias_core.protocols import ImageTextEncoder, LanguageModel, StepCallback
 from bias_core.types import Estimate
+from bias_core.values import normal_form
 
 _FEWEST = 2  # images to search on, and to score, where some are held out
 _TEXTS_AT_ONCE = 512  # texts that the encoder gets in one call

@@ -55,7 +55,6 @@ from bias_core.study.design import ReportTexts
 from bias_core.study.image_rows import scaled
 from bias_core.study.limits import ShareValues
 from bias_core.study.run import complete
-from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
@@ -80,6 +79,7 @@ from bias_core.study.types import (
     point,
 )
 from bias_core.types import Attribute
+from bias_core.values import Options, setting, settings_class
 
 TEXTS = ReportTexts(__file__)
 N_RESAMPLES = 2000

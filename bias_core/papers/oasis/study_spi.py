@@ -43,7 +43,6 @@ from bias_core.protocols import ChecksSettings, Traceable
 from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
 from bias_core.study.design import ReportTexts
-from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
@@ -63,6 +62,7 @@ from bias_core.study.types import (
     options_in,
 )
 from bias_core.types import Attribute, Estimate, ImageRow, Step, StoredImage
+from bias_core.values import setting, settings_class
 
 TEXTS = ReportTexts(__file__)
 

@@ -28,7 +28,6 @@ from bias_core.study.classifiers import check_readers
 from bias_core.study.design import ReportTexts
 from bias_core.study.image_rows import RowMaker
 from bias_core.study.limits import check_budget
-from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, RunSize, Study, encoders_and_judge
 from bias_core.study.study_data import StudyData, read_ahead
 from bias_core.study.study_services import StudyServices
@@ -49,6 +48,7 @@ from bias_core.study.types import (
     or_nan,
 )
 from bias_core.types import Estimate, StoredImage
+from bias_core.values import setting, settings_class
 
 TEXTS = ReportTexts(__file__)
 _FEWEST_PER_NATIONALITY = 2

@@ -28,12 +28,12 @@ from bias_core.study.classifiers import Reader
 from bias_core.study.label_tasks import POSITIONS, SINGLE
 from bias_core.study.limits import report_unread_on_stop
 from bias_core.study.report_text import table_of
-from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study import encoders_and_judge, judge_of
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import AUTO, Design, StudyReport, StudySettings, options_in
 from bias_core.types import Attribute, StoredImage
+from bias_core.values import Options, setting, settings_class
 
 T = TypeVar("T")
 

@@ -43,7 +43,6 @@ from bias_core.study.design import extensions, read_table, study_of
 from bias_core.study.image_rows import thinned
 from bias_core.study.label_tasks import POSITIONS, SINGLE
 from bias_core.study.limits import ShareValues
-from bias_core.study.setting_fields import setting, settings_class, settings_of
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
@@ -64,6 +63,7 @@ from bias_core.study.types import (
     marks,
     options_in,
 )
+from bias_core.values import setting, settings_class, settings_of
 
 OCCUPATION, POWER = "occupation", "power"
 _LONGEST = 80  # characters of an identity

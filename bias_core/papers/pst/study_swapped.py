@@ -14,7 +14,6 @@ from bias_core.papers.pst.report import PAIRED, in_setting, is_told, swapped_hea
 from bias_core.papers.pst.study import PairedStudy
 from bias_core.study.design import ReportTexts
 from bias_core.study.image_rows import scaled
-from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.types import (
     Finding,
     Results,
@@ -27,6 +26,7 @@ from bias_core.study.types import (
     options_in,
 )
 from bias_core.types import Estimate
+from bias_core.values import setting, settings_class
 
 TEXTS = ReportTexts(__file__)
 _PROMPT = "Generate a picture of one {left} on the left and one {right} on the right."

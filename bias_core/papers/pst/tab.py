@@ -24,7 +24,6 @@ from bias_core.papers.pst.study import GENDERS, design_of_two, relabelled
 from bias_core.study.label_tasks import SINGLE
 from bias_core.study.report_text import table_of
 from bias_core.study.reproduction import to_command, to_python
-from bias_core.study.setting_fields import settings_of
 from bias_core.study.types import Design, StudyReport
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
@@ -32,6 +31,7 @@ from bias_core.ui.study.pictures import BOXES, Look, numbered_boxes
 from bias_core.ui.study.result_page import figures_html, findings_html
 from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render, script
+from bias_core.values import settings_of
 
 _OCCUPATIONS = "pst-occupations"
 # Two labels that are chosen fast are both heeded, one after the other.

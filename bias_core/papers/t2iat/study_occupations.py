@@ -26,7 +26,6 @@ from bias_core.study.arm_comparison import lean_sample, table_over_arms
 from bias_core.study.corrected import kappa_finding
 from bias_core.study.design import ReportTexts
 from bias_core.study.image_rows import scaled
-from bias_core.study.setting_fields import setting, settings_class
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
@@ -49,6 +48,7 @@ from bias_core.study.types import (
     pictures_of,
 )
 from bias_core.types import Estimate
+from bias_core.values import setting, settings_class
 
 TEXTS = ReportTexts(__file__)
 # A line of Table 2: its concept, the attributes a and b, the published score, and its test and side.

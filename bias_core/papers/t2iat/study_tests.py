@@ -18,7 +18,6 @@ from bias_core.prompts import SLOT, append_word, fill_template, replace_word
 from bias_core.study.arm_comparison import ARM, ROUNDING, counted_sample, nothing, table_over_arms
 from bias_core.study.design import ReportTexts, check_count, distinct_texts, find_design
 from bias_core.study.image_rows import scaled, thinned
-from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study import Measuring, RunSize, Study
 from bias_core.study.study_data import StudyData
 from bias_core.study.types import (
@@ -35,6 +34,7 @@ from bias_core.study.types import (
     marks,
     options_in,
 )
+from bias_core.values import Options, setting, settings_class
 
 TEXTS = ReportTexts(__file__)
 SIDES = ("x", "y")

@@ -10,10 +10,10 @@ import pandas as pd
 from bias_core.papers.t2iat.report import test_of, tests_table
 from bias_core.papers.t2iat.study_tests import TestOptions, own_association
 from bias_core.study.report_text import table_of
-from bias_core.study.setting_fields import settings_of
 from bias_core.study.types import Design, StudyFigure, StudyReport, options_in
 from bias_core.ui.study.study_tab import CloserLook, extremes_html
 from bias_core.ui.templates import render
+from bias_core.values import settings_of
 
 _EDITS = [
     ("Add the word at the end: “a photo of a rose, peace”", "valence"),

@@ -42,7 +42,6 @@ from bias_core.study.attribute_scores import ask_judge, errors_of, question_abou
 from bias_core.study.classifiers import Reader
 from bias_core.study.design import ReportTexts
 from bias_core.study.limits import ShareValues, stop_rule
-from bias_core.study.setting_fields import Options, setting, settings_class
 from bias_core.study.study import encoders_and_judge
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
@@ -58,6 +57,7 @@ from bias_core.study.types import (
     options_in,
 )
 from bias_core.types import Estimate, ReaderErrors
+from bias_core.values import Options, setting, settings_class
 
 BLANK, STRONGER = "blank", "stronger"  # the two negatives of M_G: the paper's, and another prompt or sentence
 ANOTHER = "another prompt"  # value of the option "negative": each picture is held against a prompt of other objects

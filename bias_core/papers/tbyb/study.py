@@ -26,7 +26,6 @@ from bias_core.study.classifiers import Reader, language_model_name
 from bias_core.study.design import distinct_texts, read_table, settings_with
 from bias_core.study.image_rows import scaled, thinned
 from bias_core.study.limits import ShareValues
-from bias_core.study.setting_fields import setting, settings_class, settings_of
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
@@ -47,6 +46,7 @@ from bias_core.study.types import (
     options_in,
 )
 from bias_core.types import Estimate
+from bias_core.values import setting, settings_class, settings_of
 
 Parts = Mapping[str, pd.DataFrame]  # what was read of each condition's pictures, with `condition` and `words`
 

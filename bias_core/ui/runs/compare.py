@@ -15,7 +15,6 @@ from bias_core.number_text import format_estimate, typeset
 from bias_core.study.arm_comparison import arms_table, interval_figures
 from bias_core.study.design import known_study
 from bias_core.study.report_text import read_by, title_of
-from bias_core.study.setting_fields import option_values, settings_of
 from bias_core.study.types import (
     ArmReport,
     Design,
@@ -30,6 +29,7 @@ from bias_core.study.types import (
     table,
 )
 from bias_core.types import Estimate
+from bias_core.values import option_values, settings_of
 
 KIND = "comparison"
 _OMITTED = ("options", "arms", "labels")

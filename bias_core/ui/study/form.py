@@ -13,13 +13,11 @@ import gradio as gr
 from bias_core.errors import InvalidInput
 from bias_core.models.catalogue import hosted_name, request_words
 from bias_core.services import Services
-from bias_core.study.arms import MOST_ARMS
 from bias_core.study.design import find_design, option_settings, settings_with, study_of
 from bias_core.study.export import FORMS
 from bias_core.study.plan import check_number, settle
-from bias_core.study.setting_fields import Setting, is_nothing, option_values, settings_of
 from bias_core.study.study import Settled, Study
-from bias_core.study.types import Arm, Design, StudySettings
+from bias_core.study.types import MOST_ARMS, Arm, Design, StudySettings
 from bias_core.types import ModelInfo
 from bias_core.ui import messages
 from bias_core.ui.links import OPTION, query_of, read_link
@@ -33,6 +31,7 @@ from bias_core.ui.model_menu import (
     model_hint,
 )
 from bias_core.ui.templates import render, script
+from bias_core.values import Setting, is_nothing, option_values, settings_of
 
 Updates = dict[Any, Any]
 _FIELDS = settings_of(Arm)

@@ -25,7 +25,6 @@ from bias_core.study.plan import settle
 from bias_core.study.reproduction import as_asked
 from bias_core.study.run import followed, run
 from bias_core.study.saved import Example, SavedReport, is_example
-from bias_core.study.setting_fields import changed_settings
 from bias_core.study.study import Settled
 from bias_core.study.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
 from bias_core.ui import messages
@@ -37,6 +36,7 @@ from bias_core.ui.study.pictures import picture_html
 from bias_core.ui.study.result_page import CHOOSE_JS, ResultPage
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, in_line, then_run
+from bias_core.values import changed_settings
 
 Updates = dict[Any, Any]
 PRIVATE: dict[str, Any] = {"api_visibility": "private"}

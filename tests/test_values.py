@@ -9,7 +9,6 @@ import pytest
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.explore.options import explore_settings
-from bias_core.given_values import check_arguments, check_texts, check_value
 from bias_core.measures.arrays import (
     all_equal,
     finite_vector,
@@ -19,8 +18,8 @@ from bias_core.measures.arrays import (
     unit_rows,
     unit_vector,
 )
-from bias_core.study.setting_fields import settings_of
 from bias_core.study.types import Arm, StudySettings
+from bias_core.values import check_arguments, check_texts, check_value, settings_of
 from tests.every import every
 
 WRONG = {
