@@ -102,6 +102,12 @@ def check_value(name: str, value: object, kind: Any) -> None:
     check_texts(name, value)
 
 
+def check_fields(made: object) -> None:
+    """Refuse a field of a dataclass that is not of its type; InvalidInput quotes it."""
+    for name, kind in get_type_hints(type(made)).items():
+        check_value(name, getattr(made, name), kind)
+
+
 def check_arguments(run: Callable[..., Any], given: Mapping[str, object]) -> None:
     """Refuse an argument that is not of the type that ``run`` declares; InvalidInput quotes it."""
     for name, parameter in signature(run, eval_str=True).parameters.items():

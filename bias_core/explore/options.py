@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.explore.extension import (
@@ -27,7 +27,7 @@ from bias_core.values import (
     Options,
     Setting,
     changed_settings,
-    check_value,
+    check_fields,
     option_values,
     setting,
     settings_class,
@@ -213,8 +213,7 @@ def attribute_text(given: Attribute | Mapping[str, Any] | str) -> str:
         ) from error
     rate = "" if attribute.reference is None else repr(attribute.reference)
     parts = [attribute.name, attribute.positive, attribute.negative, rate, attribute.reference_source]
-    for key, kind in get_type_hints(Attribute).items():
-        check_value(key, getattr(attribute, key), kind)
+    check_fields(attribute)
     if wrong := next((part for part in parts if SEPARATOR in part), ""):
         raise InvalidInput(f"attribute {attribute.name!r}: no part of it may hold {SEPARATOR!r}, got {wrong!r}")
     _check_attribute(attribute)
