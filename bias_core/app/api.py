@@ -48,7 +48,7 @@ from bias_core.study.saved import open_report
 from bias_core.study.setting_fields import Setting, changed_settings, name_and_value, settings_of
 from bias_core.study.types import Arm, Design, StudyReport, StudySettings
 from bias_core.ui.messages import sentence_of
-from bias_core.ui.study.result_page import by_name
+from bias_core.ui.study.shown_report import by_name
 from bias_core.ui.visitor import RUN, address_of, of_program, token_of
 
 P = ParamSpec("P")

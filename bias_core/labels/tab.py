@@ -35,7 +35,7 @@ from bias_core.store.export import csv_bytes
 from bias_core.study.history import RunLine, open_run
 from bias_core.study.types import StudyReport
 from bias_core.ui import messages
-from bias_core.ui.study.downloads import take
+from bias_core.ui.study.shown_report import build_shown_report, take
 from bias_core.ui.study.study_tab import LATEST, PRIVATE, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
@@ -79,13 +79,15 @@ class LabelTab:
 
     def build_memory(self) -> None:
         """Keys of this browser's tasks, and of the one that is open: the server forgets; read outside of tabs only."""
+        self.parts["report"] = build_shown_report("label", self.services)
+        self.scores.parts["report"] = build_shown_report("label-use", self.services)
         self.parts["memory"] = gr.BrowserState({}, storage_key="t2i-bias-label", secret=_SECRET)
         self.parts["key"] = gr.BrowserState("", storage_key="t2i-bias-label-open", secret=_SECRET)
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
         """The tab with its wiring; called inside of its ``gr.Tab``."""
         parts, put = self.parts, partial(tab_parts.add, self.parts, PARTS)
-        parts["visitor"], parts["report"] = visitor, gr.State(None)
+        parts["visitor"] = visitor
         gr.HTML(render("question", question=self.question, caution=self.caution))
         self.demonstration.build()
         parts["demonstration"] = self.demonstration.box

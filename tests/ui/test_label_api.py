@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from bias_core.app import build
-from bias_core.app.build import launch_options
+from bias_core.app.serve import launch_options
 from bias_core.errors import InvalidInput, NotAllowed
 from bias_core.labels import api as label_api
 from bias_core.labels.api import MAX_BODY, LabelDoor

@@ -18,8 +18,8 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from bias_core.app.build import TABS
-from bias_core.app.first_page import FirstPage
-from bias_core.app.warm_up import rehearse, warm_up
+from bias_core.app.answers import FirstPage
+from bias_core.app.serve import rehearse, warm_up
 from bias_core.errors import ModelUnavailable
 from bias_core.measures.cards import METRICS, glossary
 from bias_core.models import _OnFirstUse
@@ -231,7 +231,7 @@ def test_libraries_are_imported_one_at_a_time_whoever_asks_first(tmp_path, monke
 
 def test_what_each_tab_opens_with_is_made_in_turn_the_first_before_the_models(fakes, monkeypatch):
     done = []
-    monkeypatch.setattr("bias_core.app.warm_up.rehearse", lambda _services: done.append("models"))
+    monkeypatch.setattr("bias_core.app.serve.rehearse", lambda _services: done.append("models"))
     warm_up(fakes, [lambda: done.append("explore"), lambda: done.append("paired")]).join()
     assert done == ["explore", "models", "paired"]
 
@@ -240,7 +240,7 @@ def test_a_model_that_cannot_be_had_is_said_to_who_asks_for_it_and_not_before(fa
     def broken(_services):
         raise ModelUnavailable("weights are gone")
 
-    monkeypatch.setattr("bias_core.app.warm_up.rehearse", broken)
+    monkeypatch.setattr("bias_core.app.serve.rehearse", broken)
     warm_up(fakes, [lambda: None]).join()
     assert not capfd.readouterr().err
 

@@ -25,7 +25,8 @@ from bias_core.ui import messages
 from bias_core.ui.model_menu import encoder_choices, force_box
 from bias_core.ui.runs.compare import KIND as COMPARISON, sides_of
 from bias_core.ui.runs.tab_compare import ComparePart, open_any, shipped_examples
-from bias_core.ui.study.result_page import when
+from bias_core.ui.study.parts import when
+from bias_core.ui.study.shown_report import build_shown_report
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, in_line, then_run
@@ -131,7 +132,8 @@ class RunsTab(StudyTab):
         ended.success(None, js=_SEEN_JS, **QUIET)  # of the last of them, a labelling task
 
     def build_memory(self) -> None:
-        """There is no form to remember."""
+        """The report that is shown; there is no form to remember."""
+        self.parts["report"] = build_shown_report(self.key, self.services)
 
     def _build_ask(self) -> None:
         parts = self.parts

@@ -13,7 +13,7 @@ from bias_core.study.saved import Example, SavedReport, list_examples, open_exam
 from bias_core.study.types import StudyReport
 from bias_core.ui import messages
 from bias_core.ui.runs.compare import comparison_report
-from bias_core.ui.study.result_page import example_html, when
+from bias_core.ui.study.parts import example_html, when
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor
 

@@ -1,21 +1,81 @@
-"""What a visitor takes along from a study: a figure, a table, the report, or everything as one zip."""
+"""A report between server and page: the name under which the page keeps it, and the files that it takes along."""
 
+import hmac
+import secrets
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import gradio as gr
 import pandas as pd
 
-from bias_core.errors import InvalidInput
+from bias_core.errors import BiasCoreError, InvalidInput
+from bias_core.services import Services
 from bias_core.store.export import csv_bytes, write_zip
 from bias_core.study.export import to_export
 from bias_core.study.figures import to_bytes
 from bias_core.study.history import FORMS, to_form
 from bias_core.study.report_text import finding_frame, finding_rows, markdown_table, readable
-from bias_core.study.types import StudyReport
+from bias_core.study.saved import Newest, is_saved, open_report
+from bias_core.study.types import StudyReport, StudySettings
 
+_SECRET = secrets.token_bytes(32)
+_UNSAVED = Newest[StudyReport](200)
+"""Reports that pages show and that nothing would open again, by their names: comparisons, labels by hand, examples."""
 FIGURE_FORMS = ("png", "svg", "csv")
 TABLE_FORMS = ("csv", "md", "tex")
 FINDINGS = "findings"
+
+
+def build_shown_report(key: str, services: Services) -> Any:
+    """Return the hidden part of a page that keeps which report a tab shows; handlers give it, and get, the report.
+
+    The page has its name alone, and the server nothing: an open page keeps its report, whoever comes meanwhile.
+    """
+    part = gr.HTML("", visible="hidden", elem_id=f"{key}-report")
+    part.postprocess, part.preprocess = partial(name_of, services=services), partial(report_of, services=services)
+    return part
+
+
+def name_of(report: StudyReport | None, services: Services) -> str:
+    """Return the name under which a page keeps a report; it is signed, for a page shows no report by another name."""
+    if report is None:
+        return ""
+    name = report.run_id
+    if not is_saved(report, services):
+        name += f"/{id(report.results)}"
+        _UNSAVED.put(name, report)
+    return _signed(name)
+
+
+def report_of(name: object, services: Services) -> StudyReport | None:
+    """Return the report that :func:`name_of` was given; None where it is no longer stored, or another named it."""
+    run_id = str(name).rpartition(":")[0]
+    if not hmac.compare_digest(_signed(run_id).encode(), str(name).encode()):
+        return None
+    if not run_id.isalnum():
+        return _UNSAVED.get(run_id)
+    with suppress(BiasCoreError):  # the list of runs says why
+        saved = open_report(run_id, services)
+        return saved and by_name(saved.report)
+    return None
+
+
+def _signed(name: str) -> str:
+    return f"{name}:{hmac.new(_SECRET, name.encode(), 'sha256').hexdigest()}"
+
+
+def by_name(report: StudyReport) -> StudyReport:
+    """The report as a visitor may see it: without the places where the server keeps uploads."""
+    arms = tuple(replace(arm, settings=_by_name(arm.settings)) for arm in report.arms)
+    return replace(report, settings=_by_name(report.settings), arms=arms)
+
+
+def _by_name(settings: StudySettings) -> StudySettings:
+    arms = tuple(replace(arm, images=arm.images and Path(arm.images).name) for arm in settings.arms)
+    return replace(settings, images=settings.images and Path(settings.images).name, arms=arms)
 
 
 def take(report: StudyReport, what: str, folder: Path) -> Path:
