@@ -54,6 +54,7 @@ class FirstPage:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._pages: dict[object, _Page] = {}
+        self._making = asyncio.Lock()  # however many ask first, it is made once
         self._compressed, self._next = Newest[bytes](_MOST_ADDRESSES), 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,15 +65,17 @@ class FirstPage:
             return
         has_all = path == _INFO and "all_endpoints" in parse_qs(scope["query_string"].decode("latin-1"))
         key = (path, scope.get("root_path", ""), has_all)
-        if key not in self._pages:
-            messages: list[Message] = []
-            await self._app(_from_nowhere(scope, path, has_all), receive, _into(messages))
-            page = await anyio.to_thread.run_sync(_page_of, messages)
-            if page is None:  # an error, or no page: as it came
-                for message in messages:
-                    await send(message)
-                return
-            self._pages[key] = page
+        messages: list[Message] = []
+        async with self._making:
+            if key not in self._pages:
+                await self._app(_from_nowhere(scope, path, has_all), receive, _into(messages))
+                page = await anyio.to_thread.run_sync(_page_of, messages)
+                if page is not None:
+                    self._pages[key] = page
+        if key not in self._pages:  # an error, or no page: as it came
+            for message in messages:
+                await send(message)
+            return
         await (await self._answer(key, scope))(scope, receive, send)
 
     async def _answer(self, key: object, scope: Scope) -> Response:

@@ -28,7 +28,7 @@ from bias_core.store.uploads import UploadStore
 _log = logging.getLogger(__name__)
 WRONG = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, OSError)
 """Errors that inputs can lead to."""
-_RUNS = ("bias_core.models.", "bias_core.study.run")
+_RUNS, _TOOLS = "bias_core.models.run_line", "bias_core.app.api"
 _UNREADABLE = (
     "What was sent cannot be read as the inputs of this: send as many values as it takes, each of the type "
     "that /gradio_api/info gives, and a file only after its upload"
@@ -88,7 +88,9 @@ class MendedBlocks(gr.Blocks):
             return changes
         if options["final"]:
             return [gr.skip()] * len(changes)
-        return changes if is_first else [[["replace", [], v]] if c else [] for c, v in zip(changes, values, strict=True)]
+        return (
+            changes if is_first else [[["replace", [], v]] if c else [] for c, v in zip(changes, values, strict=True)]
+        )
 
     def launch(self, *args: Any, **options: Any) -> Any:
         """Fault: tools answer over MCP in Python's own form, and without structured content."""
@@ -99,9 +101,9 @@ class MendedBlocks(gr.Blocks):
 
 
 def _is_of_inputs(error: Exception, *, is_private: bool) -> bool:
-    """Return whether inputs led to an error; one of a run or a tool is the program's own and keeps its traceback."""
+    """Return whether inputs led to an error; that of a run or of a tool is the program's, and keeps its traceback."""
     places = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
-    if any(place.startswith(_RUNS if is_private else "bias_core.app.api") for place in places):
+    if any(place == (_RUNS if is_private else _TOOLS) for place in places):
         return False
     return not isinstance(error, RuntimeError) or isinstance(error.__cause__, StopIteration)  # of a name not in a list
 

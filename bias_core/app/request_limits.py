@@ -10,7 +10,6 @@ from urllib.parse import parse_qs
 
 import h11
 import uvicorn.config
-
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send

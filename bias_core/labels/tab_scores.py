@@ -49,7 +49,7 @@ class LabelScores(StudyTab):
         with gr.Row(elem_classes="tools"):
             put("judge_run")
         self.parts["judge"].choices = judge_choices(self.services)[1:]
-        self.parts |= {"status": gr.HTML(elem_id="label-use-status"), }
+        self.parts |= {"status": gr.HTML(elem_id="label-use-status")}
         self.drawing = DrawingPart(f"{self.key}-use")
         put("used")
 

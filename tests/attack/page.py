@@ -169,7 +169,7 @@ class PageVisitor:
                 if event in steps:  # from the second on, only what is different
                     data = [apply_diff(value, changes) for value, changes in zip(steps[event], data, strict=True)]
                 steps[event] = message["output"]["data"] = data
-            if message["msg"] in ("process_generating", "process_completed") and message.get("success"):
+            if message.get("success") and message["event_id"] in self.events:
                 self._keep_reports(self.events[message["event_id"]], message["output"])
             yield message
 

@@ -26,7 +26,7 @@ from bias_core.papers.t2iat.tab import AssociationTab
 from bias_core.study.design import find_design
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import is_saved
-from bias_core.study.types import Progress, StudyReport, StudySettings
+from bias_core.study.types import Progress, StudySettings
 from bias_core.types import ImageRow, StoredImage
 from bias_core.ui.model_menu import HINT
 from bias_core.ui.runs.tab import RunsTab

@@ -1,5 +1,6 @@
 """The page: its markup, its first answer, what is warm before it, its glossary and its methods."""
 
+import asyncio
 import re
 import shutil
 import subprocess
@@ -17,8 +18,8 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from bias_core.app.build import TABS
 from bias_core.app.answers import FirstPage
+from bias_core.app.build import TABS
 from bias_core.app.serve import rehearse, warm_up
 from bias_core.errors import ModelUnavailable
 from bias_core.measures.cards import METRICS, glossary
@@ -176,6 +177,30 @@ def test_addresses_that_are_made_up_are_not_compressed_one_after_the_other():
     with Pages().client() as client:
         n = sum("content-encoding" in client.get(f"http://10.0.0.{n}/").headers for n in range(50))
     assert 1 <= n < 10
+
+
+def test_one_page_is_made_however_many_ask_first():
+    made = []
+
+    async def slow(_scope, _receive, send):
+        made.append(1)
+        await asyncio.sleep(0.01)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"page"})
+
+    async def all_at_once():
+        page, scope = FirstPage(slow), {"type": "http", "method": "GET", "path": "/", "scheme": "http", "headers": []}
+        sent = [asyncio.create_task(page(scope | {"query_string": b""}, never, nowhere)) for _ in range(9)]
+        await asyncio.gather(*sent)
+
+    async def never():
+        await asyncio.Event().wait()
+
+    async def nowhere(_message):
+        pass
+
+    asyncio.run(all_at_once())
+    assert len(made) == 1
 
 
 def test_what_is_no_page_is_passed_on():

@@ -136,7 +136,9 @@ class NextPart:
 
         inputs = [parts["visitor"], parts["report"]]
         click = parts["header"].select(on_step, inputs, [*tab.outputs(), self.chosen], queue=False, **messages.QUIET)
-        run = then_run(click.then, on_run, [parts["visitor"], self.chosen, parts["report"]], tab.opened_outputs(), tab.on_crash)
+        run = then_run(
+            click.then, on_run, [parts["visitor"], self.chosen, parts["report"]], tab.opened_outputs(), tab.on_crash
+        )
         tab.bring_into_view(click, "status")
         tab.bring_into_view(run, "header")
 

@@ -283,8 +283,8 @@ class Pictures:
         """Other pictures, or another order."""
         if report is None:
             return {self.picture: ""}
-        chosen = {"which": which or ALL, "order": order or "", "whole": bool(which or order), "only": only or ()}
-        return self._shown(Look(report=report, **chosen, **self._how))
+        look = Look(report=report, which=which or ALL, order=order or "", whole=bool(which or order), only=only or ())
+        return self._shown(replace(look, **self._how))
 
     def on_cell(
         self, report: StudyReport | None, only: tuple[str, ...] | None, order: str | None, event: gr.EventData

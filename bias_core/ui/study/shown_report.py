@@ -59,7 +59,7 @@ def report_of(name: object, services: Services) -> StudyReport | None:
         return _UNSAVED.get(run_id)
     with suppress(BiasCoreError):  # the list of runs says why
         saved = open_report(run_id, services)
-        return saved and by_name(saved.report)
+        return None if saved is None else by_name(saved.report)
     return None
 
 
