@@ -15,7 +15,7 @@ import gradio as gr
 import orjson
 from gradio import routes
 from gradio.block_function import BlockFunction
-from gradio.blocks import Block, BlocksConfig
+from gradio.blocks import BlocksConfig
 from gradio.queueing import Event, Queue
 from gradio.server_messages import EstimationMessage, EventMessage, HeartbeatMessage, ProgressMessage
 from gradio.state_holder import SessionState
@@ -76,6 +76,20 @@ class MendedBlocks(gr.Blocks):
                 held = await anyio.to_thread.run_sync(self._uploads.hold, str(value), visitor.key, visitor.uploads)
                 values[i] = str(held)
         return values
+
+    async def postprocess_data(
+        self, block_fn: BlockFunction, predictions: Any, state: SessionState | None
+    ) -> list[Any]:
+        """Fault: Gradio keeps a new component for each update of each open page, up to 1.7 MB of them.
+
+        Of these, only another menu has to be known later.
+        """
+        shown: list[Any] = await super().postprocess_data(block_fn, predictions, state)
+        blocks = {} if state is None else state.blocks_config.blocks
+        for built in block_fn.outputs:
+            if getattr(blocks.get(built._id), "choices", None) == getattr(built, "choices", None):  # noqa: SLF001
+                blocks[built._id] = built  # noqa: SLF001
+        return shown
 
     def handle_streaming_diffs(self, block_fn: BlockFunction, data: list[Any], **options: Any) -> list[Any]:
         """Fault: the page applies a change to an update that it has yet to show, and is told the last one twice.
@@ -138,8 +152,6 @@ def without_gradios_cors() -> None:
     routes.CustomCORSMiddleware = lambda app, **_options: app
 
 
-# What an open page costs -------------------------------------------------------------------------------------------
-
 _NOTHING: dict[str, Any] = {}  # shared by all components of all pages
 
 
@@ -148,16 +160,8 @@ class PageConfig(BlocksConfig):
 
     def __copy__(self) -> BlocksConfig:
         copied = super().__copy__()
-        copied.blocks, copied.config_for_block = _PageBlocks(self.blocks), lambda *_of, **_more: _NOTHING
+        copied.config_for_block = lambda *_of, **_more: _NOTHING
         return copied
-
-
-class _PageBlocks(dict[int, Block]):
-    """Fault: Gradio keeps a new component for each update, up to 1.7 MB a page; only another menu must be known."""
-
-    def __setitem__(self, number: int, block: Block) -> None:
-        if getattr(block, "choices", None) != getattr(self.get(number), "choices", None):
-            super().__setitem__(number, block)
 
 
 # The queue of events -----------------------------------------------------------------------------------------------

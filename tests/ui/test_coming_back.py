@@ -197,14 +197,20 @@ def test_an_open_page_costs_the_server_little(served):
     assert copy(copy(demo.default_config)).fns.keys() == demo.fns.keys()
 
 
-def test_an_open_page_keeps_no_component_that_was_updated_but_those_with_another_menu(served):
-    state = SessionState(served.demo)
-    menu = next(one for one in served.demo.blocks.values() if isinstance(one, gr.Dropdown) and one.choices)
-    html = next(one for one in served.demo.blocks.values() if isinstance(one, gr.HTML))
-    state[html._id], state[menu._id] = gr.HTML("other", render=False), gr.Dropdown(["other"], render=False)
-    assert state[html._id] is html
-    assert state[menu._id].choices == [("other", "other")]
-    assert served.demo.blocks[menu._id] is menu
+def test_an_open_page_keeps_no_component_that_was_updated_but_those_with_another_menu(fakes):
+    async def answered():
+        with MendedBlocks(fakes.uploads) as demo:
+            button, menu = gr.Button(), gr.Dropdown(["built"])
+            button.click(dict, None, [button, menu])
+        (event,) = demo.fns.values()
+        state, updates = SessionState(demo), {button: gr.update(visible=False), menu: gr.update(choices=["other"])}
+        shown = await demo.postprocess_data(event, updates, state)
+        return shown, [state[one._id] is one for one in (button, menu)], state[menu._id].choices
+
+    shown, are_built, choices = asyncio.run(answered())
+    assert shown[0]["visible"] is False
+    assert are_built == [True, False]
+    assert choices == [("other", "other")]
 
 
 @pytest.mark.parametrize("visibility", ["private", "public"])

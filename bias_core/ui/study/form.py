@@ -304,7 +304,7 @@ class StudyForm:
         return settings_with(settings, self.own_options)
 
     def build_memory(self) -> None:
-        """The report that is shown, and what this browser chose last: outside of the tabs, for a closed one is not read."""
+        """The report that is shown, and what this browser chose last; outside of tabs, for a closed one is not read."""
         self.parts["report"] = build_shown_report(self.key, self.services)
         self.parts["remembered"] = gr.BrowserState({}, storage_key=f"t2i-bias-{self.key}", secret=_SECRET)
 
