@@ -46,7 +46,7 @@ from bias_core.study.run import run
 from bias_core.study.saved import open_report
 from bias_core.study.types import Arm, Design, StudyReport, StudySettings, check_several, parse_arms
 from bias_core.ui.messages import sentence_of
-from bias_core.ui.study.result_page import by_name
+from bias_core.ui.study.shown_report import by_name
 from bias_core.ui.visitor import RUN, address_of, of_program, token_of
 from bias_core.values import Setting, changed_settings, check_arguments, name_and_value, settings_of, with_whole_numbers
 

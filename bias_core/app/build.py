@@ -1,13 +1,6 @@
-"""The whole app from its tabs, what a page that is loaded anew shows, and how it is served."""
+"""The whole page from its tabs, and what it shows when it is loaded anew."""
 
-import gc
-import importlib.util
-import json
-import os
-import signal
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from importlib import import_module
@@ -15,34 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
-from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
 
 import bias_core
 from bias_core.app import api
-from bias_core.app.doors import HostCheck, OpenPaths, PageOwners, allowed_hosts, cors_options
-from bias_core.app.first_page import FirstPage
-from bias_core.app.gradio_faults import ErrorAsSentence, StreamEnd, limit_heads, steady_queue, without_gradios_cors
-from bias_core.app.page_state import AnsweringBlocks
-from bias_core.app.request_limits import RequestLimits
-from bias_core.app.uploads import Uploads
-from bias_core.app.warm_up import warm_up
-from bias_core.errors import StorageError
-from bias_core.labels.api import label_routes
+from bias_core.app.gradio_faults import MendedBlocks, steady_queue
 from bias_core.labels.tab import LabelTab, offers_login
 from bias_core.measures.cards import glossary
-from bias_core.models.model_sources import share_freed_memory
 from bias_core.services import Services
-from bias_core.settings import Settings
 from bias_core.study.design import design_files, layout_in
-from bias_core.study.history import design_of, gallery_folder, list_runs, open_run
+from bias_core.study.history import design_of, list_runs, open_run
 from bias_core.study.types import Arm, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.calibration.tab import CalibrationTab
 from bias_core.ui.links import LINK_NAMES, OPTION, Link, notice_html, query_of, read_link
 from bias_core.ui.runs.tab import RunsTab
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates, plain_tab
-from bias_core.ui.templates import STATIC, render, script
+from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, build_visitor, steps_in_words, then_run
 from bias_core.values import settings_of
 
@@ -198,18 +179,13 @@ def _is_tab(one: object, module: str) -> bool:
 
 
 TABS = find_tabs()
-_DATABASES = ("embeddings.sqlite", "answers.sqlite")
-EXAMPLES = "examples"  # the only folder of the assets that is served
 _CACHE_SECONDS = 3600
-_OTHER_THREADS = 100
-_LOOK_SECONDS = 0.02  # between two looks whether there is an event
 
 
-def build_app(services: Services) -> AnsweringBlocks:
+def build_app(services: Services) -> MendedBlocks:
     """The page; no model is loaded for it."""
-    with AnsweringBlocks(
-        services, title=TITLE, analytics_enabled=False, delete_cache=(_CACHE_SECONDS, _CACHE_SECONDS)
-    ) as demo:
+    cache = (_CACHE_SECONDS, _CACHE_SECONDS)
+    with MendedBlocks(services.uploads, title=TITLE, analytics_enabled=False, delete_cache=cache) as demo:
         _build_header()
         notice = gr.HTML(visible=False, elem_id="link-notice")
         at_work = gr.HTML(visible=False, elem_id="at-work", js_on_load=script("runs"))
@@ -241,9 +217,6 @@ def build_app(services: Services) -> AnsweringBlocks:
             event.show_progress_on = [notice]
     # Of all events together; runs have their own line. Without a number Gradio takes one event at a time on ZeroGPU.
     steady_queue(demo, default_concurrency_limit=8)
-    # Else Gradio looks a thousand times a second whether there is an event: a twentieth of a core, of a server at rest.
-    demo._queue.sleep_when_free = _LOOK_SECONDS  # noqa: SLF001
-    demo._queue.progress_update_sleep_when_free = 5 * _LOOK_SECONDS  # noqa: SLF001
     return demo
 
 
@@ -291,93 +264,3 @@ def _link_reader(services: Services) -> Callable[[gr.Request], tuple[Any, Any]]:
         return (gr.update(selected=link.tab) if link.tab else gr.skip()), gr.update(value=text, visible=bool(text))
 
     return on_link
-
-
-def launch_options(services: Services) -> dict[str, Any]:
-    """Everything for ``Blocks.launch``: closed by default, and only pictures are served."""
-    without_gradios_cors()
-    settings = services.settings
-    data = settings.data_dir
-    on_a_space = bool(os.environ.get("SPACE_ID"))  # whose container is reached from outside
-    server_name = os.environ.get("GRADIO_SERVER_NAME", "0.0.0.0" if on_a_space else settings.host)
-    hosts = allowed_hosts(settings, server_name)
-    limit_heads()
-    return {
-        "server_name": server_name,
-        "server_port": int(os.environ.get("GRADIO_SERVER_PORT", settings.port)),
-        "share": False,
-        "_frontend": False,  # else Gradio asks itself for the page and gives up if that takes three seconds
-        "enable_monitoring": False,
-        "run_history": False,
-        "show_error": False,
-        "ssr_mode": False,
-        "mcp_server": importlib.util.find_spec("mcp") is not None,
-        "max_threads": settings.runs_waiting + _OTHER_THREADS,  # who waits for a run has one
-        "state_session_capacity": 200,
-        "max_file_size": f"{settings.upload_mb}mb",  # which the page looks at before it sends
-        "allowed_paths": [str(data / "images"), str(settings.assets_dir / EXAMPLES), *_gallery_pictures(settings)],
-        "blocked_paths": [
-            *(str(data / name) for name in ("runs", "reports", "label_pictures", *_DATABASES)),
-            *(str(data / f"labels.sqlite{end}") for end in ("", "-wal", "-journal")),
-            *(str(path) for path in settings.assets_dir.iterdir() if path.name != EXAMPLES),
-        ],
-        "app_kwargs": {
-            "routes": label_routes(services),
-            "middleware": [
-                Middleware(HostCheck, hosts=hosts, public=settings.public),
-                Middleware(CORSMiddleware, **cors_options(hosts, settings.public)),
-                Middleware(ErrorAsSentence),
-                Middleware(OpenPaths),
-                Middleware(Uploads, store=services.uploads, most=settings.upload_mb * 1024**2),
-                Middleware(RequestLimits),
-                Middleware(PageOwners),
-                Middleware(StreamEnd),
-                Middleware(FirstPage),
-            ],
-        },
-        "footer_links": ["api", "gradio", "settings"],
-        "theme": build_theme(),
-        "css_paths": [STATIC / "app.css"],
-        "favicon_path": STATIC / "favicon.svg",
-    }
-
-
-def _gallery_pictures(settings: Settings) -> list[str]:
-    """The folder of the pictures of the gallery; none where there is no gallery."""
-    with suppress(StorageError):  # the list of runs says it
-        if (folder := gallery_folder(settings)) is not None:
-            return [str(folder / "images")]
-    return []
-
-
-def build_theme() -> gr.themes.Base:
-    """Light and dark in one theme, with Gradio's own fonts (their files of weight 600 lack letters: 700)."""
-    look = json.loads((STATIC / "theme.json").read_text(encoding="utf-8"))
-    hues = {name: gr.themes.Color(**shades, name=name) for name, shades in look["hues"].items()}
-    theme = gr.themes.Base(
-        primary_hue=hues["measured"],
-        secondary_hue=hues["measured"],
-        neutral_hue=hues["slate"],
-        radius_size=gr.themes.sizes.radius_sm,
-        font=(gr.themes.LocalFont("IBM Plex Sans", weights=(400, 700)), "system-ui", "sans-serif"),
-        font_mono=(gr.themes.LocalFont("IBM Plex Mono", weights=(400, 700)), "ui-monospace", "monospace"),
-    )
-    return theme.set(**look["colours"])
-
-
-def launch(services: Services) -> None:
-    """Build and serve until interrupted; says where."""
-    share_freed_memory()
-    options = launch_options(services)
-    print(f"{TITLE}: http://{options['server_name']}:{options['server_port']}", flush=True)
-    services.label_copy()
-    # Whoever stops a server says SIGTERM: what is still to be copied or closed is, as after Ctrl-C.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    demo = build_app(services)
-    gc.freeze()  # the page lasts as long as the server: to look through it for garbage would hold up answers
-    try:
-        demo.launch(quiet=True, prevent_thread_lock=True, **options)
-        warm_up(services, demo.first_examples)  # once the server has all imported that it needs
-        demo.block_thread()
-    finally:
-        services.close()

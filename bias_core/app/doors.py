@@ -17,6 +17,7 @@ from bias_core.study.saved import Newest
 from bias_core.ui.visitor import BROWSER, SECURE_BROWSER, browser_of, own_cookie
 
 API = "/gradio_api"
+MCP = f"{API}/mcp"
 _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "[::1]", "0.0.0.0"})
 _MOST_PAGES = 100_000
 _IN_PATH = re.compile(r"/(?:heartbeat|call/(?:v2/)?[^/]+)/([^/]+)")  # Gradio takes an event for a page there
@@ -149,7 +150,6 @@ class OpenPaths:
         await (self._app if is_open else PlainTextResponse("Not Found", 404))(scope, receive, send)
 
 
-_MCP = "/gradio_api/mcp"
 _HUB = "huggingface.co"  # whose pages ask a Space's tools
 _READING = {"GET", "HEAD", "OPTIONS"}
 _ADDRESS = re.compile(r"(https?:)?//(?P<name>[a-z0-9._-]+|\[(?P<number>[0-9a-f:.]+)\])(:[0-9]{1,5})?", re.IGNORECASE)
@@ -189,7 +189,7 @@ class HostCheck:
                 "the name to BIAS_ALLOWED_HOSTS.",
                 status_code=421,
             )
-        is_looked_at = _MCP in scope["path"] or not (self._public or scope.get("method", "POST") in _READING)
+        is_looked_at = MCP in scope["path"] or not (self._public or scope.get("method", "POST") in _READING)
         other = speaks_for_another_site(scope, self._trusted)
         if origin is not None and is_looked_at and not self._is_ours(origin):
             other = quoted(origin)

@@ -3,20 +3,25 @@
 import asyncio
 import json
 import re
+from asyncio import BaseTransport, TimerHandle
 from collections import Counter
 from typing import Any
 from urllib.parse import parse_qs
 
+import h11
+import uvicorn.config
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from bias_core.app.doors import API, MCP
 from bias_core.study.run_queue import network_of
 from bias_core.ui.messages import user_errors
 from bias_core.values import check_texts
 
-MCP = "/gradio_api/mcp"
-UPLOAD = "/gradio_api/upload"
+UPLOAD = f"{API}/upload"
+_LONGEST_HEAD, _MOST_HEADERS, _MOST_SECONDS_OF_HEAD = 32_000, 100, 30
 _LONGEST_ADDRESS = 16_000  # a link with a form of prompts has some thousand characters
 _MOST_BYTES = 2_000_000  # of one body
 _MOST_TOGETHER, _MOST_OF_ADDRESS = 64_000_000, 16_000_000  # of the bodies of all requests under way
@@ -102,6 +107,9 @@ class _Held:
 
 def _checked_address(scope: Scope) -> str:
     """The name of the session in an address, "" for none."""
+    if len(scope["headers"]) > _MOST_HEADERS or sum(len(k) + len(v) for k, v in scope["headers"]) > _LONGEST_HEAD:
+        sizes = f"{_MOST_HEADERS} headers, with {_LONGEST_HEAD:,} bytes together"
+        raise _Refused(431, f"A request may have at most {sizes}")
     if len(scope["query_string"]) + len(scope["path"]) > _LONGEST_ADDRESS:
         raise _Refused(414, f"An address may have at most {_LONGEST_ADDRESS:,} characters")
     query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
@@ -212,3 +220,40 @@ def _answer(refused: _Refused, scope: Scope) -> JSONResponse:
     else:
         content = {"error": refused.sentence, "detail": refused.sentence}
     return JSONResponse(content, status_code=refused.status)
+
+
+class TimedHeads(H11Protocol):
+    """Uvicorn's protocol in Python, which ends a connection whose head takes too long; a head has 64 kB at most.
+
+    Its other protocol, httptools, keeps all of a head, however long it is.
+    """
+
+    _deadline: TimerHandle | None = None
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        """Begin to wait for the first head."""
+        super().connection_made(transport)  # type: ignore[arg-type]
+        self._watch()
+
+    def handle_events(self) -> None:
+        """Handle what came; it may be all of a head, or the begin of the next."""
+        super().handle_events()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._watch(is_open=False)
+        super().connection_lost(exc)
+
+    def _watch(self, *, is_open: bool = True) -> None:
+        is_waiting = is_open and self.conn.their_state is h11.IDLE
+        if is_waiting and self._deadline is None:
+            self._deadline = self.loop.call_later(_MOST_SECONDS_OF_HEAD, self.transport.abort)
+        elif not is_waiting and self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def limit_heads() -> None:
+    """Let uvicorn, to which Gradio 6.31 passes no options, serve with :class:`TimedHeads`."""
+    uvicorn.config.HTTP_PROTOCOLS["auto"] = f"{TimedHeads.__module__}:{TimedHeads.__name__}"

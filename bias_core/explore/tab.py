@@ -292,7 +292,7 @@ class ExploreTab(ExploreForm):
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
         """The tab with its wiring; pictures come first, then the numbers."""
         parts = self.parts
-        parts |= {"visitor": visitor, "report": gr.State(None), "row": gr.State(None)}
+        parts |= {"visitor": visitor, "row": gr.State(None)}
         with gr.Column(elem_classes="card ask"):
             self._build_ask()
         parts["status"] = gr.HTML(messages.READY, elem_id="status")
@@ -335,19 +335,19 @@ class ExploreTab(ExploreForm):
         chosen = [at_once["groups"], at_once["map"], self.parts["plot"], *self.pictures.outputs()]
         for source in (at_once["groups"], at_once["map"]):
             source.select(self.on_choose, report, chosen, **EACH)
-        at_once["alike"].expand(self.on_map, [report, self.pictures.look], at_once["map"], **QUIET)
+        at_once["alike"].expand(self.on_map, [report, self.pictures.which], at_once["map"], **QUIET)
         self.pairs.wire(report)
 
-    def on_map(self, report: StudyReport | None, look: Look | None) -> Updates:
+    def on_map(self, report: StudyReport | None, which: str | None) -> Updates:
         """The map is opened: it is drawn with what the grid shows."""
         if report is None or not is_exploration(report) or report.arms:
             return {self.at_once["map"]: ""}
-        return {self.at_once["map"]: map_html(Exploration(report), _group_of(look))}
+        return {self.at_once["map"]: map_html(Exploration(report), _group_of(which or ""))}
 
     def on_choose(self, report: StudyReport | None, event: gr.EventData) -> Updates:
         """A group button, a point of the map, or the pictures in a frame on it were chosen."""
         if report is None:
-            return {}
+            return gr.skip()
         exploration, chart = Exploration(report), self.at_once["map"]
         images = {image.number: image.id for image in exploration.images}
         if number := int(event.number):
@@ -422,9 +422,9 @@ class ExploreTab(ExploreForm):
         return picture_html(Exploration(report), int(row["number"]))
 
 
-def _group_of(look: Look | None) -> int:
+def _group_of(which: str) -> int:
     """The group of look-alikes that is shown, from 0."""
-    column, _, name = (look.which if look else "").partition("=")
+    column, _, name = which.partition("=")
     return int(name.rpartition(" ")[2]) - 1 if column == _ALIKE else ALL_GROUPS
 
 
@@ -452,7 +452,7 @@ class Pairs:
 
     def on_pair(self, shown: StudyReport | None, pair: str | None) -> Updates:
         """Two other arms."""
-        return {} if shown is None else self.show(shown, pair or "0")
+        return gr.skip() if shown is None else self.show(shown, pair or "0")
 
     def on_seed(self, shown: StudyReport | None, pair: str | None, seed: str | None) -> Updates:
         """Another seed."""

@@ -61,10 +61,10 @@ from bias_core.study.saved import open_report
 from bias_core.study.types import Progress, StudyReport
 from bias_core.ui import messages
 from bias_core.ui.model_menu import judge_choices
-from bias_core.ui.study.downloads import take
 from bias_core.ui.study.parts import DrawingPart, corrected_html
 from bias_core.ui.study.pictures import Pictures
 from bias_core.ui.study.result_page import CHOOSE_JS, ResultPage, findings_html, header_html, notes_html, tables_html
+from bias_core.ui.study.shown_report import build_shown_report, take
 from bias_core.ui.study.study_tab import LATEST, PRIVATE, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, in_line, then_run
@@ -256,7 +256,7 @@ class LabelScores(StudyTab):
         with gr.Row(elem_classes="tools"):
             put("judge_run")
         self.parts["judge"].choices = judge_choices(self.services)[1:]
-        self.parts |= {"status": gr.HTML(elem_id="label-use-status"), "report": gr.State(None)}
+        self.parts |= {"status": gr.HTML(elem_id="label-use-status")}
         self.drawing = DrawingPart(f"{self.key}-use")
         put("used")
 
@@ -407,13 +407,15 @@ class LabelTab:
 
     def build_memory(self) -> None:
         """Keys of this browser's tasks, and of the one that is open: the server forgets; read outside of tabs only."""
+        self.parts["report"] = build_shown_report("label", self.services)
+        self.scores.parts["report"] = build_shown_report("label-use", self.services)
         self.parts["memory"] = gr.BrowserState({}, storage_key="t2i-bias-label", secret=_SECRET)
         self.parts["key"] = gr.BrowserState("", storage_key="t2i-bias-label-open", secret=_SECRET)
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
         """The tab with its wiring; called inside of its ``gr.Tab``."""
         parts, put = self.parts, partial(add, self.parts, PARTS)
-        parts["visitor"], parts["report"] = visitor, gr.State(None)
+        parts["visitor"] = visitor
         gr.HTML(render("question", question=self.question, caution=self.caution))
         self.demonstration.build()
         parts["demonstration"] = self.demonstration.box

@@ -23,7 +23,7 @@ from bias_core.study import label_tasks as tasks
 from bias_core.study.history import list_runs, open_run
 from bias_core.study.types import StudyReport
 from bias_core.ui import messages
-from bias_core.ui.study.result_page import when
+from bias_core.ui.study.parts import when
 from bias_core.ui.study.study_tab import EACH, Updates
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor

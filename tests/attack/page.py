@@ -22,9 +22,11 @@ class PageVisitor:
     def __init__(self, url: str, *, patience: float = 60) -> None:
         self.client = httpx.Client(base_url=url, timeout=patience, verify=False)  # it would read certificates
         self.session = ""
+        self.events: dict[str, int] = {}  # functions by event
         self.config: dict[str, Any] = {}
         self.key = ""
         self.shown: dict[str, Any] = {}
+        self.reports: dict[int, Any] = {}  # names of the reports that the page shows, by component
         self.on_step: Callable[[str], object] = lambda _output: None
 
     def open(self) -> float:
@@ -32,7 +34,7 @@ class PageVisitor:
 
         What the page then shows is in ``shown``, by element id.
         """
-        begun, self.session, self.shown = time.monotonic(), secrets.token_hex(6), {}
+        begun, self.session, self.shown, self.reports = time.monotonic(), secrets.token_hex(6), {}, {}
         self.client.get("/").raise_for_status()
         self.config = self.client.get("/config").raise_for_status().json()
         loads = [d["id"] for d in self.config["dependencies"] if any(t[1] == "load" for t in d["targets"])]
@@ -62,6 +64,13 @@ class PageVisitor:
             and not d["trigger_only_on_failure"]
             and (d["trigger_after"] == fn or any(t in changed for t in d["targets"]))
         ]
+
+    def _keep_reports(self, fn: int, output: dict[str, Any]) -> None:
+        by_id = {c["id"]: c for c in self.config["components"]}
+        for number, value in zip(self._dependency(fn)["outputs"], output.get("data", ()), strict=False):
+            is_name = isinstance(value, str) or value is None
+            if is_name and str(by_id[number]["props"].get("elem_id")).endswith("-report"):
+                self.reports[number] = value
 
     def _show(self, fn: int, output: dict[str, Any]) -> None:
         by_id = {c["id"]: c for c in self.config["components"]}
@@ -129,12 +138,13 @@ class PageVisitor:
 
     def _immediately(self, fn: int) -> None:
         body = self._body(fn, {})
-        self.client.post(f"{PREFIX}/run/predict", json=body).raise_for_status()
+        self._keep_reports(fn, self.client.post(f"{PREFIX}/run/predict", json=body).raise_for_status().json())
 
     def _join(self, fn: int, values: dict[str, Any] | None = None, chosen: dict[str, str] | None = None) -> str:
         body = self._body(fn, values or {}) | {"event_data": chosen}
         answer = self.client.post(f"{PREFIX}/queue/join", json=body)
         assert answer.status_code == 200, answer.text
+        self.events[answer.json()["event_id"]] = fn
         return str(answer.json()["event_id"])
 
     def _body(self, fn: int, values: dict[str, Any]) -> dict[str, Any]:
@@ -144,7 +154,7 @@ class PageVisitor:
             props = by_id[number]["props"]
             name = (props.get("elem_id") or "").replace("-", "_")
             is_key = props.get("storage_key") == "t2i-bias-visitor"
-            data.append(self.key if is_key else values.get(name, props.get("value")))
+            data.append(self.key if is_key else values.get(name, self.reports.get(number, props.get("value"))))
         return {"data": data, "fn_index": fn, "session_hash": self.session, "event_data": None}
 
     def _dependency(self, fn: int) -> dict[str, Any]:
@@ -159,6 +169,8 @@ class PageVisitor:
                 if event in steps:  # from the second on, only what is different
                     data = [apply_diff(value, changes) for value, changes in zip(steps[event], data, strict=True)]
                 steps[event] = message["output"]["data"] = data
+            if message.get("success") and message["event_id"] in self.events:
+                self._keep_reports(self.events[message["event_id"]], message["output"])
             yield message
 
     def _lines(self) -> Iterator[dict[str, Any]]:

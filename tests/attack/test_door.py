@@ -11,6 +11,7 @@ import psutil
 import pytest
 from starlette.testclient import TestClient
 
+from bias_core.app import request_limits
 from bias_core.app.request_limits import RequestLimits
 from tests.attack.page import PREFIX, PageVisitor
 from tests.ui.served import serving
@@ -145,8 +146,9 @@ def test_a_head_without_an_end_is_refused_whatever_in_it_is_long(server, client)
     assert psutil.Process(server.pid).memory_info().rss - before < 100_000_000
 
 
-def test_a_head_that_takes_too_long_is_ended(server, monkeypatch):
-    from bias_core.app import heads
+def test_a_head_that_takes_too_long_is_ended(monkeypatch):
+    from uvicorn.config import Config
+    from uvicorn.server import ServerState
 
     class Transport:
         is_aborted = False
@@ -158,22 +160,21 @@ def test_a_head_that_takes_too_long_is_ended(server, monkeypatch):
             return None
 
     async def slow():
-        from uvicorn.config import Config
-        from uvicorn.server import ServerState
-
-        monkeypatch.setattr(heads, "_MOST_SECONDS", 0.01)
-        config = Config(app=None, ws="none", interface="asgi3")
-        config.loaded, config.loaded_app, config.ws_protocol_class = True, None, None
+        monkeypatch.setattr(request_limits, "_MOST_SECONDS_OF_HEAD", 0.01)
+        config = Config(app=Behind(), ws="none", interface="asgi3")
+        config.load()
         told = {}
-        for name, data in (("slow", b"GET / HTTP/1.1\r\na:"), ("silent", b"")):
-            protocol, told[name] = heads.ShortHeads(config, ServerState(), {}), Transport()
+        whole = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
+        for name, data in (("slow", b"GET / HTTP/1.1\r\na:"), ("silent", b""), ("whole", whole)):
+            protocol, told[name] = request_limits.TimedHeads(config, ServerState(), {}), Transport()
             protocol.connection_made(told[name])
+            protocol.run = lambda *_: None
             if data:
-                protocol.parser.feed_data(data)
+                protocol.data_received(data)
         await asyncio.sleep(0.05)
         return [transport.is_aborted for transport in told.values()]
 
-    assert asyncio.run(slow()) == [True, True]
+    assert asyncio.run(slow()) == [True, True, False]
 
 
 def test_unread_pages_take_no_memory(server, client):

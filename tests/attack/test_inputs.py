@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from bias_core.app.api import Tools
-from bias_core.app.page_state import _is_of_inputs
+from bias_core.app.gradio_faults import _is_of_inputs
 from bias_core.labels.api import LabelDoor
 from bias_core.study.design import list_designs
 from tests.attack.bad_inputs import BAD_OPTIONS, call, fault, mcp_calls, odd_calls, parameters, sentence_fault, table
@@ -165,11 +165,11 @@ def test_private_events_sent_anything_answer_with_a_sentence_and_a_line_in_the_l
 
 
 def test_an_error_in_a_run_that_has_begun_keeps_its_traceback():
-    for place, is_of_inputs in (("bias_core.models.engines", False), ("bias_core.ui.study.form", True)):
+    for place, is_of_inputs in (("bias_core.study.run_queue", False), ("bias_core.ui.study.form", True)):
         with pytest.raises(TypeError) as raised:
             exec("1 + ''", {"__name__": place})
-        assert _is_of_inputs(raised.value) == is_of_inputs
-    assert not _is_of_inputs(RuntimeError("out of memory"))
+        assert _is_of_inputs(raised.value, is_private=True) == is_of_inputs
+    assert not _is_of_inputs(RuntimeError("out of memory"), is_private=True)
 
 
 def test_a_stream_of_an_unknown_session_says_so_and_ends_without_a_traceback(client, capfd, caplog):

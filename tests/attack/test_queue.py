@@ -146,7 +146,7 @@ def test_unread_results_of_a_stranger_have_a_limit_and_drop_no_visitors(demo, cl
         list(pool.map(lambda _: call(client, "long_answer", [300_000], STRANGER), range(10)))
     boxes = demo._queue.pending_messages_per_session
     wait_until(lambda: not demo._queue.event_ids_to_events)
-    assert sum(boxes.sizes.values()) <= 2_000_000
+    assert boxes.n_bytes_of.total() <= 2_000_000
     assert len(demo._queue.pending_event_ids_session) <= len(boxes)
     assert len(boxes) < 250
     assert result(client, mine) == ["x" * 10_000]
@@ -169,12 +169,12 @@ def test_a_session_that_is_read_has_no_limit(demo, client, monkeypatch):
 def test_what_is_read_of_a_box_that_is_gone_is_not_counted_twice():
     boxes = gradio_faults._Boxes({})
     for session in ("gone", "here"):
-        boxes.open(session, STRANGER)
+        boxes[session] = gradio_faults._Box(STRANGER, boxes.n_bytes_of)
         boxes[session].put_nowait(ProcessStartsMessage(eta=None))
-    before, box = boxes["here"].size, boxes["gone"]
+    before, box = boxes["here"].n_bytes, boxes["gone"]
     del boxes["gone"]
     assert box.get_nowait()
-    assert boxes.sizes == {STRANGER: before}
+    assert boxes.n_bytes_of == {STRANGER: before}
 
 
 def test_waiting_events_have_a_limit_and_one_address_takes_half(demo, client, monkeypatch):
@@ -203,6 +203,6 @@ def test_nothing_is_kept_of_a_session_that_was_read(demo, client):
     for i in range(30):
         assert result(client, call(client, "quick", ["a"], session_hash=f"once-{i}")) == ["a"]
     boxes = demo._queue.pending_messages_per_session
-    assert all(boxes[name].size < 10_000 for name in boxes if name.startswith("once"))
+    assert all(boxes[name].n_bytes < 10_000 for name in boxes if name.startswith("once"))
     assert len(demo._queue.event_analytics) <= 1
     wait_until(lambda: not demo._queue.event_ids_to_events)

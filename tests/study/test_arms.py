@@ -28,7 +28,7 @@ from bias_core.study.run import complete, run_study
 from bias_core.study.saved import open_report
 from bias_core.study.types import Arm, StudySettings, arm_names, arm_text, each_arm, parse_arms
 from bias_core.types import Attribute
-from bias_core.ui.study.downloads import take
+from bias_core.ui.study.shown_report import take
 from tests import shared
 from tests.explored import pictures_of
 from tests.study.oasis_runs import table, without_seconds

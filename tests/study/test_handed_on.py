@@ -37,7 +37,7 @@ from bias_core.study.run import complete, run_study
 from bias_core.study.saved import FOLDER, from_text, keep_report
 from bias_core.study.types import Arm, StudySettings
 from bias_core.types import Estimate
-from bias_core.ui.study.downloads import take
+from bias_core.ui.study.shown_report import take
 from bias_core.ui.templates import render
 from tests import shared
 from tests.hostile_markdown import HOSTILE_WORDS, Page, in_plain_blanks

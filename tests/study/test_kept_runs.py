@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from bias_core.app.build import launch_options
+from bias_core.app.serve import launch_options
 from bias_core.errors import Cancelled, InvalidInput, StorageError, UnknownModel
 from bias_core.explore.exploration import Exploration
 from bias_core.explore.options import explore_settings

@@ -32,7 +32,7 @@ from bias_core.study.run import complete, run_study
 from bias_core.study.saved import open_report
 from bias_core.study.types import StudySettings
 from bias_core.types import ImageRow
-from bias_core.ui.study.downloads import take
+from bias_core.ui.study.shown_report import take
 from bias_core.world.models import scene_of
 from bias_core.world.planted import published_rates
 from tests import shared

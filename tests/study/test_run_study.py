@@ -32,8 +32,8 @@ from bias_core.study.run import followed, run_study
 from bias_core.study.study_data import StudyData
 from bias_core.study.types import Arm, Finding, Results, StudySettings, StudyTable, settings_from_dict
 from bias_core.types import Estimate
-from bias_core.ui.study.downloads import take
 from bias_core.ui.study.result_page import findings_html, tables_html
+from bias_core.ui.study.shown_report import take
 from bias_core.values import setting, settings_class, settings_of
 from tests import shared
 from tests.every import every

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from bias_core.app.build import launch
+from bias_core.app.serve import launch
 from tests.ui.fakes import FakeServices
 
 if __name__ == "__main__":

@@ -74,7 +74,8 @@ def serving(folder: Path, module: str = "tests.ui.serve", **environment: str) ->
 @contextmanager
 def serving_here(services: Services, folder: Path) -> Iterator[Served]:
     """The address of the app in this process, where its libraries are imported already; not warmed up."""
-    from bias_core.app.build import build_app, launch_options
+    from bias_core.app.build import build_app
+    from bias_core.app.serve import launch_options
 
     async def launched(**options: Any) -> Any:  # in a loop, for Gradio would else make some that nobody closes
         demo = build_app(services)

@@ -18,7 +18,7 @@ from gradio.state_holder import SessionState
 
 from bias_core.app.api import Tools
 from bias_core.app.build import ComingBack
-from bias_core.app.page_state import AnsweringBlocks, with_reports, without_reports
+from bias_core.app.gradio_faults import MendedBlocks
 from bias_core.errors import Cancelled
 from bias_core.explore.options import explore_settings
 from bias_core.papers.t2iat.tab import AssociationTab
@@ -26,11 +26,11 @@ from bias_core.study.design import find_design
 from bias_core.study.run import complete, run_study
 from bias_core.study.run_queue import Requester, RunQueue
 from bias_core.study.saved import is_saved
-from bias_core.study.types import Progress, StudyReport, StudySettings
+from bias_core.study.types import Progress, StudySettings
 from bias_core.types import ImageRow, StoredImage
 from bias_core.ui.model_menu import HINT
 from bias_core.ui.runs.tab import RunsTab
-from bias_core.ui.study.pictures import Look
+from bias_core.ui.study.shown_report import _UNSAVED, name_of, report_of
 from bias_core.ui.templates import script
 from bias_core.ui.visitor import Visitor, address_of
 from tests import shared
@@ -197,14 +197,20 @@ def test_an_open_page_costs_the_server_little(served):
     assert copy(copy(demo.default_config)).fns.keys() == demo.fns.keys()
 
 
-def test_no_updates_are_no_error(fakes):
+def test_an_open_page_keeps_no_component_that_was_updated_but_those_with_another_menu(fakes):
     async def answered():
-        with AnsweringBlocks(fakes) as demo:
-            gr.Button().click(dict, None, [gr.Textbox(), gr.Textbox()])
+        with MendedBlocks(fakes.uploads) as demo:
+            button, menu = gr.Button(), gr.Dropdown(["built"])
+            button.click(dict, None, [button, menu])
         (event,) = demo.fns.values()
-        return await demo.postprocess_data(event, {}, None)
+        state, updates = SessionState(demo), {button: gr.update(visible=False), menu: gr.update(choices=["other"])}
+        shown = await demo.postprocess_data(event, updates, state)
+        return shown, [state[one._id] is one for one in (button, menu)], state[menu._id].choices
 
-    assert asyncio.run(answered()) == [gr.skip(), gr.skip()]
+    shown, are_built, choices = asyncio.run(answered())
+    assert shown[0]["visible"] is False
+    assert are_built == [True, False]
+    assert choices == [("other", "other")]
 
 
 @pytest.mark.parametrize("visibility", ["private", "public"])
@@ -213,7 +219,7 @@ def test_a_page_is_told_each_word_of_a_run_once_and_whole(fakes, visibility):
     is_page = visibility == "private"
 
     async def told():
-        with AnsweringBlocks(fakes) as demo:
+        with MendedBlocks(fakes.uploads) as demo:
             gr.Button().click(lambda: None, None, [gr.Button(), gr.HTML()], api_visibility=visibility)
         (event,) = demo.fns.values()
         return [
@@ -228,19 +234,6 @@ def test_a_page_is_told_each_word_of_a_run_once_and_whole(fakes, visibility):
     assert third[0] == [["replace", [], gr.skip()] if is_page else ["delete", ["visible"], None]]
     assert third[1] == [["replace", [], "Done"]]
     assert last == ([gr.skip()] * 2 if is_page else words[2])
-
-
-def test_the_page_looks_for_no_component_that_it_does_not_have(served):
-    config = served.demo.get_config_file()
-    of_page, components = config["page"][""], {one["id"]: one for one in config["components"]}
-    events = config["dependencies"]
-    assert [one for one in events if one["trigger_after"] is not None]
-    assert {type(number) for one in events for number, _ in one["targets"]} == {int}
-    in_layout = {child["id"] for child in of_page["layout"]["children"]}
-    parameters = {number for number, one in components.items() if one["type"] == "api"}
-    assert parameters  # they are described for programs, and no part of the page
-    assert not parameters & (in_layout | set(of_page["components"]))
-    assert set(of_page["components"]) | parameters == set(components)
 
 
 def test_a_page_that_opens_knows_its_counts_and_asks_for_none(served):
@@ -274,23 +267,33 @@ def explored(services):
     return complete(run_study(find_design("explore"), settings, services, session="me"))
 
 
-def test_of_a_saved_report_the_page_keeps_the_id(fakes):
+def test_a_page_keeps_the_name_of_a_report_and_the_server_nothing(fakes):
     report = explored(fakes)
-    little = without_reports(Look(report=report, order="man up"), fakes)
-    assert not isinstance(little.report, StudyReport)
-    assert with_reports(little, fakes) == Look(report=report, order="man up")
+    name, n = name_of(report, fakes), len(_UNSAVED._entries)
+    assert name.partition(":")[0] == report.run_id
+    assert report_of(name, fakes).run_id == report.run_id
     (fakes.settings.data_dir / "reports" / f"{report.run_id}.json").unlink()
-    assert with_reports(little, fakes) is None
+    assert report_of(name, fakes) is None
+    assert len(_UNSAVED._entries) == n
 
 
-def test_a_report_that_nothing_would_open_again_stays_with_the_page(fakes):
+def test_a_page_shows_no_report_by_a_name_that_it_was_not_given(fakes):
+    report = explored(fakes)
+    name = name_of(report, fakes)
+    for other in (report.run_id, f"{report.run_id}:", name[:-1], "x" + name, None, 5, "", ":", "ü:ü", [name]):
+        assert report_of(other, fakes) is None, other
+
+
+def test_a_report_that_nothing_would_open_again_is_kept_once(fakes):
     report = explored(fakes)
     results = replace(report.results, notes=("labels were corrected by hand",))
     other = replace(report, results=results)  # of the same run
     assert is_saved(report, fakes)
     assert not is_saved(other, fakes)
-    assert without_reports(other, fakes) is other
-    assert with_reports(other, fakes) is other
+    name = name_of(other, fakes)
+    assert name != name_of(report, fakes)
+    assert name == name_of(replace(other), fakes)
+    assert report_of(name, fakes).results is results
 
 
 def test_the_real_page_is_compressed_for_who_can_read_that(served):

@@ -32,7 +32,7 @@ from bias_core.types import Attribute
 from bias_core.ui.links import Link, address_of, notice_html, query_of, read_link
 from bias_core.ui.model_menu import HINT, attribute_rows, encoder_choices, model_choices, model_hint, read_table
 from bias_core.ui.study.form import FORM, PRESETS, added, arms_html, option_updates, read_settings, suited_to
-from bias_core.ui.study.pictures import MOST_SHOWN
+from bias_core.ui.study.pictures import MOST_SHOWN, Look
 from bias_core.ui.study.study_tab import StudyTab
 from bias_core.ui.visitor import Visitor
 from bias_core.values import settings_of
@@ -509,7 +509,7 @@ def test_own_pictures_of_an_arm_do_not_travel_in_an_address(compared, objects):
 
 
 def test_pictures_are_grouped_by_arm_with_equally_many_of_each(objects, compared):
-    look = compared[objects.pictures.look]
+    look = Look(report=compared[objects.parts["report"]])
     arms = list(look.rows()["arm"])
     each = min(MOST_SHOWN // 3, len(look.report.pictures) // 3)
     assert arms == ["fair"] * each + ["published"] * each + ["extreme"] * each

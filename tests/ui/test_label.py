@@ -22,8 +22,8 @@ from bias_core.study.history import delete_run, open_run
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import StudySettings
 from bias_core.types import Attribute
-from bias_core.ui.study.downloads import take
 from bias_core.ui.study.parts import button_text
+from bias_core.ui.study.shown_report import take
 from bias_core.ui.visitor import Visitor
 from tests import shared
 from tests.explored import explore

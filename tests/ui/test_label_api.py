@@ -12,8 +12,8 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from bias_core.app import build
-from bias_core.app.build import launch_options
+from bias_core.app import serve
+from bias_core.app.serve import launch_options
 from bias_core.errors import InvalidInput, NotAllowed
 from bias_core.labels import api as label_api
 from bias_core.labels.answers import (
@@ -272,21 +272,21 @@ def test_an_owner_excludes_raters_and_deletes_the_task_over_http(client, task, r
 def test_a_server_that_is_told_to_stop_copies_and_closes_first(fakes, monkeypatch):
     said = []
 
-    def serve(**_):
+    def serving(**_):
         assert callable(signal.getsignal(signal.SIGTERM))
         said.append("serving")
         signal.raise_signal(signal.SIGTERM)
         said.append("went on")
 
-    page = SimpleNamespace(launch=serve, first_examples=())
+    page = SimpleNamespace(launch=serving, first_examples=())
     for name, stub in (("build_app", lambda _: page), ("warm_up", lambda *_: None), ("share_freed_memory", list)):
-        monkeypatch.setattr(build, name, stub)
-    monkeypatch.setattr(build.gc, "freeze", lambda: None)
+        monkeypatch.setattr(serve, name, stub)
+    monkeypatch.setattr(serve.gc, "freeze", lambda: None)
     monkeypatch.setattr(fakes, "close", lambda: said.append("closed"))
     before = signal.getsignal(signal.SIGTERM)
     try:
         with pytest.raises(SystemExit) as stopped:
-            build.launch(fakes)
+            serve.launch(fakes)
     finally:
         signal.signal(signal.SIGTERM, before)
         monkeypatch.undo()

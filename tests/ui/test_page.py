@@ -1,5 +1,6 @@
 """The page: its markup, its first answer, what is warm before it, its glossary and its methods."""
 
+import asyncio
 import re
 import shutil
 import subprocess
@@ -17,9 +18,9 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from bias_core.app.answers import FirstPage
 from bias_core.app.build import TABS
-from bias_core.app.first_page import FirstPage
-from bias_core.app.warm_up import rehearse, warm_up
+from bias_core.app.serve import rehearse, warm_up
 from bias_core.errors import ModelUnavailable
 from bias_core.measures.cards import METRICS, glossary
 from bias_core.models import _OnFirstUse
@@ -178,6 +179,30 @@ def test_addresses_that_are_made_up_are_not_compressed_one_after_the_other():
     assert 1 <= n < 10
 
 
+def test_one_page_is_made_however_many_ask_first():
+    made = []
+
+    async def slow(_scope, _receive, send):
+        made.append(1)
+        await asyncio.sleep(0.01)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"page"})
+
+    async def all_at_once():
+        page, scope = FirstPage(slow), {"type": "http", "method": "GET", "path": "/", "scheme": "http", "headers": []}
+        sent = [asyncio.create_task(page(scope | {"query_string": b""}, never, nowhere)) for _ in range(9)]
+        await asyncio.gather(*sent)
+
+    async def never():
+        await asyncio.Event().wait()
+
+    async def nowhere(_message):
+        pass
+
+    asyncio.run(all_at_once())
+    assert len(made) == 1
+
+
 def test_what_is_no_page_is_passed_on():
     for path, method in (("/label", "GET"), ("/configs", "GET"), ("/", "POST"), ("/config", "POST")):
         pages = Pages()
@@ -231,7 +256,7 @@ def test_libraries_are_imported_one_at_a_time_whoever_asks_first(tmp_path, monke
 
 def test_what_each_tab_opens_with_is_made_in_turn_the_first_before_the_models(fakes, monkeypatch):
     done = []
-    monkeypatch.setattr("bias_core.app.warm_up.rehearse", lambda _services: done.append("models"))
+    monkeypatch.setattr("bias_core.app.serve.rehearse", lambda _services: done.append("models"))
     warm_up(fakes, [lambda: done.append("explore"), lambda: done.append("paired")]).join()
     assert done == ["explore", "models", "paired"]
 
@@ -240,7 +265,7 @@ def test_a_model_that_cannot_be_had_is_said_to_who_asks_for_it_and_not_before(fa
     def broken(_services):
         raise ModelUnavailable("weights are gone")
 
-    monkeypatch.setattr("bias_core.app.warm_up.rehearse", broken)
+    monkeypatch.setattr("bias_core.app.serve.rehearse", broken)
     warm_up(fakes, [lambda: None]).join()
     assert not capfd.readouterr().err
 

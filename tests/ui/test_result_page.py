@@ -124,7 +124,7 @@ def test_a_frame_on_the_map_chooses_pictures_and_the_shares_follow(tab, report):
     assert shown[tab.pictures.grid].count("data-image=") == 3
     assert "in these 3 pictures" in shown[tab.parts["plot"]]
     n_men = int((some["man: perceived"] == "yes").sum())
-    assert tab.pictures.look in shown
+    assert len(shown[tab.pictures.only]) == 3
     cells = shown[tab.parts["plot"]].partition("<tbody>")[2]
     assert f"{n_men / 3:.1f}"[:3] in cells
     assert shown[tab.at_once["map"]].count(" dim") == 28 - 3

@@ -5,6 +5,7 @@ from dataclasses import replace
 from html import unescape
 from types import SimpleNamespace
 
+import gradio as gr
 import numpy as np
 import pytest
 
@@ -143,7 +144,7 @@ def test_a_run_shows_its_words_another_test_is_a_choice_away_and_words_that_make
     assert "In words" in last[tab.extra["words"]]["value"]
     assert not last[tab.extra["closer"]]["visible"]
     assert "influence_own" not in last[tab.parts["figures"]]
-    assert tab.on_closer(None, "own") == {}
+    assert tab.on_closer(None, "own") == gr.skip()
     assert tab.extra["words"] in tab.on_closer(shown, "own")
     image_id = shown.pictures["image_id"].iloc[0]
     assert "<article" in tab.on_open(shown, SimpleNamespace(image=image_id))
@@ -229,7 +230,7 @@ def test_own_targets_are_drawn_whole_one_after_the_other_or_refused_in_place(int
     assert "judge, from text to picture" in last[internal.extra["words"]]["value"]
     other = internal.on_closer(shown, "man")
     assert "man, from text to picture" in other[internal.extra["words"]]["value"]
-    assert internal.on_closer(None, "man") == {}
+    assert internal.on_closer(None, "man") == gr.skip()
     image_id = shown.pictures["image_id"].iloc[0]
     assert "<article" in internal.on_open(shown, SimpleNamespace(image=image_id))
     *_, last = internal.on_run(Visitor(), *form_values(internal, targets="judge | a judge | neither"))
@@ -478,9 +479,9 @@ def test_the_steps_get_a_model_that_has_some(origins):
     changed = origins.on_suit("oasis-spi", "calibration-renderer")
     assert changed[origins.form["model"]] == "calibration-diffusion"
     assert "has none" in changed[origins.parts["status"]]
-    assert origins.on_suit("oasis-spi", "calibration-diffusion") == {}
-    assert origins.on_suit("oasis-stop", "calibration-renderer") == {}
-    assert origins.on_suit("oasis-spi", "no such model") == {}
+    assert origins.on_suit("oasis-spi", "calibration-diffusion") == gr.skip()
+    assert origins.on_suit("oasis-stop", "calibration-renderer") == gr.skip()
+    assert origins.on_suit("oasis-spi", "no such model") == gr.skip()
     shown = origins.on_study("oasis-spi")
     assert shown[origins.form["option.n_samples"]]["value"] == 3
     assert shown[origins.form["option.n_predicted"]]["value"] > 100
@@ -636,14 +637,14 @@ def test_the_tab_shows_what_a_correction_gives(paired, two):
     one = first_pair(labelling)
     answer = opposite(one["perceived_gender"])
     event = SimpleNamespace(image=one["image_id"], position=one["position"], answer=answer)
-    first, then = paired.on_label(labelling, None, event)
+    first, then = paired.on_label(labelling, event)
     assert "labels" not in first  # the menu keeps its focus
     assert "1 label corrected by hand" in first["place"]
     assert headline(then["report"]) in unescape(first["header"])
     assert headline(then["report"]) != headline(two)
     assert "labels.csv" in then["shell"]
     assert then["report"].pictures["left_seen_as"].tolist() != two.pictures["left_seen_as"].tolist()
-    first, then = paired.on_step(Labelling.undo, first["labelling"], None)
+    first, then = paired.on_step(Labelling.undo, first["labelling"])
     assert then["report"] is two
     assert "labels.csv" not in then["shell"]
     assert "<select" in first["labels"]
@@ -654,7 +655,7 @@ def test_a_label_that_cannot_be_is_refused_in_place(paired, pairs):
     for image, answer in (("elsewhere", "feminine"), (one["image_id"], "tall")):
         event = SimpleNamespace(image=image, position=one["position"], answer=answer)
         for labelling in (Labelling(drawn=pairs), None):
-            (said,) = paired.on_label(labelling, None, event)
+            (said,) = paired.on_label(labelling, event)
             assert "alert" in said["status"]
 
 

@@ -185,7 +185,7 @@ class OriginsTab(StudyTab):
                 note = messages.done_html(_NEEDS_STEPS.format(info.name))
                 form, condition = self.form, self._conditions(_TRACED, "published")
                 return {form["model"]: _TRACED, form["condition"]: condition, self.parts["status"]: note}
-        return {}
+        return gr.skip()
 
     def on_text(self, event: gr.EventData) -> tuple[str, str]:
         """A text was chosen on a cluster's card."""

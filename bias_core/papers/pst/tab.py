@@ -27,7 +27,7 @@ from bias_core.study.reproduction import to_command, to_python
 from bias_core.study.types import Design, StudyReport
 from bias_core.ui import messages
 from bias_core.ui.messages import user_errors
-from bias_core.ui.study.pictures import BOXES, Look, numbered_boxes
+from bias_core.ui.study.pictures import BOXES, numbered_boxes
 from bias_core.ui.study.result_page import figures_html, findings_html
 from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render, script
@@ -255,47 +255,44 @@ class PairedTab(StudyTab):
         extra, parts = self.extra, self.parts
         state, page = extra["labelling"], [extra["labelling"], extra["labels"], extra["place"]]
         changed = [
-            *page, self.at_once["summary"], self.pictures.look, *self.people.outputs(), *self.later_outputs("details"),
+            *page, self.at_once["summary"], *self.people.outputs(), *self.later_outputs("details"),
             *(parts[n] for n in ("report", "header", "beside", "plot", "findings", "attributes", "shell")),
             *(parts[n] for n in ("python", "link", "status")),
         ]  # fmt: skip
-        inputs = [state, self.pictures.look]
-        extra["labels"].select(self.on_label, inputs, changed, **_IN_TURN)
+        extra["labels"].select(self.on_label, state, changed, **_IN_TURN)
         for name, step in (("confirm", Labelling.confirm), ("undo", Labelling.undo)):
-            parts[name].click(partial(self.on_step, step), inputs, changed, **_IN_TURN)
+            parts[name].click(partial(self.on_step, step), state, changed, **_IN_TURN)
         extra["which"].input(self.on_which, [state, extra["which"]], page, **LATEST)
         for name, by in (("before", -1), ("after", 1)):
             parts[name].click(partial(self.on_turn, by), state, page, **QUIET)
 
     # Handlers.
 
-    def on_label(self, labelling: Labelling | None, look: Look | None, event: gr.EventData) -> Iterator[Updates]:
+    def on_label(self, labelling: Labelling | None, event: gr.EventData) -> Iterator[Updates]:
         """Another label was chosen; its menu on the page shows it already."""
         with user_errors() as problem:
             if labelling is None:
                 problem.message = messages.NOTHING_DONE
             else:
                 for updates in self._rescored(
-                    labelling.correct((str(event.image), str(event.position)), str(event.answer)), look
+                    labelling.correct((str(event.image), str(event.position)), str(event.answer))
                 ):
                     yield {part: value for part, value in updates.items() if part != self.extra["labels"]}
         if problem:
             yield {self.parts["status"]: messages.error_html(problem.message)}
 
-    def on_step(
-        self, step: Callable[[Labelling], Labelling], labelling: Labelling | None, look: Look | None
-    ) -> Iterator[Updates]:
+    def on_step(self, step: Callable[[Labelling], Labelling], labelling: Labelling | None) -> Iterator[Updates]:
         """Everybody on the page was looked at, or the last step is taken back."""
         if labelling is not None:
-            yield from self._rescored(step(labelling), look)
+            yield from self._rescored(step(labelling))
 
     def on_which(self, labelling: Labelling | None, which: str) -> Updates:
         """Other pictures."""
-        return self._page(replace(labelling, which=which, page=0)) if labelling is not None else {}
+        return self._page(replace(labelling, which=which, page=0)) if labelling is not None else gr.skip()
 
     def on_turn(self, by: int, labelling: Labelling | None) -> Updates:
         """The page before or after."""
-        return self._page(labelling.turn(by)) if labelling is not None else {}
+        return self._page(labelling.turn(by)) if labelling is not None else gr.skip()
 
     # Steps of the handlers.
 
@@ -306,7 +303,7 @@ class PairedTab(StudyTab):
             self.extra["place"]: labelling.place(),
         }
 
-    def _rescored(self, labelling: Labelling, look: Look | None) -> Iterator[Updates]:
+    def _rescored(self, labelling: Labelling) -> Iterator[Updates]:
         """Yield the numbers that these labels give, then the figures, and the command that gives both."""
         report, parts = labelling.report(), self.parts
         file = f"{report.design.name}-{report.run_id}-labels.csv" if labelling.steps else ""
@@ -323,7 +320,6 @@ class PairedTab(StudyTab):
             **self.show_numbers(report),
             **self.show_later("details", report),
             parts["attributes"]: figures_html(self.figures_by_attribute(report)),
-            self.pictures.look: None if look is None else replace(look, report=report),
             parts["shell"]: to_command(report.design, settings),
             parts["python"]: to_python(report.design, settings),
         }

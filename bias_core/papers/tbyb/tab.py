@@ -114,9 +114,9 @@ class ObjectsTab(StudyTab):
 
     def on_object(self, report: StudyReport | None, event: gr.EventData) -> Updates:
         """The pictures in which an object is."""
-        return (
-            self.pictures.show_only(Look(report=report, which=f"objects={event.object}", whole=True)) if report else {}
-        )
+        if report is None:
+            return gr.skip()
+        return self.pictures.show_only(Look(report=report, which=f"objects={event.object}", whole=True))
 
 
 APART = ("log_odds", "figure2", "figure4", "top_objects")  # figures that this tab shows beside their numbers

@@ -14,8 +14,9 @@ from bias_core.study.saved import SavedReport
 from bias_core.study.types import StudyReport
 from bias_core.ui.calibration.shipped import NOT_HERE, TITLES, load_others, load_shipped
 from bias_core.ui.messages import EACH, user_errors
-from bias_core.ui.study.examples import copy_of
-from bias_core.ui.study.result_page import ResultPage, Updates, example_html
+from bias_core.ui.study.parts import copy_of, example_html
+from bias_core.ui.study.result_page import ResultPage, Updates
+from bias_core.ui.study.shown_report import build_shown_report
 from bias_core.ui.templates import render, script
 
 _GROUPS = (("What headlines show", HEADLINE), ("As the papers have them", AS_PUBLISHED))
@@ -48,11 +49,12 @@ class CalibrationTab(ResultPage):
         return {}
 
     def build_memory(self) -> None:
-        """Nothing is chosen here."""
+        """The report that is shown; nothing is chosen here."""
+        self.parts["report"] = build_shown_report(self.key, self.services)
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
         """The tab with its wiring; called inside of its ``gr.Tab``."""
-        self.parts |= {"visitor": visitor, "report": gr.State(None)}
+        self.parts["visitor"] = visitor
         gr.HTML(render("question", question=self.question, caution=self.caution))
         looked_at = gr.HTML("", js_on_load=script("looked_at", key=self.key), elem_id=f"{self.key}-looked-at")
         with gr.Column(elem_classes="card header", elem_id="calibration-verdicts"):

@@ -30,6 +30,7 @@ from bias_core.ui.model_menu import (
     model_choices,
     model_hint,
 )
+from bias_core.ui.study.shown_report import build_shown_report
 from bias_core.ui.templates import render, script
 from bias_core.values import Setting, is_nothing, option_values, settings_of
 
@@ -302,7 +303,8 @@ class StudyForm:
         return settings_with(settings, self.own_options)
 
     def build_memory(self) -> None:
-        """What this browser chose last time; outside of the tabs, for a closed tab's is not read."""
+        """The report that is shown, and what this browser chose last; outside of tabs, for a closed one is not read."""
+        self.parts["report"] = build_shown_report(self.key, self.services)
         self.parts["remembered"] = gr.BrowserState({}, storage_key=f"t2i-bias-{self.key}", secret=_SECRET)
 
     def build_form(self) -> None:

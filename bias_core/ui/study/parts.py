@@ -1,9 +1,11 @@
-"""Parts of a study's tab: next steps, people's labels, the pictures behind a number, and the run as it draws."""
+"""Parts of a study's tab: its examples, next steps, people's labels, why a picture was read so, a run at work."""
 
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -21,6 +23,7 @@ from bias_core.study.limits import drawn_words
 from bias_core.study.next_steps import N_LABELS, NextStep, next_steps
 from bias_core.study.plan import settle
 from bias_core.study.report_text import is_known, read_by
+from bias_core.study.saved import Example, SavedReport, list_examples, open_example
 from bias_core.study.types import Progress, StudyReport
 from bias_core.types import ImageRow, StoredImage
 from bias_core.ui import messages
@@ -31,12 +34,76 @@ Updates = dict[Any, Any]
 ASKS_PEOPLE = "people"  # the step that runs nothing, and makes a labelling task
 
 
+def example_html(saved: SavedReport, example: Example | None = None) -> str:
+    """What an example is and shows, in place of a run of one's own; None for a report that is no example."""
+    report = saved.report
+    settings, versions = report.settings, report.versions
+    model = " · ".join(filter(None, (settings.model, settings.condition, versions.get("model_revision", ""))))
+    names = ("bias_core", "torch", "diffusers", "transformers")
+    shown = ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
+    return render("example_note", created=when(saved.created), model=model, versions=shown, example=example)
+
+
+def when(seconds: float) -> str:
+    """A time of day in UTC, as 2026-11-21 09:30."""
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
+
+
+def copy_of(updates: Updates) -> Updates:
+    """Updates that were made before, for Gradio to change as it likes."""
+    return {part: dict(value) if isinstance(value, dict) else value for part, value in updates.items()}
+
+
+class ExamplesPart:
+    """A button for each example; none where none are shipped."""
+
+    def __init__(self, key: str, folder: Path) -> None:
+        self.key, self.folder = key, folder
+        self.listed = list_examples(key, folder)
+        self.buttons: dict[Example, Any] = {}
+        self.looked_at: Any = None
+        self._first: Updates | None = None
+
+    def build_looked_at(self) -> None:
+        """What says once that somebody looks at the tab: the parts of a tab are made when it is first shown."""
+        self.looked_at = gr.HTML("", js_on_load=script("looked_at", key=self.key), elem_id=f"{self.key}-looked-at")
+
+    def build(self) -> None:
+        """The buttons, unless they stand elsewhere already."""
+        for i, example in enumerate(self.listed if not self.buttons else ()):
+            self.buttons[example] = gr.Button(
+                f"Open an example: {example.title}", variant="secondary", elem_classes="example", size="sm",
+                min_width=0, scale=0, elem_id=f"{self.key}-example-{i}",
+            )  # fmt: skip
+
+    def wire(self, show: Callable[[Example], Updates], outputs: list[Any], then: Callable[[Any], None]) -> None:
+        """Let each button show its example; ``then`` wires what follows that."""
+        for example, button in self.buttons.items():
+            then(button.click(partial(show, example), None, outputs, **messages.QUIET))
+
+    def first(self, show: Callable[[StudyReport], Updates], header: Any, status: Any) -> Updates:
+        """What ``show`` shows of the first one, made once for all visitors."""
+        if self._first is None:
+            self._first = {status: gr.skip()}
+            for example in self.listed[:1]:
+                with messages.user_errors():  # one that cannot be opened says why when it is asked for
+                    saved, banner = self.opened(example)
+                    shown = show(saved.report)
+                    self._first = shown | {header: banner + shown[header], status: messages.READY}
+        return copy_of(self._first)
+
+    def opened(self, example: Example) -> tuple[SavedReport, str]:
+        """Its report, and what it says above it; nothing is run."""
+        saved = open_example(example, self.folder)
+        return saved, example_html(saved, example)
+
+
 class NextPart:
     """The next steps of a report: their buttons, which stand in its header, and the runs that these start."""
 
     def __init__(self, services: Services) -> None:
         self.services = services
-        self.chosen: Any = None  # the step whose button was pressed with its report; None where no button is wired
+        self.chosen: Any = None  # the step whose button was pressed; None where no button is wired
 
     def html(self, report: StudyReport) -> str:
         """A button for each step; "" for none."""
@@ -56,20 +123,22 @@ class NextPart:
                 step = widths.get(str(getattr(event, "choice", "0")))
             if step is None:
                 return {self.chosen: None}
-            return {self.chosen: (step, report), **tab.on_click(visitor, report)}
+            return {self.chosen: step, **tab.on_click(visitor, report)}
 
-        def on_run(visitor: Visitor, chosen: tuple[NextStep, StudyReport] | None) -> Iterator[Updates]:
+        def on_run(visitor: Visitor, chosen: NextStep | None, report: StudyReport | None) -> Iterator[Updates]:
             """The run of the step, with its settings in the form where they can stand there."""
-            if chosen is None or chosen[0].design is None or chosen[0].settings is None:
+            if chosen is None or chosen.design is None or chosen.settings is None:
                 return
-            design, settings = chosen[0].design, chosen[0].settings
+            design, settings = chosen.design, chosen.settings
             if design == tab.designs.get(design.name):
                 yield tab.form_of(design, settings)
-            yield from tab.run_asked(visitor, lambda: settle(design, settings), chosen[1])
+            yield from tab.run_asked(visitor, lambda: settle(design, settings), report)
 
         inputs = [parts["visitor"], parts["report"]]
         click = parts["header"].select(on_step, inputs, [*tab.outputs(), self.chosen], queue=False, **messages.QUIET)
-        run = then_run(click.then, on_run, [parts["visitor"], self.chosen], tab.opened_outputs(), tab.on_crash)
+        run = then_run(
+            click.then, on_run, [parts["visitor"], self.chosen, parts["report"]], tab.opened_outputs(), tab.on_crash
+        )
         tab.bring_into_view(click, "status")
         tab.bring_into_view(run, "header")
 
@@ -85,7 +154,7 @@ class NextPart:
         ) -> Any:
             """The task, where that is the step that was chosen."""
             if report is None or str(event.step) != ASKS_PEOPLE:
-                return {}
+                return gr.skip()
             return label(visitor, memory, report, min(N_LABELS, report.n_images), "", profile)
 
         header.select(on_people, inputs, outputs, api_visibility="private")

@@ -240,7 +240,7 @@ class Pictures:
 
     def __init__(self, key: str, *, cell_column: str = "", embedded: bool = False) -> None:
         self._how: dict[str, Any] = {"cell_column": cell_column, "embedded": embedded}
-        self.look = gr.State(None)
+        self.only = gr.State(())  # ids, where pictures were marked by hand
         with gr.Column(visible=False, elem_classes="card pictures", elem_id=f"{key}-pictures") as self.box:
             self.grid = gr.HTML(js_on_load=script("grid"), elem_id=f"{key}-grid", elem_classes="grid")
             self.picture = gr.HTML(js_on_load=script("picture"), elem_id=f"{key}-picture")
@@ -250,24 +250,23 @@ class Pictures:
 
     def outputs(self) -> list[Any]:
         """Everything that an update may touch."""
-        return [self.box, self.which, self.order, self.grid, self.picture, self.look]
+        return [self.box, self.which, self.order, self.grid, self.picture, self.only]
 
-    def wire(self, opened: Opened = lambda _report, _row: "", why: Why = lambda _report, _id: "") -> None:
+    def wire(self, report: Any, opened: Opened, why: Why) -> None:
         """Choosing and opening; ``opened`` shows a picture large in the tab's own way, where it returns any.
 
-        ``why`` says below it how it was read.
+        ``report`` is the component of the report; ``why`` says below a large picture how it was read.
         """
         self._opened, self._why = opened, why
-        chosen = [self.which, self.order, self.grid, self.picture, self.look]
-        inputs = [self.look, self.which, self.order]
+        chosen = [self.which, self.order, self.grid, self.picture, self.only]
+        inputs = [report, self.only, self.which, self.order]
         gr.on([self.which.input, self.order.input], self.on_choose, inputs, chosen, **LATEST)
+        self.grid.select(self.on_open, report, self.picture, **EACH).success(None, js=script("reveal"), **QUIET)
+        self.grid.submit(self.on_cell, [report, self.only, self.order], chosen, **EACH)
 
-        def on_open(look: Look | None, event: gr.EventData) -> str:
-            """One picture large."""
-            return "" if look is None else self.large(look.report, str(event.image))
-
-        self.grid.select(on_open, self.look, self.picture, **EACH).success(None, js=script("reveal"), **QUIET)
-        self.grid.submit(self.on_cell, self.look, chosen, **EACH)
+    def on_open(self, report: StudyReport | None, event: gr.EventData) -> str:
+        """One picture large."""
+        return "" if report is None else self.large(report, str(event.image))
 
     def large(self, report: StudyReport, image_id: str) -> str:
         """One picture large, and how it was read; nothing for an id that is not of this report."""
@@ -278,22 +277,28 @@ class Pictures:
         opened = self._opened(report, rows.iloc[0]) or picture_html(report, rows.iloc[0])
         return render("close") + opened + self._why(report, image_id)
 
-    def on_choose(self, look: Look | None, which: str | None, order: str | None) -> dict[Any, Any]:
+    def on_choose(
+        self, report: StudyReport | None, only: tuple[str, ...] | None, which: str | None, order: str | None
+    ) -> dict[Any, Any]:
         """Other pictures, or another order."""
-        if look is None:
+        if report is None:
             return {self.picture: ""}
-        return self._shown(replace(look, which=which or ALL, order=order or "", whole=bool(which or order)))
+        look = Look(report=report, which=which or ALL, order=order or "", whole=bool(which or order), only=only or ())
+        return self._shown(replace(look, **self._how))
 
-    def on_cell(self, look: Look | None, event: gr.EventData) -> dict[Any, Any]:
+    def on_cell(
+        self, report: StudyReport | None, only: tuple[str, ...] | None, order: str | None, event: gr.EventData
+    ) -> dict[Any, Any]:
         """All pictures of a cell."""
-        if look is None:
+        if report is None:
             return {self.picture: ""}
-        return self.show_only(replace(look, which=str(event.which), whole=True))
+        look = Look(report=report, which=str(event.which), order=order or "", whole=True, only=only or ())
+        return self.show_only(look)
 
     def show(self, report: StudyReport | None, which: str = ALL) -> dict[Any, Any]:
         """The pictures of a new report, at first those that ``which`` says; none hides the part."""
         if report is None or _frame(report).empty:
-            return {self.box: gr.update(visible=False), self.look: None}
+            return {self.box: gr.update(visible=False), self.only: ()}
         return {
             self.box: gr.update(visible=True),
             self.which: gr.update(choices=which_choices(report), value=which),
@@ -310,7 +315,7 @@ class Pictures:
         return {self.which: gr.update(choices=choices, value=look.which), self.order: look.order, **self._shown(look)}
 
     def _shown(self, look: Look) -> dict[Any, Any]:
-        return {self.grid: grid_html(look.cells(), look.words()), self.picture: "", self.look: look}
+        return {self.grid: grid_html(look.cells(), look.words()), self.picture: "", self.only: look.only}
 
 
 def _numbered(groups: list[tuple[str, pd.DataFrame]]) -> list[tuple[str, pd.DataFrame]]:

@@ -1,9 +1,7 @@
 """A study's report on the page: what was found, its figures and tables as HTML, and its pictures to choose from."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import gradio as gr
@@ -16,15 +14,14 @@ from bias_core.study.design import CHECKLIST, page_of
 from bias_core.study.headlines import headline
 from bias_core.study.report_text import arms_overview, claim, further_tables
 from bias_core.study.reproduction import DIFFERS, MET, to_command, to_python
-from bias_core.study.saved import Example, SavedReport
-from bias_core.study.types import StudyFigure, StudyReport, StudySettings, StudyTable
+from bias_core.study.types import StudyFigure, StudyReport, StudyTable
 from bias_core.ui import messages
 from bias_core.ui.links import address_of
 from bias_core.ui.messages import QUIET
-from bias_core.ui.study.downloads import FINDINGS, take
 from bias_core.ui.study.form import StudyForm, build_take
 from bias_core.ui.study.parts import DrawingPart, NextPart, PeoplePart, why_html
 from bias_core.ui.study.pictures import Look, Pictures, which_of
+from bias_core.ui.study.shown_report import FINDINGS, by_name, take
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
 
@@ -116,32 +113,6 @@ def frame_html(frame: pd.DataFrame, name: str) -> str:
 def notes_html(report: StudyReport) -> str:
     """What was noticed on the way, and what none of it says."""
     return render("notes", notes=text.notes_of(report), limits=text.LIMITS)
-
-
-def by_name(report: StudyReport) -> StudyReport:
-    """The report as a visitor may see it: where the server keeps an upload is nobody's business."""
-    arms = tuple(replace(arm, settings=_by_name(arm.settings)) for arm in report.arms)
-    return replace(report, settings=_by_name(report.settings), arms=arms)
-
-
-def _by_name(settings: StudySettings) -> StudySettings:
-    arms = tuple(replace(arm, images=arm.images and Path(arm.images).name) for arm in settings.arms)
-    return replace(settings, images=settings.images and Path(settings.images).name, arms=arms)
-
-
-def example_html(saved: SavedReport, example: Example | None = None) -> str:
-    """What an example is and shows, in place of a run of one's own; None for a report that is no example."""
-    report = saved.report
-    settings, versions = report.settings, report.versions
-    model = " · ".join(filter(None, (settings.model, settings.condition, versions.get("model_revision", ""))))
-    names = ("bias_core", "torch", "diffusers", "transformers")
-    shown = ", ".join(f"{name} {versions[name]}" for name in names if name in versions)
-    return render("example_note", created=when(saved.created), model=model, versions=shown, example=example)
-
-
-def when(seconds: float) -> str:
-    """A time of day in UTC, as 2026-11-21 09:30."""
-    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
 
 
 Updates = dict[Any, Any]
@@ -297,7 +268,7 @@ class ResultPage(StudyForm):
         later = [part for name in LATER for part in self.later_outputs(name)]
         folds = [parts[name] for name in LATER]
         self.on_any("expand", folds, self.on_fold, [report, parts["filled"]], [*later, parts["filled"]])
-        self.pictures.wire(self.picture_html, self.why_html)
+        self.pictures.wire(report, self.picture_html, self.why_html)
         self.people.wire(report, [parts["header"], parts["claim"]], self.sentences)
 
     def wire_take(self, pressed: Any) -> None:

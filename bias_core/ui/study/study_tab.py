@@ -29,9 +29,8 @@ from bias_core.study.study import Settled
 from bias_core.study.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
 from bias_core.ui import messages
 from bias_core.ui.study import result_page as study_html
-from bias_core.ui.study.examples import ExamplesPart
 from bias_core.ui.study.form import Preset, apart
-from bias_core.ui.study.parts import DrawingPart, why_html
+from bias_core.ui.study.parts import DrawingPart, ExamplesPart, when, why_html
 from bias_core.ui.study.pictures import picture_html
 from bias_core.ui.study.result_page import CHOOSE_JS, ResultPage
 from bias_core.ui.templates import render, script
@@ -96,7 +95,6 @@ class StudyTab(ResultPage):
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
         """The tab with its wiring; called inside of its ``gr.Tab``."""
         self.parts["visitor"] = visitor
-        self.parts["report"] = gr.State(None)
         gr.HTML(render("question", question=self.question, caution=self.caution))
         self.examples.build_looked_at()
         self.build_top()
@@ -383,7 +381,7 @@ class StudyTab(ResultPage):
         shown = self.finished(report)
         shown[parts["header"]] = banner + shown[parts["header"]]
         what = "an example" if is_example(report) else "a run"
-        shown[parts["status"]] = messages.done_html(f"Opened: {what} of {study_html.when(saved.created)}.")
+        shown[parts["status"]] = messages.done_html(f"Opened: {what} of {when(saved.created)}.")
         if report.design.name in self.designs and not apart(report.settings)[0].images:
             design = self.designs[report.design.name]
             shown |= self.form_of(design, as_asked(design, report.settings))
@@ -450,7 +448,7 @@ class CloserLook(StudyTab):
 
     def on_closer(self, report: StudyReport | None, key: str) -> Updates:
         """Another one."""
-        return {} if report is None else self._shown(report, key)
+        return gr.skip() if report is None else self._shown(report, key)
 
     def on_open(self, report: StudyReport | None, event: gr.EventData) -> str:
         """One of the pictures behind the numbers, large."""

@@ -20,7 +20,7 @@ from bias_core.study.documents import data_uri
 from bias_core.study.figures import NARROW, WIDEST, figure_svg
 from bias_core.study.report_text import excerpt, is_known, number_columns
 from bias_core.study.types import StudyFigure
-from bias_core.ui.study.downloads import FIGURE_FORMS, TABLE_FORMS
+from bias_core.ui.study.shown_report import FIGURE_FORMS, TABLE_FORMS
 
 MOST_WATCHED = 8  # shares that are shown while pictures come
 TEMPLATES = Path(__file__).parent

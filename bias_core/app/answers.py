@@ -1,20 +1,31 @@
-"""The page as a visitor is sent it: made once for all, compressed for each address, and quick to start."""
+"""How the app answers where Gradio would answer otherwise: the page, made once for all; errors; ends of streams.
 
+These are plain middlewares: they look at requests and answers, and know nothing of Gradio but its addresses.
+"""
+
+import asyncio
 import gzip
+import logging
 import re
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import parse_qs
 
 import anyio
+import httpx
+from fastapi import HTTPException
+from gradio.route_utils import FnIndexInferError
 from starlette.datastructures import Headers
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from bias_core.app.gradio_faults import WRONG
 from bias_core.study.saved import Newest
 from bias_core.ui.templates import script
 
+_log = logging.getLogger(__name__)
 _INFO = "/gradio_api/info"
 _PREPARED = {"/", "/config", _INFO}
 _HOST = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
@@ -43,6 +54,7 @@ class FirstPage:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._pages: dict[object, _Page] = {}
+        self._making = asyncio.Lock()  # however many ask first, it is made once
         self._compressed, self._next = Newest[bytes](_MOST_ADDRESSES), 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -53,15 +65,17 @@ class FirstPage:
             return
         has_all = path == _INFO and "all_endpoints" in parse_qs(scope["query_string"].decode("latin-1"))
         key = (path, scope.get("root_path", ""), has_all)
-        if key not in self._pages:
-            messages: list[Message] = []
-            await self._app(_from_nowhere(scope, path, has_all), receive, _into(messages))
-            page = await anyio.to_thread.run_sync(_page_of, messages)
-            if page is None:  # an error, or no page: as it came
-                for message in messages:
-                    await send(message)
-                return
-            self._pages[key] = page
+        messages: list[Message] = []
+        async with self._making:
+            if key not in self._pages:
+                await self._app(_from_nowhere(scope, path, has_all), receive, _into(messages))
+                page = await anyio.to_thread.run_sync(_page_of, messages)
+                if page is not None:
+                    self._pages[key] = page
+        if key not in self._pages:  # an error, or no page: as it came
+            for message in messages:
+                await send(message)
+            return
         await (await self._answer(key, scope))(scope, receive, send)
 
     async def _answer(self, key: object, scope: Scope) -> Response:
@@ -127,3 +141,96 @@ def _page_of(messages: list[Message]) -> _Page | None:
         body = before + after_config.replace(b">", b">" + scripts) + after
     media_type = Headers(raw=messages[0]["headers"]).get("content-type", "")
     return _Page(media_type=media_type, parts=body.split(f"http://{_NOWHERE}".encode()))
+
+
+_OWN = "/label"  # routes that are not Gradio's
+_NOT_ANSWERED = (
+    "What was asked cannot be answered: there is no such event or file, or its inputs are others. /gradio_api/info "
+    "lists the events that programs may ask for, with their inputs."
+)
+
+
+class ErrorAsSentence:
+    """Answers with a sentence where Gradio's routes raise for what was asked, and leaves one line in the log."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on, and answer what could not be answered."""
+        has_begun = False
+
+        async def noting(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        except (*WRONG, FnIndexInferError, httpx.InvalidURL) as error:
+            if has_begun or scope["type"] != "http" or scope["path"].startswith(_OWN):
+                raise
+            asked, why = ascii(scope["path"]), ascii(f"{type(error).__name__}: {error}")
+            _log.warning("%s %.100s was not answered: %.200s", scope["method"], asked, why)
+            content = {"error": _NOT_ANSWERED, "detail": _NOT_ANSWERED}
+            await JSONResponse(content, status_code=400)(scope, receive, send)
+
+
+_STREAM, _EVENT, _CALL = "/gradio_api/queue/data", "/gradio_api/queue/join", "/gradio_api/call/"
+_LAST_WORD = b'data: {"msg":"close_stream"'  # of a stream
+_MOST_SECONDS = 3  # that a page takes to close a stream that has ended
+
+
+class StreamEnd:
+    """Accepts an event only when the page knows that its last stream of answers has ended, so that it opens another.
+
+    Gradio ends the stream when nothing waits for an answer. An event sent while the page does not know that yet would
+    never be answered.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._ending: dict[str, asyncio.Event] = {}  # by page; set when the page has closed its side
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Follow streams to their end, and let events wait for it."""
+        path = scope["path"].rstrip("/") if scope["type"] == "http" else ""
+        is_stream = path.endswith(_STREAM) or (_CALL in path and scope["method"] == "GET")
+        follow = self._stream if is_stream else self._event if path.endswith(_EVENT) else self._app
+        await follow(scope, receive, send)
+
+    async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+        page, ended = scope["page"], asyncio.Event()
+
+        async def noting(message: Message) -> None:
+            if message.get("body", b"").startswith(_LAST_WORD):
+                self._ending[page] = ended
+            is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
+            if is_last and self._ending.get(page) is ended:
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(_gone(receive), _MOST_SECONDS)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        except RuntimeError as error:  # Gradio says that it knows no such session, and then raises
+            if not isinstance(error.__cause__, HTTPException):
+                raise
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            ended.set()
+            if self._ending.get(page) is ended:
+                del self._ending[page]
+
+    async def _event(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def waiting(message: Message) -> None:
+            if ended := self._ending.get(scope["page"]):
+                await ended.wait()
+            await send(message)
+
+        await self._app(scope, receive, waiting)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,175 @@
+"""How the page is served: closed by default, behind its doors, and ready before the first visitor asks."""
+
+import gc
+import importlib.util
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
+from copy import copy
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import gradio as gr
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+
+from bias_core.app.answers import ErrorAsSentence, FirstPage, StreamEnd
+from bias_core.app.build import TITLE, build_app
+from bias_core.app.doors import HostCheck, OpenPaths, PageOwners, allowed_hosts, cors_options
+from bias_core.app.gradio_faults import without_gradios_cors
+from bias_core.app.request_limits import RequestLimits, limit_heads
+from bias_core.app.uploads import Uploads
+from bias_core.errors import BiasCoreError, StorageError
+from bias_core.explore.options import KIND, explore_settings
+from bias_core.labels.api import label_routes
+from bias_core.models.engines import RateStore
+from bias_core.models.model_sources import share_freed_memory
+from bias_core.services import Services
+from bias_core.settings import Settings
+from bias_core.store.images import ImageStore
+from bias_core.store.manifests import ManifestStore
+from bias_core.store.readings import AnswerCache, EmbeddingCache
+from bias_core.study.design import find_design
+from bias_core.study.history import gallery_folder
+from bias_core.study.run import complete, run_study
+from bias_core.ui.templates import STATIC
+
+_DATABASES = ("embeddings.sqlite", "answers.sqlite")
+EXAMPLES = "examples"  # the only folder of the assets that is served
+_OTHER_THREADS = 100
+_PICTURES = 8  # of a batch, from which the generator learns how to show pictures that form
+_log = logging.getLogger(__name__)
+
+
+def launch_options(services: Services) -> dict[str, Any]:
+    """Everything for ``Blocks.launch``: closed by default, and only pictures are served."""
+    without_gradios_cors()
+    settings = services.settings
+    data = settings.data_dir
+    on_a_space = bool(os.environ.get("SPACE_ID"))  # whose container is reached from outside
+    server_name = os.environ.get("GRADIO_SERVER_NAME", "0.0.0.0" if on_a_space else settings.host)
+    hosts = allowed_hosts(settings, server_name)
+    limit_heads()
+    return {
+        "server_name": server_name,
+        "server_port": int(os.environ.get("GRADIO_SERVER_PORT", settings.port)),
+        "share": False,
+        "_frontend": False,  # else Gradio asks itself for the page and gives up if that takes three seconds
+        "enable_monitoring": False,
+        "run_history": False,
+        "show_error": False,
+        "ssr_mode": False,
+        "mcp_server": importlib.util.find_spec("mcp") is not None,
+        "max_threads": settings.runs_waiting + _OTHER_THREADS,  # who waits for a run has one
+        "state_session_capacity": 200,
+        "max_file_size": f"{settings.upload_mb}mb",  # which the page looks at before it sends
+        "allowed_paths": [str(data / "images"), str(settings.assets_dir / EXAMPLES), *_gallery_pictures(settings)],
+        "blocked_paths": [
+            *(str(data / name) for name in ("runs", "reports", "label_pictures", *_DATABASES)),
+            *(str(data / f"labels.sqlite{end}") for end in ("", "-wal", "-journal")),
+            *(str(path) for path in settings.assets_dir.iterdir() if path.name != EXAMPLES),
+        ],
+        "app_kwargs": {
+            "routes": label_routes(services),
+            "middleware": [
+                Middleware(HostCheck, hosts=hosts, public=settings.public),
+                Middleware(CORSMiddleware, **cors_options(hosts, settings.public)),
+                Middleware(ErrorAsSentence),
+                Middleware(OpenPaths),
+                Middleware(Uploads, store=services.uploads, most=settings.upload_mb * 1024**2),
+                Middleware(RequestLimits),
+                Middleware(PageOwners),
+                Middleware(StreamEnd),
+                Middleware(FirstPage),
+            ],
+        },
+        "footer_links": ["api", "gradio", "settings"],
+        "theme": build_theme(),
+        "css_paths": [STATIC / "app.css"],
+        "favicon_path": STATIC / "favicon.svg",
+    }
+
+
+def _gallery_pictures(settings: Settings) -> list[str]:
+    """The folder of the pictures of the gallery; none where there is no gallery."""
+    with suppress(StorageError):  # the list of runs says it
+        if (folder := gallery_folder(settings)) is not None:
+            return [str(folder / "images")]
+    return []
+
+
+def build_theme() -> gr.themes.Base:
+    """Light and dark in one theme, with Gradio's own fonts (their files of weight 600 lack letters: 700)."""
+    look = json.loads((STATIC / "theme.json").read_text(encoding="utf-8"))
+    hues = {name: gr.themes.Color(**shades, name=name) for name, shades in look["hues"].items()}
+    theme = gr.themes.Base(
+        primary_hue=hues["measured"],
+        secondary_hue=hues["measured"],
+        neutral_hue=hues["slate"],
+        radius_size=gr.themes.sizes.radius_sm,
+        font=(gr.themes.LocalFont("IBM Plex Sans", weights=(400, 700)), "system-ui", "sans-serif"),
+        font_mono=(gr.themes.LocalFont("IBM Plex Mono", weights=(400, 700)), "ui-monospace", "monospace"),
+    )
+    return theme.set(**look["colours"])
+
+
+def launch(services: Services) -> None:
+    """Build and serve until interrupted; says where."""
+    share_freed_memory()
+    options = launch_options(services)
+    print(f"{TITLE}: http://{options['server_name']}:{options['server_port']}", flush=True)
+    services.label_copy()
+    # Whoever stops a server says SIGTERM: what is still to be copied or closed is, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    demo = build_app(services)
+    gc.freeze()  # the page lasts as long as the server: to look through it for garbage would hold up answers
+    try:
+        demo.launch(quiet=True, prevent_thread_lock=True, **options)
+        warm_up(services, demo.first_examples)  # once the server has all imported that it needs
+        demo.block_thread()
+    finally:
+        services.close()
+
+
+def warm_up(services: Services, examples: Iterable[Callable[[], object]]) -> threading.Thread:
+    """Begin it, and then make what each tab opens with; the thread ends with the program."""
+    thread = threading.Thread(target=_work, args=(services, examples), daemon=True, name="bias-warm-up")
+    thread.start()
+    return thread
+
+
+def _work(services: Services, examples: Iterable[Callable[[], object]]) -> None:
+    try:
+        first, *others = examples
+        first()  # which every page opens with
+        rehearse(services)
+        for example in others:
+            example()
+    except BiasCoreError as error:
+        _log.info("not ready beforehand: %s", error)
+
+
+def rehearse(services: Services) -> None:
+    """Explore once with the models of these services, and keep nothing of it."""
+    settings = explore_settings(n_images=_PICTURES, attribute_a="", attribute_b="")
+    with TemporaryDirectory(prefix="t2i-bias-warm-up-") as folder:
+        elsewhere = keeping_in(services, Path(folder))
+        with closing(elsewhere.embeddings), closing(elsewhere.answers):
+            complete(run_study(find_design(KIND), settings, elsewhere))
+
+
+def keeping_in(services: Services, folder: Path) -> Services:
+    """The same models, with stores of their own in ``folder``."""
+    view = copy(services)
+    view.settings = services.settings.model_copy(update={"data_dir": folder})
+    view.images, view.manifests = ImageStore(folder / "images"), ManifestStore(folder / "runs")
+    view.embeddings = EmbeddingCache(folder / "embeddings.sqlite")
+    view.answers = AnswerCache(folder / "answers.sqlite")
+    view.rates = RateStore(folder / "rates.json")
+    return view

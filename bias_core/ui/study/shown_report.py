@@ -1,0 +1,124 @@
+"""A report between server and page: the name under which the page keeps it, and the files that it takes along."""
+
+import hmac
+import secrets
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+import pandas as pd
+
+from bias_core.errors import BiasCoreError, InvalidInput
+from bias_core.services import Services
+from bias_core.store.export import csv_bytes, write_zip
+from bias_core.study.export import FORMS, to_export, to_form
+from bias_core.study.figures import to_bytes
+from bias_core.study.report_text import finding_frame, finding_rows, markdown_table, readable
+from bias_core.study.saved import Newest, is_saved, open_report
+from bias_core.study.types import StudyReport, StudySettings
+
+_SECRET = secrets.token_bytes(32)
+_UNSAVED = Newest[StudyReport](200)
+"""Reports that pages show and that nothing would open again, by their names: comparisons, labels by hand, examples."""
+FIGURE_FORMS = ("png", "svg", "csv")
+TABLE_FORMS = ("csv", "md", "tex")
+FINDINGS = "findings"
+
+
+def build_shown_report(key: str, services: Services) -> Any:
+    """Return the hidden part of a page that keeps which report a tab shows; handlers give it, and get, the report.
+
+    The page has its name alone, and the server nothing: an open page keeps its report, whoever comes meanwhile.
+    """
+    part = gr.HTML("", visible="hidden", elem_id=f"{key}-report")
+    part.postprocess, part.preprocess = partial(name_of, services=services), partial(report_of, services=services)
+    return part
+
+
+def name_of(report: StudyReport | None, services: Services) -> str:
+    """Return the name under which a page keeps a report; it is signed, for a page shows no report by another name."""
+    if report is None:
+        return ""
+    name = report.run_id
+    if not is_saved(report, services):
+        name += f"/{id(report.results)}"
+        _UNSAVED.put(name, report)
+    return _signed(name)
+
+
+def report_of(name: object, services: Services) -> StudyReport | None:
+    """Return the report that :func:`name_of` was given; None where it is no longer stored, or another named it."""
+    run_id = str(name).rpartition(":")[0]
+    if not hmac.compare_digest(_signed(run_id).encode(), str(name).encode()):
+        return None
+    if not run_id.isalnum():
+        return _UNSAVED.get(run_id)
+    with suppress(BiasCoreError):  # the list of runs says why
+        saved = open_report(run_id, services)
+        return None if saved is None else by_name(saved.report)
+    return None
+
+
+def _signed(name: str) -> str:
+    return f"{name}:{hmac.new(_SECRET, name.encode(), 'sha256').hexdigest()}"
+
+
+def by_name(report: StudyReport) -> StudyReport:
+    """The report as a visitor may see it: without the places where the server keeps uploads."""
+    arms = tuple(replace(arm, settings=_by_name(arm.settings)) for arm in report.arms)
+    return replace(report, settings=_by_name(report.settings), arms=arms)
+
+
+def _by_name(settings: StudySettings) -> StudySettings:
+    arms = tuple(replace(arm, images=arm.images and Path(arm.images).name) for arm in settings.arms)
+    return replace(settings, images=settings.images and Path(settings.images).name, arms=arms)
+
+
+def take(report: StudyReport, what: str, folder: Path) -> Path:
+    """Write what was asked for into ``folder`` and say where.
+
+    ``what`` is ``figure:<key>:<form>``, ``table:<key>:<form>``, ``report::<form>`` with a form of
+    :data:`FORMS`, or ``zip::zip``; what belongs to an arm alone has the key ``<number of the arm>/<key>``. It comes
+    from the page, so anything else is an InvalidInput.
+    """
+    kind, _, rest = what.partition(":")
+    key, _, form = rest.rpartition(":")
+    name = f"{report.design.name}-{report.run_id}{'-' + key.replace('/', '-') if key else ''}.{form}"
+    if kind == "zip":
+        return write_zip(to_export(report, pictures=True), folder / f"{report.design.name}-{report.run_id}.zip")
+    if "/" in key:
+        number, _, key = key.partition("/")
+        if number not in map(str, range(1, len(report.arms) + 1)):
+            raise InvalidInput(f"this report has no arm {number!r}")
+        report = replace(report, results=report.arms[int(number) - 1].results)
+    figures = {one.key: one for one in report.results.figures}
+    tables = [FINDINGS, *(one.key for one in report.results.tables)]
+    if (kind == "figure" and key not in figures) or (kind == "table" and key not in tables):
+        raise InvalidInput(f"this report has no {kind} {key!r}")
+    if kind == "report" and form in FORMS:
+        content, name = to_form(report, form), f"{report.design.name}-{report.run_id}{FORMS[form].ending}"
+    elif kind == "figure" and form in FIGURE_FORMS:
+        content = csv_bytes(figures[key].data) if form == "csv" else to_bytes(figures[key], form)
+    elif kind == "table" and form in TABLE_FORMS:
+        content = _table_bytes(report, key, form)
+    else:
+        raise InvalidInput(f"there is nothing to take by the name {what!r}")
+    path = folder / name
+    path.write_bytes(content)
+    return path
+
+
+def _table_bytes(report: StudyReport, key: str, form: str) -> bytes:
+    if key == FINDINGS:
+        frame = pd.DataFrame(finding_rows(report)) if form == "csv" else finding_frame(report)
+    else:
+        frame = report.results.frame(key)
+    if form == "csv":
+        return csv_bytes(frame)
+    if form == "md":
+        return f"{markdown_table(readable(frame))}\n".encode()
+    text: str = readable(frame).to_latex(index=False, escape=True)
+    return text.replace("−", "$-$").encode()
