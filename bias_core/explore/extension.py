@@ -8,9 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from bias_core.prompts import fill_template, guided_prompt
-from bias_core.study.attributes import find_attribute, load_attribute_sets
+from bias_core.study.attributes import find_attribute, load_attribute_sets, suggest_set
 from bias_core.study.design import extensions
-from bias_core.study.suggestions import suggest_set
 from bias_core.study.types import Arm, ArmReport, Results, StudyReport, StudySettings
 from bias_core.types import Attribute
 from bias_core.values import Options, setting, settings_class

@@ -26,10 +26,9 @@ from bias_core.explore.study import pack_of
 from bias_core.explore.suggest import Suggested, suggest_attributes, suggest_settings, suggested_by_words
 from bias_core.services import Services
 from bias_core.store.tables import ENDINGS
-from bias_core.study.attributes import load_attribute_sets
+from bias_core.study.attributes import load_attribute_sets, suggest_set
 from bias_core.study.design import pack_design
 from bias_core.study.run import followed
-from bias_core.study.suggestions import suggest_set
 from bias_core.study.types import Design, Progress, StudyReport, StudySettings, arm_text
 from bias_core.ui import messages
 from bias_core.ui.links import ARMS, OPTION, query_of, read_link

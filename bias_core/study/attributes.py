@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from bias_core.protocols import LanguageModel
 
 SEPARATOR = "|"
+THINGS = "things"
+"""Key of the set for concepts that are no people, and for which no set was made."""
 ALL = "all pictures"  # the cell of a table that holds every scored picture
 
 
@@ -42,6 +44,23 @@ def load_attribute_sets(folder: Path = ASSETS / "studies") -> tuple[AttributeSet
         AttributeSet(**entry | {"attributes": to_attributes(entry["attributes"])})
         for entry in read_yaml(folder / "attribute_sets.yaml")["sets"]
     )
+
+
+def suggest_set(concept: str, sets: tuple[AttributeSet, ...]) -> AttributeSet:
+    """Return the set made for a concept, else that of things or of people.
+
+    Raises InvalidInput: there are no sets.
+    """
+    if not sets:
+        raise InvalidInput("there are no attribute sets to suggest from")
+    hint = " ".join(concept.lower().split())
+    for made in sets:
+        if hint and made.concept_hint.lower() == hint:
+            return made
+    from bias_core.study.suggestions import is_about_thing
+
+    usual = THINGS if is_about_thing(hint) else sets[0].key
+    return next((item for item in sets if item.key == usual), sets[0])
 
 
 def to_attributes(entries: Sequence[Mapping[str, Any]]) -> tuple[Attribute, ...]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from bias_core.errors import InvalidInput
 from bias_core.measures.wordnet import Lexicon, lexicon
 from bias_core.prompts import article, fill_template, fix_articles
-from bias_core.study.attributes import LONGEST_SENTENCE, AttributeSet, plain_line, propose_candidates
+from bias_core.study.attributes import LONGEST_SENTENCE, plain_line, propose_candidates
 from bias_core.types import Attribute
 
 if TYPE_CHECKING:
@@ -230,22 +230,6 @@ def common_form(phrases: Iterable[Phrase]) -> Phrase:
     for phrase in phrases:
         counts[phrase] = counts.get(phrase, 0) + 1
     return max(counts, key=counts.__getitem__)
-
-
-THINGS = "things"
-"""Key of the set for concepts that are no people, and for which no set was made."""
-
-
-def suggest_set(concept: str, sets: tuple[AttributeSet, ...]) -> AttributeSet:
-    """The set made for this concept, else that of things or the first, of people; InvalidInput where there are none."""
-    if not sets:
-        raise InvalidInput("there are no attribute sets to suggest from")
-    hint = " ".join(concept.lower().split())
-    for made in sets:
-        if hint and made.concept_hint.lower() == hint:
-            return made
-    usual = THINGS if is_about_thing(hint) else sets[0].key
-    return next((item for item in sets if item.key == usual), sets[0])
 
 
 WORDS, PICTURES, GROUP = "words", "pictures", "group"

@@ -19,14 +19,13 @@ from bias_core.measures.stereotype import attribute_prevalence
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.store.export import write_zip
-from bias_core.study.attributes import find_attribute, load_attribute_sets
+from bias_core.study.attributes import find_attribute, load_attribute_sets, suggest_set
 from bias_core.study.design import find_design
 from bias_core.study.documents import to_dict, to_markdown
 from bias_core.study.export import to_export
 from bias_core.study.figures import to_bytes
 from bias_core.study.report_text import finding_rows
 from bias_core.study.reproduction import to_command
-from bias_core.study.suggestions import suggest_set
 from bias_core.study.types import Arm, Progress
 from bias_core.types import Attribute, Estimate
 from bias_core.ui.study.parts import drawing_html

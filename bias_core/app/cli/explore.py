@@ -38,9 +38,8 @@ from bias_core.explore.options import (
 )
 from bias_core.models.catalogue import Role
 from bias_core.store.tables import ENDINGS, HUB
-from bias_core.study.attributes import load_attribute_sets
+from bias_core.study.attributes import load_attribute_sets, suggest_set
 from bias_core.study.design import find_design
-from bias_core.study.suggestions import suggest_set
 from bias_core.study.types import Progress, StudyReport, StudySettings, check_several, parse_arms
 
 if TYPE_CHECKING:
