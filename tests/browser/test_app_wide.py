@@ -225,3 +225,16 @@ def test_in_another_sites_frame_that_is_denied_storage_the_page_works(browser, s
     assert page.frames[1].evaluate(denied)
     assert errors == []
     page.context.close()
+
+
+def test_the_page_looks_for_no_component_that_it_does_not_have(desk):
+    counts = desk.evaluate("""() => {
+        const {components, dependencies, page} = window.gradio_config;
+        const unseen = components.filter(one => one.type === 'api').map(one => one.id);
+        const shown = [...page[''].components, ...page[''].layout.children.map(child => child.id)];
+        const targets = dependencies.flatMap(event => [...event.targets]);
+        return [unseen.length, targets.length, shown.filter(id => unseen.includes(id)).length,
+                targets.filter(([id]) => id === null).length];
+    }""")
+    assert min(counts[:2]) > 100
+    assert counts[2:] == [0, 0]
