@@ -4,10 +4,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from bias_core.explore.extension import suggest_set
 from bias_core.explore.options import explore_settings
 from bias_core.services import Services
 from bias_core.settings import Settings
-from bias_core.study.attributes import load_attribute_sets, suggest_set
+from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import find_design
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import StudySettings

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
+from bias_core.errors import InvalidInput
 from bias_core.prompts import fill_template, guided_prompt
-from bias_core.study.attributes import find_attribute, load_attribute_sets, suggest_set
+from bias_core.study.attributes import THINGS, AttributeSet, find_attribute, load_attribute_sets
 from bias_core.study.design import extensions
+from bias_core.study.suggestions import is_about_thing
 from bias_core.study.types import Arm, ArmReport, Results, StudyReport, StudySettings
 from bias_core.types import Attribute
 from bias_core.values import Options, setting, settings_class
@@ -79,6 +81,21 @@ class ConceptOptions(Options):
         return {"concept": concept} | {
             side: guided_prompt(self.template, self.concept, getattr(self, side)) for side in sides
         }
+
+
+def suggest_set(concept: str, sets: tuple[AttributeSet, ...]) -> AttributeSet:
+    """Return the set made for a concept, else that of things or of people.
+
+    Raises InvalidInput: there are no sets.
+    """
+    if not sets:
+        raise InvalidInput("there are no attribute sets to suggest from")
+    hint = " ".join(concept.lower().split())
+    for made in sets:
+        if hint and made.concept_hint.lower() == hint:
+            return made
+    usual = THINGS if is_about_thing(hint) else sets[0].key
+    return next((item for item in sets if item.key == usual), sets[0])
 
 
 def read_attributes(texts: Sequence[str], concept: str) -> tuple[Attribute, ...]:

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import gradio as gr
 
 from bias_core.explore.exploration import is_exploration
-from bias_core.explore.extension import explore_extensions, read_attributes
+from bias_core.explore.extension import explore_extensions, read_attributes, suggest_set
 from bias_core.explore.options import (
     ADDED,
     KIND,
@@ -26,7 +26,7 @@ from bias_core.explore.study import pack_of
 from bias_core.explore.suggest import Suggested, suggest_attributes, suggest_settings, suggested_by_words
 from bias_core.services import Services
 from bias_core.store.tables import ENDINGS
-from bias_core.study.attributes import load_attribute_sets, suggest_set
+from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import pack_design
 from bias_core.study.run import followed
 from bias_core.study.types import Design, Progress, StudyReport, StudySettings, arm_text

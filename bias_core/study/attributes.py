@@ -46,23 +46,6 @@ def load_attribute_sets(folder: Path = ASSETS / "studies") -> tuple[AttributeSet
     )
 
 
-def suggest_set(concept: str, sets: tuple[AttributeSet, ...]) -> AttributeSet:
-    """Return the set made for a concept, else that of things or of people.
-
-    Raises InvalidInput: there are no sets.
-    """
-    if not sets:
-        raise InvalidInput("there are no attribute sets to suggest from")
-    hint = " ".join(concept.lower().split())
-    for made in sets:
-        if hint and made.concept_hint.lower() == hint:
-            return made
-    from bias_core.study.suggestions import is_about_thing
-
-    usual = THINGS if is_about_thing(hint) else sets[0].key
-    return next((item for item in sets if item.key == usual), sets[0])
-
-
 def to_attributes(entries: Sequence[Mapping[str, Any]]) -> tuple[Attribute, ...]:
     """Return attributes of the shipped data: their sources in words, and without the names that papers print."""
     sources = with_works([entry.get("reference_source", "") for entry in entries])

@@ -35,8 +35,8 @@ FigureKind = Literal[
 Facts = Mapping[str, str | int | float]
 _MOST_LISTED = 3
 AUTO = "auto"
+"""In place of a classifier's name: the one that suits the pictures and the machine, chosen when a run is laid out."""
 OFF, OWN, FAIR = "off", "own", "fair"  # ways to rewrite prompts
-"""In place of a reader's name: whoever suits the pictures and the machine, found when a run is laid out."""
 MAX_STEPS = 150
 MAX_GUIDANCE = 30.0
 MAX_SEED = 2**53  # larger ones do not survive JSON in a browser

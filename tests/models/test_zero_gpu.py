@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bias_core import protocols
+from bias_core import protocols, settings
 from bias_core.errors import Cancelled, Interrupted, InvalidInput, ModelUnavailable
 from bias_core.models import zero_gpu
 from bias_core.models.engines import run_rows
@@ -119,7 +119,7 @@ def test_elsewhere_nothing_is_borrowed(monkeypatch):
     assert not on_zero_gpu()
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
     monkeypatch.setitem(sys.modules, "spaces", None)  # not installed
-    monkeypatch.setattr(zero_gpu, "find_spec", lambda _name: None)
+    monkeypatch.setattr(settings, "find_spec", lambda _name: None)
     assert not on_zero_gpu()
 
 

@@ -200,7 +200,7 @@ def test_a_study_folder_that_is_copied_in_is_found_at_every_door(doors):
 
 def test_a_setting_that_is_added_in_one_place_is_found_at_every_door(doors):
     assert "--strength" in doors["help"]
-    assert "How strong it is. 0 to 2." in " ".join(doors["help"].replace("│", " ").split())
+    assert "How strong it is (0 to 2)." in " ".join(doors["help"].replace("│", " ").split())
     assert "strength: float | None = None" in doors["signature"]
     assert "strength: Strength. How strong it is. Range: 0 to 2." in doors["sentence"]
     assert "strength" in doors["form"][0]

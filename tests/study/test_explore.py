@@ -12,6 +12,7 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
 from bias_core.explore.exploration import image_rows
+from bias_core.explore.extension import suggest_set
 from bias_core.explore.options import explore_settings
 from bias_core.explore.tab import says
 from bias_core.measures.association import association, even_mix_association
@@ -19,7 +20,7 @@ from bias_core.measures.stereotype import attribute_prevalence
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.store.export import write_zip
-from bias_core.study.attributes import find_attribute, load_attribute_sets, suggest_set
+from bias_core.study.attributes import find_attribute, load_attribute_sets
 from bias_core.study.design import find_design
 from bias_core.study.documents import to_dict, to_markdown
 from bias_core.study.export import to_export

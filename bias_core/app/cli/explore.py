@@ -25,7 +25,7 @@ from bias_core.app.cli.common import (
 )
 from bias_core.app.cli.reports import finish
 from bias_core.errors import InvalidInput, quoted
-from bias_core.explore.extension import SUGGESTED, read_attributes
+from bias_core.explore.extension import SUGGESTED, read_attributes, suggest_set
 from bias_core.explore.options import (
     COMPARE_SETTINGS,
     EXPLORE_SETTINGS,
@@ -38,7 +38,7 @@ from bias_core.explore.options import (
 )
 from bias_core.models.catalogue import Role
 from bias_core.store.tables import ENDINGS, HUB
-from bias_core.study.attributes import load_attribute_sets, suggest_set
+from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import find_design
 from bias_core.study.types import Progress, StudyReport, StudySettings, check_several, parse_arms
 
