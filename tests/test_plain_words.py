@@ -1,0 +1,66 @@
+"""Sentences begin with what they say, and use no idiom that has to be read twice."""
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "bias_core"
+RIDDLE = re.compile(r"(?:Of|What|Whether|Who|Whom|Whose|Which|Where|How|From)\b(?!.*\?$)")
+IDIOM = re.compile(
+    r"\bas \w+ \w+ has it\b|\bis said\b|\bbeside\b|\bhangs? on\b|\b(?:no|some)body\b|\bwhoever\b|\bwhat is there\b"
+    r"|\bthe one that\b|\btold apart\b|\bof one's own\b",
+    re.I,
+)
+HELP = {"help", "info", "label", "placeholder", "title"}  # keyword arguments that people read
+MOST = 25  # left on purpose
+
+
+def sources():
+    return [(path, ast.parse(path.read_text())) for path in sorted(PACKAGE.rglob("*.py"))]
+
+
+def texts_of(tree):
+    """Every text of a module that is no key, and of each f-string its parts."""
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value.strip()
+    ]
+
+
+def docstrings(tree):
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return filter(None, (ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds)))
+
+
+def help_texts(tree):
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call):
+            given = [one.value for one in call.keywords if one.arg in HELP]
+            if isinstance(call.func, ast.Name) and call.func.id in ("setting", "option"):
+                given += call.args
+            yield from (one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str))
+
+
+def pages():
+    """The files of sentences; the text of a design decides its runs' ids, and stays."""
+    found = [*PACKAGE.rglob("*.html"), *PACKAGE.rglob("*.yaml"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+    return [path for path in found if path.parent.name != "designs"]
+
+
+def test_docstrings_and_help_texts_begin_with_what_they_say():
+    found = [
+        f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"
+        for path, tree in sources()
+        for text in (*docstrings(tree), *help_texts(tree))
+        if RIDDLE.match(text)
+    ]
+    assert len(found) <= MOST, "\n".join(found)
+
+
+def test_no_idiom_has_to_be_read_twice():
+    texts = [(path, text) for path, tree in sources() for text in texts_of(tree)]
+    texts += [(path, line) for path in pages() for line in path.read_text().splitlines()]
+    found = [f"{path.relative_to(ROOT)}: {idiom[0]}" for path, text in texts for idiom in IDIOM.finditer(text)]
+    assert len(found) <= MOST, "\n".join(found)
