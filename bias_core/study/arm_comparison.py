@@ -169,8 +169,8 @@ def difference(
     Shared units: the sample's own test; McNemar's test for a share; swaps of the pictures of a seed for other means;
     else a bootstrap over the shared units (value ± t·s with n − 1 degrees of freedom). No shared unit: each arm is
     resampled on its own, and numbers that depend on n are averages over subsamples of the smaller n. Without
-    ``fixed_n`` the number of pictures depended on what they show: means of values within 1 of each other get an interval
-    that holds at any time, other numbers the value alone, and none a p-value.
+    ``fixed_n`` the number of pictures depended on what they show: means of values within 1 of each other get an
+    interval that holds at any time, other numbers the value alone, and none a p-value.
 
     Returns
     -------

@@ -81,8 +81,8 @@ def replicate(
     if not scale:
         n = n_asked(asked.with_settings(scale=_TRIAL))
         raise InvalidInput(
-            f"1 % of “{asked.design.title}” is {n:,} pictures, but only {math.floor(most):,} can be drawn here; choose a "
-            "faster model or another study"
+            f"1 % of “{asked.design.title}” is {n:,} pictures, but only {math.floor(most):,} can be drawn here; choose "
+            "a faster model or another study"
         )
     return (yield from run(asked.with_settings(scale=scale), services, cancelled=cancelled, session=session))
 
@@ -159,7 +159,7 @@ def _more_pictures(report: StudyReport, settings: StudySettings, study: Study, l
             continue
         before, after = _half_width(widest), _half_after(widest, times, settings.confidence)
         title = f"More pictures: {_reach(widest, before)} → about {_reach(widest, after)}"
-        says = f"{n - report.n_images:,} more pictures, {n:,} in all; those drawn so far are kept. The least certain number is "
+        says = f"{n - report.n_images:,} more pictures, {n:,} in all; the others are kept. The least certain number is "
         step = _run(report, "pictures", title, f"{says}“{widest.title}”.", design, larger)
         steps.append(replace(step, reach=f"{_reach(widest, after)} ({n - report.n_images:,} more)"))
     if steps:
@@ -192,8 +192,8 @@ def _people(report: StudyReport, services: StudyServices) -> Iterator[NextStep]:
     yield NextStep(
         key="people",
         title=f"Ask {'three' if N_RATERS == 3 else N_RATERS} people",
-        says=f"The classifier's error rate on such pictures is unknown. Three people label each of {n} random pictures, "
-        "and their answers correct these numbers.",
+        says=f"The classifier's error rate on such pictures is unknown. Three people label {n} random pictures each; "
+        "their answers correct these numbers.",
         command=f"python -m bias_core study label {report.run_id} -n {n} --raters {N_RATERS}",
         tool="label_run",
         arguments={"run_id": report.run_id, "n": n, "raters_per_picture": N_RATERS},

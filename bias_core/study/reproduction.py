@@ -87,9 +87,7 @@ def _words(one: Setting, value: Any) -> str:
 
 
 MET, DIFFERS, OUR_READING = "met", "differs", "our reading"
-NOTE = (
-    "Each item of the paper's protocol next to this run. The last lines say how we filled in what the paper leaves open."
-)
+NOTE = "The paper's protocol, item by item, next to this run. The last lines say how we fill in what it leaves open."
 _TITLES = {
     "revision": "Revision of the model",
     "wording": "Wording of the prompts",
