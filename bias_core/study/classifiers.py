@@ -84,8 +84,8 @@ def fetch_reader(reader: Reader, services: StudyServices, source: str) -> None:
         here = [_words_of(reader.role, name, services) for name in services.readers_here(reader.role)]
         raise ModelUnavailable(
             f"no classifier can read the pictures of {source} here, so nothing was drawn: {str(error).rstrip('.')}. "
-            f"Name another {_WORDS[reader.role]} ({'; '.join([*here, 'a hub id'])}; or a folder of this machine), or draw "
-            "without measuring (`study run --draw-only`)"
+            f"Name another {_WORDS[reader.role]} ({'; '.join([*here, 'a hub id'])}; or a folder of this machine), or "
+            "draw without measuring (`study run --draw-only`)"
         ) from error
 
 

@@ -428,7 +428,7 @@ class WatchedShare:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Progress of a run: a sentence, pictures done and planned, seconds left (nan: unknown), and its pictures so far."""
+    """Progress of a run: a sentence, pictures done and planned, seconds left (nan: unknown), its pictures so far."""
 
     message: str
     done: int = 0
