@@ -110,7 +110,7 @@ def _environment() -> Environment:
         "count": lambda n: f"{n:,}",
         "excerpt": excerpt,
         "fenced": fenced,
-        "findings": lambda arm: pd.DataFrame([finding_text(row) for row in finding_rows(arm)]),
+        "findings": lambda arm: _titled(pd.DataFrame([finding_text(row) for row in finding_rows(arm)]), arm),
         "in_markdown": in_markdown,
         "markdown": markdown_table,
         "numbers": number_columns,
@@ -145,7 +145,7 @@ def to_model_card(report: StudyReport, export: DatasetFacts) -> str:
 
     It has the numbers of the study's main measure, and says how many it leaves out.
     """
-    frame = _titled(report, finding_frame(report)).rename(columns={"": "number"})
+    frame = _titled(finding_frame(report), report).rename(columns={"": "number"})
     metrics = [finding.metric for finding in report.results.findings]
     leading = frame[[metric == metrics[0] for metric in metrics]].head(_MOST_NUMBERS) if metrics else frame
     return _render(
@@ -223,12 +223,13 @@ def _numbers(report: StudyReport) -> pd.DataFrame:
     none = frame["interval"] == NO_INTERVAL
     values = (frame["value"] + " " + frame["interval"]).where(~none, frame["value"] + ", " + NO_INTERVAL)
     words = frame[["measure", "reads"]]
-    return _titled(report, frame.assign(value=values).drop(columns=["interval", *words]).join(words))
+    return _titled(frame.assign(value=values).drop(columns=["interval", *words]).join(words), report)
 
 
-def _titled(report: StudyReport, findings: pd.DataFrame) -> pd.DataFrame:
+def _titled(findings: pd.DataFrame, of: Measured) -> pd.DataFrame:
     """Return findings as text under the column titles that people read."""
-    titles = {"null": "no difference" if report.arms else "no bias", "published": "in the paper", "reads": "meaning"}
+    is_comparison = isinstance(of, StudyReport) and bool(of.arms)
+    titles = {"null": "no difference" if is_comparison else "no bias", "published": "in the paper", "reads": "meaning"}
     return findings.rename(columns={**titles, BETWEEN_READERS: "between classifiers"})
 
 
@@ -257,9 +258,7 @@ def _quotas(parts: list[tuple[str, pd.DataFrame]]) -> list[int]:
 
 def _group(report: StudyReport, name: str, frame: pd.DataFrame, n: int) -> PictureGroup:
     rows = list(enumerate(frame.to_dict("records"), start=1))[:n]
-    drawn = {
-        image_id: report.stored[image_id].row.prompt for image_id in frame["image_id"]
-    }  # with the changes of the arm
+    drawn = {image_id: report.stored[image_id].row.prompt for image_id in frame["image_id"]}  # as the arm has it
     pictures = tuple(
         ShownPicture(number=_number(row, i), image=report.stored[row["image_id"]], prompt=drawn[row["image_id"]])
         for i, row in rows
@@ -378,7 +377,7 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
         source=f" After {work(design.reference)}, {design.where}." if design.reference else "",
         how=f" of {drawn_by(report)}, read by {read_by(settings)}{size}",
         overview=arms_overview(report),
-        findings=_titled(report, finding_frame(report)),
+        findings=_titled(finding_frame(report), report),
         further=further_tables(report),
         folder_of=lambda arm: f"{arm_folder(report, arm)}/",
         claim=claim(report),
