@@ -263,7 +263,7 @@ class Corrector:
     strata: Mapping[str, str]  # by picture: pictures of one stratum were equally likely to be chosen; empty: all were
 
     def shares(self, reading: Reading, votes: np.ndarray, place: int = 0) -> TwoPhaseShares | None:
-        """Return the shares of people's classes; None if too few pictures have a label. ``place`` is part of the seed."""
+        """Return the shares of people's classes; None with too few labels. ``place`` is part of the seed."""
         labelled = ~np.isnan(votes).all(axis=1)
         if labelled.sum() < FEWEST_LABELS:
             return None
