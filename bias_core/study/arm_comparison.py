@@ -61,7 +61,7 @@ _FEWEST_RESAMPLES = N_RESAMPLES // 2
 _LARGEST_BLOCK = 2_000_000  # numbers held at once by a resampling loop
 _MOST_EXACT = 12  # units up to which all 2^n swaps are computed
 _NOTHING_VARIES = "no picture differs, so there is no interval"
-_UNCORRECTED = "not corrected: the classifier's error rates differ between the arms, or one arm has none"
+_UNCORRECTED = "without correction: the classifier's error rates differ between the arms, or one arm has none"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,7 +111,8 @@ def pack_design(name: str) -> Design:
         kind=PACK,
         reference="",
         where="",
-        summary=f"Your own {count}{f' in {groups} groups' if groups > 1 else ''}, from {title}.",
+        # part of run ids: never reword
+        summary=f"{count} of one's own{f' in {groups} groups' if groups > 1 else ''}, from {title}.",
         data={"prompts": [asdict(one) for one in prompts]},
         images_per_prompt=PACK_PICTURES,
         options={"attributes": ()} if any(one.attributes for one in prompts) else {},
