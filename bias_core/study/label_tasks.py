@@ -1,8 +1,8 @@
 """Labelling tasks: the texts and answers that raters see, and the items (pictures) of a task.
 
-A :class:`Task` has everything that a rater sees; an opened task is never changed, only given a new version. The texts of
-the two papers' tasks are in ``assets/texts/labelling.yaml`` and
-``assets/studies/pst.yaml`` [wan2024pst, Table 10; wang2023t2iat, section 5.5].
+A :class:`Task` has everything that a rater sees; an opened task is never changed, only given a new version. The texts
+of the two papers' tasks are in ``assets/texts/labelling.yaml`` and ``assets/studies/pst.yaml``
+[wan2024pst, Table 10; wang2023t2iat, section 5.5].
 """
 
 import re

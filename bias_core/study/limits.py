@@ -149,7 +149,7 @@ class Stoppable:
     def check(self) -> None:
         """Raise Cancelled once the user asked to stop."""
         if self.cancelled():
-            raise Cancelled("stopped; finished work is kept")
+            raise Cancelled("stopped; what was finished is kept")
 
     @contextmanager
     def allow_partial_results(self, finished: Callable[[], str]) -> Iterator[None]:
@@ -186,7 +186,7 @@ class Stoppable:
 
     def not_enough_pictures(self) -> Cancelled:
         """Return the error for a run that was stopped too early for any number."""
-        return Cancelled(f"stopped after {self.stopped_after}, too few for a number; finished work is kept")
+        return Cancelled(f"stopped after {self.stopped_after}, too few for a number; what was finished is kept")
 
 
 _SECONDS_BETWEEN_PICTURES = 0.2

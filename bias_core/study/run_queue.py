@@ -165,7 +165,7 @@ class RunQueue:
 
     @classmethod
     def of(cls, settings: Settings) -> "RunQueue":
-        """Return a queue for the settings; a public server has less patience, and one address at most half the places."""
+        """Return a queue for the settings; a public server has less patience, and gives an address half the places."""
         if not settings.public:
             return cls(settings.runs_at_once, settings.runs_waiting)
         return cls(settings.runs_at_once, settings.runs_waiting, max(1, settings.runs_waiting // 2), _PATIENCE_SECONDS)

@@ -475,8 +475,8 @@ def _of_groups(
             if 2 * elsewhere >= len(outside) or repeated.issuperset(form.words):
                 continue
             where = (
-                f"a group of similar pictures: in {odds.n_images} of its {len(inside)} pictures, {elsewhere} of the other "
-                f"{len(outside)}, {odds.n_base} of {len(theirs)} in the baseline"
+                f"a group of similar pictures: in {odds.n_images} of its {len(inside)} pictures, {elsewhere} of the "
+                f"other {len(outside)}, {odds.n_base} of {len(theirs)} in the baseline"
             )
             hint = Suggestion(attribute=form.attribute(subject), sources=(GROUP,), where_from=where, phrase=form)
             hints.setdefault(odds.word, hint)

@@ -156,7 +156,7 @@ def test_the_page_has_everything_and_asks_no_network(report):
     ids = {attributes.get("id") for _, attributes in tags.elements}
     assert {"pictures", "numbers", "figures", "how", "limits", "sources"} <= ids
     for words in (
-        claim(report), report.results.figures[0].caption, "never what anybody is", "python -m bias_core explore doctor",
+        claim(report), report.results.figures[0].caption, "never what a person is", "python -m bias_core explore doctor",
         "@inproceedings{", report.run_id, report.versions["model_revision"], "Seeds", "2026-11-22",
     ):  # fmt: skip
         assert words in html.unescape(page), words
@@ -165,7 +165,7 @@ def test_the_page_has_everything_and_asks_no_network(report):
 def test_a_paper_s_report_has_its_checklist_once_and_the_paper_s_bibtex(quick):
     tags = Tags(to_form(dict(shipped_reports())["planted-object"], "html").decode())
     assert sum(attributes.get("id") == "protocol" for _, attributes in tags.elements) == 1
-    assert tags.text.count("Every item of the paper's protocol") == 1
+    assert tags.text.count("The paper's protocol, item by item") == 1
     assert "@article{vice2023tbyb," in tags.text
 
 
@@ -229,7 +229,7 @@ def test_no_shipped_report_says_none_or_nan_or_more_digits_than_it_knows(quick, 
 
 
 def test_another_ending_is_refused_and_makes_no_folder(report, tmp_path):
-    with pytest.raises(InvalidInput, match=r"not written as \.pdf; a file ends in \.html, \.md"):
+    with pytest.raises(InvalidInput, match=r"cannot be written as \.pdf; use a file that ends in \.html, \.md"):
         write_report(report, tmp_path / "x.pdf")
     assert list(tmp_path.iterdir()) == []
     for name in ("run-0.5", "plain"):
@@ -362,7 +362,7 @@ def test_each_arm_has_its_own_record_with_intervals_n_and_what_is_known_of_the_r
         assert record["evaluation_timestamp"] == str(int(NOON))
         assert first["metric_config"]["metric_parameters"] == {"null_value": estimate.null_value}
         said = [one["score_details"]["details"]["reader_errors"] for one in record["evaluation_results"]]
-        assert any("reader errs here is not known" in text for text in said)  # of the association
+        assert any("error rates here are unknown" in text for text in said)  # of the association
         assert record["source_metadata"]["additional_details"]["limits"].startswith("Attributes are perceived")
     assert len({name.rpartition("/")[2] for name in records(in_arms)}) == 2
 
@@ -371,8 +371,8 @@ def test_known_errors_of_a_reader_and_people_s_answers_are_said_and_not_confused
     doctors = dict(shipped_reports())["doctors"]
     ((_, record),) = records(doctors).items()
     said = {one["evaluation_result_id"]: one["score_details"]["details"] for one in record["evaluation_results"]}
-    assert "stands beside" in said["all pictures-man-p"]["reader_errors"]
-    assert "taken into account" in said["all pictures-man-corrected"]["reader_errors"]
+    assert "a separate number" in said["all pictures-man-p"]["reader_errors"]
+    assert "measured error rates" in said["all pictures-man-corrected"]["reader_errors"]
     labelled = replace(doctors, settings=replace(doctors.settings, labels="labels.csv"))
     ((_, record),) = records(labelled).items()
     assert record["evaluation_results"][0]["score_details"]["details"]["reader_errors"].startswith("People's answers")
@@ -398,7 +398,7 @@ def test_an_endless_interval_and_a_number_without_one_are_said_as_they_are(in_ar
     assert "uncertainty" not in share["score_details"]
     assert share["score_details"]["details"]["interval"] == "no interval"
     nothing = replace(alone, arms=(replace(arm, results=replace(arm.results, findings=findings[2:])),))
-    with pytest.raises(InvalidInput, match="no number that is known"):
+    with pytest.raises(InvalidInput, match="no known number"):
         to_form(nothing, "every_eval_ever")
 
 

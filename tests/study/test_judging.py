@@ -213,7 +213,7 @@ def test_where_the_truth_is_not_known_its_errors_are_not(services, monkeypatch):
     monkeypatch.setattr(type(services), "pictures_world", lambda *_: "")
     elsewhere = explored(services, n_images=5, force=True)
     assert elsewhere.attributes[0].corrected is None
-    assert any("endpoint" in note and "is not known" in note for note in elsewhere.notes)
+    assert any("endpoint" in note and "are unknown" in note for note in elsewhere.notes)
 
 
 def test_a_judge_that_can_tell_of_no_picture_leaves_nothing_measured(tmp_path):
@@ -221,7 +221,7 @@ def test_a_judge_that_can_tell_of_no_picture_leaves_nothing_measured(tmp_path):
     (score,) = explored(services, n_images=5).attributes
     assert np.isnan([score.prevalence.value, score.stereotype.value, score.signed_difference.value]).all()
     assert score.cannot_tell.value == 1
-    assert "cannot tell of any of the 5 pictures" in score.prevalence.note
+    assert "cannot tell for any of the 5 pictures" in score.prevalence.note
     assert not np.isnan(score.wals.value)
     services.close()
 

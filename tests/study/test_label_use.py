@@ -213,7 +213,7 @@ def test_people_s_labels_correct_what_a_reader_gets_wrong(services, tmp_path):
     for attribute, present, words in (("beard", "yes", "no attribute"), ("man", "maybe", "no answer")):
         with pytest.raises(InvalidInput, match=words):
             answers_about(report, made.task, answers, attribute=attribute, present=present)
-    with pytest.raises(InvalidInput, match="Nobody has answered"):
+    with pytest.raises(InvalidInput, match="No one has answered"):
         corrected(report, asked.assign(answer="", rater=""), services)
 
 

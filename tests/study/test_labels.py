@@ -82,7 +82,7 @@ def test_what_cannot_be_used_is_quoted(tmp_path):
     for content, error, message in (
         (b"image,answer\na,feminine\n", InvalidInput, "no column image_id"),
         (b"image_id,answer\na,female\n", InvalidInput, "'female' in line 2"),
-        (b"image_id,answer\n", InvalidInput, "no answer at all"),
+        (b"image_id,answer\n", InvalidInput, "has no answers"),
         (b"image_id,answer,positions\na,feminine,left\n", InvalidInput, "is position meant"),
         (b"image_id,rater\na,1\n", InvalidInput, "no column answer; its columns are 'image_id, rater'"),
         (b"", InvalidInput, r"answers\.csv has no column image_id; it is empty"),

@@ -156,7 +156,7 @@ def test_people_label_a_run_and_its_numbers_come_back_corrected(programs, served
     task = programs.predict(run_id=report["run_id"], n=6, api_name="/label_run")
     assert (task["status"], task["asks_about"]) == ("open", "man")
     assert task["sample"] == "6 of 8 pictures at random, seed 0"
-    assert programs.predict(run_id=report["run_id"], api_name="/corrected_run")["notes"][0].startswith("Nobody has")
+    assert programs.predict(run_id=report["run_id"], api_name="/corrected_run")["notes"][0].startswith("No one has")
     store = LabelStore(f"sqlite:///{served.data_dir}/labels.sqlite", pictures=served.data_dir / "label_pictures")
     code = join(store, task["raters_link"].partition("=")[2]).code
     turn = next_item(store, code)
