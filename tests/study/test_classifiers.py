@@ -80,7 +80,7 @@ def test_the_sentence_names_readers_of_every_role_that_is_missing(services):
     with pytest.raises(InvalidInput) as caught:
         plan_study(find_design("tbyb-general"), settings, services)
     said = str(caught.value)
-    assert said.startswith("calibration-clip and calibration-captioner read the pictures")
+    assert said.startswith("calibration-clip and calibration-captioner read only pictures")
     assert "openai/clip-vit-base-patch32" in said
     assert "blip-base as captioner" in said
     for options, says in (
@@ -145,10 +145,10 @@ def test_a_forced_exploration_study_or_comparison_says_so_first(services):
 
 def test_imported_noise_is_refused_by_every_study_that_takes_it(services, tmp_path):
     folder = noise(tmp_path / "mine")
-    with pytest.raises(InvalidInput, match="of imported:mine are not known"):
+    with pytest.raises(InvalidInput, match="of imported:mine may show anything"):
         measured(StudySettings(images=str(folder), encoder=OURS), services)
     for design in (find_design("tbyb-dataset"), find_design("oasis-doctors")):
-        with pytest.raises(InvalidInput, match="of imported:mine are not known"):
+        with pytest.raises(InvalidInput, match="of imported:mine may show anything"):
             complete(run_study(design, StudySettings(images=str(folder), encoder=OURS), services))
     forced = StudySettings(images=str(folder), encoder=OURS, force=True)
     assert "imported:mine" in measured(forced, services).warning
@@ -255,7 +255,7 @@ def test_a_forced_command_and_a_forced_tool_say_so(command, services):
 def test_a_dry_run_of_drawing_alone_says_what_measuring_will_meet(command):
     result = command("study", "run", *STUDY, "--draw-only", "--dry-run")
     assert result.exit_code == 0, result.output
-    assert "not measured like this: calibration-clip reads the pictures" in result.output
+    assert "not measured like this: calibration-clip reads only pictures" in result.output
     assert "Forced" in command("study", "run", *STUDY, "--draw-only", "--dry-run", "--force").output
 
 
@@ -373,7 +373,7 @@ def test_nothing_is_drawn_where_nobody_could_read_it(services, tmp_path):
     fresh = RealReaders(tmp_path)
     asked = StudySettings(model=OTHER, scale=0.01)
     by_questions = replace(asked, options={"labeller": "vqa"})
-    with pytest.raises(ModelUnavailable, match=r"\(calibration-clip, which is here but .*: add --force; a hub"):
+    with pytest.raises(ModelUnavailable, match=r"\(calibration-clip, which is installed but .*: add --force; a hub"):
         complete(run_study(find_design("explore"), replace(asked, force=True), fresh))  # which chooses no reader
     for name, settings in (
         ("explore", asked), ("oasis-doctors", asked), ("tbyb-general", asked), ("pst-occupations", asked),

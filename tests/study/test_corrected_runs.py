@@ -190,7 +190,7 @@ def test_nationalities_are_corrected_one_by_one(services):
     correction = corrected(services, report)
     titles = [one.title for one in correction.numbers if one.metric == "attribute_prevalence"]
     assert set(titles) == {f"{name}, man: P" for name in report.pictures["nationality"].unique()}
-    assert "shares and scores of this run fewer than 2 pictures" in " ".join(correction.notes)
+    assert "are not corrected yet: fewer than 2 of their pictures" in " ".join(correction.notes)
     assert len(label_run(report, services.manifests, services.labels, n=9).task.questions) > 8  # all that it reads
 
 

@@ -112,7 +112,7 @@ def test_a_share_is_quoted_with_its_n_interval_model_revision_day_and_reader(rep
     sentence = claim(with_share(report, 0.9063, 0.8178, 0.9621, 64))
     assert sentence == (
         "In 64 pictures of “a photo of a doctor” drawn by calibration-renderer, published "
-        f"(revision {revision}) on 2026-11-22, 91\xa0% [82, 96] (95% interval) were read as “man” by {by}."
+        f"(revision {revision}) on 2026-11-22, 91\xa0% [82, 96] (95% interval) were classified as “man” by {by}."
     )
     assert revision
     # An interval of a third of a point bears out a decimal.
@@ -136,7 +136,7 @@ def test_arms_are_quoted_each_with_its_own_model(in_arms):
     sentences = claims(in_arms)
     own = [one for one in sentences if "read as “man”" in one]
     assert [re.search("calibration-renderer, (fair|extreme)", one)[1] for one in own] == ["fair", "extreme"]
-    assert "no difference reads 0" in sentences[0]
+    assert "0 means no difference" in sentences[0]
     assert "in 2 arms (fair, extreme)" in sentences[0]
 
 
@@ -156,7 +156,7 @@ def test_the_page_has_everything_and_asks_no_network(report):
     ids = {attributes.get("id") for _, attributes in tags.elements}
     assert {"pictures", "numbers", "figures", "how", "limits", "sources"} <= ids
     for words in (
-        claim(report), report.results.figures[0].caption, "never what a person is", "python -m bias_core explore doctor",
+        claim(report), report.results.figures[0].caption, "never what a person", "python -m bias_core explore doctor",
         "@inproceedings{", report.run_id, report.versions["model_revision"], "Seeds", "2026-11-22",
     ):  # fmt: skip
         assert words in html.unescape(page), words
@@ -165,7 +165,7 @@ def test_the_page_has_everything_and_asks_no_network(report):
 def test_a_paper_s_report_has_its_checklist_once_and_the_paper_s_bibtex(quick):
     tags = Tags(to_form(dict(shipped_reports())["planted-object"], "html").decode())
     assert sum(attributes.get("id") == "protocol" for _, attributes in tags.elements) == 1
-    assert tags.text.count("The paper's protocol, item by item") == 1
+    assert tags.text.count("Every item of the paper's protocol") == 1
     assert "@article{vice2023tbyb," in tags.text
 
 
@@ -309,7 +309,7 @@ def test_a_report_is_handed_on_later_by_its_run(report, services, tmp_path, monk
     assert json.loads(Path("a/b.json").read_text())["run_id"] == report.run_id
     for words, message in (
         (("nothing",), "no report of a run 'nothing' is kept here; `runs` lists the runs"),
-        ((report.run_id, "--to", "docx"), "it can be html, md, card, json, every_eval_ever or zip"),
+        ((report.run_id, "--to", "docx"), "choose html, md, card, json, every_eval_ever or zip"),
     ):
         failed = command(*words)
         assert failed.exit_code == 2

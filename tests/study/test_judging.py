@@ -201,7 +201,7 @@ def test_the_report_names_the_judge_wherever_it_names_its_readers_and_a_saved_on
     table = report.report.results.frame("attributes")
     assert table["asked"].tolist() == [question_about(MAN.positive)]
     assert "cannot tell" in {finding.title.rpartition(": ")[2] for finding in report.results.findings}
-    assert "the judge endpoint says yes" in to_export(report.report).facts.annotation
+    assert "the judge endpoint answers yes" in to_export(report.report).facts.annotation
     root = services.settings.data_dir
     saved = type(report)(from_text(to_text(report.report, root), root).report)
     (now,), (then,) = report.attributes, saved.attributes
@@ -312,7 +312,7 @@ def test_a_judge_that_nobody_would_ask_is_refused(services):
 
 def test_what_is_no_answer_is_not_kept(tmp_path):
     services = JudgedServices(tmp_path, Script())
-    for given, wrong in ((np.ones((4, 2)), r"not \(4, 3\)"), (np.full((4, 3), np.nan), "no p")):
+    for given, wrong in ((np.ones((4, 2)), r"not \(4, 3\)"), (np.full((4, 3), np.nan), "not p")):
         services.script.judge = lambda _images, _questions, given=given: given
         with pytest.raises(ModelUnavailable, match=wrong):
             explored(services, n_images=4)

@@ -547,7 +547,7 @@ def test_how_much_is_replicated_follows_from_the_time_of_a_picture_and_what_does
     assert complete(replicate(settle(design, settings), services)).n_planned == n
     services.rates.find = lambda *_: None  # nobody knows: the scale of the settings
     assert complete(replicate(settle(design, settings), services)).settings.scale == 0.02
-    with pytest.raises(InvalidInput, match=r"1 % of “.*” is \d+ pictures, and 5 can be drawn here"):
+    with pytest.raises(InvalidInput, match=r"1 % of “.*” is \d+ pictures, but only 5 can be drawn here"):
         complete(replicate(settle(design, settings), services, most=5))
 
 

@@ -142,7 +142,7 @@ def test_a_report_comes_as_a_document_for_people(programs, study):
     assert programs.predict(run_id=run, form="card", api_name="/report_document").startswith("## Bias, Risks")
     records = b64decode(programs.predict(run_id=run, form="every_eval_ever", api_name="/report_document"))
     assert zipfile.is_zipfile(io.BytesIO(records))
-    with pytest.raises(AppError, match="a report is no 'docx'; it can be html, md, card, json, every_eval_ever"):
+    with pytest.raises(AppError, match="a report has no form 'docx'; choose html, md, card, json, every_eval_ever"):
         programs.predict(run_id=run, form="docx", api_name="/report_document")
     with pytest.raises(AppError, match="no report of a run"):
         programs.predict(run_id="0" * 16, api_name="/report_document")
