@@ -124,17 +124,17 @@ def test_a_share_is_quoted_with_its_n_interval_model_revision_day_and_reader(rep
 def test_nothing_is_claimed_of_what_is_undefined_and_a_warning_goes_along(report):
     nan = float("nan")
     undefined = with_share(report, nan, nan, nan, 0)
-    assert "read as “man”" not in claim(undefined)
+    assert "classified as “man”" not in claim(undefined)
     assert claim(replace(report, results=replace(report.results, findings=()))) == ""
     assert claim(replace(report, warning="Do not trust it.")).endswith(" Do not trust it.")
-    other = next(sentence for sentence in claims(report) if "read as" not in sentence)
+    other = next(sentence for sentence in claims(report) if "classified as" not in sentence)
     assert re.search(r"interval.*; n = \d+", other)
     assert other.endswith(".")
 
 
 def test_arms_are_quoted_each_with_its_own_model(in_arms):
     sentences = claims(in_arms)
-    own = [one for one in sentences if "read as “man”" in one]
+    own = [one for one in sentences if "classified as “man”" in one]
     assert [re.search("calibration-renderer, (fair|extreme)", one)[1] for one in own] == ["fair", "extreme"]
     assert "0 means no difference" in sentences[0]
     assert "in 2 arms (fair, extreme)" in sentences[0]
