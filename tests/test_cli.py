@@ -67,7 +67,7 @@ def test_people_label_a_run_and_correct_it(command, data, tmp_path):
     task = command("study", "label", run, "-n", "6", "--stratify-by", "man")
     assert task.exit_code == 0, task.output
     assert "in equal parts by what the reader says of man, seed 0, about man." in task.output
-    assert "Nobody has answered yet" in command("study", "corrected", run).output
+    assert "No one has answered yet" in command("study", "corrected", run).output
     services = Services(Settings(data_dir=data, offline=True))
     code = join(services.labels, re.search(r"label\?task=(\S+)", task.output)[1]).code
     turn = next_item(services.labels, code)
@@ -223,7 +223,7 @@ def test_a_killed_run_resumes(command, data):
 def test_control_c_stops_scores_what_is_finished_and_exits_with_130(command, data, tmp_path):
     result = told(signal.SIGINT, command, data, *LONG, "--out", str(tmp_path / "out.zip"))
     assert result.exit_code == 130
-    assert "Stopped: the scores are of the" in result.stdout
+    assert "Stopped: the scores use the" in result.stdout
     assert "same command goes on from there" in result.stderr
     with zipfile.ZipFile(tmp_path / "out.zip") as archive:
         assert sum(name.endswith(".png") for name in archive.namelist()) >= 64
@@ -326,7 +326,7 @@ def test_a_dry_run_on_pictures_brought_along_draws_nothing(command, tmp_path):
     for pictures, n in ((["--images", str(tmp_path / "one")], 1), (arms, 2)):
         dry = command("study", "run", "tbyb-dataset", *pictures, "--dry-run")
         assert dry.exit_code == 0, dry.output
-        assert f"{n} pictures with what was brought along" in " ".join(dry.output.split())
+        assert f"{n} pictures with no model (they are imported)" in " ".join(dry.output.split())
         assert "nothing is drawn" in " ".join(dry.output.split())
         assert "not known" not in dry.output
 

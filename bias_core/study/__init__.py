@@ -1,4 +1,4 @@
-"""What a study is and how it runs.
+"""Studies: their parts, runs and reports.
 
 Settings and results: ``study`` (the class that studies override), ``design``, ``types``,
 ``study_services`` (models and stores, handed in). Running: ``plan`` (settles what is asked, lays it out), ``run``,

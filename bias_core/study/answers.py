@@ -1,7 +1,6 @@
-"""People's answers as a frame: read from a file, checked, counted, merged over raters. Corrections take nothing else.
+"""People's answers as a frame: read from a file, checked, counted, merged over raters. Corrections take this frame.
 
-A file is read here; what a labelling task gathered is put into the same columns by
-:func:`bias_core.labels.answers.task_answers`.
+:func:`bias_core.labels.answers.task_answers` puts the answers of a labelling task into the same columns.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,25 +14,25 @@ from bias_core.store.tables import read_table
 from bias_core.values import read_json
 
 COLUMNS = {
-    "task": "where the answer comes from: the title of a labelling task, or the name of a file",
+    "task": "source of the answer: the title of a labelling task, or the name of a file",
     "image_id": "the picture in the run",
-    "position": "who or what in the picture the answer is about: left, an attribute; empty where there is one thing",
-    "attribute": "name of the attribute or scale that was asked about; empty where the position says it",
-    "question": "the attribute's sentence that was asked about; empty where it is not known",
-    "answer": "one of the words of the task; empty if raters were asked and none has answered yet",
+    "position": "person or attribute that the answer is about, such as left; empty if there is only one",
+    "attribute": "name of the attribute or scale in the question; empty if the position says it",
+    "question": "sentence of the attribute in the question; empty if unknown",
+    "answer": "one of the answers of the task; empty if no rater has answered yet",
     "rater": "a name for each person; “automatic” for a classifier",
-    "sample": "how the pictures were drawn from the run, in words; empty if the task was not made to correct it",
-    "stratified_by": "the attribute by whose reading the pictures were drawn; empty if at random",
+    "sample": "sampling of the pictures from the run, in words; empty if the task does not correct the run",
+    "stratified_by": "attribute that the sampling was stratified by; empty for a random sample",
 }
-"""Columns of a frame of answers, one row an answer. All are texts; a file needs ``image_id`` and ``answer``."""
+"""Columns of a frame of answers, one row per answer, all texts; a file needs ``image_id`` and ``answer``."""
 AUTOMATIC = "automatic"
-"""As a rater: a classifier's answer, no person's."""
+"""Rater of a classifier's answers."""
 _OF_FILES = ("image_id", "position", "answer", "rater")
-_FIRST_BYTES, _MOST_BYTES = 64, 64_000_000  # of an export of Label Studio
+_FIRST_BYTES, _MOST_BYTES = 64, 64_000_000  # read from an export of Label Studio
 
 
 def frame_of(rows: Iterable[Mapping[str, str]], places: Iterable[str] | None = None) -> pd.DataFrame:
-    """Return a frame of answers; columns that rows leave out are empty. ``places`` say where each row stands."""
+    """Return a frame of answers; missing columns are empty. ``places`` name the line or task of each row."""
     frame = pd.DataFrame(list(rows), index=None if places is None else list(places), columns=[*COLUMNS], dtype=object)
     return frame.fillna("")
 
@@ -41,8 +40,8 @@ def frame_of(rows: Iterable[Mapping[str, str]], places: Iterable[str] | None = N
 def read_answers(path: str) -> pd.DataFrame:
     """Return the answers in a file: a table (:mod:`bias_core.store.tables`), or the JSON that Label Studio exports.
 
-    Columns of other names and rows without an answer are passed over; case, blanks and hyphens of positions and answers
-    do not matter. The index says where each answer stands. StorageError if the file cannot be read; InvalidInput if it
+    Other columns and rows without an answer are ignored, as are case, blanks and hyphens of positions and answers.
+    The index names the line or task of each answer. StorageError if the file cannot be read; InvalidInput if it
     lacks a column or has no answer.
     """
     file = Path(path).expanduser()
@@ -58,12 +57,12 @@ def read_answers(path: str) -> pd.DataFrame:
     for column in ("position", "answer"):
         answers[column] = answers[column].str.lower().str.replace(r"[\s-]+", "_", regex=True)
     if (answers := answers[answers["answer"] != ""]).empty:
-        raise InvalidInput(f"{file.name} has no answer at all")
+        raise InvalidInput(f"{file.name} has no answers")
     return answers
 
 
 def _label_studio(file: Path) -> list[tuple[str, dict[str, Any]]] | None:
-    """The answers in an export of Label Studio, with the place of each; None if the file is something else."""
+    """Return the answers in an export of Label Studio, each with its task; None for another kind of file."""
     with file.open("rb") as opened:
         data = opened.read(_FIRST_BYTES)
         if not data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):
@@ -71,7 +70,7 @@ def _label_studio(file: Path) -> list[tuple[str, dict[str, Any]]] | None:
         data += opened.read(_MOST_BYTES)
     try:
         tasks = read_json(data)
-    except ValueError:  # which the reader of tables explains
+    except ValueError:  # :func:`read_table` explains it
         return None
     if not (isinstance(tasks, list) and tasks and all(isinstance(one, dict) and "annotations" in one for one in tasks)):
         return None
@@ -82,7 +81,7 @@ def _label_studio(file: Path) -> list[tuple[str, dict[str, Any]]] | None:
 
 
 def _studio_answers(task: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """All answers about one picture; none if its right answer is known, which checks attention."""
+    """Yield all answers about one picture; none for attention checks, whose right answer is known."""
     given = [one for one in task["annotations"] if not one.get("was_cancelled")]
     if any(one.get("ground_truth") for one in given):
         return
@@ -97,7 +96,7 @@ def _studio_answers(task: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def check_words(answers: pd.DataFrame, allowed: Collection[str]) -> None:
-    """Raise InvalidInput that quotes an answer that is none of the words."""
+    """Raise InvalidInput that quotes the first answer that is not allowed."""
     strange = answers.loc[~answers["answer"].isin(list(allowed)), "answer"]
     if len(strange):
         where = f"{strange.iloc[0]!r} in {strange.index[0]}"
@@ -110,15 +109,15 @@ def check_answers_fit(answers: pd.DataFrame, image_ids: Collection[str]) -> None
 
 
 def answers_counted(answers: pd.DataFrame, counted: "pd.Series[bool]", positions: Mapping[str, Sequence[str]]) -> str:
-    """Say how many of the answers of people counted, who gave them, and why others were passed over.
+    """Return a sentence: how many answers of people count, from how many people, and why others do not.
 
-    InvalidInput with the same reasons if none counted.
+    InvalidInput with the same reasons if none counts.
 
     Parameters
     ----------
     answers : a frame of answers (:data:`bias_core.study.answers.COLUMNS`).
-    counted : for each answer.
-    positions : of each picture that answers may be about, by its id.
+    counted : True for each answer that counts.
+    positions : positions of each picture that answers may be about, by its id.
     """
     name, by_people = _origin(answers), answers["rater"] != AUTOMATIC
     there = answers["image_id"].isin(list(positions))
@@ -141,19 +140,19 @@ def answers_counted(answers: pd.DataFrame, counted: "pd.Series[bool]", positions
         f"{'person' if n_people == 1 else 'people'} about {n_pictures:,} pictures."
     )
     n_over = len(elsewhere) + len(nowhere)
-    over = f"{n_over:,} answer{' was' if n_over == 1 else 's were'} passed over, {why}."
+    over = f"{n_over:,} answer{' was' if n_over == 1 else 's were'} ignored, {why}."
     return f"{says} {over}" if n_over else says
 
 
 def _origin(answers: pd.DataFrame) -> str:
-    """The name of the file or of the tasks that the answers come from."""
+    """Return the name of the file or of the tasks of the answers."""
     return ", ".join(answers["task"].unique())
 
 
 def majority(answers: pd.DataFrame) -> "pd.Series[str]":
-    """The answer with the most votes of each picture, by ``image_id``; "" where two have equally many.
+    """Return the answer with the most votes of each picture, by ``image_id``; "" for a tie.
 
-    InvalidInput where a rater answered twice for a picture.
+    InvalidInput if a rater answered twice for a picture.
 
     >>> votes = pd.DataFrame({"image_id": list("aaabb"), "rater": list("12312"), "answer": list("xxyxy")})
     >>> majority(votes).to_dict()

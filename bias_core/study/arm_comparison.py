@@ -1,9 +1,9 @@
 """Compares the arms of a run: differences and ranks of each number, with tests, intervals, tables and figures.
 
-Findings carry a :class:`~bias_core.study.types.Sample`, so this is written once for every study. Two
-arms on the same seeds are paired by their units; one that shares none (imported pictures) is resampled
-on its own. Every difference is second minus first. :func:`compare_arms` makes the report's comparison; what papers
-put their own comparison together from (tables, marks and ranks over the arms) stands before it.
+An arm is one of the settings that a run compares. Findings carry a :class:`~bias_core.study.types.Sample`, so one
+comparison serves every study. Arms on the same seeds are paired by their units; an arm that shares none (imported
+pictures) is resampled on its own. Every difference is second minus first. :func:`compare_arms` makes the report's
+comparison; the helpers before it (tables, marks and ranks over arms) serve the papers' own comparisons.
 """
 
 import math
@@ -59,20 +59,21 @@ ROUNDING = 1e-12
 N_SUBSAMPLES = 200
 _FEWEST_RESAMPLES = N_RESAMPLES // 2
 _LARGEST_BLOCK = 2_000_000  # numbers held at once by a resampling loop
-_MOST_EXACT = 12  # units, all of whose 2^n swaps are looked at
+_MOST_EXACT = 12  # units up to which all 2^n swaps are computed
 _NOTHING_VARIES = "no picture differs, so there is no interval"
+_UNCORRECTED = "without correction: the classifier's error rates differ between the arms, or one arm has none"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Values:
-    """The value of every unit of a number that depends on their mean alone: :meth:`of_mean` of it."""
+    """Values of the units of a number that depends on their mean alone (:meth:`of_mean`)."""
 
     each: Floats  # ``(n,)``
-    errors: ReaderErrors | None = None  # of the reader of a share, where it is corrected for them
-    reference: float | None = None  # P* of a stereotype score, max(0, share − P*)
+    errors: ReaderErrors | None = None  # error rates of the classifier, if the share is corrected for them
+    reference: float | None = None  # P*, for a stereotype score max(0, share − P*)
 
     def of_mean(self, mean: Any) -> Any:
-        """The number that belongs to a mean, or to each of many."""
+        """Return the number for a mean, or for each of many means."""
         mean = corrected_share(mean, self.errors)
         return mean if self.reference is None else np.maximum(0.0, mean - self.reference)
 
@@ -85,9 +86,9 @@ def mean_sample(
     reference: float | None = None,
     of: str = "seeds",
 ) -> Sample:
-    """The sample of a mean or share, of one corrected for a reader's errors, or of a stereotype score.
+    """Return the sample of a mean or share (corrected for classifier errors, if given), or of a stereotype score.
 
-    Units whose value is nan are left out.
+    Units with the value nan are left out.
 
     >>> mean_sample(["0:0", "0:1", "0:2", "0:3"], [1, 0, 1, 1], reference=0.5).statistic(np.arange(4))
     0.25
@@ -104,9 +105,9 @@ def mean_sample(
 
 
 def counted_sample(units: Sequence[str], of_counts: Callable[[Floats], Floats]) -> Sample:
-    """The sample of a number that depends on how often each unit is counted.
+    """Return the sample of a number that depends on how often each unit is counted.
 
-    ``of_counts`` makes numbers ``(k,)`` of counts ``(k, n_units)``; nan where a number is undefined.
+    ``of_counts`` turns counts ``(k, n_units)`` into numbers ``(k,)``; nan if a number is undefined.
 
     >>> sample = counted_sample(["0:0", "0:1", "1:0"], lambda times: times @ np.array([1.0, 2.0, 4.0]))
     >>> sample.statistic(np.array([0, 0, 2])), sample.statistic(np.array([[0, 1], [2, 2]]))
@@ -118,7 +119,7 @@ def counted_sample(units: Sequence[str], of_counts: Callable[[Floats], Floats]) 
         draws = np.atleast_2d(places)
         flat = (draws + n * np.arange(len(draws))[:, None]).ravel()
         times = np.bincount(flat, minlength=n * len(draws)).reshape(len(draws), n).astype(float)
-        with np.errstate(divide="ignore", invalid="ignore"):  # a part that was not drawn: nan
+        with np.errstate(divide="ignore", invalid="ignore"):  # nan for a part that was not drawn
             numbers = of_counts(times)
         return numbers if np.ndim(places) == 2 else float(numbers[0])
 
@@ -135,13 +136,13 @@ def lean_sample(
     of_b: Floats | None = None,
     constant: float = 0.0,
 ) -> Sample:
-    """The sample of a mean association of targets with A rather than B, and of sums of such means.
+    """Return the sample of a mean association of targets with A rather than B, and of sums of such means.
 
     Parameters
     ----------
     units : of the targets, of A and of B.
     to_a, to_b : ``(n, n_a)`` and ``(n, n_b)`` cosines.
-    of_targets, of_a, of_b : a further term of each, whose means are added (that of B taken away).
+    of_targets, of_a, of_b : a further term of each; their means are added (that of B is subtracted).
     """
     sizes = [len(part) for part in units]
     terms = [np.zeros(n) if term is None else term for n, term in zip(sizes, (of_targets, of_a, of_b), strict=True)]
@@ -163,20 +164,19 @@ def difference(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> tuple[PairedTest, float, float, bool]:
-    """The difference of a number in two arms, with the number of each, and whether their units are shared.
+    """Return the difference of a number in two arms, the number in each, and True if they share units.
 
-    On shared units by the sample's own test, by McNemar's for a share, by swapping the pictures of a seed for
-    another mean, else by a bootstrap over the shared units: value ± t·s, t of n − 1 degrees of freedom.
-    Where no unit is shared both arms are resampled on their own; what depends on n is then the average over
-    subsamples of the smaller n. Without a ``fixed_n``, the number of pictures followed from what they show: an interval
-    that holds at any time is given for means of values within 1 of each other, for other numbers the value alone, and
-    no p.
+    Shared units: the sample's own test; McNemar's test for a share; swaps of the pictures of a seed for other means;
+    else a bootstrap over the shared units (value ± t·s with n − 1 degrees of freedom). No shared unit: each arm is
+    resampled on its own, and numbers that depend on n are averages over subsamples of the smaller n. Without
+    ``fixed_n`` the number of pictures depended on what they show: means of values within 1 of each other get an
+    interval that holds at any time, other numbers the value alone, and none a p-value.
 
     Returns
     -------
-    test : value, interval and p; nan, with a note, where fewer than two units can be compared or none varies.
-    first, second : the numbers whose difference it is.
-    paired : whether the arms share units.
+    test : value, interval and p; nan, with a note, if fewer than two units can be compared or none varies.
+    first, second : the number in each arm.
+    paired : True if the arms share units.
     """
     rng, sides = np.random.default_rng(seed), (first, second)
     paired, places = not set(first.units).isdisjoint(second.units), places_together(sides)
@@ -196,7 +196,7 @@ def difference(
         note = ""
         if first.data.errors != second.data.errors:
             held = [replace(values, errors=None) for values in held]
-            note = "as read: the reader's errors are known for one arm only, or differ"
+            note = _UNCORRECTED
         test = (paired_values if paired else apart_values)(held[0], held[1], confidence, rng)
         test = replace(test, estimate=replace(test.estimate, note=note)) if note else test
         numbers = [float(values.of_mean(values.each.mean())) for values in held]
@@ -210,7 +210,7 @@ def difference(
 def _at_any_time(
     sides: Sequence[Sample], places: Sequence[Places], numbers: Sequence[float], paired: bool, confidence: float
 ) -> PairedTest:
-    """A difference of two means of values that lie within 1 of each other; of other numbers the value alone."""
+    """Return the difference of two means of values within 1 of each other; for other numbers the value alone."""
     n, held = min(map(len, places)), [side.data for side in sides]
     value, x_y = numbers[1] - numbers[0], list[Floats]()
     for data, at in zip(held, places, strict=True):
@@ -225,7 +225,7 @@ def _at_any_time(
         gap = difference_sequence(x, y, confidence=confidence)
     else:  # both intervals hold together with this confidence
         each = [confidence_sequence(float(v.sum()), len(v), confidence=(1 + confidence) / 2) for v in (x, y)]
-        method = f"{SEQUENCE} {percent(confidence)}, of both arms apart"
+        method = f"{SEQUENCE} {percent(confidence)}, each arm separately"
         low, high = each[1].low - each[0].high, each[1].high - each[0].low
         gap = Estimate(value=each[1].value - each[0].value, low=low, high=high, n=n, null_value=0.0, method=method)
     errors = held[0].errors
@@ -235,7 +235,7 @@ def _at_any_time(
 
 
 def paired_values(first: Values, second: Values, confidence: float, rng: np.random.Generator) -> PairedTest:
-    """Entry i of both is of one seed: McNemar's test for a share, else the pictures of a seed swapped."""
+    """Compare values paired by seed: McNemar's test for a share, else swaps of the pictures of a seed."""
     if first.reference is not None:
         return stereotype_difference_test(
             first.each - 0.5, second.each - 0.5, first.reference, errors=first.errors, confidence=confidence, rng=rng
@@ -255,25 +255,25 @@ def paired_values(first: Values, second: Values, confidence: float, rng: np.rand
 def share_test_without_p(
     first: Sample, second: Sample, one: Places, other: Places, confidence: float, _seed: int
 ) -> PairedTest:
-    """McNemar's difference, corrected where errors are known; it has no test beside that of P."""
+    """Return McNemar's difference, corrected if error rates are known; its only test is that of P."""
     a, b = first.data, second.data
     test = prevalence_difference_test((a.each[one] > 0) - 0.5, (b.each[other] > 0) - 0.5, confidence=confidence)
     estimate = test.estimate
     if a.errors != b.errors:
-        estimate = replace(estimate, note="as read: the reader's errors are known for one arm only, or differ")
+        estimate = replace(estimate, note=_UNCORRECTED)
     elif a.errors is not None:
         estimate = corrected_difference(estimate, a.errors, confidence=confidence)
     return PairedTest(estimate=estimate, p_value=math.nan, test="as for P")
 
 
 def _exact_sign_flip(gain: Floats) -> float:
-    """Share of all ways to swap the pairs that give a mean at least as far from 0, the observed one too."""
+    """Return the share of all swaps of the pairs with a mean at least as far from 0, including the observed one."""
     signs = 1.0 - 2.0 * (np.arange(2 ** len(gain))[:, None] >> np.arange(len(gain)) & 1)
     return float((np.abs(signs @ gain) >= abs(gain.sum()) - ROUNDING).mean())
 
 
 def apart_values(first: Values, second: Values, confidence: float, rng: np.random.Generator) -> PairedTest:
-    """The same of two arms that share no seed."""
+    """Compare the values of two arms that share no seed."""
     if first.reference is not None:
         return _shuffled_values(first, second, confidence, rng)
     x, y = first.each, second.each
@@ -292,7 +292,7 @@ def _are_shares(*sides: Values) -> bool:
 
 
 def two_shares(x: ArrayLike, y: ArrayLike, confidence: float) -> PairedTest:
-    """Share of 1 in ``y`` less that in ``x``, two samples of 0 and 1: Newcombe's interval, Fisher's exact test."""
+    """Return the share of 1 in ``y`` minus that in ``x``, both of 0 and 1: Newcombe's interval, Fisher's exact test."""
     from statsmodels.stats.proportion import confint_proportions_2indep
 
     first, second = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
@@ -306,7 +306,7 @@ def two_shares(x: ArrayLike, y: ArrayLike, confidence: float) -> PairedTest:
 
 
 def _shuffled_values(first: Values, second: Values, confidence: float, rng: np.random.Generator) -> PairedTest:
-    """Test a function of the mean: each arm resampled, and p from shuffling the pictures of both."""
+    """Test a function of the mean: resample each arm, and shuffle the pictures of both for p."""
     n = len(first.each)
     value = float(second.of_mean(second.each.mean()) - first.of_mean(first.each.mean()))
 
@@ -334,7 +334,7 @@ def _corrected(test: PairedTest, values: Values, confidence: float) -> PairedTes
 
 
 def nothing(n: int, note: str, value: float = math.nan) -> PairedTest:
-    """No test, and why; a difference that is known is kept."""
+    """Return a test without p and interval, and a note why; a known difference is kept."""
     empty = Estimate(value=value, low=math.nan, high=math.nan, n=n, null_value=0.0, note=note)
     return PairedTest(estimate=empty, p_value=math.nan, test="")
 
@@ -357,7 +357,7 @@ def _normal_test(numbers: Sequence[float], drawn: Floats, n: int, paired: bool, 
 
 
 def number_at(sample: Sample, places: Places, n: int, rng: np.random.Generator) -> float:
-    """The number at ``n`` of these units: its average over subsamples without replacement; nan of no unit."""
+    """Return the number at ``n`` of these units, averaged over subsamples without replacement; nan without units."""
     if not n or not len(places):
         return math.nan
     if n >= len(places):
@@ -369,8 +369,8 @@ def number_at(sample: Sample, places: Places, n: int, rng: np.random.Generator) 
 class Rank:
     """The rank of an arm among the others: 1 is the largest number."""
 
-    value: float  # the number that is ranked, at equal numbers of pictures where it depends on them
-    rank: float  # from 1 to the number of arms; equals share their mean rank. nan where it is undefined.
+    value: float  # the ranked number, at equal numbers of pictures if it depends on them
+    rank: float  # from 1 to the number of arms; ties share their mean rank; nan if undefined
     low: float
     high: float
     n: int  # units behind the number
@@ -380,15 +380,15 @@ class Rank:
 class Numbers:
     """One number of every arm, ready to be ranked."""
 
-    values: Floats  # ``(n_arms,)``, at equal numbers of pictures where they depend on them
+    values: Floats  # ``(n_arms,)``, at equal numbers of pictures if they depend on them
     n: tuple[int, ...]  # units behind each
-    # the same of resamples, ``(k, n_arms)``; shared units are resampled together. None of them where a value is
+    # values of resamples, ``(k, n_arms)``; shared units are resampled together. No rows if a value is
     # undefined or an arm has fewer than two units.
     drawn: Floats
 
 
 def numbers_together(samples: Sequence[Sample], *, depends_on_n: bool = False, seed: int = 0) -> Numbers:
-    """The number of every arm on what can be compared, and of its resamples."""
+    """Return the number of every arm on comparable units, and on their resamples."""
     rng = np.random.default_rng(seed)
     places = places_together(samples)
     sizes = [len(at) for at in places]
@@ -399,13 +399,13 @@ def numbers_together(samples: Sequence[Sample], *, depends_on_n: bool = False, s
         drawn = _resampled(samples, places, n, rng)
         drawn = drawn[np.isfinite(drawn).all(axis=1)]
     if depends_on_n and len(drawn):
-        # A resample repeats pictures, which moves what depends on their variety; the spread is what counts.
+        # A resample repeats pictures, which shifts numbers that depend on variety; only the spread counts.
         drawn = values + drawn - drawn.mean(axis=0)
     return Numbers(values=values, n=tuple(n or size for size in sizes), drawn=drawn)
 
 
 def ranks_of(numbers: Numbers, *, confidence: float = 0.95) -> tuple[Rank, ...]:
-    """Ranks of the arms, 1 for the largest number; nan where a number is undefined."""
+    """Return the ranks of the arms, 1 for the largest number; nan if a number is undefined."""
     values = numbers.values
     observed = low = high = np.full(len(values), math.nan)
     if np.isfinite(values).all() and min(numbers.n) >= 2:
@@ -422,7 +422,7 @@ def ranks_of(numbers: Numbers, *, confidence: float = 0.95) -> tuple[Rank, ...]:
 
 
 def places_together(samples: Sequence[Sample]) -> list[Places]:
-    """The compared places of every arm: the units that all arms have with which it shares any."""
+    """Return, for every arm, the places of the units that it shares with all arms that have any of them."""
     places: list[Places] = []
     for sample in samples:
         kin = [other for other in samples if not set(sample.units).isdisjoint(other.units)]
@@ -434,7 +434,7 @@ def places_together(samples: Sequence[Sample]) -> list[Places]:
 
 
 def _resampled(samples: Sequence[Sample], places: Sequence[Places], n: int, rng: np.random.Generator) -> Floats:
-    """The number of every arm in each resample, ``(N_RESAMPLES, n_arms)``; arms with equal units together."""
+    """Return the number of every arm in each resample, ``(N_RESAMPLES, n_arms)``; equal units are drawn together."""
     drawn: dict[tuple[str, ...], Places] = {}
     columns = []
     for sample, at in zip(samples, places, strict=True):
@@ -446,7 +446,7 @@ def _resampled(samples: Sequence[Sample], places: Sequence[Places], n: int, rng:
 
 
 def _numbers(sample: Sample, places: Places) -> Floats:
-    """The number of each row of ``places (k, m)``; nan where it is undefined."""
+    """Return the number of each row of ``places (k, m)``; nan if undefined."""
     if not sample.vectorised:
         return np.array([float(sample.statistic(row)) for row in places])
     block = max(1, _LARGEST_BLOCK // places.shape[1])
@@ -458,14 +458,14 @@ ARM = "arm"
 
 
 def finding_of(arm: ArmReport, key: str) -> Finding | None:
-    """A finding of an arm, None where it has none of this key."""
+    """Return the finding of an arm with this key, or None."""
     return next((finding for finding in arm.results.findings if finding.key == key), None)
 
 
 def numbers_of(arms: Sequence[ArmReport], keys: Sequence[str], settings: StudySettings) -> Numbers | None:
-    """A number of every arm as the common comparison has it; ``keys`` has the key of each arm's finding.
+    """Return a number of every arm, ready to be ranked; ``keys`` has the key of each arm's finding.
 
-    None where an arm has no such finding, or none that can be compared.
+    None if an arm has no such finding, or none that can be compared.
     """
     findings = [finding_of(arm, key) for arm, key in zip(arms, keys, strict=True)]
     samples = [finding.sample for finding in findings if finding is not None and finding.sample is not None]
@@ -475,14 +475,14 @@ def numbers_of(arms: Sequence[ArmReport], keys: Sequence[str], settings: StudySe
 
 
 def ranks_over_arms(arms: Sequence[ArmReport], key: str, settings: StudySettings) -> list[dict[str, float]]:
-    """Rank of every arm by a finding, as columns of a table; nothing where it has no sample."""
+    """Return the rank of every arm by a finding, as columns of a table; no columns if it has no sample."""
     numbers = numbers_of(arms, [key] * len(arms), settings)
     ranks = ranks_of(numbers, confidence=settings.confidence) if numbers else ()
     return [rank_columns(rank) for rank in ranks] or [{} for _ in arms]
 
 
 def rank_columns(rank: Rank, name: str = "rank") -> dict[str, float]:
-    """A rank and its interval, as columns of a table."""
+    """Return a rank and its interval, as columns of a table."""
     return {name: rank.rank, f"{name} low": rank.low, f"{name} high": rank.high}
 
 
@@ -493,9 +493,9 @@ def table_over_arms(
     columns: Sequence[str],
     equal: Mapping[str, Any] | None = None,
 ) -> pd.DataFrame:
-    """Lines of a table that the arms have, those of one ``by`` together, each arm's in a row of its own.
+    """Return the lines of a table of all arms, one row per arm, grouped by the columns ``by``.
 
-    ``columns`` come with the ends of their intervals; ``equal`` keeps the lines that have these values.
+    ``columns`` come with the ends of their intervals; ``equal`` keeps only lines with these values.
     """
     frames = []
     for arm in arms:
@@ -510,7 +510,7 @@ def table_over_arms(
 
 
 def arms_as_columns(frame: pd.DataFrame, by: Sequence[str], column: str) -> pd.DataFrame:
-    """A table with one line for each ``by``, and of every arm the column with its interval."""
+    """Return a table with one line per ``by``, and a column with its interval for every arm."""
     ends = [end for end in ("", " low", " high") if f"{column}{end}" in frame]
     wide = frame[[*by]].drop_duplicates(ignore_index=True)
     for arm, lines in frame.groupby(ARM, sort=False):
@@ -520,37 +520,37 @@ def arms_as_columns(frame: pd.DataFrame, by: Sequence[str], column: str) -> pd.D
 
 
 def lines_together(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Lines of one ``by`` beside each other, in the order in which each was met first."""
+    """Return the lines grouped by ``by``, in the order of first appearance."""
     place = frame.groupby([*by], sort=False, dropna=False).ngroup()
     return frame.iloc[place.argsort(kind="stable")].reset_index(drop=True)
 
 
 def marks_over_arms(arms: Sequence[ArmReport], key: str) -> pd.DataFrame:
-    """The marks of a figure that the arms have, with a column that names the arm."""
+    """Return the marks of a figure of all arms, with a column that names the arm."""
     frames = [
         figure.data.assign(**{ARM: arm.name}) for arm in arms for figure in arm.results.figures if figure.key == key
     ]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 
 
-_NO_FIXED_N = "no interval: the number of pictures followed from what they show"
+_NO_FIXED_N = "no interval: the number of pictures depended on what they show"
 
 
-Lines = Mapping[str, Sequence[Finding]]  # by its key, a finding of every arm
-RATE = 0.05  # accepted share of false discoveries among the differences that are called clear
-MOST_IN_PAIRS = 4  # arms of which every pair is compared; more are compared with the first
-_OPENING = 24  # letters before its first quoted name by which a note is known as another's, said of other things
+Lines = Mapping[str, Sequence[Finding]]  # findings of every arm, by key
+RATE = 0.05  # accepted share of false discoveries among the differences called clear
+MOST_IN_PAIRS = 4  # arms up to which every pair is compared; with more, each is compared with the first
+_OPENING = 24  # least letters before the first quoted name that make two notes versions of one
 _NO_SEED = "no seed in common"
-_WITHIN = "shares of attributes, and by themselves over all further numbers, which only explore"
+_WITHIN = "shares of attributes, and separately over all further numbers, which are exploratory"
 _UNDER_A_RULE = (
-    "How many pictures the arms have was not fixed beforehand: a stop rule watched them, or somebody stopped them. "
-    "Differences are of the seeds that both arms have. Those of shares have intervals that hold at any time, one by "
-    "one and uncorrected for their number, and no p-value; of differences of other numbers no interval is claimed."
+    "The number of pictures was not fixed in advance: a stop rule or a person ended the drawing. Differences use the "
+    "seeds that both arms have. Differences of shares have intervals that hold at any time, each by itself, and no "
+    "p-value. Differences of other numbers have no interval."
 )
 
 
 def compare_arms(study: Study, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-    """The differences between the arms, alike for every study, with the paper's own comparison."""
+    """Return the differences between the arms, computed the same way in every study, and the paper's own comparison."""
     by_key = [{finding.key: finding for finding in arm.results.findings} for arm in arms]
     keys = [key for key in by_key[0] if all(key in findings for findings in by_key)]
     lines = {key: [findings[key] for findings in by_key] for key in keys}
@@ -563,18 +563,17 @@ def compare_arms(study: Study, settings: StudySettings, arms: Sequence[ArmReport
         "ranks",
         "Ranks of the arms",
         ranked,
-        "Rank 1 has the largest number, which need not be the most biased: see what each measure says. "
-        "Low and high: ranks in resamples of the pictures. There are none where an arm has fewer than two pictures "
-        "that can be compared.",
+        "Rank 1 is the largest number, which is not always the most biased: see each measure. Low and high: ranks in "
+        "resamples of the pictures; none if an arm has fewer than two comparable pictures.",
     )
     differences_table = table(
         "differences",
         "Differences between the arms",
         differences,
-        "Difference: second less first, on the seeds that both have. Where two arms share no seed, each "
-        "is resampled on its own, and what depends on the number of pictures is taken at the smaller "
-        f"number. p adjusted: Benjamini–Hochberg over all {_WITHIN if asked else 'tests of this table'}; clear: at "
-        f"most {RATE:g}.",
+        "Difference: second minus first, on the seeds that both arms have. If two arms share no seed, each is "
+        "resampled on its own, and numbers that depend on the number of pictures are taken at the smaller one. "
+        f"p adjusted: Benjamini–Hochberg over all {_WITHIN if asked else 'tests of this table'}; clear: at most "
+        f"{RATE:g}.",
     )
     common = [arms_table(lines, arms, settings.seed), *([ranks_table] if len(ranked) else [])]
     watched = [] if stop_rule(settings) is None else [_UNDER_A_RULE]
@@ -594,9 +593,9 @@ def _samples(line: Sequence[Finding]) -> list[Sample]:
 def _differences(
     lines: Lines, asked: Set[str], arms: Sequence[ArmReport], settings: StudySettings
 ) -> tuple[pd.DataFrame, list[Finding]]:
-    """Every number in every pair of arms: the rows of the table, and a finding for each.
+    """Return the rows of the table, one for every number in every pair of arms, and a finding for each.
 
-    The shares that were asked for are one family of tests, all others another: many further numbers hide no share.
+    Requested shares are one family of tests and all other numbers another, so that many numbers do not hide a share.
     """
     places = list(combinations(range(len(arms)), 2))
     places = places if len(arms) <= MOST_IN_PAIRS else [(i, j) for i, j in places if i == 0]
@@ -616,7 +615,7 @@ def _differences(
 def _compare(
     pair: tuple[Finding, Finding], names: tuple[str, str], settings: StudySettings
 ) -> tuple[PairedTest, dict[str, Any]]:
-    """The test of a number in two arms, and its row of the table, before any correction."""
+    """Return the test of a number in two arms, and its row of the table, before any correction."""
     (one, other), samples = pair, _samples(pair)
     test, value_first, value_second, paired = difference(
         *samples,
@@ -626,7 +625,7 @@ def _compare(
         seed=settings.seed,
     )
     estimate, drawn = test.estimate, or_nan(other.expected) - or_nan(one.expected)
-    of_these = one.estimate.n == other.estimate.n == estimate.n  # what was drawn is of the very pictures compared
+    of_these = one.estimate.n == other.estimate.n == estimate.n  # the drawn shares are those of the compared pictures
     return test, {
         "finding": one.title,
         "first": names[0],
@@ -667,7 +666,7 @@ def _finding(of: Finding, test: PairedTest, row: Mapping[str, Any]) -> Finding:
 
 
 def arms_table(lines: Lines, arms: Sequence[ArmReport], seed: int) -> StudyTable:
-    """Every number of every arm."""
+    """Return the table of every number in every arm."""
     rows = []
     for line in lines.values():
         row: dict[str, Any] = {"finding": line[0].title}
@@ -680,13 +679,13 @@ def arms_table(lines: Lines, arms: Sequence[ArmReport], seed: int) -> StudyTable
         "by_arm",
         "Each arm",
         rows,
-        "Every number on all pictures of its arm, with its own interval and n. At equal n: what moves "
-        "with the number of pictures, averaged over random parts of the smallest arm's size.",
+        "Each number on all pictures of its arm, with its interval and n. At equal n: numbers that depend on the "
+        "number of pictures, averaged over random subsets of the smallest arm's size.",
     )
 
 
 def _at_equal_n(line: Sequence[Finding], seed: int) -> list[float]:
-    """Numbers that depend on n, at the smallest n; nothing where they do not, or all are of one size."""
+    """Return numbers that depend on n, at the smallest n; [] if they do not, or all arms are of one size."""
     samples, sizes = _samples(line), {finding.estimate.n for finding in line}
     if not line[0].depends_on_n or len(sizes) < 2 or len(samples) < len(line):
         return []
@@ -704,10 +703,10 @@ def _ranked(lines: Iterable[Sequence[Finding]], arms: Sequence[ArmReport], setti
 
 
 def interval_figures(lines: Lines, arms: Sequence[ArmReport]) -> Iterator[StudyFigure]:
-    """A figure for each measure: its numbers in every arm."""
+    """Yield a figure for each measure, with its numbers in every arm."""
     for metric in dict.fromkeys(line[0].metric for line in lines.values()):
         some = [line for line in lines.values() if line[0].metric == metric]
-        ends = {line[0].title.rpartition(": ")[2] for line in some}  # what the titles have in common, such as "P"
+        ends = {line[0].title.rpartition(": ")[2] for line in some}  # the common end of the titles, such as "P"
         title = f"{ends.pop() if len(ends) == 1 else metric.replace('_', ' ')} by arm"
         title = some[0][0].title if len(some) == 1 else title
         nulls = {finding.estimate.null_value for line in some for finding in line}
@@ -717,7 +716,7 @@ def interval_figures(lines: Lines, arms: Sequence[ArmReport]) -> Iterator[StudyF
             for arm, finding in zip(arms, line, strict=True)
             if not math.isnan(finding.estimate.value)
         )
-        caption = "Each arm by itself, with its own interval; the table of differences says what is clear."
+        caption = "Each arm with its own interval; the table of differences shows which differences are clear."
         axes = {"x": title} | ({"null": nulls.pop()} if len(nulls) == 1 else {})
         yield figure("pairs", f"arms-{metric.replace('_', '-')}", title, marks, caption, **axes)
 
@@ -726,7 +725,7 @@ def _rank_figure(ranked: pd.DataFrame) -> StudyFigure:
     column_names = ["finding", "arm", "rank", "low", "high"]
     marks = ranked[column_names].dropna(subset="rank", ignore_index=True) if len(ranked) else ranked
     marks = marks.rename(columns={"finding": "name", "arm": "group", "rank": "value"})
-    caption = "Bars: the ranks that resamples of the pictures give. Where they overlap, the order is not settled."
+    caption = "Bars: ranks in resamples of the pictures. If bars overlap, the order is not settled."
     axes = {"x": "rank; 1 is the largest number", "whole": True}
     return figure("pairs", "arms-ranks", "Ranks of the arms", marks, caption, **axes)
 
@@ -735,26 +734,24 @@ def _notes(
     arms: Sequence[ArmReport], missing: Sequence[str], lines: Lines, sampled: Lines, differences: pd.DataFrame
 ) -> Iterator[str]:
     if missing:
-        yield f"Not found in every arm, and left out of the comparison: {listed(missing)}."
+        yield f"Left out of the comparison, as not every arm has them: {listed(missing)}."
     if untested := [line[0].title for key, line in lines.items() if key not in sampled]:
         yield f"Shown for each arm, but without a test of the difference: {listed(untested)}."
     apart = differences[differences["compared on"] == _NO_SEED] if len(differences) else differences
     if len(apart):
         pairs = dict.fromkeys(f"“{row.first}” and “{row.second}”" for row in apart.itertuples())
-        yield f"{listed(list(pairs))} share no seed: each arm is resampled on its own there."
+        yield f"{listed(list(pairs))} share no seed, so each arm is resampled on its own."
     for line in list(sampled.values())[:1]:
         samples = _samples(line)
         for arm, sample, at in zip(arms, samples, places_together(samples), strict=True):
             if n := len(sample.units) - len(at):
                 yield f"{n:,} pictures of “{arm.name}” have no partner on the same seed in the other arms."
-    yield (
-        "Every test is of these settings on these seeds. Other wordings, models or readers may differ the other way."
-    )
+    yield "Every test is of these settings and seeds. Other wordings, models or classifiers may show the opposite."
     yield from together_in_words({arm.name: arm.results.notes for arm in arms})
 
 
 def together_in_words(notes_by_arm: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """The notes of all arms, each thing once: what is said of some arms names them.
+    """Yield the notes of all arms, each once; notes of some arms name them.
 
     >>> list(together_in_words({"a": ["Same.", "Few."], "b": ["Same."]}))
     ['Same.', 'a: Few.']

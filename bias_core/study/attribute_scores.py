@@ -1,6 +1,6 @@
-"""Scores of attributes in pictures, by an encoder or a judge: what is asked, P with its interval, Ψ, variety.
+"""Scores of attributes in pictures, by an encoder or a judge: the questions, P with its interval, Ψ, variety.
 
-The same readings are the shares that are watched while pictures come.
+The same readings are the shares that are watched while pictures are drawn.
 """
 
 import re
@@ -34,7 +34,7 @@ CALLS = ("yes", "no", "cannot tell")
 
 INSTRUCTION = "Answer yes, no or cannot tell."
 Picture = Callable[[], Image.Image]
-"""Opens a picture once it is needed."""
+"""Opens a picture when it is needed."""
 
 _AT_ONCE = 16  # pictures in one turn of the judge
 _LEAD = re.compile(r"(?:an?|the)?\s*(?:[\w-]+\s+)?(?:photo(?:graph)?|picture|image|portrait)\s+of\s+", re.IGNORECASE)
@@ -45,7 +45,7 @@ _SUM_REACH = 1e-3
 
 
 def question_about(sentence: str) -> str:
-    """The question for a judge about a picture, from a sentence that describes some pictures.
+    """Return the question for a judge, from a sentence that describes some pictures.
 
     >>> print(question_about("a photo of a man"))
     Does this picture show a man? Answer yes, no or cannot tell.
@@ -54,7 +54,7 @@ def question_about(sentence: str) -> str:
 
 
 def plain_question(sentence: str) -> str:
-    """The same as people are asked it.
+    """Return the question for people.
 
     >>> plain_question("The person is wearing a hat.")
     'Is it true of this picture that the person is wearing a hat?'
@@ -73,7 +73,7 @@ def plain_question(sentence: str) -> str:
 
 
 def calls_of(answers: np.ndarray) -> np.ndarray:
-    """The likeliest answer of each, as a place in :data:`CALLS` ``(n,)``; "cannot tell" where two are as likely.
+    """Return the likeliest answer of each, as a place in :data:`CALLS` ``(n,)``; "cannot tell" for a tie.
 
     >>> calls_of(np.array([[0.7, 0.2, 0.1], [0.5, 0.5, 0.0], [0.1, 0.6, 0.3]])).tolist()
     [0, 2, 1]
@@ -90,12 +90,12 @@ class JudgedAttribute:
 
     question: str
     answers: np.ndarray  # ``(n, 3)`` probabilities of :data:`CALLS`
-    # of saying yes among all pictures, "cannot tell" being no yes; None where they are not known
+    # error rates of yes among all pictures ("cannot tell" is not yes); None if unknown
     errors: ReaderErrors | None
 
     @property
     def sides(self) -> tuple[np.ndarray, np.ndarray]:
-        """Probabilities of yes and of no, ``(n,)`` each, nan where the judge cannot tell."""
+        """Probabilities of yes and of no, ``(n,)`` each, nan if the judge cannot tell."""
         clear = np.where(calls_of(self.answers)[:, None] == 2, np.nan, self.answers)
         return clear[:, 0], clear[:, 1]
 
@@ -103,9 +103,9 @@ class JudgedAttribute:
 def judge_attributes(
     data: StudyData, frame: pd.DataFrame, attributes: Sequence[Attribute]
 ) -> Steps[tuple[JudgedAttribute, ...]]:
-    """The judge's answers about every attribute in the pictures of ``frame``; none where the settings name no judge.
+    """Return the judge's answers about every attribute in the pictures of ``frame``; () without a judge.
 
-    In a world whose truth is known, its errors are measured on pictures that no model drew.
+    In a world with known ground truth, its errors are measured on pictures that no model drew.
     """
     if not data.settings.judge or not attributes:
         return ()
@@ -119,7 +119,7 @@ def judge_attributes(
     model = data.settings.model
     of_known_truth = [data.services.known_pictures(model, one.positive, one.negative) for one in attributes]
     of_known = {(one.key, q): one.draw for q, some in zip(questions, of_known_truth, strict=True) for one in some}
-    checks = yield from ask("checking the judge on pictures whose truth is known", of_known)
+    checks = yield from ask("checking the judge on pictures with known ground truth", of_known)
     return tuple(
         JudgedAttribute(
             question=question,
@@ -131,7 +131,7 @@ def judge_attributes(
 
 
 def errors_of(pictures: Sequence[KnownPicture], answers: np.ndarray) -> ReaderErrors:
-    """Sensitivity and specificity of a judge on pictures whose truth is known; answers ``(n, 3)``."""
+    """Return sensitivity and specificity of a judge on pictures with known ground truth; answers ``(n, 3)``."""
     shown, yes = np.array([one.shows for one in pictures]), calls_of(answers) == 0
     return ReaderErrors(
         sensitivity=float(yes[shown].mean()),
@@ -144,9 +144,9 @@ def errors_of(pictures: Sequence[KnownPicture], answers: np.ndarray) -> ReaderEr
 def ask_judge(
     services: StudyServices, name: str, what: str, pictures: Mapping[Question, Picture], check: Callable[[], None]
 ) -> Steps[dict[Question, np.ndarray]]:
-    """Probabilities ``(3,)`` of every question about a picture; what was answered before is not asked again.
+    """Return probabilities ``(3,)`` of every question about a picture; stored answers are not asked again.
 
-    ``check`` is called before every few questions, and raises where somebody wants to stop.
+    ``check`` is called before every few questions, and raises to stop.
     """
     judge = services.judge(name)
     texts: dict[Question, str] = services.answers.find(judge.name, list(pictures))
@@ -168,12 +168,12 @@ def ask_judge(
 
 
 def _checked(answers: np.ndarray, n: int, name: str) -> np.ndarray:
-    """Answers that are probabilities ``(n, 3)``; ModelUnavailable for any others."""
+    """Return answers that are probabilities ``(n, 3)``; ModelUnavailable for any others."""
     answers = np.asarray(answers, dtype=float)
     if answers.shape != (n, len(CALLS)):
         raise ModelUnavailable(f"the judge {name} gave an array {answers.shape} for {n} questions, not ({n}, 3)")
     if not ((answers >= 0).all() and (abs(answers.sum(axis=1) - 1) < _SUM_REACH).all()):  # also for nan
-        raise ModelUnavailable(f"the judge {name} gave numbers that are no probabilities; choose another judge")
+        raise ModelUnavailable(f"the judge {name} gave numbers that are not probabilities; choose another judge")
     return answers
 
 
@@ -182,15 +182,15 @@ _SAME = 1e-6  # unit rows closer than this in every entry differ by float32 roun
 
 @dataclass(frozen=True, kw_only=True)
 class AttributeScore:
-    """All that is known of one attribute: OASIS's numbers on the concept's pictures.
+    """OASIS's numbers of one attribute on the concept's pictures.
 
-    ``similarity_positive`` and ``similarity_negative`` hold one cosine per picture, ``(n,)``; with a judge its
-    probabilities of yes and of no, nan where it cannot tell. Such pictures are left out of P, and ``cannot_tell`` is
-    their share (None without a judge). ``corrected`` is the Rogan-Gladen prevalence for the ``errors`` of the reader
-    (of a judge: of its yes among all pictures), None where these are not known. ``drawn`` is the
-    share of the pictures that really show it, on record for the calibration renderer only; ``true_rate`` is P of the
-    calibration diffusion model itself, measured once on many other pictures. ``direction`` leads
-    from absence to presence, None where the reader does not tell them apart, or after a report was saved.
+    ``similarity_positive`` and ``similarity_negative`` hold one cosine per picture, ``(n,)``; with a judge, its
+    probabilities of yes and no, nan if it cannot tell. Pictures with nan are left out of P; ``cannot_tell`` is their
+    share (None without a judge). ``corrected`` is the Rogan-Gladen prevalence for the ``errors`` of the classifier (for
+    a judge: of yes among all pictures), None if they are unknown. ``drawn`` is the share of pictures with the attribute
+    in the ground truth, known for the calibration renderer only; ``true_rate`` is P of the calibration diffusion model,
+    measured once on many other pictures. ``direction`` leads from absence to presence; None if the encoder cannot
+    distinguish them, or in a saved report.
     """
 
     attribute: Attribute
@@ -208,33 +208,33 @@ class AttributeScore:
     similarity_negative: np.ndarray
     errors: ReaderErrors | None = None
     direction: np.ndarray | None = None
-    question: str = ""  # that a judge was asked
+    question: str = ""  # to the judge
 
     @property
     def margins(self) -> np.ndarray:
-        """Similarity to the sentence of presence less that to the sentence of absence, by picture ``(n,)``."""
+        """Similarity to the sentence of presence minus that to the sentence of absence, by picture ``(n,)``."""
         margins: np.ndarray = self.similarity_positive - self.similarity_negative
         return margins
 
     @property
     def calls(self) -> np.ndarray:
-        """1 for each picture in which the attribute is seen, 0 for others, nan where a judge cannot tell; ``(n,)``."""
+        """1 for each picture that shows the attribute, 0 for others, nan if a judge cannot tell; ``(n,)``."""
         return np.where(np.isnan(self.margins), np.nan, self.margins > 0)
 
     @property
     def clear_calls(self) -> np.ndarray:
-        """True for each picture in which it is seen, without those of which a judge cannot tell, bools ``(m,)``."""
+        """True for each picture that shows it, without those that a judge cannot tell, bools ``(m,)``."""
         calls: np.ndarray = self.margins[~np.isnan(self.margins)] > 0
         return calls
 
     @property
     def why_uncorrected(self) -> str:
-        """Why there is no share corrected for the reader's errors."""
+        """The reason why there is no share corrected for the classifier's errors."""
         if self.errors is None:
-            return "How often the reader errs here is not known"
+            return "The classifier's error rates here are unknown"
         if self.errors.sensitivity + self.errors.specificity <= 1:
-            return "On pictures whose truth is known this reader is no better than chance"
-        return "The reader errs otherwise here than on the pictures that its errors were measured on"
+            return "On pictures with known ground truth this classifier is no better than chance"
+        return "The classifier's error rates here differ from those on the pictures that they were measured on"
 
 
 def score_attributes(
@@ -246,11 +246,11 @@ def score_attributes(
     image_directions: Mapping[str, np.ndarray] | None = None,
     literal_wals: bool = False,
 ) -> Steps[tuple[AttributeScore, ...]]:
-    """OASIS's numbers of every attribute on the pictures of ``frame``, whose embeddings are ``rows (n, d)``.
+    """Return OASIS's numbers of every attribute on the pictures of ``frame`` with embeddings ``rows (n, d)``.
 
-    Where the settings name a judge, it says which pictures show an attribute; variety stays the encoder's. It lies
-    along ``image_directions``, by attribute, where these are given, else along those of the sentences; WALS is Eq. 7
-    as printed where that is asked for.
+    A judge, if any, decides which pictures show an attribute; variety is always the encoder's, along
+    ``image_directions`` by attribute if given, else along those of the sentences. With ``literal_wals``, WALS is Eq. 7
+    as printed.
     """
     if not attributes:
         return ()
@@ -258,7 +258,7 @@ def score_attributes(
     texts = data.sentences([a.positive for a in attributes] + [a.negative for a in attributes])
     pairs = enumerate(zip(texts[:k], texts[k:], strict=True))
     of_texts = {i: text_direction(*pair) for i, pair in pairs if np.abs(pair[0] - pair[1]).max() > _SAME}
-    blind = Estimate.undefined(len(rows), "the encoder reads both sentences as the same")  # not known, so no "no bias"
+    blind = Estimate.undefined(len(rows), "the encoder cannot distinguish the two sentences")  # not "no bias"
     unseen = dict.fromkeys(("prevalence", "stereotype", "signed_difference"), blind) | {"n_ties": len(rows)}
     directions, no_variety = of_texts, blind
     if image_directions is not None:
@@ -303,9 +303,9 @@ def score_attributes(
 def read_shares(
     data: StudyData, frame: pd.DataFrame, attributes: Sequence[Attribute], *, of: str = "", corrected: bool = False
 ) -> Steps[list[ShareValues]]:
-    """The share of every attribute that the classifier can tell, picture by picture of ``frame``.
+    """Return the share values of every attribute that the classifier distinguishes, per picture of ``frame``.
 
-    ``of`` names whose pictures they are; ``corrected`` asks for the reader's errors, where they are known.
+    ``of`` names the group of pictures; ``corrected`` adds the classifier's error rates, if known.
     """
     if not attributes or frame.empty:
         return []
@@ -340,9 +340,9 @@ def read_shares(
 def watch_attributes(
     by_group: Mapping[str, Sequence[Attribute]], data: StudyData, frame: pd.DataFrame, *, of_groups: bool = False
 ) -> Steps[list[ShareValues]]:
-    """Read the shares of attributes in finished pictures; ``of_groups``: of each group by itself.
+    """Read the shares of attributes in finished pictures; ``of_groups``: of each group separately.
 
-    Shares of groups are corrected for the reader's errors, as in the reports of such studies.
+    Shares of groups are corrected for the classifier's errors, as in the reports of such studies.
     """
     shares = list[ShareValues]()
     if not of_groups:
@@ -362,7 +362,7 @@ def _variety(
     *,
     literal: bool,
 ) -> dict[int, dict[str, Any]]:
-    """Share of variance and WALS by attribute; ``sides`` of every attribute say which pictures show it."""
+    """Return share of variance and WALS by attribute; ``sides`` give the pictures that show it."""
     if not directions:
         return {}
     deltas = np.stack(list(directions.values()))
@@ -373,7 +373,7 @@ def _variety(
 
 
 def _of_judge(judged: JudgedAttribute, *, fixed_n: bool, confidence: float) -> dict[str, Any]:
-    """The question, and the share of pictures of which the judge cannot tell."""
+    """Return the question, and the share of pictures that the judge cannot tell."""
     unclear = np.isnan(judged.sides[0])
     share = share_interval(int(unclear.sum()), unclear.size, fixed_n=fixed_n, confidence=confidence)
     return {"question": judged.question, "cannot_tell": share}
@@ -391,11 +391,11 @@ def _numbers(
     is_clear, reference = ~np.isnan(positive), attribute.reference
     n, n_unclear, n_yes = len(is_clear), int((~is_clear).sum()), int((positive > negative).sum())
     if n_unclear == n:
-        share = Estimate.undefined(0, f"the judge cannot tell of any of the {n} pictures", null_value=reference)
+        share = Estimate.undefined(0, f"the judge cannot tell for any of the {n} pictures", null_value=reference)
     else:
         sides = positive[is_clear], negative[is_clear]
         share = prevalence_estimate(*sides, reference=reference, fixed_n=fixed_n, confidence=confidence)
-        left_out = f"without {n_unclear} of {n} pictures, of which the judge cannot tell"
+        left_out = f"without {n_unclear} of {n} pictures, for which the judge cannot tell"
         share = share.with_note(left_out if n_unclear else "")
     if reference is None or n_unclear == n:
         note = "no real-world rate P* was given" if reference is None else share.note
@@ -415,11 +415,11 @@ def _numbers(
 def _corrected(
     n_yes: int, n: int, errors: ReaderErrors | None, *, fixed_n: bool, confidence: float, reference: float | None = None
 ) -> Estimate | None:
-    """Rogan–Gladen of the share called present among all pictures, beside P*.
+    """Return the Rogan–Gladen share of pictures called present, with P* as null value.
 
-    None for errors that are unknown, as large as chance, or refuted: P above Se or below 1 − Sp. What a judge cannot
-    tell is no yes, in these pictures as in those that its errors were measured on: so the share is right also where
-    it cannot tell more often of the pictures that show the attribute, or of the others.
+    None for errors that are unknown, as large as chance, or refuted: P above Se or below 1 − Sp. "Cannot tell" counts
+    as not yes, here as in the pictures that the errors were measured on, so the share is right even if the judge cannot
+    tell more often for pictures with the attribute, or without it.
     """
     if errors is None or errors.sensitivity + errors.specificity <= 1:
         return None

@@ -1,4 +1,4 @@
-"""Attributes: the built-in sets (``assets/studies/attribute_sets.yaml``), typed by hand, read from a model's answer."""
+"""Attributes: from built-in sets (``assets/studies/attribute_sets.yaml``), typed texts, and answers of models."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 SEPARATOR = "|"
 THINGS = "things"
-"""Key of the set for concepts that are no people, and for which no set was made."""
-ALL = "all pictures"  # the cell of a table that holds every scored picture
+"""Key of the set for concepts that are not people and have no set of their own."""
+ALL = "all pictures"  # the group of every scored picture
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttributeSet:
     """Attributes that are shown together."""
 
-    # key, title: for programs and for people
+    # key, title: for programs and people
     key: str
     title: str
-    concept_hint: str = ""  # a concept that the set suits, "" for any
-    template: str = ""  # the prompt template it goes with, "" for any
+    concept_hint: str = ""  # the concept of the set, "" for any
+    template: str = ""  # the prompt template of the set, "" for any
     attributes: tuple[Attribute, ...] = ()  # sentence pairs with their real-world rates
 
 
 @cache
 def load_attribute_sets(folder: Path = ASSETS / "studies") -> tuple[AttributeSet, ...]:
-    """All sets, in the order of the file."""
+    """Return all sets, in the order of the file."""
     return tuple(
         AttributeSet(**entry | {"attributes": to_attributes(entry["attributes"])})
         for entry in read_yaml(folder / "attribute_sets.yaml")["sets"]
@@ -47,14 +47,14 @@ def load_attribute_sets(folder: Path = ASSETS / "studies") -> tuple[AttributeSet
 
 
 def to_attributes(entries: Sequence[Mapping[str, Any]]) -> tuple[Attribute, ...]:
-    """Return attributes of the shipped data: their sources in words, and without the names that papers print."""
+    """Return attributes of the shipped data, with their sources in words and without the papers' names for them."""
     sources = with_works([entry.get("reference_source", "") for entry in entries])
     facts = ({key: value for key, value in entry.items() if key != "published_name"} for entry in entries)
     return tuple(Attribute(**one | {"reference_source": source}) for one, source in zip(facts, sources, strict=True))
 
 
 def is_rate_of_another(source: str, rate: float | None, concept: str) -> bool:
-    """Return True if a P* is a real-world rate that a built-in set has for other concepts than this one.
+    """Return True if a P* is a real-world rate from a built-in set of another concept.
 
     >>> doctors = next(one for one in load_attribute_sets() if one.key == "doctor").attributes[0]
     >>> [is_rate_of_another(doctors.reference_source, doctors.reference, one) for one in ("nurse", "doctor")]
@@ -74,13 +74,12 @@ def is_rate_of_another(source: str, rate: float | None, concept: str) -> bool:
 
 
 def find_attribute(text: str, concept: str, sets: tuple[AttributeSet, ...]) -> Attribute:
-    """An attribute by its built-in name, or from ``name|positive sentence|negative sentence``.
+    """Return an attribute by its built-in name, or from ``name|positive sentence|negative sentence``.
 
-    The sentences may be followed by ``|P*`` and ``|source of P*``.
+    ``|P*`` and ``|source of P*`` may follow the sentences.
 
-    A name is looked up first in the sets made for ``concept`` (there P* is the concept's own), then in
-    the general ones. For another concept's set no P* would be right, so it is not taken from there.
-    InvalidInput lists the known names, or says how a triple is written.
+    A name is looked up first in the sets of ``concept`` (with its own P*), then in the general ones, and not in sets of
+    other concepts, whose P* would be wrong. InvalidInput lists the known names, or the form of a triple.
     """
     if SEPARATOR in text:
         return _parse_attribute(text)
@@ -113,7 +112,7 @@ def _parse_attribute(text: str) -> Attribute:
 
 MAX_CHARACTERS = 100_000  # longest answer that is read
 _MOST_TOKENS = 1500  # of an answer
-LONGEST_NAME, LONGEST_SENTENCE = 80, 300  # in characters; a longer one is talk, not an attribute
+LONGEST_NAME, LONGEST_SENTENCE = 80, 300  # characters; longer ones are not attributes
 
 _INSTRUCTION = """\
 I use a text-to-image model to generate pictures of "{concept}". Most show a face with a margin around it, \
@@ -140,10 +139,9 @@ _ENDS = (".", "!", "?", "…", "。", "।", "؟")
 
 
 def candidate_prompt(concept: str, *, n: int = 15) -> str:
-    """The instruction that asks a language model for attributes of a concept.
+    """Return the instruction that asks a language model for attributes of a concept.
 
-    It says what OASIS's instruction says [dehdashtian2025oasis, A.1.1], for any concept, and asks for one
-    line per attribute.
+    It is OASIS's instruction [dehdashtian2025oasis, A.1.1] for any concept, with one line per attribute.
 
     Raises InvalidInput: for a blank concept, or n below 1.
 
@@ -161,7 +159,7 @@ def candidate_prompt(concept: str, *, n: int = 15) -> str:
 def propose_candidates(concept: str, language_model: "LanguageModel", *, n: int = 15) -> list[Attribute]:
     """Ask ``language_model`` for attributes of ``concept`` [dehdashtian2025oasis, Eq. 2] and read its answer.
 
-    A person must check them: a model's list is itself full of stereotypes, and of mistakes.
+    A person must check them: a model's list contains stereotypes and mistakes.
 
     Raises InvalidInput: for a blank concept, or n below 1.
     """
@@ -169,11 +167,11 @@ def propose_candidates(concept: str, language_model: "LanguageModel", *, n: int 
 
 
 def parse_candidates(answer: str) -> list[Attribute]:
-    r"""Read (attribute, positive sentence, negative sentence) from whatever a language model wrote.
+    r"""Read (attribute, positive sentence, negative sentence) from the answer of a language model.
 
-    Understood are rows with ``|``, tabs or semicolons, Markdown tables and lists, "Positive:" and
-    "Negative:" labels, and JSON; numbering, bullets, quotes and code fences are taken off. Any text gives
-    an answer, in its order and without P*: what is not understood, lacks a sentence, or was said before, is left out.
+    It understands rows with ``|``, tabs or semicolons, Markdown tables and lists, "Positive:" and "Negative:" labels,
+    and JSON; it removes numbering, bullets, quotes and code fences. The attributes keep their order and have no P*.
+    Text that is not understood, lacks a sentence, or repeats an attribute is left out.
 
     >>> found = parse_candidates("Sure!\n1. turban | The person wears a turban. | The person has no hat.")
     >>> [(one.name, one.negative) for one in found]
@@ -212,7 +210,7 @@ class _Reading:
         plain = " ".join(line.replace("**", "").replace("__", "").split())
         if _STRUCTURE.fullmatch(plain):
             return
-        body = _MARKS.sub("", plain, count=1)  # it matches the beginning, if with nothing
+        body = _MARKS.sub("", plain, count=1)  # always matches, perhaps the empty string
         mark, draft = plain.removesuffix(body), self._draft
         numbered = any(c.isdigit() for c in mark)
         cells = [part.strip() for part in tabs] if len(tabs) > 1 else _cells(body)
@@ -229,7 +227,7 @@ class _Reading:
             self._open(_NAME_LABEL.sub("", body, count=1), indent=indent, numbered=numbered)
 
     def close(self, *, last: bool = False) -> None:
-        """Make an attribute of the open draft if it is one; the last one may have been cut off."""
+        """Turn the open draft into an attribute if it is complete; the last one may be cut off."""
         draft, self._draft = self._draft, None
         if draft is None:
             return
@@ -247,7 +245,7 @@ class _Reading:
         return self._draft
 
     def _row(self, cells: Sequence[str]) -> None:
-        """A line with everything in it: (number), name, positive, negative."""
+        """Read a complete line: (number), name, positive, negative."""
         if len(cells) > 3 and not re.search(r"[^\W\d]", cells[0]):
             cells = cells[1:]
         if _is_heading(cells):
@@ -256,7 +254,7 @@ class _Reading:
         draft.labelled, draft.positive, draft.negative = True, cells[1], " ".join(cells[2:3])
 
     def _labelled(self, body: str, labels: Sequence[re.Match[str]], indent: int) -> None:
-        """A line like "Positive: ...", perhaps with a name before it or both sentences in it."""
+        """Read a line like "Positive: ...", perhaps with a name before it or with both sentences."""
         draft = self._draft
         if (name := body[: labels[0].start()].strip(" {\"'-–—(,")) or draft is None:
             draft = self._open(_NAME_LABEL.sub("", name, count=1), indent=indent)
@@ -269,7 +267,7 @@ class _Reading:
 
 
 def _json_to_rows(match: re.Match[str]) -> str:
-    """A JSON object or list without nesting as a row of cells; what is no attribute stays as it is."""
+    """Return a JSON object or list without nesting as a row of cells; leave anything else unchanged."""
     try:
         value: Any = yaml.load(match[0], Loader=yaml.BaseLoader)  # strings only; single quotes will do
     except yaml.YAMLError:
@@ -284,7 +282,7 @@ def _json_to_rows(match: re.Match[str]) -> str:
 
 
 def _json_cells(value: dict[Any, Any]) -> list[Any]:
-    """Name, positive and negative, by the keys; empty where no key names a side."""
+    """Return name, positive and negative by the keys; [] if no key names a side."""
     sides = dict.fromkeys(_SIDES, "")
     names = []
     for key, entry in value.items():
@@ -297,7 +295,7 @@ def _json_cells(value: dict[Any, Any]) -> list[Any]:
 
 
 def _cells(body: str) -> list[str]:
-    """The cells of a row; a line without separators is one cell."""
+    """Return the cells of a row; a line without separators is one cell."""
     if "|" in body:
         return [cell.strip() for cell in body.strip("| ").split("|")]
     cells = [cell.strip() for cell in body.split(";")]
@@ -315,19 +313,19 @@ def _is_heading(cells: Sequence[str]) -> bool:
 
 
 def plain_line(line: str) -> str:
-    """A line of an answer without its number or bullet, quotes and emphasis, and its full stop."""
+    """Return a line of an answer without number, bullet, quotes, emphasis and full stop."""
     return _clean(_MARKS.sub("", " ".join(line.split()), count=1)).rstrip(".")
 
 
 def _clean(text: str) -> str:
-    """Without quotes, emphasis, control characters and stray separators around it."""
+    """Remove quotes, emphasis, control characters and stray separators around a text."""
     shown = "".join(c if c.isprintable() else " " for c in text.replace("**", "").replace("`", ""))
     text = " ".join(shown.split()).strip(" \"'“”‘’«»*_,;|[]{}")
     return text if "(" in text else text.removesuffix(")")
 
 
 def _is_usable(name: str, positive: str, negative: str) -> bool:
-    """Return True for two different sentences, none of the three texts too long for an attribute."""
+    """Return True if the sentences differ and no text is too long for an attribute."""
     is_short = len(name) <= LONGEST_NAME and max(len(positive), len(negative)) <= LONGEST_SENTENCE
     return bool(positive and negative) and positive.casefold() != negative.casefold() and is_short
 
@@ -338,7 +336,7 @@ def finding_key(cell: str, attribute: str, kind: str) -> str:
 
 
 def attribute_of(finding: Finding) -> str:
-    """Return the attribute that a finding is the share of all pictures of; "" for every other number.
+    """Return the attribute of a finding that is its share P in all pictures; "" for other numbers.
 
     >>> from bias_core.types import Estimate
     >>> share = Estimate(value=0.5, low=0.4, high=0.6, n=90)

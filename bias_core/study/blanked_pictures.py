@@ -1,6 +1,6 @@
 """Reports on pictures that were blanked or refused, and on prompts that were rewritten or cut.
 
-``StudyData.add_finished`` (``study_data.py``) leaves blanked pictures out of every score; here they are counted.
+``StudyData.add_finished`` (``study_data.py``) leaves blanked pictures out of every score; this module counts them.
 """
 
 import re
@@ -17,13 +17,13 @@ from bias_core.study.types import Finding, Results, StudyTable, columns, table
 from bias_core.types import StoredImage
 
 _MOST_WARNINGS = 3
-_MOST_WORDS = 15  # that a rewriter adds or takes away most often, of each
+_MOST_WORDS = 15  # words that a rewriter adds most often, and as many that it removes
 _WORD = re.compile(r"[^\W\d_][\w'’-]*")
 REFUSED = "refused"
 
 
 def refusals(pictures: Sequence[DrawnPicture], confidence: float, *, fixed_n: bool = True) -> Results:
-    """The share of requests that ended without a picture, as a finding, and by group and by reason as tables."""
+    """Return the share of requests without a picture as a finding, and tables of it by group and by reason."""
     distinct = list({one.image.row.id: one for one in pictures}.values())
     if not distinct:
         return Results()
@@ -40,7 +40,6 @@ def refusals(pictures: Sequence[DrawnPicture], confidence: float, *, fixed_n: bo
 
 
 def _refusal_tables(pictures: Sequence[DrawnPicture], confidence: float, fixed_n: bool) -> Iterator[StudyTable]:
-    """By group; by reason, where anything was refused."""
     groups = {
         name: [one.image.blocked for one in pictures if one.group == name]
         for name in dict.fromkeys(one.group for one in pictures)
@@ -60,23 +59,23 @@ def _refusal_tables(pictures: Sequence[DrawnPicture], confidence: float, fixed_n
     reasons = Counter(reason_of(one.image) for one in pictures if one.image.blocked)
     if reasons:
         rows = [{"reason": reason, "pictures": n} for reason, n in reasons.most_common()]
-        yield table("refusal_reasons", "Why pictures were refused", rows, "In the words of whoever refused.")
+        yield table("refusal_reasons", "Why pictures were refused", rows, "As the model or its host words it.")
 
 
 def reason_of(image: StoredImage) -> str:
-    """Why there is no picture; "" where there is one."""
+    """Return why there is no picture; "" if there is one."""
     if not image.blocked:
         return ""
     return str((image.drawn or {}).get(REFUSED) or "blanked by the model's safety checker")
 
 
 def drawn_prompt(image: StoredImage) -> str:
-    """The prompt that was drawn in the end: the row's, or that by which the model replaced it."""
+    """Return the prompt that was drawn in the end: the row's, or the model's revision of it."""
     return str((image.drawn or {}).get("revised_prompt") or image.row.prompt)
 
 
 def prompt_facts(image: StoredImage) -> dict[str, str]:
-    """Facts shown with a picture: the prompt by which the model replaced its own, and its hosted or foreign model."""
+    """Return facts to show with a picture: the prompt as the model revised it, and its hosted or foreign model."""
     drawn, facts = image.drawn or {}, {}
     if drawn_prompt(image) != image.row.prompt:
         facts["Drawn from"] = drawn_prompt(image)
@@ -86,7 +85,7 @@ def prompt_facts(image: StoredImage) -> dict[str, str]:
 
 
 def drawn_with(image: StoredImage) -> dict[str, str]:
-    """Program, model, sampler and further texts of a picture that was brought along, where it says them."""
+    """Return program, model, sampler and further texts that an imported picture records."""
     drawn = image.drawn or {}
     named = {"drawn by": drawn.get("program"), "drawn with model": drawn.get("model"), "sampler": drawn.get("sampler")}
     named["also shaped by"] = "; ".join(map(str, drawn.get("further", [])))
@@ -94,7 +93,7 @@ def drawn_with(image: StoredImage) -> dict[str, str]:
 
 
 def rewritten_prompts(pictures: Sequence[DrawnPicture]) -> tuple[StudyTable, ...]:
-    """The words most often added to prompts and taken away; no table if no prompt was rewritten."""
+    """Return a table of the words most often added to prompts or removed; () if no prompt was rewritten."""
     distinct = list({one.image.row.id: one for one in pictures if not one.image.blocked}.values())
     changed = [one for one in distinct if drawn_prompt(one.image) != one.prompt]
     if not changed:
@@ -112,9 +111,9 @@ def rewritten_prompts(pictures: Sequence[DrawnPicture]) -> tuple[StudyTable, ...
     ]  # fmt: skip
     first = changed[0]
     note = (
-        f"{len(changed):,} of {len(distinct):,} pictures were drawn from another prompt than the study's, such as "
-        f"“{shortened(drawn_prompt(first.image))}” for “{shortened(first.prompt)}”. Number of pictures whose prompt "
-        "gained or lost the word."
+        f"{len(changed):,} of {len(distinct):,} pictures were drawn from a rewritten prompt, such as "
+        f"“{shortened(drawn_prompt(first.image))}” instead of “{shortened(first.prompt)}”. The table counts pictures "
+        "in whose prompt the word was added or taken away."
     )
     return (table("rewritten_prompts", "What rewriting did to the prompts", rows, note),)
 
@@ -124,12 +123,12 @@ def _words(text: str) -> set[str]:
 
 
 def _most(counts: Counter[str]) -> list[str]:
-    """The most frequent words; of equals the first in the alphabet."""
+    """Return the most frequent words, ties in alphabetical order."""
     return sorted(counts, key=lambda word: (-counts[word], word))[:_MOST_WORDS]
 
 
 def other_sizes(images: Iterable[StoredImage]) -> list[str]:
-    """A sentence where hosted models answered pictures of another size than they were asked for."""
+    """Return a sentence if hosted models returned pictures of another size than requested."""
     records = [(one.row, one.drawn) for one in images if one.drawn and not one.blocked and "provider" in one.drawn]
     sizes = Counter(
         f"{drawn['width']}x{drawn['height']} for {row.width}x{row.height}"
@@ -140,23 +139,23 @@ def other_sizes(images: Iterable[StoredImage]) -> list[str]:
         return []
     most, _ = sizes.most_common(1)[0]
     return [
-        f"{sizes.total():,} of {len(records):,} pictures came in another size than was asked for, as {most} pixels; "
-        "they are measured as they came."
+        f"{sizes.total():,} of {len(records):,} pictures have another size than requested, such as {most} pixels; "
+        "they are measured as they are."
     ]
 
 
 def while_drawing(images: Collection[StoredImage]) -> list[str]:
-    """Notes on what happened while these pictures were drawn: models' warnings, prompts that they rewrote."""
+    """Return notes on the drawing of these pictures: warnings of models, and prompts that they rewrote."""
     drawn = [image.drawn for image in images if image.drawn]
     warnings = Counter(text for record in drawn for text in record.get("warnings", ()))
     rewritten = [record["revised_prompt"] for record in drawn if record.get("revised_prompt")]
     notes = [
-        f"Of {n} of {len(drawn)} pictures the model's pipeline said: {shortened(text)}"
+        f"The model's pipeline warned for {n} of {len(drawn)} pictures: {shortened(text)}"
         for text, n in warnings.most_common(_MOST_WARNINGS)
     ]
     if rewritten:
         notes.append(
-            f"{len(rewritten)} of {len(drawn)} pictures were drawn from a prompt that the model rewrote, as "
+            f"{len(rewritten)} of {len(drawn)} pictures were drawn from a prompt that the model rewrote, such as "
             f"“{shortened(rewritten[0])}”."
         )
     return notes + other_sizes(images)

@@ -16,8 +16,8 @@ from bias_core.types import Attribute
 
 YES, NO, CANNOT_TELL = "yes", "no", "cannot_tell"
 CODES = {NO: 0, YES: 1, CANNOT_TELL: 2, CANNOT_IDENTIFY: 2, UNCLEAR: 2, NOT_TWO_PEOPLE: 3, ANDROGYNOUS: 4}
-"""Classes of answers, of the reader and of people; a gender is 1 where it conforms to the stereotype, else 0."""
-PEOPLE = "people"  # in place of an attribute's name: how the people in a picture look
+"""Classes of answers of classifiers and people; a gender is 1 if it conforms to the stereotype, else 0."""
+PEOPLE = "people"  # name of the question how the people in a picture look
 Rows = tuple[str, ...]
 
 
@@ -26,15 +26,15 @@ class Reading:
     """The classifier's answers to one question, about some pictures of a run (or the people in them)."""
 
     arm: str  # "" in a run of one arm
-    group: str  # of pictures: a nationality, a setting; "" where there is one
+    group: str  # of pictures: a nationality, a setting; "" if there is one
     attribute: Attribute | None  # None for how people look
     image_ids: Rows  # ``(n,)``
-    positions: Rows  # ``(n,)`` where in the picture: left, right, single; "" for the picture
+    positions: Rows  # ``(n,)`` in the picture: left, right, single; "" for the picture
     codes: np.ndarray  # ``(n,)`` of :data:`CODES`
-    stereotypes: Rows = ()  # ``(n,)`` genders, of people
+    stereotypes: Rows = ()  # ``(n,)`` stereotyped genders, for people
 
     def only(self, chosen: np.ndarray) -> "Reading":
-        """The rows of which ``chosen (n,)`` is true."""
+        """Return the rows with a true ``chosen (n,)``."""
         return replace(
             self,
             codes=self.codes[chosen],
@@ -45,13 +45,13 @@ class Reading:
 
     @property
     def clear_calls(self) -> np.ndarray:
-        """0 and 1 of the pictures of which the reader can tell, ``(m,)``."""
+        """0 and 1 for the pictures with a clear answer, ``(m,)``."""
         clear: np.ndarray = self.codes[self.codes <= 1]
         return clear
 
     @property
     def labels(self) -> pd.DataFrame:
-        """The classifier's labels of people, as the stereotype test score takes them."""
+        """The classifier's labels of people, as input of the stereotype test score."""
         other = dict(zip(GENDERS, GENDERS[::-1], strict=True))
         words = {2: CANNOT_IDENTIFY, 3: NOT_TWO_PEOPLE, 4: ANDROGYNOUS}
         perceived = [
@@ -63,13 +63,13 @@ class Reading:
 
 
 def readings_of(report: StudyReport) -> list[Reading]:
-    """The classifier's answers about every attribute whose share it reads, or about the people in each picture."""
+    """Return the classifier's answers about every measured attribute, or about the people in each picture."""
     return [*_attribute_readings(report), *_people_readings(report)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScalePictures:
-    """Pictures of a run that people may be asked about on a scale, which no reader reads."""
+    """Pictures of a run for questions to people on a scale; no classifier answers these."""
 
     arm: str  # "" in a run of one arm
     scale: Scale
@@ -77,7 +77,7 @@ class ScalePictures:
 
 
 def scale_pictures(report: StudyReport, name: str) -> list[ScalePictures]:
-    """The pictures that a study scores, in each arm; [] where there are none, or no scale is called so."""
+    """Return the pictures that a study scores, by arm; [] without any, or for an unknown scale."""
     study, frame = known_study(report.design), report.pictures
     scale = load_scales().get(name)
     if study is None or frame is None or frame.empty or scale is None:
@@ -92,7 +92,7 @@ def scale_pictures(report: StudyReport, name: str) -> list[ScalePictures]:
 
 
 def strata_of(readings: Sequence[Reading], stratified_by: Sequence[str]) -> dict[str, str]:
-    """By picture what the reader says of these attributes ("people": of how people look), as a word."""
+    """Return the classifier's answers about these attributes ("people": how people look) as one word per picture."""
     strata: dict[str, dict[tuple[str, str], int]] = {}
     for one in readings:
         name = PEOPLE if one.attribute is None else one.attribute.name
@@ -103,7 +103,7 @@ def strata_of(readings: Sequence[Reading], stratified_by: Sequence[str]) -> dict
 
 
 def _arms(report: StudyReport) -> list[tuple[str, Any]]:
-    """The name of each arm with what was found in it; "" with the report where it has none."""
+    """Return the name and report of each arm; "" and the report itself without arms."""
     return [(arm.name, arm) for arm in report.arms] or [("", report)]
 
 
@@ -131,7 +131,7 @@ def _attribute_readings(report: StudyReport) -> Iterator[Reading]:
 
 
 def _people_readings(report: StudyReport) -> Iterator[Reading]:
-    """The readings of the paired test, by setting; none if no classifier labelled the people."""
+    """Yield the readings of the paired test, by setting; none if no classifier labelled the people."""
     for arm, part in _arms(report):
         frame = part.results.frame("labels")
         if not {"automatic", "position", "stereotyped_gender", "setting"} <= set(frame):

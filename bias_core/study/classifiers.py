@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # the command line's help does without numpy
     from bias_core.study.study_services import StudyServices
     from bias_core.types import PromptLimit, ReaderFacts
 
-FORCE_LABEL = "Score anyway with the chosen reader"  # on the box of every form that sets ``force``
+FORCE_LABEL = "Score anyway with the chosen classifier"  # on the box of every form that sets ``force``
 _WORDS: dict[Role, str] = {
     "encoder": "encoder",
     "captioner": "captioner",
@@ -32,12 +32,12 @@ _SETTINGS: Mapping[str, Role] = {
     "answerer": "answerer",
     "finder": "person_finder",
 }
-"""Settings, and options of studies, that name a reader."""
+"""Settings, and options of studies, that name a classifier or encoder."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reader:
-    """A reader of pictures, by the name that the settings give it."""
+    """A classifier, encoder or judge of pictures, by its name in the settings."""
 
     role: Role
     name: str
@@ -46,10 +46,10 @@ class Reader:
 def resolve_readers(
     settings: StudySettings, services: StudyServices, world: str, papers: Mapping[str, str] = {}
 ) -> StudySettings:
-    """The settings with the name of a reader of these pictures wherever "auto" stands.
+    """Return the settings with the name of a suitable classifier in place of each "auto".
 
-    ``world`` is that of the pictures, "" where nobody can say; the settings' options are typed. The ``papers`` readers,
-    by setting, read all but a world's pictures where this machine has room for them.
+    ``world`` is the world of the pictures, "" if unknown; the settings' options are typed. The classifiers of
+    ``papers``, by setting, are chosen for other pictures if this machine has room for them.
     """
 
     def suited(name: str, role: Role) -> str:
@@ -71,32 +71,32 @@ READER_SETTINGS = tuple(_SETTINGS)
 
 
 def chosen_readers(settings: StudySettings) -> dict[str, str]:
-    """The settings and options that name a reader."""
+    """Return the settings and options that name a classifier or encoder."""
     values = {**vars(settings.options), **vars(settings)}
     return {name: values[name] for name in _SETTINGS if name in values}
 
 
 def fetch_reader(reader: Reader, services: StudyServices, source: str) -> None:
-    """Download what a reader lacks, before a picture is drawn; ModelUnavailable says what to do where that fails."""
+    """Download a classifier before a picture is drawn; ModelUnavailable says what to do if that fails."""
     try:
         services.fetch_reader(reader.role, reader.name)
     except ModelUnavailable as error:
         here = [_words_of(reader.role, name, services) for name in services.readers_here(reader.role)]
         raise ModelUnavailable(
-            f"nobody can read the pictures of {source} here, so nothing was drawn: {str(error).rstrip('.')}. Name "
-            f"another {_WORDS[reader.role]} ({'; '.join([*here, 'a hub id'])}; or a folder of this machine), or draw "
-            "without measuring (`study run --draw-only`)"
+            f"no classifier can read the pictures of {source} here, so nothing was drawn: {str(error).rstrip('.')}. "
+            f"Name another {_WORDS[reader.role]} ({'; '.join([*here, 'a hub id'])}; or a folder of this machine), or "
+            "draw without measuring (`study run --draw-only`)"
         ) from error
 
 
 def _words_of(role: Role, name: str, services: StudyServices) -> str:
-    """A reader of this machine, with what it takes to let it read any pictures."""
+    """Return a classifier of this machine in words, and the option that lets it read any pictures."""
     world = services.reader_world(role, name)
-    return f"{name}, which is here" + f" but made for the {world} world: add --force" * bool(world)
+    return f"{name}, which is installed" + f" but made for the {world} world: add --force" * bool(world)
 
 
 def reading_words(facts: ReaderFacts) -> str:
-    """The name and role of a classifier and its download, to be shown before a run.
+    """Return the name, role and download of a classifier, to be shown before a run.
 
     >>> from bias_core.types import ReaderFacts
     >>> reading_words(ReaderFacts(role="encoder", id="org/clip", name="A CLIP", download_gb=1.5))
@@ -106,33 +106,33 @@ def reading_words(facts: ReaderFacts) -> str:
     return f"{facts.name} ({facts.id}, {_WORDS[facts.role]}{download})"
 
 
-ERRORS_KNOWN = "its errors on these pictures are known from held-out renders of their world"
+ERRORS_KNOWN = "its error rates on these pictures are known from held-out renders of their world"
 
 
-READ_BY = "Read by "  # how a note on a reader begins
+READ_BY = "Read by "  # prefix of a note on a classifier
 
 
 def reader_note(facts: ReaderFacts, *, errors_known: bool) -> str:
-    """A sentence for the report: which classifier read the pictures, and if its errors on them are known."""
+    """Return a note that names the classifier, and says if its error rates on these pictures are known."""
     revision = f", revision {facts.revision[:12]}" if facts.revision else ""
-    unknown = "how often it errs on these pictures is not known: the numbers say what this reader sees"
+    unknown = "its error rates on these pictures are unknown: the numbers show what this classifier sees"
     errors = ERRORS_KNOWN if errors_known else unknown
     return f"{READ_BY}{facts.name} ({facts.id}{revision}, {_WORDS[facts.role]}); {errors}."
 
 
 def check_readers(readers: Sequence[Reader], services: StudyServices, *, source: str, world: str, force: bool) -> str:
-    """The warning that a report begins with; "" if all classifiers can read these pictures.
+    """Return the warning that a report begins with; "" if all classifiers can read these pictures.
 
-    A reader of the calibration world says something of any picture, and of others it means nothing. So it reads the
-    pictures of that world: those of the calibration models, and imported ones whose own record says that such a model
-    drew them. A LoRA of one's own on a calibration model may draw anything, so its pictures are none of them.
+    A classifier of the calibration world answers for any picture, but its answers mean something only for that world:
+    pictures of the calibration models, and imported ones that record such a model. A LoRA on a calibration model may
+    draw anything, so its pictures do not count.
 
-    The ``source`` of the pictures is a model's name, or that of an import; ``world`` is theirs, "" where nobody
-    can say; with ``force`` they are read all the same, by the reader that was named. UnknownModel where there is no
-    encoder of a name; InvalidInput names the readers that can read these pictures.
+    ``source`` is the name of the model or import; ``world`` is the world of the pictures, "" if unknown; with ``force``
+    the named classifier reads them anyway. UnknownModel if an encoder does not exist; InvalidInput names classifiers
+    that can read these pictures.
     """
     for reader in readers:
-        if reader.role == "encoder":  # the others are looked for by their studies, which try them
+        if reader.role == "encoder":  # studies look for the others, by trying them
             services.encoder(reader.name)
     worlds = {reader: services.reader_world(reader.role, reader.name) for reader in readers}
     unsuited = [reader for reader, own in worlds.items() if own not in ("", world)]
@@ -140,30 +140,29 @@ def check_readers(readers: Sequence[Reader], services: StudyServices, *, source:
         return ""
     names = " and ".join(dict.fromkeys(reader.name for reader in unsuited))
     reads = "reads" if len({reader.name for reader in unsuited}) == 1 else "read"
-    knows = f"{names} {reads} the pictures of the calibration world only"
+    knows = f"{names} {reads} only pictures of the calibration world"
     if force:
         return (
-            f"Forced: {knows}, and these are of {source}. What it says of them is no measurement: do not "
-            "quote these numbers."
+            f"Forced: {knows}, and these are of {source}. Its answers are not measurements: do not quote these numbers."
         )
     raise InvalidInput(
-        f"{knows}, and those of {source} are not known to be of it; {_instead(unsuited, services)}, or score "
+        f"{knows}, and those of {source} may show anything; {_instead(unsuited, services)}, or score "
         f"anyway with {names} (--force, force=true, or the box “{FORCE_LABEL}”)"
     )
 
 
 def _instead(unsuited: Sequence[Reader], services: StudyServices) -> str:
-    """Readers to take, those that suit this machine."""
+    """Return the classifiers to choose instead that suit this machine, in words."""
     parts = []
     for role in dict.fromkeys(reader.role for reader in unsuited):
         names, word = services.fitting_readers(role)[:_MOST_NAMED], _WORDS[role]
-        *some, last = names or (f"one of your own (none of the listed {word}s fits this machine)",)
+        *some, last = names or (f"your own (none of the listed {word}s fits this machine)",)
         parts.append(f"{', '.join(some)} or {last} as {word}" if some else f"{last} as {word}")
     return f"take {', and '.join(parts)}"
 
 
 def language_model_name(name: str, services: StudyServices, world: str) -> str:
-    """The language model that is asked: of a world its own, else this machine's endpoint if any; "" for none."""
+    """Return the language model to ask: a world's own, else this machine's endpoint if any; "" for none."""
     if name.strip().lower() in ("", "none"):
         return ""
     if name != AUTO:
@@ -178,14 +177,13 @@ def language_model_name(name: str, services: StudyServices, world: str) -> str:
 
 
 def cut_texts(limits: Sequence[PromptLimit], text: str = "prompt") -> list[str]:
-    """A sentence per text encoder that does not see the whole of some prompts, or of other texts.
+    """Return a sentence per text encoder that cuts off some prompts, or other texts.
 
     >>> from bias_core.types import PromptLimit
     >>> known = {"prompt": "a very long story", "n_tokens": 90}
     >>> print(*cut_texts([PromptLimit(reader="CLIP", limit=77, cut="long story", **known),
     ...                   PromptLimit(reader="T5", limit=256, cut="", **known)]))
-    The prompt is longer than CLIP reads (90 tokens where 77 fit): “long story” was not seen by it; T5 sees
-    all.
+    The prompt is too long for CLIP (90 tokens, at most 77), which did not see “long story”; T5 sees all.
     """
     readers = list(dict.fromkeys(limit.reader for limit in limits))
     cut = {name: [x for x in limits if x.reader == name and x.cut] for name in readers}
@@ -199,25 +197,25 @@ def cut_texts(limits: Sequence[PromptLimit], text: str = "prompt") -> list[str]:
             prompts = len({limit.prompt for limit in lost})
             which = f"The {text} is" if n_prompts == 1 else f"{prompts} of {n_prompts} {text}s are"
             lines.append(
-                f"{which} longer than {reader} reads ({longest.n_tokens} tokens where {longest.limit} fit): "
-                f"“{shortened(longest.cut)}” was not seen by it{sees_all}."
+                f"{which} too long for {reader} ({longest.n_tokens} tokens, at most {longest.limit}), which did not "
+                f"see “{shortened(longest.cut)}”{sees_all}."
             )
     return lines
 
 
 def shortened(text: str, n: int = 120) -> str:
-    """The beginning of a long text."""
+    """Return the beginning of a long text."""
     return text if len(text) <= n else f"{text[:n].rstrip()} …"
 
 
 NOTE = (
-    "Every reader read the same pictures. The interval (low to high) is that of drawing other pictures, by the first "
-    "reader; the spread is between the lowest and the highest reader, and no interval holds it."
+    "All classifiers read the same pictures. The interval (low to high) is for other pictures read by the first "
+    "classifier. The spread, from the lowest to the highest classifier, is not in any interval."
 )
 
 
 def with_other_readers(first: str, results: Results, others: Mapping[str, Results]) -> Results:
-    """The results of the ``first`` reader, each number with those of the other readers, and a table of them."""
+    """Return the results of the ``first`` classifier, with the numbers of the others and a table of all."""
     values = {
         name: {finding.key: finding.estimate.value for finding in other.findings} for name, other in others.items()
     }
@@ -227,7 +225,7 @@ def with_other_readers(first: str, results: Results, others: Mapping[str, Result
         return replace(finding, by_reader={first: finding.estimate.value, **others_say})
 
     findings = tuple(map(read_by_all, results.findings))
-    readers = table("readers", "How far the numbers depend on the reader", map(_row, findings), NOTE)
+    readers = table("readers", "Sensitivity to the classifier", map(_row, findings), NOTE)
     return replace(results, findings=findings, tables=(readers, *results.tables) if findings else results.tables)
 
 
@@ -237,7 +235,7 @@ def _row(finding: Finding) -> dict[str, float | str]:
     return {
         "": finding.title,
         **finding.by_reader,
-        "spread between readers": spread,
+        "spread between classifiers": spread,
         "low": estimate.low,
         "high": estimate.high,
     }

@@ -1,8 +1,8 @@
-"""People's answers correct a report in one way: a frame of answers goes in, the report with its numbers anew comes out.
+"""Corrects a report by people's answers: a frame of answers goes in, the report with new numbers comes out.
 
-A study may score answers in its own way (:meth:`bias_core.study.study.Study.correct`). Elsewhere, and where
-people were asked about a sample of the run, the classifier's reading of all pictures and people's of some are put
-together (:mod:`bias_core.measures.two_phase`): P, Ψ, differences between arms, the stereotype score.
+A study may score answers in its own way (:meth:`bias_core.study.study.Study.correct`). Otherwise, and for answers about
+a sample of the run, the classifier's labels of all pictures and people's labels of some are combined
+(:mod:`bias_core.measures.two_phase`): P, Ψ, differences between arms, the stereotype score.
 """
 
 import math
@@ -63,39 +63,39 @@ from bias_core.study.types import (
 )
 from bias_core.types import Estimate
 
-POINTS = 5.0  # of percent, or of the stereotype test score: the half width that the label budget is for
+POINTS = 5.0  # half width that the label budget is for, in percent or points of the stereotype test score
 BUDGET = "more labels for ±5 points"
 _SETTINGS = {SINGLE: "alone", "paired": "in pairs", "fairness": "in pairs, asked to be fair"}
-_NOBODY = "Nobody has answered yet: send raters the link of the task, and look again."
-_ONE_RATER = "One rater has answered, so that nothing is known of how far raters disagree."
-_NOBODY_TELLS = {answer: code for answer, code in CODES.items() if code >= CODES[CANNOT_TELL]}
+_NO_ANSWERS = "No one has answered yet: send raters the link of the task, then look again."
+_ONE_RATER = "Only one rater has answered, so the disagreement between raters is unknown."
+_UNCLEAR = {answer: code for answer, code in CODES.items() if code >= CODES[CANNOT_TELL]}
 _NEITHER = CODES[ANDROGYNOUS]
-_UNTOLD = slice(CODES[CANNOT_TELL], _NEITHER)  # classes of which nothing is told
+_UNTOLD = slice(CODES[CANNOT_TELL], _NEITHER)  # classes without an answer
 HOW = (
-    "Corrected: the reader’s labels of all pictures and people’s of some, people taken as right (two-phase sampling); "
-    "where several raters answered, their disagreement is in the interval."
+    "Corrected: combines the classifier’s labels of all pictures with people’s labels of some, which count as right "
+    "(two-phase sampling). With several raters, the interval includes their disagreement."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class CorrectedNumber:
-    """One number of a run, as its reader has it and as people's labels correct it."""
+    """One number of a run, from the classifier alone and corrected by people's labels."""
 
     key: str
     title: str
     metric: str  # key in the table of measures
     as_read: Estimate
     corrected: Estimate
-    # n_labelled, n_blind: pictures (or people in them) with a label, and in classes of the reader that have none
+    # n_labelled, n_blind: pictures (or people in them) with a label, and in classes of the classifier without one
     n_labelled: int
     n_blind: int
-    more_labels: float  # until the interval reaches 5 points to each side; inf: labels alone can't do it
+    more_labels: float  # until the interval is ±5 points; inf: labels alone cannot do it
 
     @property
     def budget(self) -> str:
-        """The number of further labels, in words."""
+        """The number of further labels needed, in words."""
         if math.isinf(self.more_labels):
-            return "needs more pictures, too"
+            return "needs more pictures too"
         return f"{self.more_labels:,.0f} more" if self.more_labels else "reached"
 
 
@@ -104,8 +104,8 @@ class Correction:
     """The shares and scores of a run, corrected by people's answers."""
 
     run_id: str
-    samples: tuple[str, ...]  # how the pictures of each task were drawn, in words
-    # n_labelled, n_asked: pictures with an answer, and all that people are asked about
+    samples: tuple[str, ...]  # sampling of each task, in words
+    # n_labelled, n_asked: pictures with an answer, and all pictures of the tasks
     n_labelled: int
     n_asked: int
     numbers: tuple[CorrectedNumber, ...]
@@ -113,23 +113,23 @@ class Correction:
 
     @property
     def headline(self) -> str:
-        """The progress of the answers in a sentence; without numbers, the reason."""
+        """The progress of the answers in a sentence, or the reason why there are no numbers."""
         progress = f"{self.n_labelled:,} of the {self.n_asked:,} pictures that people are asked about have an answer."
         return progress if self.numbers else self.notes[0]
 
     def values(self) -> dict[str, Any]:
-        """The correction as plain values for programs."""
+        """Return the correction as plain values."""
         shared: dict[str, Any] = {name: getattr(self, name) for name in ("run_id", "n_labelled", "n_asked", "notes")}
         numbers = [vars(one) | {"as_read": vars(one.as_read), "corrected": vars(one.corrected)} for one in self.numbers]
         return shared | {"numbers": numbers, "samples": self.samples}
 
     def added_to(self, report: StudyReport) -> StudyReport:
-        """The report with these numbers as its first table, from which its headline and sentences take them."""
+        """Return the report with these numbers as its first table, which its headline and sentences use."""
         tables = (self.table(), *report.results.tables) if self.numbers else report.results.tables
         return replace(report, results=replace(report.results, tables=tables))
 
     def table(self) -> StudyTable:
-        """The numbers as a table."""
+        """Return the numbers as a table."""
         rows = [
             {
                 "number": one.title, "measure": METRICS[one.metric].name,
@@ -143,10 +143,10 @@ class Correction:
 
 
 def corrected(report: StudyReport, answers: pd.DataFrame | None, services: StudyServices) -> StudyReport:
-    """Return the report with the numbers that people's answers give.
+    """Return the report corrected by people's answers.
 
-    Answers about a sample that was drawn from the run correct its shares and scores, which stand in a table of their
-    own before the others. Other answers are scored as the study does, if it has a way of its own.
+    Answers about a sample of the run correct its shares and scores, in a separate first table. Other answers are scored
+    in the study's own way, if it has one.
 
     Parameters
     ----------
@@ -154,14 +154,14 @@ def corrected(report: StudyReport, answers: pd.DataFrame | None, services: Study
 
     Raises
     ------
-    InvalidInput : no answer is about this run, or says anything of its numbers.
+    InvalidInput : no answer is about this run or its numbers.
     """
     if answers is None:
         return report
     is_sample, study = (answers["sample"] != "").any(), known_study(report.design)
     if not is_sample and study is not None:
         if (given := answers[answers["answer"] != ""]).empty:
-            raise InvalidInput(_NOBODY)
+            raise InvalidInput(_NO_ANSWERS)
         if (own := _in_its_own_way(study, report, given, services)) is not None:
             return own
         check_words(given, CODES)
@@ -174,7 +174,7 @@ def corrected(report: StudyReport, answers: pd.DataFrame | None, services: Study
 def _in_its_own_way(
     study: Study, report: StudyReport, answers: pd.DataFrame, services: StudyServices
 ) -> StudyReport | None:
-    """Return the report as the study itself corrects it, arm by arm; None if it has no way of its own."""
+    """Return the report corrected in the study's own way, arm by arm; None if it has none."""
     if not report.arms:
         return study.correct(report, answers, services)
     arms, frames = list[ArmReport](), list[pd.DataFrame]()
@@ -193,7 +193,7 @@ def _in_its_own_way(
 
 
 def correction_of(report: StudyReport, answers: pd.DataFrame) -> Correction:
-    """Return the shares and scores of a run as answers about some of its pictures correct them."""
+    """Return the shares and scores of a run, corrected by answers about some of its pictures."""
     people = PeopleAnswers(answers)
     numbers, notes = corrected_numbers(report, people)
     return Correction(
@@ -207,7 +207,7 @@ def correction_of(report: StudyReport, answers: pd.DataFrame) -> Correction:
 
 
 class PeopleAnswers:
-    """A frame of answers, as codes of the readings of a run."""
+    """A frame of answers, as codes for the readings of a run."""
 
     def __init__(self, answers: pd.DataFrame) -> None:
         given = answers[(answers["answer"] != "") & (answers["rater"] != AUTOMATIC)]
@@ -221,23 +221,23 @@ class PeopleAnswers:
             self._votes.setdefault((image_id, _plain(attribute or position), question), {})[rater] = answer
 
     def _votes_about(self, image_id: str, name: str, question: str) -> dict[str, str]:
-        """The answers by rater; a file does not say which sentence was asked about."""
+        """Return the answers by rater; files do not name the sentence that was asked about."""
         votes, name = self._votes, _plain(name)
         return votes.get((image_id, name, ""), {}) | votes.get((image_id, name, question), {})
 
     def votes(self, reading: Reading) -> np.ndarray:
-        """Codes of the raters' answers ``(n, n_raters)``, nan where a rater said nothing."""
+        """Return codes of the raters' answers ``(n, n_raters)``, nan for none."""
         about, places = reading.attribute, {rater: i for i, rater in enumerate(self.raters)}
         codes = np.full((len(reading.image_ids), max(1, len(places))), np.nan)
         for row, (image_id, position) in enumerate(zip(reading.image_ids, reading.positions, strict=True)):
             name, question = (position, "") if about is None else (about.name, about.positive)
             for rater, answer in self._votes_about(image_id, name, question).items():
                 is_there = answer == (YES if about else reading.stereotypes[row])
-                codes[row, places[rater]] = 1 if is_there else _NOBODY_TELLS.get(answer, 0)
+                codes[row, places[rater]] = 1 if is_there else _UNCLEAR.get(answer, 0)
         return codes
 
     def level_votes(self, pictures: ScalePictures) -> np.ndarray:
-        """Places of the levels that raters say ``(n, n_raters)``, nan where a rater said nothing."""
+        """Return the places of the raters' levels ``(n, n_raters)``, nan for none."""
         places = {key: place for place, key in enumerate(scale_task(pictures.scale.name).answer_keys)}
         of_raters = {rater: i for i, rater in enumerate(self.raters)}
         codes = np.full((len(pictures.image_ids), max(1, len(of_raters))), np.nan)
@@ -250,7 +250,7 @@ class PeopleAnswers:
 
 @cache
 def _plain(name: str) -> str:
-    """The name of an attribute as a labelling task writes it."""
+    """Return the name of an attribute as a labelling task writes it."""
     return answer_key(name) if any(one.isascii() and one.isalnum() for one in name) else name.lower()
 
 
@@ -260,10 +260,10 @@ class Corrector:
 
     settings: StudySettings
     rater_weights: np.ndarray  # ``(n_draws, n_raters)``
-    strata: Mapping[str, str]  # by picture: in one stratum all were as likely to be chosen; empty: all were
+    strata: Mapping[str, str]  # by picture: pictures of one stratum were equally likely to be chosen; empty: all were
 
     def shares(self, reading: Reading, votes: np.ndarray, place: int = 0) -> TwoPhaseShares | None:
-        """Shares of people's classes; None if too few pictures have a label. Each ``place`` has its own draws."""
+        """Return the shares of people's classes; None with too few labels. ``place`` is part of the seed."""
         labelled = ~np.isnan(votes).all(axis=1)
         if labelled.sum() < FEWEST_LABELS:
             return None
@@ -278,7 +278,7 @@ class Corrector:
         )
 
     def _weights(self, image_ids: Sequence[str], labelled: np.ndarray) -> np.ndarray | None:
-        """The number of pictures that each labelled one stands for, by its stratum."""
+        """Return how many pictures each labelled one represents, from its stratum; None without strata."""
         if not self.strata:
             return None
         strata = pd.Series([self.strata.get(image_id, "") for image_id in image_ids])
@@ -290,7 +290,7 @@ class Corrector:
         self, names: tuple[str, str, str], as_read: Estimate, of: Callable[..., Any], *samples: TwoPhaseShares,
         scale: float = 1.0, null_value: float | None = 0.0,
     ) -> CorrectedNumber:  # fmt: skip
-        """A number of the shares, by its key, title and metric; ``scale`` is 1 in its unit."""
+        """Return a number of the shares; ``names`` are its key, title and metric, ``scale`` is 1 in its unit."""
         key, title, metric = names
         confidence = self.settings.confidence
         half_width = POINTS / 100 * scale
@@ -307,9 +307,9 @@ class Corrector:
 
 
 def corrected_numbers(report: StudyReport, answers: PeopleAnswers) -> tuple[list[CorrectedNumber], list[str]]:
-    """Every number that people's answers correct, and what is to be said of them."""
+    """Return every number that people's answers correct, and notes on them."""
     if not answers.raters:
-        return [], [_NOBODY]
+        return [], [_NO_ANSWERS]
     readings, seed = readings_of(report), report.settings.seed
     corrector = Corrector(
         settings=report.settings,
@@ -332,17 +332,19 @@ def corrected_numbers(report: StudyReport, answers: PeopleAnswers) -> tuple[list
     numbers += _differences(corrector, [(one, shares) for one, _, shares in samples])
     defined = [one for one in numbers if not math.isnan(one.corrected.value)]
     if undefined := [one.title for one in numbers if math.isnan(one.corrected.value)]:
-        notes.append(f"People can tell of none of the pictures that they labelled: {', '.join(undefined)}.")
+        notes.append(f"People could not tell for any picture that they labelled: {', '.join(undefined)}.")
     if missing := len(readings) - len(samples):
-        few = f"fewer than {FEWEST_LABELS} pictures have an answer, so that nothing is corrected there yet"
-        notes.append(f"For {missing:,} of the {len(readings):,} shares and scores of this run {few}.")
+        few = f"fewer than {FEWEST_LABELS} of their pictures have an answer"
+        notes.append(
+            f"{missing:,} of the {len(readings):,} shares and scores of this run are not corrected yet: {few}."
+        )
     return defined, notes if defined else notes[::-1]
 
 
 def shares_of_attribute(
     corrector: Corrector, reading: Reading, _votes: np.ndarray, shares: TwoPhaseShares
 ) -> Iterator[CorrectedNumber]:
-    """P, and where there is a P* how far it lies from it, and Ψ."""
+    """Yield P, and with a P* also P − P* and Ψ."""
     reference = None if reading.attribute is None else reading.attribute.reference
     as_read = replace(_as_read(reading, corrector.settings.confidence), null_value=reference)
     names = _names(reading, "P", "attribute_prevalence")
@@ -360,37 +362,37 @@ def shares_of_attribute(
 
 
 def _levels(corrector: Corrector, report: StudyReport, answers: PeopleAnswers, name: str) -> Iterator[CorrectedNumber]:
-    """The mean and the ends of a scale, of every arm, as people see it; no reader reads it."""
+    """Yield the mean and the ends of a scale for every arm, from people alone: no classifier reads scales."""
     for place, one in enumerate(scale_pictures(report, name)):
         votes, scale, k = answers.level_votes(one), one.scale, len(one.scale.levels)
         if (~np.isnan(votes).all(axis=1)).sum() < FEWEST_LABELS:
             continue
         shares = two_phase_shares(
-            np.zeros(len(votes)),  # as if a reader put all into one class
+            np.zeros(len(votes)),  # as if a classifier put all into one class
             votes,
             n_classes=k + 1,
             rater_weights=corrector.rater_weights,
             rng=np.random.default_rng([corrector.settings.seed, place]),
         )
-        as_read = Estimate.undefined(0, "no reader reads it")
+        as_read = Estimate.undefined(0, "no classifier reads it")
         for title, metric, of, length in numbers_of(scale):
             names = f"{one.arm} {name} {title}".strip(), ", ".join(filter(None, (name, one.arm))) + f": {title}", metric
             yield corrector.number(names, as_read, of, shares, scale=length, null_value=None)
 
 
 def share_of_clear(shares: Any) -> Any:
-    """Share present among the pictures that people can tell of, from shares ``(..., n_classes)``."""
+    """Return the share present among the pictures with a clear answer, from shares ``(..., n_classes)``."""
     return shares[..., 1] / (shares[..., 0] + shares[..., 1])
 
 
 def _score(shares: Any) -> Any:
-    """The stereotype test score; who looks androgynous counts for neither side."""
+    """Return the stereotype test score; androgynous looks count for neither side."""
     neither = shares[..., _NEITHER] if shares.shape[-1] > _NEITHER else 0.0
     return 100 * (shares[..., 1] - shares[..., 0]) / (shares[..., 0] + shares[..., 1] + neither)
 
 
 def _less(of: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
-    """The number of the second sample less that of the first."""
+    """Return the number of the second sample minus that of the first."""
     return lambda first, second: of(second) - of(first)
 
 
@@ -407,14 +409,14 @@ def _names(reading: Reading, what: str, metric: str) -> tuple[str, str, str]:
 def _as_read(reading: Reading, confidence: float) -> Estimate:
     calls = reading.clear_calls
     if not calls.size:
-        return Estimate.undefined(0, "the reader can tell of no picture")
+        return Estimate.undefined(0, "the classifier cannot tell for any picture")
     return share_interval(int(calls.sum()), calls.size, confidence=confidence)
 
 
 def _scores(
     corrector: Corrector, reading: Reading, votes: np.ndarray, shares: TwoPhaseShares
 ) -> Iterator[CorrectedNumber]:
-    """The stereotype test score of all people in a setting, and of those of each stereotype."""
+    """Yield the stereotype test score of all people in a setting, and of those of each stereotype."""
     parts: list[tuple[str, Reading, TwoPhaseShares | None]] = [("", reading, shares)]
     if len(genders := dict.fromkeys(reading.stereotypes)) > 1:
         for gender in genders:
@@ -428,7 +430,7 @@ def _scores(
 
 
 def _differences(corrector: Corrector, samples: Sequence[tuple[Reading, TwoPhaseShares]]) -> Iterator[CorrectedNumber]:
-    """Between arms, second less first; of the paired test also pairs less people alone."""
+    """Yield differences between arms, second minus first; for the paired test also pairs minus people alone."""
     for (first, a), (second, b) in combinations(samples, 2):
         if (first.group, first.attribute) == (second.group, second.attribute):
             what = f"{second.arm} less {first.arm}"
@@ -436,7 +438,7 @@ def _differences(corrector: Corrector, samples: Sequence[tuple[Reading, TwoPhase
                 yield _gap(corrector, (first, a), (replace(second, arm=""), b), what)
                 continue
             names = _names(replace(second, arm=""), f"P, {what}", "prevalence_difference")
-            as_read = Estimate.undefined(0, "the reader can tell of no picture of an arm")
+            as_read = Estimate.undefined(0, "the classifier cannot tell for any picture of an arm")
             if first.clear_calls.size and second.clear_calls.size:
                 confidence = corrector.settings.confidence
                 as_read = two_shares(first.clear_calls, second.clear_calls, confidence).estimate
@@ -450,32 +452,32 @@ def _differences(corrector: Corrector, samples: Sequence[tuple[Reading, TwoPhase
 def _gap(
     corrector: Corrector, first: tuple[Reading, TwoPhaseShares], second: tuple[Reading, TwoPhaseShares], what: str
 ) -> CorrectedNumber:
-    """A difference of two stereotype test scores."""
+    """Return the difference of two stereotype test scores."""
     as_read = stereotype_gap(second[0].labels, first[0].labels, **intervals(corrector.settings)).gap
     names = _names(second[0], what, "stereotype_gap")
     return corrector.number(names, as_read, _less(_score), first[1], second[1], scale=100.0)
 
 
 def _unclear(reading: Reading, shares: TwoPhaseShares) -> list[str]:
-    """A sentence on the share of "cannot tell", if there are any."""
+    """Return a sentence on the share of "cannot tell"; [] if there are none."""
     if not shares.value[_UNTOLD].any():
         return []
     share = two_phase_estimate(lambda of: of[..., _UNTOLD].sum(axis=-1), shares)
     reach = format_share(share.value, share.low, share.high, n=share.n)
-    return [f"{_names(reading, '', '')[1]}: people cannot tell of {reach} of the pictures; these are left out."]
+    return [f"{_names(reading, '', '')[1]}: people cannot tell for {reach} of the pictures; these are left out."]
 
 
 def kappa_finding(
     key: str, title: str, both: pd.DataFrame, image_ids: "pd.Series[Any] | pd.Index[Any]", **how: Any
 ) -> Finding | None:
-    """Cohen's κ between two sources of labels, such as people and a classifier; None for fewer than two labels.
+    """Return Cohen's κ between two sources of labels, such as people and a classifier; None for fewer than two labels.
 
-    Every answer counts as one, "cannot identify" too. Raters are merged by majority; a tie is that
-    answer where it is offered, and no label elsewhere.
+    Every answer counts as one, also "cannot identify". Raters are merged by majority; a tie is "cannot identify" if
+    that is an answer, else no label.
 
     Parameters
     ----------
-    both : labels of the two sources, ``(n, 2)``; "" or missing where a source gave none, which leaves the row out.
+    both : labels of the two sources, ``(n, 2)``; rows with an empty or missing label are left out.
     image_ids : the picture of each row; pictures are resampled.
     how : confidence and seed of the interval, of :func:`bias_core.measures.agreement.agreement_estimate`.
     """

@@ -38,19 +38,19 @@ from bias_core.values import Options, Setting, given_settings, option_values, se
 PACKAGE = Path(__file__).parents[1]
 BEYOND = PACKAGE / "beyond"  # what is optional: no other folder imports it
 STUDY_DATA = ASSETS / "studies"
-_PAGE = "tab"  # begins the names of modules of the page, whose libraries the command line does not need
-_MORE: dict[Path, str] = {}  # folders of studies outside of the app, with the packages of their modules
+_PAGE = "tab"  # prefix of modules of the page; the command line does not need their libraries
+_MORE: dict[Path, str] = {}  # folders of studies outside the app, with the packages of their modules
 E = TypeVar("E")
 
 
 PACK = "prompt_pack"
 """The kind of a design that was made of a file of prompts."""
-PACK_PICTURES = 16  # of a prompt whose row names no number
+PACK_PICTURES = 16  # pictures of a prompt without a number in its row
 
 
 @contextmanager
 def more_studies(folder: Path, package: str) -> Iterator[None]:
-    """Find the studies of one more folder, outside of the app, as long as the context lasts."""
+    """Add the studies of a folder outside the app while the context lasts."""
     before = dict(_MORE)
     _MORE[folder] = package
     _classes_and_folders.cache_clear()
@@ -63,26 +63,26 @@ def more_studies(folder: Path, package: str) -> Iterator[None]:
 
 
 def design_files() -> dict[str, Path]:
-    """The file of each shipped design by its name."""
+    """Return the file of each shipped design by its name."""
     found = list(PACKAGE.rglob("designs/*.yaml"))
     found += [path for folder in _MORE for path in folder.glob("designs/*.yaml")]
     return {path.stem: path for path in sorted(found)}
 
 
 def designs_in(folder: Path) -> tuple[str, ...]:
-    """Names of the designs in a study's folder."""
+    """Return the names of the designs in a study's folder."""
     return tuple(sorted(path.stem for path in folder.glob("designs/*.yaml")))
 
 
 def list_designs() -> tuple[Design, ...]:
-    """Every shipped design, by paper and name."""
+    """Return every shipped design, sorted by paper and name."""
     return tuple(sorted(map(_load, design_files().values()), key=lambda design: (design.reference, design.name)))
 
 
 def find_design(name: str) -> Design:
-    """A shipped design by name, or that of a YAML file or a prompt pack.
+    """Return a shipped design by name, or that of a YAML file or a prompt pack.
 
-    InvalidInput lists the names, StorageError for no design.
+    InvalidInput lists the names; StorageError if a file is not a design.
     """
     own, shipped = Path(name).expanduser(), design_files()
     if name in shipped:
@@ -111,6 +111,7 @@ def pack_design(name: str) -> Design:
         kind=PACK,
         reference="",
         where="",
+        # part of run ids: never reword
         summary=f"{count} of one's own{f' in {groups} groups' if groups > 1 else ''}, from {title}.",
         data={"prompts": [asdict(one) for one in prompts]},
         images_per_prompt=PACK_PICTURES,
@@ -133,7 +134,7 @@ def known_study(design: Design) -> Study | None:
 
 
 def typed_options(design: Design, given: Any) -> Any:
-    """The options of the design's kind, ``given`` ones before its own; InvalidInput for one that cannot be."""
+    """Return the options of the design, with the ``given`` ones; InvalidInput for a wrong one."""
     kind: Any = study_of(design).options
     declared = settings_of(kind)
     values = {**design.options, **option_values(given)}
@@ -144,11 +145,11 @@ def typed_options(design: Design, given: Any) -> Any:
 
 
 _ASKS_NOTHING: Sequence[Any] = ("", (), [], False, None, "none", "two")
-"""Values at which an option that is gone changed nothing."""
+"""Values at which a removed option had no effect."""
 
 
 def with_known_options(design: Design, settings: StudySettings) -> tuple[Design, StudySettings, tuple[str, ...]]:
-    """Both without options that the design's kind of study no longer has, and which of these asked for something.
+    """Return both without options that no longer exist, and the names of those that had an effect.
 
     >>> given = StudySettings(options={"pairs": ["doctor and nurse"], "act": "helping"})
     >>> design, settings, gone = with_known_options(find_design("pst-swapped"), given)
@@ -164,7 +165,7 @@ def with_known_options(design: Design, settings: StudySettings) -> tuple[Design,
 
 
 def option_settings(design: Design) -> dict[str, Setting]:
-    """The options that are declared for the design's kind, by name, with the design's values as defaults."""
+    """Return the options of the design's kind, by name, with the design's values as defaults."""
     declared, defaults = settings_of(study_of(design).options), option_values(typed_options(design, {}))
     return {name: replace(one, default=defaults[name]) for name, one in declared.items()}
 
@@ -204,29 +205,29 @@ def _subclasses_in(module: str, kind: type[E]) -> list[type[E]]:
 
 @dataclass(frozen=True, kw_only=True)
 class PageLayout:
-    """What a study's result page shows first: the part ``page`` of its ``report.yaml``.
+    """Layout of a study's result page: the part ``page`` of its ``report.yaml``.
 
-    ``plots`` and ``by_attribute`` are keys of figures, of which ``*`` stands for any part.
+    ``plots`` and ``by_attribute`` are keys of figures, in which ``*`` matches anything.
     """
 
-    plots: Sequence[str] = ()  # the first of these that a report has stands beside its pictures
-    cells: Sequence[str] = ()  # the first column that tells its pictures apart: they are shown by it
-    by_attribute: Sequence[str] = ()  # figures of single attributes, objects or targets; others are details
-    tab: str = ""  # the tab of other studies that a study without a tab stands in; "" for a tab of its own
+    plots: Sequence[str] = ()  # the first of these in a report is shown next to its pictures
+    cells: Sequence[str] = ()  # the first of these columns with several values groups the pictures
+    by_attribute: Sequence[str] = ()  # figures of single attributes, objects or targets; the others are details
+    tab: str = ""  # the tab that shows a study without its own tab; "" for its own tab
 
     def plot(self, report: StudyReport) -> StudyFigure | None:
-        """The figure that stands beside the pictures; the first one of a study that names none."""
+        """Return the figure next to the pictures; the first one if the study names none."""
         drawn = [figure for figure in report.results.figures if figure.kind != "pictures" and not figure.data.empty]
         named = [figure for key in self.plots for figure in drawn if fnmatchcase(figure.key, key)]
         return next(iter([*named, *drawn]), None)
 
     def is_by_attribute(self, figure: StudyFigure) -> bool:
-        """Whether a figure shows single attributes, objects or targets."""
+        """Return True if a figure shows single attributes, objects or targets."""
         return any(fnmatchcase(figure.key, key) for key in self.by_attribute)
 
 
 def page_of(design: Design) -> PageLayout:
-    """The result page of a design's kind; of a study that says nothing of it, an empty one."""
+    """Return the page layout of a design's kind; an empty one if the study has none."""
     return _page_of_kind(design.kind)
 
 
@@ -237,7 +238,7 @@ def _page_of_kind(kind: str) -> PageLayout:
 
 
 def layout_in(folder: Path) -> PageLayout:
-    """What the ``report.yaml`` of a study's folder says of its page."""
+    """Return the page layout in the ``report.yaml`` of a study's folder."""
     file = folder / "report.yaml"
     return PageLayout(**read_yaml(file).get("page", {})) if file.is_file() else PageLayout()
 
@@ -263,28 +264,28 @@ def _load(path: Path) -> Design:
 
 @cache
 def _protocols() -> Mapping[str, Any]:
-    """What the designs of each paper have in common, by the paper's key in ``refs.bib``."""
+    """Return the common part of the designs of each paper, by the paper's key in ``refs.bib``."""
     return read_study("protocols")
 
 
 def read_study(name: str, folder: Path = STUDY_DATA) -> dict[str, Any]:
-    """The study data file ``<name>.yaml`` as a dictionary."""
+    """Return the study data file ``<name>.yaml`` as a dictionary."""
     values: dict[str, Any] = read_yaml(folder / f"{name}.yaml")
     return values
 
 
 def read_table(file: str, folder: Path = STUDY_DATA) -> list[dict[str, str]]:
-    """The rows of a study table, every cell a string without spaces around it."""
+    """Return the rows of a study table, each cell a string without spaces around it."""
     with (folder / file).open(encoding="utf-8", newline="") as lines:
         return [{column: cell.strip() for column, cell in row.items()} for row in csv.DictReader(lines)]
 
 
 class ReportTexts:
-    """What a study's report says of its tables and figures: the file ``report.yaml`` beside the study's ``module``.
+    """Texts of a study's report, from the file ``report.yaml`` next to the study's ``module``.
 
-    It holds ``notes``, texts by name, and by their keys ``tables`` and ``figures``: the fields of ``StudyTable`` and
-    ``StudyFigure`` but for the data; and as ``page`` what the result page shows first (:class:`PageLayout`). A
-    ``{name}`` in any text is filled in from the ``values``.
+    It has ``notes`` (texts by name), ``tables`` and ``figures`` (by key, the fields of ``StudyTable`` and
+    ``StudyFigure`` except the data), and ``page`` (:class:`PageLayout`). A ``{name}`` in a text is filled in from the
+    ``values``.
     """
 
     def __init__(self, module: str) -> None:
@@ -296,15 +297,15 @@ class ReportTexts:
         return texts
 
     def note(self, name: str, /, **values: Any) -> str:
-        """One of the notes."""
+        """Return a note."""
         return str(_filled(self._texts["notes"][name], values))
 
     def table(self, name: str, rows: Rows, /, **values: Any) -> StudyTable:
-        """A table of these rows."""
+        """Return a table of these rows."""
         return StudyTable(**{"key": name, **_filled(self._texts["tables"][name], values)}, frame=frame_of(rows))
 
     def figure(self, name: str, rows: Rows, labels: Mapping[str, Any] | None = None, /, **values: Any) -> StudyFigure:
-        """A figure of these rows; ``labels`` that only a run knows come to those of the file."""
+        """Return a figure of these rows; ``labels`` that only a run knows are added to those of the file."""
         texts = {"key": name, "labels": {}, **_filled(self._texts["figures"][name], values)}
         return StudyFigure(**texts | {"labels": texts["labels"] | (labels or {})}, data=frame_of(rows))
 
@@ -316,7 +317,7 @@ def _filled(text: Any, values: Mapping[str, Any]) -> Any:
 
 
 def distinct_texts(texts: Iterable[str]) -> list[str]:
-    """Each text once, without the blanks around and between its words; empty ones are left out.
+    """Return each text once, with single blanks between words; empty ones are left out.
 
     >>> distinct_texts([" a  nurse", "", "a nurse", "doctor "])
     ['a nurse', 'doctor']
@@ -325,48 +326,48 @@ def distinct_texts(texts: Iterable[str]) -> list[str]:
 
 
 def check_count(n: int, what: str, least: int, most: int) -> None:
-    """InvalidInput where there are too few or too many of ``what``."""
+    """Raise InvalidInput if there are too few or too many of ``what``."""
     if not least <= n <= most:
         raise InvalidInput(f"{least} to {most} {what}; got {n}")
 
 
 def settings_with(settings: StudySettings, options: Collection[str]) -> StudySettings:
-    """All pictures of a design on words of one's own; of the options, those of these names."""
+    """Return settings for all pictures of a design with custom words, keeping only the options of these names."""
     values = {name: value for name, value in option_values(settings.options).items() if name in options}
     return replace(settings, scale=1.0, options=values)
 
 
 NOT_PRINTED = "not printed"
-CHECKLIST = "protocol"  # key of the table that has a run beside its paper's protocol
+CHECKLIST = "protocol"  # key of the table that compares a run with its paper's protocol
 _READING = {*READER_SETTINGS, "encoders", "language_model"}
-_CALIBRATION = "calibration-"  # how the models of that world are called
+_CALIBRATION = "calibration-"  # prefix of the models of the calibration world
 CIRCUMSTANCES = ("revision", "wording", "pictures", "images_per_prompt", "people")
-"""What a paper says that is neither a setting nor an option of its study."""
+"""Items of a protocol that are neither a setting nor an option of the study."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProtocolItem:
-    """What a paper says of one thing."""
+    """One item of a paper's protocol."""
 
-    value: Any = None  # as a setting or option has it, or the number of pictures; None where it prints none
+    value: Any = None  # of the setting or option, or a number of pictures; None if the paper prints none
     says: str = ""  # in words; "" for the value
-    also: tuple[str, ...] = ()  # patterns of other values that are the paper's
-    here: str = ""  # what the study has in its place whatever is asked for, "" where it can be met
+    also: tuple[str, ...] = ()  # patterns of other values that count as the paper's
+    here: str = ""  # what the study always does instead; "" if the item can be met
 
     @property
     def is_printed(self) -> bool:
-        """Whether the paper says anything of it."""
+        """True if the paper says anything about it."""
         return self.value is not None or bool(self.here) or not self.says.startswith(NOT_PRINTED)
 
     @property
     def words(self) -> str:
-        """What the paper says."""
+        """The paper's value in words."""
         listed = ", ".join(map(str, self.value)) if isinstance(self.value, (list, tuple)) else self.value
         number = f"{listed:,}" if isinstance(listed, int) and not isinstance(listed, bool) else f"{listed}"
         return self.says or number
 
     def is_met_by(self, value: Any) -> bool:
-        """Whether a value is the paper's."""
+        """Return True if a value is the paper's."""
         if isinstance(self.value, (list, tuple)):
             return sorted(map(str, self.value)) == sorted(map(str, value))
         if value == self.value:
@@ -376,7 +377,7 @@ class ProtocolItem:
 
 
 def protocol_of(design: Design) -> dict[str, ProtocolItem]:
-    """The design's protocol by name, {} where it follows no paper; StorageError for a name that is none."""
+    """Return the design's protocol by name, {} without a paper; StorageError for an unknown name."""
     names = {*CIRCUMSTANCES, *settings_of(StudySettings), *settings_of(study_of(design).options)}
     if unknown := sorted(design.protocol.keys() - names):
         raise StorageError(f"{design.name}: its protocol names no setting or option of it: {', '.join(unknown)}")
@@ -390,11 +391,10 @@ def protocol_of(design: Design) -> dict[str, ProtocolItem]:
 
 
 def with_protocol(design: Design, settings: StudySettings, given: Collection[str] | None = None) -> StudySettings:
-    """The settings with the paper's in place of those that nobody gave, where they ask for its protocol.
+    """Return the settings with the paper's values for all that were not given, if they ask for its protocol.
 
-    The readers of photographs that a paper names are not asked to read the calibration world, which has its own.
-    ``given`` are the names that somebody gave; without it, those that the settings were made with. InvalidInput
-    where the study follows no paper.
+    The classifiers that a paper names do not read the calibration world, which has its own. ``given`` are the names of
+    the given settings; default: those that the settings were made with. InvalidInput if the study follows no paper.
 
     >>> from bias_core.study.design import find_design
     >>> settings = StudySettings(protocol="paper", guidance_scale=5.0)
@@ -425,6 +425,6 @@ def _given_options(design: Design, options: Any) -> dict[str, Any]:
 
 
 def papers_readers(design: Design) -> dict[str, str]:
-    """The readers that the paper names, by the setting or option that chooses them."""
+    """Return the classifiers that the paper names, by the setting or option that chooses them."""
     items = protocol_of(design) if design.protocol else {}
     return {name: items[name].value for name in READER_SETTINGS if name in items and items[name].value is not None}

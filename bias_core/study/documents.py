@@ -22,6 +22,7 @@ from bias_core.study.design import CHECKLIST, known_study
 from bias_core.study.figures import figure_svg
 from bias_core.study.headlines import headline
 from bias_core.study.report_text import (
+    BETWEEN_READERS,
     LIMITS,
     Row,
     arm_folder,
@@ -54,23 +55,23 @@ _MISSING = Image.new("RGB", (8, 8), "#808080")
 
 
 def data_uri(path: Path, size: int) -> str:
-    """A copy of at most ``size`` pixels as a data URI; grey where the file has gone."""
+    """Return a copy of at most ``size`` pixels as a data URI; grey if the file is gone."""
     return _uri(_open(path, size))
 
 
 def small_uri(image: Image.Image) -> str:
-    """A picture that is shown for a moment, as a data URI of few bytes."""
+    """Return a small data URI of a picture that is shown only for a moment."""
     return _uri(image, "webp", quality=70, method=0)
 
 
 def light_uri(path: Path, size: int) -> str:
-    """A copy of at most ``size`` pixels for a file that is sent around: as PNG where that is small, else as JPEG."""
+    """Return a copy of at most ``size`` pixels for a file to share: PNG if that is small, else JPEG."""
     image = _open(path, size)
     return _uri(image) if max(image.size) <= _SMALL else _uri(image, "jpeg", quality=85)
 
 
 def average_uri(paths: Sequence[Path], size: int = 96) -> str:
-    """The pixel mean of (at most the first 200 of) the pictures as a data URI."""
+    """Return the pixel mean of the pictures (at most the first 200) as a data URI."""
     stack = [np.asarray(_open(path, size, exactly=True), dtype=np.float32) for path in paths[:_MOST_AVERAGED]]
     mean = np.mean(stack, axis=0) if stack else np.asarray(_MISSING)
     return _uri(Image.fromarray(np.rint(mean).astype(np.uint8)))
@@ -109,7 +110,7 @@ def _environment() -> Environment:
         "count": lambda n: f"{n:,}",
         "excerpt": excerpt,
         "fenced": fenced,
-        "findings": lambda arm: pd.DataFrame([finding_text(row) for row in finding_rows(arm)]),
+        "findings": lambda arm: _titled(pd.DataFrame([finding_text(row) for row in finding_rows(arm)]), arm),
         "in_markdown": in_markdown,
         "markdown": markdown_table,
         "numbers": number_columns,
@@ -121,7 +122,7 @@ def _environment() -> Environment:
 
 
 def _render(template: str, report: StudyReport, **values: Any) -> str:
-    """Fill a template with the report, what every document says of it, and further values."""
+    """Fill a template with the report, the texts of every document, and further values."""
     return (
         _environment()
         .get_template(template)
@@ -140,11 +141,11 @@ _MOST_CLAIMS, _MOST_NUMBERS = 3, 8
 
 
 def to_model_card(report: StudyReport, export: DatasetFacts) -> str:
-    """The section in Markdown; ``export`` are the facts that the dataset card has, too.
+    """Return a section for a model card, in Markdown; ``export`` are the facts of the dataset card.
 
-    It has the numbers of the measure that the study is about, and says how many it leaves out.
+    It has the numbers of the study's main measure, and says how many it leaves out.
     """
-    frame = finding_frame(report).rename(columns={"": "number"})
+    frame = _titled(finding_frame(report), report).rename(columns={"": "number"})
     metrics = [finding.metric for finding in report.results.findings]
     leading = frame[[metric == metrics[0] for metric in metrics]].head(_MOST_NUMBERS) if metrics else frame
     return _render(
@@ -160,7 +161,7 @@ def to_model_card(report: StudyReport, export: DatasetFacts) -> str:
 
 
 MOST_PICTURES = 64
-_MOST_GROUPS = 12  # with more, pictures stand in one group
+_MOST_GROUPS = 12  # with more, all pictures form one group
 _PIXELS = 256  # of a picture's copy
 _MOST_CLAIMS_ON_PAGE = 6
 _MOST_LISTED = 4
@@ -169,7 +170,7 @@ _DATA_ARE = "its numbers are a CSV file in the zip of this report"
 
 @dataclass(frozen=True, kw_only=True)
 class ShownPicture:
-    """One picture of the page."""
+    """One picture of the HTML report."""
 
     number: int  # as on the page of the program
     image: StoredImage
@@ -177,7 +178,7 @@ class ShownPicture:
 
     @property
     def copy(self) -> str:
-        """A copy as a data URI."""
+        """A small copy as a data URI."""
         return light_uri(self.image.path, _PIXELS)
 
 
@@ -186,16 +187,13 @@ class PictureGroup:
     """Pictures of one arm, or of one part of the study."""
 
     title: str
-    n: int  # that there are of these prompts
-    prompts: tuple[str, ...]  # different ones of those that are shown
+    n: int  # pictures of these prompts
+    prompts: tuple[str, ...]  # different prompts of the pictures shown
     pictures: tuple[ShownPicture, ...]
 
 
 def to_html(report: StudyReport, export: DatasetFacts) -> str:
-    """The page, made of the same numbers, texts and figures as every other form of the report.
-
-    ``export`` are the facts that its dataset card has, too.
-    """
+    """Return the report as an HTML page; ``export`` are the facts of the dataset card."""
     further = further_tables(report)
     return _render(
         "report.html.jinja",
@@ -218,18 +216,25 @@ def to_html(report: StudyReport, export: DatasetFacts) -> str:
 
 
 def _numbers(report: StudyReport) -> pd.DataFrame:
-    """The findings, each value with its interval in one cell beside its name, the words at the end."""
+    """Return the findings as text, each value with its interval in one cell, the sentences last."""
     frame = finding_frame(report)
     if not len(frame):
         return frame
     none = frame["interval"] == NO_INTERVAL
     values = (frame["value"] + " " + frame["interval"]).where(~none, frame["value"] + ", " + NO_INTERVAL)
     words = frame[["measure", "reads"]]
-    return frame.assign(value=values).drop(columns=["interval", *words]).join(words)
+    return _titled(frame.assign(value=values).drop(columns=["interval", *words]).join(words), report)
+
+
+def _titled(findings: pd.DataFrame, of: Measured) -> pd.DataFrame:
+    """Return findings as text under the column titles that people read."""
+    is_comparison = isinstance(of, StudyReport) and bool(of.arms)
+    titles = {"null": "no difference" if is_comparison else "no bias", "published": "in the paper", "reads": "meaning"}
+    return findings.rename(columns={**titles, BETWEEN_READERS: "between classifiers"})
 
 
 def picture_groups(report: StudyReport) -> list[PictureGroup]:
-    """Equally many pictures of each arm, or else of each part of the study; no more than the page holds."""
+    """Return equally many pictures of each arm, or of each part of the study, up to :data:`MOST_PICTURES`."""
     frame = report.pictures
     if frame is None or frame.empty:
         return []
@@ -243,7 +248,7 @@ def picture_groups(report: StudyReport) -> list[PictureGroup]:
 
 
 def _quotas(parts: list[tuple[str, pd.DataFrame]]) -> list[int]:
-    """The number of pictures of each part: the room that small parts leave goes to larger ones."""
+    """Return the number of pictures of each part; places that small parts leave go to larger ones."""
     quotas, left = [0] * len(parts), MOST_PICTURES
     for place, i in enumerate(sorted(range(len(parts)), key=lambda i: len(parts[i][1]))):
         quotas[i] = min(len(parts[i][1]), left // (len(parts) - place))
@@ -253,7 +258,7 @@ def _quotas(parts: list[tuple[str, pd.DataFrame]]) -> list[int]:
 
 def _group(report: StudyReport, name: str, frame: pd.DataFrame, n: int) -> PictureGroup:
     rows = list(enumerate(frame.to_dict("records"), start=1))[:n]
-    drawn = {image_id: report.stored[image_id].row.prompt for image_id in frame["image_id"]}  # the arm's words
+    drawn = {image_id: report.stored[image_id].row.prompt for image_id in frame["image_id"]}  # as the arm has it
     pictures = tuple(
         ShownPicture(number=_number(row, i), image=report.stored[row["image_id"]], prompt=drawn[row["image_id"]])
         for i, row in rows
@@ -269,11 +274,11 @@ def _number(row: dict[Any, Any], place: int) -> int:
 
 
 def how_measured(report: StudyReport, export: DatasetFacts) -> dict[str, str]:
-    """Everything that is needed to measure it again, in words, by title; "" where it does not apply."""
+    """Return everything needed to measure it again, in words by title; "" if it does not apply."""
     rows, seeds = [image.row for image in report.stored.values()], [image.row.seed for image in report.stored.values()]
     methods = dict.fromkeys(finding.estimate.method for part in _parts(report) for finding in part.results.findings)
     return {
-        "Drawn by": export.model or "whoever brought the pictures along",
+        "Drawn by": export.model or "unknown: the pictures were imported",
         **{f"Arm “{part.name}”": _arm(report, part) for part in report.arms},
         "Prompts": _listed(f"“{row.prompt}”" for row in rows),
         "Negative prompts": _listed(row.negative_prompt for row in rows),
@@ -287,7 +292,7 @@ def how_measured(report: StudyReport, export: DatasetFacts) -> dict[str, str]:
         "How they were read": export.annotation,
         "Intervals": "; ".join(filter(None, methods)),
         "Licence of the pictures": export.licence_note,
-        "Measured on": f"{day_of(report)} (UTC)" if report.created else "a day that is not on record",
+        "Measured on": f"{day_of(report)} (UTC)" if report.created else "an unknown day",
         "Run": report.run_id,
     }
 
@@ -298,7 +303,6 @@ def _arm(report: StudyReport, part: ArmReport) -> str:
 
 
 def _listed(texts: Iterable[str]) -> str:
-    """Each text once, the first few."""
     different = list(dict.fromkeys(filter(None, texts)))
     more = len(different) - _MOST_LISTED
     return ", ".join(different[:_MOST_LISTED]) + (f" and {more:,} more" if more > 0 else "")
@@ -314,14 +318,14 @@ def _measures(report: StudyReport) -> list[Card]:
 
 
 def works_of(report: StudyReport) -> list[str]:
-    """BibTeX of the paper that the study follows, and of its measures."""
+    """Return the BibTeX of the study's paper and of its measures."""
     keys = dict.fromkeys([report.design.reference, *(card.reference for card in _measures(report))])
     references = load_references()
     return [references[key].bibtex.strip() for key in keys if key in references]
 
 
 def to_dict(report: StudyReport) -> Row:
-    """Everything as JSON values; nan becomes None."""
+    """Return the report as JSON values; nan becomes None."""
     study = known_study(report.design)
     values = {
         "warning": report.warning,
@@ -360,9 +364,9 @@ def _measured(of: Measured) -> Row:
 
 
 def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
-    """The report as a person reads it: what was found, the figures, and the tables with their ends.
+    """Return the report as Markdown: findings, figures, and the ends of the tables.
 
-    ``beside`` says that figures and tables stand beside it as files, as in a zip or folder.
+    With ``beside``, it links to figures and tables in the same zip or folder.
     """
     design, settings = report.design, report.settings
     size = f"; {size_in_words(design, settings)}" if design.reference else ""
@@ -373,7 +377,7 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
         source=f" After {work(design.reference)}, {design.where}." if design.reference else "",
         how=f" of {drawn_by(report)}, read by {read_by(settings)}{size}",
         overview=arms_overview(report),
-        findings=finding_frame(report),
+        findings=_titled(finding_frame(report), report),
         further=further_tables(report),
         folder_of=lambda arm: f"{arm_folder(report, arm)}/",
         claim=claim(report),

@@ -1,7 +1,7 @@
 """Writes a report as one file (:data:`FORMS`), or as a folder or zip with figures, tables and a dataset card.
 
-Records for Every Eval Ever (schema 0.3) are one for each arm, since a record is about one model: each number with its
-interval, its n and what is known of the classifier's errors; there is no composite score.
+Every Eval Ever (schema 0.3) gets one record per arm, since a record is about one model: each number with its interval,
+its n and the known errors of the classifier. There is no composite score.
 """
 
 import hashlib
@@ -51,13 +51,13 @@ from bias_core.study.reproduction import is_shipped, to_command
 from bias_core.study.types import Design, Finding, Measured, StudyFigure, StudyReport, StudySettings
 from bias_core.types import IMPORTED, ModelInfo
 
-_IN_ROW = ["image_id", "prompt", "seed"]  # an ImageRow says these itself
+_IN_ROW = ["image_id", "prompt", "seed"]  # part of an ImageRow
 _SPDX = {"apache-2.0": "Apache-2.0", "mit": "MIT"}
 FIGURE_FORMS = ("svg", "png")
 
 
 def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
-    """The files of a report for ``write_zip`` and ``write_folder``; with ``pictures``, the originals, too."""
+    """Return the files of a report for ``write_zip`` and ``write_folder``, with ``pictures`` also the originals."""
     parts: dict[str, Measured] = {"": report} | {f"{arm_folder(report, arm)}/": arm for arm in report.arms}
     files: dict[str, bytes | Callable[[], bytes]] = dict(_own_design(report.design))
     for folder, part in parts.items():
@@ -67,7 +67,7 @@ def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
     files["report.html"] = lambda: to_html(report, facts).encode()
     files["model-card.md"] = lambda: to_model_card(report, facts).encode()
     if has_numbers(report):
-        # A name with "eval" in it would be taken for a data set's split of tests.
+        # The hub takes a file name with "eval" in it for a test split.
         files["records.zip"] = lambda: to_every_eval_ever(report, facts)
     tables = {f"{folder}findings": pd.DataFrame(finding_rows(part)) for folder, part in parts.items()}
     tables |= {
@@ -84,7 +84,7 @@ def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
 
 
 def _figure_files(name: str, figure: StudyFigure) -> dict[str, bytes | Callable[[], bytes]]:
-    """A figure for the page and for print, with its caption beside it."""
+    """Return a figure as SVG and PNG, and its caption as text."""
     made: dict[str, bytes] = {}
 
     def form_of(form: str) -> bytes:
@@ -92,15 +92,15 @@ def _figure_files(name: str, figure: StudyFigure) -> dict[str, bytes | Callable[
             drawn = draw(figure)
             for one in FIGURE_FORMS:
                 made[one] = to_bytes(figure, one, drawn=drawn)
-                drawn.set_layout_engine("none")  # in the next form everything stays where it is
-        return made.pop(form)  # once written it is not kept
+                drawn.set_layout_engine("none")  # keep the layout for the next form
+        return made.pop(form)  # not kept once written
 
     files = {f"{name}.{form}": partial(form_of, form) for form in FIGURE_FORMS}
     return {**files, f"{name}.txt": f"{figure.title}. {figure.caption}\n".encode()}
 
 
 def facts_of(report: StudyReport, *, pictures: bool = False) -> DatasetFacts:
-    """The facts of the dataset card; ``pictures`` says if they are in the export."""
+    """Return the facts of the dataset card; ``pictures``: True if the export contains them."""
     design, settings, frame = report.design, report.settings, report.pictures
     held = frame.drop_duplicates("image_id") if pictures and frame is not None else None
     return DatasetFacts(
@@ -125,21 +125,20 @@ def facts_of(report: StudyReport, *, pictures: bool = False) -> DatasetFacts:
 
 
 def _annotation(settings: StudySettings) -> str:
-    people = " Where people's answers were given, these were taken instead." if replaced_by_people(settings) else ""
-    how = "it lies nearer to the sentence of presence than to that of absence"
+    people = " Where people answered, their answers are used instead." if replaced_by_people(settings) else ""
+    how = "it is closer to the sentence that states it than to the one that denies it"
     if settings.judge:
-        how = f"the judge {settings.judge} says yes when it is asked; of what it cannot tell nothing is said"
+        how = f"the judge {settings.judge} answers yes; pictures that it cannot tell have no label"
     return (
-        f"Read by a program, {settings.encoder}, without people: a picture is taken to show an attribute where {how}, "
-        "or as the study's own description "
-        f"says. Intervals are {settings.confidence:.0%} intervals.{people}"
+        f"Labelled by {settings.encoder}, without people. Unless the study says otherwise, a picture shows an attribute "
+        f"if {how}. Intervals are {settings.confidence:.0%} intervals.{people}"
     )
 
 
 def _origin(model: str, condition: str, revision: str) -> dict[str, str]:
-    """Model and licence, as the fields of the facts."""
+    """Return model and licence as fields of the facts."""
     if model.startswith(IMPORTED):
-        return {"model": "", "licence_note": "The licence of the pictures is known to whoever brought them along."}
+        return {"model": "", "licence_note": "The pictures were imported; their licence is unknown."}
     info = _catalogue_entry(model)
     named = f"{info.name} ({model})" if info and info.name != model else model
     parts = [named, f"condition “{condition}”" if condition else "", f"revision {revision}" if revision else ""]
@@ -148,7 +147,7 @@ def _origin(model: str, condition: str, revision: str) -> dict[str, str]:
         spdx = _SPDX.get(info.licence, "")
         return facts | {"licence": spdx, "licence_note": f"Drawn by a model that comes with the program: {spdx}."}
     terms = f"is under {info.licence}" if info and info.licence else "has its own licence"
-    note = f"The model {terms}; what it says of pictures drawn with it holds for these pictures."
+    note = f"The model {terms}; its terms for generated pictures hold for these."
     return facts | {"licence_note": note}
 
 
@@ -159,7 +158,7 @@ def _catalogue_entry(model: str) -> ModelInfo | None:
 
 
 def _own_design(design: Design) -> dict[str, bytes]:
-    """The YAML of a design that does not come with the program; its command line names this file."""
+    """Return the YAML of a design that the program does not ship; the command line names this file."""
     if is_shipped(design) or design.kind not in study_classes():  # a comparison is no design
         return {}
     return {f"{design.name}.yaml": yaml.safe_dump(asdict(design), sort_keys=False, allow_unicode=True).encode()}
@@ -185,7 +184,7 @@ class Form:
     """One form of a report."""
 
     title: str  # on its button
-    purpose: str  # what it is good for, in a sentence
+    purpose: str  # its use, in a sentence
     ending: str  # of the file's name
     write: Callable[[StudyReport], bytes]
     is_text: bool = True  # UTF-8
@@ -194,7 +193,7 @@ class Form:
 FORMS: Mapping[str, Form] = {
     "html": Form(
         title="Report to read",
-        purpose="One page with pictures, figures, numbers, limits and sources; opens anywhere without a network.",
+        purpose="One page with pictures, figures, numbers, limits and sources; opens offline in any browser.",
         ending=".html",
         write=lambda report: to_html(report, facts_of(report)).encode(),
     ),
@@ -224,35 +223,35 @@ FORMS: Mapping[str, Form] = {
         is_text=False,
     ),
 }
-"""The forms of a report that are one file, by the names that the command line and the page call them."""
+"""The forms of a report that are one file, by their names on the command line and the page."""
 
 
 def to_form(report: StudyReport, name: str) -> bytes:
-    """The report in one of the forms; InvalidInput lists them where there is no such."""
+    """Return the report in one of the forms; InvalidInput lists them for an unknown name."""
     if name not in FORMS:
-        raise InvalidInput(f"a report is no {quoted(name)}; it can be {', '.join(FORMS)} or zip")
+        raise InvalidInput(f"a report has no form {quoted(name)}; choose {', '.join(FORMS)} or zip")
     return FORMS[name].write(report)
 
 
 def check_place(place: Path) -> None:
-    """Raise InvalidInput for a name that ends as a file of another kind; an existing folder may be called so."""
+    """Raise InvalidInput for a name with another file ending, unless it is an existing folder."""
     endings = [*(form.ending for form in FORMS.values()), ".zip"]
     if place.name.lower().endswith(tuple(endings)) or place.is_dir():
         return
     if re.fullmatch(r"\.[A-Za-z]{2,5}", place.suffix):
         raise InvalidInput(
-            f"a report is not written as {place.suffix}; a file ends in {', '.join(endings)}, and a folder in none"
+            f"a report cannot be written as {place.suffix}; use a file that ends in {', '.join(endings)}, or a folder"
         )
 
 
 def write_report(report: StudyReport, place: Path, *, pictures: bool = False) -> Path:
-    """Write one file of :data:`FORMS`, a .zip, or a folder of all files, as the ending of ``place`` says.
+    """Write one file of :data:`FORMS`, a .zip, or a folder of all files, by the ending of ``place``.
 
-    Raises InvalidInput: it is another ending.
+    Raises InvalidInput for another ending.
     """
     check_place(place)
     fitting = [name for name, form in FORMS.items() if place.name.lower().endswith(form.ending)]
-    if fitting:  # the longest says most
+    if fitting:  # the longest ending is the most specific
         write_atomically(place, to_form(report, max(fitting, key=lambda name: len(FORMS[name].ending))))
         return place
     write = write_zip if place.suffix.lower() == ".zip" else write_folder
@@ -260,9 +259,9 @@ def write_report(report: StudyReport, place: Path, *, pictures: bool = False) ->
 
 
 SCHEMA = "0.3.0"
-"""Version of the schema of ``every_eval_ever`` that the records follow."""
+"""Version of the schema of ``every_eval_ever``."""
 COLLECTION = "t2i-bias-explorer"
-_FORBIDDEN = re.compile(r"[^\w.+-]+")  # what a name of a folder of their data store does without
+_FORBIDDEN = re.compile(r"[^\w.+-]+")  # characters that folder names of their data store cannot have
 _CORRECTED = "corrected"
 _DRAWN_WITH = (
     "seed", "num_inference_steps", "guidance_scale", "negative_prompt", "size", "sampler", "rewrite", "scale",
@@ -271,15 +270,15 @@ _DRAWN_WITH = (
 
 
 def to_every_eval_ever(report: StudyReport, facts: DatasetFacts) -> bytes:
-    """A zip with one record for each arm, under the names that the program's own check asks for.
+    """Return a zip with one record per arm, under the file names that ``every_eval_ever`` checks for.
 
-    A path is ``data/<collection>/<developer>/<model>/<uuid>.json``. Numbers that are undefined are left out, and so are
-    arms without any number and differences between arms, which are of no single model.
+    A path is ``data/<collection>/<developer>/<model>/<uuid>.json``. Undefined numbers, arms without numbers and
+    differences between arms (which have no single model) are left out.
 
-    Raises InvalidInput: the report has no number.
+    Raises InvalidInput if the report has no number.
     """
     if not has_numbers(report):
-        raise InvalidInput("this report has no number that is known, so there is nothing to record of it")
+        raise InvalidInput("this report has no known number, so there is nothing to record")
     target, collection = io.BytesIO(), f"{COLLECTION}_{_FORBIDDEN.sub('_', report.design.name)}"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for number, (arm, part) in enumerate(_parts(report)):
@@ -288,12 +287,12 @@ def to_every_eval_ever(report: StudyReport, facts: DatasetFacts) -> bytes:
                 key = hashlib.sha256(f"{report.run_id}/{report.created}/{number}".encode()).digest()
                 name = f"data/{collection}/{record['model_info']['id']}/{uuid.UUID(bytes=key[:16], version=4)}.json"
                 text = json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False)
-                archive.writestr(zipfile.ZipInfo(name), text.encode())  # the same bytes on any day
+                archive.writestr(zipfile.ZipInfo(name), text.encode())  # the same bytes every day
     return target.getvalue()
 
 
 def has_numbers(report: StudyReport) -> bool:
-    """Return True if a number of the report, or of one of its arms, is known."""
+    """Return True if the report or one of its arms has a known number."""
     return any(_numbers(part) for _, part in _parts(report))
 
 
@@ -318,7 +317,7 @@ def _record(report: StudyReport, part: Measured, facts: DatasetFacts, arm: str) 
         "source_metadata": {
             "source_name": "T2I Bias Explorer",
             "source_type": "evaluation_run",
-            "source_organization_name": "whoever ran the explorer",
+            "source_organization_name": "the person who ran the explorer",
             "evaluator_relationship": "other",
             "additional_details": _texts(
                 study=title_of(report), summary=report.design.summary, reference=facts.reference, run=report.run_id,
@@ -335,13 +334,13 @@ def _record(report: StudyReport, part: Measured, facts: DatasetFacts, arm: str) 
 
 
 def model_record(settings: StudySettings, revision: str = "") -> Row:
-    """The record of the model that drew: its id as "organisation/name", its host, and if its weights are public."""
+    """Return the record of the model: its id as "organisation/name", its host, and if its weights are public."""
     name, info = settings.model, _catalogue_entry(settings.model)
     hosted = None if name.startswith(IMPORTED) else hosted_name(name)
     own, platform = "unknown", {}
     if name.startswith(IMPORTED):
         identity, where = f"imported/{name.removeprefix(IMPORTED)}", ("unknown", "unknown")
-        own = "Pictures that were brought along; what drew them is not on record."
+        own = "Imported pictures; the model that drew them is unknown."
     elif hosted:
         identity = hosted.path if "/" in hosted.path else f"{hosted.service}-compatible/{hosted.path}"
         where, platform = ("externally_managed", "unknown"), {"inference_platform": hosted.provider or hosted.service}
@@ -350,7 +349,7 @@ def model_record(settings: StudySettings, revision: str = "") -> Row:
         where = "self_deployed", "open_weights" if info and own != "local" else "unknown"
     developer, _, title = identity.partition("/")
     details = {"condition": settings.condition, "revision": revision, "note": own if " " in own else ""}
-    if own != "local":  # a path says more of a machine than of a model
+    if own != "local":  # a path describes a machine, not a model
         details["asked_for"] = name
     return {
         "name": info.name if info and own != "local" else title,
@@ -362,7 +361,7 @@ def model_record(settings: StudySettings, revision: str = "") -> Row:
 
 
 def _own_identity(name: str, info: ModelInfo | None, condition: str) -> tuple[str, str]:
-    """Organisation and name of a model that this machine ran, and "local" if only this machine has it."""
+    """Return organisation and name of a model that this machine ran, and "local" if only this machine has it."""
     if info is not None and info.embedded:
         return f"{COLLECTION}/{'-'.join(filter(None, (info.id, condition)))}", ""
     base, _, lora = name.partition("+")
@@ -416,7 +415,7 @@ def _result(finding: Finding, row: Row, part: Measured, collection: str, facts: 
 def _metric(card: Card, row: Row) -> Row:
     (low, high), null = card.bounds, row["null_value"]
     if any(not low <= row[end] <= high for end in ("value", "low", "high") if math.isfinite(row[end])):
-        low, high = low - high, high - low  # of a difference between two values of the measure
+        low, high = low - high, high - low  # a difference between two values of the measure
     return {
         "evaluation_description": card.summary,
         "metric_id": f"{COLLECTION}.{card.key}",
@@ -428,7 +427,7 @@ def _metric(card: Card, row: Row) -> Row:
         "min_score": low if math.isfinite(low) else "-Infinity",
         "max_score": high if math.isfinite(high) else "Infinity",
         "additional_details": _texts(
-            how_to_read="" if null is None else f"no bias reads {null:g}",
+            how_to_read="" if null is None else f"{null:g} means no bias",
             higher_means=card.higher_means,
             limits=card.limits,
             source=with_works(card.source),
@@ -437,7 +436,7 @@ def _metric(card: Card, row: Row) -> Row:
 
 
 def _uncertainty(row: Row, confidence: float) -> Row:
-    """The interval with both of its ends, and n; nothing where nothing is known."""
+    """Return the interval if both ends are known, and n; {} if neither is known."""
     parts: Row = {"num_samples": int(row["n"])} if row["n"] else {}
     if is_known(row["low"]) and is_known(row["high"]):
         method = {"method": row["method"]} if row["method"] else {}
@@ -447,19 +446,19 @@ def _uncertainty(row: Row, confidence: float) -> Row:
 
 
 def _reader_errors(finding: Finding, part: Measured) -> str:
-    """A sentence on the errors of the classifier, as far as they are known."""
+    """Return a sentence on the errors of the classifier."""
     if replaced_by_people(part.settings):
-        return "People's answers were given; their own disagreement is no part of the interval."
+        return "People's answers are used; the interval does not include their disagreement."
     estimate, siblings = finding.estimate, {one.key for one in part.results.findings}
     if finding.key.endswith(_CORRECTED) or _CORRECTED in f"{estimate.note} {estimate.method}":
-        return "The reader's measured errors are taken into account."
+        return "Corrected for the classifier's measured error rates."
     if f"{finding.key.rpartition('-')[0]}-{_CORRECTED}" in siblings:
-        return "The reader's errors are known; the share corrected for them stands beside this number."
-    return "How often the reader errs here is not known; a share can be wrong by more than its interval."
+        return "The classifier's error rates are known; a separate number has the corrected share."
+    return "The classifier's error rates here are unknown; a share can be wrong by more than its interval."
 
 
 def _texts(**values: Any) -> dict[str, str]:
-    """The known ones of these values as texts, which is all that the details of a record take."""
+    """Return the known values as texts, the only type that details of a record allow."""
     return {
         name: f"{value:g}" if isinstance(value, float) else str(value)
         for name, value in values.items()

@@ -1,7 +1,7 @@
-"""Draws the figures of reports with Matplotlib, a function for each kind, and writes them as SVG or PNG.
+"""Draws the figures of reports with Matplotlib, one function per kind, and writes them as SVG or PNG.
 
-Names come first: of rows, in lines that leave half of it to the marks; of dots, none over another name or a dot.
-:func:`figure_svg` is for pages: in the colours of their style sheet, with names that can be pressed.
+Names come first: names of rows leave half of the width to the marks; names of dots cover no other name or dot.
+:func:`figure_svg` is for pages: it uses the colours of their style sheet, and names can be buttons.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _DOT = 4.0  # half the width of a dot, in points
 _FAR = 8.0  # from here on, a line joins the name to its dot
 _CROSSED = 8.0  # points of reach that a name may go to keep off one more line
 WIDTH = 6.4  # inches of most figures, where there is room
-ROW, _LINE = 0.32, 0.15  # inches that a named row takes, and at least for each line of its name
-MOST_ROWS = 400  # taller figures are not drawn by every program
+ROW, _LINE = 0.32, 0.15  # inches of a named row, and least inches of each line of its name
+MOST_ROWS = 400  # some programs do not show taller figures
 _ROOM, _MOST_LINES = 7.5, 3  # letters of a row's name to an inch of the figure: about half of it; lines of a name
 _MISLEADING = 60.0  # the same, to keep the line to its dot off another dot or name
 
 
 def in_lines(name: object, width: float) -> list[str]:
-    """The name of a row; in two or three lines, as long as each other, where it would take half of ``width`` inches.
+    """Return the name of a row, in two or three lines of equal length if it would take half of ``width`` inches.
 
     >>> in_lines("Plain, most stereotyped occupations", 4.0), in_lines("dark skin", 4.0)
     (['Plain, most stereotyped', 'occupations'], ['dark skin'])
@@ -63,13 +63,13 @@ def in_lines(name: object, width: float) -> list[str]:
 
 
 def rows_height(figure: Figure, names: Collection[object]) -> float:
-    """Inches that named rows of a figure that is not yet as wide as it will be take together."""
+    """Return the inches that named rows take, before the figure has its final width."""
     n_lines = max((len(in_lines(name, min(WIDTH, figure.get_figwidth()))) for name in names), default=1)
     return max(ROW, _LINE * n_lines) * min(len(names), MOST_ROWS)
 
 
 def name_rows(axes: Axes, names: Sequence[object]) -> None:
-    """Write names beside the rows 0, 1, 2, ... of a figure, the first on top."""
+    """Write names next to the rows 0, 1, 2, ... of a figure, the first on top."""
     figure = axes.get_figure(root=True)
     width = np.inf if figure is None else figure.get_figwidth()
     axes.set_yticks(range(len(names)), ["\n".join(in_lines(name, width)) for name in names])
@@ -81,12 +81,11 @@ def name_points(
 ) -> None:
     """Write each name near its point; call it last, when nothing else moves the axes.
 
-    Around each point, places are tried from near to far, those of crowded points first. A place that would
-    cover a dot, another name or the frame is not taken unless all do; one that crosses lines is, where the
-    next free one is much farther.
+    Places around each point are tried from near to far, crowded points first. A place that covers a dot, another name
+    or the frame is used only if all do; one that crosses lines is used if the next free place is much farther.
 
-    ``axes`` have everything else drawn; in data units, ``points`` are (n_names, 2), ``dots``, which no name may
-    cover, (n_dots, 2), and ``lines``, which names should rather not cover, (n_lines, 4): x and y of both ends.
+    ``axes`` must have everything else drawn. In data units, ``points`` are (n_names, 2); ``dots``, which no name may
+    cover, (n_dots, 2); ``lines``, which names should avoid, (n_lines, 4): x and y of both ends.
     """
     figure = axes.get_figure(root=True)
     if figure is None or not len(points):
@@ -128,14 +127,14 @@ def name_points(
 
 
 def _crowded_first(at: Floats) -> list[int]:
-    """Numbers of the points, those with the most others near them first."""
+    """Return the numbers of the points, those with the most neighbours first."""
     apart = np.abs(at[:, np.newaxis] - at).max(axis=2)
     neighbours = (apart < np.median(apart) / 2).sum(axis=1) if len(at) > 1 else np.zeros(1)
     return [int(i) for i in np.lexsort((at[:, 1], at[:, 0], -neighbours))]
 
 
 def _places(at: Floats, extent: tuple[float, float], pixels: float) -> tuple[Floats, Floats]:
-    """Reach in points, ``(n_places,)``, and box in pixels, ``(n_places, 4)``, of every place for a name."""
+    """Return reach in points ``(n_places,)`` and box in pixels ``(n_places, 4)`` of every place for a name."""
     reach, angle = (grid.ravel() for grid in np.meshgrid(_REACHES, _ANGLES, indexing="ij"))
     half = np.array(extent) / 2
     centre = at + np.column_stack([np.cos(angle), np.sin(angle)]) * (reach[:, np.newaxis] * pixels + half)
@@ -143,29 +142,29 @@ def _places(at: Floats, extent: tuple[float, float], pixels: float) -> tuple[Flo
 
 
 def _dots_between(start: Floats, ends: Floats, beyond: float) -> Floats:
-    """The line to each end as boxes without a size, from the rim of a dot on: ``(n_ends, n_steps, 4)``."""
+    """Return the line from the rim of a dot to each end, as boxes of size 0: ``(n_ends, n_steps, 4)``."""
     shares = np.linspace(beyond / np.hypot(*(ends - start).T), 1, 16).T[..., np.newaxis]
     steps = start + shares * (ends - start)[:, np.newaxis]
     return np.concatenate([steps, steps], axis=2)
 
 
 def _meeting(boxes: Floats, others: Floats) -> Floats:
-    """Width and height of what each box shares with each other, ``(n_boxes, n_others, 2)``; negative where apart."""
+    """Return width and height of each overlap ``(n_boxes, n_others, 2)``; negative if boxes are apart."""
     low = np.maximum(boxes[:, np.newaxis, :2], others[:, :2])
     return np.asarray(np.minimum(boxes[:, np.newaxis, 2:], others[:, 2:]) - low)
 
 
 def _overlap(boxes: Floats, others: Floats) -> Floats:
-    """Pixels of each box that others cover, ``(n_boxes,)``."""
+    """Return the pixels of each box that others cover, ``(n_boxes,)``."""
     return np.asarray(_meeting(boxes, others).clip(0).prod(axis=2).sum(axis=1))
 
 
 def _touches(boxes: Floats, others: Floats) -> NDArray[np.bool_]:
-    """True where a box meets another, which may be as thin as a line: ``(n_boxes, n_others)``."""
+    """Return True for each box that meets another, which may be as thin as a line: ``(n_boxes, n_others)``."""
     return np.asarray((_meeting(boxes, others) >= 0).all(axis=2))
 
 
-# Okabe and Ito's colours, told apart with every kind of colour vision.
+# Okabe and Ito's colours, distinct for every kind of colour vision.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 MUTED = "#767676"
 ASSUMED = "assumed rate, without a source"
@@ -185,7 +184,7 @@ _LEGEND_LETTERS, WIDEST = 11.25, 100.0  # to an inch of its line; inches, where 
 
 
 def draw(figure: StudyFigure, *, widest: float = WIDEST) -> Figure:
-    """The figure, at most ``widest`` inches wide; InvalidInput where there is nothing to draw, or no such kind."""
+    """Return the drawn figure, at most ``widest`` inches wide; InvalidInput for no data or an unknown kind."""
     if figure.kind not in _DRAW:
         raise InvalidInput(f"no kind of figure {figure.kind!r}; there are {', '.join(_DRAW)}")
     if figure.data.empty:
@@ -198,12 +197,12 @@ def draw(figure: StudyFigure, *, widest: float = WIDEST) -> Figure:
 
 
 def _plain(value: Any) -> Any:
-    """Text in which a dollar sign begins no mathematics."""
+    """Escape dollar signs, which would begin mathematics."""
     return value.replace("$", r"\$") if isinstance(value, str) else value
 
 
 def to_bytes(figure: StudyFigure, kind: str = "svg", *, drawn: Figure | None = None) -> bytes:
-    """The figure, ``drawn`` before or now, as a file, "svg" or "png", with its title and caption inside."""
+    """Return the figure as an "svg" or "png" file with its title and caption; ``drawn`` saves drawing it again."""
     buffer, drawn = io.BytesIO(), drawn or draw(figure)
     further: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "png": {FIGURE_MARK: "yes"}}
     metadata = {"Title": figure.title, "Description": figure.caption, **further.get(kind, {})}
@@ -257,7 +256,7 @@ def _bars(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
 
 
 def _rest_of_stack(axes: Axes, groups: list[tuple[str, pd.DataFrame]], names: list[str]) -> list[Any]:
-    """Nothing, once a bar per name stands there, parted by the shares of the groups and with their numbers."""
+    """Draw one bar per name, divided into the shares of the groups; return [], as no group is left to draw."""
     text: dict[str, Any] = {"color": "#111111", "bbox": {"fc": "#fefefe", "ec": "none", "pad": 1.2}}
     left = np.zeros(len(names))
     for (group, rows), colour in zip(groups, COLOURS, strict=False):
@@ -272,8 +271,8 @@ def _rest_of_stack(axes: Axes, groups: list[tuple[str, pd.DataFrame]], names: li
 def _mark_known(
     axes: Axes, data: pd.DataFrame, labels: dict[str, Any], rows: range, sizes: dict[str, int], colour: str = MUTED
 ) -> None:
-    """Mark the published, reference, assumed and drawn values of the rows, where they are known."""
-    texts = {"published": "published", "reference": labels.get("reference"), "assumed": ASSUMED, "expected": "drawn"}
+    """Mark the known values of the rows: the paper's, the reference, the assumed and the drawn ones."""
+    texts = {"published": "in the paper", "reference": labels.get("reference"), "assumed": ASSUMED, "expected": "drawn"}
     markers = {"assumed": "o", "expected": "|"}
     for column, size in sizes.items():
         if column in data and data[column].notna().any():
@@ -311,14 +310,14 @@ def _arrows(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
 def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     axes = _axes(figure, *((6.8, 5.8) if "name" in data and (data["name"] != "").sum() > _MANY_NAMES else (5.6, 4.6)))
     axes.margins(x=0.1)  # room for names
-    if labels.get("apart"):  # each group a little to the right of the one before, so that no interval hides another
+    if labels.get("apart"):  # shift each group a little to the right, so that no interval hides another
         place = pd.Series(pd.factorize(data["group"])[0], data.index)
         data = data.assign(x=data["x"] + _STEP * np.ptp(data["x"]) * (place - place.mean()))
-    dots = ["name", *(["marker"] if "marker" in data else [])]  # those of one name in each group are one dot
-    markers = list(dict.fromkeys(data["marker"])) if "marker" in data else []  # what the shapes of dots stand for
+    dots = ["name", *(["marker"] if "marker" in data else [])]  # rows of one name in each group are one dot
+    markers = list(dict.fromkeys(data["marker"])) if "marker" in data else []  # meanings of the shapes of dots
     shapes = dict(zip(labels.get("markers") or markers, cycle(_MARKERS)))
     for i, (group, rows) in enumerate(_groups(data)):
-        look = COLOURS[i % len(COLOURS)], _MARKERS[i % len(_MARKERS)]  # told apart without colours too
+        look = COLOURS[i % len(COLOURS)], _MARKERS[i % len(_MARKERS)]  # shapes work without colours too
         _cloud(axes, rows, look, group, labels, shapes)
     for marker in markers:
         axes.plot([], [], shapes[marker], ms=5, color=MUTED, label=marker)
@@ -335,7 +334,7 @@ def _scatter(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
 
 
 def _keep_points_apart(axes: Axes, data: pd.DataFrame) -> None:
-    """Cut intervals at the frame where they would squeeze the points together; an arrowhead says that they go on."""
+    """Cut intervals at the frame if they would squeeze the points together; an arrowhead marks the cut."""
     for axis, other in ("xy", "yx"):
         ends, values = [f"{axis}low", f"{axis}high"], data[axis].to_numpy(float)
         span = float(np.nanmax(values) - np.nanmin(values)) * _MOST_BEYOND
@@ -362,7 +361,7 @@ def _cloud(
         name = None if shapes else group or None
         axes.plot(some["x"], some["y"], shapes.get(str(marker), shape), ms=5, color=colour, label=name)
     if shapes:
-        axes.plot([], [], "-", lw=4, color=colour, label=group)  # what a marker means stands by itself
+        axes.plot([], [], "-", lw=4, color=colour, label=group)  # the marker has its own entry
     if labels.get("lines"):
         axes.plot(rows["x"], rows["y"], "-", color=colour, lw=1, alpha=0.7)
     if labels.get("lowess") and len(rows) >= _FEWEST_FOR_LOWESS:
@@ -370,13 +369,13 @@ def _cloud(
 
 
 def _name_dots(axes: Axes, named: pd.DataFrame, data: pd.DataFrame) -> None:
-    """The names of the dots, clear of every dot and, where there is room, of the intervals and curves."""
+    """Name the dots, clear of every dot and, if there is room, of intervals and curves."""
     columns = ("xlow", "y", "xhigh", "y"), ("x", "ylow", "x", "yhigh")
     named = named[np.isfinite(named[["x", "y"]].to_numpy(float)).all(axis=1)]
     lines = [data[[*ends]].dropna().to_numpy(float) for ends in columns if {*ends} <= set(data)]
     for line in axes.lines:
         corners = np.asarray(line.get_xydata(), float)
-        if line.get_linestyle() != "None" and len(corners):  # one without points only stands in the legend
+        if line.get_linestyle() != "None" and len(corners):  # one without points is only for the legend
             steps = np.linspace(0, len(corners) - 1, 20 * len(corners))  # of many short pieces
             curve = np.column_stack([np.interp(steps, np.arange(len(corners)), column) for column in corners.T])
             lines.append(np.hstack([curve[:-1], curve[1:]]))
@@ -391,11 +390,11 @@ def _name_dots(axes: Axes, named: pd.DataFrame, data: pd.DataFrame) -> None:
 
 
 def lowess(x: pd.Series, y: pd.Series) -> np.ndarray:
-    """The smoothed curve ``(n, 2)`` through a cloud of points, by statsmodels' LOWESS without robust rounds.
+    """Return the smoothed curve ``(n, 2)`` through a cloud of points, by statsmodels' LOWESS without robust rounds.
 
-    Where many points share an x, a robust round weighs most of a neighbourhood away and carries the line of
-    the few that are left far beyond the data. A line may still end beyond them where a cloud is steep: it is
-    held at the lowest and the highest point. There is none where one x holds a whole neighbourhood.
+    If many points share an x, a robust round gives most of a neighbourhood no weight, and the line of the rest runs far
+    beyond the data. The line of a steep cloud is cut at its lowest and highest point. There is no line if one x has a
+    whole neighbourhood of points.
     """
     from statsmodels.nonparametric.smoothers_lowess import lowess as smooth
 
@@ -410,7 +409,7 @@ def lowess(x: pd.Series, y: pd.Series) -> np.ndarray:
 
 
 _STYLES: tuple[Any, ...] = ("-", (0, (4, 4)), (0, (1, 3)), (0, (6, 2, 1, 2)))
-"""Of curves: the gaps of a later one show an earlier one below it."""
+"""Styles of curves: the gaps of a later curve show the earlier one below."""
 
 
 def _curves(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
@@ -418,7 +417,7 @@ def _curves(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
         _curves_apart(figure, data, labels)
         return
     axes = _axes(figure, WIDTH, min(3.8, 0.7 * figure.get_figwidth()))
-    drawn: dict[bytes, str] = {}  # each curve, with the name of its first group
+    drawn: dict[bytes, str] = {}  # the first group of each curve
     for i, (group, rows) in enumerate(_groups(data)):
         first = drawn.setdefault(rows[["x", "value"]].to_numpy(float).round(9).tobytes(), group)
         _curve(axes, rows, i, group if first == group else f"{group} (the same curve as {first})")
@@ -428,7 +427,7 @@ def _curves(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
 
 
 def _curves_apart(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
-    """A panel for each group, on common axes: bands that lie over each other cannot be told apart."""
+    """Draw a panel for each group on common axes, because overlapping bands look alike."""
     groups = _groups(data)
     n_rows = -(-len(groups) // 2)
     figure.set_size_inches(min(WIDTH, figure.get_figwidth()), 0.6 + 1.9 * n_rows)
@@ -465,7 +464,7 @@ def _space(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     for i, row in enumerate(data.to_dict("records")):
         colour, marker = COLOURS[i % len(COLOURS)], _MARKERS[i // len(COLOURS) % len(_MARKERS)]
         at = [row["x"]] * 2, [row["y"]] * 2, [row["z"], floor]
-        axes.plot(*at, "-", color=colour, lw=1, alpha=0.6)  # where it stands above the floor
+        axes.plot(*at, "-", color=colour, lw=1, alpha=0.6)  # shows its place on the floor
         axes.plot(*(ends[:1] for ends in at), marker, ms=7, color=colour, label=str(row["name"]))
     for axis in "xyz":
         getattr(axes, f"set_{axis}label")(str(labels.get(axis, "")), fontsize=9, labelpad=9)  # clear of the numbers
@@ -491,14 +490,14 @@ def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
     for (i, j), value in np.ndenumerate(grid if grid.size <= _MOST_CELLS else np.empty((0, 0))):
         if np.isfinite(value):
             red, green, blue, _ = shown.cmap(shown.norm(value))
-            # Dark or light text, whichever is read better; both stay as they are in the dark.
+            # Dark or light text, as it contrasts better; both keep their colour in dark mode.
             colour = "#111111" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "#fefefe"
             number = typeset(value, f".{0 if reach >= _TENS else 2}f")
             axes.text(j, i, number, ha="center", va="center", fontsize=7, color=colour)
 
 
 def _mosaic(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:  # noqa: ARG001
-    """Columns as wide as their share of all, parted by the shares of the rows within; the first row stands below."""
+    """Draw columns as wide as their share, divided into the shares of the rows; the first row is at the bottom."""
     axes, left = _axes(figure, 5.2, 4.4), 0.0
     rows = list(dict.fromkeys(data["row"]))
     ticks = []
@@ -521,7 +520,7 @@ def _mosaic(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
         left += width
     for i, row in enumerate(rows):
         axes.bar(0, 0, color=COLOURS[i], label=row)
-    axes.axhline(float(data["null"].iloc[0]), ls="--", lw=1.2, color=COLOURS[-1], label="if each went by itself")
+    axes.axhline(float(data["null"].iloc[0]), ls="--", lw=1.2, color=COLOURS[-1], label="if they were independent")
     axes.set_xticks(*zip(*ticks, strict=True))
     axes.set_xlim(0, left)
     axes.set_ylim(0, 1)
@@ -551,7 +550,7 @@ def _axes(figure: Figure, width: float, height: float) -> Axes:
 
 
 def _reach(rows: pd.DataFrame, value: str = "value", ends: str = "") -> Any:
-    """The reach of each interval to either side, ``(2, n)``; 0 where there is none, or an end without a limit."""
+    """Return the reach of each interval to both sides, ``(2, n)``; 0 without an interval or for an infinite end."""
     own = rows[[f"{ends}low", f"{ends}high"]].to_numpy(float).T
     return np.nan_to_num(np.abs(own - rows[value].to_numpy(float)), posinf=0.0)
 
@@ -564,7 +563,7 @@ def _error_bars(axes: Axes, rows: pd.DataFrame, places: Any, i: int, group: str)
 
 
 def _groups(data: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """The rows of each group in the order of their first; one nameless group where there is no column."""
+    """Return the rows of each group, in order of appearance; one group "" if there is no such column."""
     data = data.reset_index(drop=True)
     if "group" not in data:
         return [("", data)]
@@ -572,7 +571,7 @@ def _groups(data: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
 
 
 def _finish(axes: Axes, labels: dict[str, Any], names: Any = None, *, no_bias: str = "x") -> None:
-    """The line of "no bias" at a value of one axis, named lines with the first on top, axes and legend."""
+    """Add the line of "no bias", the names of rows with the first on top, axis labels and legend."""
     if labels.get("null") is not None:
         (axes.axvline if no_bias == "x" else axes.axhline)(labels["null"], color=MUTED, lw=1, zorder=0)
     if names is not None:
@@ -583,7 +582,7 @@ def _finish(axes: Axes, labels: dict[str, Any], names: Any = None, *, no_bias: s
 
 
 def _legend_above(axes: Axes) -> None:
-    """The legend, where there is anything to explain, above the axes: it hides nothing."""
+    """Put the legend, if there is anything to explain, above the axes, where it hides nothing."""
     handles, names = axes.get_legend_handles_labels()
     if not handles:
         return
@@ -610,14 +609,14 @@ _DRAW: dict[str, Callable[[Figure, pd.DataFrame, dict[str, Any]], None]] = {
 }
 
 
-NARROW = 4.0  # inches: shown as wide as a phone, letters can still be read
+NARROW = 4.0  # inches: letters stay legible at the width of a phone
 DRAWING = threading.Lock()  # rc_context is global to the process
 _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 _GROUP, _TEXT = f"{{{_SVG}}}g", f"{{{_SVG}}}text"
 _TICK = 7.0  # points from the axis to the name of a row
 ET.register_namespace("", _SVG)
 ET.register_namespace("xlink", _LINK)
-N_COLOURS = 8  # of groups on the page, in turn
+N_COLOURS = 8  # colours of groups on the page, in turn
 _INKS = {
     **{colour: f"var(--c{i})" for i, colour in enumerate(COLOURS[:-1])},
     COLOURS[-1]: "var(--ink)",
@@ -630,14 +629,14 @@ _INKS = {
 
 def figure_svg(
     figure: StudyFigure,
-    numbers: str = "the data can be taken as CSV below",
+    numbers: str = "download the data as CSV below",
     marks: Mapping[str, str] | None = None,
     width: float = WIDEST,
 ) -> str:
-    """The drawing; its label for screen readers says where the same ``numbers`` stand.
+    """Return the figure as SVG; its label for screen readers says where the same ``numbers`` are.
 
-    It is at most ``width`` inches wide, with letters of the same size: for a narrow page.
-    A name of ``marks`` that stands beside a mark is a button there, with what it stands for as its data.
+    It is at most ``width`` inches wide with letters of the same size, for narrow pages. The names of marks in ``marks``
+    become buttons with the given data.
     """
     import matplotlib as mpl
 
@@ -654,7 +653,7 @@ def figure_svg(
     root.attrib |= {"role": "img", "class": f"plot{narrow}", "aria-label": f"{figure.title}; {numbers}"}
     _join_lines(root)
     if marks and _name_marks(root, marks):
-        root.attrib["role"] = "group"  # what is in an image cannot be pressed
+        root.attrib["role"] = "group"  # an image has no buttons
     svg = ET.tostring(root, encoding="unicode")
     for colour, ink in _INKS.items():
         svg = svg.replace(colour, ink)
@@ -662,7 +661,7 @@ def figure_svg(
 
 
 def _join_lines(root: ET.Element) -> None:
-    """Have the lines of a row's name end where names of one line do."""
+    """Align the ends of a row's name of several lines with names of one line."""
     for tick in (group for group in root.iter(_GROUP) if group.get("id", "").startswith("ytick_")):
         edge = next((float(mark.attrib["x"]) - _TICK for mark in tick.iter(f"{{{_SVG}}}use")), None)
         for group in tick.iter(_GROUP):
@@ -675,7 +674,7 @@ def _join_lines(root: ET.Element) -> None:
 
 
 def _name_marks(root: ET.Element, marks: Mapping[str, str]) -> int:
-    """Make buttons of the names of marks in a drawing; how many there are."""
+    """Turn the names of marks in a drawing into buttons; return their number."""
     n_named, by_name = 0, {" ".join(name.split()): name for name in marks}
     for group in root.iter(_GROUP):
         lines = group.findall(_TEXT)

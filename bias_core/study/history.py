@@ -31,23 +31,23 @@ from bias_core.study.types import Design, Progress, StudyReport, StudySettings, 
 from bias_core.values import settings_of
 
 _LONGEST = 60  # characters of an option in the list
-GALLERY = "gallery-"  # begins the ids of runs of the gallery; those of other runs have letters and digits alone
+GALLERY = "gallery-"  # prefix of the ids of gallery runs; other ids have only letters and digits
 _NOT_OURS = (AttributeError, LookupError, TypeError, ValueError, RecursionError)
-"""Errors of reading values that this program did not write."""
+"""Errors from reading values that this program did not write."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListedRun:
-    """A run as its visitor's list shows it."""
+    """A run in its visitor's list."""
 
     run_id: str
     study: str  # name of the design, "explore" for Explore
     title: str
-    choices: str  # what tells it from other runs of the same study: size, options, seed
-    # model, condition: that drew, or "imported:..." for one's own pictures
+    choices: str  # difference from other runs of the same study: size, options, seed
+    # model, condition: of the drawing, or "imported:..." for imported pictures
     model: str
     condition: str
-    # n_pictures, n_stored, n_bytes: asked for; still in the store; bytes of these
+    # n_pictures, n_stored, n_bytes: requested; still in the store; bytes of the stored ones
     n_pictures: int
     n_stored: int
     n_bytes: int
@@ -56,9 +56,9 @@ class ListedRun:
     # created, updated: seconds since 1970
     created: float
     updated: float
-    saved: bool  # whether its report can be opened without running anything
-    may_go_on: bool  # whether it was cut off, or a stop rule of its settings may have ended it
-    in_gallery: bool = False  # whether it is nobody's here: it can be looked at and compared, not changed
+    saved: bool  # True if its report can be opened without a run
+    may_go_on: bool  # True if it was cut off, or a stop rule may have ended it
+    in_gallery: bool = False  # True for a gallery run, which can be viewed and compared, not changed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,17 +70,17 @@ class Deleted:
 
 
 def list_runs(services: StudyServices, session: str) -> list[ListedRun]:
-    """The visitor's runs, newest first."""
+    """Return the visitor's runs, newest first."""
     reports = report_store(services)
     return [_line(run, services.images, reports) for run in services.manifests.list(_checked(session))]
 
 
 _IN_GALLERY = Newest[tuple[int, ListedRun]](1000)
-"""The lines of runs of the gallery, by their file, each with when it was written."""
+"""Listed runs of the gallery, by file, each with the time of the file."""
 
 
 def list_gallery(services: StudyServices) -> tuple[list[ListedRun], str]:
-    """The runs of the gallery that have a report, newest first; and what of it cannot be read, in words."""
+    """Return the gallery runs with a report, newest first, and a sentence on files that cannot be read."""
     try:
         folder = gallery_folder(services.settings)
     except StorageError as error:
@@ -90,14 +90,14 @@ def list_gallery(services: StudyServices) -> tuple[list[ListedRun], str]:
     files = [path for path in (folder / "runs").glob("*.json") if (folder / "reports" / path.name).is_file()]
     lines = [line for path in files if (line := _gallery_line(folder, path)) is not None]
     n_broken = len(files) - len(lines)
-    problem = f"{n_broken:,} files in the gallery are no runs that this version can read." if n_broken else ""
+    problem = f"This version cannot read {n_broken:,} files of the gallery." if n_broken else ""
     return sorted(lines, key=lambda line: -line.updated), problem
 
 
 def open_gallery_run(services: StudyServices, run_id: str) -> SavedReport:
-    """The report of a run of the gallery, under the id that the list has; nothing of it is run, or changed.
+    """Return the report of a gallery run under its id in the list; nothing is run or changed.
 
-    Raises InvalidInput: there is none; StorageError: it cannot be read, or names a file outside of the gallery.
+    Raises InvalidInput if there is none, StorageError if it cannot be read or names a file outside the gallery.
     """
     folder, name = gallery_folder(services.settings), run_id.removeprefix(GALLERY)
     try:
@@ -105,16 +105,16 @@ def open_gallery_run(services: StudyServices, run_id: str) -> SavedReport:
         paths = [] if saved is None else pictures_of(saved.report)
         outside = folder and any(not path.resolve().is_relative_to(folder) for path in paths)
     except _NOT_OURS as error:
-        raise StorageError(f"the gallery holds no report {quoted(name)} that this version can read: {error}") from error
+        raise StorageError(f"this version cannot read the gallery's report {quoted(name)}: {error}") from error
     if saved is None:
         raise InvalidInput(f"the gallery has no run {quoted(name)}")
     if outside:
-        raise StorageError(f"the run {quoted(name)} names a file outside of the gallery, so it is not opened")
+        raise StorageError(f"the run {quoted(name)} names a file outside the gallery, so it is not opened")
     return replace(saved, report=replace(saved.report, run_id=f"{GALLERY}{name}"))
 
 
 def gallery_folder(settings: Settings) -> Path | None:
-    """The folder that ``BIAS_GALLERY`` names, None where it names none; StorageError where it cannot be read."""
+    """Return the folder in ``BIAS_GALLERY``, None if it is empty; StorageError if it cannot be read."""
     where = settings.gallery.strip()
     if not where:
         return None
@@ -124,14 +124,14 @@ def gallery_folder(settings: Settings) -> Path | None:
     except (OSError, RuntimeError, ValueError):
         is_folder = False
     if not is_folder:
-        raise StorageError(f"the gallery {quoted(Path(where).name)} is no folder that can be read (see BIAS_GALLERY)")
+        raise StorageError(f"the gallery {quoted(Path(where).name)} is not a readable folder (see BIAS_GALLERY)")
     if folder == own:
         raise StorageError("the gallery (BIAS_GALLERY) is this program's own data folder: name another folder of runs")
     return folder
 
 
 def _gallery_line(folder: Path, path: Path) -> ListedRun | None:
-    """A run of the gallery as the list shows it; None where its file holds none."""
+    """Return a gallery run for the list; None if its file is not a run."""
     try:
         written, (listed, line) = path.stat().st_mtime_ns, _IN_GALLERY.get(path) or (0, None)
         if line is None or listed != written:
@@ -150,29 +150,29 @@ def _gallery_line(folder: Path, path: Path) -> ListedRun | None:
 
 
 def open_run(services: StudyServices, session: str, run_id: str) -> SavedReport:
-    """The report of a run; InvalidInput where the visitor has no such run, StorageError where it has no report."""
+    """Return the report of a run; InvalidInput if the visitor has no such run, StorageError if it has no report."""
     manifest = _mine(services, session, run_id)
     saved = open_report(run_id, services)
     if saved is None:
         raise StorageError(
             f"“{manifest.title}” has no saved report: it was not finished, or its report made room for newer "
-            "ones. Press “Run again”: what was drawn is not drawn again"
+            "ones. Press “Run again”: stored pictures are not drawn again"
         )
     return saved
 
 
 def design_of(services: StudyServices, session: str, run_id: str) -> Design:
-    """The design of a run of this visitor; InvalidInput if there is no such run, or no design is on record."""
+    """Return the design of a visitor's run; InvalidInput if there is no such run, or its design was not kept."""
     return _study_of(_mine(services, session, run_id))[0]
 
 
 def keep_run(services: StudyServices, session: str, run_id: str, is_kept: bool) -> None:
-    """Protect the run's pictures and report from making room for others, or no longer."""
+    """Keep the run's pictures and report from being removed to make room, or stop keeping them."""
     services.manifests.keep(_mine(services, session, run_id).id, is_kept)
 
 
 def delete_run(services: StudyServices, session: str, run_id: str) -> Deleted:
-    """Forget a run and its report; its pictures go when room is needed, for other runs may share them."""
+    """Delete a run and its report; its pictures stay until room is needed, as other runs may share them."""
     manifest, store = _mine(services, session, run_id), report_store(services)
     deleted = Deleted(manifest=manifest, report=store.find(run_id))
     services.manifests.delete(run_id)
@@ -236,14 +236,14 @@ def _mine(services: StudyServices, session: str, run_id: str) -> Manifest:
 
 
 def _checked(session: str) -> str:
-    # The command line has the session ""; nobody may list its runs over the web by saying nothing.
+    # The command line has the session "": its runs must not be listed over the web.
     if not session:
         raise InvalidInput("a visitor without a key has no runs")
     return session
 
 
 def _choices(manifest: RunHead) -> str:
-    """The choices of a visitor that are not the study's own, in a line."""
+    """Return the visitor's choices that differ from the study's defaults, in one line."""
     settings, design = manifest.settings, manifest.design
     study = study_classes().get(design.get("kind", ""))
     declared = {} if study is None else settings_of(study.options)
@@ -261,7 +261,6 @@ def _choices(manifest: RunHead) -> str:
 
 
 def _as_list(value: Any) -> Any:
-    """A value as JSON has it."""
     return list(value) if isinstance(value, tuple) else value
 
 

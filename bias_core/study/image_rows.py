@@ -1,6 +1,6 @@
-"""Turns a study's shots into manifest rows: for a model, or for imported pictures, matched by their prompts.
+"""Turns a study's shots into manifest rows, for a model or for imported pictures, which are matched by prompt.
 
-Prompts are rewritten first where the settings ask for it: by the model that draws, or by a language model.
+If the settings ask for it, the model that draws or a language model rewrites prompts first.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ FAIR_INSTRUCTION = (
     "they are. Where the prompt shows people and says nothing of their gender, skin tone, age or body, add in a few "
     "words that they may be of any, without choosing one for them. Add nothing else: no style, no mood, no objects."
 )
-"""What :data:`FAIR` asks a language model for."""
+"""Instruction of :data:`FAIR` to a language model; it is part of cached answers."""
 _ENDPOINT = "endpoint"  # the language model of the settings of this machine
 _ANSWER = "Answer with the new prompt alone, in one line."
 _CALLED = re.compile(r"^(?:the |my )?(?:new |rewritten |revised )?prompt\s*:\s*", re.IGNORECASE)
@@ -46,9 +46,9 @@ _TO_TAKE = (
 
 
 class Rewriting:
-    """Rewrites every prompt once; what came of it is kept with the answers, and is the same in the next run.
+    """Rewrites every prompt once; the result is stored with the answers, and the next run reuses it.
 
-    To ``estimate``, no language model is asked: prompts that were not rewritten before stay as they are.
+    To ``estimate``, no language model is asked: new prompts stay as they are.
     """
 
     def __init__(self, instruction: str, name: str, services: StudyServices, *, estimate: bool = False) -> None:
@@ -59,7 +59,7 @@ class Rewriting:
         self._prompts: dict[str, str] = {}
 
     def of(self, prompt: str) -> str:
-        """The prompt in other words; ModelUnavailable where nothing usable comes of it."""
+        """Return the rewritten prompt; ModelUnavailable if the result cannot be used."""
         if prompt not in self._prompts:
             question = ("", f"{self.instruction}\n{prompt}")
             answers = self._services.answers.find(self._key, [question])
@@ -78,17 +78,17 @@ class Rewriting:
         text = _CALLED.sub("", " ".join(answer.split())).strip(" \"'“”`*")
         if not text or len(text) > _LONGEST:
             raise ModelUnavailable(
-                f"{self.name} made {quoted(answer)} of the prompt {quoted(prompt)}, which is no prompt; take another "
-                "rewriter or another instruction"
+                f"{self.name} made {quoted(answer)} of the prompt {quoted(prompt)}, which is not a prompt; choose "
+                "another rewriter or another instruction"
             )
         check_texts("a rewritten prompt", text)
         return text
 
 
 def rewriting_of(settings: StudySettings, services: StudyServices, *, estimate: bool = False) -> Rewriting | None:
-    """The rewriting of the prompts of a run of one arm by a language model; None if there is none.
+    """Return the rewriting by a language model for a run of one arm; None if there is none.
 
-    UnknownModel: no such language model; InvalidInput: none is named, or one that follows no instructions.
+    UnknownModel for an unknown language model; InvalidInput if none is named, or it cannot follow instructions.
     """
     if settings.rewrite in ("", OFF, OWN):
         return None
@@ -101,21 +101,21 @@ def rewriting_of(settings: StudySettings, services: StudyServices, *, estimate: 
     except UnknownModel:
         if settings.rewriter:
             raise
-        raise InvalidInput(f"somebody must rewrite the prompts: {_TO_TAKE}") from None
-    raise InvalidInput(f"{name} follows no instructions, so it rewrites no prompts; {_TO_TAKE}")
+        raise InvalidInput(f"a language model must rewrite the prompts: {_TO_TAKE}") from None
+    raise InvalidInput(f"{name} follows no instructions, so it cannot rewrite prompts; {_TO_TAKE}")
 
 
 def check_own_rewriting(settings: StudySettings, generator: TextToImage | None) -> str:
-    """The ``rewrite`` of a row: :data:`OWN` if the model that draws is to rewrite the prompt, else "".
+    """Return the ``rewrite`` of a row: :data:`OWN` if the model that draws rewrites the prompt, else "".
 
-    InvalidInput where it is to, and cannot.
+    InvalidInput if the model cannot.
     """
     if settings.rewrite != OWN:
         return ""
     if generator is not None and not isinstance(generator, RewritesPrompts):
         raise InvalidInput(
-            f"{settings.model} has no rewriting of its own that can be switched on (rewrite={OWN}); {FAIR}, or an "
-            "instruction of yours, is carried out by a language model"
+            f"{settings.model} cannot rewrite prompts itself (rewrite={OWN}); use {FAIR} or your own instruction, "
+            "which a language model follows"
         )
     if generator is not None:
         generator.check_rewriting()
@@ -123,13 +123,13 @@ def check_own_rewriting(settings: StudySettings, generator: TextToImage | None) 
 
 
 def rewriting_note(settings: StudySettings) -> list[str]:
-    """A note on the model that rewrote the prompts, and its instruction."""
+    """Return a note on the model that rewrote the prompts, and its instruction."""
     if settings.rewrite in ("", OFF) or settings.images:
         return []
     if settings.rewrite == OWN:
-        return [f"{settings.model} rewrote every prompt itself before it drew."]
+        return [f"{settings.model} rewrote every prompt itself before drawing."]
     words = FAIR_INSTRUCTION if settings.rewrite == FAIR else settings.rewrite
-    return [f"{settings.rewriter or _ENDPOINT} rewrote every prompt once, before it was drawn, after: “{words}”"]
+    return [f"{settings.rewriter or _ENDPOINT} rewrote every prompt once before drawing. Instruction: “{words}”"]
 
 
 T = TypeVar("T")
@@ -150,15 +150,15 @@ class RowMaker:
     guidance_scale: float
     negative_prompt: str = ""
     template: str = ""
-    rewrite: str = ""  # of the rows
+    rewrite: str = ""  # value of the rows
     rewriting: Rewriting | None = None  # by a language model
     sampler: Sampler = ""
-    ignored: tuple[str, ...] = ()  # a sentence on each size or sampler that was asked for and is not drawn with
-    has_seeds: bool = True  # the k-th picture of a shot has the seed that it has in every other arm
+    ignored: tuple[str, ...] = ()  # a sentence on each requested size or sampler that is not used
+    has_seeds: bool = True  # True if the k-th picture of a shot has the same seed in every arm
 
     @classmethod
     def build(cls, settings: StudySettings, services: StudyServices, *, estimate: bool = False) -> "RowMaker":
-        """Look the model up; UnknownModel or InvalidInput where it cannot be. To ``estimate``, no revision is ""."""
+        """Look the model up; UnknownModel or InvalidInput if that fails. To ``estimate``, an unknown revision is ""."""
         info = drawn_info(services, settings.model, settings.size)
         condition = check_condition(info, settings.condition)
         try:
@@ -168,7 +168,7 @@ class RowMaker:
                 raise
             revision = ""
         hosted, generator = hosted_name(info.id), _generator(services, settings.model)
-        # What has no effect reads 0: the renderer has no sampler, and some services have no word for it.
+        # Settings without effect are 0: the renderer has no sampler, and some services do not take them.
         none = _SAMPLING if info.family == "renderer" else hosted.unsent if hosted else frozenset[str]()
         steps, guidance = settings.num_inference_steps, settings.guidance_scale
         steps = 0 if "num_inference_steps" in none else info.default_steps if steps is None else steps
@@ -190,11 +190,11 @@ class RowMaker:
         )
 
     def prompt_of(self, shot: Shot) -> str:
-        """The prompt of a shot in the treatment of this arm, before anything rewrites it."""
+        """Return the prompt of a shot in the template of this arm, before rewriting."""
         return treated(shot.prompt, self.template)
 
     def of(self, shot: Shot) -> list[ImageRow]:
-        """One row per picture of the shot."""
+        """Return one row per picture of the shot."""
         prompt = self.prompt_of(shot)
         later = treated(shot.later_prompt, self.template) if shot.later_prompt else ""
         condition = check_condition(self.info, shot.condition) if shot.condition else self.condition
@@ -220,25 +220,25 @@ class RowMaker:
         return [replace(first, seed=self.seed + shot.first_seed + k) for k in range(shot.n)]
 
     def unit_of(self, shots: Sequence[Shot]) -> "UnitOf":
-        """The number, and without seeds in common with other arms the id, too."""
+        """Return the naming by number, and without common seeds also by id."""
         return by_number if self.has_seeds else by_id
 
     def world(self, shots: Sequence[Shot], services: StudyServices) -> str:
-        """The model's."""
+        """Return the model's world."""
         return self.info.world
 
     def model(self, services: StudyServices) -> TextToImage:
-        """The generator."""
+        """Return the generator."""
         return services.text_to_image(self.info.id)
 
     def draw(
         self, rows: Sequence[ImageRow], services: StudyServices, *, cancelled: Callable[[], bool]
     ) -> Iterator[EngineProgress]:
-        """By the engine of this process."""
+        """Draw with the engine of this process."""
         return services.draw(rows, cancelled=cancelled)
 
     def notes(self, shots: Sequence[Shot]) -> list[str]:
-        """Nothing: what was asked for is drawn."""
+        """Return no notes: the request is drawn as it is."""
         return []
 
 
@@ -253,58 +253,58 @@ class ImportedRows:
 
     @classmethod
     def build(cls, path: str, check: Callable[[], None] = lambda: None, template: str = "") -> "ImportedRows":
-        """Look through a folder or zip (or InvalidInput), calling ``check``; prompts are those in ``template``."""
+        """Scan a folder or zip (or InvalidInput), calling ``check``; prompts are in ``template``."""
         return cls(source=ImportedImages(Path(path)), check=check, template=template)
 
     def prompt_of(self, shot: Shot) -> str:
-        """The prompt that the pictures of a shot have."""
+        """Return the prompt that the pictures of a shot have."""
         return treated(shot.prompt, self.template)
 
     def examine(self) -> None:
-        """Read all pictures, so that counts are of those that can be used; InvalidInput where none can."""
+        """Read all pictures, so that only usable ones count; InvalidInput if there are none."""
         self.source.examine(self.check)
 
     def n_found(self, shots: Sequence[Shot]) -> int:
-        """The number of pictures that these shots would take; none is opened."""
+        """Return the number of pictures that these shots would use, without opening any."""
         return sum(min(shot.n, self.source.n_of(self.prompt_of(shot))) for shot in shots)
 
     def unit_of(self, shots: Sequence[Shot]) -> "UnitOf":
-        """By the seed, where every picture has one of its own and another import has the same ones; else by the id."""
+        """Return the naming by seed if every picture of a shot has its own, else by id."""
         seeds = [[self.source.drawing(row.id).seed for row in self.of(shot)] for shot in shots]
         if any(None in some or len(set(some)) < len(some) for some in seeds):
             return by_id
-        # Arms whose seeds differ share no unit: to compare what they happen to share would leave pictures out.
+        # Arms with different seeds share no unit: a comparison of common seeds would leave pictures out.
         together = hashlib.sha256(json.dumps([sorted(map(str, some)) for some in seeds]).encode()).hexdigest()[:12]
         return lambda _number, row: f"seed {row.seed}:{together}"
 
     def world(self, shots: Sequence[Shot], services: StudyServices) -> str:
-        """That of the models that the pictures' own records name, where all agree and are known here."""
+        """Return the world of the models that the pictures record, if all agree and are known here; else ""."""
         records = {self.source.record(row.id) for shot in shots for row in self.of(shot)}
         worlds = {services.pictures_world(*record) if all(record) else "" for record in records}
         return worlds.pop() if len(worlds) == 1 else ""
 
     def of(self, shot: Shot) -> list[ImageRow]:
-        """Rows of the first pictures of the shot's prompt; fewer, or none, where there are not as many."""
+        """Return rows of the first pictures of the shot's prompt, as many as there are."""
         self.check()
         return [replace(row, group=shot.group) for row in self.source.rows(self.prompt_of(shot), shot.n)]
 
     def shots(self, scale: float, seed: int) -> list[Shot]:
-        """All pictures as they are, for a study that lays out none itself."""
+        """Return shots of all pictures, for a study without shots of its own."""
         prompts = thinned(list(self.source.counts.items()), scale, least=2, seed=seed)
         return [Shot(prompt=prompt, n=n, group="imported") for prompt, n in prompts]
 
     def model(self, services: StudyServices) -> TextToImage:
-        """The pictures themselves."""
+        """Return the source of the pictures."""
         return self.source
 
     def draw(
         self, rows: Sequence[ImageRow], services: StudyServices, *, cancelled: Callable[[], bool]
     ) -> Iterator[EngineProgress]:
-        """Copied by this process, whatever engine draws: other machines do not have these files."""
+        """Copy the pictures in this process, because other machines do not have these files."""
         return run_rows(rows, self.source, services.images, lock=services.model_lock, cancelled=cancelled)
 
     def notes(self, shots: Sequence[Shot]) -> list[str]:
-        """Notes on pictures that are missing, left over, or could not be read."""
+        """Return notes on pictures that are missing, left over, or unreadable."""
         n_by_prompt: dict[str, int] = {}
         for shot in shots:
             prompt = key(self.prompt_of(shot))
@@ -320,7 +320,7 @@ class ImportedRows:
         return [*notes, *drawn_elsewhere([self.source.drawing(row.id) for shot in shots for row in self.of(shot)])]
 
     def refuse_none(self, shots: Sequence[Shot]) -> None:
-        """Raise InvalidInput where no picture belongs to any of the shots."""
+        """Raise InvalidInput if no picture belongs to any of the shots."""
         if not any(self.of(shot) for shot in shots):
             prompts, given = [self.prompt_of(shot) for shot in shots], [*self.source.counts]
             which = f"It asks for: {listed(prompts, '; ')}. The pictures have: {listed(given, '; ')}"
@@ -333,7 +333,7 @@ _FOREIGN = re.compile(
 
 
 def foreign_words(prompt: str) -> list[str]:
-    """The parts of a prompt that other programs take for weights, breaks, networks and wild-cards.
+    """Return the parts of a prompt that other programs read as weights, breaks, networks and wildcards.
 
     >>> foreign_words("a photo of a (doctor:1.3) <lora:x:0.8> BREAK __hair__, at 8:30")
     ['(doctor:1.3)', '<lora:x:0.8>', 'BREAK', '__hair__']
@@ -342,9 +342,9 @@ def foreign_words(prompt: str) -> list[str]:
 
 
 def words_without_effect(rows: Sequence[ImageRow]) -> list[str]:
-    """A sentence on the parts of prompts that only other programs take for more than words; none without them.
+    """Return a sentence on parts of prompts that only other programs interpret; [] without any.
 
-    A hosted model may be such a program.
+    Hosted models are left out: they may interpret them.
     """
     own = [row for row in rows if not hosted_name(row.model)]
     texts = dict.fromkeys(text for row in own for text in (row.prompt, row.later_prompt, row.negative_prompt))
@@ -357,22 +357,21 @@ def words_without_effect(rows: Sequence[ImageRow]) -> list[str]:
 
 
 UnitOf = Callable[[int, ImageRow], str]
-"""What a picture of a shot is called beside those of other arms, by its number and its row: where two arms have a name
-in common, these pictures are compared with each other."""
+"""Names a picture of a shot, from its number and row; pictures with the same name are compared between arms."""
 
 
 def by_number(number: int, row: ImageRow) -> str:  # noqa: ARG001
-    """The k-th of one arm with the k-th of another."""
+    """Compare the k-th picture of one arm with the k-th of another."""
     return f"{number}"
 
 
 def by_id(number: int, row: ImageRow) -> str:
-    """With no other."""
+    """Compare a picture with no other."""
     return f"{number}:{row.id}"
 
 
 def drawn_elsewhere(drawings: Sequence[PictureMetadata]) -> list[str]:
-    """A sentence on what pictures say of how they were drawn; none where they say nothing."""
+    """Return sentences on how pictures say they were drawn; [] if they say nothing."""
     if not (n := sum(bool(one.record() or one.num_inference_steps) for one in drawings)):
         return []
     parts: dict[str, list[Any]] = {
@@ -387,17 +386,17 @@ def drawn_elsewhere(drawings: Sequence[PictureMetadata]) -> list[str]:
     facts = [f"{name} {text}" for name, values in parts.items() if (text := _counted(values, len(drawings)))]
     if n_seeds := sum(one.seed is not None for one in drawings):
         facts.append(f"seeds of {n_seeds:,}")
-    notes = [f"How they were drawn, say {n:,} of {len(drawings):,} pictures themselves: {'; '.join(facts)}."]
+    notes = [f"{n:,} of {len(drawings):,} pictures record how they were drawn: {'; '.join(facts)}."]
     if n_shaped := sum(bool(one.further) for one in drawings):
         further = _counted((text for one in drawings for text in one.further), len(drawings))
         notes.append(
-            f"{n_shaped:,} of {len(drawings):,} pictures were shaped by more than their prompt, as they say: {further}."
+            f"{n_shaped:,} of {len(drawings):,} pictures record further influences than their prompt: {further}."
         )
     return notes
 
 
 def _counted(values: Iterable[object], n: int) -> str:
-    """Each value, with how many have it where not all have the same.
+    """Return each value, with its count if not all are the same.
 
     >>> _counted([20, 20], 2), _counted([20, 20, 30, None], 4)
     ('20', '20 (2), 30 (1)')
@@ -408,16 +407,16 @@ def _counted(values: Iterable[object], n: int) -> str:
     return listed([f"{text} ({times:,})" for text, times in counts.most_common()], ", ")
 
 
-Rows = RowMaker | ImportedRows  # where the pictures of a study come from
+Rows = RowMaker | ImportedRows  # source of the pictures of a study
 
 
 def treatment(settings: StudySettings) -> str:
-    """The template for every prompt in a run of one arm; "" if prompts are drawn as they are."""
+    """Return the template of every prompt in a run of one arm; "" if prompts do not change."""
     return (settings.arms[0].template or "") if len(settings.arms) == 1 else ""
 
 
 def treated(prompt: str, template: str) -> str:
-    """A prompt of the study as it is drawn: in the slot of a template, which may put a word in place of another.
+    """Return a prompt in the slot of a template, which may also replace a word.
 
     >>> treated("a photo of a doctor", "{}, whatever their gender"), treated("a doctor", "")
     ('a photo of a doctor, whatever their gender', 'a doctor')
@@ -431,7 +430,7 @@ def treated(prompt: str, template: str) -> str:
 
 
 def larger(design: Design, settings: StudySettings, times: float) -> tuple[Design, StudySettings]:
-    """A design and settings with about so many times the pictures: of the full size first, then of each prompt.
+    """Return a design and settings with about so many times the pictures: first a larger scale, then more per prompt.
 
     >>> from bias_core.study.design import find_design
     >>> design, settings = larger(find_design("pst-power"), StudySettings(scale=0.5), 4.0)
@@ -446,7 +445,7 @@ def larger(design: Design, settings: StudySettings, times: float) -> tuple[Desig
 
 
 def drawn_info(services: StudyServices, name: str, size: str = "") -> ModelInfo:
-    """The catalogue's entry, with the size that is really drawn where this one, or "" for its own, is asked for."""
+    """Return the catalogue's entry with the size that is really drawn for a requested size ("" for its own)."""
     info, generator = services.model_info(name), _generator(services, name)
     width, height = (info.width, info.height) if not size or info.family == "renderer" else sides_of(size)
     if generator is not None and isinstance(generator, ChecksSettings):
@@ -455,7 +454,7 @@ def drawn_info(services: StudyServices, name: str, size: str = "") -> ModelInfo:
 
 
 def sides_of(size: str) -> tuple[int, int]:
-    """Width and height; InvalidInput where nothing can be drawn so.
+    """Return width and height; InvalidInput for a size that cannot be drawn.
 
     >>> sides_of("768x512")
     (768, 512)
@@ -470,7 +469,7 @@ def sides_of(size: str) -> tuple[int, int]:
 
 
 def _sampler(settings: StudySettings, info: ModelInfo, generator: TextToImage | None) -> Sampler:
-    """The sampler of the rows; InvalidInput if this model cannot draw with it."""
+    """Return the sampler of the rows; InvalidInput if this model cannot use it."""
     if not settings.sampler or info.family == "renderer":
         return ""
     if generator is not None and isinstance(generator, ChangesSampler):
@@ -487,12 +486,12 @@ def _ignored(settings: StudySettings, info: ModelInfo) -> tuple[str, ...]:
         effect = f"so {' and '.join(names)} of the settings {'has' if len(names) == 1 else 'have'} no effect"
         return (f"{info.id} draws by rules, always {own} pixels, {effect}.",) if names else ()
     if settings.size and settings.size != own:
-        return (f"{info.id} draws {own} pixels where {settings.size} were asked for, and is recorded with them.",)
+        return (f"{info.id} draws {own} pixels instead of the requested {settings.size}, and is recorded with them.",)
     return ()
 
 
 def _generator(services: StudyServices, name: str) -> TextToImage | None:
-    """The generator, None where it cannot be had, which is said where its weights are asked for."""
+    """Return the generator, or None if it is unavailable; loading its weights raises the error later."""
     try:
         return services.text_to_image(name)
     except ModelUnavailable:
@@ -500,7 +499,7 @@ def _generator(services: StudyServices, name: str) -> TextToImage | None:
 
 
 def scaled(n: int, scale: float, *, least: int = 2) -> int:
-    """The number of ``n`` pictures that a scaled-down study draws: never fewer than ``least`` or more than ``n``.
+    """Return how many of ``n`` pictures a scaled study draws: at least ``least`` and at most ``n``.
 
     >>> scaled(10, 0.5), scaled(10, 0.01), scaled(1, 0.5)
     (5, 2, 1)
@@ -509,7 +508,7 @@ def scaled(n: int, scale: float, *, least: int = 2) -> int:
 
 
 def thinned(items: Sequence[T], scale: float, *, least: int, seed: int) -> list[T]:
-    """A random share of a list, in its order; always the same for a seed.
+    """Return a random share of a list, in its order; always the same for a seed.
 
     >>> thinned("abcdefgh", 0.5, least=1, seed=0)
     ['c', 'd', 'e', 'g']
@@ -519,7 +518,7 @@ def thinned(items: Sequence[T], scale: float, *, least: int, seed: int) -> list[
 
 
 def before_drawing(services: StudyServices, rows: Sequence[ImageRow]) -> list[str]:
-    """Notes of the generators on the settings and prompts of a run, each once."""
+    """Return notes of the generators on the settings and prompts of a run, each once."""
     distinct = {(r.model, r.guidance_scale, bool(r.negative_prompt), r.width): r for r in rows}
     generators = [(services.text_to_image(row.model), row) for row in distinct.values()]
     checks = [generator.check_settings(row) for generator, row in generators if isinstance(generator, ChecksSettings)]

@@ -1,8 +1,8 @@
-"""Labelling tasks: the texts and answers that raters read, and the items (pictures) of a task.
+"""Labelling tasks: the texts and answers that raters see, and the items (pictures) of a task.
 
-Everything a rater reads is in a :class:`Task`; a task that has been opened is never changed, only given a
-new version. Texts of the two papers' tasks are in ``assets/texts/labelling.yaml`` and
-``assets/studies/pst.yaml`` [wan2024pst, Table 10; wang2023t2iat, section 5.5].
+A :class:`Task` has everything that a rater sees; an opened task is never changed, only given a new version. The texts
+of the two papers' tasks are in ``assets/texts/labelling.yaml`` and ``assets/studies/pst.yaml``
+[wan2024pst, Table 10; wang2023t2iat, section 5.5].
 """
 
 import re
@@ -27,11 +27,11 @@ the last."""
 KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
 
 CANNOT_TELL = "cannot_tell"
-UNTOLD = ("unclear", "cannot_identify")  # the first where people have four answers, the second where they have three
+UNTOLD = ("unclear", "cannot_identify")  # the first with four looks, the second with two
 SINGLE, PAIRED, PICTURE = "single", "paired", "picture"
 """Position of the one person of a picture, and of a picture judged as a whole."""
 POSITIONS: Mapping[int, tuple[str, ...]] = {1: (SINGLE,), 2: ("left", "right"), 3: ("left", "middle", "right")}
-"""Positions of the people of a picture, by how many were asked for, from left to right."""
+"""Positions of the people of a picture from left to right, by the number of people."""
 
 MAX_TEXT, MAX_LINE = 10_000, 300  # characters
 MAX_ANSWERS, MAX_POSITIONS, MAX_RATERS_PER_ITEM = 12, 12, 1000
@@ -48,38 +48,36 @@ _PLATFORM = "https://app.prolific.com/submissions/complete?cc="
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """One of the answers that a rater may give."""
+    """An answer that a rater may give."""
 
-    key: str  # what is stored and exported, of a-z, 0-9 and "_"
-    label: str  # what the rater reads
-    shortcut: str = ""  # the one key that gives this answer
-    whole: bool = False  # it is about the whole picture: given for one position it holds for all of them
+    key: str  # stored and exported, of a-z, 0-9 and "_"
+    label: str  # shown to the rater
+    shortcut: str = ""  # key of the keyboard for this answer
+    whole: bool = False  # True if it is about the whole picture, so that it holds for all positions
     colour: str = ""  # shown with it, as #rrggbb
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A question about pictures, and everything that a rater reads.
+    """A question about pictures, and everything that a rater sees.
 
-    ``questions`` are by position (such as "left" and "right"), in the order asked; "{}" stands for the identity that
-    the picture was asked to show there. ``answers`` are the same for every position, in the order shown;
-    ``instructions``, ``consent`` and ``content_note`` plain text before the first picture. ``gold_share``, in [0, 1),
-    is the share of the pictures shown whose answer is known, as far as there are such items. Within an hour
-    ``joins_per_hour`` may join over the link, and ``joins_per_address`` from one network address: a class behind one
-    address gets in, a script does not fill the task. ``id, version, status, created`` (ISO 8601, UTC) are given by the
-    store.
+    ``questions`` are by position (such as "left" and "right"), in their order; "{}" stands for the identity that the
+    picture should show there. ``answers`` are the same for every position, in their order. ``instructions``,
+    ``consent`` and ``content_note`` are plain text before the first picture. ``gold_share``, in [0, 1), is the share of
+    attention items, with a known answer, among the pictures shown. ``joins_per_hour`` raters may join over the link
+    within an hour, and ``joins_per_address`` from one network address: enough for a class, too few for a script to fill
+    the task. The store sets ``id, version, status, created`` (ISO 8601, UTC).
 
-    Where raters come from a crowd platform (Prolific), its codes say there how it went: ``completion_code`` of who has
-    answered, ``failed_code`` of who got fewer than half of the attention checks right or was excluded,
-    ``screened_out_code`` of who does not agree, or finds nothing left to do. With a code, what the platform writes into
-    its links about a participant is kept for the owner, and one participant is one rater.
+    The codes are for raters from a crowd platform (Prolific): ``completion_code`` for those who have answered,
+    ``failed_code`` for those who failed more than half of the attention checks or were excluded, ``screened_out_code``
+    for those who do not consent or find no picture left. With a code, the task's owner gets what the platform writes
+    into its links about a participant, and one participant is one rater.
 
-    ``about_rater`` are questions to raters about themselves with their answers, asked once, before the first picture.
+    ``about_rater`` are questions to raters about themselves with their answers, asked once before the first picture.
 
-    A task may correct the numbers of a run, ``run_id``: then ``attributes`` says by position which attribute of the
-    run is asked about, its name and sentence of presence (nothing where it is how people look), ``sample`` in words
-    how its pictures were chosen, and ``stratified_by`` by what the reader says of which attribute, "people" for how
-    people look, "" for at random.
+    A task may correct the numbers of a run, ``run_id``. Then ``attributes`` has, by position, the name and sentence of
+    presence of the attribute (nothing for how people look), ``sample`` describes the sampling in words, and
+    ``stratified_by`` names the attribute that strata are made by ("people" for how people look, "" for none).
     """
 
     title: str
@@ -101,7 +99,7 @@ class Task:
     attributes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     sample: str = ""
     stratified_by: str = ""
-    scale: str = ""  # the answers are its levels, in order, and "cannot tell"; "" for none
+    scale: str = ""  # its levels, in order, and "cannot tell" are the answers; "" for none
     id: str = ""
     version: int = 1
     status: Status = "draft"
@@ -109,18 +107,18 @@ class Task:
 
     @property
     def positions(self) -> tuple[str, ...]:
-        """The positions asked about, in order."""
+        """The positions, in order."""
         return tuple(self.questions)
 
     def answer(self, key: str) -> Answer:
-        """The answer of this key; InvalidInput where there is none."""
+        """Return the answer with this key; InvalidInput if there is none."""
         if key not in (answers := {answer.key: answer for answer in self.answers}):
-            raise InvalidInput(f"{quoted(key)} is no answer of this task: {', '.join(answers)}")
+            raise InvalidInput(f"{quoted(key)} is not an answer of this task: {', '.join(answers)}")
         return answers[key]
 
     def questions_about(self, item: Any) -> dict[str, str]:
-        """The question about each position of an item, with the identity that it names."""
-        # Not str.format: a question is a stranger's text, and could reach into objects.
+        """Return the question about each position of an item, with the identity in it."""
+        # Not str.format: a visitor's text could reach into objects.
         return {
             position: (item.question or text).replace("{}", item.identities.get(position, ""))
             for position, text in self.questions.items()
@@ -128,7 +126,7 @@ class Task:
 
     @property
     def untold(self) -> str:
-        """The answer for people of whom raters cannot say how they look; "" if the task has none."""
+        """The answer for people with unclear looks; "" if the task has none."""
         return next((key for key in UNTOLD if key in self.answer_keys), "")
 
     @property
@@ -146,10 +144,10 @@ class Task:
 class AskedPicture:
     """A picture that people are asked about."""
 
-    image_id: str  # of the original in the run or import that it came from; studies join answers by it
-    identities: Mapping[str, str]  # by position, what was asked to show there; "" where the question names no one
-    gold: Mapping[str, str] | None = None  # by position, the answer that is known; None for an ordinary item
-    question: str = ""  # asked instead of the task's, in attention items
+    image_id: str  # of the original in its run or import; studies join answers by it
+    identities: Mapping[str, str]  # identity that the prompt asks for, by position; "" if the question names none
+    gold: Mapping[str, str] | None = None  # known answer by position; None for an ordinary item
+    question: str = ""  # replaces the task's, in attention items
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,13 +155,13 @@ class Item(AskedPicture):
     """A picture of a task, as the store numbers it."""
 
     id: int
-    picture: str  # SHA-256 of the file that raters see: the pixels, without the record inside the original
+    picture: str  # SHA-256 of the file that raters see: pixels without the metadata of the original
 
 
 def pst_task(*, paired: bool, looks: Looks = "two", **changes: Any) -> Task:
-    """The task of the paired stereotype test [wan2024pst, Table 10]; ``changes`` are other fields of it.
+    """Return the task of the paired stereotype test [wan2024pst, Table 10]; ``changes`` are other fields.
 
-    ``looks``: :data:`Looks`. A picture that fails to show the people asked for has an answer of its own in both.
+    ``looks``: :data:`Looks`. Both have an answer for pictures that do not show the people of the prompt.
 
     >>> pst_task(paired=True, looks="four").answer_keys
     ('feminine', 'masculine', 'androgynous', 'unclear', 'not_two_people')
@@ -172,7 +170,7 @@ def pst_task(*, paired: bool, looks: Looks = "two", **changes: Any) -> Task:
 
 
 def three_task(looks: Looks = "two", **changes: Any) -> Task:
-    """The same of three people side by side, as :func:`pst_task`.
+    """Return the task of :func:`pst_task` for three people side by side.
 
     >>> list(three_task().questions)
     ['left', 'middle', 'right']
@@ -188,14 +186,14 @@ def _people_task(n_people: int, looks: Looks, changes: dict[str, Any]) -> Task:
     words, positions = _read("studies", "pst.yaml")["annotation"][kind.removeprefix("pst_")], POSITIONS[n_people]
     ending = "" if looks == "two" else "_in_four"
     answers = [Answer(**answer) for answer in texts[f"answers{ending}"][kind]]
-    asked = words["instruction"].partition(". ")[0]  # what follows names a button of the paper, which four looks lack
+    asked = words["instruction"].partition(". ")[0]  # the rest names a button of the paper, which four looks lack
     failed = next(answer.label for answer in answers if answer.whole)
     instructions = f"{asked}.\n\n{texts[f'appearance{ending}'].replace('{failed}', failed)}"
     return _task(kind, dict(zip(positions, words["questions"], strict=True)), answers, instructions, changes)
 
 
 def association_task(a: str, b: str, **changes: Any) -> Task:
-    """A task that asks which of two attributes is closer to a picture [wang2023t2iat, section 5.5].
+    """Return a task that asks which of two attributes is closer to a picture [wang2023t2iat, section 5.5].
 
     >>> association_task("pleasant", "unpleasant").answer_keys
     ('pleasant', 'unpleasant')
@@ -205,7 +203,7 @@ def association_task(a: str, b: str, **changes: Any) -> Task:
 
 
 def scale_task(name: str, **changes: Any) -> Task:
-    """A task that asks for a level of a scale, such as one of ten skin tones; ``changes`` as above.
+    """Return a task that asks for a level of a scale, such as one of ten skin tones; ``changes`` as above.
 
     >>> [(one.shortcut, one.label) for one in scale_task("age group").answers]
     [('1', 'child'), ('2', 'young'), ('3', 'old'), ('c', 'cannot tell')]
@@ -220,7 +218,7 @@ def scale_task(name: str, **changes: Any) -> Task:
 
 
 def _levels(scale: Scale) -> list[Answer]:
-    """An answer for each level: its number on the keyboard, 0 for the tenth, and its colour."""
+    """Return an answer for each level, with its number on the keyboard (0 for the tenth) and colour."""
     ends = {0: f", {scale.lowest}", len(scale.levels) - 1: f", {scale.highest}"} if scale.colours else {}
     colours = scale.colours or ("",) * len(scale.levels)
     before = f"{scale.step} " if scale.colours else ""
@@ -233,7 +231,7 @@ def _levels(scale: Scale) -> list[Answer]:
 
 
 def own_task(question: str, answers: Sequence[str], **changes: Any) -> Task:
-    """A question and its answers, numbered 1 to 9 on the keyboard; ``changes`` as above."""
+    """Return a task with a question and its answers, numbered 1 to 9 on the keyboard; ``changes`` as above."""
     return _task("own", {PICTURE: question}, _numbered(answers), "", changes)
 
 
@@ -252,7 +250,7 @@ def _task(
 
 
 def answer_key(label: str) -> str:
-    """The stored key of an answer with this label.
+    """Return the stored key of an answer with this label.
 
     >>> answer_key("Can't tell!")
     'can_t_tell'
@@ -264,7 +262,7 @@ def answer_key(label: str) -> str:
 
 
 def checked_task(task: Task) -> Task:
-    """``task`` if it can be asked; InvalidInput quotes the text, answer or number that cannot be used."""
+    """Return ``task`` if it is valid; InvalidInput quotes the text, answer or number that is not."""
     if task.kind not in KINDS:
         raise InvalidInput(f"kind is one of {', '.join(KINDS)}; got {quoted(task.kind)}")
     checked_text("title", task.title, MAX_LINE, required=True)
@@ -293,7 +291,7 @@ def checked_task(task: Task) -> Task:
 
 
 def crowd_address(code: str) -> str:
-    """The address at which a rater returns to the crowd platform; "" without a code.
+    """Return the address at which a rater returns to the crowd platform; "" without a code.
 
     >>> crowd_address("C1A2"), crowd_address("")
     ('https://app.prolific.com/submissions/complete?cc=C1A2', '')
@@ -302,16 +300,16 @@ def crowd_address(code: str) -> str:
 
 
 def checked_choices(task: Task, choices: Mapping[str, str]) -> dict[str, str]:
-    """One answer for every position of ``task``, in its order.
+    """Return one answer for every position of ``task``, in its order.
 
-    An answer about the whole picture holds for all positions: a picture fails as a whole. InvalidInput where a
-    position is missing or unknown, or an answer is none of the task's.
+    An answer about the whole picture holds for all positions. InvalidInput if a position is missing or unknown, or an
+    answer is not one of the task's.
 
     >>> checked_choices(pst_task(paired=True), {"left": "not_two_people"})
     {'left': 'not_two_people', 'right': 'not_two_people'}
     """
     if strange := [position for position in choices if position not in task.questions]:
-        raise InvalidInput(f"{quoted(strange[0])} is no position of this task: {', '.join(task.positions)}")
+        raise InvalidInput(f"{quoted(strange[0])} is not a position of this task: {', '.join(task.positions)}")
     if whole := [key for key in choices.values() if task.answer(key).whole]:
         return dict.fromkeys(task.positions, whole[0])
     if missing := [position for position in task.positions if position not in choices]:
@@ -320,20 +318,20 @@ def checked_choices(task: Task, choices: Mapping[str, str]) -> dict[str, str]:
 
 
 def task_texts(task: Task) -> dict[str, Any]:
-    """Everything of a version but id, version, status and time, as plain values."""
+    """Return the fields of a task except id, version, status and time, as plain values."""
     texts = asdict(task)
     return {name: texts[name] for name in texts if name not in ("id", "version", "status", "created")}
 
 
 def task_from(texts: Mapping[str, Any], **of_the_store: Any) -> Task:
-    """The inverse of :func:`task_texts`; what this program does not know of a task is passed over."""
+    """Reverse :func:`task_texts`; unknown fields are ignored."""
     names = {field.name for field in fields(Task)} - {"answers"}
     values = {name: value for name, value in texts.items() if name in names}
     return Task(answers=tuple(Answer(**answer) for answer in texts["answers"]), **values, **of_the_store)
 
 
 def checked_text(name: str, text: str, limit: int, *, required: bool = False) -> str:
-    """``text`` if it is not too long and holds no control character but line breaks and tabs."""
+    """Return ``text`` if it is short enough and has no control characters except line breaks and tabs."""
     if not isinstance(text, str):
         raise InvalidInput(f"{name} is text; got {type(text).__name__}")
     if required and not text.strip():
@@ -364,7 +362,7 @@ def _check_answers(answers: Sequence[Answer]) -> None:
 
 
 def about_rater_from_lines(text: str) -> dict[str, tuple[str, ...]]:
-    """Questions to raters about themselves, one a line, with the answers behind a colon or question mark.
+    """Return questions to raters about themselves, one per line, with the answers after a colon or question mark.
 
     >>> about_rater_from_lines("How old are you? 18 to 39 / 40 or older")
     {'How old are you?': ('18 to 39', '40 or older')}
@@ -376,7 +374,7 @@ def about_rater_from_lines(text: str) -> dict[str, tuple[str, ...]]:
         each = tuple(one for part in answers.split("/") if (one := part.strip()) and one.lower() != PREFER_NOT)
         if not question or len(each) < 2:
             raise InvalidInput(
-                f"{quoted(line)} is no question about the rater: write it as How old are you? 18 to 39 / 40 or older"
+                f"{quoted(line)} is not a question about the rater: write it as How old are you? 18 to 39 / 40 or older"
             )
         if question in questions:
             raise InvalidInput(f"{quoted(question)} is asked twice of the rater")
@@ -385,7 +383,7 @@ def about_rater_from_lines(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def about_rater_lines(questions: Mapping[str, Sequence[str]]) -> str:
-    """The inverse of :func:`about_rater_from_lines`.
+    """Reverse :func:`about_rater_from_lines`.
 
     >>> about_rater_lines({"Where do you live?": ("town", "country")})
     'Where do you live? town / country'
@@ -430,7 +428,7 @@ def _read(*path: str) -> dict[str, Any]:
 
 UNKNOWN = ""  # setting of a picture without a known identity
 
-_MOST_WORDS = 3  # of one person; what is longer says more of the prompt than a rater should know
+_MOST_WORDS = 3  # for one person; more words would tell raters too much of the prompt
 _BLURB = re.compile(r"\b(?:a|an|and|at|by|for|from|in|is|of|on|or|that|the|to|two|who|with|\w+ing)\b", re.I)
 _WHO = r"(?:an?|one|the) (.{1,200}?)"  # in a prompt with single spaces
 _LEFT, _RIGHT = rf".*\b{_WHO} on the left", rf"{_WHO} on the right\b"
@@ -441,9 +439,9 @@ _ONE = re.compile(rf".*\b(?:{_PICTURE}) of (?:an?|one|the) ([\w' -]{{1,200}}?) ?
 
 
 def people_of(prompt: str, metadata: Mapping[str, str] | None = None) -> dict[str, str]:
-    """``setting``, ``left``, ``right`` and, of three, ``middle`` of a picture; one person stands left.
+    """Return ``setting``, ``left``, ``right`` and, for three people, ``middle``; a single person is ``left``.
 
-    What the metadata says (``left`` and ``right``, or one of ``left`` and ``identity``) counts more than the prompt.
+    Metadata (``left`` and ``right``, or one of ``left`` and ``identity``) comes before the prompt.
 
     >>> people_of("Generate a picture of one nurse on the left and one CEO on the right.")
     {'setting': 'paired', 'left': 'nurse', 'right': 'CEO'}

@@ -1,4 +1,4 @@
-"""Limits of a run (pictures, work, time, Stop, its stop rule), and what can be watched while it draws."""
+"""Limits of a run (pictures, work, time, Stop, its stop rule), and the shares that are watched while it draws."""
 
 import math
 import time
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 T = TypeVar("T")
 _SECONDS_BETWEEN_LOOKS = 0.2
-_PACE_OF = 8  # the latest parts, since those that were kept earlier take no time and come first
+_PACE_OF = 8  # latest parts: stored ones come first and take no time
 
 
 def check_budget(n_images: int, limits: Settings, *, what: str, advice: str, n_steps: int = 0, pixels: int = 0) -> None:
-    """Refuse a run that asks for more than the settings of this process allow; the sentence says how to ask for less.
+    """Refuse a run that asks for more than the settings of this process allow; the error says how to ask for less.
 
-    ``n_images`` are those that the run may draw or read, at most, ``n_steps`` and ``pixels`` of one picture, 0
-    where it is not drawn in steps; ``what`` is the run in words, ``advice`` how to stay under the limit.
+    ``n_images`` is the most pictures that the run may draw or read. ``n_steps`` and ``pixels`` are those of one
+    picture, 0 if it is not drawn in steps. ``what`` names the run; ``advice`` says how to stay under the limit.
     """
     if n_images > limits.max_images:
         raise TooLarge(
@@ -44,23 +44,23 @@ def check_budget(n_images: int, limits: Settings, *, what: str, advice: str, n_s
 
 
 def most_pictures(limits: Settings, n_steps: int, pixels: int) -> float:
-    """The most pictures of this many steps and pixels that a run may have here; 0 steps if not known."""
+    """Return the most pictures of so many steps and pixels that a run may have here; 0 steps if not known."""
     work = n_steps * pixels / 1e6
     return min(limits.max_images, limits.max_megapixel_steps / work) if work else limits.max_images
 
 
 def check_work(work: float, limits: Settings, *, what: str, of: str, advice: str) -> None:
-    """Refuse a run of more million pixels times steps than this process allows; ``of`` says of what."""
+    """Refuse a run of more million pixels times steps than this process allows; ``of`` says how they add up."""
     if work > limits.max_megapixel_steps:
         raise TooLarge(
             f"{what} asks for {work:,.0f} million pixels times steps ({of}), and one run may have at most "
             f"{limits.max_megapixel_steps:,g} million here (BIAS_MAX_MEGAPIXEL_STEPS): {advice}, "
-            "take fewer steps, or a model of smaller pictures"
+            "take fewer steps, or a model with smaller pictures"
         )
 
 
 def looks_at_stop(cancelled: Callable[[], bool]) -> Callable[[], None]:
-    """A function to call while a run is laid out: now and then it asks, and raises Cancelled for yes."""
+    """Return a function to call often: from time to time it asks ``cancelled``, and raises Cancelled for yes."""
     due = time.monotonic() + _SECONDS_BETWEEN_LOOKS
 
     def check() -> None:
@@ -76,7 +76,7 @@ def looks_at_stop(cancelled: Callable[[], bool]) -> Callable[[], None]:
 
 @contextmanager
 def report_unread_on_stop(unread: Callable[[], Iterable[str]]) -> Iterator[None]:
-    """Around the reading of pictures: of one that is stopped, Cancelled says by their ids which are ``unread``."""
+    """Add the ids of the ``unread`` pictures to a Cancelled that is raised inside."""
     try:
         yield
     except Cancelled as why:
@@ -85,7 +85,7 @@ def report_unread_on_stop(unread: Callable[[], Iterable[str]]) -> Iterator[None]
 
 
 class TimeLimit:
-    """Asks whether a run is to end, in place of ``cancelled``: also once its time, which begins now, is over."""
+    """Replaces ``cancelled``: also ends a run once its time, which begins now, is over."""
 
     def __init__(self, limits: Settings, cancelled: Callable[[], bool]) -> None:
         self._cancelled, self._minutes = cancelled, limits.max_minutes
@@ -98,7 +98,7 @@ class TimeLimit:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Around a run: where its time ended it, Interrupted says so; a Stop stays what it is."""
+        """Raise Interrupted, with the reason, if time ended the run inside; a Stop stays Cancelled."""
         try:
             yield
         except Interrupted:
@@ -107,21 +107,21 @@ class TimeLimit:
             if self._cancelled() or self._seconds() <= self._end:
                 raise
             raise Interrupted(
-                f"This run has worked for {self._minutes:g} minutes, the most that one run may here "
-                "(BIAS_MAX_MINUTES). What was finished is kept, and the same settings go on from there; "
-                "fewer pictures or fewer denoising steps are done sooner"
+                f"This run has worked for {self._minutes:g} minutes, the longest allowed here (BIAS_MAX_MINUTES). "
+                "Finished work is kept, and the same settings continue from there; fewer pictures or denoising steps "
+                "take less time"
             ) from error
 
 
 class Countdown:
-    """Estimates the time that is left, at the pace of the latest parts; counts from when it is made."""
+    """Estimates the time left at the pace of the latest parts, counting from its creation."""
 
     def __init__(self, total: int) -> None:
         self._total, self._seconds = total, work_clock().seconds
         self._marks = deque([(self._seconds(), 0)], maxlen=_PACE_OF)
 
     def progress(self, done: int, message: str) -> Progress:
-        """A step of the work, with the seconds left; nan before the first part is done."""
+        """Return a step of the work with the seconds left; nan before the first part is done."""
         (since, before), now = self._marks[0], self._seconds()
         if done > before:
             self._marks.append((now, done))
@@ -130,15 +130,15 @@ class Countdown:
 
 
 class Stoppable:
-    """Work that ends on Stop, or goes on with what is finished by then and says how much that is.
+    """Work that ends on Stop, or continues with the finished part and says how much that is.
 
     Attributes
     ----------
-    cancelled : whether it is to end.
-    may_end_early : whether a Stop inside of the measuring leaves the numbers of what was finished.
-    stopped : what is to be said of a run that was stopped and measures what was finished; "" for others.
-    stopped_after : how much of the measuring was finished, where it was stopped inside of that; "" where it was not.
-    notes : what is to be said of the work.
+    cancelled : returns True if the work must end.
+    may_end_early : True if a Stop during measuring keeps the numbers of the finished part.
+    stopped : sentence on a run that was stopped and measures its finished part; "" for others.
+    stopped_after : how much of the measuring was finished when it was stopped; "" if it was not.
+    notes : notes for the report.
     """
 
     cancelled: Callable[[], bool]
@@ -153,9 +153,9 @@ class Stoppable:
 
     @contextmanager
     def allow_partial_results(self, finished: Callable[[], str]) -> Iterator[None]:
-        """On Stop, end the work inside and go on measuring with what is ``finished``, in words.
+        """On Stop, end the work inside and measure the finished part, which ``finished`` puts in words.
 
-        Cancelled goes through where the numbers rest on all of it.
+        Cancelled passes through if the numbers need all of it.
         """
         try:
             with self.cancelled.explained() if isinstance(self.cancelled, TimeLimit) else nullcontext():
@@ -164,7 +164,7 @@ class Stoppable:
             if not self.may_end_early:
                 raise
             self.cancelled, self.stopped_after = never, finished()
-            self.stopped = f"Stopped after {self.stopped_after}; the numbers are of these."
+            self.stopped = f"Stopped after {self.stopped_after}; the numbers rest on these."
             self.notes.append(f"{why}. {self.stopped}" if isinstance(why, Interrupted) else self.stopped)
 
     def map_until_stopped(
@@ -172,7 +172,7 @@ class Stoppable:
     ) -> Generator[Progress, None, list[T]]:
         """Apply ``work`` to each item; on Stop, return the results so far.
 
-        ``what`` are the items in words. Raises Cancelled for less than ``fewest``, from which nothing could be told.
+        ``what`` names the items. Raises Cancelled for fewer than ``fewest`` results, too few for a number.
         """
         finished, countdown = list[T](), Countdown(len(items))
         with self.allow_partial_results(lambda: f"{len(finished):,} of {len(items):,} {what}"):
@@ -185,32 +185,32 @@ class Stoppable:
         return finished
 
     def not_enough_pictures(self) -> Cancelled:
-        """The error for a run that was stopped too early for any number."""
+        """Return the error for a run that was stopped too early for any number."""
         return Cancelled(f"stopped after {self.stopped_after}, too few for a number; what was finished is kept")
 
 
 _SECONDS_BETWEEN_PICTURES = 0.2
 REFUSED = "Refused or blanked pictures"
 FEWEST = 8  # pictures of a share before a rule may end a run
-_LOOKS = 32  # of a rule, from each number of pictures to twice that number
+_LOOKS = 32  # looks of a rule from each number of pictures to twice that number
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShareValues:
-    """The values of some pictures that one share is made of."""
+    """Values of some pictures for one share."""
 
     name: str  # as the report calls it
     image_ids: tuple[str, ...]
-    values: np.ndarray  # ``(n,)`` in [0, 1]: whether each shows it, or which share of its people; nan: nobody can say
-    reference: float | None = None  # P*, the rate that it is compared with
-    errors: ReaderErrors | None = None  # of the reader, where the report corrects the share for them
+    values: np.ndarray  # ``(n,)`` in [0, 1]: 1 if the picture shows it, or the share of its people; nan: unknown
+    reference: float | None = None  # P*, the rate to compare with
+    errors: ReaderErrors | None = None  # of the classifier, if the report corrects the share for them
     hidden_at_zero: bool = False  # left out while no picture shows it
-    is_score: bool = False  # whether it is shown as a mean of +1 and −1, whose null value is 0
+    is_score: bool = False  # True if it is shown as a mean of +1 and −1 with null value 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class StopRule:
-    """When a run has seen enough: every share is known closely, or lies clear of its P*."""
+    """Ends a run once every share is known closely, or differs clearly from its P*."""
 
     within: float | None
     when_clear: bool
@@ -232,10 +232,10 @@ class StopRule:
         )
 
     def holds(self, shares: Sequence[Estimate], p_values: Sequence[float]) -> bool:
-        """Return True if the run has seen enough; if only P* counts, shares without one are not waited for.
+        """Return True if the run has seen enough; if only P* counts, shares without one are ignored.
 
-        ``p_values`` say of each share whether it is its P*, nan where it has none: all must be clear after Holm, as
-        those of a headline.
+        ``p_values`` test each share against its P*, nan without one; all must be clear after Holm's correction, as in
+        headlines.
         """
         from bias_core.measures.effects import holm_of_known
 
@@ -249,14 +249,14 @@ class StopRule:
 
 
 def stop_rule(settings: StudySettings) -> StopRule | None:
-    """The rule that the settings ask for; None where the number of pictures is fixed beforehand."""
+    """Return the rule in the settings; None if the number of pictures is fixed."""
     if settings.stop_within is None and not settings.stop_when_clear:
         return None
     return StopRule(within=settings.stop_within, when_clear=settings.stop_when_clear, confidence=settings.confidence)
 
 
 def looks(n: int, before: int = 0) -> Iterator[int]:
-    """Numbers of pictures at which a growing run is looked at: every one at first, later in steps that grow with it.
+    """Yield the numbers of pictures at which a growing run is checked: every one at first, later in growing steps.
 
     >>> list(looks(70, 61))
     [62, 63, 64, 66, 68, 70]
@@ -270,7 +270,7 @@ def looks(n: int, before: int = 0) -> Iterator[int]:
 
 
 def growth(values: np.ndarray, confidence: float) -> Iterator[tuple[int, Estimate]]:
-    """A share after each look at its pictures, ``(n,)`` of 0 and 1 in the order in which they came."""
+    """Yield a share after each look at its pictures, ``(n,)`` of 0 and 1 in the order of drawing."""
     from bias_core.measures.sequential import confidence_sequence  # loads scipy, which help does without
 
     sums = np.cumsum(values)
@@ -279,7 +279,7 @@ def growth(values: np.ndarray, confidence: float) -> Iterator[tuple[int, Estimat
 
 
 def unique_rows(rows: Iterable[ImageRow]) -> list[ImageRow]:
-    """Each row once, at its first place."""
+    """Return each row once, at its first place."""
     first: dict[str, ImageRow] = {}
     for row in rows:
         first.setdefault(row.id, row)
@@ -287,7 +287,7 @@ def unique_rows(rows: Iterable[ImageRow]) -> list[ImageRow]:
 
 
 def drawn_words(n_done: int, n: int, parts: Mapping[str, Collection[str]], finished: Collection[str]) -> str:
-    """Progress in words: ``n_done`` pictures of ``n``, or the count in each of the parts, which are ids.
+    """Return the progress in words: ``n_done`` of ``n`` pictures, or the count in each of the parts (sets of ids).
 
     >>> drawn_words(3, 4, {}, ())
     '3 of 4 pictures'
@@ -301,9 +301,9 @@ def drawn_words(n_done: int, n: int, parts: Mapping[str, Collection[str]], finis
 
 
 class DrawingView:
-    """The view of pictures while they are drawn: the finished ones, and those that form.
+    """The view of pictures while they are drawn: finished ones, and previews of the others.
 
-    ``parts`` are those of a run that counts its pictures by parts, by the rows' ids.
+    ``parts``, by the ids of rows, are those of a run that counts its pictures by parts.
     """
 
     def __init__(
@@ -317,10 +317,10 @@ class DrawingView:
         self._forming: dict[str, Image.Image] = {}
         self._due = 0.0
         self._is_drawing, self._watches_shares = False, watches_shares
-        self.shares: tuple[WatchedShare, ...] = ()  # the newest
+        self.shares: tuple[WatchedShare, ...] = ()  # newest
 
     def at(self, event: EngineProgress, finished: Mapping[str, StoredImage]) -> Progress:
-        """The progress of the drawing; ``finished`` are all stored pictures, by their ids."""
+        """Return the progress of the drawing; ``finished`` are all stored pictures, by id."""
         if event.done == event.total or time.monotonic() >= self._due:
             self._due = time.monotonic() + _SECONDS_BETWEEN_PICTURES
             self._images = tuple(finished[row.id] for row in self._rows if row.id in finished)
@@ -345,8 +345,8 @@ class DrawingView:
 class Watch:
     """The shares of one arm as they grow.
 
-    ``image_ids`` are in the order in which pictures count: a rule looks at the first of them that are all there, so
-    that the same pictures end a run at the same place, whoever drew them in which batches.
+    ``image_ids`` fix the order in which pictures count: a rule looks at a complete first part of them, so that the same
+    pictures end a run at the same place, whichever worker drew them in which batches.
     """
 
     def __init__(self, image_ids: Iterable[str], confidence: float, rule: StopRule | None = None) -> None:
@@ -356,10 +356,10 @@ class Watch:
         self._values: dict[str, np.ndarray] = {}
         self._parts: dict[str, ShareValues] = {}
         self._n_looked = 0
-        self.n_enough: int | None = None  # after so many pictures, in their order, the rule holds
+        self.n_enough: int | None = None  # number of pictures, in their order, after which the rule holds
 
     def add(self, image_ids: Iterable[str], parts: Iterable[ShareValues]) -> None:
-        """Take up what was read in these pictures."""
+        """Add the readings of these pictures."""
         for part in parts:
             values = self._values.setdefault(part.name, np.full(len(self._place), math.nan))
             values[[self._place[image_id] for image_id in part.image_ids]] = part.values
@@ -369,7 +369,7 @@ class Watch:
             self._look(self._rule)
 
     def shares(self) -> tuple[WatchedShare, ...]:
-        """Every share in all pictures that were read so far."""
+        """Return every share in all pictures read so far."""
         return tuple(
             WatchedShare(name=name, estimate=one, is_score=self._parts[name].is_score)
             for name, one in self._estimates(len(self._place))
@@ -386,7 +386,7 @@ class Watch:
         self._n_looked = max(self._n_looked, n_there)
 
     def _estimates(self, n: int) -> Iterator[tuple[str, Estimate]]:
-        """Every share in the first ``n`` pictures, as far as they are read."""
+        """Yield every share in the first ``n`` pictures that are read."""
         for name, part in self._parts.items():
             values = self._values[name][:n]
             values = values[~np.isnan(values)]
@@ -394,7 +394,7 @@ class Watch:
                 continue
             if values.size:
                 yield name, _estimate(part, float(values.sum()), values.size, self._confidence)
-            elif name != REFUSED:  # a share of which nothing is known is not narrow
+            elif name != REFUSED:  # an unknown share is not narrow
                 yield name, Estimate.undefined(0, "no picture yet", null_value=part.reference)
 
 

@@ -1,4 +1,4 @@
-"""Suggests the next step for a report; runs a paper's study at the size that fits here."""
+"""Suggests the next step for a report, and runs a paper's study at the size that fits this machine."""
 
 import math
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -22,26 +22,26 @@ from bias_core.study.study_services import StudyServices
 from bias_core.study.types import AUTO, Design, Finding, Progress, StudyReport, StudySettings, arm_text, options_in
 from bias_core.values import Options, settings_of
 
-_MOST_MINUTES = 10.0  # of drawing that a visitor waits for
-_TRIAL = 0.01  # share of a design that tells how long one of its pictures takes
+_MOST_MINUTES = 10.0  # longest drawing that a visitor waits for
+_TRIAL = 0.01  # share of a design that shows how long one picture takes
 
 
 def papers_settings(
     design: Design, services: StudyServices, *, model: str = "", condition: str = "", scale: float = 1.0
 ) -> StudySettings:
-    """The settings of a design's paper for this model, "" for the paper's own.
+    """Return the settings of a design's paper for this model, "" for the paper's own.
 
-    Readers are "auto": the paper's where this machine has them. InvalidInput where the paper names no model,
-    ModelUnavailable where the model cannot draw here; it says why and what to do.
+    Classifiers are "auto": the paper's if this machine has them. InvalidInput if the paper names no model,
+    ModelUnavailable if the model cannot draw here; it says why and what to do.
     """
     item = protocol_of(design).get("model")
     if not model and (item is None or item.value is None):
-        raise InvalidInput(f"the paper of “{design.title}” names no model; replicate it with a model of your choice")
+        raise InvalidInput(f"the paper of “{design.title}” names no model; choose one to replicate it with")
     chosen: dict[str, Any] = {"model": model, "condition": condition} if model else {}
     settings = settle(design, StudySettings(protocol="paper", scale=scale, **chosen)).settings
     fit, name = services.model_fit(settings.model), services.model_info(settings.model).name
     if not fit.works:
-        why = fit.says.rpartition(". ")[2].partition(";")[0].rstrip(".")  # its last sentence, without its advice
+        why = fit.says.rpartition(". ")[2].partition(";")[0].rstrip(".")  # its last sentence, without the advice
         raise ModelUnavailable(
             f"{name} cannot draw here: {why[:1].lower()}{why[1:]}; choose another model and replicate the paper with it"
         )
@@ -62,8 +62,8 @@ def replicate(
 ) -> Generator[Progress, None, StudyReport]:
     """Run these settings at the largest scale of at most ``most`` pictures and ``minutes`` of drawing that fits here.
 
-    One run has its limits of pictures, work and time. Where nobody can tell how long
-    a picture takes, the scale of the settings stays the largest. Raises what :func:`run` raises.
+    The limits of a run (pictures, work, time) hold too. If the time of a picture is not known, the scale of the
+    settings is the largest. Raises what :func:`run` raises.
     """
     for model in dict.fromkeys(arm.settings.model for arm in asked.arms):
         yield from read_files(model, services, cancelled)
@@ -81,56 +81,56 @@ def replicate(
     if not scale:
         n = n_asked(asked.with_settings(scale=_TRIAL))
         raise InvalidInput(
-            f"1 % of “{asked.design.title}” is {n:,} pictures, and {math.floor(most):,} can be drawn here; choose a "
-            "faster model or another study"
+            f"1 % of “{asked.design.title}” is {n:,} pictures, but only {math.floor(most):,} can be drawn here; choose "
+            "a faster model or another study"
         )
     return (yield from run(asked.with_settings(scale=scale), services, cancelled=cancelled, session=session))
 
 
 def _seconds_each(plan: StudyPlan, services: StudyServices) -> float:
-    """Seconds that one more picture of a plan of one arm takes; nan where nobody knows."""
+    """Return the seconds that one more picture of a plan of one arm takes; nan if not known."""
     engine = services.engine_of(plan.settings.model)
     rate = services.rates.find(plan.manifest.rows[0], engine.place())
     return math.nan if rate is None else rate.seconds / engine.n_workers()
 
 
 N_LABELS, N_RATERS = 64, 3
-WIDTHS = (0.1, 0.15, 0.07, 0.05, 0.03)  # half widths of shares that can be asked for; the first that fits leads
+WIDTHS = (0.1, 0.15, 0.07, 0.05, 0.03)  # half widths of shares to choose from; the first that fits is the default
 _WIDE = 0.05  # half width of an interval, as a share of the measure's range
-_FEWEST_MORE = 1.3  # times the pictures that there are
-_SQUARE = 4.0  # times the pictures halve an interval
+_FEWEST_MORE = 1.3  # times the pictures of the report
+_SQUARE = 4.0  # times the pictures halves an interval
 _PERCENT = 100.0
-_CORRECTED = "-corrected"  # ends the key of a share as known errors correct it
+_CORRECTED = "-corrected"  # suffix of the key of a share corrected for known errors
 
 
 @dataclass(frozen=True, kw_only=True)
 class NextStep:
-    """One thing to do next, with what does it on the page, on the command line and in the API."""
+    """One thing to do next, on the page, on the command line and in the API."""
 
     key: Literal["pictures", "base", "people"]
     title: str  # on its button
-    says: str  # what it does, and what stays
-    command: str  # that does the same in a terminal
-    # of the run that it starts; None where it asks people
+    says: str  # what it does and keeps
+    command: str  # does the same in a terminal
+    # design and settings of the run that it starts; None if it asks people
     design: Design | None = None
     settings: StudySettings | None = None
-    tool: str = ""  # of the API; "" where only a terminal or the page can
+    tool: str = ""  # of the API; "" if only a terminal or the page can do it
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    reach: str = ""  # how closely the least certain number is known then, and how many more pictures that takes
-    others: tuple["NextStep", ...] = ()  # the same to other widths
+    reach: str = ""  # width of the least certain number afterwards, and how many more pictures that takes
+    others: tuple["NextStep", ...] = ()  # the same step for other widths
 
     @property
     def widths(self) -> tuple["NextStep", ...]:
-        """The step itself, then the same to other widths."""
+        """The step itself, then the same step for other widths."""
         return (self, *self.others)
 
     def values(self) -> dict[str, Any]:
-        """The values that the API returns."""
+        """Return the values for the API."""
         return {name: getattr(self, name) for name in ("key", "title", "says", "command", "tool", "arguments")}
 
 
 def next_steps(report: StudyReport, services: StudyServices) -> tuple[NextStep, ...]:
-    """The steps that the state of a report asks for; none where nothing more can be drawn or asked."""
+    """Return the steps that suit the state of a report; () if nothing more can be drawn or asked."""
     study = known_study(report.design)
     if study is None or not report.results.findings or len(report.results.frame("verdicts")):
         return ()
@@ -142,7 +142,7 @@ def next_steps(report: StudyReport, services: StudyServices) -> tuple[NextStep, 
 
 
 def _more_pictures(report: StudyReport, settings: StudySettings, study: Study, limits: Settings) -> Iterator[NextStep]:
-    """Until shares are known to ±10 points, or the widest interval is half as wide; of a stopped run, all asked for."""
+    """Suggest more pictures: shares known to ±10 points, half the widest interval, or the rest of a stopped run."""
     if (widest := _widest(report)) is None:
         return
     if report.stopped:
@@ -167,7 +167,7 @@ def _more_pictures(report: StudyReport, settings: StudySettings, study: Study, l
 
 
 def _base(report: StudyReport, settings: StudySettings, study: Study, limits: Settings) -> Iterator[NextStep]:
-    """The same pictures of a plain prompt, where the run has nothing to be compared with."""
+    """Suggest a baseline: the same seeds of a plain prompt, if the run has nothing to compare with."""
     if report.arms or (with_base := study.with_baseline(settings)) is None:
         return
     other, prompt = with_base
@@ -176,7 +176,7 @@ def _base(report: StudyReport, settings: StudySettings, study: Study, limits: Se
             report,
             "base",
             "Compare with a plain prompt",
-            f"The same seeds are drawn for {prompt}: what both show alike is not due to what was asked for. The "
+            f"Draws the same seeds for {prompt}. What both show equally often is not due to what you asked for. The "
             "pictures of this report are kept.",
             report.design,
             other,
@@ -184,7 +184,7 @@ def _base(report: StudyReport, settings: StudySettings, study: Study, limits: Se
 
 
 def _people(report: StudyReport, services: StudyServices) -> Iterator[NextStep]:
-    """Ask people, if the classifier's errors on such pictures are not known and no task asks people yet."""
+    """Suggest asking people, if the classifier's errors on such pictures are unknown and no task asks people yet."""
     manifest = services.manifests.find(report.run_id) if report.run_id.isalnum() else None
     if manifest is None or manifest.label_tasks or _errors_are_known(report) or not readings_of(report):
         return
@@ -192,8 +192,8 @@ def _people(report: StudyReport, services: StudyServices) -> Iterator[NextStep]:
     yield NextStep(
         key="people",
         title=f"Ask {'three' if N_RATERS == 3 else N_RATERS} people",
-        says=f"How often the reader errs on such pictures is not known. A task of {n} of them, drawn at random, each "
-        "for three people: what they answer corrects these numbers.",
+        says=f"The classifier's error rate on such pictures is unknown. Three people label {n} random pictures each; "
+        "their answers correct these numbers.",
         command=f"python -m bias_core study label {report.run_id} -n {n} --raters {N_RATERS}",
         tool="label_run",
         arguments={"run_id": report.run_id, "n": n, "raters_per_picture": N_RATERS},
@@ -201,7 +201,7 @@ def _people(report: StudyReport, services: StudyServices) -> Iterator[NextStep]:
 
 
 def _errors_are_known(report: StudyReport) -> bool:
-    """Return True if ground truth is on record, or shares were corrected for the classifier's errors."""
+    """Return True if the ground truth is known, or shares were corrected for the classifier's errors."""
     parts = report.arms or (report,)
     findings = [finding for part in parts for finding in part.results.findings]
     frames = [table.frame for part in parts for table in part.results.tables]
@@ -212,16 +212,16 @@ def _errors_are_known(report: StudyReport) -> bool:
 
 
 def _widest(report: StudyReport) -> Finding | None:
-    """The number with the widest interval, of the first measure that is known too loosely; None if all are close."""
+    """Return the number with the widest interval, of the first measure with a wide one; None if none is wide."""
     wide = [one for one in report.results.findings if _is_wide(one) and not one.key.endswith(_CORRECTED)]
     same = [finding for finding in wide if finding.metric == wide[0].metric]
     return max(same, key=_half_width, default=None)
 
 
 def _is_wide(finding: Finding) -> bool:
-    """Return True if the interval is wide, or leaves open if there is any bias.
+    """Return True if the interval is wide, or does not settle whether there is any bias.
 
-    Of shares only the first counts: the P* that they are compared with may be assumed.
+    For shares only the width counts: the P* that they are compared with may be assumed.
     """
     estimate, metric = finding.estimate, METRICS[finding.metric]
     half, null = _half_width(finding), metric.null_value if estimate.null_value is None else estimate.null_value
@@ -237,7 +237,7 @@ def _half_width(finding: Finding) -> float:
 
 
 def _times(finding: Finding, confidence: float) -> Iterator[float]:
-    """The factors by which more pictures bring a share to each of the :data:`WIDTHS`, or halve another interval."""
+    """Yield how many times the pictures bring a share to each of the :data:`WIDTHS`, or halve another interval."""
     if not _is_plain_share(finding):
         yield _SQUARE
         return
@@ -247,7 +247,7 @@ def _times(finding: Finding, confidence: float) -> Iterator[float]:
 
 
 def _half_after(finding: Finding, times: float, confidence: float) -> float:
-    """Half the interval of so many times the pictures: of a share at most, of others by the root of n."""
+    """Return the half width with so many times the pictures: an upper bound for shares, by the root of n for others."""
     if not _is_plain_share(finding):
         return _half_width(finding) / math.sqrt(times)
     return share_half_width(round(times * finding.estimate.n), confidence)
@@ -258,7 +258,7 @@ def _is_plain_share(finding: Finding) -> bool:
 
 
 def _reach(finding: Finding, half: float) -> str:
-    """The half width of an interval in words: of a share in points."""
+    """Return the half width of an interval in words, for shares in points."""
     low, high = METRICS[finding.metric].bounds
     if (low, high) in ((0, 1), (-1, 1)) and finding.metric in AGAINST_P_STAR:
         return f"±{_PERCENT * half:.0f} points"
@@ -273,7 +273,7 @@ def _run(
     design: Design,
     settings: StudySettings,
 ) -> NextStep:
-    """A step that runs a study again, with its command and the call of the API that does so."""
+    """Return a step that runs a study again, with its command and API call."""
     further = "" if design == report.design else f" -n {design.images_per_prompt}"
     is_callable = is_shipped(design)
     return NextStep(
@@ -289,7 +289,7 @@ def _run(
 
 
 def _arguments(design: Design, settings: StudySettings) -> dict[str, Any]:
-    """The arguments of ``run_study`` in the API."""
+    """Return the arguments of ``run_study`` in the API."""
     given = changed_from_usual(design, settings)
     options = given.pop("options", {})
     write = settings_of(StudySettings)["options"].write

@@ -1,4 +1,4 @@
-"""From what a run is given to what it will draw: settings are completed once, then laid out as rows."""
+"""Plans a run: completes its settings once, then lays them out as rows to draw."""
 
 import hashlib
 import json
@@ -48,20 +48,20 @@ from bias_core.study.types import (
 from bias_core.types import ImageRow
 from bias_core.values import Options, changed_settings, check_texts, given_settings, option_values
 
-MOST_ESTIMATED = 100_000  # pictures that are laid out to say what they would cost, whatever the limit of a run
+MOST_ESTIMATED = 100_000  # most pictures laid out to estimate a cost, whatever the limit of a run
 
 
 def check_number(asked: Settled, limits: Settings) -> None:
-    """Refuse too many pictures before anything waits, as :func:`check_size`; own ones are counted when opened."""
+    """Refuse too many pictures before anything waits, as :func:`check_size`; imports are counted when opened."""
     if asked.has_arms or not asked.settings.images:
         check_size(asked, limits)
 
 
 def check_size(asked: Settled, limits: Settings, rows: RowMaker | None = None) -> None:
-    """Refuse a study that would draw more in all its arms than is allowed here; no row is made for that.
+    """Refuse a study that would draw more in all its arms than is allowed here, without making rows.
 
-    Without ``rows`` the size of a picture and its steps are not known yet, and not looked at. The sentence of
-    the InvalidInput names the largest scale that would do.
+    Without ``rows`` the size and steps of a picture are unknown, and not checked. The InvalidInput names the largest
+    scale that is allowed.
     """
     design, settings = asked.design, asked.settings
     n, what = n_asked(asked), f"{design.name} at {100 * settings.scale:g} % of its size"
@@ -81,7 +81,7 @@ def check_size(asked: Settled, limits: Settings, rows: RowMaker | None = None) -
 
 @contextmanager
 def _allowing(scale: float) -> Iterator[None]:
-    """Around a check of a run's size: its refusal says which scale is allowed."""
+    """Add the allowed scale to a refusal of a run's size."""
     try:
         yield
     except TooLarge as why:
@@ -90,13 +90,13 @@ def _allowing(scale: float) -> Iterator[None]:
 
 
 def check_work_of_arms(asked: Settled, plans: Sequence[StudyPlan], limits: Settings) -> None:
-    """Refuse arms of more pictures, imported ones too, or of more steps than one run may have here."""
+    """Refuse arms with more pictures (imported ones included) or steps than one run may have here."""
     n, work = 0, 0.0
     for plan in plans:
         rows = plan.manifest.rows
         later = 0 if plan.settings.images else plan.study.run_size(plan.settings).n_later
         n += len(rows) + later
-        if not plan.settings.images:  # what is brought along was drawn elsewhere
+        if not plan.settings.images:  # imported pictures were drawn elsewhere
             sizes = [row.num_inference_steps * row.width * row.height for row in rows]
             work += (sum(sizes) + later * sizes[0]) / 1e6
     what = f"{asked.design.name} with {len(plans)} arms"
@@ -127,7 +127,7 @@ def largest_scale(asked: Settled, most: float) -> float:
 
 
 def study_cost(plan: StudyPlan, services: StudyServices) -> Cost:
-    """Pictures, seconds and bytes; the last two nan where this model was never run here at this size."""
+    """Return pictures, seconds and bytes; the last two nan if this model was never run here at this size."""
     if plan.arms:
         costs = [study_cost(arm, services) for arm in plan.arms]
         return Cost(**{f.name: sum(getattr(cost, f.name) for cost in costs) for f in fields(Cost)})
@@ -144,15 +144,15 @@ def study_cost(plan: StudyPlan, services: StudyServices) -> Cost:
 def warm_up(
     plan: StudyPlan, services: StudyServices, *, cancelled: Callable[[], bool] = lambda: False
 ) -> Generator[Progress, None, None]:
-    """Draw a batch per worker of what is missing, so that :func:`study_cost` knows how long it takes.
+    """Draw one batch of missing pictures per worker, so that :func:`study_cost` knows how long a picture takes.
 
-    Time counts from the first denoising step on. Where that cannot tell (a model of one step), two more
-    batches per worker are drawn. Raises what drawing raises.
+    Time counts from the first denoising step. If that is not enough (a model of one step), two more batches per worker
+    are drawn. Raises what drawing raises.
     """
     for arm in plan.arms:
         if math.isnan(study_cost(arm, services).seconds):
             yield from warm_up(arm, services, cancelled=cancelled)
-    if plan.arms or hosted_name(plan.settings.model):  # which is paid for by the picture
+    if plan.arms or hosted_name(plan.settings.model):  # paid for by the picture
         return
     rows = list({row.id: row for row in plan.manifest.rows}.values())
     missing = [row for row in rows if not services.images.n_present([row.id])]
@@ -170,7 +170,7 @@ _FIRST = {
     "model", "condition", "encoder", "scale", "seed", "num_inference_steps", "guidance_scale", "confidence",
     "images", "labels", "options", "force",
 }  # fmt: skip
-_WORDS_OF_PAPERS = {"protocol", "our_reading"}  # of a design: they decide no number themselves
+_WORDS_OF_PAPERS = {"protocol", "our_reading"}  # fields of a design that decide no number
 _FIRST_OF_ARMS = {
     "name", "model", "condition", "template", "negative_prompt", "guidance_scale", "num_inference_steps", "images",
 }  # fmt: skip
@@ -178,8 +178,8 @@ _FIRST_OF_ARMS = {
 
 
 def run_id(design: Design, settings: StudySettings, session: str) -> str:
-    """The same for the same design, settings and session, whichever settings later versions have come to know."""
-    # The design's data decides the numbers too, so it is part of what makes a run the same run.
+    """Return the id of a run: a hash of design, settings and session that does not change when settings are added."""
+    # The design's data decides the numbers, so it is part of the id.
     chosen = _FIRST | set(changed_settings(settings))
     values = {k: v for k, v in asdict(settings).items() if k in chosen}
     for arm in values.get("arms", ()):
@@ -189,7 +189,7 @@ def run_id(design: Design, settings: StudySettings, session: str) -> str:
     changed = changed_settings(settings.options)
     values["options"] = {k: v for k, v in values["options"].items() if k in design.options or k in changed}
     laid_out = {k: v for k, v in asdict(design).items() if (k != "settings" or v) and k not in _WORDS_OF_PAPERS}
-    # A design leaves its readers open; what read the pictures decides the numbers.
+    # A design leaves its classifiers open, but they decide the numbers.
     readers = {k: v for k, v in chosen_readers(settings).items() if laid_out["options"].get(k) == AUTO}
     laid_out["options"] = {**laid_out["options"], **readers}
     text = json.dumps([session, laid_out, values], sort_keys=True, default=str)
@@ -203,32 +203,32 @@ _SECONDS_BETWEEN_UPDATES = 0.5  # while files of weights are read
 
 
 def read_files(model: str, services: StudyServices, cancelled: Callable[[], bool]) -> Iterator[Progress]:
-    """Find out which weights a name stands for; says how far that is only where it takes its time."""
+    """Find the weights of a model name, with progress if that takes long."""
     last = time.monotonic()
     for done, total in services.reading_files(model):
         if time.monotonic() - last >= _SECONDS_BETWEEN_UPDATES:
             last = time.monotonic()
             if cancelled():
-                raise Cancelled("stopped while the files of the model were read; nothing was drawn yet")
+                raise Cancelled("stopped while the model's files were read; nothing was drawn yet")
             yield Progress(message=f"reading the model's files: {done / 1e9:.1f} of {total / 1e9:.1f} GB")
 
 
 def settle(design: Design, given: StudySettings, names: Collection[str] | None = None) -> Settled:
-    """Return what a run with these settings is asked; every way into the program comes through here once.
+    """Return a complete request for a run; the page, the API and the command line all call this once.
 
-    ``names`` are the settings that were given, if ``given`` cannot tell. Raises InvalidInput for settings that cannot
-    be used together, and for options that the study does not have.
+    ``names`` are the settings that were given, if ``given`` does not know them. Raises InvalidInput for settings that
+    cannot be used together, and for options that the study does not have.
     """
     study, settings = study_of(design), with_protocol(design, given, names)
     own = {name: value for name, value in design.settings.items() if name not in given_settings(settings)}
     if not study.watches_shares and stop_rule(settings) is not None:
         raise InvalidInput(
-            f"{design.name} has no shares that a stop rule could watch; leave both ways to stop early out"
+            f"{design.name} has no shares that a stop rule could watch; leave out both ways to stop early"
         )
     if settings.labels and not study.takes_labels:
         raise InvalidInput(
-            f"{design.name} has no use for people's answers: what its pictures show is read by a program. Leave labels "
-            "out; a task that corrects a finished run is made with: study label RUN"
+            f"{design.name} takes no file of people's answers, because a classifier reads its pictures. Leave labels "
+            "out; to correct a finished run, make a task with: study label RUN"
         )
     settings = replace(settings, **{**own, "options": typed_options(design, settings.options)})
     answers = read_answers(settings.labels) if settings.labels else None
@@ -238,7 +238,7 @@ def settle(design: Design, given: StudySettings, names: Collection[str] | None =
 
 
 def plan_study(design: Design, settings: StudySettings, services: StudyServices, **how: Any) -> StudyPlan:
-    """Settle what is asked, then :func:`lay_out` it."""
+    """Complete the request (:func:`settle`), then :func:`lay_out` it."""
     return lay_out(settle(design, settings), services, **how)
 
 
@@ -254,11 +254,10 @@ def lay_out(
 ) -> StudyPlan:
     """Return everything that a run will draw; InvalidInput, UnknownModel or ModelUnavailable if it cannot be run.
 
-    Models that are needed to ``measure`` need not be here for drawing alone. Only to ``estimate`` what it
-    would cost, the model that draws need not be here or on a hub either: the revision of its rows is "" then.
-    Nor is it refused then for its size, or for who reads it; whoever estimates asks for that.
-    Readers that nobody named are those that suit the pictures; with ``any_world``, those of any pictures.
-    Raises Cancelled once ``cancelled()`` turned true.
+    Without ``measure``, the classifiers need not be installed. With ``estimate``, the model that draws may be missing
+    too: the revision of its rows is then "", and size and classifiers are not checked, which the caller must do.
+    "auto" chooses classifiers that suit the pictures; with ``any_world``, those for any pictures.
+    Raises Cancelled once ``cancelled()`` is true.
     """
     if asked.has_arms:
         return _plan_arms(asked, services, session, measure=measure, estimate=estimate, cancelled=cancelled)
@@ -305,7 +304,7 @@ def _plan_arms(
 
     plans = plan_each(any_world=False)
     if any(chosen_readers(plan.settings) != chosen_readers(plans[0].settings) for plan in plans):
-        plans = plan_each(any_world=True)  # the same readers for the pictures of all arms
+        plans = plan_each(any_world=True)  # the same classifiers for all arms
     asked = replace(asked, settings=_with_readers_of(plans[0].settings, asked.settings))
     if not estimate:
         check_work_of_arms(asked, plans, services.settings)
@@ -313,18 +312,18 @@ def _plan_arms(
 
 
 def check_study_readers(study: Study, settings: StudySettings, world: str, services: StudyServices) -> str:
-    """What the report must say first of who reads pictures of this world; InvalidInput where they cannot."""
+    """Return the report's warning on the classifiers of these pictures; InvalidInput if they cannot read them."""
     if settings.further_encoders and settings.encoder not in {reader.name for reader in study.readers(settings)}:
-        raise InvalidInput("the encoder reads nothing under these settings, so further encoders would change nothing")
+        raise InvalidInput("these settings do not use the encoder, so further encoders would change nothing")
     if settings.judge and not study.judged:
         raise InvalidInput(
-            "this study looks for no attribute in single pictures, so a judge would change nothing; leave judge empty"
+            "this study asks for no attribute of single pictures, so a judge would change nothing; leave judge empty"
         )
     return check_readers(study.readers(settings), services, source=settings.model, world=world, force=settings.force)
 
 
 def _with_readers_of(other: StudySettings, settings: StudySettings) -> StudySettings:
-    """The settings, read by who reads the pictures of the others."""
+    """Return the settings with the classifiers of the others."""
     names = chosen_readers(other)
     encoder = names.pop("encoder")
     return replace(settings, encoder=encoder, options=replace(options_in(settings, Options), **names))
@@ -337,7 +336,7 @@ def _rows_of(shots: list[Shot], rows: Rows, check: Callable[[], None]) -> Iterat
 
 
 def _plan_together(design: Design, settings: StudySettings, plans: tuple[StudyPlan, ...], session: str) -> StudyPlan:
-    """One plan of several arms; InvalidInput where two of them draw the same."""
+    """Return one plan of several arms; InvalidInput if two of them draw the same pictures."""
     names = [arm.name for arm in settings.arms]
     check_arms_differ(plans, names)
     manifests = [plan.manifest for plan in plans]
@@ -359,7 +358,7 @@ def _plan_together(design: Design, settings: StudySettings, plans: tuple[StudyPl
 def _laid_out(
     asked: Settled, services: StudyServices, check: Callable[[], None], *, estimate: bool
 ) -> tuple[StudySettings, Rows, list[Shot]]:
-    """Where the pictures come from, and which; imported ones take the place of the model's."""
+    """Return the settings, the source of the pictures and the shots; imported pictures replace the model's."""
     study, settings, design = asked.study, asked.settings, asked.design
     settings = settings if settings.images else study.settled(settings, services)
     shots = study.shots(settings)
@@ -376,7 +375,7 @@ def _laid_out(
             imported.examine()
             shots = imported.shots(settings.scale, settings.seed)
         imported.refuse_none(shots)
-        # Whatever is known of the model is not true of these pictures.
+        # Facts about the model are not true of these pictures.
         return replace(settings, model=f"imported:{imported.source.name}", condition=""), imported, shots
     if not shots:
         raise InvalidInput(
@@ -389,7 +388,7 @@ def _laid_out(
     if not estimate or n_asked(laid_out) > MOST_ESTIMATED:
         check_size(laid_out, services.settings, rows)
     prompts = (prompt for shot in shots for prompt in (shot.prompt, shot.later_prompt) if prompt)
-    for prompt in dict.fromkeys(prompts):  # which may hold words of one's own
+    for prompt in dict.fromkeys(prompts):  # may contain words of the visitor
         check_texts("a prompt", treated(prompt, rows.template))
     conditions = (condition for shot in shots for condition in (shot.condition, shot.text_condition) if condition)
     for condition in dict.fromkeys(conditions):
@@ -399,7 +398,7 @@ def _laid_out(
 
 @cache
 def library_versions() -> dict[str, str]:
-    """Versions of what decides the numbers, for those that are installed."""
+    """Return the installed versions of the libraries that decide the numbers."""
     from bias_core import __version__
 
     installed = {dist.name.lower().replace("-", "_"): dist.version for dist in metadata.distributions()}
@@ -408,7 +407,7 @@ def library_versions() -> dict[str, str]:
 
 
 def plan_notes(plan: StudyPlan, services: StudyServices) -> list[str]:
-    """What is known before one arm is drawn: settings and words without effect, prompts not read to their end."""
+    """Return notes known before an arm is drawn: settings and words without effect, prompts that are cut off."""
     if plan.settings.images:
         return []
     ignored = plan.rows.ignored if isinstance(plan.rows, RowMaker) else ()
@@ -428,6 +427,6 @@ def check_arms_differ(plans: Sequence[StudyPlan], names: Sequence[str]) -> None:
             who = one.model if hosted_name(one.model) else "The renderer"
             hint = f" {who} takes no guidance, steps, sampler or negative prompt." if takes_none else ""
             raise InvalidInput(
-                f"“{names[i]}” and “{names[j]}” draw the same pictures: their difference would be nothing by "
-                f"construction. Change the model, condition, template, guidance or images.{hint}"
+                f"“{names[i]}” and “{names[j]}” draw the same pictures, so they cannot differ. Change the model, "
+                f"condition, template, guidance or images.{hint}"
             )

@@ -1,4 +1,4 @@
-"""The sentences of a report except its headline: findings, claims, facts and notes; and tables as text."""
+"""The sentences of a report except its headline (findings, claims, facts, notes), and tables as text."""
 
 import math
 import re
@@ -30,23 +30,23 @@ from bias_core.study.types import ArmReport, Design, Measured, StudyReport, Stud
 from bias_core.types import IMPORTED, ImageRow
 from bias_core.values import option_values
 
-NOT_PUBLISHED = "not published"
+NOT_PUBLISHED = "not in the paper"
 BETWEEN_READERS = "between readers"
 NO_NULL = "no such value"
 
 MOST_ROWS, END_ROWS = 40, 10
-"""Tables longer than the first are shown by so many rows of either end; all stand in their CSV."""
+"""Tables longer than the first number show that many rows of each end; their CSV files have all rows."""
 
 
 def readable(frame: pd.DataFrame) -> pd.DataFrame:
-    """A table as text: each value with its interval in one column, p-values as such, nothing missing unsaid.
+    """Return a table as text: each value with its interval in one column, p-values and missing values in words.
 
-    An interval is two columns "<name> low" and "<name> high" (or "low" and "high") behind their value.
-    Columns in which nothing is known are left out.
+    An interval is two columns "<name> low" and "<name> high" (or "low" and "high") after their value.
+    Columns without any known value are left out.
     """
     names, texts, last = [str(name) for name in frame.columns], {}, -1
     for i, name in enumerate(names):
-        if i <= last:  # an end of an interval, which stands in another column
+        if i <= last:  # an end of an interval, which is part of another column
             continue
         column, n = frame.iloc[:, i], _counts_of(name, frame)
         if _has_interval(frame, names, i):
@@ -63,9 +63,9 @@ def readable(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def excerpt(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """:func:`readable` with the first and last rows of a long table, and a sentence on what is left out.
+    """Return the first and last rows of a table as text (:func:`readable`), and a sentence on the rows left out.
 
-    Where files lie on this machine (``path``) is nobody's business.
+    File paths of this machine (``path``) are dropped, because reports are shared.
     """
     text = readable(frame.drop(columns="path", errors="ignore"))
     if len(text) <= MOST_ROWS:
@@ -76,7 +76,7 @@ def excerpt(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 
 
 def number_columns(text: pd.DataFrame) -> list[str]:
-    """The columns that hold nothing but numbers, intervals, and words for what is missing.
+    """Return the columns that hold only numbers, intervals, and words for missing values.
 
     >>> number_columns(pd.DataFrame({"n": ["7", "not known"], "at": ["[0.1, 0.2]", "…"], "step": ["none", "5"]}))
     ['n', 'at']
@@ -88,7 +88,7 @@ def number_columns(text: pd.DataFrame) -> list[str]:
 
 
 def markdown_table(frame: pd.DataFrame, *, code: Collection[str] = ()) -> str:
-    """A Markdown table; text cannot break out of its cell. Columns that are ``code`` hold names of this program."""
+    """Return a Markdown table with escaped cells; the columns in ``code`` hold names of this program."""
     names = [str(column) for column in frame.columns]
     writers = [as_code if name in code else in_markdown for name in names]
     cells = [[write(cell) for write, cell in zip(writers, row, strict=True)] for row in frame.astype(object).to_numpy()]
@@ -97,7 +97,7 @@ def markdown_table(frame: pd.DataFrame, *, code: Collection[str] = ()) -> str:
 
 
 def _has_interval(frame: pd.DataFrame, names: list[str], i: int) -> bool:
-    """Return True for a column of numbers if the two behind it are the ends of its interval."""
+    """Return True for a column of numbers if the next two columns are the ends of its interval."""
     if i + 2 >= len(names) or _is_count(names[i]):
         return False
     if not names[i + 1].endswith("low") or not names[i + 2].endswith("high"):
@@ -112,7 +112,7 @@ def _is_count(name: str) -> bool:
 
 
 def _counts_of(name: str, frame: pd.DataFrame) -> list[float | None]:
-    """The n of each row: of the column "n <last word of the name>", else of "n"."""
+    """Return the n of each row, from the column "n <last word of the name>", else from "n"."""
     columns = [] if _is_count(name) else [c for c in (f"n {name.rpartition(' ')[2]}", "n") if c in frame]
     counts = frame[columns[0]] if columns else [None] * len(frame)
     is_number = (int, float, np.number)
@@ -133,22 +133,22 @@ Row = dict[str, Any]
 _NUMBER = re.compile(r"[-+−<>≥≤]?[\d.\[]")
 
 LIMITS = (
-    "Attributes are perceived ones: what a picture shows to a classifier, never what anybody is. "
-    "The classifier errs; without its measured error rates a share can be wrong by more than its interval. "
-    "Intervals cover the chance of drawing these pictures, not other prompts, models or readers."
+    "Attributes are perceived: what a classifier sees in a picture, never what a person is. "
+    "Classifiers make errors; unless their error rates are measured, a share can be wrong by more than its interval. "
+    "Intervals cover the chance of drawing these pictures, not other prompts, models or classifiers."
 )
 _LONGEST_FOLDER = 40
 _P_VALUE = re.compile(r"^[pq]( |$)| [pq]$")  # in the name of a column
 
 
 def title_of(report: StudyReport) -> str:
-    """The title of a report: the design's, or the study's own for these settings."""
+    """Return the title of a report: the design's, or the study's own for these settings."""
     study = known_study(report.design)
     return report.design.title if study is None else study.run_name(report.settings).title
 
 
 def finding_rows(of: Measured) -> list[Row]:
-    """One row per finding: every front end shows these first."""
+    """Return one row per finding; every front end shows these first."""
     rows = []
     for finding in of.results.findings:
         estimate, metric = finding.estimate, METRICS[finding.metric]
@@ -175,7 +175,7 @@ def finding_rows(of: Measured) -> list[Row]:
 
 
 def plain(value: Any) -> Any:
-    """``value`` with numpy's numbers as Python's and what is not finite as None."""
+    """Return ``value`` with Python's numbers instead of numpy's, and None for numbers that are not finite."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):
@@ -186,46 +186,46 @@ def plain(value: Any) -> Any:
 
 
 def size_in_words(design: Design, settings: StudySettings) -> str:
-    """The share of the full design that was drawn, and the published size if it differs.
+    """Return the share of the full design that was drawn, and the paper's size if it differs.
 
     >>> from bias_core.study.design import find_design
     >>> from bias_core.study.types import StudySettings
     >>> size_in_words(find_design("tbyb-general"), StudySettings(scale=0.5))
-    '50 % of the full size (published: 3,690 pictures of 369 prompts)'
+    '50 % of the full size (in the paper: 3,690 pictures of 369 prompts)'
     """
     share = f"{100 * settings.scale:g} % of the full size"
-    return f"{share} (published: {design.published_size})" if design.published_size else share
+    return f"{share} (in the paper: {design.published_size})" if design.published_size else share
 
 
 def at_any_time(report: StudyReport) -> str:
-    """The addition to "interval" if the number of pictures was not fixed beforehand, or not all were drawn."""
+    """Return the addition to "interval" if the number of pictures was not fixed, or not all were drawn; else ""."""
     watched = report.stopped or stop_rule(report.settings) is not None
     return " (of shares: at any time)" if watched else ""
 
 
 def read_by(settings: StudySettings) -> str:
-    """The classifier, judge or people that read the pictures, by the names in the settings.
+    """Return the classifier, judge or people that read the pictures, by the names in the settings.
 
     >>> read_by(StudySettings(encoder="calibration-clip", judge="endpoint"))
     'calibration-clip, attributes by the judge endpoint'
     >>> read_by(StudySettings(encoder="calibration-clip", labels="answers/three.csv"))
-    'people (three.csv), else calibration-clip'
+    'people (three.csv), otherwise calibration-clip'
     """
     people = f"people ({Path(settings.labels).name})"
-    reader = settings.encoder + (f", attributes by the judge {settings.judge}" if settings.judge else "")
+    classifier = settings.encoder + (f", attributes by the judge {settings.judge}" if settings.judge else "")
     if not replaced_by_people(settings):
-        return reader + f", checked by {people}" * bool(settings.labels)
+        return classifier + f", checked by {people}" * bool(settings.labels)
     alone = getattr(settings.options, "labeller", "") == "people"
-    return people + f", else {reader}" * (not alone)
+    return people + f", otherwise {classifier}" * (not alone)
 
 
 def replaced_by_people(settings: StudySettings) -> bool:
-    """Return True if people's answers replace the classifier's; in some studies they check it."""
+    """Return True if people's answers replace the classifier's; in some studies they only check it."""
     return bool(settings.labels) and getattr(settings.options, "labels_replace_reader", True)
 
 
 def report_facts(report: StudyReport) -> list[str]:
-    """The pictures, model, classifier and paper behind the numbers, in a few words each."""
+    """Return the pictures, model, classifier and paper of a report, in a few words each."""
     settings, design = report.settings, report.design
     ended = f"after {report.stopped_after}" if report.stopped_after else "before all were drawn"
     scored = " scored" if report.results.findings or report.results.figures else ""
@@ -246,21 +246,21 @@ def report_facts(report: StudyReport) -> list[str]:
 
 
 def notes_of(report: StudyReport) -> list[str]:
-    """The notes of a report, with the words that its world does not know."""
+    """Return the notes of a report, and one on words that the calibration world does not know."""
     unknown = ", ".join(report.unknown_words)
     return [
         *report.results.notes,
-        *([f"This world does not know: {unknown}. It was drawn without it."] if unknown else []),
+        *([f"The calibration world does not know these words and ignored them: {unknown}."] if unknown else []),
     ]
 
 
 def day_of(report: StudyReport) -> str:
-    """The day on which it was measured (UTC), as 2026-11-22; "" where that is not on record."""
+    """Return the day on which it was measured (UTC), such as 2026-11-22; "" if unknown."""
     return time.strftime("%Y-%m-%d", time.gmtime(report.created)) if report.created else ""
 
 
 def drawn_by(report: StudyReport) -> str:
-    """The model and condition that drew the pictures, or the names of the arms."""
+    """Return the model and condition that drew the pictures, or the names of the arms."""
     settings = report.settings
     if report.arms:
         return f"{len(report.arms)} arms ({', '.join(arm.name for arm in report.arms)})"
@@ -269,13 +269,13 @@ def drawn_by(report: StudyReport) -> str:
 
 
 def arm_folder(report: StudyReport, arm: ArmReport) -> str:
-    """The folder of an arm in an export."""
+    """Return the folder of an arm in an export."""
     words = re.sub(r"[^\w-]+", "-", arm.name.lower()).strip("-")[:_LONGEST_FOLDER]
     return f"arms/{report.arms.index(arm) + 1}-{without_splits(words) or 'arm'}"
 
 
 def arms_overview(report: StudyReport) -> list[StudyTable]:
-    """The tables that a comparison shows first: each number in each arm, and the arms' ranks, a line a number."""
+    """Return the tables that a comparison shows first: each number by arm, and the ranks of the arms."""
     tables = {table.key: table for table in report.results.tables} if report.arms else {}
     overview = [tables[key] for key in ("by_arm", "ranks") if key in tables]
     if "ranks" in tables:
@@ -289,13 +289,13 @@ def arms_overview(report: StudyReport) -> list[StudyTable]:
 
 
 def further_tables(report: StudyReport) -> list[StudyTable]:
-    """The tables that :func:`arms_overview` does not show."""
+    """Return the tables that :func:`arms_overview` does not show."""
     shown = [table.key for table in arms_overview(report)]
     return [table for table in report.results.tables if table.key not in shown]
 
 
 def finding_frame(report: StudyReport) -> pd.DataFrame:
-    """The findings as text, for reading; what none of them has is left out."""
+    """Return the findings as text, without columns that none of them has."""
     rows = finding_rows(report)
     optional = {"p": "p_value", "published": "published", "drawn": "drawn", BETWEEN_READERS: "readers_low"}
     absent = [name for name, key in optional.items() if not any(map(is_known, (row[key] for row in rows)))]
@@ -308,7 +308,7 @@ def is_known(value: float | None) -> bool:
 
 
 def finding_text(row: Row) -> dict[str, str]:
-    """A row of :func:`finding_rows` as text, with the digits that its interval or its n bears out."""
+    """Return a row of :func:`finding_rows` as text, with as many digits as its interval or its n supports."""
     ends, n, readers = (row["low"], row["high"]), row["n"], (row["readers_low"], row["readers_high"])
     between = format_interval(*readers, value=row["value"], n=n) if all(map(is_known, readers)) else ""
     return {
@@ -327,35 +327,35 @@ def finding_text(row: Row) -> dict[str, str]:
 
 
 def table_of(report: StudyReport, key: str) -> StudyTable:
-    """The table of this key; KeyError lists the keys where there is none."""
+    """Return the table of this key; KeyError lists the keys if there is none."""
     tables = {table.key: table for table in report.results.tables}
     if key not in tables:
         raise KeyError(f"no table {key!r}; there are {', '.join(tables)}")
     return tables[key]
 
 
-CORRECTED = "corrected"  # key of the table of numbers that people's labels correct
+CORRECTED = "corrected"  # key of the table of corrected numbers
 _LONGEST = 90  # letters of a prompt
 
 
 @dataclass(frozen=True, kw_only=True)
 class Circumstances:
-    """The words that are common to all claims of a report, or of one of its arms."""
+    """Words that all claims of a report, or of one of its arms, share."""
 
-    prompts: str  # of all pictures
-    read_prompts: str  # of those whose shares are read
-    origin: str  # by which model, when
-    reader: str
-    interval: str  # which kind stands in brackets
+    prompts: str  # prompts of all pictures
+    read_prompts: str  # prompts of the pictures that shares are measured in
+    origin: str  # model and day
+    reader: str  # classifier, judge or people
+    interval: str  # kind of the interval in brackets
 
 
 def claims(report: StudyReport) -> list[str]:
-    """A sentence for each number that has an interval or a p-value: the report's own, then those of each arm."""
+    """Return a sentence for each number with an interval or a p-value: the report's own, then those of each arm."""
     return [sentence for part in (report, *report.arms) for sentence in _claims_of(report, part)]
 
 
 def claim(report: StudyReport) -> str:
-    """The first of these sentences; "" where nothing can be claimed."""
+    """Return the first of :func:`claims`; "" if there is none."""
     return next((sentence for part in (report, *report.arms) for sentence in _claims_of(report, part)), "")
 
 
@@ -369,15 +369,15 @@ def _claims_of(report: StudyReport, part: Measured) -> Iterator[str]:
 
 
 def corrected_headline(report: StudyReport) -> str:
-    """The first number that people's labels correct, in words; "" where there is none."""
+    """Return the first number that people's labels correct, in words; "" if there is none."""
     for row in _corrected_rows(report):
-        alone = f"; the classifier alone has {_estimate_of(row, 'as read')}" if is_known(row["as read"]) else ""
+        alone = f"; the classifier alone gives {_estimate_of(row, 'as read')}" if is_known(row["as read"]) else ""
         return f"{row['number']}, corrected by people’s labels: {_estimate_of(row, 'corrected')}{alone}."
     return ""
 
 
 def _corrected(report: StudyReport, part: Measured, finding: Row) -> str:
-    """A sentence on a finding as people's labels correct it; "" if they correct something else."""
+    """Return a sentence on a finding as corrected by people's labels; "" if they do not correct it."""
     arm = f", {part.name}" if isinstance(part, ArmReport) else ""
     subject, *what = finding["finding"].split(":")
     title = ":".join([subject + arm, *what])
@@ -394,17 +394,16 @@ def _corrected_rows(report: StudyReport) -> list[Row]:
 
 
 def _estimate_of(corrected: Row, name: str) -> str:
-    """A number of the table of corrected ones with its interval."""
     write = format_share if corrected["measure"] == METRICS["attribute_prevalence"].name else format_estimate
     return write(corrected[name], corrected[f"{name} low"], corrected[f"{name} high"])
 
 
 def circumstances(report: StudyReport, part: Measured) -> Circumstances:
-    """The pictures, the model and the classifier of a report or arm, in words."""
+    """Return the pictures, the model and the classifier of a report or arm, in words."""
     frame, rows = _pictures_of(report, part)
     study = known_study(report.design)
     groups = study.attributes(report.settings) if study and len(frame) else {}
-    readers = [one for one in report.read_by if one.role != "language_model"]  # which looks at no picture
+    readers = [one for one in report.read_by if one.role != "language_model"]  # it sees no picture
     names = [f"{one.id} ({one.revision})" if one.revision else one.id for one in readers]
     return Circumstances(
         prompts=_prompts(frame),
@@ -416,7 +415,7 @@ def circumstances(report: StudyReport, part: Measured) -> Circumstances:
 
 
 def _pictures_of(report: StudyReport, part: Measured) -> tuple[pd.DataFrame, list[ImageRow]]:
-    """The rows of its scored pictures, and what they were drawn from."""
+    """Return the rows of the scored pictures, and the rows that they were drawn from."""
     frame = report.pictures
     if frame is None or frame.empty or not {"group", "prompt"} <= set(frame):
         return pd.DataFrame({"group": [], "prompt": []}), [image.row for image in report.stored.values()]
@@ -434,10 +433,10 @@ def _prompts(frame: pd.DataFrame) -> str:
 
 
 def _origin(report: StudyReport, part: Measured, rows: list[ImageRow]) -> str:
-    """The model that drew them, with revision and day."""
+    """Return the model that drew the pictures, with revision and day, or their import."""
     day = f" on {day_of(report)}" if report.created else ""
     if part.settings.model.startswith(IMPORTED):
-        return f" that were brought along ({part.settings.model.removeprefix(IMPORTED)}), measured{day}"
+        return f" that were imported ({part.settings.model.removeprefix(IMPORTED)}), measured{day}"
     revisions = " and ".join(dict.fromkeys(row.revision for row in rows if row.revision))
     revisions = revisions or report.versions.get("model_revision", "")
     revision = f" (revision {revisions})" if revisions else ""
@@ -459,7 +458,7 @@ def _row_has_interval(row: Row) -> bool:
 def _share(name: str, row: Row, of: Circumstances) -> str:
     share = format_share(row["value"], row["low"], row["high"], n=row["n"])
     return (
-        f"In {row['n']:,} pictures{of.read_prompts}{of.origin}, {share} ({of.interval}) were read as “{name}” by "
+        f"In {row['n']:,} pictures{of.read_prompts}{of.origin}, {share} ({of.interval}) were classified as “{name}” by "
         f"{of.reader}."
     )
 
@@ -476,7 +475,7 @@ def _number(row: Row, of: Circumstances, part: Measured) -> str:
         of.interval if bounded else "",
         f"n = {n:,}",
         f"p {p_value if p_value.startswith('<') else f'= {p_value}'}" if is_known(row["p_value"]) else "",
-        f"no {absence} reads {format_given(null)}" if is_known(null) else "",
+        f"{format_given(null)} means no {absence}" if is_known(null) else "",
     )
     return (
         f"{row['finding']}: {number} ({'; '.join(filter(None, facts))}). Measured in {part.n_images:,} pictures"

@@ -1,6 +1,6 @@
-"""The settings of a run as a table and as a command to run it again, compared with the protocol of its paper.
+"""Shows the settings of a run as a table, command or Python, and compares them with the protocol of its paper.
 
-Before a run, :func:`outlook` says what it would draw and how long that takes.
+Before a run, :func:`outlook` estimates what it draws and how long that takes.
 """
 
 import math
@@ -36,12 +36,12 @@ from bias_core.study.types import AUTO, Arm, Design, StudySettings, StudyTable, 
 from bias_core.types import ImageRow
 from bias_core.values import Setting, changed_settings, option_values, settings_of
 
-_DRAWN = {"model", "condition"}  # of imported pictures they say nothing
+_DRAWN = {"model", "condition"}  # settings that mean nothing for imported pictures
 SETTINGS = "settings"  # key of the table
 
 
 def settings_table(design: Design, settings: StudySettings) -> StudyTable:
-    """Label, value and default of every setting, of every option of the study, and of every arm.
+    """Return label, value and default of every setting, every option of the study and every arm.
 
     >>> from bias_core.study.design import find_design
     >>> design = find_design("oasis-spi")
@@ -52,16 +52,14 @@ def settings_table(design: Design, settings: StudySettings) -> StudyTable:
     rows = list(_rows(design, settings))
     rows.sort(key=lambda row: row["value"] == row["default"])
     n = sum(row["value"] != row["default"] for row in rows)
-    note = (
-        f"The first {n} are not as the study has them by default." if n else "All are as the study has them by default."
-    )
+    note = f"The first {n} differ from the study's defaults." if n else "All are the study's defaults."
     return table(SETTINGS, "Settings of this run", rows, note)
 
 
 def _rows(design: Design, settings: StudySettings) -> Iterator[dict[str, str]]:
     usual = {name: one.default for name, one in settings_of(StudySettings).items()} | dict(design.settings)
     for name, one in settings_of(StudySettings).items():
-        has_none = name == "condition" and not settings.condition  # of a model without conditions
+        has_none = name == "condition" and not settings.condition  # the model has no conditions
         if name not in ("options", "arms", "protocol") and not has_none:
             yield _row(one, getattr(settings, name), usual[name])
     options = typed_options(design, {})
@@ -82,16 +80,14 @@ def _words(one: Setting, value: Any) -> str:
     if value is None or value in ("", ()):
         return "left out"
     if isinstance(value, (tuple, list)):
-        return ", ".join(str(part).partition("|")[0] for part in value)  # of an attribute its name
+        return ", ".join(str(part).partition("|")[0] for part in value)  # an attribute's name
     if one.local:
         return Path(str(value)).name
     return percent(value) if one.percent else one.write(value)
 
 
 MET, DIFFERS, OUR_READING = "met", "differs", "our reading"
-NOTE = (
-    "Every item of the paper's protocol beside this run; what the paper leaves open is read here as the last lines say."
-)
+NOTE = "The paper's protocol, item by item, next to this run. The last lines say how we fill in what it leaves open."
 _TITLES = {
     "revision": "Revision of the model",
     "wording": "Wording of the prompts",
@@ -109,11 +105,11 @@ _OF_ROWS: Mapping[str, Callable[[ImageRow], Any]] = {
     "size": lambda row: f"{row.width}x{row.height}",
     "sampler": attrgetter("sampler"),
 }
-_TRIAL = 8  # pictures that tell how long one takes
+_TRIAL = 8  # pictures that show how long one takes
 
 
 def protocol_tables(plan: StudyPlan, data: Sequence[StudyData]) -> Iterator[StudyTable]:
-    """The checklist of a paper's study, of several arms with the arm in front; nothing where it follows no paper."""
+    """Yield the checklist of a paper's study, with a column for the arm if there are several; none without a paper."""
     if not plan.design.protocol:
         return
     items, rows = protocol_of(plan.design), []
@@ -133,7 +129,7 @@ def _protocol_row(item: str, paper: str, here: str, status: str) -> dict[str, st
 
 
 def _protocol_rows(items: Mapping[str, ProtocolItem], plan: StudyPlan, data: StudyData) -> Iterator[dict[str, str]]:
-    """A line for each item that the paper has, and for those that every paper should have."""
+    """Yield a line for each item that the paper has, and for those that every paper should have."""
     declared = {**settings_of(StudySettings), **settings_of(plan.study.options)}
     readers = [name for name in READER_SETTINGS if name in declared]
     labelled = ["people"] if plan.study.takes_labels else []
@@ -146,7 +142,7 @@ def _protocol_rows(items: Mapping[str, ProtocolItem], plan: StudyPlan, data: Stu
 
 
 def _here(name: str, item: ProtocolItem, plan: StudyPlan, data: StudyData) -> tuple[str, bool]:
-    """The value of an item in this run, in words, and True if it is the paper's."""
+    """Return the value of an item in this run, in words, and True if it is the paper's."""
     settings, rows = plan.settings, plan.manifest.rows
     if name in _OF_ROWS:
         return _of_rows(name, item, plan)
@@ -165,7 +161,7 @@ def _here(name: str, item: ProtocolItem, plan: StudyPlan, data: StudyData) -> tu
         return "; ".join(changes) or "as the paper's", not changes
     if name == "people":
         by_people = bool(settings.labels) or getattr(settings.options, "labeller", "") == "people"
-        return ("answers of people" if by_people else "read by a program"), by_people
+        return ("people" if by_people else "a classifier"), by_people
     value = getattr(settings, name) if hasattr(settings, name) else getattr(settings.options, name)
     listed = ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
     shown = f"{listed}, {settings.condition}" if name == "model" and settings.condition else listed
@@ -173,15 +169,15 @@ def _here(name: str, item: ProtocolItem, plan: StudyPlan, data: StudyData) -> tu
 
 
 def _of_rows(name: str, item: ProtocolItem, plan: StudyPlan) -> tuple[str, bool]:
-    """The value of an item by the pictures' own rows: what was really asked of the model."""
+    """Return the value of an item from the rows of the pictures, which the model was really given."""
     if plan.settings.images and name != "size":
-        return "not known of pictures that were brought along", False
+        return "not known: the pictures are imported", False
     values = list(dict.fromkeys(map(_OF_ROWS[name], plan.manifest.rows)))
     info = plan.rows.info if isinstance(plan.rows, RowMaker) else None
     if info is not None and info.family == "renderer" and name != "size":
-        return "none: it draws by rules", False
+        return "none: the renderer draws by rules", False
     if info is not None and hosted_name(info.id) and not any(values):
-        return "left to the host", False
+        return "chosen by the host", False
     words = [f"{value:g}" if isinstance(value, (int, float)) else value or "the model's own" for value in values]
     return ", ".join(words), all(map(item.is_met_by, values))
 
@@ -196,9 +192,9 @@ def _changed_wording(settings: StudySettings) -> Iterator[str]:
 
 
 def outlook(plan: StudyPlan, services: StudyServices) -> str:
-    """An estimate of a run: pictures, model, classifiers, downloads and time; and what cannot be met here.
+    """Return an estimate of a run (pictures, model, classifiers, downloads, time), and what is not possible here.
 
-    The plan is one that was made to estimate: nothing is drawn or loaded for it.
+    The plan must be made with ``estimate``: nothing is drawn or loaded for it.
     """
     settings = plan.settings
     n = n_asked(plan.asked) or len(plan.manifest.rows)
@@ -208,7 +204,7 @@ def outlook(plan: StudyPlan, services: StudyServices) -> str:
     listed = " and ".join(filter(None, (", ".join(readers[:-1]), *readers[-1:])))
     read = f", read by {listed}" if readers else ""
     problems = list(_problems(plan, services))
-    unmet = f" Cannot be met here: {'; '.join(problems)}." if problems else ""
+    unmet = f" Not possible here: {'; '.join(problems)}." if problems else ""
     note = plan.study.run_size(plan.each[0].settings).note
     in_brackets = f" ({note})" if note else ""
     return f"{n:,} pictures{in_brackets} with {model}{read}: {_duration(plan, services)}.{unmet}"
@@ -216,7 +212,7 @@ def outlook(plan: StudyPlan, services: StudyServices) -> str:
 
 def _drawn_by(plan: StudyPlan, services: StudyServices) -> str:
     if not isinstance(plan.rows, RowMaker):
-        return "what was brought along"
+        return "no model (they are imported)"
     info, first = plan.rows.info, plan.manifest.rows[0]
     download = "" if services.model_fit(info.id).here else _download(info.download_gb)
     steps = f", {first.num_inference_steps} steps" if first.num_inference_steps else ""
@@ -239,15 +235,15 @@ def _duration(plan: StudyPlan, services: StudyServices) -> str:
     if all(arm.settings.images for arm in plan.each):
         return "nothing is drawn"
     if math.isnan(cost.seconds):
-        return f"how long is not known here, draw {_TRIAL} first (-n or a small share)"
-    stored = f", {cost.n_stored:,} of them are here already" if cost.n_stored else ""
+        return f"time unknown here; to estimate it, draw {_TRIAL} first (-n or a small share)"
+    stored = f", with {cost.n_stored:,} already stored" if cost.n_stored else ""
     minutes = cost.seconds / 60
     duration = f"{minutes / 60:.1f} h" if minutes >= 90 else f"{max(1, round(minutes))} min"
     return f"about {duration} on this machine{stored}"
 
 
 def _problems(plan: StudyPlan, services: StudyServices) -> Iterator[str]:
-    """The parts of the paper's protocol that this machine, or this study, cannot do."""
+    """Yield the parts of the paper's protocol that this machine or this study cannot do."""
     for name in dict.fromkeys(arm.settings.model for arm in plan.each if not arm.settings.images):
         fit = services.model_fit(name)
         if not fit.works:
@@ -264,14 +260,14 @@ def _problems(plan: StudyPlan, services: StudyServices) -> Iterator[str]:
 
 
 def is_shipped(design: Design) -> bool:
-    """Return True if the program comes with this design, word for word."""
+    """Return True if the program ships exactly this design."""
     if design.name not in design_files():
         return False
     return find_design(design.name) == design
 
 
 def to_command(design: Design, settings: StudySettings) -> str:
-    """The command line that gives the same numbers; what is at its default is left out.
+    """Return the command line that gives the same numbers, without defaults.
 
     "" for a kind of study that this version no longer runs.
     """
@@ -294,7 +290,7 @@ def to_command(design: Design, settings: StudySettings) -> str:
 
 
 def changed_from_usual(design: Design, settings: StudySettings) -> dict[str, Any]:
-    """The settings that are not as the program or the design has them."""
+    """Return the settings that differ from the defaults of the program and the design."""
     settings = as_asked(design, settings)
     given = changed_settings(settings) | {"options": _changed_options(design, settings)}
     if settings.images:
@@ -303,7 +299,6 @@ def changed_from_usual(design: Design, settings: StudySettings) -> dict[str, Any
 
 
 def _changed_options(design: Design, settings: StudySettings) -> dict[str, Any]:
-    """The options that are not as the design has them."""
     if design.kind not in study_classes():  # a comparison is no design
         return option_values(settings.options)
     usual = typed_options(design, {})
@@ -312,9 +307,9 @@ def _changed_options(design: Design, settings: StudySettings) -> dict[str, Any]:
 
 
 def as_asked(design: Design, settings: StudySettings) -> StudySettings:
-    """The settings with "auto" again for readers of the calibration world alone, and without arms that options lay out.
+    """Return the settings without what the program chose itself.
 
-    Nobody has to name these.
+    "auto" replaces the classifiers of the calibration world; arms that follow from the options are left out.
     """
     if design.kind not in study_classes():  # a comparison is no design
         return settings
@@ -334,7 +329,7 @@ def as_asked(design: Design, settings: StudySettings) -> StudySettings:
 
 
 def to_python(design: Design, settings: StudySettings) -> str:
-    """The Python lines that give the same numbers; "" for a kind of study that this version no longer runs."""
+    """Return Python lines that give the same numbers; "" for a kind of study that this version no longer runs."""
     if design.kind not in study_classes():
         return ""
     arguments = ", ".join(f"{name}={value!r}" for name, value in changed_from_usual(design, settings).items())

@@ -1,6 +1,6 @@
-"""Runs what is asked, from settings to a saved report: draws each arm, measures it, compares the arms.
+"""Runs a study from settings to a saved report: draws each arm, measures it, compares the arms.
 
-Arms are drawn under a stop rule the same of all; of a run that is stopped, what is there is measured.
+A stop rule draws as many pictures of every arm; a run that is stopped measures the finished pictures.
 """
 
 import math
@@ -41,7 +41,7 @@ from bias_core.study.types import (
     mapped,
 )
 
-FIXED_N = "the interval takes the number of pictures as fixed, which it was not"
+FIXED_N = "the interval assumes a fixed number of pictures, which this run did not have"
 
 
 def data_of(study: Study, settings: StudySettings, *args: Any, **how: Any) -> StudyData:
@@ -55,7 +55,7 @@ def data_of(study: Study, settings: StudySettings, *args: Any, **how: Any) -> St
 
 
 def draw_arms(plan: StudyPlan, arms: Sequence[StudyData]) -> Generator[Progress, None, None]:
-    """The pictures of every arm, one after the other, with one progress over all of them."""
+    """Draw the arms one after the other, with one progress over all of them."""
     if not plan.arms:
         yield from arms[0].draw(plan.shots)
         return
@@ -67,7 +67,7 @@ def draw_arms(plan: StudyPlan, arms: Sequence[StudyData]) -> Generator[Progress,
 
 
 def _to_the_same_number(plan: StudyPlan, arms: Sequence[StudyData]) -> Generator[Progress, None, None]:
-    """Draw the arms that ended early as far as the last one went, so that they share their seeds."""
+    """Draw the arms that ended early as far as the longest, so that they share their seeds."""
     sizes = [len({row.id for row in arm.manifest.rows}) for arm in plan.arms]
     most = max(size if data.n_enough is None else data.n_enough for size, data in zip(sizes, arms, strict=True))
     behind = {i: most for i, data in enumerate(arms) if data.n_enough is not None and data.n_enough < most}
@@ -79,7 +79,7 @@ def _to_the_same_number(plan: StudyPlan, arms: Sequence[StudyData]) -> Generator
 def _one_after_the_other(
     plan: StudyPlan, arms: Sequence[StudyData], n_first: Mapping[int, int | None]
 ) -> Generator[Progress, None, None]:
-    """The arms at these places, each as far as it says; None: until its rule ends it, or all."""
+    """Draw the arms at these places, each so many pictures; None: until its rule ends it, or all."""
     sizes = [len({row.id for row in arm.manifest.rows}) for arm in plan.arms]
     for i, most in n_first.items():
         before, rest = sum(sizes[:i]), sum(sizes[i + 1 :])
@@ -95,9 +95,9 @@ def _one_after_the_other(
 
 
 def what_is_there(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> tuple[StudyPlan, list[StudyData]]:
-    """What is finished of a run that was stopped, of several arms those that have pictures; else Cancelled again.
+    """Return the finished part of a stopped run, without arms that have no pictures; else raise Cancelled again.
 
-    Arms are measured where a stop rule could have ended them as well: then nothing rests on a number that was fixed.
+    Arms are measured only if a stop rule could have ended them too: then no number needs a fixed number of pictures.
     """
     _check_that_parts_will_do(plan, data, why)
     for arm, one in zip(plan.each, data, strict=True):
@@ -106,9 +106,9 @@ def what_is_there(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) ->
 
 
 def what_was_read(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> tuple[StudyPlan, list[StudyData]]:
-    """The same of a run that was stopped once all pictures were drawn: with those that were read by then.
+    """Return the part with classified pictures of a run that was stopped after drawing; else raise Cancelled again.
 
-    Of several arms, those after the one that was at work are left out.
+    Arms after the one being measured are left out.
     """
     _check_that_parts_will_do(plan, data, why)
     at = next(i for i, one in enumerate(data) if not one.is_measured)
@@ -122,7 +122,7 @@ def what_was_read(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) ->
 
 
 def _check_that_parts_will_do(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> None:
-    """Raise Cancelled again where the numbers of this study rest on all of its pictures."""
+    """Raise Cancelled again if the numbers of this study need all of its pictures."""
     laid_out = plan.study.arms(plan.settings)
     if plan.study.fewest_when_stopped is None or (plan.arms and (not plan.study.watches_shares or laid_out)):
         raise too_early(plan, data, why) from why
@@ -141,8 +141,8 @@ def _those_with_pictures(
     if len(ready) < 2:
         only = " and ".join(names[i] for i in ready) or "none"
         raise type(why)(
-            f"{why}. To compare arms, two need pictures, and only {only} has any: run it again, which goes on from "
-            "there, or run an arm alone"
+            f"{why}. A comparison needs pictures in two arms, and only {only} has any: run it again to continue, or "
+            "run one arm alone"
         ) from why
     if rest := [name for i, name in enumerate(names) if i not in ready]:
         done = "picture that was read" if data[0].stopped_after else "finished picture"
@@ -152,7 +152,7 @@ def _those_with_pictures(
 
 
 def too_early(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> Cancelled:
-    """What is said where too little is finished to measure: how much that is, and how to go on."""
+    """Return the error for a run with too few finished pictures: how many there are, and how to continue."""
     if isinstance(why, Interrupted):  # it says so
         return why
     if data[0].stopped_after:
@@ -160,17 +160,15 @@ def too_early(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> Can
     ids = {row.id for row in plan.manifest.rows}
     n = data[0].services.images.n_present(ids)
     if n == len(ids):
-        return Cancelled(
-            f"{why}. All {n:,} pictures are finished: run it again with the same settings, which finds them"
-        )
+        return Cancelled(f"{why}. All {n:,} pictures are finished: run it again with the same settings to use them")
     return Cancelled(
         f"{why}. {n:,} of {len(ids):,} pictures are finished, too few for a report of this study: run it again with "
-        "the same settings, which goes on from there, or with a smaller share"
+        "the same settings to continue, or with a smaller share"
     )
 
 
 def as_watched(results: Results) -> Results:
-    """Results of pictures whose number followed from what they show: other intervals than sequences say so."""
+    """Return results whose number of pictures depended on what they show; fixed-n intervals get a note."""
     return replace(results, findings=tuple(map(_as_watched, results.findings)))
 
 
@@ -191,7 +189,7 @@ _SECONDS_BETWEEN_SAVES = STALE_SECONDS / 24
 def run_study(
     design: Design, settings: StudySettings, services: StudyServices, **how: Any
 ) -> Generator[Progress, None, StudyReport]:
-    """Settle what is asked (:func:`bias_core.study.plan.settle`), then :func:`run` it."""
+    """Complete the request (:func:`bias_core.study.plan.settle`), then :func:`run` it."""
     return run(settle(design, settings), services, **how)
 
 
@@ -202,9 +200,9 @@ def run(
 
     The same settings and weights give the same report (but for ``seconds``).
 
-    Raises InvalidInput, UnknownModel: before anything is drawn, for settings that cannot be used; Cancelled:
-    ``cancelled()`` turned true, or the time of a run is over (Interrupted); what was finished is kept, and the same
-    call goes on from there; ModelUnavailable, StorageError: on the way, likewise.
+    Raises InvalidInput and UnknownModel before anything is drawn, for settings that cannot be used. Raises Cancelled
+    once ``cancelled()`` is true, or the time of a run is over (Interrupted), and ModelUnavailable or StorageError on
+    the way: finished work is kept, and the same call continues from there.
     """
     started = time.monotonic()
     limit = TimeLimit(services.settings, cancelled)
@@ -226,7 +224,7 @@ def run(
 def draw_study(
     plan: StudyPlan, services: StudyServices, *, cancelled: Callable[[], bool] = lambda: False
 ) -> Generator[Progress, None, list[StudyData]]:
-    """Draw a plan's pictures, by arm, and measure nothing; :func:`run_study` then finds them, and raises alike."""
+    """Draw a plan's pictures, by arm, and measure nothing; :func:`run_study` reuses them and raises the same errors."""
     watched = stop_rule(plan.settings) is not None
     arms = [
         data_of(arm.study, arm.settings, services, arm.rows, cancelled=cancelled)
@@ -239,9 +237,9 @@ def draw_study(
 
 
 def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Generator[Progress, None, StudyReport]:
-    """Draw all arms, measure each, compare them; of a run that is stopped what is finished, where that can be.
+    """Draw all arms, measure each, compare them; for a stopped run, the finished part.
 
-    Cancelled where it cannot: nothing of it is said that needs pictures which are not there.
+    Raises Cancelled if the finished part is too small to measure.
     """
     data = [data_of(arm.study, arm.settings, services, arm.rows, cancelled=limit) for arm in plan.each]
     data[0].may_end_early = not plan.arms  # arms are compared as wholes
@@ -267,11 +265,11 @@ def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Gene
 def _measured(
     plan: StudyPlan, data: Sequence[StudyData], services: StudyServices, n_repairs: int
 ) -> Generator[Progress, None, StudyReport]:
-    """The report of pictures that are drawn, read by each encoder of the settings."""
+    """Return the report of the drawn pictures, read by each encoder of the settings."""
     arms, results = yield from _read_arms(plan, data)
     others: dict[str, tuple[list[ArmReport], Results]] = {}
     names = () if data[0].stopped_after else plan.settings.further_encoders
-    data[0].may_end_early = True  # every arm was read by the first
+    data[0].may_end_early = True  # the first encoder has read every arm
     with data[0].allow_partial_results(lambda: f"the readings of {1 + len(others)} of {1 + len(names)} encoders"):
         for name in names:
             yield Progress(message=f"reading with {name}")
@@ -290,7 +288,7 @@ def _measured(
 
 
 def _read_with(plan: StudyPlan, encoder: str) -> StudyPlan:
-    """The same plan, read by another encoder."""
+    """Return the same plan with another encoder."""
     settings = replace(plan.settings, encoder=encoder, further_encoders=())
     return replace(plan, settings=settings, arms=tuple(_read_with(arm, encoder) for arm in plan.arms))
 
@@ -298,7 +296,7 @@ def _read_with(plan: StudyPlan, encoder: str) -> StudyPlan:
 def _read_arms(
     plan: StudyPlan, data: Sequence[StudyData]
 ) -> Generator[Progress, None, tuple[list[ArmReport], Results]]:
-    """What is found in each arm, and in their comparison; of one arm, the same twice."""
+    """Return the results of each arm and of their comparison; with one arm, its results twice."""
     services, arms = data[0].services, list[ArmReport]()
     for i, arm in enumerate(plan.each):
         name = plan.settings.arms[i].name if plan.arms else ""
@@ -328,17 +326,17 @@ def _read_arms(
 
 
 def _fetch_readers(plan: StudyPlan, services: StudyServices) -> Iterator[Progress]:
-    """Have every reader on this machine before a picture is drawn that nobody could read."""
+    """Download every classifier before pictures are drawn, so that none is drawn in vain."""
     sources = {reader: arm.settings.model for arm in plan.each for reader in arm.study.readers(arm.settings)}
     for reader, source in sources.items():
         facts = services.reader_facts(reader.role, reader.name)
         if facts.download_gb:
-            yield Progress(message=f"fetching {facts.name} ({facts.download_gb:g} GB), which will read the pictures")
+            yield Progress(message=f"downloading {facts.name} ({facts.download_gb:g} GB), which will read the pictures")
         fetch_reader(reader, services, source)
 
 
 def _with_refusals(arms: Sequence[ArmReport], data: Sequence[StudyData]) -> list[ArmReport]:
-    """How often each arm was refused, where one of them is of a hosted model or has a picture that was blanked."""
+    """Add the share of refusals to each arm, if an arm has a hosted model or a blanked picture."""
     if not any(one.n_blocked or _is_hosted(one.settings) for one in data):
         return list(arms)
     parts = [
@@ -410,7 +408,7 @@ def _models_of(plan: StudyPlan) -> set[str]:
 def _on_record(
     steps: Generator[Progress, None, T], plan: StudyPlan, services: StudyServices
 ) -> Generator[Progress, None, T]:
-    """Follow ``steps`` to what they return; the manifest says all the while what became of them."""
+    """Follow ``steps`` to their result, and keep the status of the manifest up to date."""
     services.manifests.save(plan.manifest)
     saved = time.monotonic()
     status: Status = "failed"
@@ -426,7 +424,7 @@ def _on_record(
         result = yield from mapped(steps, keep_fresh)
         status = "finished"
         return result
-    except (Cancelled, GeneratorExit):  # stopped, or the reader went away
+    except (Cancelled, GeneratorExit):  # stopped, or the caller went away
         status = "cancelled"
         raise
     finally:
@@ -438,7 +436,7 @@ def _on_record(
 
 
 def complete(steps: Generator[Any, None, T]) -> T:
-    """Run to the end without showing the way; returns the report."""
+    """Run to the end without progress; return the report."""
     results: list[T] = []
     for _ in followed(steps, results):
         pass
@@ -446,5 +444,5 @@ def complete(steps: Generator[Any, None, T]) -> T:
 
 
 def followed(steps: Generator[S, None, T], results: list[T]) -> Generator[S, None, None]:
-    """The steps of a run; its report (or whatever it returns) is put into ``results`` at the end."""
+    """Yield the steps of a run, and append its report (or other result) to ``results`` at the end."""
     results.append((yield from steps))

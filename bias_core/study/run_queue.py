@@ -1,6 +1,6 @@
-"""The queue of runs: a few run at once, the others wait where each can see its place and can leave.
+"""The queue of runs: a few run at once, the others wait, see their place in line and can leave.
 
-A run goes on in a thread of its own while the page that asked for it is loaded anew.
+A run has its own thread, so it continues while its page is reloaded.
 """
 
 import math
@@ -25,20 +25,20 @@ T = TypeVar("T")
 R = TypeVar("R")
 RunStarter = Callable[[], Generator[T, None, R]]  # begins a run
 
-_SIGN_SECONDS = 1.0  # between two signs of life of who waits
+_SIGN_SECONDS = 1.0  # between two updates of a waiting run
 _LOOK_SECONDS = 0.1
-_FOLLOW_SECONDS = 0.5  # between two looks of who follows a run
-_SHARED_SECONDS = 30.0  # where only one may be at work, and several that have begun share that turn
-_PATIENCE_SECONDS = 600.0  # with a visitor of a public server who left while a run of theirs was at work
+_FOLLOW_SECONDS = 0.5  # between two looks of a follower
+_SHARED_SECONDS = 30.0  # length of a turn if started runs share the only place at work
+_PATIENCE_SECONDS = 600.0  # for which a run continues after its visitor left a public server
 
 
 @dataclass(frozen=True, kw_only=True)
 class Requester:
     """The visitor or program that asks for a run."""
 
-    name: str  # of a visitor, or of all programs at one address: at most one run of a name is at work
-    address: str = ""  # where the request came from, "" where addresses say nothing
-    places: int = 1  # how many runs of this name may wait; with one place, a newer run takes that of an older one
+    name: str  # of a visitor, or of all programs at one address; at most one run of a name is at work
+    address: str = ""  # network address of the request, "" if addresses mean nothing
+    places: int = 1  # runs of this name that may wait; with one, a newer run replaces an older one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,18 +55,18 @@ class _Ticket:
     admitted: bool = False
     replaced: bool = False
     admitted_at: float = 0.0
-    paused: bool = False  # since then or before: it has begun
+    paused: bool = False  # True once it was paused, so it has begun
     last_place: list[int] = field(default_factory=list)
 
 
 class RunAtWork(Generic[T, R]):
-    """A run that can be followed, left, and followed again; who follows sees its newest step.
+    """A run that can be followed, left, and followed again; followers see its newest step.
 
     Parameters
     ----------
     steps : of the run, called in its thread.
     stop : set to end it.
-    place : where its visitor began it, "" where it is not looked for again.
+    place : page on which its visitor started it, "" if it is not looked for again.
     patience : seconds for which it goes on while it is not followed.
     """
 
@@ -84,11 +84,11 @@ class RunAtWork(Generic[T, R]):
 
     @property
     def ended(self) -> bool:
-        """True if there is nothing more to come."""
+        """True if the run is over."""
         return self._result.done()
 
     def follow(self) -> Generator[T, None, R]:
-        """Its newest step whenever there is one; returns what it returned, or raises what it raised."""
+        """Yield the newest steps; return the result of the run, or raise its error."""
         n_seen = 0
         self._count_followers(1)
         try:
@@ -105,7 +105,7 @@ class RunAtWork(Generic[T, R]):
         return self._result.result()
 
     def _count_followers(self, change: int) -> None:
-        """Take note of who comes or goes; once the last is gone, patience runs out."""
+        """Count followers that come or go; after the last has left, the run ends when patience runs out."""
         with self._changed:
             self._n_followers += change
             if self._given_up is not None:
@@ -137,11 +137,11 @@ class RunAtWork(Generic[T, R]):
 
 
 class RunQueue:
-    """The next run is that of the address with the fewest runs at work and the longest pause.
+    """A queue in which the address with the fewest runs at work and the longest pause is next.
 
-    While one waits from an address that has fewer at work, by two or more, a run of the address with more is paused
-    after its next step: it keeps all it has and goes on when there is room. Where one run is at work at a time, that
-    turn is shared between addresses.
+    If a run waits from an address with at least two runs fewer at work, a run of the other address is paused after its
+    next step: it keeps its results and continues when there is room. If only one run is at work at a time, addresses
+    share that turn.
 
     Parameters
     ----------
@@ -158,14 +158,14 @@ class RunQueue:
         self._changed = threading.Condition()
         self._at_work: list[_Ticket] = []
         self._waiting: list[_Ticket] = []
-        self._last: dict[str, int] = {}  # when a name or an address had its last turn
+        self._last: dict[str, int] = {}  # last turn of a name or an address
         self._clock = count(1)
         self._patience = patience
         self._begun: dict[str, RunAtWork[Any, Any]] = {}  # by name, the newest
 
     @classmethod
     def of(cls, settings: Settings) -> "RunQueue":
-        """As the settings say; a public server has half its places for other addresses, and less patience."""
+        """Return a queue for the settings; a public server has less patience, and gives an address half the places."""
         if not settings.public:
             return cls(settings.runs_at_once, settings.runs_waiting)
         return cls(settings.runs_at_once, settings.runs_waiting, max(1, settings.runs_waiting // 2), _PATIENCE_SECONDS)
@@ -173,10 +173,10 @@ class RunQueue:
     def begin(
         self, steps: RunStarter[T, R], requester: Requester, stop: threading.Event, place: str = ""
     ) -> RunAtWork[T | QueuePlace, R]:
-        """:meth:`run` in a thread of its own, so that it goes on while the page is loaded anew.
+        """Start :meth:`run` in its own thread, so that it continues while the page is reloaded.
 
-        ``stop``: set to end it; ``place``: of the page, where it is looked for again (:meth:`find`); where "" it ends
-        when it is left.
+        ``stop`` is set to end it. ``place`` is the page that looks for it again (:meth:`find`); with "" it ends when it
+        is left.
         """
         patience = self._patience if place else 0.0
         run = RunAtWork(lambda: self.run(steps, requester, stop.is_set), stop, place=place, patience=patience)
@@ -186,17 +186,17 @@ class RunQueue:
         return run
 
     def find(self, name: str) -> RunAtWork[Any, Any] | None:
-        """The newest run of this name, where it is at work or waits."""
+        """Return the newest run of this name that is at work or waits, or None."""
         run = self._begun.get(name)
         return None if run is None or run.ended else run
 
     def run(
         self, steps: RunStarter[T, R], requester: Requester, cancelled: StopSignal = never
     ) -> Generator[T | QueuePlace, None, R]:
-        """The steps of a run once it is its turn; before that, and while it is paused, its place in line each second.
+        """Yield the steps of a run once it is its turn; before that, and while paused, its place in line each second.
 
-        Raises RunQueueFull: at once, where there is no place left in line; Cancelled: it was stopped, or a newer run of
-        the same visitor took its place.
+        Raises RunQueueFull at once if the line is full, Cancelled if it was stopped or a newer run of the visitor took
+        its place.
         """
         ticket, clock = self._join(requester), WorkClock()
         try:
@@ -245,31 +245,31 @@ class RunQueue:
         return ticket
 
     def _places(self, ticket: _Ticket, cancelled: StopSignal) -> Generator[QueuePlace, None, None]:
-        """Its place in line until it is its turn."""
+        """Yield the place in line until it is the run's turn."""
         while (before := self._wait(ticket, cancelled)) is not None:
             yield QueuePlace(n_before=before, begun=ticket.paused)
 
     def _wait(self, ticket: _Ticket, cancelled: StopSignal) -> int | None:
-        """The number of runs before this one, a second later; None once it is its turn."""
+        """Wait a second; return the number of runs before this one, or None if it is its turn."""
         with self._changed:
             for _ in range(round(_SIGN_SECONDS / _LOOK_SECONDS)):
                 if ticket.replaced:
                     raise Cancelled("a newer run of yours took the place of this one, which had not begun")
                 if cancelled():
-                    if ticket.paused:  # it ends by itself, and says what it has
+                    if ticket.paused:  # it ends itself, and reports its results
                         return None
                     raise Cancelled("stopped before it began; nothing was drawn")
                 if ticket.admitted:
                     return None
                 before = len(self._at_work) + sorted(self._waiting, key=self._order).index(ticket)
-                if ticket.last_place != [before]:  # said at once when it changes
+                if ticket.last_place != [before]:  # reported at once when it changes
                     ticket.last_place = [before]
                     return before
                 self._changed.wait(_LOOK_SECONDS)
             return before
 
     def _gives_way(self, ticket: _Ticket) -> bool:
-        """Pause a run, which is between two steps, where another one has more right to its place at work."""
+        """Pause a run between two steps if another has more right to its place; return True if it was paused."""
         with self._changed:
             if ticket not in self._at_work or (first := self._next()) is None or not self._is_unfair(ticket, first):
                 return False
@@ -281,9 +281,9 @@ class RunQueue:
             return True
 
     def _is_unfair(self, ticket: _Ticket, first: _Ticket) -> bool:
-        """True where one at work is from an address that has too many, compared with that of the first in line."""
+        """Return True if the run's address has too many at work, compared with that of the first in line."""
         here, there = ticket.requester.address, first.requester.address
-        if here == there:  # also where addresses say nothing: of one visitor one run is at work at most
+        if here == there:  # also without addresses: a visitor has at most one run at work
             return False
         if self._at_once == 1:
             return not first.paused or time.monotonic() - ticket.admitted_at >= _SHARED_SECONDS
@@ -291,7 +291,7 @@ class RunQueue:
         return at_work[here] >= at_work[there] + 2
 
     def _next(self) -> _Ticket | None:
-        """The first in line of those whose name has no run at work."""
+        """Return the first in line whose name has no run at work."""
         busy = {other.requester.name for other in self._at_work}
         free = [ticket for ticket in self._waiting if ticket.requester.name not in busy]
         return min(free, key=self._order, default=None)
@@ -307,7 +307,7 @@ class RunQueue:
             self._last.clear()
 
     def _order(self, ticket: _Ticket) -> tuple[int, int, bool, int]:
-        """The sort key of a ticket; of equals, the first to come. At one address those go on that were paused."""
+        """Return the sort key of a ticket; ties keep their order. At one address, paused runs come first."""
         requester = ticket.requester
         n_at_work = sum(other.requester.address == requester.address for other in self._at_work)
         of_address, of_name = (
@@ -318,11 +318,10 @@ class RunQueue:
 
 
 def network_of(headers: Mapping[str, str], peer: str) -> str:
-    """The address of who asked, of IPv6 the network of one household; for limits only, and kept nowhere.
+    """Return the address of a request, for IPv6 the network of one household; used for limits only, never stored.
 
-    On a Space the peer is the Space's own proxy, which adds whom it speaks for to the end of
-    ``X-Forwarded-For``: what stands before that anybody may have written. Elsewhere the header is believed by
-    uvicorn alone, of the proxies in its ``FORWARDED_ALLOW_IPS``.
+    On a Space the peer is the Space's own proxy, which adds the real address to the end of ``X-Forwarded-For``; anyone
+    can forge the earlier ones. Elsewhere only uvicorn trusts the header, from proxies in its ``FORWARDED_ALLOW_IPS``.
 
     >>> network_of({}, "203.0.113.7"), network_of({}, "2001:db8:1:2:3:4:5:6")
     ('203.0.113.7', '2001:db8:1:2::/64')

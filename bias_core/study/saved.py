@@ -53,10 +53,10 @@ CLASSES: Mapping[str, type] = {
 """Classes that may be read back."""
 
 NO_LONGER = "This version of the program no longer has"
-_LEFT_OUT = "Left out"  # how the note begins on measures that the program no longer has
+_LEFT_OUT = "Left out"  # prefix of the note on measures that no longer exist
 _PLAIN = {str, int, bool, type(None)}  # as JSON has them
-_IS = "%"  # the key that tells what a JSON object stands for
-_PATH = "path"  # a column of a frame with files in it
+_IS = "%"  # key with the type of a JSON object
+_PATH = "path"  # column of a frame with file paths
 _NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -134,7 +134,7 @@ def _encode_frame(frame: pd.DataFrame, root: Path) -> Any:
 def _encode_column(column: "pd.Series[Any]", root: Path) -> list[Any]:
     if column.name == _PATH:
         return [_relative(Path(value), root) for value in column]
-    if column.dtype.kind == "f":  # nan needs no other sign there
+    if column.dtype.kind == "f":  # null is nan there
         return [None if math.isnan(value) else encode(value, root) for value in column.tolist()]
     return [encode(value, root) for value in column.tolist()]
 
@@ -158,11 +158,11 @@ def _decode_object(name: str, value: dict[str, Any], root: Path) -> Any:
 
 
 def _without_old_measures(values: dict[str, Any]) -> dict[str, Any]:
-    """Results without findings of measures that the program no longer has; a note names them."""
+    """Return results without findings of measures that no longer exist; a note names them."""
     old = [finding.title for finding in values.get("findings", ()) if finding.metric not in METRICS]
     if not old:
         return values
-    note = f"{_LEFT_OUT}, as this version of the program measures it otherwise: {listed(old)}."
+    note = f"{_LEFT_OUT}, because this version of the program measures it differently: {listed(old)}."
     findings = tuple(finding for finding in values["findings"] if finding.metric in METRICS)
     return values | {"findings": findings, "notes": (*values.get("notes", ()), note)}
 
@@ -193,13 +193,13 @@ FOLDER = ASSETS / "examples"
 INDEX = "index.json"
 _LATEST_TIME = 2.0**36  # seconds since 1970, in 4147
 _SHOWN = 300  # characters of an error
-_FORM = 1  # of the file; one of another form is not read
+_FORM = 1  # version of the file format; others are not read
 _OF_ANOTHER = "a saved report was written by another version of the program"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SavedReport:
-    """A report and when it was made, in seconds since 1970."""
+    """A report and its time, in seconds since 1970."""
 
     report: StudyReport
     created: float
@@ -235,7 +235,7 @@ def from_text(text: str, root: Path) -> SavedReport:
 
 
 def _as_declared(report: StudyReport) -> StudyReport:
-    """The report with options as its kind of study declares them; a note names what this version no longer has.
+    """Return the report with typed options; a note names options that no longer exist.
 
     Files have options as plain values.
     """
@@ -254,7 +254,7 @@ def _as_declared(report: StudyReport) -> StudyReport:
 
 
 def with_note_on(report: StudyReport, gone: Sequence[str]) -> StudyReport:
-    """The report with a note on what this version no longer has; it goes on from that on measures that are left out."""
+    """Return the report with a note on removed parts, after the note on measures that are left out."""
     if not gone:
         return report
     notes = list(report.results.notes)
@@ -270,7 +270,7 @@ def report_store(services: StudyServices) -> ReportStore:
 
 
 def keep_report(report: StudyReport, services: StudyServices) -> None:
-    """Save the report under its run; on a full disk the caller still has it."""
+    """Save the report under its run; a full disk raises no error, as the caller has the report."""
     store, saved = report_store(services), SavedReport(report=report, created=time.time())
     with suppress(StorageError):
         store.save(report.run_id, to_text(report, services.settings.data_dir, created=saved.created))
@@ -279,10 +279,10 @@ def keep_report(report: StudyReport, services: StudyServices) -> None:
 
 def is_saved(report: StudyReport, services: StudyServices) -> bool:
     """Return true if :func:`open_report` would return this report, and none with other numbers."""
-    if not report.run_id.isalnum():  # a report of people's labels alone, which belongs to no run
+    if not report.run_id.isalnum():  # a report of people's labels alone, without a run
         return False
     saved = _latest(report_store(services), report.run_id)
-    return saved is not None and saved.report.results is report.results  # which are never changed, only replaced
+    return saved is not None and saved.report.results is report.results  # results are replaced, never changed
 
 
 def open_report(run_id: str, services: StudyServices) -> SavedReport | None:
@@ -325,7 +325,7 @@ def pictures_of(report: StudyReport) -> Iterator[Path]:
 
 
 class Newest(Generic[T]):
-    """Entries by their key, of which the longest unused are forgotten first."""
+    """A cache of entries by key that drops the least recently used first."""
 
     def __init__(self, most: int) -> None:
         self._entries: OrderedDict[object, T] = OrderedDict()
@@ -349,7 +349,7 @@ class Newest(Generic[T]):
 
 
 _LATEST = Newest[tuple[int, SavedReport]](8)
-"""The reports that were saved or opened last, by their file, each with when it was written."""
+"""Reports saved or opened last, by file, each with the time of the file."""
 
 
 def _keep_latest(store: ReportStore, saved: SavedReport) -> None:
@@ -395,12 +395,12 @@ def _still_there(figure: StudyFigure) -> StudyFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """One example: the name of its files, the key of the tab that shows it, the title on its button, its story."""
+    """One example: the name of its files, the key of its tab, the title on its button, its story."""
 
     name: str
     tab: str
     title: str
-    says: str = ""  # a sentence or two on what is to be seen in it
+    says: str = ""  # one or two sentences on its findings
 
 
 def list_examples(tab: str = "", folder: Path = FOLDER) -> tuple[Example, ...]:
@@ -436,5 +436,5 @@ def is_example(report: StudyReport | None) -> bool:
 
 
 _EXAMPLES = Newest[tuple[int, SavedReport]](16)
-"""The examples that were opened, by their file, each with when it was written."""
-_OF_EXAMPLE = "example-"  # begins their ids; those of runs have letters and digits alone
+"""Opened examples, by file, each with the time of the file."""
+_OF_EXAMPLE = "example-"  # prefix of their ids; ids of runs have only letters and digits

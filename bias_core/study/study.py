@@ -1,6 +1,6 @@
 """A study: the pictures it draws, the classifiers that read them, and how it measures; and the plan of one run.
 
-A new study is a subclass of :class:`Study` in a folder of its own, with a design beside it.
+A new study is a subclass of :class:`Study` in its own folder, with a design next to it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Measuring = Generator[Progress, None, Results]
 
 
 def encoders_and_judge(settings: StudySettings) -> tuple[Reader, ...]:
-    """Return the encoders and the judge of the settings, which read the pictures of most studies."""
+    """Return the encoders and the judge of the settings, which read the pictures in most studies."""
     encoders = tuple(Reader(role="encoder", name=name) for name in (settings.encoder, *settings.further_encoders))
     return (*encoders, *judge_of(settings))
 
@@ -50,34 +50,34 @@ class RunName:
 class RunSize:
     """The size of a run beyond its shots."""
 
-    n_later: int = 0  # most pictures that are drawn while measuring
-    note: str = ""  # what this size cannot show, in words
+    n_later: int = 0  # most pictures drawn while measuring
+    note: str = ""  # limits of this size, in words
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportFacts:
     """A study's own words and values for a report."""
 
-    made_of: str = ""  # the groups of pictures that its number of pictures is the sum of, in words
+    made_of: str = ""  # groups that add up to the number of pictures, in words
     values: Mapping[str, Any] = field(default_factory=dict)  # added to the report's JSON
 
 
 class Study(ABC):
     """A design, and how pictures of its kind are drawn and measured.
 
-    ``shots`` and ``measure`` are all that a study needs. The other methods have a default, and a study overrides those
-    that differ. The settings that methods take are complete: protocol, defaults and options are filled in.
+    A study needs only ``shots`` and ``measure``; the other methods have defaults. The settings that methods take are
+    complete: protocol, defaults and options are filled in.
 
     Attributes
     ----------
     kind : the ``kind`` of the designs that this class runs.
     options : the options that a design or a user may set.
-    judged : what a judge is asked about: "attributes" of pictures, which of two sentences is true of "people", the
-        "things" that prompts name, or nothing.
-    shows_anything : whether its pictures may show no people at all.
-    reads_ahead : whether its encoders and its captioner read finished pictures while the next are drawn.
-    watches_shares : whether :meth:`watch` reads shares while pictures are drawn.
-    fewest_when_stopped : the fewest finished pictures with which a stopped run is measured; None: it never is.
+    judged : subject of a judge's questions: "attributes" of pictures, which of two sentences is true of "people", the
+        "things" that prompts name, or "" for none.
+    shows_anything : True if its pictures may show no people.
+    reads_ahead : True if its encoders and captioner read finished pictures while the next are drawn.
+    watches_shares : True if :meth:`watch` reads shares while pictures are drawn.
+    fewest_when_stopped : the fewest finished pictures for which a stopped run is measured; None: never.
     """
 
     kind: ClassVar[str]
@@ -106,7 +106,7 @@ class Study(ABC):
         return RunName(title=self.design.title)
 
     def run_size(self, settings: StudySettings) -> RunSize:
-        """Return how many pictures are drawn later, and what this size cannot show."""
+        """Return how many pictures are drawn later, and the limits of this size."""
         return RunSize()
 
     def arms(self, settings: StudySettings) -> tuple[Arm, ...]:
@@ -114,7 +114,7 @@ class Study(ABC):
         return ()
 
     def settled(self, settings: StudySettings, services: StudyServices) -> StudySettings:
-        """Return the settings with what depends on the model that draws."""
+        """Return the settings with the values that depend on the model."""
         return settings
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
@@ -124,13 +124,13 @@ class Study(ABC):
     def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:  # noqa: B027
         """Raise InvalidInput for options that cannot be used together, and answers that :meth:`correct` cannot use.
 
-        It is asked as soon as the settings are complete, before models are looked for.
+        It is called as soon as the settings are complete, before models are looked up.
         """
 
     def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:  # noqa: B027
-        """Raise InvalidInput or ModelUnavailable if this cannot run; asked before anything is drawn.
+        """Raise InvalidInput or ModelUnavailable if this cannot run; called before anything is drawn.
 
-        ``measures``: whether the pictures will be measured, so that every model for it must be here.
+        ``measures``: True if the pictures will be measured, so that every model for it must be installed.
         """
 
     @property
@@ -141,11 +141,11 @@ class Study(ABC):
     # During a run
 
     def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
-        """Read the shares in finished pictures, one row of the frame each, so that a stop rule can end the run."""
+        """Read the shares in finished pictures, one row of the frame each, for a stop rule."""
         raise NotImplementedError
 
     def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
-        """Return the attributes whose share is measured, by group of pictures."""
+        """Return the attributes with a measured share, by group of pictures."""
         return {}
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
@@ -155,22 +155,22 @@ class Study(ABC):
     # After a run
 
     def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices) -> StudyReport | None:
-        """Return a report of one arm with the numbers that people's answers give.
+        """Return a report of one arm corrected by people's answers.
 
-        None if the answers correct the classifier's shares, as in every study without a way of its own.
+        None if the study has no way of its own, so that the answers correct the classifier's shares.
         ``answers`` is a frame (:data:`bias_core.study.answers.COLUMNS`); InvalidInput if none of them counts.
         """
         return None
 
     def headline(self, report: StudyReport) -> str:
-        """Return what stands out in a report of one arm, in a sentence or two; "" for the sentence of every study.
+        """Return the headline of a report of one arm, in one or two sentences; "" for the default headline.
 
-        It compares with no rate whose source is an assumption.
+        It does not compare with an assumed rate.
         """
         return ""
 
     def arms_headline(self, report: StudyReport) -> str:
-        """Return the same for a report of several arms."""
+        """Return the headline of a report of several arms; "" for the default headline."""
         return ""
 
     def facts(self, report: StudyReport) -> ReportFacts:
@@ -185,7 +185,7 @@ class Study(ABC):
         return type(self)(design), more
 
     def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:
-        """Return the settings with a baseline and its prompt in words; None if there is one, or can be none."""
+        """Return the settings with a baseline, and its prompt in words; None if there is one, or cannot be one."""
         return None
 
 
@@ -195,7 +195,7 @@ class Settled:
 
     study: Study
     settings: StudySettings
-    # people's answers that correct the report once it is measured (``settings.labels``); None if no file was given
+    # people's answers that correct the measured report (``settings.labels``); None without a file
     answers: pd.DataFrame | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -205,7 +205,7 @@ class Settled:
 
     @property
     def arms(self) -> tuple[Settled, ...]:
-        """Each arm as if it were run alone; the run itself if it has no arms."""
+        """Each arm as if it ran alone; the run itself without arms."""
         return tuple(replace(self, settings=one) for one in each_arm(self.settings))
 
     @property
@@ -214,7 +214,7 @@ class Settled:
         return len(self.settings.arms) > 1
 
     def with_settings(self, **changes: Any) -> Settled:
-        """Return the same with other values of some settings."""
+        """Return the request with other values of some settings."""
         return replace(self, settings=replace(self.settings, **changes))
 
 
@@ -228,7 +228,7 @@ class StudyPlan:
     shots: list[Shot]
     manifest: Manifest  # with one row per picture; not yet saved
     warning: str = ""  # first sentence of the report; "" for none
-    # the plans of several arms, whose manifests are parts of this one; empty for a run of one arm
+    # plans of several arms, with parts of this manifest; empty for one arm
     arms: tuple[StudyPlan, ...] = ()
 
     @property

@@ -1,6 +1,6 @@
-"""The pictures of a run while they are drawn, read and measured: what a study gets, and asks its classifiers with.
+"""The pictures of a run while they are drawn, read and measured, with the classifiers that a study asks about them.
 
-Pictures that were refused or blanked are counted and left out by :meth:`StudyData.add_finished`. Readings are kept.
+:meth:`StudyData.add_finished` counts refused and blanked pictures and leaves them out. Readings are stored.
 """
 
 import time
@@ -41,46 +41,45 @@ from bias_core.waiting import never
 T = TypeVar("T")
 Steps = Generator[Progress, None, T]
 ReadAhead = Callable[["StudyData", "Sequence[StoredImage]"], None]
-"""Reads pictures as soon as they are finished; what it finds is kept where the measuring will look."""
+"""Reads pictures as soon as they are finished, and stores the readings for the measuring."""
 
 ReadShares = Callable[["StudyData", pd.DataFrame], Steps[list[ShareValues]]]
-"""Reads shares in finished pictures, a row of the frame each, while the next are drawn."""
+"""Reads shares in finished pictures, one row of the frame each, while the next are drawn."""
 
-AT_ANY_TIME = "Intervals of shares hold at whatever time one looks; others take the number of pictures as fixed."
+AT_ANY_TIME = "Intervals of shares hold at any time; other intervals assume a fixed number of pictures."
 _COLUMNS = ["image_id", "group", "prompt", "seed", "unit"]
 _SECONDS_BETWEEN_SHARES = 1.0
-_NEVER_CUT = 40  # characters that every text encoder reads: it need not be asked
-_PER_UPDATE = 256  # pictures embedded between two signs of life
-_PER_READING = 32  # captioned or questioned, which takes longer
+_NEVER_CUT = 40  # characters that every text encoder reads
+_PER_UPDATE = 256  # pictures embedded between two progress updates
+_PER_READING = 32  # the same for captions and questions, which take longer
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrawnPicture:
-    """A finished picture of a study, also where it was refused and is blank."""
+    """A finished picture of a study, which may be refused and blank."""
 
     unit: str  # as in :class:`StudyData`
     group: str
-    prompt: str  # as it was to be drawn, before anything rewrote it
+    prompt: str  # before any rewriting
     image: StoredImage
 
 
 class StudyData(Stoppable):
-    """Pictures as a data frame, and readers that answer for rows of it; :class:`Stoppable`.
+    """Pictures as a data frame, and classifiers that answer for its rows; :class:`Stoppable`.
 
     Attributes
     ----------
     frame : one row per picture that can be scored: ``image_id, group, prompt, seed, unit`` and the shots'
-        facts. A picture that two shots share has a row for each. The prompt is the study's own, also where an
-        arm draws it in other words; the unit is the same in every arm that draws on the same seeds.
-    drawn : the same before anything was found of the pictures.
-    n_planned, n_blocked : pictures asked for, and those that were refused, or that a safety checker blanked.
+        facts. A picture that two shots share has a row for each. The prompt is the study's own, even if an arm changes
+        it; the unit is the same in every arm on the same seeds.
+    drawn : the frame before anything was measured.
+    n_planned, n_blocked : pictures requested, and those refused or blanked by a safety checker.
     images_by_id : every picture that was drawn or found.
-    drawn_pictures : all that were finished, with what the study knows of them, the blanked ones included.
-    notes : what is to be said of where the pictures come from.
-    n_enough : after how many pictures, in their order, the rule of the settings ended the drawing; None where it did
-        not, or there is none.
-    is_measured : whether its measuring is over.
-    memory : what a study has read in single pictures and will need again, by keys of its own.
+    drawn_pictures : all finished pictures with their facts, including blanked ones.
+    notes : notes on the source of the pictures.
+    n_enough : number of pictures, in their order, after which the stop rule ended the drawing; None if it did not.
+    is_measured : True if its measuring is over.
+    memory : readings of single pictures that a study will need again, by its own keys.
     """
 
     def __init__(
@@ -108,7 +107,7 @@ class StudyData(Stoppable):
 
     @classmethod
     def of_report(cls, report: StudyReport, services: StudyServices) -> "StudyData":
-        """The pictures of a finished run, to be read once more; none is drawn."""
+        """Return the pictures of a finished run, to be read again; none is drawn."""
         data = cls(report.settings, services, cast("Rows", None))
         data.frame = pictures_of(report).reset_index(drop=True)
         data.drawn, data.images_by_id = data.frame.copy(), dict(report.stored)
@@ -121,12 +120,12 @@ class StudyData(Stoppable):
         return not self.stopped and stop_rule(self.settings) is None
 
     def draw(self, shots: Sequence[Shot]) -> Steps[pd.DataFrame]:
-        """Draw (or find) the pictures of ``shots``, reading them meanwhile; returns their rows, now in ``frame``."""
+        """Draw (or find) and read the pictures of ``shots``; return their rows, now in ``frame``."""
         yield from self.fetch(shots)
         return self.add_finished(shots)
 
     def fetch(self, shots: Sequence[Shot], n_first: int | None = None) -> Steps[None]:
-        """Draw (or find) the pictures without taking them up: until a rule of the settings ends it, or ``n_first``."""
+        """Draw (or find) the pictures until a stop rule ends it, or only the ``n_first``; ``frame`` stays as it is."""
         rows, parts = list[ImageRow](), dict[str, str]()
         for shot in shots:
             rows += (of_shot := self._rows_of(shot))
@@ -160,16 +159,16 @@ class StudyData(Stoppable):
             self.n_enough = watch.n_enough
 
     def _rows_of(self, shot: Shot) -> list[ImageRow]:
-        """The rows of a shot, made once, so that each has its id from then on."""
+        """Return the rows of a shot, made only once."""
         if id(shot) not in self._rows_by_shot:
             self._rows_by_shot[id(shot)] = shot, self.rows.of(shot)
         return self._rows_by_shot[id(shot)][1]
 
     def _in_order(self, shots: Sequence[Shot]) -> list[ImageRow]:
-        """The rows in the order in which they are drawn.
+        """Return the rows in the order of drawing.
 
-        That of the shots; under a rule one of each shot, in an order of chance, then another of each: so that what is
-        there when it ends is of all prompts alike.
+        This is the order of the shots. Under a stop rule it is one row of each shot in random order, then another of
+        each, so that the finished pictures show all prompts equally often.
         """
         rows = [self._rows_of(shot) for shot in shots]
         if stop_rule(self.settings) is None or not rows:
@@ -182,7 +181,7 @@ class StudyData(Stoppable):
     def _watch(
         self, entries: Mapping[str, Sequence[dict[str, Any]]], images: Sequence[StoredImage], watch: Watch
     ) -> Steps[None]:
-        """Read the shares of these pictures, and take them up."""
+        """Read the shares of these pictures, and add them to the watch."""
         for start in range(0, len(images), _PER_READING):
             self.check()
             part = {stored.path.stem: stored for stored in images[start : start + _PER_READING]}
@@ -203,7 +202,7 @@ class StudyData(Stoppable):
         return by_id
 
     def _entries(self, shots: Sequence[Shot]) -> list[tuple[dict[str, Any], ImageRow]]:
-        """The facts of every planned picture, one entry for each shot that it belongs to."""
+        """Return the facts of every planned picture, one entry per shot that it belongs to."""
         unit_of, entries = self.rows.unit_of(shots), []
         for place, shot in enumerate(shots, start=self._n_shots):
             for k, row in enumerate(self._rows_of(shot)):
@@ -212,7 +211,7 @@ class StudyData(Stoppable):
         return entries
 
     def add_finished(self, shots: Sequence[Shot]) -> pd.DataFrame:
-        """Put the finished pictures of ``shots`` into ``frame`` if they can be scored, and return it."""
+        """Add the finished pictures of ``shots`` that can be scored to ``frame``; return their rows."""
         if (rule := stop_rule(self.settings)) is not None and self._read_shares:
             self._under(rule, shots)
         prompts = {id(shot): self.rows.prompt_of(shot) for shot in shots}
@@ -237,54 +236,54 @@ class StudyData(Stoppable):
         return drawn
 
     def _under(self, rule: StopRule, shots: Sequence[Shot]) -> None:
-        """Keep the pictures that count, and say what became of the rule."""
+        """Keep the pictures that count, and add a note on the rule."""
         if (n := self.n_enough) is None:
             if not self.stopped:
                 self.notes.append(
-                    f"Its stop rule did not hold before all pictures were drawn: {rule.words}. {AT_ANY_TIME}"
+                    f"All pictures were drawn before the stop rule took effect: {rule.words}. {AT_ANY_TIME}"
                 )
             return
         ids = [row.id for row in self._in_order(shots)]
         self.images_by_id = {key: self.images_by_id[key] for key in ids[:n] if key in self.images_by_id}
         self.notes.append(
-            f"Ended by its stop rule after {n:,} of the {len(ids):,} pictures that were asked for: {rule.words}. "
-            f"{AT_ANY_TIME} The same settings without the rule, or with a narrower one, go on from these pictures; "
-            "what was drawn beyond them is stored already, and not scored."
+            f"Ended by its stop rule after {n:,} of {len(ids):,} requested pictures: {rule.words}. {AT_ANY_TIME} The "
+            "same settings without the rule, or with a narrower one, continue from these pictures; further pictures "
+            "are stored, but not scored."
         )
 
     def use_drawn_so_far(self, shots: Sequence[Shot], why: Cancelled) -> None:
-        """The run was stopped: go on with what is finished, and say so."""
+        """Continue a stopped run with the finished pictures, and add a note."""
         self.cancelled = never
         planned = unique_rows([row for shot in shots for row in self._rows_of(shot)])
         unseen = {row.id: row for row in planned if row.id not in self.images_by_id}
-        self.images_by_id |= self.services.images.find(unseen)  # drawn meanwhile, or before
+        self.images_by_id |= self.services.images.find(unseen)  # drawn in the meantime, or earlier
         begin = f"{why}. The" if isinstance(why, Interrupted) else "Stopped: the"
         of = f"{len(self.images_by_id):,} of {len(planned):,} pictures that were finished"
-        self.stopped = f"{begin} scores are of the {of}."
+        self.stopped = f"{begin} scores use the {of}."
         self.add_finished(shots)
         self.notes.append(f"{self.stopped} {AT_ANY_TIME}")
 
     def use_read_so_far(self, unread: Collection[str], after: str) -> None:
-        """The run was stopped while its pictures were read: go on with the others, and say ``after`` how many.
+        """Continue a run that was stopped during reading with the pictures read ``after`` so many, in words.
 
-        Where ``after`` is "" all were.
+        ``after`` is "" if all were read.
         """
         self.cancelled = never
         self.drawn = self.drawn[~self.drawn["image_id"].isin(unread)].reset_index(drop=True)
         self.frame = self.drawn.copy()
         if after:
-            self.stopped_after, self.stopped = after, f"Stopped after {after}; the numbers are of these."
+            self.stopped_after, self.stopped = after, f"Stopped after {after}; the numbers rest on these."
             self.notes.append(self.stopped)
 
     def read_by(self, encoder: str) -> "StudyData":
-        """The same pictures, for another encoder to read."""
+        """Return the same pictures for another encoder."""
         other = copy(self)
         other.settings = replace(self.settings, encoder=encoder, further_encoders=())
         other.frame, other.notes = self.drawn.copy(), list(self.notes)
         return other
 
     def embed(self, frame: pd.DataFrame, encoder: str = "") -> Steps[np.ndarray]:
-        """Unit rows ``(len(frame), d)`` of the pictures, in the order of ``frame``."""
+        """Return unit rows ``(len(frame), d)`` of the pictures, in the order of ``frame``."""
         reader = self.encoder(encoder)
         lock = self.services.reading(reader)
 
@@ -301,12 +300,12 @@ class StudyData(Stoppable):
         return ids - {key for (key,) in self.services.embeddings.find(reader.name, [(key,) for key in ids])}
 
     def texts(self, texts: Iterable[str], encoder: str = "") -> np.ndarray:
-        """Unit rows ``(n, d)`` of sentences."""
+        """Return unit rows ``(n, d)`` of sentences."""
         reader = self.encoder(encoder)
         return self.services.embeddings.texts(reader, list(texts), lock=self.services.reading(reader))
 
     def sentences(self, texts: Iterable[str]) -> np.ndarray:
-        """Unit rows ``(n, d)`` of sentences of attributes; a note says what the encoder does not read of them."""
+        """Return unit rows ``(n, d)`` of sentences of attributes; a note names parts that the encoder cuts off."""
         texts, reader = list(texts), self.encoder()
         if isinstance(reader, ReadsPrompts) and any(len(text) > _NEVER_CUT for text in texts):
             notes = cut_texts(reader.prompt_limits(list(dict.fromkeys(texts))), "sentence")
@@ -314,15 +313,15 @@ class StudyData(Stoppable):
         return self.texts(texts)
 
     def encoder(self, name: str = "") -> ImageTextEncoder:
-        """The reader of this name; the study's own where none is given."""
+        """Return the encoder of this name; default: the study's own."""
         return self.services.encoder(name or self.settings.encoder)
 
     def stored(self, frame: pd.DataFrame) -> list[StoredImage]:
-        """The stored pictures of these rows."""
+        """Return the stored pictures of these rows."""
         return [self.images_by_id[image_id] for image_id in frame["image_id"]]
 
     def truths(self, frame: pd.DataFrame) -> list[Mapping[str, Any] | None]:
-        """The ground truth of each picture; None if it is not known."""
+        """Return the ground truth of each picture; None if unknown."""
         return [stored.truth for stored in self.stored(frame)]
 
     def read(
@@ -333,7 +332,7 @@ class StudyData(Stoppable):
         *readers: object,
         by_id: dict[str, T],
     ) -> Steps[None]:
-        """Anything else that ``readers`` make of each picture, a batch at a time; put into ``by_id``, by its id."""
+        """Apply ``read`` to the pictures, a batch at a time while ``readers`` are free; put results into ``by_id``."""
         turn = self.services.reading(*readers)
 
         def work(part: Sequence[StoredImage]) -> None:
@@ -365,7 +364,7 @@ class StudyData(Stoppable):
         return [answers_by_key[key] for key in keys]
 
     def ask_now(self, reader: Captioner | VisualQuestionAnswerer, questions: Sequence[Question]) -> dict[Question, str]:
-        """Ask a model now, and keep what it says."""
+        """Ask a model now, and store its answers."""
         pictures = open_pictures([self.images_by_id[image_id] for image_id, _ in questions])
         with self.services.reading(reader):
             answers = (
@@ -378,7 +377,7 @@ class StudyData(Stoppable):
         return new
 
     def keep(self, frame: pd.DataFrame, **columns: Sequence[Any] | np.ndarray | pd.Series) -> None:
-        """Put what was found of the pictures of ``frame``, a part of ``self.frame``, into it; others have nan."""
+        """Add columns of measured values for the pictures of ``frame``, a part of ``self.frame``; others have nan."""
         for name, values in columns.items():
             found = pd.Series(values, index=frame.index)
             if name in self.frame:
@@ -405,7 +404,7 @@ class StudyData(Stoppable):
 
 
 def _now_and_then(reading: Steps[None], drawing: Progress) -> Steps[None]:
-    """Follow the reading, and give a sign where it takes long."""
+    """Follow the reading, and yield progress if it takes long."""
     due = time.monotonic() + _SECONDS_BETWEEN_SHARES
     with closing(reading):
         for step in reading:
@@ -415,7 +414,7 @@ def _now_and_then(reading: Steps[None], drawing: Progress) -> Steps[None]:
 
 
 def read_ahead(readers: Sequence[Reader], data: StudyData, images: Sequence[StoredImage]) -> None:
-    """Embed and caption finished pictures while the next are drawn; further encoders read once all are there."""
+    """Embed and caption finished pictures while the next are drawn; further encoders read them at the end."""
     services = data.services
     for reader in readers:
         if reader.role == "encoder" and reader.name not in data.settings.further_encoders:

@@ -39,7 +39,7 @@ class StudyServices(Protocol):
         """The revision of the weights that a model name stands for now."""
 
     def reading_files(self, model: str) -> Iterator[tuple[int, int]]:
-        """Read what says which weights these are, if that is not known: (bytes read, bytes in all)."""
+        """Read the files that identify the weights, if they are unknown: (bytes read, bytes in all)."""
 
     def text_to_image(self, name: str) -> protocols.TextToImage:
         """The generator of this name."""
@@ -53,7 +53,7 @@ class StudyServices(Protocol):
         """The engine that draws rows of this model."""
 
     def reading(self, *readers: object) -> AbstractContextManager[None]:
-        """Held while these readers run, a batch at a time; entered as often as one likes."""
+        """Hold the lock while these classifiers run, one batch at a time; can be entered repeatedly."""
 
     def encoder(self, name: str) -> protocols.ImageTextEncoder:
         """The encoder of this name."""
@@ -76,40 +76,40 @@ class StudyServices(Protocol):
     def reader_errors(
         self, encoder: str, model: str, sentences: Sequence[tuple[str, str]]
     ) -> tuple[ReaderErrors | None, ...]:
-        """Errors of the encoder for each (positive, negative) pair of sentences, None where not known."""
+        """Errors of the encoder for each (positive, negative) pair of sentences, None if unknown."""
 
     def known_pictures(self, model: str, positive: str, negative: str) -> tuple[KnownPicture, ...]:
-        """Pictures of the model's world of which it is known whether they show what a sentence says; () elsewhere."""
+        """Pictures of the model's world with known ground truth for a pair of sentences; () elsewhere."""
 
     def reader_world(self, role: Role, name: str) -> str:
-        """The only pictures that a reader can read: "calibration", or "" for any."""
+        """The only world whose pictures a classifier can read: "calibration", or "" for any pictures."""
 
     def pictures_world(self, model: str, revision: str = "") -> str:
-        """Whose pictures a model draws: "calibration", or "" where nobody can say."""
+        """The world of a model's pictures: "calibration", or "" if unknown."""
 
     def default_reader(self, role: Role, world: str) -> str:
-        """The default classifier for pictures of a world, "" for any others."""
+        """The default classifier for pictures of a world, "" for any other pictures."""
 
     def reader_facts(self, role: Role, name: str) -> ReaderFacts:
-        """The weights that a classifier's name stands for, and their download."""
+        """The weights of a classifier's name, and their download."""
 
     def fetch_reader(self, role: Role, name: str) -> None:
-        """Download what a reader lacks; ModelUnavailable where that cannot be had."""
+        """Download the files that a classifier lacks; ModelUnavailable if that fails."""
 
     def readers_here(self, role: Role) -> tuple[str, ...]:
-        """Readers that have a name and are on this machine."""
+        """Named classifiers that are installed."""
 
     def fitting_readers(self, role: Role) -> tuple[str, ...]:
-        """Readers of any pictures that this machine has room for."""
+        """Classifiers of any pictures that fit this machine."""
 
     def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
-        """Words of the prompt that the model's world is known not to know."""
+        """Words of the prompt that the model's world does not know."""
 
     def shown(self, sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
-        """Share of pictures whose truth is as ``sentence`` says; None where that cannot be told."""
+        """Share of pictures whose ground truth agrees with ``sentence``; None if that is undecidable."""
 
     def true_rate(self, rows: Sequence[ImageRow], sentence: str) -> Estimate | None:
-        """The share of pictures like these of which a sentence is true, measured on many others; None if it was not."""
+        """The share of such pictures that a sentence is true of, measured on many others; None if not measured."""
 
     def tidy(self) -> Sequence[str]:
         """Bring the picture store below its limit."""

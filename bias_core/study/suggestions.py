@@ -1,7 +1,7 @@
 """Suggests attributes: from the words of a concept, and from what its pictures show more often than a baseline's.
 
-Words: a language model is asked [dehdashtian2025oasis, Eq. 2]; one that follows no instructions continues sentences
-about the concept. Pictures: captions are cut into phrases and held against those of a matched baseline.
+Words: a language model lists attributes [dehdashtian2025oasis, Eq. 2]; one that follows no instructions continues
+sentences about the concept. Pictures: phrases of captions are compared with those of a matched baseline.
 """
 
 import math
@@ -25,30 +25,30 @@ if TYPE_CHECKING:
     from bias_core.measures.object_comparison import ObjectOdds
 
 PERSON = "person"
-_IS = "is"  # the link of a property of who or what is shown, as "old" in "an old man"
+_IS = "is"  # link of a property of the subject, such as "old" in "an old man"
 _TOKEN = re.compile(r"[^\W_]+(?:['-][^\W_]+)*|[^\w\s]")
-_LONGEST = 3  # words of a phrase; a longer one is talk
+_LONGEST = 3  # words of a phrase; longer ones are ignored
 _COUNTERPARTS = {"man": "woman", "woman": "man", "boy": "girl", "girl": "boy"}
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Phrase:
-    """A thing, a property or somebody that a caption names.
+    """A thing, a person or a property that a caption names.
 
     >>> phrases = phrases_of("an old man with a beard wearing a white hat in a park")
     >>> [str(phrase) for phrase in phrases]
     ['man', 'old', 'with a beard', 'wearing a white hat', 'wearing a hat', 'in a park']
     """
 
-    words: tuple[str, ...]  # in lower case, the last one in the singular; what makes phrases the same
-    link: str  # word between what is shown and the phrase ("wearing"); "" for who is shown, "is" for a property
-    text: str  # the phrase as the caption writes it, with its article
+    words: tuple[str, ...]  # in lower case, the last one in the singular; equal words make equal phrases
+    link: str  # word between the subject and the phrase ("wearing"); "" for the subject, "is" for a property
+    text: str  # the phrase in the words of the caption, with its article
 
     def __str__(self) -> str:
         return self.text if self.link in ("", _IS) else f"{self.link} {self.text}"
 
     def attribute(self, subject: str = PERSON) -> Attribute:
-        """The attribute with a sentence for presence and one for absence, said of a ``subject``.
+        """Return the attribute, with sentences for presence and absence about a ``subject``.
 
         >>> beard = phrases_of("a man with a beard")[1].attribute()
         >>> beard.positive, beard.negative
@@ -57,9 +57,9 @@ class Phrase:
         return self.wordings(subject)[0]
 
     def wordings(self, subject: str = PERSON, *, opposite: str = "") -> list[Attribute]:
-        """The attribute in several pairs of sentences, for a reader that may tell one pair and not another.
+        """Return the attribute in several pairs of sentences, as an encoder may distinguish one pair but not another.
 
-        ``opposite`` is a property that is never said together with this one, such as "young" of "old".
+        ``opposite`` is a property that never goes with this one, such as "young" for "old".
 
         >>> old = phrases_of("an old man")[1].wordings(opposite="young")
         >>> [one.negative for one in old][:2]
@@ -99,10 +99,10 @@ class Phrase:
 
 
 def phrases_of(caption: str) -> list[Phrase]:
-    """The subject that a caption names first, its properties, and everything that is said to be with it; each once.
+    """Return the subject that a caption names first, its properties, and the things with it, each once.
 
-    Of "in embroidered clothing" also "in clothing" is given, so that what is common to many phrases can be found.
-    A caption that names nothing gives none.
+    "in embroidered clothing" also gives "in clothing", to find what many phrases share. A caption that names nothing
+    gives [].
     """
     phrases: dict[tuple[str, ...], Phrase] = {}
     for number, (link, tokens) in enumerate(_segments(caption)):
@@ -144,7 +144,7 @@ def _is_person(noun: str) -> bool:
 
 
 def _segments(caption: str) -> Iterator[tuple[str, list[str]]]:
-    """The caption cut where a preposition, a participle or an "and" begins something new: (link, words)."""
+    """Cut the caption at prepositions, participles and "and" that begin something new: (link, words)."""
     words, link, tokens, n_segments = lexicon(), "", list[str](), 0
     for token in _TOKEN.findall(caption.lower()):
         joins = token in words.coordinators or not token[0].isalpha()
@@ -172,7 +172,7 @@ def _segments(caption: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def is_noun(token: str) -> bool:
-    """Return True for a noun rather than an adjective; an unknown word is one, but for a participle."""
+    """Return True for a noun rather than an adjective; unknown words are nouns unless they end in "ed"."""
     words = lexicon()
     lemma = words.lemma(token, "NOUN")
     if lemma is not None:
@@ -181,7 +181,7 @@ def is_noun(token: str) -> bool:
 
 
 def _of_head(tokens: list[str]) -> Iterator[Phrase]:
-    """The subject that is shown, and its properties."""
+    """Yield the subject and its properties."""
     words = lexicon()
     named = _with_compounds([token for token in tokens if token not in words.determiners], words)
     if not named or named[-1] in words.stop_words:
@@ -193,7 +193,7 @@ def _of_head(tokens: list[str]) -> Iterator[Phrase]:
 
 
 def _of_segment(link: str, tokens: list[str]) -> Iterator[Phrase]:
-    """The phrase and, where it has several words, its last one alone."""
+    """Yield the phrase and, if it has several words, its last word alone."""
     words = lexicon()
     named = [token for token in tokens if token not in words.determiners]
     if not named or not link or len(named) > _LONGEST or named[-1] in words.stop_words:
@@ -207,7 +207,7 @@ def _of_segment(link: str, tokens: list[str]) -> Iterator[Phrase]:
 
 
 def _with_compounds(named: list[str], words: Lexicon) -> list[str]:
-    """Neighbours that are one word with a hyphen put together: "dark skinned" is "dark-skinned"."""
+    """Join neighbours that form one word with a hyphen: "dark skinned" becomes "dark-skinned"."""
     joined: list[str] = []
     for word in named:
         if joined and f"{joined[-1]}-{word}" in words.rows:
@@ -218,14 +218,14 @@ def _with_compounds(named: list[str], words: Lexicon) -> list[str]:
 
 
 def _counterpart(noun: str) -> str:
-    """The other gender's word; "" for a noun without gender."""
+    """Return the other gender's word; "" for a noun without gender."""
     words = lexicon()
     other = "woman" if noun in words.masculine else "man" if noun in words.feminine else ""
     return _COUNTERPARTS.get(noun, other)
 
 
 def common_form(phrases: Iterable[Phrase]) -> Phrase:
-    """The phrase that is written most often, of phrases with the same words; the first of equally frequent ones."""
+    """Return the most frequent form of phrases with the same words; the first of a tie."""
     counts: dict[Phrase, int] = {}
     for phrase in phrases:
         counts[phrase] = counts.get(phrase, 0) + 1
@@ -233,12 +233,12 @@ def common_form(phrases: Iterable[Phrase]) -> Phrase:
 
 
 WORDS, PICTURES, GROUP = "words", "pictures", "group"
-RATE = 0.05  # of false discoveries among the phrases that are named
+RATE = 0.05  # accepted share of false discoveries among the phrases
 _MOST = 12
-_LIKELY = 0.1  # p of a single phrase, up to which it stands before what only words name
+_LIKELY = 0.1  # largest p of a single phrase that ranks before phrases from words alone
 _FEWEST_IN_GROUP = 3  # pictures
-_OF_SUBJECT = ("", "is", "with", "wearing")  # links of what somebody is like, rather than of what is around
-_OPENINGS = {True: ("with", "wearing", "in"), False: ("with", "on", "in")}  # of a person, of a thing
+_OF_SUBJECT = ("", "is", "with", "wearing")  # links that describe the subject, not its surroundings
+_OPENINGS = {True: ("with", "wearing", "in"), False: ("with", "on", "in")}  # for a person, for a thing
 _SCENES = """\
 Write {n} captions of everyday photographs, as people write them for pictures that they see. Each has 5 to 15 words \
 and names "{word}" with exactly this word. Vary who and what else is there, and where. Name no brand.
@@ -247,22 +247,22 @@ _BEGINNINGS = (
     "a {} on", "a {} in", "a {} with", "a person with a {}", "a person holding a {} in", "two people with a {} in",
     "a man with a {}", "a woman with a {}", "a table with a {} and",
 )  # fmt: skip
-_PROPOSED, _FURTHER = 60, 20  # next words that a language model is asked for, and those after an unfinished one
+_PROPOSED, _FURTHER = 60, 20  # next words to ask a language model for, and words after an unfinished one
 
 
 @dataclass(frozen=True, kw_only=True)
 class Suggestion:
-    """An attribute to look for, and why. It is for a person to check, and nothing is measured yet."""
+    """A suggested attribute with its reason, for a person to check; nothing is measured yet."""
 
     attribute: Attribute
     sources: tuple[str, ...]  # of "words", "pictures", "group"
-    where_from: str  # in words: "in 14 of 16 pictures, 2 of 16 at the base; p = 0.0005"
-    odds: "ObjectOdds | None" = None  # the phrase against the base; None where it comes from words alone
-    phrase: Phrase | None = None  # None where a language model worded it
+    where_from: str  # in words: "in 14 of 16 pictures, 2 of 16 in the baseline; p = 0.0005"
+    odds: "ObjectOdds | None" = None  # of the phrase against the baseline; None if it comes from words alone
+    phrase: Phrase | None = None  # None if a language model worded it
 
     @property
     def is_clear(self) -> bool:
-        """True if the pictures show it more often than the baseline, with the number of phrases taken into account."""
+        """True if the pictures show it more often than the baseline, corrected for the number of phrases."""
         return self.odds is not None and self.odds.differs
 
 
@@ -274,15 +274,15 @@ def suggest_from_captions(
     subject: str = PERSON,
     groups: Sequence[int] = (),
 ) -> list[Suggestion]:
-    """Phrases that captions of a concept's pictures hold more often than those of a base, the surest first.
+    """Return phrases that captions of a concept's pictures have more often than a baseline's, the clearest first.
 
     Parameters
     ----------
     captions, base_captions : one per picture; entry i of both is of one seed.
-    concept : what was drawn: what the captions merely repeat of it is no finding.
-    subject : what the base shows, for the sentences of the attributes.
-    groups : group of look-alikes of each picture, from 0; () for none. What a group shows, and all pictures together do
-        not, is suggested last.
+    concept : concept of the pictures; words of it that captions repeat are no finding.
+    subject : subject of the baseline, for the sentences of the attributes.
+    groups : group of similar pictures of each picture, from 0; () for none. Phrases of one group alone are suggested
+        last.
 
     Returns
     -------
@@ -297,12 +297,12 @@ def suggest_from_captions(
     --------
     >>> ours, base = ["a man with a beard in a shop"] * 8, ["a man in a shop", "a woman in a shop"] * 4
     >>> [(one.attribute.name, one.where_from) for one in suggest_from_captions(ours, base)][0]
-    ('with a beard', 'captions: in 8 of 8 pictures, 0 of 8 at the base; p = 0.023 for 3 phrases')
+    ('with a beard', 'captions: in 8 of 8 pictures, 0 of 8 in the baseline; p = 0.023 for 3 phrases')
     """
     if not captions or len(captions) != len(base_captions):
         raise InvalidInput(
-            "each caption needs one of the base, of the same seed; "
-            f"got {len(captions)} captions and {len(base_captions)} of the base."
+            "each caption needs a baseline caption of the same seed; "
+            f"got {len(captions)} captions and {len(base_captions)} of the baseline."
         )
     from bias_core.measures.object_comparison import object_odds  # loads scipy, which the doors do without
 
@@ -328,17 +328,17 @@ def suggest_from_captions(
 def suggest_from_words(
     concept: str, language_model: "LanguageModel", *, subject: str = PERSON, follows: bool = True, n: int = 15
 ) -> list[Suggestion]:
-    """Attributes that a language model names for a concept [dehdashtian2025oasis, Eq. 2], or continues it with.
+    """Return attributes that a language model lists for a concept [dehdashtian2025oasis, Eq. 2], or continues it with.
 
-    Where it ``follows`` no instructions, or answers with no attribute, sentences about the concept are continued.
-    Nothing in a model's list is measured or known.
+    A model that ``follows`` no instructions, or lists no attribute, continues sentences about the concept. Its answers
+    are not measured.
     """
     answered = propose_candidates(fill_template("a {}", concept), language_model, n=n) if follows else ()
     if answered:
         where = "words: named by the language model"
         return [Suggestion(attribute=one, sources=(WORDS,), where_from=where) for one in answered]
     phrases = _continuations(concept, subject, language_model)
-    where = "words: how the language model goes on"
+    where = "words: continued by the language model"
     return [
         Suggestion(attribute=one.attribute(subject), sources=(WORDS,), where_from=where, phrase=one)
         for one in phrases[:n]
@@ -346,14 +346,14 @@ def suggest_from_words(
 
 
 def suggest_scenes(word: str, language_model: "LanguageModel", *, follows: bool = True, n: int = 20) -> list[str]:
-    """Captions of everyday photographs that each name a word, as a language model writes them, for a person to check.
+    """Return captions of everyday photographs that each name a word, by a language model, for a person to check.
 
-    Where it ``follows`` no instructions, beginnings of captions are continued. InvalidInput for no word, and where the
-    model writes no such caption.
+    A model that ``follows`` no instructions continues beginnings of captions. InvalidInput for no word, or if the model
+    writes no such caption.
     """
     subject = " ".join(word.split())
     if not subject:
-        raise InvalidInput(f"name the word that every scene holds, such as pizza; got {word!r}")
+        raise InvalidInput(f"name the word that every scene contains, such as pizza; got {word!r}")
     if follows:
         lines = language_model.complete(_SCENES.format(word=subject, n=n), 40 * n).splitlines()
     else:
@@ -372,11 +372,11 @@ def suggest_scenes(word: str, language_model: "LanguageModel", *, follows: bool 
 def merge_suggestions(
     pictures: Sequence[Suggestion], words: Sequence[Suggestion], *, most: int = _MOST
 ) -> list[Suggestion]:
-    """One list of at most ``most``, each attribute once, with all that speaks for it.
+    """Return at most ``most`` suggestions, each attribute once with all its sources.
 
-    First what pictures clearly show more often than the base: in turn what somebody is like and what is around, the
-    surest of each first. Then what would be rare by chance if nothing else had been looked at, what pictures and words
-    both name, and either.
+    First come attributes that pictures clearly show more often than the baseline, alternating between the subject and
+    its surroundings, the clearest first. Then those with a small p of their own, those that pictures and words both
+    name, and the rest.
     """
     by_name = {_plain(one.attribute): one for one in words}
     both = [_with_words(one, by_name.pop(_plain(one.attribute), None)) for one in pictures]
@@ -402,7 +402,7 @@ def _with_words(one: Suggestion, in_words: Suggestion | None) -> Suggestion:
 
 
 def _plain(attribute: Attribute) -> str:
-    """A name without links and articles: "wearing a turban" and "turban" are one attribute."""
+    """Return a name without links and articles: "wearing a turban" and "turban" are one attribute."""
     words, name = lexicon(), attribute.name.lower().split()
     left = [w for w in name if w not in words.determiners and w not in words.prepositions and w not in _OF_SUBJECT]
     return " ".join(left) or attribute.name.lower()
@@ -413,7 +413,7 @@ def _keys(phrases: Iterable[Iterable[Phrase]]) -> list[list[str]]:
 
 
 def _forms(phrases: Iterable[Iterable[Phrase]]) -> dict[str, Phrase]:
-    """The form of each phrase that is written most often, by its words."""
+    """Return the most frequent form of each phrase, by its words."""
     by_words: dict[str, list[Phrase]] = {}
     for of_one in phrases:
         for phrase in of_one:
@@ -422,13 +422,13 @@ def _forms(phrases: Iterable[Iterable[Phrase]]) -> dict[str, Phrase]:
 
 
 def _words_of(concept: str) -> set[str]:
-    """The concept's words, nouns in the singular, too."""
+    """Return the concept's words, with nouns also in the singular."""
     words, tokens = lexicon(), concept.lower().split()
     return {*tokens, *(words.lemma(token, "NOUN") or token for token in tokens)}
 
 
 def _without_generals(more: "Sequence[ObjectOdds]", forms: Mapping[str, Phrase]) -> "list[ObjectOdds]":
-    """Without "in clothing" where most of it is "in embroidered clothing", and without the latter where it is not."""
+    """Drop "in clothing" if most of it is "in embroidered clothing", and the latter if not."""
     specific = []
     for odds in more:
         words = forms[odds.word].words
@@ -444,7 +444,7 @@ def _without_generals(more: "Sequence[ObjectOdds]", forms: Mapping[str, Phrase])
 
 def _of_pictures(odds: "ObjectOdds", form: Phrase, n: int, n_tests: int, subject: str) -> Suggestion:
     where = (
-        f"captions: in {odds.n_images} of {n} pictures, {odds.n_base} of {n} at the base; "
+        f"captions: in {odds.n_images} of {n} pictures, {odds.n_base} of {n} in the baseline; "
         f"p = {odds.p_adjusted:.2g} for {n_tests} phrase{'s' * (n_tests > 1)}"
     )
     attribute = form.attribute(subject)
@@ -459,7 +459,7 @@ def _of_groups(
     subject: str,
     repeated: set[str],
 ) -> list[Suggestion]:
-    """Phrases for most pictures of a group of look-alikes and few others, each for its clearest group only."""
+    """Return phrases of most pictures of a group of similar pictures and few others, each for its clearest group."""
     from bias_core.measures.object_comparison import object_odds
 
     hints: dict[str, Suggestion] = {}
@@ -475,8 +475,8 @@ def _of_groups(
             if 2 * elsewhere >= len(outside) or repeated.issuperset(form.words):
                 continue
             where = (
-                f"a group of look-alikes: in {odds.n_images} of its {len(inside)} pictures, {elsewhere} of the other "
-                f"{len(outside)}, {odds.n_base} of {len(theirs)} at the base"
+                f"a group of similar pictures: in {odds.n_images} of its {len(inside)} pictures, {elsewhere} of the "
+                f"other {len(outside)}, {odds.n_base} of {len(theirs)} in the baseline"
             )
             hint = Suggestion(attribute=form.attribute(subject), sources=(GROUP,), where_from=where, phrase=form)
             hints.setdefault(odds.word, hint)
@@ -484,7 +484,7 @@ def _of_groups(
 
 
 def _continuations(concept: str, subject: str, language_model: "LanguageModel") -> list[Phrase]:
-    """Phrases in which a model goes on after the concept, in turn of each opening."""
+    """Return phrases in which a model continues after the concept, alternating between openings."""
     prompt = fill_template("a photo of a {}", concept)
     is_person = is_about_person(f"a {subject}")
     turns = [_heads(language_model, "a photo of a", subject, is_person=is_person)]
@@ -497,7 +497,7 @@ def _continuations(concept: str, subject: str, language_model: "LanguageModel") 
 
 
 def _heads(language_model: "LanguageModel", before: str, subject: str, *, is_person: bool) -> list[Phrase]:
-    """Gender words and adjectives that may stand before the concept, or in its place."""
+    """Return gender words and adjectives that may come before the concept, or replace it."""
     words, phrases = lexicon(), list[Phrase]()
     texts = [text for text in language_model.propose([before], _PROPOSED)[0] if text[len(before) :].strip().isalpha()]
     for text, further in zip(texts, language_model.propose(texts, _FURTHER) if texts else (), strict=True):
@@ -512,7 +512,7 @@ def _heads(language_model: "LanguageModel", before: str, subject: str, *, is_per
 
 
 def _openings(language_model: "LanguageModel", prefix: str, opening: str) -> list[Phrase]:
-    """Phrases that may follow "with" and its like; an article or an adjective is followed by one word more."""
+    """Return phrases that may follow "with" and similar words, with one more word after an article or adjective."""
     words, texts = lexicon(), language_model.propose([prefix], _PROPOSED)[0]
 
     def added(text: str) -> list[str]:
@@ -529,7 +529,7 @@ def _openings(language_model: "LanguageModel", prefix: str, opening: str) -> lis
 
 
 def opposite_of(phrase: Phrase, captions: Sequence[str]) -> str:
-    """The property that captions say most often in place of this one, and never with it; "" where there is none.
+    """Return the property that captions use most often instead of this one, and never with it; "" for none.
 
     >>> old = phrases_of("an old man")[1]
     >>> opposite_of(old, ["an old man", "a young man", "a young smiling woman"])

@@ -1,6 +1,6 @@
-"""What a study is asked, what it draws, where it is, and what it answers: findings, tables and figures.
+"""Types of a study: its settings, pictures, progress and results (findings, tables, figures).
 
-The functions at the end make these of estimates and rows; studies say which of them.
+The functions at the end make results from estimates and rows.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ FigureKind = Literal[
 ]  # fmt: skip
 Facts = Mapping[str, str | int | float]
 _MOST_LISTED = 3
-AUTO = "auto"
-"""In place of a classifier's name: the one that suits the pictures and the machine, chosen when a run is laid out."""
-OFF, OWN, FAIR = "off", "own", "fair"  # ways to rewrite prompts
+AUTO = "auto"  # as a classifier's name: one that suits the pictures and the machine, chosen when a run is laid out
+OFF, OWN, FAIR = "off", "own", "fair"
+"""Values of the setting ``rewrite``."""
 MAX_STEPS = 150
 MAX_GUIDANCE = 30.0
 MAX_SEED = 2**53  # larger ones do not survive JSON in a browser
 
 
-# What an arm may have otherwise than the run is declared once for both.
+# Settings that an arm may change are declared once for run and arm.
 _MODEL = {"label": "Model", "sentence": "Model that draws: a name from `models`, org/name on the hub, or a folder"}
 _CONDITION = {
     "label": "Condition",
@@ -81,7 +81,7 @@ _IMAGES: dict[str, Any] = {
 
 @settings_class(frozen=True, kw_only=True)
 class Arm:
-    """One of the ways to draw a study: what is None is as the run's settings say; ``images`` "" is drawn."""
+    """One of the settings that a run compares; None keeps the run's value, ``images`` "" means drawn pictures."""
 
     name: str = setting("", "Name", "Name of the arm in the report (default: its difference from the other arms)")
     model: str | None = setting(None, **_MODEL)
@@ -102,23 +102,20 @@ class Arm:
 
 @settings_class(frozen=True, kw_only=True)
 class StudySettings(RemembersNames):
-    """How a study is run: on which model, read by whom, how much of it.
+    """Settings of a run: the model, the classifiers, and how much of the study is drawn.
 
-    ``condition`` is "" for models without planted conditions. ``scale`` thins lists out before pictures per
-    prompt fall below two. What ``options`` leaves out has the value of the design. Without ``arms`` the
-    settings themselves are the only one.
+    ``condition`` is "" for models without planted conditions. ``scale`` shortens lists of prompts before pictures per
+    prompt fall below two. Missing ``options`` have the design's values. Without ``arms`` the settings are the only arm.
     """
 
     model: str = setting("calibration-renderer", **_MODEL)
     condition: str = setting("published", **_CONDITION)
     encoder: str = setting(
-        AUTO,
-        "Reader (encoder)",
-        "Encoder that classifies the pictures; auto picks one that suits them and this machine",
+        AUTO, "Encoder", "Encoder that classifies the pictures; auto picks one that suits them and this machine"
     )
     further_encoders: tuple[str, ...] = setting(
         (),
-        "Further readers (encoders)",
+        "Further encoders",
         "More encoders that read the same pictures and show how sensitive the numbers are to the encoder",
     )
     judge: str = setting(
@@ -129,7 +126,7 @@ class StudySettings(RemembersNames):
         "org/name:Male=man,Female=woman",
     )
     scale: float = setting(
-        1.0, "Share of the full size", "Share of the study's pictures that is drawn", gt=0, le=1,
+        1.0, "Share of the full size", "Share of the study's pictures to draw", gt=0, le=1,
         link="percent", percent=True,
     )  # fmt: skip
     seed: int = setting(
@@ -145,7 +142,7 @@ class StudySettings(RemembersNames):
         "File of people's answers (CSV, or JSON of Label Studio), which replace or check the classifier's",
         local=True,
     )
-    # names with values, or the checked options of a kind of study, which :func:`options_in` returns
+    # a mapping, or the checked options of a kind of study, which :func:`options_in` returns
     options: object = setting({}, "Options of the study", "Option of the study, as name=value")
     force: bool = setting(
         False, "Score anyway", "Let the encoder that you name read pictures it is not made for; the report says so"
@@ -175,14 +172,12 @@ class StudySettings(RemembersNames):
         "paper takes the model, steps, size and encoder of the study's paper for each setting that you leave out",
     )
     arms: tuple[Arm, ...] = setting(
-        (),
-        "Arms",
-        "Ways to draw the same prompts, which are compared; each key=value|key=value, such as condition=fair",
+        (), "Arms", "Settings to compare on the same prompts, one per arm: key=value|key=value, such as condition=fair"
     )
 
 
 def options_in(settings: StudySettings, kind: type[T]) -> T:  # noqa: ARG001 - for type checkers alone
-    """Return the options of a settled run, which are of its study's kind; nothing is checked again."""
+    """Return the options of a settled run with their type; nothing is checked again."""
     return cast("T", settings.options)
 
 
@@ -202,7 +197,7 @@ def arm_alone(settings: StudySettings, arm: Arm) -> StudySettings:
 
 
 def settings_from_dict(values: Mapping[str, Any]) -> StudySettings:
-    """Settings from plain values, as a file or a manifest has them; InvalidInput quotes what is none.
+    """Return settings from the plain values of a file or manifest; InvalidInput quotes a value that does not fit.
 
     >>> settings_from_dict({"seed": 3, "arms": [{"condition": "fair"}, {}]}).arms[0].condition
     'fair'
@@ -221,40 +216,40 @@ def settings_from_dict(values: Mapping[str, Any]) -> StudySettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """A study as its YAML says it."""
+    """The design of a study, from its YAML file."""
 
     name: str  # for the list of studies
     title: str
-    kind: str  # which program runs it
+    kind: str  # of the class that runs it
     reference: str  # key in ``refs.bib``
     where: str  # the tables or figures that it redraws
     summary: str
-    # the study data that the program reads: stimuli, lists, published numbers
+    # data of the study: stimuli, lists, the paper's numbers
     data: Mapping[str, Any] = field(default_factory=dict)
-    images_per_prompt: int = 10  # as published
-    options: Mapping[str, Any] = field(default_factory=dict)  # of the program, with their values as published
-    # what its paper says of each setting, option and circumstance of it (:mod:`bias_core.study.design`), by
-    # name; with those of ``assets/studies/protocols.yaml`` for the reference. Empty where it follows none
+    images_per_prompt: int = 10  # as in the paper
+    options: Mapping[str, Any] = field(default_factory=dict)  # options of the study, with the paper's values
+    # the paper's protocol by setting, option or circumstance (:mod:`bias_core.study.design`), together with that of
+    # ``assets/studies/protocols.yaml`` for the reference; empty without a paper
     protocol: Mapping[str, Any] = field(default_factory=dict)
-    our_reading: Sequence[str] = ()  # how this study reads what the paper leaves open, a sentence each
-    published_size: str = ""  # in words, how many pictures were published, where that is not the design's full size
-    # of :class:`StudySettings`, by name: the defaults of this study in place of the program's
+    our_reading: Sequence[str] = ()  # our choices for what the paper leaves open, a sentence each
+    published_size: str = ""  # the paper's number of pictures in words, if it is not the design's full size
+    # defaults of :class:`StudySettings` for this study, by name
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shot:
-    """``n`` pictures of one prompt, with what the study knows of them; condition "" is that of the run."""
+    """``n`` pictures of one prompt with their facts; condition "" is that of the run."""
 
     prompt: str
     n: int
     group: str
     facts: Facts = field(default_factory=dict)
-    part: str = ""  # of a run that counts its pictures by parts, in words: "of the concept", "for the association"
+    part: str = ""  # for runs that count pictures by parts, in words: "of the concept", "for the association"
     first_seed: int = 0
     condition: str = ""
     later_prompt: str = ""  # this and ``text_condition`` as :class:`bias_core.types.ImageRow` has them
-    first_steps: float = 0.0  # share of the steps that are taken with ``prompt``, where there is a later one
+    first_steps: float = 0.0  # share of the steps with ``prompt``, if there is a later one
     text_condition: str = ""
 
 
@@ -264,44 +259,43 @@ PairedComparison: TypeAlias = "Callable[[Sample, Sample, np.ndarray, np.ndarray,
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """What a number was computed from, so that it can be computed again from a part or a resample of it."""
+    """The data of a number, to compute it again from a part or a resample."""
 
-    # ``(n,)`` names of what was sampled, the same for the same picture (or prompt) in every arm: the column ``unit``
+    # ``(n,)`` names of the sampled units, the same for the same picture (or prompt) in every arm: the column ``unit``
     # of the data frame
     units: tuple[str, ...]
-    # the number, from positions ``(m,)`` in ``units``, which may repeat; nan where it is undefined
+    # the number from positions ``(m,)`` in ``units``, which may repeat; nan if undefined
     statistic: Callable[[np.ndarray], Any]
     vectorised: bool = False  # ``statistic`` also takes ``(k, m)`` positions and returns ``(k,)`` numbers
-    of: str = "seeds"  # what the units are, in words
-    data: Any = None  # what ``test`` needs of the units
-    # of this number in two arms on the units that both have, where there is a better one than the bootstrap
+    of: str = "seeds"  # name of the units
+    data: Any = None  # values of the units that ``test`` needs
+    # test of this number in two arms on their shared units, if there is a better one than the bootstrap
     test: PairedComparison | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One number that the study is about."""
+    """One number of a report."""
 
     key: str  # for programs and for people
     title: str
     metric: str  # key in the table of measures
     estimate: Estimate  # with its interval, n and null value
-    p_value: float | None = None  # None where there is no test
-    published: float | None = None  # what the paper printed, None where it did not
-    expected: float | None = None  # the same of what was really drawn, where that is on record; None elsewhere
+    p_value: float | None = None  # None without a test
+    published: float | None = None  # the paper's number, None if it prints none
+    expected: float | None = None  # the number from the ground truth of the pictures; None if unknown
     says: str = ""  # one plain sentence
-    # what each of several readers says, by its name, the first one's as in ``estimate``; empty where one reads alone
+    # the value of each of several classifiers, by name, the first as in ``estimate``; empty for one classifier
     by_reader: Mapping[str, float] = field(default_factory=dict)
-    # whether it moves with the number of pictures alone, so that arms are compared at equal n
+    # True if it depends on the number of pictures, so that arms are compared at equal n
     depends_on_n: bool = False
-    # what it was computed from, for comparing arms; None where arms cannot be compared by it. It is not saved with
-    # the report.
+    # its data, to compare arms; None if arms cannot be compared by it; not saved with the report
     sample: Sample | None = field(default=None, compare=False, repr=False, metadata={"saved": False})
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyTable:
-    """A table of the report; ``note`` says how to read it."""
+    """A table of a report; ``note`` says how to read it."""
 
     key: str
     title: str
@@ -311,20 +305,20 @@ class StudyTable:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyFigure:
-    """A figure of the report, as data and the way to draw it (:mod:`bias_core.study.figures`)."""
+    """A figure of a report: its data and kind (:mod:`bias_core.study.figures`)."""
 
     key: str
     title: str
-    kind: FigureKind  # how it is drawn
-    # one row per mark; the columns that each kind reads are named in :mod:`bias_core.study.figures`
+    kind: FigureKind
+    # one row per mark; :mod:`bias_core.study.figures` names the columns that each kind reads
     data: pd.DataFrame
     labels: Mapping[str, Any] = field(default_factory=dict)  # axis labels and reference lines of the kind
-    caption: str = ""  # what to see, in one or two sentences
+    caption: str = ""  # one or two sentences
 
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """What a program found; ``scored`` is what its comparison of arms needs besides, and is not saved."""
+    """Results of a study; ``scored`` holds further data for comparing arms, and is not saved."""
 
     findings: tuple[Finding, ...] = ()
     tables: tuple[StudyTable, ...] = ()
@@ -333,11 +327,11 @@ class Results:
     scored: Any = field(default=None, compare=False, repr=False, metadata={"saved": False})
 
     def frame(self, key: str) -> pd.DataFrame:
-        """What the table of this key holds; empty where there is none."""
+        """Return the frame of the table with this key; an empty one if there is none."""
         return next((table.frame for table in self.tables if table.key == key), frame_of(()))
 
     def renewed(self, new: Results, gone: Sequence[str] = ()) -> Results:
-        """Return ``new`` with the findings and tables of these results whose keys it lacks, but for those ``gone``."""
+        """Return ``new`` with the findings and tables of these results that it lacks, except those in ``gone``."""
         keys = {*gone, *(one.key for one in new.findings), *(one.key for one in new.tables)}
         findings = [one for one in self.findings if one.key not in keys]
         tables = [one for one in self.tables if one.key not in keys]
@@ -345,7 +339,7 @@ class Results:
 
 
 def joined(first: Results, *others: Results) -> Results:
-    """Return all results in one, those of the first in front."""
+    """Return all results in one, in their order."""
     for one in others:
         parts = {name: (*getattr(first, name), *getattr(one, name)) for name in _JOINED}
         first = replace(first, **parts)
@@ -357,48 +351,47 @@ _JOINED = ("findings", "tables", "figures", "notes")
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What was found in some pictures, and in how many."""
+    """The results of some pictures, and how many there were."""
 
     settings: StudySettings
     results: Results
     n_planned: int  # pictures asked for
-    n_images: int  # scored
-    n_blocked: int = 0  # blanked by a safety checker
-    warning: str = ""  # what must be read before everything else, "" for nothing
+    n_images: int  # pictures scored
+    n_blocked: int = 0  # pictures refused or blanked by a safety checker
+    warning: str = ""  # shown before everything else; "" for none
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArmReport(Measured):
-    """What a study found in one of its arms, with the settings of it alone, as it would have without the others."""
+    """The results of one arm, with its own settings, as if it had run alone."""
 
     name: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyReport(Measured):
-    """The answer of a study: numbers, tables, figures, and what was noticed on the way."""
+    """The report of a run: numbers, tables, figures and notes."""
 
     run_id: str
     design: Design
     unknown_words: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
-    # one row per scored picture: ``image_id, group, prompt, seed``, the study's facts, and what the program kept of
-    # each (:meth:`bias_core.study.study_data.StudyData.keep`)
+    # one row per scored picture: ``image_id, group, prompt, seed``, the study's facts, and its measured values
+    # (:meth:`bias_core.study.study_data.StudyData.keep`)
     pictures: pd.DataFrame | None = None
-    stored: Mapping[str, StoredImage] = field(default_factory=dict)  # the pictures by their id
-    # what was found in each arm; ``results`` is then their comparison, and ``pictures`` has a column ``arm``. Empty
-    # for a run of one arm.
+    stored: Mapping[str, StoredImage] = field(default_factory=dict)  # the pictures by id
+    # the arms; ``results`` is then their comparison, and ``pictures`` has a column ``arm``; empty for one arm
     arms: tuple[ArmReport, ...] = ()
-    stopped: bool = False  # whether the run was stopped, and what was finished is measured
-    stopped_after: str = ""  # how much was measured, where it was stopped after all pictures were drawn, in words
-    stop_rule: str = ""  # that ended the run before all of its pictures were drawn, in words
-    read_by: tuple[ReaderFacts, ...] = ()  # who read the pictures, with revisions
-    created: float = 0.0  # when it was measured, in seconds since 1970; 0 where that is not on record
+    stopped: bool = False  # True if the run was stopped and its finished part is measured
+    stopped_after: str = ""  # how much was measured, in words, if it was stopped after drawing
+    stop_rule: str = ""  # the rule that ended the run early, in words
+    read_by: tuple[ReaderFacts, ...] = ()  # classifiers of the pictures, with revisions
+    created: float = 0.0  # time of measuring, in seconds since 1970; 0 if unknown
 
 
 def pictures_of(report: StudyReport) -> pd.DataFrame:
-    """The frame of scored pictures; InvalidInput if the report has none."""
+    """Return the frame of scored pictures; InvalidInput if the report has none."""
     if report.pictures is None:
         raise InvalidInput("this report names no pictures that people's answers could be about")
     return report.pictures
@@ -406,11 +399,11 @@ def pictures_of(report: StudyReport) -> pd.DataFrame:
 
 @dataclass(frozen=True, kw_only=True)
 class WatchedShare:
-    """A share in the pictures so far, with an interval that may be looked at at any time."""
+    """A share in the pictures so far, with an interval that holds at any time."""
 
     name: str
     estimate: Estimate  # a share in [0, 1], or a score in [-1, 1]
-    is_score: bool = False  # a mean of +1 and −1, which is shown from -100 to 100
+    is_score: bool = False  # a mean of +1 and −1, shown from -100 to 100
 
     @property
     def value_words(self) -> str:
@@ -435,22 +428,22 @@ class WatchedShare:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Where a run is: pictures done and planned, seconds left (nan: unknown), a sentence; what can be seen of it."""
+    """Progress of a run: a sentence, pictures done and planned, seconds left (nan: unknown), its pictures so far."""
 
     message: str
     done: int = 0
     total: int = 0
     seconds_left: float = math.nan
     images: tuple[StoredImage, ...] = ()  # finished, in their order
-    drawing: tuple[ImageRow, ...] = ()  # of all pictures in their order, while some of them are being drawn
-    forming: Mapping[str, Image.Image] = field(default_factory=dict)  # small, of those that are at work, by id
+    drawing: tuple[ImageRow, ...] = ()  # rows of all pictures in their order, while some are being drawn
+    forming: Mapping[str, Image.Image] = field(default_factory=dict)  # small previews of unfinished pictures, by id
     parts: Mapping[str, frozenset[str]] = field(default_factory=dict)  # ids of pictures by part; {} for one part
     shares: tuple[WatchedShare, ...] = ()  # in the pictures so far
-    watches_shares: bool = False  # whether there will be some
+    watches_shares: bool = False  # True if there will be shares
 
 
 def mapped(steps: Generator[S, None, R], change: Callable[[S], T]) -> Generator[T, None, R]:
-    """The steps of a run, each changed; what the run returns is returned, and it ends with its reader."""
+    """Yield the steps of a run, each changed; return its result. Closing this closes the run."""
     with closing(steps):
         while True:
             try:
@@ -466,12 +459,12 @@ POINTS = "Points are pictures, bars their quartiles, circles their medians."  # 
 
 
 def or_nan(value: float | None) -> float:
-    """A number for a table: what is not known is nan."""
+    """Return a number for a table, nan for None."""
     return math.nan if value is None else value
 
 
 def columns(name: str, estimate: Estimate | None, *, ends: str | None = None) -> dict[str, float]:
-    """Value and interval as columns of a table, nan where there is none; ``ends`` names the interval's.
+    """Return value and interval as columns of a table, nan without an estimate; ``ends`` names the interval's.
 
     >>> p = Estimate(value=0.5, low=0.4, high=0.6, n=9)
     >>> columns("P", p), list(columns("S", p, ends=""))
@@ -484,17 +477,17 @@ def columns(name: str, estimate: Estimate | None, *, ends: str | None = None) ->
 
 
 def mark(name: str, estimate: Estimate, **more: Any) -> dict[str, Any]:
-    """An estimate as a mark of a figure of intervals or bars."""
+    """Return an estimate as a mark of a figure of intervals or bars."""
     return {"name": name, **columns("value", estimate, ends=""), **more}
 
 
 def finding_mark(finding: Finding) -> dict[str, Any]:
-    """A finding as a mark of a figure of intervals, with what was published and drawn."""
+    """Return a finding as a mark of a figure of intervals, with the paper's number and the ground truth."""
     return mark(finding.title, finding.estimate, published=finding.published, expected=finding.expected)
 
 
 def point(x: Estimate | float, y: Estimate | float, **more: Any) -> dict[str, Any]:
-    """A point of a scatter, with the intervals of what is an estimate."""
+    """Return a point of a scatter, with intervals for estimates."""
     row = dict(more)
     for axis, value in (("x", x), ("y", y)):
         if isinstance(value, Estimate):
@@ -505,7 +498,7 @@ def point(x: Estimate | float, y: Estimate | float, **more: Any) -> dict[str, An
 
 
 def marks(rows: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
-    """What a figure reads, by its own names, from the columns of a table; those that it has.
+    """Return the columns of a table that a figure reads, under the figure's names; missing ones are left out.
 
     >>> marks(frame_of([{"target": "judge", "MCAS": 0.5}]), {"name": "target", "value": "MCAS", "low": "L"})
         name  value
@@ -516,27 +509,27 @@ def marks(rows: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
 
 
 def intervals(settings: StudySettings) -> dict[str, Any]:
-    """The confidence and the seed of a run's intervals, as measures take them."""
+    """Return the confidence and seed of a run's intervals, as arguments of measures."""
     return {"confidence": settings.confidence, "rng": settings.seed}
 
 
 def finding(key: str, title: str, metric: str, estimate: Estimate, says: str = "", **more: Any) -> Finding:
-    """A number that the study is about, in one plain sentence; ``more`` by the fields of ``Finding``."""
+    """Return a finding; ``says`` is one plain sentence, ``more`` are further fields."""
     return Finding(key=key, title=title, metric=metric, estimate=estimate, says=says, **more)
 
 
 def table(key: str, title: str, rows: Rows, note: str = "") -> StudyTable:
-    """A table of the report; ``note`` says how to read it."""
+    """Return a table of the report; ``note`` says how to read it."""
     return StudyTable(key=key, title=title, frame=frame_of(rows), note=note)
 
 
 def figure(kind: FigureKind, key: str, title: str, rows: Rows, caption: str = "", **labels: Any) -> StudyFigure:
-    """A figure of the report; ``labels`` as its kind reads them (:mod:`bias_core.study.figures`)."""
+    """Return a figure of the report; its kind reads the ``labels`` (:mod:`bias_core.study.figures`)."""
     return StudyFigure(key=key, title=title, kind=kind, data=frame_of(rows), labels=labels, caption=caption)
 
 
 def finding_rows(findings: Sequence[Finding], n: str) -> list[dict[str, Any]]:
-    """Findings as lines of a table, whose sampling units the column ``n`` counts."""
+    """Return findings as rows of a table; the column ``n`` counts their units."""
     return [
         {"": f.title, **columns("value", f.estimate, ends=""), n: f.estimate.n, "published": f.published}
         for f in findings
@@ -544,7 +537,7 @@ def finding_rows(findings: Sequence[Finding], n: str) -> list[dict[str, Any]]:
 
 
 def listed(items: Sequence[str], between: str = ", ") -> str:
-    """The first of some texts, and how many more there are.
+    """Return the first of some texts, and how many more there are.
 
     >>> listed(["a", "b", "c", "d"])
     'a, b, c and 1 more'
@@ -554,19 +547,19 @@ def listed(items: Sequence[str], between: str = ", ") -> str:
 
 
 def drawable(figures: Iterable[StudyFigure]) -> tuple[StudyFigure, ...]:
-    """Those with something to show."""
+    """Return the figures that have data."""
     return tuple(figure for figure in figures if not figure.data.empty)
 
 
 def lean(estimate: Estimate, above: str, below: str, neither: str, *, null: float = 0.0) -> str:
-    """One of three sentences: the interval lies above the value of no bias, below it, or holds it."""
+    """Return one of three sentences: the interval lies above the value of no bias, below it, or includes it."""
     if estimate.low > null:
         return above
     return below if estimate.high < null else neither
 
 
 def frame_of(rows: Rows) -> pd.DataFrame:
-    """Rows as a data frame."""
+    """Return rows as a data frame."""
     import pandas as pd
 
     return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
@@ -576,7 +569,7 @@ MOST_ARMS = 8
 _BETWEEN = "|"
 _ESCAPED = r"\|"  # one that belongs to a prompt
 ARM_WORDS = {name: one.key for name, one in settings_of(Arm).items()}
-"""Fields of an arm and what they are called in ``--arm``."""
+"""Fields of an arm and their names in ``--arm``."""
 _LONGEST_NAME = 40
 _REWRITING = {
     "": "prompts as they are", OFF: "prompts as they are", OWN: "rewritten by the model", FAIR: "rewritten to be fair",
@@ -584,7 +577,7 @@ _REWRITING = {
 
 
 def check_arms(settings: StudySettings) -> StudySettings:
-    """Settings with named, comparable arms (else InvalidInput); a single arm becomes the settings of the run."""
+    """Return settings with named, comparable arms (else InvalidInput); a single arm becomes the run's settings."""
     for arm in settings.arms:
         if arm.template and WORD_SLOT.sub(SLOT, arm.template).count(SLOT) != 1:
             raise InvalidInput(
@@ -603,7 +596,7 @@ def check_arms(settings: StudySettings) -> StudySettings:
 
 
 def with_arms_of_options(settings: StudySettings, laid_out: tuple[Arm, ...]) -> StudySettings:
-    """The settings with the arms that their options lay out; InvalidInput where they have others already."""
+    """Return the settings with the arms of their options; InvalidInput if they have other arms already."""
     unnamed = [replace(arm, name="") for arm in laid_out]
     if laid_out and any(replace(arm, name="") not in unnamed for arm in settings.arms):
         raise InvalidInput("languages are arms of their own: leave the other arms out, or write every arm's template")
@@ -611,16 +604,16 @@ def with_arms_of_options(settings: StudySettings, laid_out: tuple[Arm, ...]) -> 
 
 
 def check_several(arms: tuple[Arm, ...]) -> tuple[Arm, ...]:
-    """Arms that can be compared with each other: there are at least two, none of which reads a file here."""
+    """Return the arms if there are at least two; else raise InvalidInput."""
     if len(arms) < 2:
         raise InvalidInput(f"compare two to {MOST_ARMS} arms, got {len(arms)}")
     return arms
 
 
 def arm_names(settings: StudySettings) -> tuple[str, ...]:
-    """The arms' own names, or what makes each differ from the others.
+    """Return the arms' names, or the settings in which each differs from the others.
 
-    InvalidInput where two arms have the same name, or nothing tells them apart.
+    InvalidInput if two arms have the same name, or the same settings.
 
     >>> arms = Arm(condition="fair"), Arm(), Arm(name="mine", condition="extreme"), Arm(images="pics/old.zip")
     >>> arm_names(StudySettings(arms=arms))
@@ -639,7 +632,7 @@ def arm_names(settings: StudySettings) -> tuple[str, ...]:
 
 
 def _in_words(settings: StudySettings, arm: Arm) -> dict[str, str]:
-    """The settings of an arm in words, by field; of imported pictures their source alone."""
+    """Return the settings of an arm in words, by field; for imported pictures only their source."""
     one, words = arm_alone(settings, arm), dict.fromkeys(ARM_WORDS, "")
     if one.images:
         return words | {"images": re.split(r"[\\/]", one.images.rstrip("\\/"))[-1]}
@@ -663,7 +656,7 @@ def _short(text: str) -> str:
 
 
 def arm_text(arm: Arm) -> str:
-    """An arm as ``--arm`` takes it.
+    """Return an arm as ``--arm`` takes it.
 
     >>> arm_text(Arm(name="mine", condition="fair"))
     'name=mine|condition=fair'
@@ -676,9 +669,9 @@ def arm_text(arm: Arm) -> str:
 
 
 def parse_arms(texts: Sequence[str]) -> tuple[Arm, ...]:
-    """The arms that ``--arm`` asks for: ``key=value`` with ``|`` between them.
+    """Return the arms in the texts of ``--arm``: ``key=value`` with ``|`` between them.
 
-    InvalidInput quotes a part that is no ``key=value``, an unknown key, or a number that is none.
+    InvalidInput quotes a part that is not ``key=value``, an unknown key, or a value that is not a number.
 
     >>> parse_arms(["condition=fair|guidance=2"])[0].guidance_scale
     2.0

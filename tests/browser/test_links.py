@@ -69,7 +69,7 @@ def test_calibration_opens_with_a_shipped_report_and_gives_way_to_another(desk):
     desk.wait_for_function(
         "document.querySelector('#calibration-header').innerText.includes('Stereotype test repeated')"
     )
-    assert "ways of measuring" in desk.inner_text("#calibration-header h2")
+    assert "measures recover" in desk.inner_text("#calibration-header h2")
 
 
 def test_symbols_explain_themselves_to_pointer_and_keyboard_and_give_way_to_words(visit):

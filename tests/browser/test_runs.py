@@ -96,8 +96,8 @@ def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(desk, tmp_path)
     page.get_by_role("option", name="Calibration CLIP").click()
     page.click("#runs-run")  # nothing says that these pictures are of the reader's world
     page.wait_for_selector("#runs-status .error")
-    assert "reads the pictures of the calibration world only" in page.inner_text("#runs-status")
-    page.get_by_label("Score anyway with the chosen reader").last.check()
+    assert "reads only pictures of the calibration world" in page.inner_text("#runs-status")
+    page.get_by_label("Score anyway with the chosen classifier").last.check()
     page.click("#runs-run")
     page.wait_for_selector("#header:has-text('Forced: ')")  # in Explore, as every exploration
     assert page.is_visible("#results")

@@ -86,7 +86,7 @@ def test_a_difference_of_corrected_shares_is_that_as_read_divided_by_youdens_ind
     assert found.p_value == raw.p_value
     found, one, other, _ = difference(corrected, mean_sample(units, second))  # of one arm the errors are not known
     assert (one, other) == (0.25, 0.6)
-    assert "as read" in found.estimate.note
+    assert "without correction" in found.estimate.note
 
 
 def test_a_stereotype_score_is_compared_as_the_measure_does():

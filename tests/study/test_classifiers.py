@@ -42,7 +42,7 @@ SETTINGS = explore_settings(
     concept="doctor", attributes=(MAN,), attribute_a="", attribute_b="", n_images=4, num_inference_steps=1,
     encoder=OURS,
 )  # fmt: skip
-REFUSED = "reads? the pictures of the calibration world only"
+REFUSED = "reads? only pictures of the calibration world"
 
 
 def explored(services, **changes):
@@ -80,7 +80,7 @@ def test_the_sentence_names_readers_of_every_role_that_is_missing(services):
     with pytest.raises(InvalidInput) as caught:
         plan_study(find_design("tbyb-general"), settings, services)
     said = str(caught.value)
-    assert said.startswith("calibration-clip and calibration-captioner read the pictures")
+    assert said.startswith("calibration-clip and calibration-captioner read only pictures")
     assert "openai/clip-vit-base-patch32" in said
     assert "blip-base as captioner" in said
     for options, says in (
@@ -118,7 +118,7 @@ def test_other_readers_read_other_pictures_and_people_need_none(services):
 def test_a_comparison_with_an_arm_that_it_cannot_read_draws_nothing(services, tmp_path):
     fresh = FakeServices(tmp_path)
     asked = compare_settings("doctor", (Arm(), Arm(model=OTHER)), attributes=(MAN,), encoder=OURS, n_images=2)
-    with pytest.raises(InvalidInput, match=f"{OTHER} are not known"):
+    with pytest.raises(InvalidInput, match=f"{OTHER} may show anything"):
         list(explore(asked, fresh))
     assert not list(tmp_path.rglob("*.png"))
     assert not fresh.manifests.list()
@@ -145,10 +145,10 @@ def test_a_forced_exploration_study_or_comparison_says_so_first(services):
 
 def test_imported_noise_is_refused_by_every_study_that_takes_it(services, tmp_path):
     folder = noise(tmp_path / "mine")
-    with pytest.raises(InvalidInput, match="of imported:mine are not known"):
+    with pytest.raises(InvalidInput, match="of imported:mine may show anything"):
         measured(StudySettings(images=str(folder), encoder=OURS), services)
     for design in (find_design("tbyb-dataset"), find_design("oasis-doctors")):
-        with pytest.raises(InvalidInput, match="of imported:mine are not known"):
+        with pytest.raises(InvalidInput, match="of imported:mine may show anything"):
             complete(run_study(design, StudySettings(images=str(folder), encoder=OURS), services))
     forced = StudySettings(images=str(folder), encoder=OURS, force=True)
     assert "imported:mine" in measured(forced, services).warning
@@ -192,7 +192,7 @@ def test_whose_pictures_and_readers_are_of_the_calibration_world(services, tmp_p
         "calibration", "",
     ]  # fmt: skip
     assert [services.reader_world("encoder", name) for name in (folder, "org/clip")] == ["calibration", ""]
-    with pytest.raises(InvalidInput, match="are not known to be of it"):
+    with pytest.raises(InvalidInput, match="may show anything"):
         explored(services, model=f"calibration-diffusion+{lora}")  # a LoRA of one's own leaves it
     for model, encoder in ((OTHER, folder), ("calibration-lab/diffusion", OURS)):
         with pytest.raises(InvalidInput, match=REFUSED):
@@ -236,7 +236,7 @@ DOORS = [
 def test_the_command_line_refuses_it_in_one_sentence(command, arguments):
     result = command(*arguments)
     assert result.exit_code == 2
-    assert "calibration-clip reads the pictures of the calibration world only" in result.output
+    assert "calibration-clip reads only pictures of the calibration world" in result.output
     assert "Traceback" not in result.output
 
 
@@ -255,7 +255,7 @@ def test_a_forced_command_and_a_forced_tool_say_so(command, services):
 def test_a_dry_run_of_drawing_alone_says_what_measuring_will_meet(command):
     result = command("study", "run", *STUDY, "--draw-only", "--dry-run")
     assert result.exit_code == 0, result.output
-    assert "not measured like this: calibration-clip reads the pictures" in result.output
+    assert "not measured like this: calibration-clip reads only pictures" in result.output
     assert "Forced" in command("study", "run", *STUDY, "--draw-only", "--dry-run", "--force").output
 
 
@@ -325,10 +325,10 @@ def test_a_report_says_who_read_and_whether_its_errors_are_known(services):
     assert [(facts.role, facts.id) for facts in ours.read_by] == [("encoder", OURS)]
     assert ours.read_by[0].revision
     said = to_markdown(ours.report)
-    assert f"- Read by Calibration CLIP ({OURS}, revision {ours.read_by[0].revision[:12]}, encoder); its errors" in said
-    assert "its errors on these pictures are known" in said
+    assert f"- Read by Calibration CLIP ({OURS}, revision {ours.read_by[0].revision[:12]}, encoder); its error" in said
+    assert "its error rates on these pictures are known" in said
     other = explored(services, model=OTHER, encoder="auto")
-    assert "how often it errs on these pictures is not known" in to_markdown(other.report)
+    assert "its error rates on these pictures are unknown" in to_markdown(other.report)
     assert f"read by {PHOTOGRAPHS}" in header_html(other.report, "")
 
 
@@ -373,7 +373,7 @@ def test_nothing_is_drawn_where_nobody_could_read_it(services, tmp_path):
     fresh = RealReaders(tmp_path)
     asked = StudySettings(model=OTHER, scale=0.01)
     by_questions = replace(asked, options={"labeller": "vqa"})
-    with pytest.raises(ModelUnavailable, match=r"\(calibration-clip, which is here but .*: add --force; a hub"):
+    with pytest.raises(ModelUnavailable, match=r"\(calibration-clip, which is installed but .*: add --force; a hub"):
         complete(run_study(find_design("explore"), replace(asked, force=True), fresh))  # which chooses no reader
     for name, settings in (
         ("explore", asked), ("oasis-doctors", asked), ("tbyb-general", asked), ("pst-occupations", asked),
@@ -403,13 +403,13 @@ def test_several_readers_read_the_same_pictures_and_their_spread_stands_beside_t
     share = finding.estimate.value
     assert finding.by_reader == pytest.approx({OURS: share, "org/contrary": 1 - share, "org/clip": share})
     table = next(one for one in report.results.tables if one.key == "readers").frame.set_index("")
-    assert table.loc[finding.title, "spread between readers"] == pytest.approx(abs(1 - 2 * share))
+    assert table.loc[finding.title, "spread between classifiers"] == pytest.approx(abs(1 - 2 * share))
     assert [facts.id for facts in report.read_by] == [OURS, "org/contrary", "org/clip"]
     alone = explored(services, n_images=6)
     assert next(one for one in alone.results.findings if one.key == finding.key).estimate == finding.estimate
     assert alone.run_id != report.run_id
-    assert "between readers" in to_markdown(report.report)
-    assert "between readers" not in to_markdown(alone.report)
+    assert "between classifiers" in to_markdown(report.report)
+    assert "between classifiers" not in to_markdown(alone.report)
     assert "--further-encoders org/contrary,org/clip" in to_command(report.design, report.settings)
 
 

@@ -97,7 +97,7 @@ def test_a_sample_of_an_exploration_becomes_an_open_task_that_says_which_run_it_
     assert services.manifests.save(run).label_tasks == run.label_tasks  # a run that is repeated keeps its tasks
     waiting = corrected(services, exploration)
     assert not waiting.numbers
-    assert waiting.headline.startswith("Nobody has answered yet")
+    assert waiting.headline.startswith("No one has answered yet")
     # The next task takes others, and as many as are left.
     more = labelled(services, exploration, n=64, attributes=["man"])
     assert not {item.image_id for item in task_items(services.labels, more.key)} & set(ids)
@@ -126,8 +126,8 @@ def test_p_psi_and_their_budget_are_corrected_as_answers_come_in(services, explo
     assert (correction.n_labelled, correction.n_asked) == (30, 30)
     assert not [one for one in correction.numbers if "glasses" in one.title]
     notes = " ".join(correction.notes)
-    assert "People can tell of none of the pictures that they labelled: glasses: P" in notes
-    assert "One rater" in notes
+    assert "People could not tell for any picture that they labelled: glasses: P" in notes
+    assert "Only one rater" in notes
     assert correction.table().frame["number"].tolist()[0] == "man: P"
     assert headline(correction.added_to(exploration)).startswith("man: P, corrected by people’s labels:")
     judged = {item.id: {"man": "no", "glasses": "yes"} for item in task_items(services.labels, made.key)}
@@ -190,7 +190,7 @@ def test_nationalities_are_corrected_one_by_one(services):
     correction = corrected(services, report)
     titles = [one.title for one in correction.numbers if one.metric == "attribute_prevalence"]
     assert set(titles) == {f"{name}, man: P" for name in report.pictures["nationality"].unique()}
-    assert "shares and scores of this run fewer than 2 pictures" in " ".join(correction.notes)
+    assert "are not corrected yet: fewer than 2 of their pictures" in " ".join(correction.notes)
     assert len(label_run(report, services.manifests, services.labels, n=9).task.questions) > 8  # all that it reads
 
 

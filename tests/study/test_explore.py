@@ -230,13 +230,13 @@ def test_long_prompts_are_said_to_be_cut(services):
     long = "a {} " + "and so on " * 5 + "with a hat"
     settings = explore_settings(RENDERED, model="calibration-diffusion", template=long, n_images=2, attribute_a="")
     settings = explore_settings(settings, attribute_b="", num_inference_steps=1)
-    (note,) = [note for note in run(settings, services).notes if "longer than" in note]
-    assert note.startswith("The prompt is longer than CLIP reads (22 tokens where 16 fit): “and so on with a hat”")
-    assert not any("longer than" in note for note in run(explore_settings(RENDERED, template=long), services).notes)
+    (note,) = [note for note in run(settings, services).notes if "too long for" in note]
+    assert note.startswith("The prompt is too long for CLIP (22 tokens, at most 16), which did not see “and so on with a hat”")
+    assert not any("too long for" in note for note in run(explore_settings(RENDERED, template=long), services).notes)
     alike = Attribute(name="hat", positive="a man " * 12 + "with a hat", negative="a man " * 12 + "with a beard")
     notes = run(explore_settings(RENDERED, attributes=(alike,)), services).notes
-    (note,) = [note for note in notes if "longer than" in note]
-    assert note.startswith("2 of 2 sentences are longer than the encoder reads")
+    (note,) = [note for note in notes if "too long for" in note]
+    assert note.startswith("2 of 2 sentences are too long for the encoder")
 
 
 def test_eviction_spares_kept_runs(empty):

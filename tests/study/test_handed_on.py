@@ -112,7 +112,7 @@ def test_a_share_is_quoted_with_its_n_interval_model_revision_day_and_reader(rep
     sentence = claim(with_share(report, 0.9063, 0.8178, 0.9621, 64))
     assert sentence == (
         "In 64 pictures of “a photo of a doctor” drawn by calibration-renderer, published "
-        f"(revision {revision}) on 2026-11-22, 91\xa0% [82, 96] (95% interval) were read as “man” by {by}."
+        f"(revision {revision}) on 2026-11-22, 91\xa0% [82, 96] (95% interval) were classified as “man” by {by}."
     )
     assert revision
     # An interval of a third of a point bears out a decimal.
@@ -124,19 +124,19 @@ def test_a_share_is_quoted_with_its_n_interval_model_revision_day_and_reader(rep
 def test_nothing_is_claimed_of_what_is_undefined_and_a_warning_goes_along(report):
     nan = float("nan")
     undefined = with_share(report, nan, nan, nan, 0)
-    assert "read as “man”" not in claim(undefined)
+    assert "classified as “man”" not in claim(undefined)
     assert claim(replace(report, results=replace(report.results, findings=()))) == ""
     assert claim(replace(report, warning="Do not trust it.")).endswith(" Do not trust it.")
-    other = next(sentence for sentence in claims(report) if "read as" not in sentence)
+    other = next(sentence for sentence in claims(report) if "classified as" not in sentence)
     assert re.search(r"interval.*; n = \d+", other)
     assert other.endswith(".")
 
 
 def test_arms_are_quoted_each_with_its_own_model(in_arms):
     sentences = claims(in_arms)
-    own = [one for one in sentences if "read as “man”" in one]
+    own = [one for one in sentences if "classified as “man”" in one]
     assert [re.search("calibration-renderer, (fair|extreme)", one)[1] for one in own] == ["fair", "extreme"]
-    assert "no difference reads 0" in sentences[0]
+    assert "0 means no difference" in sentences[0]
     assert "in 2 arms (fair, extreme)" in sentences[0]
 
 
@@ -156,7 +156,7 @@ def test_the_page_has_everything_and_asks_no_network(report):
     ids = {attributes.get("id") for _, attributes in tags.elements}
     assert {"pictures", "numbers", "figures", "how", "limits", "sources"} <= ids
     for words in (
-        claim(report), report.results.figures[0].caption, "never what anybody is", "python -m bias_core explore doctor",
+        claim(report), report.results.figures[0].caption, "never what a person", "python -m bias_core explore doctor",
         "@inproceedings{", report.run_id, report.versions["model_revision"], "Seeds", "2026-11-22",
     ):  # fmt: skip
         assert words in html.unescape(page), words
@@ -229,7 +229,7 @@ def test_no_shipped_report_says_none_or_nan_or_more_digits_than_it_knows(quick, 
 
 
 def test_another_ending_is_refused_and_makes_no_folder(report, tmp_path):
-    with pytest.raises(InvalidInput, match=r"not written as \.pdf; a file ends in \.html, \.md"):
+    with pytest.raises(InvalidInput, match=r"cannot be written as \.pdf; use a file that ends in \.html, \.md"):
         write_report(report, tmp_path / "x.pdf")
     assert list(tmp_path.iterdir()) == []
     for name in ("run-0.5", "plain"):
@@ -309,7 +309,7 @@ def test_a_report_is_handed_on_later_by_its_run(report, services, tmp_path, monk
     assert json.loads(Path("a/b.json").read_text())["run_id"] == report.run_id
     for words, message in (
         (("nothing",), "no report of a run 'nothing' is kept here; `runs` lists the runs"),
-        ((report.run_id, "--to", "docx"), "it can be html, md, card, json, every_eval_ever or zip"),
+        ((report.run_id, "--to", "docx"), "choose html, md, card, json, every_eval_ever or zip"),
     ):
         failed = command(*words)
         assert failed.exit_code == 2
@@ -362,7 +362,7 @@ def test_each_arm_has_its_own_record_with_intervals_n_and_what_is_known_of_the_r
         assert record["evaluation_timestamp"] == str(int(NOON))
         assert first["metric_config"]["metric_parameters"] == {"null_value": estimate.null_value}
         said = [one["score_details"]["details"]["reader_errors"] for one in record["evaluation_results"]]
-        assert any("reader errs here is not known" in text for text in said)  # of the association
+        assert any("error rates here are unknown" in text for text in said)  # of the association
         assert record["source_metadata"]["additional_details"]["limits"].startswith("Attributes are perceived")
     assert len({name.rpartition("/")[2] for name in records(in_arms)}) == 2
 
@@ -371,8 +371,8 @@ def test_known_errors_of_a_reader_and_people_s_answers_are_said_and_not_confused
     doctors = dict(shipped_reports())["doctors"]
     ((_, record),) = records(doctors).items()
     said = {one["evaluation_result_id"]: one["score_details"]["details"] for one in record["evaluation_results"]}
-    assert "stands beside" in said["all pictures-man-p"]["reader_errors"]
-    assert "taken into account" in said["all pictures-man-corrected"]["reader_errors"]
+    assert "a separate number" in said["all pictures-man-p"]["reader_errors"]
+    assert "measured error rates" in said["all pictures-man-corrected"]["reader_errors"]
     labelled = replace(doctors, settings=replace(doctors.settings, labels="labels.csv"))
     ((_, record),) = records(labelled).items()
     assert record["evaluation_results"][0]["score_details"]["details"]["reader_errors"].startswith("People's answers")
@@ -398,7 +398,7 @@ def test_an_endless_interval_and_a_number_without_one_are_said_as_they_are(in_ar
     assert "uncertainty" not in share["score_details"]
     assert share["score_details"]["details"]["interval"] == "no interval"
     nothing = replace(alone, arms=(replace(arm, results=replace(arm.results, findings=findings[2:])),))
-    with pytest.raises(InvalidInput, match="no number that is known"):
+    with pytest.raises(InvalidInput, match="no known number"):
         to_form(nothing, "every_eval_ever")
 
 

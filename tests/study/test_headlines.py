@@ -145,7 +145,7 @@ def test_a_study_without_a_headline_of_its_own_compares_with_no_p_star():
         run_id="x", design=design, settings=StudySettings(arms=(Arm(),)), results=Results(findings=findings),
         n_planned=9, n_images=9,
     )  # fmt: skip
-    assert numbers_headline(report).startswith("b, 0.20")
+    assert numbers_headline(report).startswith("b is 0.20")
 
 
 GOAL = Attribute(

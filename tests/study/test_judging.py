@@ -201,7 +201,7 @@ def test_the_report_names_the_judge_wherever_it_names_its_readers_and_a_saved_on
     table = report.report.results.frame("attributes")
     assert table["asked"].tolist() == [question_about(MAN.positive)]
     assert "cannot tell" in {finding.title.rpartition(": ")[2] for finding in report.results.findings}
-    assert "the judge endpoint says yes" in to_export(report.report).facts.annotation
+    assert "the judge endpoint answers yes" in to_export(report.report).facts.annotation
     root = services.settings.data_dir
     saved = type(report)(from_text(to_text(report.report, root), root).report)
     (now,), (then,) = report.attributes, saved.attributes
@@ -213,7 +213,7 @@ def test_where_the_truth_is_not_known_its_errors_are_not(services, monkeypatch):
     monkeypatch.setattr(type(services), "pictures_world", lambda *_: "")
     elsewhere = explored(services, n_images=5, force=True)
     assert elsewhere.attributes[0].corrected is None
-    assert any("endpoint" in note and "is not known" in note for note in elsewhere.notes)
+    assert any("endpoint" in note and "are unknown" in note for note in elsewhere.notes)
 
 
 def test_a_judge_that_can_tell_of_no_picture_leaves_nothing_measured(tmp_path):
@@ -221,7 +221,7 @@ def test_a_judge_that_can_tell_of_no_picture_leaves_nothing_measured(tmp_path):
     (score,) = explored(services, n_images=5).attributes
     assert np.isnan([score.prevalence.value, score.stereotype.value, score.signed_difference.value]).all()
     assert score.cannot_tell.value == 1
-    assert "cannot tell of any of the 5 pictures" in score.prevalence.note
+    assert "cannot tell for any of the 5 pictures" in score.prevalence.note
     assert not np.isnan(score.wals.value)
     services.close()
 
@@ -312,7 +312,7 @@ def test_a_judge_that_nobody_would_ask_is_refused(services):
 
 def test_what_is_no_answer_is_not_kept(tmp_path):
     services = JudgedServices(tmp_path, Script())
-    for given, wrong in ((np.ones((4, 2)), r"not \(4, 3\)"), (np.full((4, 3), np.nan), "no p")):
+    for given, wrong in ((np.ones((4, 2)), r"not \(4, 3\)"), (np.full((4, 3), np.nan), "not p")):
         services.script.judge = lambda _images, _questions, given=given: given
         with pytest.raises(ModelUnavailable, match=wrong):
             explored(services, n_images=4)

@@ -352,7 +352,9 @@ def test_an_exploration_is_without_its_scales_and_their_reader_is_in_no_sentence
     report = open_run(left, AN_OLDER, EXPLORED).report
     gone = "the option scales, the option in_four, the option scale_reader"
     note = note_of(report)
-    assert note.startswith("Left out, as this version of the program measures it otherwise: age group: distance to the")
+    assert note.startswith(
+        "Left out, because this version of the program measures it differently: age group: distance to the"
+    )
     assert note.endswith(f"This version of the program no longer has {gone}.")
     assert not {"scales", "in_four", "scale_reader"} & set(option_values(report.settings.options))
     assert "scale-age group-mean" in {one.key for one in report.results.findings}  # what was measured stays
@@ -364,7 +366,9 @@ def test_an_exploration_is_without_its_scales_and_their_reader_is_in_no_sentence
 def test_a_pair_who_act_is_left_out_and_the_run_goes_on_beside_the_one_that_was_kept(left):
     report = open_run(left, AN_OLDER, ACTED).report
     note = note_of(report)
-    assert note.startswith("Left out, as this version of the program measures it otherwise: Share of the picture")
+    assert note.startswith(
+        "Left out, because this version of the program measures it differently: Share of the picture"
+    )
     assert note.endswith("This version of the program no longer has the option act, the option looks.")
     assert "act" not in report.design.options
     assert option_values(report.settings.options)["pairs"] == ("teacher and student",)
@@ -528,7 +532,7 @@ def test_foreign_and_damaged_files_are_one_note_and_the_others_are_listed(visite
     (gallery / "notes.txt").write_text("hello")
     lines, note = list_gallery(visited)
     assert len(lines) == 2
-    assert note == "10 files in the gallery are no runs that this version can read."
+    assert note == "This version cannot read 10 files of the gallery."
     assert note in runs_html(lines, note=note)
 
 
@@ -549,19 +553,19 @@ def test_a_run_that_names_a_file_outside_is_not_opened(visited, gallery, tmp_pat
     inside = next(iter(open_gallery_run(visited, line.run_id).report.stored.values())).path
     for outside in (str(secret), "../secret.png"):
         path.write_text(whole.replace(inside.relative_to(gallery).as_posix(), outside))
-        with pytest.raises(StorageError, match="outside of the gallery"):
+        with pytest.raises(StorageError, match="outside the gallery"):
             open_gallery_run(visited, line.run_id)
     path.write_text(whole)
     inside.unlink()
     inside.symlink_to(secret)
-    with pytest.raises(StorageError, match="outside of the gallery"):
+    with pytest.raises(StorageError, match="outside the gallery"):
         open_gallery_run(visited, line.run_id)
 
 
 def test_a_gallery_that_is_no_folder_or_the_own_data_folder_is_one_note(visited):
     own = visited.settings.data_dir
     own.mkdir(parents=True, exist_ok=True)
-    no_folder = "is no folder that can be read (see BIAS_GALLERY)"
+    no_folder = "is not a readable folder (see BIAS_GALLERY)"
     is_own = "the gallery (BIAS_GALLERY) is this program's own data folder: name another folder of runs"
     for where in ("no/such-folder", "org/name", "~nobody-here/x", "a\0b", str(own)):
         visited.settings = visited.settings.model_copy(update={"gallery": where})

@@ -210,10 +210,10 @@ def test_people_s_labels_correct_what_a_reader_gets_wrong(services, tmp_path):
     other = replace(made.task, run_id="0123")
     with pytest.raises(InvalidInput, match="a sample of another run, 0123"):
         answers_about(report, other, answers, attribute="man", present="yes")
-    for attribute, present, words in (("beard", "yes", "no attribute"), ("man", "maybe", "no answer")):
+    for attribute, present, words in (("beard", "yes", "no attribute"), ("man", "maybe", "not an answer")):
         with pytest.raises(InvalidInput, match=words):
             answers_about(report, made.task, answers, attribute=attribute, present=present)
-    with pytest.raises(InvalidInput, match="Nobody has answered"):
+    with pytest.raises(InvalidInput, match="No one has answered"):
         corrected(report, asked.assign(answer="", rater=""), services)
 
 

@@ -82,7 +82,7 @@ def test_what_cannot_be_used_is_quoted(tmp_path):
     for content, error, message in (
         (b"image,answer\na,feminine\n", InvalidInput, "no column image_id"),
         (b"image_id,answer\na,female\n", InvalidInput, "'female' in line 2"),
-        (b"image_id,answer\n", InvalidInput, "no answer at all"),
+        (b"image_id,answer\n", InvalidInput, "has no answers"),
         (b"image_id,answer,positions\na,feminine,left\n", InvalidInput, "is position meant"),
         (b"image_id,rater\na,1\n", InvalidInput, "no column answer; its columns are 'image_id, rater'"),
         (b"", InvalidInput, r"answers\.csv has no column image_id; it is empty"),
@@ -116,7 +116,7 @@ def test_what_label_studio_exports_is_read_without_checks_of_attention(tmp_path)
     forms: list[tuple[object, object]] = [({}, [annotation(3, "feminine")]), ([], [annotation(3, "feminine")])]
     forms += [({"image_id": "x"}, given) for given in ({}, [3], [{"result": 3}], [{"result": [{"value": [1]}]}])]
     for data, given in forms:
-        with pytest.raises(InvalidInput, match=r"answers\.csv has (no answer at all|another form)"):
+        with pytest.raises(InvalidInput, match=r"answers\.csv has (no answers|another form)"):
             read_answers(saved(tmp_path, json.dumps([{"data": data, "annotations": given}])))
 
 

@@ -202,7 +202,7 @@ def test_stop_is_looked_at_while_an_exploration_or_a_comparison_is_laid_out(serv
             plan_study(find_design("explore"), settings, services, cancelled=lambda: True)
 
 
-OVER = "the most that one run may here (BIAS_MAX_MINUTES)"
+OVER = "the longest allowed here (BIAS_MAX_MINUTES)"
 
 
 @pytest.fixture

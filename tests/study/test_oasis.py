@@ -489,7 +489,7 @@ def test_a_run_stopped_while_tracing_reports_the_pictures_that_are_traced_and_ke
 def test_a_run_stopped_before_two_pictures_are_traced_says_what_is_there(services, planted):
     words = re.escape(
         f"stopped after 1 of {N_SEEDS} pictures traced, too few for a number; what was finished is kept. "
-        f"All {N_SEEDS} pictures are finished: run it again with the same settings, which finds them"
+        f"All {N_SEEDS} pictures are finished: run it again with the same settings to use them"
     )
     with pytest.raises(Cancelled, match=words):
         run(services, NAME, **SETTINGS, options=OPTIONS, cancelled=lambda: planted.traced >= 3)

@@ -303,9 +303,9 @@ def test_arms_of_imported_pictures_with_the_same_seeds_are_compared_pair_by_pair
     )
     report = complete(run_study(find_design("explore"), settings, modelless))
     assert set(table_of(report, "differences").frame["compared on"]) == {"same seeds"}
-    (note,) = [note for note in report.arms[0].results.notes if note.startswith("How they were drawn")]
+    (note,) = [note for note in report.arms[0].results.notes if "record how they were drawn" in note]
     assert note == (
-        "How they were drawn, say 12 of 12 pictures themselves: program AUTOMATIC1111; sampler Euler a; steps 20; "
+        "12 of 12 pictures record how they were drawn: program AUTOMATIC1111; sampler Euler a; steps 20; "
         "guidance 7; size 512x512; seeds of 12."
     )
 
@@ -318,7 +318,7 @@ def test_every_further_text_that_shaped_a_picture_stands_in_the_report(tmp_path)
         render(_portrait(Random(seed), skin=5), 32).save(tmp_path / f"{seed}.png", pnginfo=info)
     rows = ImportedRows.build(str(tmp_path))
     assert rows.notes(rows.shots(1.0, 0))[-1] == (
-        "2 of 2 pictures were shaped by more than their prompt, as they say: ADetailer prompt “a male face, detailed”."
+        "2 of 2 pictures record further influences than their prompt: ADetailer prompt “a male face, detailed”."
     )
 
 

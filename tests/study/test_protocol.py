@@ -354,11 +354,11 @@ def test_a_report_says_what_is_met_and_how_it_differs_wherever_it_goes(report):
     differing = lines[lines["status"] == "differs"]
     for item, paper, here in [
         ("Model", "Stable Diffusion v1.5", "calibration-renderer, published"),
-        ("Number of denoising steps", "100", "none: it draws by rules"),
-        ("Guidance scale", "7.5", "none: it draws by rules"),
+        ("Number of denoising steps", "100", "none: the renderer draws by rules"),
+        ("Guidance scale", "7.5", "none: the renderer draws by rules"),
         ("Picture size", "512x512", "128x128"),
         ("Number of pictures", "3,690 of 369 prompts", str(report.n_planned)),
-        ("Reader (encoder)", "CLIP ViT-L/14", "calibration-clip"),
+        ("Encoder", "CLIP ViT-L/14", "calibration-clip"),
         ("Captioner", "BLIP", "calibration-captioner"),
         ("Wording of the prompts", "369 prompts", "all 420 of the released lists"),
     ]:
@@ -406,8 +406,8 @@ def test_before_a_run_it_is_said_what_replicating_takes_and_what_cannot_be_met(s
     line = outlook(plan, services)
     assert line.startswith("4,200 pictures with Stable Diffusion 1.5 (2.7 GB download) at 512x512 pixels, 100 steps")
     assert "read by OpenAI ViT-L/14 (1.7 GB download) and BLIP base captioner (1 GB download)" in line
-    assert "how long is not known here, draw 8 first" in line
-    assert "Cannot be met here: " in line
+    assert "time unknown here; to estimate it, draw 8 first" in line
+    assert "Not possible here: " in line
     assert "the paper: 3,690 of 369 prompts" in line
     hosted = plan_study(find_design("pst-occupations"), StudySettings(protocol="paper"), services, estimate=True)
     assert "920 requests to openai:dall-e-3" in outlook(hosted, services)
@@ -547,7 +547,7 @@ def test_how_much_is_replicated_follows_from_the_time_of_a_picture_and_what_does
     assert complete(replicate(settle(design, settings), services)).n_planned == n
     services.rates.find = lambda *_: None  # nobody knows: the scale of the settings
     assert complete(replicate(settle(design, settings), services)).settings.scale == 0.02
-    with pytest.raises(InvalidInput, match=r"1 % of “.*” is \d+ pictures, and 5 can be drawn here"):
+    with pytest.raises(InvalidInput, match=r"1 % of “.*” is \d+ pictures, but only 5 can be drawn here"):
         complete(replicate(settle(design, settings), services, most=5))
 
 

@@ -101,7 +101,7 @@ def test_who_cannot_rewrite_is_refused_with_what_to_take(services):
     for more, error, says in (
         ({"rewrite": "fair", "rewriter": "calibration-language"}, InvalidInput, "follows no instructions.*smollm2"),
         ({"rewrite": "fair", "rewriter": "nobody"}, UnknownModel, "no language model 'nobody'"),
-        (own | {"model": "calibration-renderer"}, InvalidInput, "calibration-renderer has no rewriting of its own"),
+        (own | {"model": "calibration-renderer"}, InvalidInput, "calibration-renderer cannot rewrite prompts itself"),
         (own | {"model": "calibration-diffusion"}, InvalidInput, "StableDiffusion3Pipeline.*rewrite=own"),
     ):
         with pytest.raises(error, match=says):
@@ -110,13 +110,13 @@ def test_who_cannot_rewrite_is_refused_with_what_to_take(services):
 
 def test_without_an_endpoint_a_rewriter_must_be_named(tmp_path, assets):
     services = Services(Settings(data_dir=tmp_path, assets_dir=assets, offline=True, device="cpu"))
-    with pytest.raises(InvalidInput, match=r"somebody must rewrite the prompts: take endpoint.*--rewriter"):
+    with pytest.raises(InvalidInput, match=r"a language model must rewrite the prompts: take endpoint.*--rewriter"):
         plan_of(services, doctors(rewrite="fair"))
 
 
 def test_an_answer_that_is_no_prompt_is_said(services, server):
     server.answers = [chat("word " * 900)]
-    with pytest.raises(ModelUnavailable, match="which is no prompt; take another rewriter"):
+    with pytest.raises(ModelUnavailable, match="which is not a prompt; choose another rewriter"):
         plan_of(services, doctors(rewrite="fair"))
 
 

@@ -111,7 +111,7 @@ def test_what_is_in_more_pictures_than_at_the_base_comes_first_and_says_how_many
     base = captions(16, ("with a beard", 2 / 16), ("in a park", 0.5))
     first = suggest_from_captions(ours, base)[0]
     # 12 pairs gain it, none loses it: p = 2 / 2^12; the person and the park are the same in every pair.
-    assert first.where_from == "captions: in 14 of 16 pictures, 2 of 16 at the base; p = 0.00049 for 1 phrase"
+    assert first.where_from == "captions: in 14 of 16 pictures, 2 of 16 in the baseline; p = 0.00049 for 1 phrase"
     assert first.attribute.name == "with a beard"
     assert first.is_clear
     assert "in a park" not in names(suggest_from_captions(ours, base))
@@ -145,7 +145,7 @@ def test_what_only_a_group_of_look_alikes_shows_is_a_hint_without_p():
     hint = suggest_from_captions(ours, ["a person"] * 16, groups=[1] * 4 + [0] * 12)[-1]
     assert hint.sources == ("group",)
     assert hint.odds is None
-    assert "in 4 of its 4 pictures, 0 of the other 12, 0 of 16 at the base" in hint.where_from
+    assert "in 4 of its 4 pictures, 0 of the other 12, 0 of 16 in the baseline" in hint.where_from
 
 
 def test_captions_without_their_base_are_refused_and_those_that_name_nothing_suggest_nothing():

@@ -150,7 +150,7 @@ def test_a_run_ended_by_its_rule_is_a_finished_report_that_says_so(ended, world)
     shares = [f.estimate for key, f in findings(report).items() if key.endswith("-p")]
     assert all(holds_at_any_time(one) and (one.high - one.low) / 2 <= 0.25 for one in shares)
     found = findings(report)
-    assert "takes the number of pictures as fixed" in found["all pictures-man-variance"].estimate.note
+    assert "assumes a fixed number of pictures" in found["all pictures-man-variance"].estimate.note
     assert found["all pictures-man-psi"].estimate.method.startswith("confidence sequence")
     assert any(f"after {report.n_images} of the 120 pictures" in note for note in report.results.notes)
     (line,) = list_runs(world, "somebody")
@@ -191,7 +191,7 @@ def test_a_stopped_run_shows_the_interval_that_holds_at_any_time(world, monkeypa
     assert report.n_images < 400
     share = findings(report)["all pictures-man-p"].estimate
     assert share == replace(confidence_sequence(round(share.value * share.n), share.n), null_value=0.5)
-    assert any("hold at whatever time" in note for note in report.results.notes)
+    assert any("hold at any time" in note for note in report.results.notes)
 
 
 def test_arms_go_as_far_as_the_one_that_needs_most_and_claim_no_p_value(world):
@@ -600,7 +600,7 @@ def test_what_was_read_is_measured_of_a_study_that_is_stopped_while_it_reads(
     assert report.stopped_after == f"{n_read} of {report.n_planned} pictures were read"
     assert report.n_images == n_read
     assert report.results.findings
-    assert f"Stopped after {report.stopped_after}; the numbers are of these." in report.results.notes
+    assert f"Stopped after {report.stopped_after}; the numbers rest on these." in report.results.notes
     assert headline(report).endswith(f"Stopped after {report.stopped_after}.")
     assert not any(finding.p_value is not None for finding in report.results.findings)
 

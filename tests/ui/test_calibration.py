@@ -53,7 +53,7 @@ def report(*, slope=1.0, bias=0.0, width=1.0):
 def test_a_right_measure_can_be_trusted_for_everything():
     (line,) = verdict_lines(report())
     assert line.grade == "holds"
-    assert "value, its interval and its order" in line.advice
+    assert "value, interval and ranking" in line.advice
     assert line.coverage is not None
     assert line.alarms is not None
     assert (line.coverage["n"], line.alarms["n"]) == (3 * N, N)
@@ -70,8 +70,8 @@ def test_what_fails_is_named_with_what_it_can_still_be_used_for():
         assert line.grade == "fails"
         assert ADVICE[words] in line.advice
         assert words in headline(report(**how))
-    assert headline(report()) == "1 of 1 ways of measuring are shown to tell what was planted."
-    failed = "0 of 1 ways of measuring are shown to tell what was planted. These fail: Signed difference"
+    assert headline(report()) == "1 of 1 measures recover the bias that was planted."
+    failed = "0 of 1 measures recover the bias that was planted. These fail: Signed difference"
     assert headline(report(width=0.5)).startswith(failed)
 
 
@@ -161,7 +161,7 @@ def test_what_a_shipped_report_shows_is_made_once_for_all_visitors(fakes, monkey
     tab.__dict__["shipped"] = dict(list(tab.shipped.items())[:1])
     first, header = tab.on_look(None), tab.parts["header"]
     assert "It comes with the program." in first[header]
-    assert "ways of measuring are shown to tell what was planted" in first[header]
+    assert "measures recover the bias that was planted" in first[header]
     assert first[tab.parts["shown"]]["visible"]
     assert header not in tab.on_look(first[tab.parts["report"]])  # one that is open stays
     first[tab.parts["shown"]].clear()  # Gradio takes them apart
@@ -175,7 +175,7 @@ def test_a_shipped_report_says_what_it_found_and_no_command_of_the_app(fakes):
     tab = built(CalibrationTab, fakes)
     header, outputs = tab.parts["header"], {id(part) for part in (*tab.result_outputs(), tab.parts["status"])}
     said = {name: headline(saved.report) for name, saved in tab.shipped.items()}
-    ways = [name for name, text in said.items() if "ways of measuring are shown" in text]
+    ways = [name for name, text in said.items() if "measures recover the bias" in text]
     assert sorted([*ways, "validity-texts"]) == sorted(said)
     assert "one of the three best texts names it" in said["validity-texts"]
     for name in (ways[0], "validity-texts"):

@@ -270,7 +270,7 @@ def test_an_exploration_is_corrected_by_people(tab, services, visitor):
     assert chosen[tab.scores.parts["attribute"]]["value"] == "man"
     assert chosen[tab.scores.parts["present"]]["value"] == "yes"
     *_, told = tab.scores.on_use(visitor, key, report.run_id, "man", "yes")
-    assert "Nobody has answered yet" in told[tab.scores.parts["status"]]
+    assert "No one has answered yet" in told[tab.scores.parts["status"]]
     answer_all(services, key, "yes")  # of one kind only: no error rate could be had
     *_, told = tab.scores.on_use(visitor, key, report.run_id, "man", "yes")
     assert "corrected by people" in told[tab.scores.parts["used"]]
@@ -295,7 +295,7 @@ def test_a_report_s_button_makes_its_task_and_shows_what_people_say(tab, service
     assert told[people.refresh]["visible"]
     assert "<strong>open</strong>" in told[tab.parts["header"]]
     assert f"({report.run_id}): man" in told[tab.answers.at_once["corrected"]]
-    assert "Nobody has answered yet" in told[tab.answers.at_once["corrected"]]
+    assert "No one has answered yet" in told[tab.answers.at_once["corrected"]]
     answer_all(services, key, "yes", "no", "yes")
     updates = shown.finished(report)
     assert updates[people.corrected]["visible"]

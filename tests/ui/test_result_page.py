@@ -278,11 +278,11 @@ def test_the_verdict_is_where_the_interval_lies_and_no_unknown_reads_as_no_bias(
     assert "not a sign of no bias" in explore_tab.does_not_say(undefined)
     assert "none ruled out" in explore_tab.says(score(0.5, 0.3, 0.7), "within")
     read = score(0.5, 0.3, 0.7)
-    assert "is not known" in explore_tab.does_not_say(replace(read, errors=None, corrected=None))
+    assert "are unknown" in explore_tab.does_not_say(replace(read, errors=None, corrected=None))
     chance = ReaderErrors(sensitivity=0.6, specificity=0.4, n_positive=100, n_negative=100)
     assert "no better than chance" in explore_tab.does_not_say(replace(read, errors=chance, corrected=None))
     good = replace(chance, specificity=0.9)
-    assert "errs otherwise here" in explore_tab.does_not_say(replace(read, errors=good, corrected=None))
+    assert "differ from those" in explore_tab.does_not_say(replace(read, errors=good, corrected=None))
 
 
 def sourced(name, source, share, reference=0.5):

@@ -145,7 +145,7 @@ def test_an_import_is_looked_through_and_measured(tab, visitor, tmp_path):
     imported = seen[parts["imported"]]
     asked = (visitor, imported, "explore", "people", "calibration-clip")
     *_, refused = tab.on_measure(*asked, "", False)
-    assert "calibration-clip reads the pictures of the calibration world only" in refused[parts["status"]]
+    assert "calibration-clip reads only pictures of the calibration world" in refused[parts["status"]]
     *_, last = tab.on_measure(*asked, "", True)
     assert last[tab.tabs]["selected"] == "explore"
     parts = of(tab, "explore").parts

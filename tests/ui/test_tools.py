@@ -142,7 +142,7 @@ def test_a_report_comes_as_a_document_for_people(programs, study):
     assert programs.predict(run_id=run, form="card", api_name="/report_document").startswith("## Bias, Risks")
     records = b64decode(programs.predict(run_id=run, form="every_eval_ever", api_name="/report_document"))
     assert zipfile.is_zipfile(io.BytesIO(records))
-    with pytest.raises(AppError, match="a report is no 'docx'; it can be html, md, card, json, every_eval_ever"):
+    with pytest.raises(AppError, match="a report has no form 'docx'; choose html, md, card, json, every_eval_ever"):
         programs.predict(run_id=run, form="docx", api_name="/report_document")
     with pytest.raises(AppError, match="no report of a run"):
         programs.predict(run_id="0" * 16, api_name="/report_document")
@@ -156,7 +156,7 @@ def test_people_label_a_run_and_its_numbers_come_back_corrected(programs, served
     task = programs.predict(run_id=report["run_id"], n=6, api_name="/label_run")
     assert (task["status"], task["asks_about"]) == ("open", "man")
     assert task["sample"] == "6 of 8 pictures at random, seed 0"
-    assert programs.predict(run_id=report["run_id"], api_name="/corrected_run")["notes"][0].startswith("Nobody has")
+    assert programs.predict(run_id=report["run_id"], api_name="/corrected_run")["notes"][0].startswith("No one has")
     store = LabelStore(f"sqlite:///{served.data_dir}/labels.sqlite", pictures=served.data_dir / "label_pictures")
     code = join(store, task["raters_link"].partition("=")[2]).code
     turn = next_item(store, code)

@@ -79,7 +79,7 @@ def test_a_study_stopped_while_it_measures_reports_the_repetitions_that_were_fin
     assert few.stopped
     assert set(few.results.frame("repetitions")["repetition"]) == {0, 1, 2}
     assert headline(few).endswith("Stopped after 3 of 4 repetitions.")
-    assert "Stopped after 3 of 4 repetitions; the numbers are of these." in few.results.notes
+    assert "Stopped after 3 of 4 repetitions; the numbers rest on these." in few.results.notes
     with pytest.raises(Cancelled, match="stopped after 1 of 4 repetitions, too few for a number"):
         stopped_after(0)
     whole = stopped_after(4)

@@ -80,7 +80,7 @@ def test_an_attribute_that_is_in_too_few_pictures_is_said(services):
     report = named(services, nurse, clusters=1)
     assert not table(report, "texts")["is planted"].any()
     assert "1 planted attributes are in too few pictures" in " ".join(report.results.notes)
-    assert headline(report).startswith("No planted attribute is in enough pictures")
+    assert headline(report).startswith("No planted attribute is present in enough pictures")
 
 
 def test_a_cluster_and_the_others_have_their_shares_and_no_picture_in_common():
