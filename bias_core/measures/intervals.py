@@ -91,7 +91,7 @@ def permutation_test(
 
 
 def smallest_p_value(n_x: int, n_y: int, n_permutations: int = 1000, alternative: Alternative = "two-sided") -> float:
-    """The smallest p that :func:`permutation_test` can give samples of these sizes, whatever their values.
+    """Smallest p that :func:`permutation_test` can give for samples of these sizes.
 
     That of the observed split alone, or of it and its mirror in a two-sided test of equal sizes.
 
@@ -253,7 +253,7 @@ def adjusted_wald(value: float, middle: float, variance: float, *, n: int, confi
 def percentile_estimate(
     value: float, resampled: ArrayLike, *, n: int, confidence: float = 0.95, null_value: float | None = None
 ) -> Estimate:
-    """An estimate whose statistic was resampled elsewhere, with the percentile interval.
+    """Estimate with the percentile interval of given resamples.
 
     Parameters
     ----------
@@ -469,7 +469,7 @@ def _scipy_bootstrap(
 
 
 EXACT = "exact binomial"  # how the method of such an interval begins
-_MOST_REMEMBERED = 65_536  # counts whose ends are remembered
+_MOST_REMEMBERED = 65_536  # counts with remembered ends
 _NEAR = 1e-14  # how near a root is found
 
 
@@ -542,13 +542,13 @@ def _at_most(j: int, n: int, share: float) -> float:
 
 @lru_cache(_MOST_REMEMBERED)
 def _equal_tails(j: int, k: int, n: int) -> float:
-    """The share at which X <= j is as probable as X >= k, for j < k."""
+    """Share at which X <= j is as probable as X >= k, for j < k."""
     return float(brentq(lambda p: _at_most(j, n, p) - _at_least(k, n, p), 0.0, 1.0, xtol=_NEAR))
 
 
 @lru_cache(_MOST_REMEMBERED)
 def _lower_end(k: int, n: int, level: float) -> float:
-    """The smallest share that is not rejected at this level.
+    """Smallest share that is not rejected at this level.
 
     Towards larger shares the probability jumps up where j grows, falls and may rise again. At the lower end of Clopper
     and Pearson's interval P(X >= k) is half the level; the first j beyond it jumps above the level.
