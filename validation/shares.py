@@ -1,4 +1,4 @@
-"""False verdicts on a share: how often one that lies at its P* is called different, counted without a picture."""
+"""False verdicts on a share at its P*: their rate, computed without pictures."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ class FalseVerdicts:
 
 
 def false_verdicts(n_draws: int) -> FalseVerdicts:
-    """Rates of false verdicts on a share, enumerated, and on any attribute of a headline, by lot; and their power."""
+    """Rates of false verdicts on a share (enumerated) and on any attribute of a headline (simulated), and power."""
     cells = pd.DataFrame(_rates(n, null) for n, null in product(SIZES, NULLS))
     by_size = cells.groupby("pictures")[[*RULES]]
     rates = by_size.mean().add_suffix(", mean").join(by_size.max().add_suffix(", most")).reset_index()
@@ -95,7 +95,7 @@ def _attribute(null: float) -> Attribute:
 
 
 def _score(attribute: Attribute, k: int, n: int) -> AttributeScore:
-    """The score of an attribute that ``k`` of ``n`` pictures show."""
+    """Score of an attribute that ``k`` of ``n`` pictures show."""
     shown, nothing = (np.arange(n) < k).astype(float), Estimate.undefined(n, "counts alone")
     other = np.full(n, 0.5)
     return AttributeScore(
@@ -111,7 +111,7 @@ def _score(attribute: Attribute, k: int, n: int) -> AttributeScore:
 
 
 def _headlines(n_draws: int) -> Iterator[dict[str, Any]]:
-    """Each built-in set with several sourced attributes, whose counts are drawn at their P*."""
+    """Each built-in set with several sourced attributes, with counts drawn at their P*."""
     for (concept, attributes), n in product(_sourced().items(), DEFAULTS):
         line = {"concept": concept, "attributes": len(attributes), "pictures": n}
         yield line | rates_of_any(attributes, n, n_draws)
@@ -152,7 +152,7 @@ def _on_headlines(headlines: pd.DataFrame, n_draws: int) -> Iterator[Verdict]:
 
 
 def _verdict(rule: str, what: str, planted: str, rate: Estimate, rates: Sequence[Mapping[str, float]]) -> Verdict:
-    """Passes where even the largest rate of false verdicts is at most the level; ``rates`` rise with the gap."""
+    """Verdict: passes if even the largest rate of false verdicts is at most the level; ``rates`` rise with the gap."""
     measure, means = RULES[rule], tuple(one[rule] for one in rates)
     return Verdict(
         measure=measure,
@@ -167,7 +167,7 @@ def _verdict(rule: str, what: str, planted: str, rate: Estimate, rates: Sequence
 
 
 def _figure(cells: pd.DataFrame, rule: str) -> StudyFigure:
-    """A line for each number of pictures."""
+    """Figure with a line for each number of pictures."""
     rows = cells.assign(group=[f"{n:g} pictures" for n in cells["pictures"]], x=cells["P*"], value=cells[rule])
     figure = TEXTS.figure("false-verdicts", rows[["group", "x", "value"]], {"null": 1 - NOMINAL}, rule=rule)
     return replace(figure, key=f"{figure.key}-{rule}".replace(" ", "-"))
