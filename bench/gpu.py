@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-MOST_SECONDS = 450  # for all rows, with what the imports take beside it eight minutes
+MOST_SECONDS = 450  # for all rows; with the imports eight minutes
 GB = 1e9
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"

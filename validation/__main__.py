@@ -19,7 +19,7 @@ from validation import validity_studies
 from validation.summary import ON_STEPS, STUDIES, report_files, shipped_files
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-RENDERER = "calibration-renderer"  # whose report stands in docs/validity itself
+RENDERER = "calibration-renderer"  # its report is directly in docs/validity
 
 
 @app.callback()

@@ -152,7 +152,7 @@ class Concept:
     """A concept of the design with the further inputs of its measures; A is the planted side."""
 
     name: str
-    shares: Mapping[str, float]  # of A, by condition; nan where nobody knows what the model really draws
+    shares: Mapping[str, float]  # of A, by condition; nan if the model's own rate is unknown
     turned: bool  # A of the design is the side that becomes rarer
     texts: Mapping[str, np.ndarray]
 

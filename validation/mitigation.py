@@ -21,7 +21,7 @@ from validation.verdicts import measured, results_of
 
 GOAL = 0.5  # share of masculine people that a mitigation is to reach
 LOST = dict(zip(LADDER, (0.5, 0.25, 0.0), strict=True))
-"""Share of the pictures that are drawn without the words that are asked for, by condition: rising with it, fewer."""
+"""Share of pictures drawn without the prompt's words, by condition: it falls in rising conditions."""
 WORDS = "male", "female"
 
 

@@ -62,7 +62,7 @@ CONFIDENCE = 0.95
 PLANTED_WORDS = {OBJECT: "sign", GENDER: "man"}
 EVERYWHERE = "backdoor"  # the condition that plants an object in every scene, and nothing else
 STEPS = {OBJECT: ("fair", "half", "all"), GENDER: ("fair", "published", "extreme")}
-"""What is planted, more and more, in the groups of the pictures that are compared."""
+"""Planted objects in the compared groups of pictures, in rising order."""
 
 
 @settings_class(frozen=True, kw_only=True)

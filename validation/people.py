@@ -121,9 +121,9 @@ def _scores(
 
 
 FAIR, PEOPLE = "fair", "people"
-"""Nothing is planted, and what hangs on who stands where."""
+"""Conditions without a bias, and with a bias by role or place."""
 TOGETHER: Mapping[str, str] = {"role": "of the role", "place": "of the place"}
-"""Variant of the effect that is planted among people, by its key in the design."""
+"""Variant of the planted effect, by its key in the design."""
 N_SIGNS = 999  # of the tests of random signs: enough for a level of 5 % after Holm, five times as quick
 
 

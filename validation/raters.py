@@ -26,9 +26,9 @@ from validation.verdicts import TEXTS, measured, results_of
 
 CONDITIONS = ("chance", "half", "accurate")
 ACCURACY: Mapping[str, float] = dict(zip(CONDITIONS, (0.0, 0.5, 0.9), strict=True))
-"""How often a rater answers from the picture; else by lot."""
+"""Share of answers that a rater takes from the picture; the others are random."""
 MISTAKEN: Mapping[str, float] = dict(zip(CONDITIONS, (0.0, 0.2, 0.5), strict=True))
-"""How often an androgynous person is called feminine by raters who else err as in the last condition."""
+"""Share of androgynous people called feminine, by raters with the last condition's other errors."""
 MISSING: Mapping[str, float] = dict(zip(CONDITIONS, (0.0, 0.2, 0.4), strict=True))
 LOOKED = "looks"
 N_UNANSWERED = 0.3  # share of the answers that raters leave out, where that is allowed
@@ -75,7 +75,7 @@ def true_agreement(shares: Array, raters: Sequence[Array], *, marginals: Pooled 
     Parameters
     ----------
     shares : (n_looks,), of the pictures, sum 1.
-    raters : of each, :func:`answer_table`.
+    raters : :func:`answer_table` of each rater.
     marginals : one for all raters (Fleiss' κ, Krippendorff's α), or one per rater (Cohen's κ).
     """
     answers = np.array([shares @ table for table in raters])

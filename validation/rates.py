@@ -36,10 +36,10 @@ from validation.shares import false_verdicts
 from validation.verdicts import TEXTS, measured, named, verdict_figures, verdict_table, verdicts_of
 
 Shares = tuple[Estimate, Estimate | None]
-"""In which the reader sees an attribute: as read, and corrected for its errors where they are known."""
+"""Shares by the classifier: as read, and corrected for its errors if they are known."""
 
 
-GAP = 0.15  # planted rates closer than this are not expected to be told apart
+GAP = 0.15  # no order is expected of planted rates closer than this
 
 
 @settings_class(frozen=True, kw_only=True)

@@ -20,17 +20,17 @@ from bias_core.world.planted import planted_lines
 
 T = TypeVar("T")
 LADDER = ("fair", "published", "extreme")
-"""Conditions of which all planted rates are known, in the order in which more is planted."""
+"""Conditions with known planted rates, in rising order."""
 OWN_NULL = "its own null"
-"""Group of the pictures in which the null of a measure is planted, where that is not the first condition."""
+"""Group of pictures with a measure's planted null value, if that is not the first condition."""
 POOL = "pool"
 ARM = "arm"
-"""Fact of shots on the same seeds: of a base, and of what is compared with it."""
+"""Fact that separates shots on the same seeds: those of a base, and those compared with it."""
 ENOUGH_FOR_TRUTH = 1000  # pictures that what a model draws was measured on; fewer err more than what is tested
 FEWEST_REPETITIONS = 3  # however small the scale
 
 CellShots = Callable[[str, Random], Iterable[Shot]]
-"""The shots of a cell: of its condition, and of its own chance where prompts are drawn too."""
+"""Makes the shots of a cell from its condition, and from its own random numbers if prompts are drawn too."""
 
 
 SEEDS = "Seeds", "Number of seeds for the repetitions, from the seed of the run on"

@@ -20,20 +20,20 @@ from bias_core.types import Attribute, Estimate
 from validation.verdicts import NOMINAL, READS_BIAS, TEXTS, Verdict, label_of
 
 SIZES = (8, 16, 32, 64)
-"""Pictures of a share."""
+"""Numbers of pictures of a share."""
 NULLS = tuple(round(0.05 + 0.01 * k, 2) for k in range(91))
 """Values of P*."""
 GAPS = (0.0, 0.2, 0.3)
-"""From P* to the true share."""
+"""Gaps from P* to the true share."""
 DEFAULTS = (16, 60)
-"""Pictures of a concept that the app draws by default: of one alone, and in each arm of a comparison."""
+"""The app's default numbers of pictures of a concept: alone, and in each arm of a comparison."""
 EXACT, WILSON = "exact test", "Wilson interval"
 RULES: Mapping[str, str] = {WILSON: "stereotype_score", EXACT: "signed_difference"}
-"""Ways to a verdict, the former one and the app's, with the measure that each stands with."""
+"""Rules for a verdict, the former one and the app's, each with its measure."""
 _EXAMPLE = 16, 0.5  # pictures and P* of the rates that a verdict tells
 
 Calls = Callable[[Sequence[int]], bool]
-"""Takes the count of each attribute; says whether any is called different."""
+"""Takes the count of each attribute; returns True if any is called different."""
 
 
 @dataclass(frozen=True, kw_only=True)

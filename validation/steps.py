@@ -43,7 +43,7 @@ _BAR = (
 
 
 SHARES = {"nothing": 0.0, "half": 0.5, "all": 1.0}
-"""Of the seeds, whose text or weights are exchanged, by condition."""
+"""Share of seeds with exchanged text or weights, by condition."""
 _PART_CELLS = ("neither", "text", "drawing", "both")
 _ROUNDING = 1e-9
 

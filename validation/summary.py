@@ -21,7 +21,7 @@ from validation import validity_studies
 from validation.verdicts import STANDS_FOR, TEXTS, rule
 
 ON_STEPS = ("validity-steps", "validity-causes")
-"""The studies of denoising steps and of parts of a model, beside the others in the reports on diffusion models."""
+"""Studies of denoising steps and of parts of a model, for the reports on diffusion models."""
 with validity_studies():
     STUDIES = tuple(name for name in TITLES if name in design_files() and name not in ON_STEPS)
 """All other studies, in the order of the report."""

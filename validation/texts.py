@@ -21,7 +21,7 @@ from bias_core.values import Options, setting, settings_class
 from validation.repetitions import LADDER, POOL, SEEDS, pool_of, pools
 from validation.verdicts import TEXTS, named
 
-SEARCH = "oasis-stop"  # whose options the search has, but for what the options here say
+SEARCH = "oasis-stop"  # the search has this study's options, except those set here
 BARE = "as the paper has it"
 _CONDITIONS = LADDER[:2]  # between them, every planted attribute is present in some pictures and absent in others
 _MOST_NAMED = 3  # texts in which the attribute must be named

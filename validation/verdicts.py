@@ -74,7 +74,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
     "texts": {"planted": "is planted"},
     "seeds": {"planted": "is planted"},
 }  # fmt: skip
-"""What columns of the tables of a validity report hold, by the table and by what is computed with."""
+"""Titles of the columns of a validity report, by table and by the name in the code."""
 _KEYS = ["measure", "variant", "planted"]
 _ROUNDING = 1e-9
 
@@ -136,7 +136,7 @@ def measured(
     ----------
     measure : key in the table of measures; ``variant`` names one of several ways to form it.
     target : true value, which the interval should hold; nan if unknown.
-    condition : of the ladder, or :data:`OWN_NULL`.
+    condition : one of the ladder, or :data:`OWN_NULL`.
     planted : planted bias, in words.
     unit : repeated concept or test.
     excluded : True if the null value is excluded, if the interval does not show it.
@@ -196,7 +196,7 @@ class Verdict:
     coverage: Estimate | None  # share of the intervals that hold the target, over all conditions; None without any
     false_alarms: Estimate | None  # share of those under the measure's null that exclude "no bias"
     means: tuple[float, ...]  # by condition, as more is planted
-    follows: bool  # whether it moves to the expected side at every step
+    follows: bool  # True if it moves to the expected side at every step
     says: str  # the verdict in words, by :func:`rule`
 
     @property

@@ -22,7 +22,7 @@ Codes = np.ndarray[Any, np.dtype[np.int64]]
 Coefficient = Literal["fleiss_kappa", "cohen_kappa", "krippendorff_alpha"]
 Level = Literal["nominal", "ordinal", "interval"]
 Statistic = Callable[[Codes, Array], Array]
-"""Of patterns of answers, ``(n_patterns, n_raters)``, and how many items have each, ``(n_samples, n_patterns)``."""
+"""Statistic of patterns of answers ``(n_patterns, n_raters)`` and their counts ``(n_samples, n_patterns)``."""
 
 _ALL_EQUAL = "all ratings are equal: agreement by chance is certain and the coefficient is 0/0"
 
@@ -208,7 +208,7 @@ def reader_errors_from_labels(
     Parameters
     ----------
     human, automatic : arrays (n_items,). Answers, item by item, none missing.
-    positive : the answer whose prevalence is wanted.
+    positive : the answer with the wanted prevalence.
     negative : answer or None. People's answer that means absence. Items with a third answer ("cannot_identify") are
         left out then; when None, any answer but ``positive`` means absence.
 
@@ -436,7 +436,7 @@ def disagreements(
 
     Notes
     -----
-    A pair above its share by chance is mistaken for each other more often than how frequent both are gives.
+    A pair above its chance share is confused more often than the frequencies of both explain.
 
     Examples
     --------

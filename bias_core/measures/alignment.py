@@ -222,10 +222,10 @@ class Decomposition:
     # u, right singular vectors in feature space, `(r, d)`; the entry of largest size of each is positive, so that signs
     # do not depend on the library or the order of the images
     components: Array
-    centred: bool  # whether the mean embedding was taken off first
+    centred: bool  # True if the mean embedding was subtracted first
 
     def n_components(self, energy: float = ENERGY) -> int:
-        """Fewest components whose squared singular values reach this share of their sum."""
+        """Fewest components with squared singular values that reach this share of their sum."""
         return n_for_energy(self.singular_values**2, energy)
 
 

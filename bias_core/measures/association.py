@@ -48,7 +48,7 @@ class AssociationTest(PermutationTest):
 
     score: float  # S, differential association, in [-4, 4]; 0 is no difference; positive: X is closer to A than Y
     effect_size: float  # d of single images; 0 is no difference; nan where the associations do not vary
-    effect_size_sd: EffectSizeSD  # which standard deviation d was divided by, "pooled" or "union"
+    effect_size_sd: EffectSizeSD  # standard deviation in the denominator of d, "pooled" or "union"
     # associations_x, associations_y: Eq. 2 per image, `(n_x,)` and `(n_y,)`.
     associations_x: Array
     associations_y: Array
@@ -288,7 +288,7 @@ def repooled_permutation_test(
     n_x, n = len(x), len(x) + len(y)
     if min(n_x, n - n_x) < 2:
         raise InvalidInput(f"A test needs at least two prompts a side; got {n_x} and {n - n_x}.")
-    # sums of the unit rows of each prompt, whose last column is how many rows there are
+    # sums of the unit rows of each prompt; the last column counts the rows
     neutral, a, b = (np.concatenate(both) for both in ((x, y), (xa, ya), (xb, yb)))
     along_a, along_b = (neutral[:, :-1] @ edited[:, :-1].T for edited in (a, b))  # (n, n)
 

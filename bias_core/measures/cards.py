@@ -56,7 +56,7 @@ class Input:
     # for the position of an association between its poles, -1 and 1, readings `(n, k)` of 0 and 1, levels `(k,)` >= 0:
     # pictures of each class of a scale
     kind: InputKind
-    means: str  # what it holds, in words
+    means: str  # content, in words
     paired: str = ""  # name of the input that has the same n, entry by entry; "" where n is free
 
 
@@ -86,8 +86,8 @@ class Term:
     """A symbol that pages and reports use, in words."""
 
     symbol: str
-    words: str  # that can stand in its place within a sentence
-    says: str = ""  # what it is, in a sentence; "": as the summary of its card
+    words: str  # can replace it within a sentence
+    says: str = ""  # explanation, in a sentence; "": the summary of its card
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +203,7 @@ def metric(key: str) -> Card:
 def formula(card: Card) -> tuple[str, ...]:
     """Return the defining lines between the summary and the parameters of a function's docstring.
 
-    Without citations: the card says the source. A function whose summary is its formula has that as its
+    Without citations: the card says the source. If the summary is the formula, it is the
     only line.
 
     >>> formula(metric("stereotype_score"))

@@ -26,8 +26,8 @@ class ClusterResult:
     # smallest of the normalised Laplacian, ascending, in [0, 2], `(min(n, 10),)`; as many are near 0 as there are clear
     # clusters
     eigenvalues: Array
-    n_clusters: int  # how many labels occur
-    note: str = ""  # what was left out, e.g. why there is one cluster; "" otherwise.
+    n_clusters: int  # number of labels
+    note: str = ""  # omissions, such as the reason for a single cluster; "" otherwise
 
 
 def spectral_clusters(image_embeddings: ArrayLike, *, n_clusters: int | None = None, seed: int = 0) -> ClusterResult:

@@ -377,8 +377,8 @@ def bias_amplification(
 
     Returns
     -------
-    float : at least 0; 1: neither more nor less. nan where |TT| < ``minimum_text_text`` or TT is 0: the texts hardly
-        lean, and a ratio to next to nothing is large whatever the pictures show.
+    float : at least 0; 1: neither more nor less. nan where |TT| < ``minimum_text_text`` or TT is 0: the texts
+        then have no clear association, and a ratio to almost 0 is large for any pictures.
 
     Raises
     ------

@@ -27,7 +27,7 @@ _FEWEST_RESAMPLES = 0.9  # share in which the step must be defined
 class ExchangeEffect:
     """Changes in the finished pictures when the text is exchanged after each of some steps."""
 
-    steps: tuple[int, ...]  # that were taken with the first text
+    steps: tuple[int, ...]  # numbers of steps taken with the first text
     effects: tuple[Estimate, ...]  # of each, in [-1, 1], null value 0; n counts seeds
     whole: Estimate  # the first of them: of the least steps with the first text
 
@@ -56,7 +56,7 @@ def exchange_effect(
 
     e_s = (Σ_i 1(m_is > 0) - Σ_i 1(m_i > 0)) / n   (P: [dehdashtian2025oasis, Eq. 5])
 
-    m_is is the margin of the picture of seed i whose first s steps are taken with the first text and the others with
+    m_is is the margin of the picture of seed i with its first s steps taken with the first text and the others with
     the later one, m_i that of the picture that is drawn with the first text to the end.
 
     Parameters
@@ -264,7 +264,7 @@ def _half_lost(effects: Array, places: Array) -> Array:
 
 
 _WITHOUT = "similarities: margins of pictures drawn with the first text to the end"
-_EXCHANGED = "similarities: margins of pictures of the same seeds whose text is exchanged after some steps"
+_EXCHANGED = "similarities: margins of pictures on the same seeds with the text exchanged after some steps"
 _PARTS = takes(
     margins_neither="similarities: margins of pictures drawn with the adapter in no part",
     margins_text="similarities: with it in the text encoders alone, seed by seed",

@@ -403,7 +403,7 @@ class _Independence:
     expected: Array  # (2^k,) λ
     expected_variances: Array  # (2^k,)
     variances: Array  # (3, 2^k) of P − λ where that is x more than it is read: v_0, v_1, v_2 of v_0 + v_1 x + v_2 x²
-    can_tell: bool  # whether two attributes vary in a stratum
+    can_tell: bool  # True if two attributes vary in a stratum
 
 
 def _independence(
@@ -541,7 +541,7 @@ def crossed_stereotype(
 
     STS_c = 100 (2 P(+, c) / P(c) - 1)
 
-    [wan2024pst, Eq. 1] over the people of cell c alone: P(c) is the share of the people whose further attributes are c,
+    [wan2024pst, Eq. 1] over the people of cell c alone: P(c) is the share of the people with the further attributes c,
     P(+, c) of those who also look as the stereotype has it. Shrunk scores are of shares that are shrunk
     [fienberg1973], as :func:`bias_core.measures.intersections.crossed_shares` has them.
 

@@ -32,11 +32,11 @@ class PermutationTest:
     statistic: float  # mean(x) - mean(y), in the unit of the values
     p_value: float  # in (0, 1], never 0; large where the labels x and y do not matter
     n_permutations: int  # splits looked at; all of them if `exact`
-    exact: bool  # whether every split was looked at
+    exact: bool  # True if every split was counted
     # no values of these sizes can give a smaller p. It is that of the observed split alone, or of it and its mirror in
     # a two-sided test of equal sizes.
     smallest_p_value: float
-    alternative: Alternative  # which differences count as at least as extreme
+    alternative: Alternative  # differences that count as at least as extreme
 
 
 def permutation_test(
@@ -177,7 +177,7 @@ def bootstrap_interval(
     ----------
     *samples : arrays (n_i,). Each is resampled on its own, entry by entry; an entry is one sampling unit.
     statistic : callable ``statistic(*samples, axis)``. Vectorised along ``axis``.
-    null_value : what "no bias" would read.
+    null_value : value without bias.
 
     Returns
     -------
@@ -328,7 +328,7 @@ def mean_interval(
     Parameters
     ----------
     x, y : arrays (n_x,), (n_y,). An entry is one sampling unit; the samples may vary unequally.
-    null_value : what "no bias" would read.
+    null_value : value without bias.
 
     Returns
     -------
@@ -476,7 +476,7 @@ _NEAR = 1e-14  # how near a root is found
 def exact_interval(n_positive: int, n: int, *, confidence: float = 0.95, null_value: float | None = None) -> Estimate:
     """A share of n with Blaker's interval: the shares that :func:`exact_p_value` does not reject.
 
-    {p : min(1, P(X >= k) + P(X <= j)) > α} and what lies between, for p below k / n; j is the largest count whose tail
+    {p : min(1, P(X >= k) + P(X <= j)) > α} and what lies between, for p below k / n; j is the largest count with a tail
     is no more probable than the observed one   [blaker2000, Sec. 3]
 
     Parameters

@@ -380,7 +380,7 @@ def added_objects(
     ----------
     prompt_objects, image_objects, base_objects : one collection of words per image; entry i of all is of one prompt
         and seed.
-    base_prompt_objects : what the base's prompts name, where they are others.
+    base_prompt_objects : objects that the base's prompts name, if they differ.
     strata : the prompt of each image, or None. See :func:`bias_core.measures.two_phase.stratified_mean`.
 
     Returns
@@ -486,7 +486,7 @@ def missing_things(
     Parameters
     ----------
     p_yes : array (n,) in [0, 1]. Probability of "yes" to "Does this picture show a ...?", of each thing and picture.
-    errors : of the judge on such things, or None. With them the share is corrected [rogan1978].
+    errors : those of the judge on such things, or None. With them the share is corrected [rogan1978].
 
     Returns
     -------

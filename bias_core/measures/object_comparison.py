@@ -34,7 +34,7 @@ class ObjectOdds:
     log_odds: Estimate  # above 0: more often than in the base, in natural logarithms; nan where nothing changes
     p_value: float  # exact and two-sided, in (0, 1]
     p_adjusted: float  # for having looked at every object that changes (Benjamini–Hochberg)
-    differs: bool  # whether that is at most the accepted rate of false discoveries
+    differs: bool  # True if that is at most the accepted rate of false discoveries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class ObjectComparison:
 
     objects: tuple[ObjectOdds, ...]
     rate: float  # accepted share of false discoveries among the objects that differ
-    paired: bool  # whether pictures were compared one by one
+    paired: bool  # True if pictures were compared one by one
 
     @property
     def gained(self) -> tuple[ObjectOdds, ...]:

@@ -231,8 +231,8 @@ def visible_steps(margins: ArrayLike, *, confidence: float = 0.95) -> StepsSeen:
 
     Notes
     -----
-    Not in the paper. A tie counts as absent. What a reader says of one picture may be wrong; that it goes on saying it
-    does not make it right.
+    Not in the paper. A tie counts as absent. A classifier may be wrong about one picture, and repeating it does not
+    make it right.
 
     Examples
     --------
@@ -270,7 +270,7 @@ def first_seen_steps(margins_base: ArrayLike, margins: ArrayLike, *, confidence:
     Notes
     -----
     Not in the paper. What is first seen may be lost again: see :func:`visible_steps` for what stays. Predicted pictures
-    of early steps are blurred, and a reader may see in a blur what is not there.
+    of early steps are blurred, and a classifier may see absent things in a blur.
 
     Examples
     --------

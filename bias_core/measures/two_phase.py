@@ -22,7 +22,7 @@ FEWEST_LABELS = 2
 _LARGEST_BLOCK = 2_000_000  # numbers held at once
 Codes = NDArray[np.int_]
 Shares = Callable[..., Any]
-"""A number that depends on shares ``(..., n_classes)`` of one sample or several; it takes as many arrays."""
+"""Function of shares ``(..., n_classes)`` of one or several samples; takes one array per sample."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +50,9 @@ def two_phase_prevalence(
 
     P = q·PPV + (1 − q)·FOR   [tenenbein1970, Eq. 2.3]
 
-    q is the share of all pictures that the reader calls present; PPV and FOR are the shares that people call present
-    among the labelled ones that it calls present, or absent. Each has its Jeffreys posterior, Beta(k + ½, n − k + ½);
-    the interval holds the percentiles of P over draws of the three.
+    q is the share of all pictures that the classifier calls present; PPV and FOR are the shares that people call
+    present among the labelled ones that it calls present, or absent. Each has its Jeffreys posterior,
+    Beta(k + ½, n − k + ½); the interval holds the percentiles of P over draws of the three.
 
     Parameters
     ----------
@@ -172,8 +172,8 @@ def two_phase_estimate(
         value = float(of(*(one.value for one in samples)))
         low, high = np.quantile(of(*(one.draws for one in samples)), [(1 - confidence) / 2, (1 + confidence) / 2])
     if math.isnan(value) or math.isnan(low):
-        return Estimate.undefined(n, "people could tell of none of the labelled ones", null_value=null_value)
-    blind = f"; of {n_blind} that the reader puts in a class of its own people labelled none" if n_blind else ""
+        return Estimate.undefined(n, "people could classify none of the labelled ones", null_value=null_value)
+    blind = f"; {n_blind} are in classes of the classifier without any label" if n_blind else ""
     return Estimate(
         value=value,
         low=min(value, float(low)),

@@ -27,7 +27,7 @@ class CalibrationRenderer:
 
     The prompt takes part in the seed, so that the pictures of two prompts are independent draws even
     with equal seeds, as the tests that compare two concepts assume. The condition does not, so that the
-    conditions differ by what is planted and not by chance.
+    conditions differ by their planted bias and not by chance.
     """
 
     batch_size = 64

@@ -400,7 +400,7 @@ def _grows(name: str, gender: str, table: Rates, allowed: frozenset[object] | No
 SENTENCES: dict[tuple[str, object], tuple[str, str]] = {
     (attribute, value): (positive, negative) for attribute, value, positive, negative in book()["planted_sentences"]
 }
-"""How each planted attribute is read: it is there or it is not, with nothing in between."""
+"""Reading of each planted attribute: present or absent, with nothing in between."""
 
 
 def planted_lines() -> Iterator[PlantedLine]:
