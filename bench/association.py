@@ -1,4 +1,4 @@
-"""The association test at the size of a published study, against loops: `python bench/association.py`."""
+"""Speed of the association test at the size of a published study, against loops: `python bench/association.py`."""
 
 import time
 

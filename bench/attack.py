@@ -1,9 +1,9 @@
-"""Measure what one visitor can do to the others: `python -m bench.attack [seconds per attack] [part of a name]`.
+"""Effect of one hostile visitor on the others: `python -m bench.attack [seconds per attack] [part of a name]`.
 
 Starts the app on 127.0.0.1 with a hub that never answers and attacks it in one way after another. One line per attack:
 the longest time that another visitor waited for an answer while it went on, the time of their page and of their 16
 pictures, the 99th percentile of a rater's requests, and how much the server's memory and its folder of uploads grew.
-A bar that is not met is marked with "!", and the exit status is 1.
+A missed bar is marked with "!", and the exit status is 1.
 """
 
 import io
@@ -45,7 +45,7 @@ def free_port():
 
 
 def silent_hub():
-    """The address of a server that takes every connection and says nothing."""
+    """Start a server that accepts every connection and never answers; yield its address."""
     hub = socket.create_server(("127.0.0.1", 0))
     kept = []
 
@@ -82,7 +82,7 @@ def upload(url, name, content):
 
 
 def imported(url, content):
-    """Have a zip of one's own pictures read."""
+    """Upload a zip of pictures for import."""
     if (file := upload(url, "pictures.zip", content)) is not None:
         call(
             url,
@@ -110,7 +110,7 @@ def picture(**texts):
 
 
 def hard_texts(url):
-    """Send pictures with texts that a careless pattern reads for minutes."""
+    """Send pictures with texts that keep a careless pattern busy for minutes."""
     hard = picture(Dream=" " * 80_000, Comment="{" * 60_000, parameters="Steps: 1, " + "Hashes:{" * 20_000)
     imported(url, packed(metadata__csv="file_name,prompt\na.png,a doctor\n", a__png=hard))
 
@@ -130,7 +130,7 @@ def black_square(side):
 
 
 def nameless_events(url):
-    """Join the queue twice at once under a name that is no session's."""
+    """Join the queue twice at once under the name of no session."""
     body = {"data": [], "fn_index": 0, "session_hash": ""}
     both = [threading.Thread(target=post, args=(url, f"{PREFIX}/queue/join"), kwargs={"json": body}) for _ in "12"]
     for thread in both:
@@ -198,7 +198,7 @@ ATTACKS = {
 
 
 def until(end, do, *args):
-    """Repeat ``do`` until a time; a refusal is what an attacker expects."""
+    """Repeat ``do`` until a time; ignore refusals, as an attacker would."""
     while time.monotonic() < end:
         with suppress(httpx.HTTPError, OSError):
             do(*args)
@@ -224,7 +224,7 @@ def look(url, seconds):
 
 
 def memory(pid, name="VmRSS"):
-    """Bytes of a process now, or at most since they were last forgotten ("VmHWM")."""
+    """Memory of a process in bytes: now, or its peak since the last reset ("VmHWM")."""
     (line,) = (x for x in Path(f"/proc/{pid}/status").read_text().splitlines() if x.startswith(name))
     return 1024 * int(line.split()[1])
 
@@ -234,7 +234,7 @@ def size(folder):
 
 
 def measure(server, attack, me, length):
-    """One attack: its line, and whether all bars were met."""
+    """Run one attack; return its line, and True if it met all bars."""
     url, pid, folder = server
     end, waits, looks, before = time.monotonic() + length, [0.0], [0.0], memory(pid)
     Path(f"/proc/{pid}/clear_refs").write_text("5")
@@ -264,7 +264,7 @@ def measure(server, attack, me, length):
 
 @contextmanager
 def serving_app(folder, **environment):
-    """The app as it is started for visitors, on this machine only: its address and its process."""
+    """Start the app as for visitors, on this machine only; yield its address and process."""
     port = free_port()
     own = {"BIAS_DATA_DIR": str(folder / "data"), "BIAS_PORT": str(port), "BIAS_DEVICE": "cpu"}
     own |= {"GRADIO_TEMP_DIR": str(folder / "cache"), "GRADIO_SERVER_NAME": "127.0.0.1"}
@@ -301,7 +301,7 @@ def main():
 
 
 def warm_up(url):
-    """Have the models loaded that every visitor uses; else the first one waits for that."""
+    """Load the models that every visitor uses, so that the first visitor does not wait for them."""
     for concept in ("ceo", "doctor"):
         visitor = PageVisitor(url)
         visitor.open()

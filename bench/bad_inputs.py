@@ -1,4 +1,4 @@
-"""Every parameter of every endpoint with every bad value: `python -m bench.bad_inputs [http://127.0.0.1:7860]`."""
+"""Try every bad value for every parameter of every endpoint: `python -m bench.bad_inputs [http://127.0.0.1:7860]`."""
 
 import sys
 from contextlib import nullcontext
@@ -16,14 +16,14 @@ PATIENCE_SECONDS = 5.0
 
 
 def answers(client, declared):
-    """What each call was, what was wrong with its answer ("" for nothing), and its seconds."""
+    """Yield each call, the fault of its answer ("" for none), and its seconds."""
     for endpoint, words, content in [*odd_calls(declared), *table(declared)]:
         answer = call(client, endpoint, content)
         yield f"{endpoint} {words}", fault(answer), answer.seconds
 
 
 def attack(url):
-    """Number of calls, and those that were not answered as they should."""
+    """Return the number of calls, and the calls with a wrong answer."""
     faults, n = [], 0
     with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
         declared = parameters(client)

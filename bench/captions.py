@@ -1,4 +1,4 @@
-"""Captions and the objects they name, in batches and one picture at a time: `python bench/captions.py`."""
+"""Speed of captions and their objects, in batches and one picture at a time: `python bench/captions.py`."""
 
 import time
 
@@ -18,7 +18,7 @@ N_PICTURES, SIDE, REPEATS, AT_LEAST = 128, 128, 3, 3
 
 
 def draw():
-    """Renders of as many prompts of the object study, from its whole length."""
+    """Render prompts spread over the whole object study."""
     prompts = list(object_prompts())
     chosen = [prompts[i] for i in np.linspace(0, len(prompts) - 1, N_PICTURES).astype(int)]
     rows = [
@@ -45,7 +45,7 @@ def in_batches(captioner, images):
 
 
 def seconds(function):
-    """Of the processor, which does not count other programs' turns, and of the clock."""
+    """Processor seconds (without other programs' turns) and clock seconds."""
     before = np.array([time.process_time(), time.perf_counter()])
     function()
     return np.array([time.process_time(), time.perf_counter()]) - before

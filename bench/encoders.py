@@ -1,4 +1,4 @@
-"""Pictures embedded in a second, ours against the bare loop of the library: `python bench/encoders.py`."""
+"""Pictures embedded per second, ours against the library's bare loop: `python bench/encoders.py`."""
 
 import tempfile
 import time
@@ -26,7 +26,7 @@ def pictures():
 
 
 def bare(images, prepare, embed):
-    """What anybody would write: batch by batch, on a GPU in half precision as ours."""
+    """Plain loop: batch by batch, on a GPU in half precision like ours."""
     rows = []
     for start in range(0, len(images), BATCH):
         pixels = prepare(images[start : start + BATCH]).to(DEVICE)
@@ -37,7 +37,7 @@ def bare(images, prepare, embed):
 
 
 def open_clip_pair(folder):
-    """The bare loop and ours on random weights of full size."""
+    """Bare loop and ours on random weights of full size."""
     torch.manual_seed(0)
     model, _, preprocess = open_clip.create_model_and_transforms(ARCHITECTURE, device=DEVICE)
     weights = Path(folder) / "weights.pt"
@@ -53,7 +53,7 @@ def open_clip_pair(folder):
 
 
 def transformers_pair(folder):
-    """The same with transformers' CLIP of the same size; the tokenizer is not used, so any will do."""
+    """Bare loop and ours on transformers' CLIP of the same size; the tokenizer is not used, so any will do."""
     from transformers import AutoTokenizer
 
     torch.manual_seed(0)
@@ -75,7 +75,7 @@ def transformers_pair(folder):
 
 
 def seconds(function, images):
-    """Of the processor, which does not count other programs' turns, and of the clock."""
+    """Processor seconds (without other programs' turns) and clock seconds."""
     before = np.array([time.process_time(), time.perf_counter()])
     rows = function(images)
     return np.array([time.process_time(), time.perf_counter()]) - before, rows

@@ -37,7 +37,7 @@ def rows(services, n, first_seed=0):
 
 
 def draw(services, workers, folder):
-    """Pictures by name, and how many a second: from the first finished batch on, and in all."""
+    """Pictures by name, and pictures per second: from the first finished batch on, and overall."""
     if workers:
         draw_with_ray(services, workers)
         services.engine.n_workers()  # the cluster starts

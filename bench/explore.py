@@ -1,4 +1,4 @@
-"""Seconds for 2,000 rendered pictures with all scores, the same again, and 16 diffused pictures."""
+"""Seconds for 2,000 rendered pictures with all scores, for the same again, and for 16 diffused pictures."""
 
 import tempfile
 import time

@@ -1,7 +1,7 @@
 """A newcomer's first minute in a real browser, on the embedded model: `python bench/first_minute.py [RUNS]`.
 
-The app starts on an empty data folder for every run; medians are printed beside what they may be at most on two idle
-cores. `cpu` are seconds that the server worked meanwhile, which a busy machine does not change.
+The app starts on an empty data folder for every run. It prints medians next to their limits on two idle cores. `cpu` is
+the server's processor time, which a busy machine does not change.
 """
 
 import os
@@ -34,7 +34,7 @@ WITH_EXAMPLE = ("association", "paired", "objects", "internal", "origins", "cali
 
 @contextmanager
 def app(folder):
-    """The app as its users start it: its address and process id."""
+    """Start the app as its users do; yield its address and process id."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -61,24 +61,24 @@ def app(folder):
 
 
 def cpu_seconds(pid):
-    """That a process has worked so far."""
+    """Processor seconds of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Watch:
-    """Seconds since it was started, and the server's."""
+    """Clock: seconds since its start, and the server's processor seconds."""
 
     def __init__(self, pid):
         self.pid, self.began, self.cpu = pid, time.perf_counter(), cpu_seconds(pid)
 
     def read(self):
-        """Both, so far."""
+        """Return both times so far."""
         return time.perf_counter() - self.began, cpu_seconds(self.pid) - self.cpu
 
 
 def visit(browser, url):
-    """A new visitor's page; None where nothing more happens."""
+    """Open a new visitor's page and wait until it is ready."""
     page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
     page.set_default_timeout(PATIENCE_MS)
     page.goto(url, wait_until="commit")
@@ -87,7 +87,7 @@ def visit(browser, url):
 
 
 def generate(page, watch, *, forming):
-    """Press, and when the first forming pictures were there, and the result."""
+    """Press the button; return the times of the first forming pictures and of the result."""
     page.click("#generate")
     first = None
     if forming:
@@ -98,7 +98,7 @@ def generate(page, watch, *, forming):
 
 
 def measure(browser, folder):
-    """Seconds and the server's seconds, by what was waited for."""
+    """Seconds and the server's processor seconds, by awaited event."""
     times = {}
     started = time.perf_counter()
     with app(folder) as (url, pid):

@@ -1,7 +1,7 @@
-"""What it costs to show pictures while they form, as a ratio: `python bench/forming.py [PAIRS]`.
+"""Cost of showing pictures while they form, as a ratio: `python bench/forming.py [PAIRS]`.
 
-The same batch is drawn by the engine with and without looks, in turn, on the embedded model and on whatever else the
-machine does; the median of the pairs' ratios counts. At most 1.05.
+The engine draws the same batch with and without previews, in turn, on the embedded model; the median of the pairs'
+ratios counts, so other load matters little. At most 1.05.
 """
 
 import statistics
@@ -23,14 +23,14 @@ N, MOST = 32, 1.05
 
 
 class WithoutLooks:
-    """The same generator, which shows nothing."""
+    """Generator without previews."""
 
     def __init__(self, model):
         self.batch_size, self.generate = model.batch_size, model.generate
 
 
 def draw(model, some):
-    """CPU seconds and seconds of drawing, and how many looks showed something."""
+    """CPU seconds and clock seconds of drawing, and the number of previews that showed something."""
     with tempfile.TemporaryDirectory() as folder:
         store, looks = ImageStore(Path(folder)), 0
         started, worked = time.perf_counter(), time.process_time()

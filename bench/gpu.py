@@ -1,8 +1,8 @@
-"""What only a GPU can show, in eight minutes: `PYTHONPATH=. python bench/gpu.py [--small] [stage ...]`.
+"""Checks that need a GPU, in eight minutes: `PYTHONPATH=. python bench/gpu.py [--small] [stage ...]`.
 
-Random weights of the published architectures; no network, no gradio. Each row is printed as soon as it is measured.
-What fails, or takes more than its stage's time, says so in a line, and the next row begins. --small tries all of it on
-a CPU, with mid-size models. Libraries are imported where they are used: one that is absent costs its stage only.
+Random weights of the published architectures; no network, no gradio. Each row is printed as soon as it is measured. A
+row that fails, or exceeds its stage's time, prints a line, and the next row begins. --small runs everything on a CPU
+with mid-size models. Libraries are imported on use: a missing one costs only its stage.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-MOST_SECONDS = 450  # for all rows, with what the imports take beside it eight minutes
+MOST_SECONDS = 450  # for all rows; with the imports eight minutes
 GB = 1e9
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
@@ -32,7 +32,7 @@ PROMPT = "a photo of a doctor"
 
 
 class OutOfTime(BaseException):
-    """Not an Exception: no library may take it for a failure of its own."""
+    """Not an Exception, so that no library catches it as its own failure."""
 
 
 @contextmanager
@@ -60,7 +60,7 @@ def peak_gb():
 
 
 class Shared:
-    """What stages share: one pipeline in memory at a time, pipelines in folders, and pictures to compare with."""
+    """State shared by stages: one pipeline in memory at a time, pipelines in folders, and reference pictures."""
 
     def __init__(self, *, full, folder):
         self.full, self.folder, self.repeats = full, folder, 2 if full else 1
@@ -82,7 +82,7 @@ class Shared:
         free_memory()
 
     def saved(self, family):
-        """A folder that models.yaml does not list."""
+        """Return a folder that models.yaml does not list."""
         folder = self.folder / family
         if not (folder / "model_index.json").exists():  # which is written last
             self.made(family).pipeline.save_pretrained(folder)
@@ -112,7 +112,7 @@ def bf16(shared, family):
 
 
 def app(shared, family):
-    """By the program's store and engine, and by a plain loop that saves PNGs."""
+    """Draw by the program's store and engine, and by a plain loop that saves PNGs."""
     from bench.pipelines import draw_bare, seconds
     from bias_core.services import Services
     from bias_core.settings import Settings
@@ -151,7 +151,7 @@ def app(shared, family):
 
 @contextmanager
 def only_free(gb):
-    """Have so much of the GPU's memory free, as the program asks for it: a tensor takes the rest; yields its GB."""
+    """Leave only this much of the GPU's memory free: a tensor takes the rest; yield its GB."""
     free_memory()
     n_bytes = max(0, int(torch.cuda.mem_get_info()[0] - gb * GB)) if GPU and gb else 0
     block = torch.empty(n_bytes, dtype=torch.uint8, device=DEVICE)
@@ -160,7 +160,7 @@ def only_free(gb):
 
 
 def placements(shared, family, gb):
-    """One picture with so much memory free; None is all of it, and what the others are compared with."""
+    """Draw one picture with this much free memory; None is all of it, the reference for the others."""
     from bench.pipelines import FAMILIES, SIDE, seconds
     from bias_core.models import pipeline_loader
     from bias_core.models.diffusers_t2i import DiffusersTextToImage
@@ -194,7 +194,7 @@ def placements(shared, family, gb):
 
 
 def embed(shared, library):
-    """Ours and a plain loop: of pictures in memory, and of PNG files, ours through the program's cache."""
+    """Embed by ours and by a plain loop: pictures in memory, and PNG files (ours through the cache)."""
     from bench import encoders
     from bias_core.store.readings import EmbeddingCache
     from bias_core.types import ImageRow, StoredImage
@@ -253,7 +253,7 @@ ROWS = [
 
 
 def measure(shared, stage, what, seconds):
-    """One row; the seconds that it took."""
+    """Measure one row; return its seconds."""
     began, name = time.perf_counter(), " ".join(map(str, (stage, *what)))
     try:
         with at_most(seconds):

@@ -1,4 +1,4 @@
-"""Raters who all answer at once, through the real app: `python bench/labels.py [raters] [answers each]`."""
+"""Speed of answers from many raters at once, through the real app: `python bench/labels.py [raters] [answers each]`."""
 
 import asyncio
 import os

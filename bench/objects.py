@@ -1,4 +1,4 @@
-"""Distribution bias of 5,000 words against loops, and objects of captions: `python bench/objects.py`."""
+"""Speed of distribution bias of 5,000 words against loops, and of objects in captions: `python bench/objects.py`."""
 
 import time
 
@@ -24,7 +24,7 @@ def seconds(function, number=1):
 
 
 def ends_once(pairs):
-    """Eq. 2 and 3 over the pairs (word, count), smallest and largest count looked up once."""
+    """Eq. 2 and 3 over the pairs (word, count), with the smallest and largest count looked up once."""
     ordered = sorted(pairs.items(), key=lambda pair: pair[1])
     low, high = ordered[0][1], ordered[-1][1]
     normalised = [(word, (n - low) / (high - low)) for word, n in ordered]
@@ -35,7 +35,7 @@ def ends_once(pairs):
 
 
 def word_by_word(pairs):
-    """Eq. 2 as it is written: smallest and largest count of all words, for each word."""
+    """Eq. 2 as written: smallest and largest count of all words, for each word."""
     counts = sorted(pairs.values())
     normalised = [(n - min(counts)) / (max(counts) - min(counts)) for n in counts]
     return sum((normalised[i] + normalised[i + 1]) / 2 for i in range(len(normalised) - 1))

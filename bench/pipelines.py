@@ -1,9 +1,8 @@
-"""Our pictures a second against the bare pipeline's: `python bench/pipelines.py [--full] [family ...]`.
+"""Our pictures per second against the bare pipeline's: `python bench/pipelines.py [--full] [family ...]`.
 
-Random weights of the real classes: mid-size ones for a CPU, or with --full those of the published
-architectures, born on a CUDA GPU in half precision. Both draw the same prompts from the same noise, at the same
-batch, in turns; the pixels must be equal. Beside it, what a trace of five attributes takes against the passes
-of the model that it needs.
+Random weights of the real classes: mid-size ones for a CPU, or with --full those of the published architectures,
+created on a CUDA GPU in half precision. Both draw the same prompts from the same noise, with the same batch size, in
+turns; the pixels must be equal. It also times a trace of five attributes against its passes of the model.
 """
 
 import argparse
@@ -52,7 +51,7 @@ SIDE = 128  # pixels, of the mid-size ones
 
 
 def tokenizer():
-    """The calibration's words; padded and cut as the real ones are."""
+    """Tokenizer of the calibration's words; pads and cuts like the real ones."""
     return AutoTokenizer.from_pretrained(ASSETS / "calibration" / "pipeline" / "tokenizer", model_max_length=TOKENS)
 
 
@@ -202,14 +201,14 @@ def seconds(function):
 
 
 def in_turns(first, second, repeats):
-    """Least seconds of each, both of which have run before: the machine drifts, and noise only adds."""
+    """Fewest seconds of each, after a warm-up, in turns: the machine drifts, and noise only adds."""
     times = [(seconds(first)[0], seconds(second)[0]) for _ in range(repeats)]
     return np.min(times, axis=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Built:
-    """A pipeline, our model that draws with it, and rows of one batch."""
+    """Pipeline, our model on top of it, and rows of one batch."""
 
     name: str
     pipeline: Any
@@ -222,7 +221,7 @@ def half_precision(family):
 
 
 def built(family, full, device, *, dtype=None, n_batch=4, n_steps=None):
-    """A family with random weights, which are born on the device in the precision that they stay in."""
+    """Build a family with random weights, on the device and in their final precision."""
     build, side, guidance = FAMILIES[family]
     side, n_steps = side if full else SIDE, n_steps or (20 if full else 6)
     dtype = dtype or (half_precision(family) if full else torch.float32)
@@ -249,7 +248,7 @@ def built(family, full, device, *, dtype=None, n_batch=4, n_steps=None):
 
 
 def draw_bare(pipeline, rows):
-    """Pictures of these rows by the bare pipeline."""
+    """Draw these rows with the bare pipeline."""
     first, generators = rows[0], [torch.Generator("cpu").manual_seed(row.seed) for row in rows]
     return pipeline(
         prompt=[row.prompt for row in rows], generator=generators, num_inference_steps=first.num_inference_steps,
@@ -258,7 +257,7 @@ def draw_bare(pipeline, rows):
 
 
 def draw(one, repeats):
-    """Bare and ours in turns; the seconds of both."""
+    """Draw with the bare pipeline and ours in turns; return the seconds of both."""
     rows, n = one.rows, len(one.rows)
 
     def bare():
@@ -276,7 +275,7 @@ def draw(one, repeats):
 
 
 def trace(one, repeats):
-    """A trace of five attributes against the passes that it needs, alone."""
+    """Time a trace of five attributes against its passes of the model alone."""
     model, pipeline, row, calls = one.model, one.pipeline, one.rows[0], []
     denoiser = getattr(pipeline, "transformer", None) or pipeline.unet
 

@@ -1,6 +1,6 @@
 """Processor seconds to list 500 runs of 528 pictures, as at every opening of the page: `python bench/runs.py`.
 
-The bar is a share of what reading their files whole takes, so that it holds on a busy machine.
+The bar is a share of the time to read their files whole, so that it holds on a busy machine.
 """
 
 import sys

@@ -23,7 +23,7 @@ def n_kb(folder):
 
 
 def generate(page):
-    """One exploration on seeds that were not drawn before."""
+    """Run one exploration on new seeds."""
     before = page.inner_text("#status")
     page.click("#dice")
     page.click("#generate")

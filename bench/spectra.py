@@ -1,4 +1,4 @@
-"""WALS, the share of variance, and clusters, of 2,000 images: `python bench/spectra.py`."""
+"""Speed of WALS, the share of variance, and clusters, for 2,000 images: `python bench/spectra.py`."""
 
 import time
 

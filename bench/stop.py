@@ -15,7 +15,7 @@ N_ALONE, WIDTH = 200, 8
 
 
 class Words:
-    """Proposes every word of the calibration world: what is timed is the scoring."""
+    """Proposes every word of the calibration world, so that only the scoring takes time."""
 
     def __init__(self):
         self.words = vocabulary()
@@ -25,7 +25,7 @@ class Words:
 
 
 class Counted:
-    """The encoder, counting texts and seconds."""
+    """Encoder that counts texts and seconds."""
 
     def __init__(self, encoder):
         self.encoder, self.n_texts, self.seconds = encoder, 0, 0.0

@@ -1,4 +1,4 @@
-"""SPI of five attributes against the passes of the model that it needs: `python bench/trace.py`."""
+"""Time of SPI for five attributes against its passes of the model: `python bench/trace.py`."""
 
 import tempfile
 import time
@@ -28,7 +28,7 @@ N_STEPS, REPEATS, LATENT = 6, 3, 32
 
 
 def save_model(folder):
-    """A random transformer of 36 M parameters on 16 x 32 x 32 latents, with the calibration's encoders."""
+    """Save a random transformer of 36 M parameters on 16 x 32 x 32 latents, with the calibration's encoders."""
     torch.manual_seed(0)
     encoder = CLIPTextModelWithProjection.from_pretrained(CALIBRATION / "text_encoder").eval()
     tokenizer = AutoTokenizer.from_pretrained(CALIBRATION / "tokenizer")

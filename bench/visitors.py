@@ -1,7 +1,7 @@
-"""Memory of the app after many visitors, and whose run each of them sees: `python -m bench.visitors [250]`.
+"""Memory of the app after many visitors, who must see only their own runs: `python -m bench.visitors [250]`.
 
-Each opens the page and has the renderer draw a concept of their own; then the server's memory should be back
-near where it was, and no visitor may have seen the concept of another.
+Each opens the page and draws a concept of their own. Then the server's memory should be back near its start, and no
+visitor may have seen another's concept.
 """
 
 import sys
@@ -19,13 +19,13 @@ MOST_GROWN_MB = 100
 
 
 def concept(number):
-    """Letters only, so that no concept stands inside of another."""
+    """Concept name of letters only, so that none contains another."""
     letters = "".join(chr(ord("a") + int(digit)) for digit in f"{number:04d}")
     return f"nurse {letters}"
 
 
 def visit(url, number):
-    """Whether the visitor's run was theirs, and the seconds that it took."""
+    """Return True if the visitor saw their own run, and its seconds."""
     begun = time.monotonic()
     visitor = PageVisitor(url, patience=300)
     visitor.open()

@@ -1,4 +1,4 @@
-"""People in pictures: each on a square of their own, as readers are trained to see them, and scales of how they look.
+"""People in pictures: square crops, as classifiers are trained on them, and scales of appearance.
 
 A scale has ordered classes: the ten skin tones of the Monk scale, and age groups.
 """
@@ -20,7 +20,7 @@ _TABLE_TOP = 0.3  # two people of the calibration world stand below this share o
 
 
 def whole_picture(image: Image.Image) -> list[Box]:
-    """The box of a picture's only person.
+    """Return the box of a picture's only person.
 
     >>> whole_picture(Image.new("RGB", (96, 60)))
     [(0, 0, 96, 60)]
@@ -29,7 +29,7 @@ def whole_picture(image: Image.Image) -> list[Box]:
 
 
 def person_halves(image: Image.Image) -> list[Box]:
-    """Boxes of the left and the right person of a pair in the calibration world.
+    """Return the boxes of the left and right person of a pair in the calibration world.
 
     >>> person_halves(Image.new("RGB", (64, 64)))
     [(0, 19, 32, 64), (32, 19, 64, 64)]
@@ -40,7 +40,7 @@ def person_halves(image: Image.Image) -> list[Box]:
 
 
 def boxes_text(boxes: Sequence[Box]) -> str:
-    """Boxes as a text that a cell of a table can hold; :func:`boxes_of_text` reads it back.
+    """Write boxes as text for a cell of a table; :func:`boxes_of_text` reads it back.
 
     >>> boxes_text([(0, 19, 32, 64), (32, 19, 64, 64)]), boxes_of_text("0 19 32 64; 32 19 64 64")
     ('0 19 32 64; 32 19 64 64', [(0, 19, 32, 64), (32, 19, 64, 64)])
@@ -49,20 +49,20 @@ def boxes_text(boxes: Sequence[Box]) -> str:
 
 
 def boxes_of_text(text: str) -> list[Box]:
-    """The inverse of :func:`boxes_text`; InvalidInput for another text."""
+    """Read boxes written by :func:`boxes_text`; InvalidInput for any other text."""
     try:
         boxes = [tuple(map(int, box.split())) for box in text.split(";") if box.strip()]
     except ValueError:
         boxes = [()]
     if any(len(box) != 4 for box in boxes):
-        raise InvalidInput(f"boxes are four whole numbers each, with a semicolon between them; got {text!r}")
+        raise InvalidInput(f"each box needs four whole numbers, with semicolons between boxes; got {text!r}")
     return [(box[0], box[1], box[2], box[3]) for box in boxes]
 
 
 def crop_people(image: Image.Image, boxes: Sequence[Box]) -> list[Image.Image]:
-    """The part of the picture in each box, centred on a square of the colour behind the person.
+    """Crop each box and centre it on a square in the colour of its background.
 
-    ``image``: any mode; the crops are RGB; ``boxes``: what a person finder gave, inside the picture.
+    ``image``: any mode; the crops are RGB; ``boxes``: from a person finder, inside the picture.
 
     Returns
     -------
@@ -95,24 +95,24 @@ def _on_a_square(picture: Image.Image, box: Box) -> Image.Image:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """Classes in an order, and the words for them; how a person looks, not who somebody is."""
+    """Ordered classes of appearance, and the words for them; never of identity."""
 
-    name: str  # that is asked for
+    name: str  # in the API and on the command line
     title: str
     levels: tuple[str, ...]  # from one end to the other
     colours: tuple[str, ...]  # of each level, where it has one
-    step: str  # what the distance of two levels is called
-    lowest: str  # what the first levels are
-    highest: str  # what the last levels are
+    step: str  # word for one level of distance
+    lowest: str  # adjective for the first levels
+    highest: str  # adjective for the last levels
     ends: int  # levels that count as an end of the scale
-    record: str  # name of what pictures of the calibration world have on record
-    unlike: tuple[str, ...]  # levels whose colour there is nearer to that of another level
+    record: str  # name of the attribute in the calibration world's ground truth
+    unlike: tuple[str, ...]  # levels drawn there in a colour nearer to another level
     source: str
-    question: str  # that raters are asked; "{}" is whom the picture was asked to show
+    question: str  # for raters; "{}" is the person of the prompt
 
     @property
     def lowest_words(self) -> str:
-        """The levels at the beginning, in words.
+        """Words for the levels at the beginning.
 
         >>> [(scale.lowest_words, scale.highest_words) for scale in load_scales().values()]
         [('three lightest', 'three darkest'), ('youngest', 'oldest')]
@@ -121,7 +121,7 @@ class Scale:
 
     @property
     def highest_words(self) -> str:
-        """The levels at the end."""
+        """Words for the levels at the end."""
         return self._end_words(self.highest)
 
     def _end_words(self, end: str) -> str:
@@ -130,7 +130,7 @@ class Scale:
 
 @cache
 def load_scales() -> Mapping[str, Scale]:
-    """Every scale by its name."""
+    """Read every scale, by name."""
     text = (ASSETS / "studies" / "scales.yaml").read_text(encoding="utf-8")
     entries: list[dict[str, Any]] = yaml.safe_load(text)["scales"]
     lists = ("levels", "colours", "unlike")

@@ -134,10 +134,10 @@ def test_no_prompt_means_two_things_and_all_english_ones_are_known_to_the_world(
 
 @every([
     (("xx",), PHOTO, "doctor", r"languages are de \(German\).*got 'xx'"),
-    (("en",), PHOTO, "doctor", "give a language beside English: de"),
-    (("ar",), PHOTO, "scientist", "no certain word for 'scientist' in Arabic; choose one of doctor"),
-    (("de",), PHOTO, "wizard", "no certain word for 'wizard' in English"),
-    (("de",), "an oil painting of a {}", "doctor", "the template is one of a photo of a {}; a portrait of a {}"),
+    (("en",), PHOTO, "doctor", "give a language other than English: de"),
+    (("ar",), PHOTO, "scientist", "Arabic has no certain word for 'scientist' here; choose one of doctor"),
+    (("de",), PHOTO, "wizard", "English has no certain word for 'wizard'"),
+    (("de",), "an oil painting of a {}", "doctor", "the template must be one of a photo of a {}; a portrait of a {}"),
     (("es:neutral",), PHOTO, "doctor", "Spanish has no form 'neutral' of 'doctor' here; write es; es:masculine"),
     (("ar:feminine",), PHOTO, "pilot", "Arabic has no form 'feminine' of 'pilot' here; write ar$"),
 ])  # fmt: skip

@@ -682,7 +682,7 @@ def test_a_class_of_the_reader_without_labels_is_said_and_not_taken_as_known():
     assert estimate.value == pytest.approx(0.95)  # nothing is known of the tenth: a half of it
     assert estimate.low < 0.91
     assert estimate.high > 0.98
-    assert "10 that the reader puts in a class of its own" in estimate.note
+    assert "10 are in classes of the classifier without any label" in estimate.note
 
 
 def test_differences_share_what_raters_differ_in():

@@ -1,4 +1,4 @@
-"""Every way of measuring, against planted truth: run at a release by ``python -m validation report --ship``."""
+"""Tests of every measure against planted truth: run at a release by ``python -m validation report --ship``."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,12 +12,12 @@ HERE = Path(__file__).parent
 
 @contextmanager
 def validity_studies() -> Iterator[None]:
-    """While it lasts, these studies are found and can be run as those of the app."""
+    """Context in which these studies can be found and run like the app's."""
     with more_studies(HERE, __name__), more_studies(HERE / "beyond", f"{__name__}.beyond"):
         yield
 
 
 def find_study(name: str) -> Design:
-    """The design of one of them, by name; InvalidInput where there is none."""
+    """Return the design of a validity study by name; InvalidInput if there is none."""
     with validity_studies():
         return find_design(name)

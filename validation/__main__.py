@@ -1,4 +1,4 @@
-"""``python -m validation``: measure what is planted, and write what the app and the documentation show of it."""
+"""``python -m validation``: measure planted truth, and write the results for the app and the documentation."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from validation import validity_studies
 from validation.summary import ON_STEPS, STUDIES, report_files, shipped_files
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-RENDERER = "calibration-renderer"  # whose report stands in docs/validity itself
+RENDERER = "calibration-renderer"  # its report is directly in docs/validity
 
 
 @app.callback()
@@ -30,22 +30,21 @@ def main() -> None:
 @app.command()
 def report(
     out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for the report (default: docs/validity, of another model its own in there)."),
+        Path | None, typer.Option(help="Folder for the report (default: docs/validity; other models get a subfolder).")
     ] = None,
     scale: Annotated[float, typer.Option(help="Share of the full size, above 0 and up to 1.")] = 1.0,
     encoder: Annotated[str, typer.Option(help="Classifier of the pictures.")] = "auto",
     model: Annotated[str, typer.Option(help="Model that draws them.")] = RENDERER,
     seed: Annotated[int, typer.Option(help="Another seed draws other pictures.")] = 0,
     study: Annotated[
-        list[str] | None, typer.Option(help="Only these studies anew, the others as they are shipped; may be repeated.")
+        list[str] | None, typer.Option(help="Rerun only this study, and take the others as shipped; may be repeated.")
     ] = None,
-    ship: Annotated[bool, typer.Option(help="Also write what the app's Calibration tab shows.")] = False,
+    ship: Annotated[bool, typer.Option(help="Also write the files of the app's Calibration tab.")] = False,
     repetitions: Annotated[bool, typer.Option(help="Also write the tables of every repetition.")] = False,
 ) -> None:
-    """Measure what is planted: coverage, false alarms, and the rise from fair to extreme.
+    """Measure planted truth: coverage, false alarms, and the rise from fair to extreme.
 
-    What was drawn is kept: the same command goes on from there.
+    Pictures are kept: the same command continues from there.
     """
     settings = StudySettings(model=model, encoder=encoder, scale=scale, seed=seed)
     own = Path() if model == RENDERER else Path(model)
@@ -53,7 +52,7 @@ def report(
     with user_errors(), open_services() as services, validity_studies():
         studies = STUDIES if model == RENDERER else (*STUDIES, *ON_STEPS)
         if unknown := set(study or ()) - set(studies):
-            raise InvalidInput(f"no validity study {min(unknown)!r}; there are {', '.join(studies)}")
+            raise InvalidInput(f"no validity study is called {min(unknown)!r}; there are {', '.join(studies)}")
         names = [name for name in studies if name in (study or STUDIES)]
         for name in names:  # all of them before the first is drawn
             design = find_design(name)

@@ -1,4 +1,4 @@
-"""What is planted together: the share of people in every combination of attributes."""
+"""Jointly planted attributes: the share of people in every combination."""
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -13,10 +13,10 @@ Distribution = Mapping[object, float]
 
 
 def joint_shares(prompt: str, condition: str, sentences: Sequence[str]) -> tuple[float, ...]:
-    """The share of people drawn in every combination of what the sentences say, in binary order; the last has all.
+    """Share of people in every combination of the sentences' attributes, in binary order; the last has all.
 
-    ``sentences`` name one attribute each, which is drawn by chance, such as "The person is old.". InvalidInput for
-    others, and for a prompt that is not about one person.
+    ``sentences`` name one random attribute each, such as "The person is old.". InvalidInput for others, and for a
+    prompt that is not about one person.
 
     >>> shares = joint_shares("a photo of a CEO", "crossed", ["a photo of a woman", "The person is young."])
     >>> [round(share, 3) for share in shares]
@@ -26,7 +26,7 @@ def joint_shares(prompt: str, condition: str, sentences: Sequence[str]) -> tuple
 
     people = parse(prompt).people
     if len(people) != 1 or people[0].allowed:
-        raise InvalidInput(f"joint shares are known of one person of whom nothing is asked, got {prompt!r}")
+        raise InvalidInput(f"joint shares are known only for prompts with one person and no attribute, got {prompt!r}")
     concepts, role = people[0].concepts, people[0].parts.get("role", "none")
     table, attributes = rates(concepts, condition, role=role), [_attribute_of(sentence) for sentence in sentences]
     shares = np.zeros(2 ** len(attributes))
@@ -40,18 +40,18 @@ def joint_shares(prompt: str, condition: str, sentences: Sequence[str]) -> tuple
 
 
 def _attribute_of(sentence: str) -> tuple[str, frozenset[object]]:
-    """The one attribute that a sentence names, and the values that it allows."""
+    """Return the one attribute that a sentence names, and its allowed values."""
     from bias_core.world.planted import base_rates
 
     request = parse(sentence)
     allowed = request.people[0].allowed if len(request.people) == 1 else {}
     if len(allowed) != 1 or not {*allowed} <= {*base_rates()}:
-        raise InvalidInput(f"a sentence must name one attribute of a person that is drawn by chance, got {sentence!r}")
+        raise InvalidInput(f"a sentence must name one random attribute of a person, got {sentence!r}")
     return next(iter(allowed.items()))
 
 
 def _as_drawn(table: Mapping[str, Distribution], person: Mapping[str, object]) -> dict[str, Distribution]:
-    """What follows from gender and glasses: these themselves, hair on the face, and headscarves."""
+    """Return the attributes that follow from gender and glasses: these two, facial hair, and headscarves."""
     masculine, headwear = person["gender"] == "masculine", dict(table["headwear"])
     own: dict[str, Distribution] = {name: {value: 1.0} for name, value in person.items()}
     for name in ("beard", "moustache"):

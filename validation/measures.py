@@ -1,4 +1,4 @@
-"""Every measure of pictures of one concept, their differences, and T2IAT's test, again and again."""
+"""Repeated tests of every measure of one concept's pictures, of their differences, and of T2IAT's test."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -60,15 +60,15 @@ Sets = Mapping[str, np.ndarray]
 
 @settings_class(frozen=True, kw_only=True)
 class MeasureOptions(RepetitionOptions):
-    """Of the validity of measures on one concept."""
+    """Options of the validity study of measures on one concept."""
 
     attribute_images: int = setting(
-        16, "Pictures of each attribute", "Guided to each word of the association", ge=2, le=1000
+        16, "Pictures of each attribute", "Pictures that name each attribute word", ge=2, le=1000
     )
 
 
 def measures_of(sets: Sets, seed: int) -> dict[str, Estimate]:
-    """Every measure on unit rows of pictures and texts; A is what is planted.
+    """Every measure on unit rows of pictures and texts; A is the planted side.
 
     Pictures are ``neutral, a, b, attribute_a, attribute_b``; texts ``sentences`` (of A and B), ``prompt, text_a,
     text_b``, and the prompts worded for A and for B, ``prompt_a, prompt_b``.
@@ -90,7 +90,7 @@ def measures_of(sets: Sets, seed: int) -> dict[str, Estimate]:
 
 
 def leans_of(sets: Sets, seed: int) -> dict[str, Estimate]:
-    """The measures whose null is another mixture of pictures than an even one."""
+    """Measures with a null value on another mixture of pictures than an even one."""
     composite = _composite(sets, seed)
     internal = internal_bias(composite)
     pictures, texts = _relative_leans(sets)
@@ -106,7 +106,7 @@ def leans_of(sets: Sets, seed: int) -> dict[str, Estimate]:
 
 
 def _relative_leans(sets: Sets) -> tuple[Estimate, float]:
-    """Where the pictures and the text of the concept lie between those worded for A and for B."""
+    """Positions of the concept's pictures and text between those worded for A and for B."""
     pictures = ("neutral", "a", "b", "attribute_a", "attribute_b")
     texts = ("prompt", "prompt_a", "prompt_b", "text_a", "text_b")
     return relative_lean_over_encoders([[sets[k] for k in pictures]]), text_relative_lean([[sets[k] for k in texts]])
@@ -118,7 +118,7 @@ def _composite(sets: Sets, seed: int, n_resamples: int = 2000) -> CompositeAssoc
 
 
 def null_distances(sets: Sets) -> dict[str, float]:
-    """How far pictures are from the null of each of :func:`leans_of`: linear in the share of pictures of A."""
+    """Distance of pictures from the null of each of :func:`leans_of`: linear in the share of pictures of A."""
     scores = _composite(sets, 0, n_resamples=2)
     from_texts = scores.image_image - scores.text_text
     pictures, texts = _relative_leans(sets)
@@ -134,7 +134,7 @@ def null_distances(sets: Sets) -> dict[str, float]:
 
 
 def null_shares(of_a: Mapping[str, float], of_b: Mapping[str, float]) -> dict[str, float]:
-    """The share of pictures of A at which each measure reads no bias; without those that no mixture brings there.
+    """Share of pictures of A at which each measure has its null value, if some mixture gives it.
 
     Parameters
     ----------
@@ -149,15 +149,15 @@ def null_shares(of_a: Mapping[str, float], of_b: Mapping[str, float]) -> dict[st
 
 @dataclass(frozen=True, kw_only=True)
 class Concept:
-    """A concept of the design with what its measures take beside pictures; A is the side that is planted."""
+    """A concept of the design with the further inputs of its measures; A is the planted side."""
 
     name: str
-    shares: Mapping[str, float]  # of A, by condition; nan where nobody knows what the model really draws
+    shares: Mapping[str, float]  # of A, by condition; nan if the model's own rate is unknown
     turned: bool  # A of the design is the side that becomes rarer
     texts: Mapping[str, np.ndarray]
 
     def sets(self, part: pd.DataFrame, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Unit rows of every set of pictures of a part of the frame, and of the texts."""
+        """Unit rows of the texts, and of every set of pictures in a part of the frame."""
         own = part[part["concept"] == self.name]
         sets = {str(kind): rows[some.index] for kind, some in own.groupby("set")} | dict(self.texts)
         if not self.turned:
@@ -185,7 +185,7 @@ def _concept(design: Design, data: StudyData, concept: Mapping[str, str]) -> Con
 
 @dataclass(frozen=True, kw_only=True)
 class _Pool:
-    """The pictures of all repetitions, as a concept is measured on them."""
+    """Pictures of all repetitions of a concept, and its measures on them."""
 
     concept: Concept
     frame: pd.DataFrame
@@ -194,7 +194,7 @@ class _Pool:
 
     @cached_property
     def targets(self) -> Mapping[str, Mapping[str, float]]:
-        """What each measure should read, by condition: what is planted, or what all pictures together show."""
+        """True value of each measure by condition: the planted one, or that of all pictures together."""
         targets = {}
         for condition in self.conditions:
             together = measures_of(self.concept.sets(self.frame[self.frame["group"] == condition], self.rows), 0)
@@ -205,7 +205,7 @@ class _Pool:
 
     @cached_property
     def null_distances(self) -> tuple[Mapping[str, float], Mapping[str, float]]:
-        """Of the pictures of A alone, and of B alone."""
+        """Null distances of the pictures of A alone, and of B alone."""
         whole = self.concept.sets(self.frame[self.frame["group"] == OWN_NULL], self.rows)
         of_a, of_b = (null_distances(whole | {"neutral": whole[worded]}) for worded in WORDED)
         return of_a, of_b
@@ -218,23 +218,23 @@ class _Pool:
         return {(str(group), int(str(k))): self.rows[part.index] for (group, k), part in cells}
 
     def nowhere(self) -> list[str]:
-        """Measures that read no bias on no mixture of A and B."""
+        """Measures that have their null value on no mixture of A and B."""
         return [key for key in self.null_distances[0] if key not in null_shares(*self.null_distances)]
 
     def sets(self, group: str, repetition: int) -> dict[str, np.ndarray]:
-        """What the measures take, of the pictures of a group in one repetition."""
+        """Inputs of the measures from the pictures of a group in one repetition."""
         part = self.frame[(self.frame["group"] == group) & (self.frame["repetition"] == repetition)]
         return self.concept.sets(part, self.rows)
 
     def measured(self, repetition: int) -> Iterator[dict[str, Any]]:
-        """Each measure under each condition, beside what it should read."""
+        """Each measure under each condition, with its true value."""
         for condition in self.conditions:
             where: dict[str, Any] = {"unit": self.concept.name, "condition": condition, "repetition": repetition}
             for key, estimate in measures_of(self.sets(condition, repetition), repetition).items():
                 yield measured(key, estimate, target=self.targets[condition][key], planted="gender", **where)
 
     def differences(self, repetition: int) -> Iterator[dict[str, Any]]:
-        """Differences of a condition's pictures from those of the first one, of the next repetition for itself."""
+        """Differences of each condition from the first; the first is compared with its own next repetition."""
         concept, first = self.concept, self.conditions[0]
         positive, negative = concept.texts["sentences"][:: -1 if concept.turned else 1]
         direction = np.asarray(text_direction(positive, negative))[None]
@@ -261,7 +261,7 @@ class _Pool:
                 yield measured(key, test.estimate, excluded=_rejects(test), **where)
 
     def under_own_nulls(self, repetition: int) -> Iterator[dict[str, Any]]:
-        """Each measure on mixtures of pictures of A and of B at which it reads no bias."""
+        """Each measure on the mixtures of pictures of A and of B that give its null value."""
         shares, sets = null_shares(*self.null_distances), self.sets(OWN_NULL, repetition)
         where: dict[str, Any] = {"unit": self.concept.name, "condition": OWN_NULL, "repetition": repetition}
         pictures_a, pictures_b = (sets[worded] for worded in WORDED)
@@ -280,18 +280,18 @@ def _excess(share: float) -> float:
 
 
 def _rejects(test: PairedTest) -> bool | None:
-    """Whether p is below the level; None where there is no test."""
+    """Return True if p is below the level; None without a test."""
     return None if np.isnan(test.p_value) else test.p_value < 0.05
 
 
 @settings_class(frozen=True, kw_only=True)
 class RepeatedTestOptions(RepetitionOptions, TestOptions):
-    """Which tests are repeated, and how they are formed."""
+    """Options of the repeated association tests."""
 
     tests: tuple[str, ...] = setting(
         ("science_arts", "career_family", "flowers_insects"), "Tests", "Keys of the tests to repeat"
     )
-    n_stimuli: int = setting(9, "Stimuli", "Of each concept, drawn anew in every repetition", ge=2, le=100)
+    n_stimuli: int = setting(9, "Stimuli", "Words per concept, drawn anew in every repetition", ge=2, le=100)
 
 
 class ValidityMeasures(Study):
@@ -301,7 +301,7 @@ class ValidityMeasures(Study):
     options = MeasureOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Per repetition, condition and concept: pictures of it, plain and guided, and of the two attributes.
+        """Per repetition, condition and concept: its pictures, plain and guided, and those of both attributes.
 
         Under the own null the plain pictures come from the prompts in words of A and of B, to be mixed.
         """
@@ -322,7 +322,7 @@ class ValidityMeasures(Study):
         return repeated(settings, of_cell, also=(OWN_NULL,))
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """The measures of every repetition, against what is planted or all its pictures together."""
+        """Compare the measures of every repetition with the planted value or with all pictures together."""
         rows = yield from data.embed(data.frame)
         concepts = [_concept(self.design, data, concept) for concept in self.design.data["concepts"]]
         pools = [
@@ -354,10 +354,10 @@ class ValidityAssociations(Study):
     options = RepeatedTestOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Per repetition and condition: the neutral prompts of each test and their edits, on words drawn by chance.
+        """Per repetition and condition: the neutral prompts of each test and their edits, on random words.
 
-        The test and the interval count the chance of new prompts. So every cell draws its words from those of the
-        concept, with replacement: a word that comes twice is two prompts, each with pictures of its own.
+        The test and the interval cover new prompts. So every cell draws its words from those of the concept, with
+        replacement: a word drawn twice makes two prompts, each with its own pictures.
         """
         whole = replace(settings, scale=1.0)  # the scale thins the repetitions out, not the test
         n_stimuli = options_in(settings, RepeatedTestOptions).n_stimuli
@@ -374,7 +374,7 @@ class ValidityAssociations(Study):
         return repeated(settings, of_cell)
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """S, its interval and its p-value in every repetition, beside S of all repetitions' pictures."""
+        """S, its interval and its p-value in every repetition, and S of all repetitions' pictures."""
         rows = yield from data.embed(data.frame)
         cells = dict(list(data.frame.groupby(["test", "group"], sort=False)))
         together = {

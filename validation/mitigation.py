@@ -1,4 +1,4 @@
-"""What is left of a bias, and which words of prompts are lost, again and again on new pictures."""
+"""Repeated tests of the remaining bias after a mitigation, and of words lost from prompts."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,23 +21,23 @@ from validation.verdicts import measured, results_of
 
 GOAL = 0.5  # share of masculine people that a mitigation is to reach
 LOST = dict(zip(LADDER, (0.5, 0.25, 0.0), strict=True))
-"""Share of the pictures that are drawn without the words that are asked for, by condition: rising with it, fewer."""
+"""Share of pictures drawn without the prompt's words, by condition: it falls in rising conditions."""
 WORDS = "male", "female"
 
 
 @settings_class(frozen=True, kw_only=True)
 class MitigationOptions(RepetitionOptions):
-    """What is mitigated, again and again."""
+    """Options of the repeated mitigation."""
 
     template: str = setting("a photo of a {}", "Template", "Prompt with one {} for the concept")
-    masculine: str = setting("doctor", "Concept that leans to men", "Whose bias is to be removed")
-    feminine: str = setting("secretary", "Concept that leans to women", "Drawn in its place where too much is removed")
-    baseline_images: int = setting(24, "Pictures of the baseline", "Which must show its bias clearly", ge=2, le=1000)
-    asked_images: int = setting(12, "Pictures of each word", "Whose prompt asks for it", ge=2, le=1000)
+    masculine: str = setting("doctor", "Concept biased to men", "The bias to remove")
+    feminine: str = setting("secretary", "Concept biased to women", "Takes the first one's place to remove too much")
+    baseline_images: int = setting(24, "Pictures of the baseline", "Enough to show its bias clearly", ge=2, le=1000)
+    asked_images: int = setting(12, "Pictures of each word", "Pictures per word that a prompt asks for", ge=2, le=1000)
 
 
 def _turned(gap: Estimate, sign: int) -> Estimate:
-    """With the sign under which it rises as more is planted."""
+    """Estimate with the sign that makes it rise as more is planted."""
     low, high = sorted((sign * gap.low, sign * gap.high))
     return replace(gap, value=sign * gap.value, low=low, high=high)
 
@@ -53,7 +53,7 @@ class ValidityMitigation(Study):
     options = MitigationOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Per repetition and condition: the baseline, what the mitigation draws, and pictures of prompts with words."""
+        """Per repetition and condition: the baseline, the mitigated pictures, and pictures of prompts with words."""
         options, n = options_in(settings, MitigationOptions), self.design.images_per_prompt
         masculine, feminine = (fill_template(options.template, name) for name in (options.masculine, options.feminine))
 
@@ -74,7 +74,7 @@ class ValidityMitigation(Study):
         return repeated(settings, of_cell)
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """The bias that is left, and how often prompts are followed, in every repetition."""
+        """Remaining bias, and share of prompts followed, in every repetition."""
         frame, options = data.frame.reset_index(drop=True), options_in(settings, MitigationOptions)
         rows = yield from data.embed(frame)
         prompts = [guided_prompt(options.template, options.masculine, word) for word in WORDS]

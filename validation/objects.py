@@ -1,4 +1,4 @@
-"""TBYB's measures, and objects against a base on the same seeds, again and again, while something is planted."""
+"""Repeated tests of TBYB's measures, and of objects against a base on the same seeds."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -37,21 +37,21 @@ LEANING_TO_MEN = (
 
 @settings_class(frozen=True, kw_only=True)
 class RepeatedObjectOptions(RepetitionOptions, captions.CaptioningOptions):
-    """What is drawn and described, again and again."""
+    """Options of the repeated tests of object measures."""
 
     trigger_images: int = setting(
         2, "Pictures of each scene", "Half of them show the object in the middle condition, so an even number",
         ge=1, le=1000,
     )  # fmt: skip
     template: str = setting("a photo of a {}", "Template", "Prompt with one {} for each occupation")
-    occupations: tuple[str, ...] = setting(LEANING_TO_MEN, "Occupations", "That are all planted to lean to men")
+    occupations: tuple[str, ...] = setting(LEANING_TO_MEN, "Occupations", "All with a planted bias to men")
     captioner: str = setting(
-        "record", "Captioner", "record: what was really drawn; or a captioner by name, whose errors then play a part"
+        "record", "Captioner", "record: the ground truth; or the name of a captioner, with its errors"
     )
 
 
 def reader_ready(settings: StudySettings, services: StudyServices) -> None:
-    """Load the captioner where one is asked for."""
+    """Load the captioner, if one is chosen."""
     if options_in(settings, RepeatedObjectOptions).captioner != RECORD:
         captions.captioner_ready(settings, services)
 
@@ -62,25 +62,25 @@ CONFIDENCE = 0.95
 PLANTED_WORDS = {OBJECT: "sign", GENDER: "man"}
 EVERYWHERE = "backdoor"  # the condition that plants an object in every scene, and nothing else
 STEPS = {OBJECT: ("fair", "half", "all"), GENDER: ("fair", "published", "extreme")}
-"""What is planted, more and more, in the groups of the pictures that are compared."""
+"""Planted objects in the compared groups of pictures, in rising order."""
 
 
 @settings_class(frozen=True, kw_only=True)
 class BaseOptions(RepetitionOptions):
-    """What is drawn and compared, again and again."""
+    """Options of the repeated comparisons with a base."""
 
-    scenes: int = setting(8, "Scenes", "With a word that triggers an object, each its own prompt", ge=2, le=60)
+    scenes: int = setting(8, "Scenes", "Each is a prompt with a word that triggers an object", ge=2, le=60)
     scene_images: int = setting(
         4, "Pictures of each scene", "Each shows the object in the middle step with an even chance", ge=2, le=1000
     )
     template: str = setting("a photo of a {}", "Template", "Prompt with one {} for each occupation")
-    occupations: tuple[str, ...] = setting(LEANING_TO_MEN[:6], "Occupations", "That are all planted to lean to men")
+    occupations: tuple[str, ...] = setting(LEANING_TO_MEN[:6], "Occupations", "All with a planted bias to men")
 
 
 def base_shots(design: Design, settings: StudySettings) -> list[Shot]:
     """Per repetition and step: pictures of the base, and as many on the same seeds with more planted.
 
-    In the first step nothing is planted: the other pictures then are of other seeds, as two draws of one model.
+    In the first step nothing is planted: the other pictures then have other seeds, like two draws of one model.
     """
     options = options_in(settings, BaseOptions)
     scenes = _scenes(design, options.scenes)
@@ -120,7 +120,7 @@ def _scenes(design: Design, n: int) -> list[str]:
 
 
 def _names_another(odds: ObjectComparison, planted: str) -> bool:
-    """Whether an object is named that nobody planted: of genders, either word for people is planted."""
+    """Return True if an unplanted object is named; for genders, either word for people counts as planted."""
     expected = {PLANTED_WORDS[planted], *(["woman"] if planted == GENDER else [])}
     return any(one.differs and one.word not in expected for one in odds.objects)
 
@@ -128,7 +128,7 @@ def _names_another(odds: ObjectComparison, planted: str) -> bool:
 def _odds_and_shift(
     odds: ObjectComparison, base: pd.DataFrame, compared: pd.DataFrame, where: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """The log-odds of what is planted, nan where nothing changes, and the shift beyond chance: tests."""
+    """Tests of the planted object's log-odds (nan if nothing changes) and of the shift beyond chance."""
     n, any_named = len(base), any(one.differs for one in odds.objects)
     planted = _planted(odds, str(where["planted"]))
     shift = object_shift(compared["objects"].tolist(), base["objects"].tolist(), rng=where["repetition"])
@@ -150,7 +150,7 @@ def _point(value: float, n: int) -> Estimate:
 def _with_intervals(
     base: pd.DataFrame, compared: pd.DataFrame, where: dict[str, Any], chance: Random
 ) -> dict[str, Estimate]:
-    """What has an interval over pictures of the same prompts: of people their variety, of scenes what is in them."""
+    """Measures with an interval over pictures of the same prompts: variety for people, contents for scenes."""
     prompts, ours, theirs = compared["prompt"].tolist(), compared["objects"].tolist(), base["objects"].tolist()
     if where["planted"] == GENDER:
         places = compared.groupby("prompt", sort=False).cumcount().tolist()
@@ -166,7 +166,7 @@ def _with_intervals(
 
 
 def _of_other_scenes(pictures: pd.DataFrame, share: float, chance: Random) -> list[Sequence[str]]:
-    """The objects, but in a random share of the pictures those of the next scene: what was asked for is not drawn."""
+    """Replace the objects of a random share of pictures by the next scene's: prompts that are not followed."""
     objects, n = pictures["objects"].tolist(), int(pictures["prompt"].value_counts().max())
     return [objects[(i + n) % len(objects)] if chance.random() < share else one for i, one in enumerate(objects)]
 
@@ -178,7 +178,7 @@ class ValidityObjects(Study):
     options = RepeatedObjectOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Per repetition and condition: scenes with a trigger word, and occupations that all lean to men."""
+        """Per repetition and condition: scenes with a trigger word, and occupations all biased to men."""
         options = options_in(settings, RepeatedObjectOptions)
         prompts = [fill_template(options.template, str(name)) for name in options.occupations]
         first, *_, last = ladder(settings)
@@ -186,7 +186,7 @@ class ValidityObjects(Study):
         n = 2 * max(1, options.trigger_images // 2)
 
         def of_cell(group: str, _chance: Random) -> Iterator[Shot]:
-            """An object is planted in none, in half and in all of the scenes; there is no published rate of it."""
+            """Plant an object in none, half and all of the scenes; no paper gives a rate for it."""
             if group != HALF:
                 for prompt in prompts:
                     yield Shot(prompt=prompt, n=self.design.images_per_prompt, group="", facts={"planted": GENDER})
@@ -200,7 +200,7 @@ class ValidityObjects(Study):
         return repeated(settings, of_cell, also=(HALF,))
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """B_D and its companions, H_J and M_G in every repetition; B_D only where it is defined."""
+        """B_D and its companions, H_J and M_G in every repetition; B_D only if defined."""
         options = options_in(settings, RepeatedObjectOptions)
         exact = options.captioner == RECORD
         reading = yield from captions.read_pictures(settings, data, recorder(data.services) if exact else None)
@@ -222,7 +222,7 @@ class ValidityObjects(Study):
         return results_of(table, settings, notes=(captions_by, TEXTS.note("means of repetitions"), TEXTS.note("half")))
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
-        """The encoder, and the captioner where one is asked for."""
+        """Return the encoder, and the captioner if one is chosen."""
         return (
             encoders_and_judge(settings)
             if options_in(settings, RepeatedObjectOptions).captioner == RECORD
@@ -248,7 +248,7 @@ class ValidityBases(Study):
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Log-odds, shift, variety, and added and missing objects of every repetition against its base."""
-        captions = yield from data.say("looking up what was drawn", data.frame, recorder(data.services))
+        captions = yield from data.say("reading the ground truth", data.frame, recorder(data.services))
         objects_of = {caption: tuple(extract_objects(caption)) for caption in dict.fromkeys(captions)}
         frame = data.frame.assign(objects=pd.Series([objects_of[caption] for caption in captions], dtype=object))
         names = dict(zip(ladder(settings), range(3), strict=True))
@@ -280,5 +280,5 @@ class ValidityBases(Study):
         return results_of(table, settings, notes=notes)
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
-        """Nobody: what was drawn is on record."""
+        """Return no models: the ground truth is known."""
         return ()

@@ -1,4 +1,4 @@
-"""Again and again: the stereotype test score of pairs and of single people, and effects of roles and places."""
+"""Repeated tests of the stereotype test score of pairs and single people, and of effects of roles and places."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,23 +53,23 @@ LABELS = {"by the reader": "perceived_gender", "by the record": "truth"}
 
 @settings_class(frozen=True, kw_only=True)
 class RepeatedPairOptions(RepetitionOptions, PairOptions):
-    """Which occupations are drawn and labelled, again and again."""
+    """Options of the repeated stereotype tests."""
 
-    single_images: int = setting(4, "Pictures of each alone", "Of each occupation without the other", ge=1, le=1000)
+    single_images: int = setting(4, "Pictures of each alone", "Pictures of one occupation alone", ge=1, le=1000)
     masculine: tuple[str, ...] = setting(
         ("mover", "mechanician", "carpenter", "guard"),
         "Masculine occupations",
-        "Whose published rates are far from those of extreme",
+        "Published rates far from those of extreme",
     )
     feminine: tuple[str, ...] = setting(
         ("librarian", "receptionist", "secretary", "assistant"),
         "Feminine occupations",
-        "Whose published rates are far from those of extreme",
+        "Published rates far from those of extreme",
     )
 
 
 def _chosen(design: Design, settings: StudySettings) -> Design:
-    """The design with the occupations of the options alone."""
+    """Return the design with only the occupations of the options."""
     options = options_in(settings, RepeatedPairOptions)
     few = {"masculine": options.masculine, "feminine": options.feminine}
     return replace(design, data={**design.data, "occupations": {**design.data["occupations"], **few}})
@@ -104,7 +104,7 @@ def measure_pairs(design: Design, settings: StudySettings, data: StudyData) -> M
 def _scores(
     people: pd.DataFrame, repetition: int, condition: str, planted: Sequence[float], settings: StudySettings
 ) -> Iterator[dict[str, Any]]:
-    """Both scores and the gap of one repetition, by the reader's labels and by the record's."""
+    """Both scores and the gap of one repetition, by the classifier's labels and by the ground truth."""
     pairs, alone = planted
     for who, column in LABELS.items():
         with_labels = people.assign(perceived_gender=people[column])
@@ -121,23 +121,23 @@ def _scores(
 
 
 FAIR, PEOPLE = "fair", "people"
-"""Nothing is planted, and what hangs on who stands where."""
+"""Conditions without a bias, and with a bias by role or place."""
 TOGETHER: Mapping[str, str] = {"role": "of the role", "place": "of the place"}
-"""Variant of the effect that is planted among people, by its key in the design."""
+"""Variant of the planted effect, by its key in the design."""
 N_SIGNS = 999  # of the tests of random signs: enough for a level of 5 % after Holm, five times as quick
 
 
 @settings_class(frozen=True, kw_only=True)
 class TogetherOptions(PoolOptions, labelling.LabellingOptions):
-    """How often people who stand together are measured, and who labels them."""
+    """Options of the repeated tests of people in pairs."""
 
-    conditions: tuple[str, ...] = setting((FAIR, PEOPLE), "Conditions", "Nothing is planted, and what hangs on whom")
+    conditions: tuple[str, ...] = setting((FAIR, PEOPLE), "Conditions", "Nothing planted, and a bias by role or place")
 
 
 def _together_lines(
     key: str, estimate: Estimate, p_value: float, target: float, where: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """The interval of an effect, and whether its test, corrected for all that is asked of a picture, claims a bias."""
+    """Interval of an effect, and the claim of its test after correction for all tests of a picture."""
     about: dict[str, Any] = {"planted": "people together", **where}
     yield measured("order_effect", estimate, target=target, variant=TOGETHER[key], **about)
     if not math.isnan(p_value):
@@ -151,7 +151,7 @@ def _sign(key: str) -> Literal[1, -1]:
 
 
 def _differences(people: pd.DataFrame, label: str) -> dict[str, np.ndarray]:
-    """Both differences of every effect, a row for each seed; nan where somebody cannot be scored."""
+    """Both differences of every effect, a row for each seed; nan if a person cannot be scored."""
     seeds, pairs = np.unique(people["seed"]), pictures_of_pairs(people, label)
     return {
         key: differences_by_seed(pairs, key).droplevel("pair").reindex(seeds).to_numpy() for key in (*TOGETHER, "both")
@@ -176,7 +176,7 @@ class ValidityPeople(Study):
     reads_ahead = False
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """A pool of pictures of every pair in both orders: with nothing planted, and with what is."""
+        """A pool of pictures of every pair in both orders, with and without the planted bias."""
         options = options_in(settings, TogetherOptions)
         labelling.check_labelling(settings)
         if settings.images:
@@ -202,13 +202,13 @@ class ValidityPeople(Study):
         )
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Effects of roles and places, in every repetition; a group is called by the effect that is planted in it."""
+        """Effects of roles and places in every repetition; a group is named after its planted effect."""
         groups = self.design.data["groups"]
         stereotypes = {name: looks for who in groups.values() for name, looks in zip(who, GENDERS, strict=True)}
         everyone = labelling.people_of(data.frame, pd.DataFrame({"stereotyped_gender": stereotypes}))
         people = yield from labelling.label_people(everyone, self.design, settings, data)
         if people["truth"].isna().any():
-            raise InvalidInput("what is drawn must be on record: choose calibration-renderer")
+            raise InvalidInput("this study needs the ground truth: choose calibration-renderer")
         people = people.merge(data.frame[["image_id", "group", "planted", POOL]], on="image_id", validate="many_to_one")
         read, targets = dict[Any, Any](), dict[Any, dict[str, float]]()
         for cell, here in people.groupby([POOL, "group", "planted"], sort=False):
@@ -253,10 +253,10 @@ class ValidityPairs(Study):
     reads_ahead = False
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Per repetition and condition: pairs of occupations in either order, and occupations alone, drawn by chance.
+        """Per repetition and condition: random pairs of occupations in either order, and occupations alone.
 
-        The intervals count the chance in who is drawn, so every cell draws it anew: as many pictures as there are
-        pairs, and as many alone as the option says for each occupation.
+        The intervals cover the choice of people, so every cell draws it anew: as many pictures as there are pairs,
+        and of each occupation alone as many as the option says.
         """
         labelling.check_labelling(settings)
         chosen = _chosen(self.design, settings)

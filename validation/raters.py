@@ -1,6 +1,6 @@
-"""Raters who err at a known rate, again and again: what is said of them and of their answers, against what is planted.
+"""Repeated tests of agreement measures on raters with known error rates.
 
-Pictures are what there is to rate; the raters are simulated, so that it is known how they err.
+The raters are simulated, so their errors are known; they rate real pictures of the calibration world.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,9 +26,9 @@ from validation.verdicts import TEXTS, measured, results_of
 
 CONDITIONS = ("chance", "half", "accurate")
 ACCURACY: Mapping[str, float] = dict(zip(CONDITIONS, (0.0, 0.5, 0.9), strict=True))
-"""How often a rater answers from the picture; else by lot."""
+"""Share of answers that a rater takes from the picture; the others are random."""
 MISTAKEN: Mapping[str, float] = dict(zip(CONDITIONS, (0.0, 0.2, 0.5), strict=True))
-"""How often an androgynous person is called feminine by raters who else err as in the last condition."""
+"""Share of androgynous people called feminine, by raters with the last condition's other errors."""
 MISSING: Mapping[str, float] = dict(zip(CONDITIONS, (0.0, 0.2, 0.4), strict=True))
 LOOKED = "looks"
 N_UNANSWERED = 0.3  # share of the answers that raters leave out, where that is allowed
@@ -43,15 +43,17 @@ Pooled = Literal["one", "each"]
 
 @settings_class(frozen=True, kw_only=True)
 class RaterOptions(PoolOptions):
-    """How often simulated raters answer."""
+    """Options of the repeated tests with simulated raters."""
 
-    conditions: tuple[str, ...] = setting(CONDITIONS, "Conditions", "Raters who answer by lot, half so, and hardly so")
+    conditions: tuple[str, ...] = setting(
+        CONDITIONS, "Conditions", "Raters who always, half of the time or rarely guess"
+    )
 
 
 def answer_table(accuracy: float, by_lot: Sequence[float], mistaken: float = 0.0) -> Array:
-    """Of each look, a row, how often a rater says each: from the picture, else by lot; (n_looks, n_looks).
+    """Probability of each answer (column) to each look (row): from the picture, else random; (n_looks, n_looks).
 
-    ``mistaken``: how often an androgynous person at whom a rater looks is called feminine.
+    ``mistaken``: how often a rater who looks calls an androgynous person feminine.
     """
     from_picture = np.eye(len(by_lot))
     of, as_what = LOOKS.index("androgynous"), LOOKS.index("feminine")
@@ -61,20 +63,20 @@ def answer_table(accuracy: float, by_lot: Sequence[float], mistaken: float = 0.0
 
 
 def coincidences(shares: Array, raters: Sequence[Array]) -> Array:
-    """How often two raters, whichever, give each two answers to one picture; (n_answers, n_answers), sum 1."""
+    """Probability that two raters give each pair of answers to one picture; (n_answers, n_answers), sum 1."""
     pairs = [(one.T * shares) @ other for one in raters for other in raters if one is not other]
     mean: Array = np.mean(pairs, axis=0)
     return mean
 
 
 def true_agreement(shares: Array, raters: Sequence[Array], *, marginals: Pooled = "one") -> float:
-    """The coefficient of agreement in endlessly many pictures: 1 less observed by expected disagreement.
+    """Coefficient of agreement in infinitely many pictures: 1 less observed by expected disagreement.
 
     Parameters
     ----------
     shares : (n_looks,), of the pictures, sum 1.
-    raters : of each, :func:`answer_table`.
-    marginals : one for all raters, as Fleiss' κ and Krippendorff's α have it, or each their own, as Cohen's κ.
+    raters : :func:`answer_table` of each rater.
+    marginals : one for all raters (Fleiss' κ, Krippendorff's α), or one per rater (Cohen's κ).
     """
     answers = np.array([shares @ table for table in raters])
     mean = answers.mean(axis=0)
@@ -84,7 +86,7 @@ def true_agreement(shares: Array, raters: Sequence[Array], *, marginals: Pooled 
 
 @dataclass(frozen=True, kw_only=True)
 class _Agreements:
-    """Raters of single pictures."""
+    """Simulated ratings of single pictures, and their coefficients."""
 
     shown: Codes  # the look of each picture of the pool
     n: int  # pictures that are rated
@@ -123,7 +125,7 @@ class _Agreements:
 
 
 def _answers(looks: Codes, raters: Sequence[Array], chance: np.random.Generator) -> Codes:
-    """What each rater says of each picture, (n_pictures, n_raters)."""
+    """Answer of each rater to each picture, (n_pictures, n_raters)."""
     columns = [
         (chance.random(len(looks))[:, np.newaxis] > table[looks].cumsum(axis=1)[:, :-1]).sum(axis=1) for table in raters
     ]
@@ -131,7 +133,7 @@ def _answers(looks: Codes, raters: Sequence[Array], chance: np.random.Generator)
 
 
 def _missing_line(n: int, where: Mapping[str, Any], chance: np.random.Generator, confidence: float) -> dict[str, Any]:
-    """The share of things that pictures lack, by a judge whose errors were measured on other pictures."""
+    """Share of missing things, by a judge with errors measured on other pictures."""
     missing, (sensitivity, specificity) = MISSING[where["condition"]], _JUDGE
     rates = [chance.binomial(_N_KNOWN, rate) / _N_KNOWN for rate in _JUDGE]
     errors = ReaderErrors(sensitivity=rates[0], specificity=rates[1], n_positive=_N_KNOWN, n_negative=_N_KNOWN)
@@ -165,11 +167,11 @@ class ValidityRaters(Study):
         )
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Agreement, what raters disagree about, and a judge's answers, in every repetition."""
+        """Agreement, largest disagreement, and a judge's answers, in every repetition."""
         frame = data.frame.reset_index(drop=True)
         truths = data.truths(frame)
         if None in truths:
-            raise InvalidInput("what is drawn must be on record: choose calibration-renderer")
+            raise InvalidInput("this study needs the ground truth: choose calibration-renderer")
         shown = np.array([LOOKS.index(str(truth["gender"])) for truth in truths if truth is not None])
         n, confidence = self.design.images_per_prompt, settings.confidence
         agreements = [

@@ -1,4 +1,4 @@
-"""Is the instrument right? What is planted in the calibration world against what is measured there."""
+"""Measured against planted rates of the calibration world."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,18 +36,18 @@ from validation.shares import false_verdicts
 from validation.verdicts import TEXTS, measured, named, verdict_figures, verdict_table, verdicts_of
 
 Shares = tuple[Estimate, Estimate | None]
-"""In which the reader sees an attribute: as read, and corrected for its errors where they are known."""
+"""Shares by the classifier: as read, and corrected for its errors if they are known."""
 
 
-GAP = 0.15  # planted rates closer than this are not expected to be told apart
+GAP = 0.15  # no order is expected of planted rates closer than this
 
 
 @settings_class(frozen=True, kw_only=True)
 class RateOptions(RepetitionOptions):
-    """Which concepts are drawn under which conditions, and how often."""
+    """Options of the study of planted rates."""
 
-    repetitions: int = setting(3, "Parts", "That the pictures of every rate are drawn in, one a seed", ge=1, le=1000)
-    n_draws: int = setting(20_000, "Draws", "Of the counts of a headline, without pictures", ge=100, le=1_000_000)
+    repetitions: int = setting(3, "Parts", "Parts of every rate's pictures, one per seed", ge=1, le=1000)
+    n_draws: int = setting(20_000, "Draws", "Random counts per headline, without pictures", ge=100, le=1_000_000)
     every: int = setting(1, "Every k-th concept", "10: only every tenth concept", ge=1, le=1000)
 
 
@@ -63,7 +63,7 @@ def _concepts(design: Design, settings: StudySettings) -> Sequence[Sequence[str]
 
 
 def _as_drawn(line: PlantedLine, data: StudyData, places: Mapping[Any, Any], settings: StudySettings) -> PlantedLine:
-    """The line with what the model draws in place of what is planted, where that is another thing."""
+    """Replace the planted rate by the model's own drawn rate, if the model has one."""
     rates = {}
     for condition in ladder(settings):
         first = np.concatenate([places[prompt, condition] for prompt in line.prompts])
@@ -105,7 +105,7 @@ def _reading(line: PlantedLine, condition: str, shares: Shares, truths: np.ndarr
 
 
 def _findings(rates: pd.DataFrame, order: pd.DataFrame, confidence: float) -> tuple[Finding, ...]:
-    """Share of intervals that hold the planted rate, in all and per condition; share of rates in order."""
+    """Share of intervals that hold the planted rate, overall and per condition; share of rates in order."""
     correctable, title = rates[rates["corrected"].notna()], "Corrected intervals that hold the planted rate"
     nominal = f"Nominal {100 * confidence:g} %; without the correction"
     findings = [
@@ -128,10 +128,10 @@ def _findings(rates: pd.DataFrame, order: pd.DataFrame, confidence: float) -> tu
 
 
 def _orders(table: pd.DataFrame) -> pd.DataFrame:
-    """Per planted rate: Psi towards its side, and whether it rises from condition to condition.
+    """Per planted rate: Psi towards its side, and a flag that it rises from condition to condition.
 
-    P* is the first condition's rate. Where the last one lies below it, the absence of the attribute is what
-    is over-represented, and its Psi is taken.
+    P* is the first condition's rate. If the last one lies below it, the absence of the attribute is
+    over-represented, and its Psi is taken.
     """
     names = list(dict.fromkeys(table["condition"]))
     by = ["concept", "attribute", "value"]
@@ -148,7 +148,7 @@ def _orders(table: pd.DataFrame) -> pd.DataFrame:
 def _measurements(
     line: PlantedLine, condition: str, shares: Shares, settings: StudySettings
 ) -> Iterator[dict[str, Any]]:
-    """P, P − P* and Ψ of a planted rate, of the attribute or of its absence, whichever is planted."""
+    """P, P − P* and Ψ of a planted rate, for the attribute or its absence, as planted."""
     first, *_, last = ladder(settings)
     present = line.rates[last] > line.rates[first]
     uncorrected, corrected = (_towards(share, shares[0].n, present=present) for share in shares)
@@ -194,9 +194,9 @@ class ValidityRates(Study):
     options = RateOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Every prompt of a planted rate, in every condition; as many pictures a concept as the self.design says.
+        """Every prompt of a planted rate, in every condition; with the design's number of pictures per concept.
 
-        The option ``every`` leaves concepts out: with 10, only every tenth is drawn. The scale thins the pictures out.
+        The option ``every`` skips concepts: 10 draws only every tenth. The scale reduces the number of pictures.
         """
         whole = replace(settings, scale=1.0)
         n, n_parts = scaled(self.design.images_per_prompt, settings.scale), n_repetitions(whole)

@@ -1,4 +1,4 @@
-"""What was really drawn, in words: a captioner that cannot err."""
+"""Captions from the ground truth: a captioner without errors."""
 
 import json
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from training import captions
 
 
 class RecordCaptioner:
-    """A captioner that cannot err: it draws the scene anew from the settings that a picture carries.
+    """Captioner without errors: it redraws the scene from the settings stored with a picture.
 
-    With it a study tests its measure alone, and not the captioner. Pictures of another revision of the renderer
-    cannot be looked up.
+    With it a study tests only its measure, not the captioner. It cannot caption pictures of another revision of the
+    renderer.
     """
 
     def __init__(self, revision: str) -> None:
@@ -25,21 +25,21 @@ class RecordCaptioner:
         self.name = f"record of {MODEL}@{revision}"
 
     def caption(self, images: Sequence[Image.Image]) -> list[str]:
-        """Everything that is drawn, in one sentence per picture; InvalidInput for one without our record."""
+        """Name everything drawn, in one sentence per picture; InvalidInput for a picture without ground truth."""
         return [captions.caption(scene_of(self._row(image))) for image in images]
 
     def _row(self, image: Image.Image) -> ImageRow:
         if RECORD_KEY not in image.info:
-            raise InvalidInput("the picture carries no record of what was drawn; ask a captioner instead")
+            raise InvalidInput("the picture has no ground truth; choose a captioner instead")
         row = ImageRow(**json.loads(image.info[RECORD_KEY])["row"])
         if (row.model, row.revision) != (MODEL, self.revision):
             raise InvalidInput(
-                f"what is drawn is on record for {MODEL} at {self.revision or 'no revision'} only; got a "
+                f"the ground truth is known only for {MODEL} at {self.revision or 'no revision'}; got a "
                 f"picture of {row.model} at {row.revision or 'no revision'}"
             )
         return row
 
 
 def recorder(services: StudyServices) -> RecordCaptioner:
-    """The one of the calibration renderer's pictures."""
+    """Return the captioner of the calibration renderer's pictures."""
     return RecordCaptioner(services.revision(MODEL))

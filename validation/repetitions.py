@@ -1,4 +1,4 @@
-"""What is drawn again and again: cells with seeds of their own, and the conditions they stand in."""
+"""Repetitions: cells with their own seeds, and their conditions."""
 
 import hashlib
 import json
@@ -20,40 +20,40 @@ from bias_core.world.planted import planted_lines
 
 T = TypeVar("T")
 LADDER = ("fair", "published", "extreme")
-"""Conditions of which all planted rates are known, in the order in which more is planted."""
+"""Conditions with known planted rates, in rising order."""
 OWN_NULL = "its own null"
-"""Group of the pictures in which the null of a measure is planted, where that is not the first condition."""
+"""Group of pictures with a measure's planted null value, if that is not the first condition."""
 POOL = "pool"
 ARM = "arm"
-"""Fact of shots on the same seeds: of a base, and of what is compared with it."""
+"""Fact that separates shots on the same seeds: those of a base, and those compared with it."""
 ENOUGH_FOR_TRUTH = 1000  # pictures that what a model draws was measured on; fewer err more than what is tested
 FEWEST_REPETITIONS = 3  # however small the scale
 
 CellShots = Callable[[str, Random], Iterable[Shot]]
-"""The shots of a cell: of its condition, and of its own chance where prompts are drawn too."""
+"""Makes the shots of a cell from its condition, and from its own random numbers if prompts are drawn too."""
 
 
-SEEDS = "Seeds", "That the repetitions are spread over, from the seed of the run on"
+SEEDS = "Seeds", "Number of seeds for the repetitions, from the seed of the run on"
 """Label and help of an option."""
 
 
 @settings_class(frozen=True, kw_only=True)
 class RepetitionOptions(Options):
-    """How often the same is measured again."""
+    """Options of repeated measurements."""
 
-    conditions: tuple[str, ...] = setting(LADDER, "Conditions", "Two or more, as more is planted")
-    repetitions: int = setting(30, "Repetitions", "How often everything is drawn and measured anew", ge=1, le=1000)
+    conditions: tuple[str, ...] = setting(LADDER, "Conditions", "Two or more, in rising order")
+    repetitions: int = setting(30, "Repetitions", "Number of times to draw and measure everything", ge=1, le=1000)
     seeds: int = setting(3, *SEEDS, ge=1, le=100)
 
 
 @settings_class(frozen=True, kw_only=True)
 class PoolOptions(RepetitionOptions):
-    """How often the same is measured on pictures taken from a pool, which is drawn once on each seed."""
+    """Options of repeated measurements on pictures from a pool, drawn once per seed."""
 
     pool: int = setting(
         1200,
         "Pictures of the pool",
-        "Of each prompt, condition and seed, which repetitions take theirs from",
+        "Pictures of each prompt, condition and seed, to draw repetitions from",
         ge=2,
         le=50_000,
     )
@@ -65,7 +65,7 @@ def pool_size(design: Design, settings: StudySettings) -> int:
 
 
 def pools(settings: StudySettings, shots: Sequence[Shot]) -> list[Shot]:
-    """The shots of a pool on every seed of the run, of which no two share a picture; the fact ``pool`` counts them."""
+    """Shots of a pool on every seed of the run, all with different pictures; the fact ``pool`` counts them."""
     return [
         replace(shot, first_seed=_hashed("pool", settings.seed + k) + shot.first_seed, facts={**shot.facts, POOL: k})
         for k in range(options_in(settings, PoolOptions).seeds)
@@ -74,12 +74,12 @@ def pools(settings: StudySettings, shots: Sequence[Shot]) -> list[Shot]:
 
 
 def pool_of(settings: StudySettings, repetition: int) -> int:
-    """The place, among the seeds of the run, of the one that a repetition is drawn on."""
+    """Index, among the seeds of the run, of a repetition's seed."""
     return repetition % int(options_in(settings, PoolOptions).seeds)
 
 
 def places_in_pool(design: Design, settings: StudySettings, groups: Sequence[str]) -> list[dict[str, np.ndarray]]:
-    """Of every repetition, by group, the places of its pictures in the pool, by lot with replacement."""
+    """Indices of every repetition's pictures in the pool, by group, at random with replacement."""
     chance, n_pool = np.random.default_rng(settings.seed), pool_size(design, settings)
     return [
         {group: chance.integers(n_pool, size=design.images_per_prompt) for group in groups}
@@ -88,14 +88,14 @@ def places_in_pool(design: Design, settings: StudySettings, groups: Sequence[str
 
 
 def n_repetitions(settings: StudySettings) -> int:
-    """How often a run of these settings measures again."""
+    """Number of repetitions of a run with these settings."""
     return scaled(options_in(settings, PoolOptions).repetitions, settings.scale, least=FEWEST_REPETITIONS)
 
 
 def in_each_repetition(data: StudyData, work: Callable[[int], Iterable[T]]) -> Steps[list[T]]:
-    """What ``work`` finds in each repetition, all in one list.
+    """Results of ``work`` in all repetitions, in one list.
 
-    Of a run that is stopped, of the repetitions that were finished, if these are as many as every run has.
+    A stopped run gives those of the finished repetitions, if there are enough of them.
     """
     n = n_repetitions(data.settings)
     fewest = min(n, FEWEST_REPETITIONS)
@@ -106,20 +106,20 @@ def in_each_repetition(data: StudyData, work: Callable[[int], Iterable[T]]) -> S
 def repeated(
     settings: StudySettings, of_cell: CellShots, *, also: Sequence[str] = (), conditions: Sequence[str] = ()
 ) -> list[Shot]:
-    """The shots of every repetition under every condition of the run, each on seeds of its own.
+    """Shots of every repetition under every condition of the run, each on its own seeds.
 
     Repetitions are spread over the seeds of the run. No two cells (repetition, condition, prompt and what else the
     study knows of a shot) share a picture's seed, so that their pictures are independent draws. The seeds of a cell do
     not change with the number of repetitions: a longer run goes on from a shorter one.
 
-    Shots that the study tells apart by the fact :data:`ARM` alone do share their seeds, as the arms of a run do.
+    Shots that differ only in the fact :data:`ARM` share their seeds, as the arms of a run do.
 
     Parameters
     ----------
     of_cell : the shots of one condition in one repetition; their group, where none is given, becomes the condition.
         Their first seed is counted from the first of the cell.
-    conditions : () for those of the run, which are of the :data:`LADDER`.
-    also : groups beside the conditions of the run, drawn under the first of them, such as :data:`OWN_NULL`.
+    conditions : () for those of the run, from the :data:`LADDER`.
+    also : groups in addition to the conditions of the run, drawn under the first of them, such as :data:`OWN_NULL`.
     """
     conditions = conditions or ladder(settings)
     shots = []
@@ -139,7 +139,7 @@ def repeated(
 
 
 def _seed_of(shot: Shot, seed: int) -> int:
-    """The first seed of a cell: 48 bits of a hash of all that tells it from other cells."""
+    """First seed of a cell: 48 bits of a hash of everything that identifies it."""
     facts = {name: value for name, value in shot.facts.items() if name != ARM}
     condition = "" if ARM in shot.facts else shot.condition
     return _hashed(seed, shot.prompt, shot.group, condition, 0, sorted(facts.items()))
@@ -150,7 +150,7 @@ def _hashed(*facts: Any) -> int:
 
 
 def ladder(settings: StudySettings) -> list[str]:
-    """The conditions of a run, as more is planted; InvalidInput for less than two, others, or imported pictures."""
+    """Conditions of a run, in rising order; InvalidInput for fewer than two, unknown ones, or imported pictures."""
     if settings.images:
         raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
     conditions = [str(condition) for condition in options_in(settings, PoolOptions).conditions]
@@ -175,7 +175,7 @@ def true_shares(data: StudyData, prompt: str) -> dict[str, float]:
 
 
 def planted_shares(lines: Sequence[PlantedLine], prompt: str) -> dict[str, float]:
-    """Share of masculine people by condition, planted for this prompt's concept; InvalidInput where there is none."""
+    """Planted share of masculine people for this prompt's concept, by condition; InvalidInput if there is none."""
     for line in lines:
         if line.attribute == "gender" and prompt.lower() in map(str.lower, line.prompts):
             masculine = line.value == "masculine"

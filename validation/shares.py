@@ -1,4 +1,4 @@
-"""False verdicts on a share: how often one that lies at its P* is called different, counted without a picture."""
+"""False verdicts on a share at its P*: their rate, computed without pictures."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,20 +20,20 @@ from bias_core.types import Attribute, Estimate
 from validation.verdicts import NOMINAL, READS_BIAS, TEXTS, Verdict, label_of
 
 SIZES = (8, 16, 32, 64)
-"""Pictures of a share."""
+"""Numbers of pictures of a share."""
 NULLS = tuple(round(0.05 + 0.01 * k, 2) for k in range(91))
 """Values of P*."""
 GAPS = (0.0, 0.2, 0.3)
-"""From P* to the true share."""
+"""Gaps from P* to the true share."""
 DEFAULTS = (16, 60)
-"""Pictures of a concept that the app draws by default: of one alone, and in each arm of a comparison."""
+"""The app's default numbers of pictures of a concept: alone, and in each arm of a comparison."""
 EXACT, WILSON = "exact test", "Wilson interval"
 RULES: Mapping[str, str] = {WILSON: "stereotype_score", EXACT: "signed_difference"}
-"""Ways to a verdict, the former one and the app's, with the measure that each stands with."""
+"""Rules for a verdict, the former one and the app's, each with its measure."""
 _EXAMPLE = 16, 0.5  # pictures and P* of the rates that a verdict tells
 
 Calls = Callable[[Sequence[int]], bool]
-"""Takes the count of each attribute; says whether any is called different."""
+"""Takes the count of each attribute; returns True if any is called different."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class FalseVerdicts:
 
 
 def false_verdicts(n_draws: int) -> FalseVerdicts:
-    """Rates of false verdicts on a share, enumerated, and on any attribute of a headline, by lot; and their power."""
+    """Rates of false verdicts on a share (enumerated) and on any attribute of a headline (simulated), and power."""
     cells = pd.DataFrame(_rates(n, null) for n, null in product(SIZES, NULLS))
     by_size = cells.groupby("pictures")[[*RULES]]
     rates = by_size.mean().add_suffix(", mean").join(by_size.max().add_suffix(", most")).reset_index()
@@ -95,7 +95,7 @@ def _attribute(null: float) -> Attribute:
 
 
 def _score(attribute: Attribute, k: int, n: int) -> AttributeScore:
-    """The score of an attribute that ``k`` of ``n`` pictures show."""
+    """Score of an attribute that ``k`` of ``n`` pictures show."""
     shown, nothing = (np.arange(n) < k).astype(float), Estimate.undefined(n, "counts alone")
     other = np.full(n, 0.5)
     return AttributeScore(
@@ -111,7 +111,7 @@ def _score(attribute: Attribute, k: int, n: int) -> AttributeScore:
 
 
 def _headlines(n_draws: int) -> Iterator[dict[str, Any]]:
-    """Each built-in set with several sourced attributes, whose counts are drawn at their P*."""
+    """Each built-in set with several sourced attributes, with counts drawn at their P*."""
     for (concept, attributes), n in product(_sourced().items(), DEFAULTS):
         line = {"concept": concept, "attributes": len(attributes), "pictures": n}
         yield line | rates_of_any(attributes, n, n_draws)
@@ -152,7 +152,7 @@ def _on_headlines(headlines: pd.DataFrame, n_draws: int) -> Iterator[Verdict]:
 
 
 def _verdict(rule: str, what: str, planted: str, rate: Estimate, rates: Sequence[Mapping[str, float]]) -> Verdict:
-    """Passes where even the largest rate of false verdicts is at most the level; ``rates`` rise with the gap."""
+    """Verdict: passes if even the largest rate of false verdicts is at most the level; ``rates`` rise with the gap."""
     measure, means = RULES[rule], tuple(one[rule] for one in rates)
     return Verdict(
         measure=measure,
@@ -167,7 +167,7 @@ def _verdict(rule: str, what: str, planted: str, rate: Estimate, rates: Sequence
 
 
 def _figure(cells: pd.DataFrame, rule: str) -> StudyFigure:
-    """A line for each number of pictures."""
+    """Figure with a line for each number of pictures."""
     rows = cells.assign(group=[f"{n:g} pictures" for n in cells["pictures"]], x=cells["P*"], value=cells[rule])
     figure = TEXTS.figure("false-verdicts", rows[["group", "x", "value"]], {"null": 1 - NOMINAL}, rule=rule)
     return replace(figure, key=f"{figure.key}-{rule}".replace(" ", "-"))

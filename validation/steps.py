@@ -1,9 +1,9 @@
-"""What is said of denoising steps and of parts of a model, on the diffusion model whose planted attributes are known.
+"""Tests of the measures of denoising steps and of parts of a model, on the diffusion model with known attributes.
 
-Does what a step heads for tell what the finished picture gains? And is the part that an adapter changed named, and the
-step by which a text has decided? For these pictures are drawn once, a pool of seeds for every way of drawing;
-repetitions draw seeds from the pool with replacement, so that what the whole pool shows is their truth. Where nothing
-is exchanged, pictures of other seeds stand in the place of the exchanged ones; where half is, for half of the seeds.
+Does a step's prediction agree with the gain of the finished picture? Do the measures name the part that an adapter
+changed, and the step by which a text has decided? For the second question a pool of seeds is drawn once in every way.
+Repetitions draw seeds from the pool with replacement, so the whole pool gives their truth. Without an exchange,
+pictures of other seeds replace the exchanged ones; with half of it, for half of the seeds.
 """
 
 import math
@@ -34,7 +34,7 @@ from validation.verdicts import TEXTS, measured, named, results_of
 LEAST_CORRELATION = 0.6  # with what the finished pictures gain
 _FEWEST_SEEDS = 4
 _RESAMPLES = 500
-_MEASURES = {"predicted_gain": "gain", "stereotype_propagation_index": "SPI"}  # and their columns
+_MEASURES = {"predicted_gain": "gain", "stereotype_propagation_index": "SPI"}  # measure -> column
 _BAR = (
     f"Shown to be at least {LEAST_CORRELATION}.",
     f"Shown to be less than {LEAST_CORRELATION}.",
@@ -43,35 +43,35 @@ _BAR = (
 
 
 SHARES = {"nothing": 0.0, "half": 0.5, "all": 1.0}
-"""Of the seeds, whose text or weights are exchanged, by condition."""
+"""Share of seeds with exchanged text or weights, by condition."""
 _PART_CELLS = ("neither", "text", "drawing", "both")
 _ROUNDING = 1e-9
 
 
 @settings_class(frozen=True, kw_only=True)
 class StepOptions(Options):
-    """Under which conditions steps are traced, how often, and beside which base prompt."""
+    """Options of the study of denoising steps."""
 
-    conditions: tuple[str, ...] = setting(LADDER, "Conditions", "Two or more, as more is planted")
-    repetitions: int = setting(6, "Repetitions", "How often the gain is measured, on other seeds", ge=1, le=500)
+    conditions: tuple[str, ...] = setting(LADDER, "Conditions", "Two or more, in rising order")
+    repetitions: int = setting(6, "Repetitions", "Measurements of the gain, each on other seeds", ge=1, le=500)
     seeds: int = setting(3, *SEEDS, ge=1, le=100)
-    base_prompt: str = setting("a photo of a person", "Base prompt", "Drawn from the same noise, to compare with")
-    guided: bool = setting(False, "Guided velocities", "With classifier-free guidance, instead of conditional ones")
+    base_prompt: str = setting("a photo of a person", "Base prompt", "Baseline from the same noise")
+    guided: bool = setting(False, "Guided velocities", "Classifier-free guidance instead of conditional velocities")
 
 
 def _gains(base: np.ndarray, own: np.ndarray, settings: StudySettings) -> list[PredictedGain]:
-    """The gain of every repetition, each on its own part of the seeds; margins ``(n_seeds, n_steps)``."""
+    """Gain of every repetition, each on its own part of the seeds; margins ``(n_seeds, n_steps)``."""
     parts = np.array_split(np.arange(len(own)), options_in(settings, StepOptions).repetitions)
     return [predicted_gain(base[part], own[part], confidence=settings.confidence) for part in parts]
 
 
 def _turned(estimate: Estimate) -> Estimate:
-    """The gain of the opposite, where that is planted."""
+    """Gain of the opposite attribute, if that is planted."""
     return replace(estimate, value=-estimate.value, low=-estimate.high, high=-estimate.low)
 
 
 def _line(here: Mapping[str, Any], whole: Estimate, conditions: Sequence[str], repetition: int) -> dict[str, Any]:
-    """One interval; attributes that are not planted stand with the first condition, in which nothing is."""
+    """One interval; unplanted attributes count under the first condition, which plants nothing."""
     first, is_null = conditions[0], here["condition"] == conditions[0] or not here["planted"]
     return measured(
         "predicted_gain",
@@ -101,7 +101,7 @@ def _traced(
 
 
 def _correlations(table: pd.DataFrame, settings: StudySettings) -> list[Finding]:
-    """Of each measure with the finished gain, over planted attributes and seeds, by condition."""
+    """Correlation of each measure with the finished gain, over planted attributes and seeds, by condition."""
     findings = []
     for condition, lines in table[table["planted"]].groupby("condition", sort=False):
         for key, column in _MEASURES.items():
@@ -117,7 +117,7 @@ def _correlations(table: pd.DataFrame, settings: StudySettings) -> list[Finding]
 
 
 def rank_correlation(measure: np.ndarray, gained: np.ndarray, settings: StudySettings) -> Estimate:
-    """Spearman's, over attributes and seeds ``(n_attributes, n_seeds)``, with a bootstrap interval over seeds."""
+    """Spearman's correlation over ``(n_attributes, n_seeds)``, with a bootstrap interval over seeds."""
     if np.ptp(measure) == 0 or np.ptp(gained) == 0:
         return Estimate.undefined(measure.shape[1], "nothing changes, so there is no rank")
     rng, n = np.random.default_rng(settings.seed), measure.shape[1]
@@ -137,15 +137,15 @@ def _spearman(one: np.ndarray, other: np.ndarray) -> float:
 
 @settings_class(frozen=True, kw_only=True)
 class CauseRepetitionOptions(Options):
-    """How often the same is measured again, and on how many seeds."""
+    """Options of the study of causes."""
 
-    pool: int = setting(80, "Pool", "Seeds that each way of drawing is drawn on, once", ge=4, le=5000)
-    repetitions: int = setting(202, "Repetitions", "How often seeds are drawn from the pool", ge=1, le=1000)
+    pool: int = setting(80, "Pool", "Number of seeds for each way of drawing", ge=4, le=5000)
+    repetitions: int = setting(202, "Repetitions", "Number of draws of seeds from the pool", ge=1, le=1000)
     seeds: int = setting(3, *SEEDS, ge=1, le=100)
 
 
 def cause_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """A pool on each seed of the run of pictures for every way of drawing, all on the same seeds."""
+    """Pools of pictures for each seed of the run and every way of drawing, all on the same seeds."""
     n, data = (
         scaled(options_in(settings, CauseRepetitionOptions).pool, settings.scale, least=_FEWEST_SEEDS),
         design.data,
@@ -179,7 +179,7 @@ def _after(share: float) -> str:
 
 
 def pool_suits(settings: StudySettings, services: StudyServices) -> None:
-    """Refuse models without steps, and without the adapters whose parts are known."""
+    """Refuse models without steps, or without the adapters with known parts."""
     model_suits(settings, services)
     for condition in ("fair", "published", "extreme", "denoiser"):
         check_condition(services.model_info(settings.model), condition)
@@ -187,12 +187,12 @@ def pool_suits(settings: StudySettings, services: StudyServices) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """Margins of every way of drawing, ``(n_seeds,)`` each, and how seeds are drawn from them."""
+    """Margins of every way of drawing, ``(n_seeds,)`` each, and the random choice of seeds."""
 
     margins: Mapping[str, np.ndarray]
 
     def pick(self, ways: Sequence[str], share: float, n: int, rng: np.random.Generator) -> list[np.ndarray]:
-        """The first way on ``n`` seeds, and the others on the same where exchanged, else the first on other seeds."""
+        """Margins of the first way on ``n`` seeds; of the others on the same seeds, or of the first on other seeds."""
         size = len(self.margins[ways[0]])
         seeds, is_exchanged = rng.integers(0, size, n), rng.random(n) < share
         first = self.margins[ways[0]]
@@ -209,7 +209,7 @@ def _exchange_lines(
     where: Mapping[str, Any],
     held: list[bool],
 ) -> Iterator[dict[str, Any]]:
-    """The effect from the start and in the middle; of the whole, whether its step is held."""
+    """Effect from the start and in the middle; for the whole, a flag that its step's interval holds."""
     data, confidence = design.data, settings.confidence
     plain = _weights(settings.condition, settings.condition)
     ways = [plain, *(_after(one) for one in data["first_steps"])]
@@ -239,7 +239,7 @@ def _part_lines(
     where: Mapping[str, Any],
     cells: Mapping[str, Sequence[str]],
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The effect of each part that the adapter has, and which parts are claimed."""
+    """Effect of each part of the adapter, and the claimed parts."""
     ways = [_weights(*cells[name]) for name in _PART_CELLS]
     parts = part_effects(*pool.pick(ways, share, design.images_per_prompt, rng), confidence=settings.confidence)
     neither, text, drawing, both = (float((pool.margins[way] > 0).mean()) for way in ways)
@@ -261,7 +261,7 @@ def _holds_0(estimate: Estimate) -> bool:
 
 
 def _parts_named(claims: pd.DataFrame) -> pd.DataFrame:
-    """How often each part is claimed, of every adapter and condition."""
+    """Share of repetitions that claim each part, by adapter and condition."""
     lines = []
     for (adapter, condition), rows in claims.groupby(["adapter", "condition"], sort=False):
         shares = {part: exact_interval(int(rows[f"{part} claimed"].sum()), len(rows)) for part in ("text", "drawing")}
@@ -278,7 +278,7 @@ def _parts_named(claims: pd.DataFrame) -> pd.DataFrame:
 
 
 def _cause_findings(claims: pd.DataFrame, held: Sequence[bool]) -> Iterator[Finding]:
-    """How often the right parts are named, nothing is claimed falsely, and the step is held."""
+    """Shares of repetitions that name the right parts, claim nothing falsely, and hold the step."""
     whole = claims[claims["condition"] == "all"]
     is_right = (whole["text claimed"] == whole["text planted"]) & (whole["drawing claimed"] == whole["drawing planted"])
     nothing = claims.loc[claims["condition"] == "nothing", ["text claimed", "drawing claimed"]].to_numpy()
@@ -300,7 +300,7 @@ class ValiditySteps(Study):
     options = StepOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Pictures of every concept under every condition, all on the same seeds, which repetitions share out."""
+        """Pictures of every concept under every condition, all on the same seeds, which the repetitions divide."""
         options = options_in(settings, StepOptions)
         n_each = math.ceil(options.repetitions / options.seeds)
         n = n_each * scaled(self.design.images_per_prompt, settings.scale, least=_FEWEST_SEEDS)
@@ -312,7 +312,7 @@ class ValiditySteps(Study):
         return pools(settings, shots)
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Predicted gain under every condition, and its rank correlation with what pictures gain over the first."""
+        """Predicted gain under every condition, and its rank correlation with the pictures' gain over the first."""
         rows = yield from data.embed(data.frame)
         attributes = [Attribute(**one) for one in self.design.data["attributes"]]
         k = len(attributes)
@@ -325,12 +325,12 @@ class ValiditySteps(Study):
         first, *between, _last = ladder(settings)  # `between` most is planted already: the last has hardly more of it
 
         def trace_all(concept: str) -> list[tuple[Any, pd.DataFrame, tuple[np.ndarray, np.ndarray, np.ndarray]]]:
-            """Of a concept every condition with its pictures and what is seen in their steps."""
+            """Trace the steps of a concept's pictures under every condition."""
             own = data.frame[data.frame["concept"] == concept].groupby("group", sort=False)
             return [(condition, part, _traced(data, part, attributes, direction)) for condition, part in own]
 
         concepts = list(dict.fromkeys(data.frame["concept"]))
-        traced = yield from data.map_until_stopped("concepts whose steps are looked into", concepts, trace_all)
+        traced = yield from data.map_until_stopped("concepts with traced steps", concepts, trace_all)
         cells = ((name, *cell) for name, of_concept in zip(concepts, traced, strict=False) for cell in of_concept)
         for concept, condition, part, (own, base, spi) in cells:
             gained = finished[concept, condition].astype(float) - finished[concept, first]
@@ -374,7 +374,7 @@ class ValidityCauses(Study):
         return cause_shots(self.design, settings)
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Effects, parts and steps of every repetition, and how often the right part is named."""
+        """Effects, parts and steps of every repetition, and the share that names the right part."""
         rows = yield from data.embed(data.frame)
         present, absent = data.texts([self.design.data["present"], self.design.data["absent"]])
         frame = data.frame.assign(margin=rows @ (present - absent))

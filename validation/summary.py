@@ -1,4 +1,4 @@
-"""The validity studies as one report: a page, a folder each, and the files that the app shows."""
+"""The validity studies as one report: a page, a folder per study, and the files that the app shows."""
 
 import re
 from collections import Counter
@@ -21,17 +21,17 @@ from validation import validity_studies
 from validation.verdicts import STANDS_FOR, TEXTS, rule
 
 ON_STEPS = ("validity-steps", "validity-causes")
-"""The studies of denoising steps and of parts of a model, beside the others in the reports on diffusion models."""
+"""Studies of denoising steps and of parts of a model, for the reports on diffusion models."""
 with validity_studies():
     STUDIES = tuple(name for name in TITLES if name in design_files() and name not in ON_STEPS)
-"""The others, in the order in which they are told."""
+"""All other studies, in the order of the report."""
 LEFT_OUT = ("repetitions", "seeds", "texts")  # tables too long for a report
 
 
 def report_files(
     reports: Sequence[StudyReport], others: Sequence[str] = (), *, repetitions: bool = False
 ) -> dict[str, bytes]:
-    """Content of each file by its path in the report's folder; ``others`` have a folder of their own in it.
+    """Content of each file by its path in the report's folder; ``others`` have their own subfolders.
 
     ``repetitions`` adds the tables :data:`LEFT_OUT`, as CSV files.
     """
@@ -54,7 +54,7 @@ def report_files(
 
 
 def _smaller(svg: bytes) -> bytes:
-    """A drawing in half of the bytes: hundredths of a point, one font, each style once, no facts beside its title.
+    """Halve the bytes of a drawing: hundredths of a point, one font, each style once, no metadata.
 
     >>> print(_smaller(b'  <text style="font-family: A, B" x="355.438105"/>').decode())
     <text style="font-family: 'DejaVu Sans', sans-serif" x="355.44"/>
@@ -66,7 +66,7 @@ def _smaller(svg: bytes) -> bytes:
 
 
 def _styled_by_class(svg: str) -> str:
-    """A drawing that says each style once, by a class in the sheet that Matplotlib begins with."""
+    """Write each style of a drawing once, as a class in Matplotlib's style sheet."""
     often = [style for style, n in Counter(re.findall(r' style="([^"]*)"', svg)).items() if n > 1]
     names = {style: f"s{i}" for i, style in enumerate(often)}
     text = re.sub(r' style="([^"]*)"', lambda of: f' class="{names[of[1]]}"' if of[1] in names else of[0], svg)
@@ -74,7 +74,7 @@ def _styled_by_class(svg: str) -> str:
 
 
 def shipped_files(reports: Sequence[StudyReport]) -> dict[str, bytes]:
-    """The same reports as data, by their path in :data:`SHIPPED`: what the app shows."""
+    """The same reports as data for the app, by their path in :data:`SHIPPED`."""
     return {
         f"{report.design.name}.json": to_text(
             replace(_without_repetitions(report), pictures=None, stored={}), SHIPPED
@@ -89,7 +89,7 @@ def _without_repetitions(report: StudyReport) -> StudyReport:
 
 
 def _page(reports: Sequence[StudyReport], others: Sequence[str]) -> str:
-    """The verdicts of all studies, the rule that they follow, and where the details are."""
+    """Page with the verdicts of all studies, their rule, and links to details."""
     verdicts = pd.DataFrame(
         [
             line | {"drawn": seeds_of(report, line["what is planted"]) or "–"}
@@ -136,7 +136,7 @@ def _page(reports: Sequence[StudyReport], others: Sequence[str]) -> str:
 
 
 def _not_tested(reports: Sequence[StudyReport]) -> Iterator[str]:
-    """A line on each measure of which no study tells anything, or of another generator's pictures alone."""
+    """Yield a line on each measure that no study covers, or only for another generator's pictures."""
     model = reports[0].settings.model
     everywhere = [*reports, *(saved.report for saved in load_shipped())]
     on = {finding.metric: of.settings.model for of in reversed(everywhere) for finding in of.results.findings}
@@ -147,7 +147,7 @@ def _not_tested(reports: Sequence[StudyReport]) -> Iterator[str]:
 
 
 def _instead(names: Mapping[str, str], label: str) -> str:
-    """What a headline shows in place of a measure, by the measure's name with or without its variant."""
+    """Measure that a headline shows in place of this one, by its name with or without its variant."""
     key = names.get(label) or next(key for name, key in names.items() if label.startswith(f"{name}, "))
     return METRICS[STANDS_FOR[key]].name if STANDS_FOR.get(key) else "–"
 

@@ -1,4 +1,4 @@
-"""Does StOP name what a cluster shares? Clusters of pictures of which one attribute is planted, and its texts."""
+"""Tests of StOP: do its texts name the planted attribute of a cluster of pictures?"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -21,7 +21,7 @@ from bias_core.values import Options, setting, settings_class
 from validation.repetitions import LADDER, POOL, SEEDS, pool_of, pools
 from validation.verdicts import TEXTS, named
 
-SEARCH = "oasis-stop"  # whose options the search has, but for what the options here say
+SEARCH = "oasis-stop"  # the search has this study's options, except those set here
 BARE = "as the paper has it"
 _CONDITIONS = LADDER[:2]  # between them, every planted attribute is present in some pictures and absent in others
 _MOST_NAMED = 3  # texts in which the attribute must be named
@@ -29,19 +29,19 @@ _MOST_NAMED = 3  # texts in which the attribute must be named
 
 @settings_class(frozen=True, kw_only=True)
 class ClusterOptions(Options):
-    """Which clusters are made, and how their texts are searched."""
+    """Options of the clusters and of the search for their texts."""
 
-    clusters: int = setting(12, "Clusters", "Of each planted attribute, and as many of no attribute", ge=1, le=1000)
-    pictures: int = setting(30, "Pictures in a cluster", "Twice as many of the concept stand outside", ge=4, le=1000)
-    sharing: float = setting(0.8, "Share that has it", "Of a cluster; of the others, the rest of one", ge=0.5, le=1)
+    clusters: int = setting(12, "Clusters", "Clusters per planted attribute, and as many without one", ge=1, le=1000)
+    pictures: int = setting(30, "Pictures in a cluster", "Twice as many are outside", ge=4, le=1000)
+    sharing: float = setting(0.8, "Share with the attribute", "Inside a cluster; outside: 1 minus this", ge=0.5, le=1)
     seeds: int = setting(3, *SEEDS, ge=1, le=100)
-    n_candidates: int = setting(10_000, "Candidates", "Next words that are tried for each text", ge=1, le=10_000)
+    n_candidates: int = setting(10_000, "Candidates", "Number of next words tried for each text", ge=1, le=10_000)
 
 
 def _parts(
     at: np.ndarray, shows: np.ndarray, settings: StudySettings, draw: np.random.Generator, *, planted: bool
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Places of a cluster's pictures and of the others'; None where too few pictures have the attribute, or lack it."""
+    """Indices of a cluster's pictures and of the others; None if too few pictures have or lack the attribute."""
     options = options_in(settings, ClusterOptions)
     size, share = options.pictures, options.sharing
     if not planted:
@@ -56,7 +56,7 @@ def _parts(
 
 
 class _Remembering:
-    """An encoder that reads each text once: searches of many clusters try the same ones."""
+    """Encoder with a cache of texts: searches of many clusters try the same ones."""
 
     def __init__(self, encoder: ImageTextEncoder) -> None:
         self.name, self.encode_images = encoder.name, encoder.encode_images
@@ -77,7 +77,7 @@ def _search_options() -> Any:
 def _searched(
     data: StudyData, inside: np.ndarray, outside: np.ndarray, encoder: _Remembering, model: LanguageModel
 ) -> Iterator[tuple[str, list[str]]]:
-    """Both searches of one cluster: how it was searched, and the best texts without their beginning."""
+    """Run both searches of one cluster: name of the search, and the best texts without their beginning."""
     options = _search_options()
     search = partial(
         optimise_prompts,
@@ -127,7 +127,7 @@ class ValidityTexts(Study):
     reads_ahead = False
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Pictures of every concept, of whom clusters are made; where nothing and where something is planted."""
+        """Pictures of every concept, for clusters, with and without a planted bias."""
         if settings.images:
             raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")
         n = scaled(
@@ -143,7 +143,7 @@ class ValidityTexts(Study):
         )
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Share of the clusters whose attribute is named by one of the best texts, with contrast and without."""
+        """Share of the clusters with their attribute named by one of the best texts, with and without contrast."""
         rows = yield from data.embed(data.frame)
         truths = np.array(data.truths(data.frame), dtype=object)
         draw = np.random.default_rng(settings.seed)

@@ -1,4 +1,4 @@
-"""What repeated measurements show of a measure: coverage, false alarms and rise, and the verdict on them."""
+"""Verdicts on measures from repeated measurements: coverage, false alarms and rise."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,12 +30,12 @@ FALLING = frozenset(
     {"distribution_bias", "normalised_entropy", "effective_number", "weighted_alignment_score", "variance_share",
      "variance_share_difference", "variety_change"}
 )  # fmt: skip
-"""Measures of variety and evenness: these fall as more is planted, all others rise."""
+"""Measures of variety and evenness: they fall as more is planted; all others rise."""
 NULL_OF_ITS_OWN = frozenset(
     {"association", "composite_association", "diffusion_bias", "signed_lean_difference", "bias_amplification",
      "relative_lean_difference", "log_amplification"}
 )  # fmt: skip
-"""Measures whose "no bias" is not what the first condition plants; false alarms are counted where it is planted."""
+"""Measures with a null value that the first condition does not plant; their false alarms have extra pictures."""
 
 STANDS_FOR: Mapping[str, str] = {
     "stereotype_score": "signed_difference",
@@ -53,9 +53,9 @@ STANDS_FOR: Mapping[str, str] = {
     "jaccard_hallucination": "added_objects",
     "generative_miss_rate": "missing_objects",
     "fleiss_kappa": "krippendorff_alpha",
-    "log_amplification": "relative_lean_difference",  # ours, but words of this world hardly lean, so it is not shown
+    "log_amplification": "relative_lean_difference",  # ours, but not shown: words have no clear association here
 }
-"""What headlines show in place of a measure, mostly of a paper, by their keys."""
+"""Keys of the measures that headlines show in place of others, mostly of a paper."""
 _WHAT = "what is planted"
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     "verdicts": {
@@ -74,26 +74,26 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
     "texts": {"planted": "is planted"},
     "seeds": {"planted": "is planted"},
 }  # fmt: skip
-"""What columns of the tables of a validity report hold, by the table and by what is computed with."""
+"""Titles of the columns of a validity report, by table and by the name in the code."""
 _KEYS = ["measure", "variant", "planted"]
 _ROUNDING = 1e-9
 
 
 def named(key: str, frame: pd.DataFrame) -> pd.DataFrame:
-    """A table of a validity report with its columns called by what they hold."""
+    """Return a table of a validity report with readable column titles."""
     return frame.rename(columns=dict(COLUMNS.get(key, {})))
 
 
 def kind_of(measure: str) -> str:
-    """Whether headlines show this measure, or it stands beside them as its paper has it."""
+    """Return the kind of a measure: shown by headlines, or as its paper defines it."""
     return AS_PUBLISHED if measure in STANDS_FOR else HEADLINE
 
 
 def power_of(n: int, *, nominal: float = NOMINAL, deviation: float = DEVIATION) -> float:
-    """How surely ``n`` independent intervals show a coverage that lies ``deviation`` below nominal.
+    """Power of ``n`` independent intervals to detect a coverage ``deviation`` below nominal.
 
-    It shows where the exact test of the share that holds says that fewer hold than nominal: a binomial probability. By
-    symmetry it is as sure to show as many false alarms too many.
+    It is the probability that the exact test of the coverage rejects the nominal one: a binomial probability. By
+    symmetry it is also the power to detect as many excess false alarms.
 
     >>> round(power_of(200), 2), round(power_of(4), 2)
     (0.79, 0.05)
@@ -104,7 +104,7 @@ def power_of(n: int, *, nominal: float = NOMINAL, deviation: float = DEVIATION) 
 
 
 def rule() -> str:
-    """The rule behind every verdict, in words."""
+    """Text of the rule behind every verdict."""
     return TEXTS.note(
         "rule",
         n=FEWEST,
@@ -134,12 +134,12 @@ def measured(
 
     Parameters
     ----------
-    measure : key in the table of measures; ``variant`` tells two ways of forming it apart.
-    target : what the interval should hold; nan where nobody knows it.
-    condition : of the ladder, or :data:`OWN_NULL`.
-    planted : what is planted, in words.
-    unit : what is measured again and again: a concept, a test.
-    excluded : whether the value of no bias is excluded, where that is not read from the interval.
+    measure : key in the table of measures; ``variant`` names one of several ways to form it.
+    target : true value, which the interval should hold; nan if unknown.
+    condition : one of the ladder, or :data:`OWN_NULL`.
+    planted : planted bias, in words.
+    unit : repeated concept or test.
+    excluded : True if the null value is excluded, if the interval does not show it.
     """
     null, low, high = estimate.null_value, estimate.low, estimate.high
     if excluded is None and null is not None and not math.isnan(low):
@@ -179,7 +179,7 @@ def results_of(measurements: pd.DataFrame, settings: StudySettings, *, notes: Se
 
 
 def _share_of(verdict: "Verdict") -> tuple[str, Estimate]:
-    """What is told of a measure in one number: its coverage, or the false alarms of a test that has no interval."""
+    """Summary of a measure in one number: its coverage, or the false alarms of a test without interval."""
     if verdict.coverage is not None:
         return "Intervals that hold their target", verdict.coverage
     nothing = Estimate.undefined(0, "neither an interval nor a null value")
@@ -188,7 +188,7 @@ def _share_of(verdict: "Verdict") -> tuple[str, Estimate]:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What was seen of one measure."""
+    """Verdict on one measure, and the numbers behind it."""
 
     measure: str  # key
     label: str  # its name with the variant
@@ -196,17 +196,17 @@ class Verdict:
     coverage: Estimate | None  # share of the intervals that hold the target, over all conditions; None without any
     false_alarms: Estimate | None  # share of those under the measure's null that exclude "no bias"
     means: tuple[float, ...]  # by condition, as more is planted
-    follows: bool  # whether it moves to the expected side at every step
+    follows: bool  # True if it moves to the expected side at every step
     says: str  # the verdict in words, by :func:`rule`
 
     @property
     def name(self) -> str:
-        """The label with what was planted."""
+        """Label, with the planted bias."""
         return ", ".join(filter(None, (self.label, self.planted)))
 
 
 def verdicts_of(table: pd.DataFrame, nominal: float) -> Iterator[Verdict]:
-    """The verdict on every measure of the table, in its order; ``nominal`` is the coverage to expect."""
+    """Verdict on every measure of the table, in its order; ``nominal`` is the expected coverage."""
     for (measure, variant, planted), rows in _scored(table).groupby(_KEYS, sort=False):
         defined, steps = rows[rows["held"].notna()], rows[rows["condition"] != OWN_NULL]
         usable = varied if len(varied := defined[_varies(defined)]) else defined
@@ -257,7 +257,7 @@ def verdict_table(verdicts: Sequence[Verdict]) -> StudyTable:
 
 
 def verdict_figures(verdicts: Sequence[Verdict], nominal: float) -> tuple[StudyFigure, ...]:
-    """The intervals that hold their target, and those that read bias where none is planted, as shares."""
+    """Figures of coverage and of false alarms, as shares."""
     coverage = [mark(v.name, v.coverage, n=v.coverage.n) for v in verdicts if v.coverage]
     alarms = [mark(v.name, v.false_alarms, n=v.false_alarms.n) for v in verdicts if v.false_alarms]
     return drawable(
@@ -269,13 +269,13 @@ def verdict_figures(verdicts: Sequence[Verdict], nominal: float) -> tuple[StudyF
 
 
 def _scored(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with ``held``: 1, 0, or nan where there is no interval, or no known target."""
+    """Add ``held`` to the table: 1, 0, or nan without an interval or a known target."""
     inside = (table["low"] - _ROUNDING <= table["target"]) & (table["target"] <= table["high"] + _ROUNDING)
     return table.assign(held=inside.astype(float).where(table[["low", "high", "target"]].notna().all(axis=1)))
 
 
 def _varies(rows: pd.DataFrame) -> "pd.Series[bool]":
-    """Whether a row's condition can be missed: not where every repetition reads the same number, the target."""
+    """Mark rows with conditions that can be missed: not if every repetition gives exactly the target."""
     away = (rows["value"] - rows["target"]).abs().groupby(rows["condition"]).transform("max")
     repeated = rows.groupby("condition")["value"].transform("size") > 1
     return (away > _ROUNDING) | ~repeated
@@ -292,7 +292,7 @@ def _summary(scored: pd.DataFrame) -> pd.DataFrame:
 
 
 def _steps(wide: pd.DataFrame) -> list[int]:
-    """Of every step to the next condition 1 where it is clearly up, -1 where it is clearly down, else 0."""
+    """Direction of every step to the next condition: 1 clearly up, -1 clearly down, else 0."""
     directions = []
     for before, after in pairwise(wide):
         step = (wide[after] - wide[before]).dropna()
@@ -309,7 +309,7 @@ def _words(
     nominal: float,
     has_null: bool,
 ) -> str:
-    """The verdict: what is clearly wrong fails, what is shown to be right passes, all else is inconclusive."""
+    """Words of the verdict: clearly wrong fails, shown to be right passes, all else is inconclusive."""
     failures: list[str] = []
     doubts: list[str] = []
     n = min((share.n for share in (coverage, false_alarms) if share), default=0)
@@ -332,7 +332,7 @@ def _words(
 
 
 def _rise_figure(table: pd.DataFrame) -> StudyFigure:
-    """Change from the first condition, in standard deviations of one measurement."""
+    """Figure of the change from the first condition, in standard deviations of one measurement."""
     marks = []
     for (measure, variant, planted), rows in table[table["condition"] != OWN_NULL].groupby(_KEYS, sort=False):
         wide = _wide(rows)
@@ -358,5 +358,5 @@ def _wide(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def label_of(measure: Any, variant: Any) -> str:
-    """The name of a measure with its variant."""
+    """Name of a measure with its variant."""
     return ", ".join(filter(None, (METRICS[measure].name, str(variant))))

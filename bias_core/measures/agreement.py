@@ -22,7 +22,7 @@ Codes = np.ndarray[Any, np.dtype[np.int64]]
 Coefficient = Literal["fleiss_kappa", "cohen_kappa", "krippendorff_alpha"]
 Level = Literal["nominal", "ordinal", "interval"]
 Statistic = Callable[[Codes, Array], Array]
-"""Of patterns of answers, ``(n_patterns, n_raters)``, and how many items have each, ``(n_samples, n_patterns)``."""
+"""Statistic of patterns of answers ``(n_patterns, n_raters)`` and their counts ``(n_samples, n_patterns)``."""
 
 _ALL_EQUAL = "all ratings are equal: agreement by chance is certain and the coefficient is 0/0"
 
@@ -49,7 +49,7 @@ def fleiss_kappa(ratings: ArrayLike | pd.DataFrame) -> float:
 
     Notes
     -----
-    Of M ratings α = κ + (1 - κ) / M, with Krippendorff's α: answers by lot read -1/(M - 1) on average and not 0, and
+    Of M ratings α = κ + (1 - κ) / M, with Krippendorff's α: random answers give -1/(M - 1) on average and not 0, and
     resampled items by about as much less again.
 
     Examples
@@ -177,7 +177,7 @@ def agreement_estimate(
 
 
 def _of_full_agreement(codes: Codes, n: int, confidence: float) -> Estimate:
-    """A coefficient of 1, down to what a share of units in agreement that n of n allow would give.
+    """Return a coefficient of 1 with the lower end that agreement on n of n units allows.
 
     κ = (p - p_c) / (1 - p_c), p the lower Clopper-Pearson end of n of n, p_c = Σ_k p_k² of the answers.
     """
@@ -192,7 +192,7 @@ def _of_full_agreement(codes: Codes, n: int, confidence: float) -> Estimate:
         high=1.0,
         n=n,
         method=f"Clopper-Pearson {percent(confidence)} of the units in agreement",
-        note=f"raters differ on none of {n:,}; the lower end is where agreement on {agreed:.1%} would lie",
+        note=f"raters agree on all {n:,}; the lower end is what agreement on {agreed:.1%} would give",
     )
 
 
@@ -203,12 +203,12 @@ def reader_errors_from_labels(
     positive: object,
     negative: object | None = None,
 ) -> ReaderErrors:
-    """Sensitivity and specificity of an automatic reader, people's answers taken as the truth.
+    """Sensitivity and specificity of a classifier, with people's answers as the truth.
 
     Parameters
     ----------
     human, automatic : arrays (n_items,). Answers, item by item, none missing.
-    positive : the answer whose prevalence is wanted.
+    positive : the answer with the wanted prevalence.
     negative : answer or None. People's answer that means absence. Items with a third answer ("cannot_identify") are
         left out then; when None, any answer but ``positive`` means absence.
 
@@ -258,7 +258,7 @@ def _statistic(ratings: ArrayLike | pd.DataFrame, coefficient: Coefficient, leve
 
 
 def _of_each(statistic: Callable[[Array, Array], float], n_answers: int) -> Statistic:
-    """The statistic of each sample, from how often each pattern has each answer, ``(n_patterns, n_answers)``."""
+    """Statistic of each sample, from the counts of answers per pattern, ``(n_patterns, n_answers)``."""
 
     def of_samples(patterns: Codes, samples: Array) -> Array:
         counts = _counts(patterns, n_answers)
@@ -377,7 +377,7 @@ def _two_raters(a: "ArrayLike | pd.Series[Any]", b: "ArrayLike | pd.Series[Any]"
 
 
 def _objects(values: "ArrayLike | pd.DataFrame | pd.Series[Any]") -> NDArray[np.object_]:
-    """Through objects: otherwise numpy turns a missing answer among words into the word "nan"."""
+    """Convert via objects: otherwise numpy turns a missing answer among words into the word "nan"."""
     is_text = isinstance(values, np.ndarray) and values.dtype.kind in "US"
     if is_text and (n_words := int(np.isin(values, ["nan", "None"]).sum())):
         raise InvalidInput(
@@ -403,7 +403,7 @@ _RATINGS = takes(ratings="ratings: answer of each rater for each person")
 
 @dataclass(frozen=True, kw_only=True)
 class Disagreement:
-    """One pair of answers that raters give to the same picture."""
+    """Pair of answers that raters gave to the same picture."""
 
     answers: tuple[Any, Any]  # in the order in which they first appear
     share: Estimate  # of all disagreement, in [0, 1]; n counts pictures with two answers; nan where there is none
@@ -436,7 +436,7 @@ def disagreements(
 
     Notes
     -----
-    A pair above its share by chance is mistaken for each other more often than how frequent both are gives.
+    A pair above its chance share is confused more often than the frequencies of both explain.
 
     Examples
     --------
@@ -493,7 +493,7 @@ def largest_disagreement(ratings: ArrayLike | pd.DataFrame, *, confidence: float
     return pairs[0].share if pairs else Estimate.undefined(len(np.asarray(ratings, dtype=object)), _NO_DISAGREEMENT)
 
 
-_NO_DISAGREEMENT = "raters differ on nothing"
+_NO_DISAGREEMENT = "raters never disagree"
 
 
 def _share(per_unit: Array, place: int, confidence: float) -> Estimate:
@@ -504,7 +504,7 @@ def _share(per_unit: Array, place: int, confidence: float) -> Estimate:
     n = total**2 / float(of_units @ of_units)
     share = float(per_unit[:, place].sum()) / total
     estimate = share_interval(share * n, n, confidence=confidence)
-    return replace(estimate, value=share, n=len(of_units), note=f"{int((of_units > 0).sum())} are disagreed about")
+    return replace(estimate, value=share, n=len(of_units), note=f"{int((of_units > 0).sum())} had different answers")
 
 
 def mean_level(shares: ArrayLike) -> Array:
@@ -567,9 +567,9 @@ def end_share(shares: ArrayLike, *, last: int = 3) -> Array:
 
 
 def numbers_of(scale: Scale) -> tuple[tuple[str, str, Callable[[Array], Array], int], ...]:
-    """The numbers of a scale: title, key of the measure, the measure, and its range.
+    """Numbers of a scale: title, key of the measure, the measure, and its range.
 
-    Each takes shares ``(..., k + 1)`` whose last are the pictures that cannot be told.
+    Each takes shares ``(..., k + 1)``; the last are the pictures that cannot be classified.
 
     Raises InvalidInput: as :func:`mean_level`, when a measure is called.
 
@@ -612,7 +612,7 @@ _ROUNDING = 1e-12  # scores that differ by less are equal up to rounding
 
 @dataclass(frozen=True, kw_only=True)
 class RankAgreement:
-    """The answer of :func:`kendall_tau`."""
+    """Result of :func:`kendall_tau`."""
 
     # in [-1, 1]; 1: the same order; 0: orders that have nothing to do with each other; -1: the reverse. nan with a note
     # where one of the scores is the same for all.
@@ -688,26 +688,26 @@ CARDS = (
     Card(
         function=fleiss_kappa,
         name="Fleiss' κ",
-        summary="How far any number of raters agree beyond chance.",
+        summary="Agreement of any number of raters beyond chance.",
         source="fleiss1971, definition of κ",
         bounds=(-1.0, 1.0),
         null_value=None,
         higher_means="raters agree more; 0 is chance",
         inputs=_RATINGS,
-        limits="It falls when nearly all answers are the same, however well raters agree. It reads a little low, so "
-        "that of answers by lot its interval excludes 0 in 8 % of the cases: read Krippendorff's α.",
+        limits="It falls when nearly all answers are the same, however well raters agree. It is a little low: for "
+        "random answers its interval excludes 0 in 8 % of cases. Prefer Krippendorff's α.",
     ),
     Card(
         function=cohen_kappa,
         name="Cohen's κ",
         terms=(Term(symbol="κ", words="agreement beyond chance"),),
-        summary="How far two raters, or people and an automatic reader, agree beyond chance.",
+        summary="Agreement of two raters, or of people and a classifier, beyond chance.",
         source="cohen1960, Eq. 1",
         bounds=(-1.0, 1.0),
         null_value=None,
         higher_means="they agree more; 0 is chance",
         inputs=takes(a="answers: answers of one rater", b="answers: answers of the other"),
-        limits="It does not tell who errs: look at the confusion table too.",
+        limits="It does not say who is wrong: look at the confusion table too.",
     ),
     Card(
         function=krippendorff_alpha,
@@ -716,7 +716,7 @@ CARDS = (
             Term(symbol="Krippendorff's α", words="agreement of many raters"),
             Term(symbol="Krippendorff’s α", words="agreement of many raters"),
         ),
-        summary="How far raters agree beyond chance, where not all have rated everything.",
+        summary="Agreement of raters beyond chance, even if some answers are missing.",
         source="krippendorff2011, definition of α",
         bounds=(-1.0, 1.0),
         null_value=None,
@@ -728,42 +728,42 @@ CARDS = (
         function=largest_disagreement,
         field="value",
         name="What raters disagree about most",
-        summary="How much of all disagreement is between the two answers that are most often given to one picture.",
+        summary="Share of all disagreement that falls on the most frequent pair of differing answers.",
         source="krippendorff2011, coincidences of two values",
         bounds=(0.0, 1.0),
         null_value=None,
-        higher_means="raters disagree about one pair of answers alone",
+        higher_means="raters disagree mostly about one pair of answers",
         inputs=takes(ratings="ratings: answers, a row per picture and a column per rater"),
-        limits="Frequent answers meet more often: compare each pair with its share by chance. Where pairs are about "
-        "equally frequent, the largest share reads too large.",
+        limits="Frequent answers meet more often by chance: compare each pair with its chance share. If pairs are "
+        "about equally frequent, the largest share is too large.",
     ),
     Card(
         function=mean_level,
         name="Mean on a scale",
-        summary="The mean of an ordered class, such as the ten tones of the Monk scale, over the pictures.",
+        summary="Mean class of the pictures on an ordered scale, such as the ten tones of the Monk scale.",
         source="monk2019",
         bounds=(1.0, math.inf),
         null_value=None,
         higher_means="further up the scale: darker, older",
         inputs=takes(shares=_SHARES),
-        limits="It counts all steps of the scale as equally long, and two distributions that differ may have one mean.",
+        limits="It treats all steps of the scale as equally long, and different distributions can have the same mean.",
     ),
     Card(
         function=end_share,
         name="Share of an end of a scale",
-        summary="The share of the pictures in the last classes of an ordered scale, such as its three darkest tones.",
+        summary="Share of the pictures in the last classes of an ordered scale, such as its three darkest tones.",
         source="monk2019",
         bounds=(0.0, 1.0),
         null_value=None,
         higher_means="more pictures at that end of the scale",
         inputs=takes(shares=_SHARES),
-        limits="Where an end begins is a choice.",
+        limits="The boundary of an end is a choice.",
     ),
     Card(
         function=kendall_tau,
         field="tau.value",
         name="Kendall's τ",
-        summary="How far two scores, such as a machine's and people's, put things in the same order.",
+        summary="Agreement of two scores, such as a machine's and people's, on the order of things.",
         source="kendall1945, definition of τ",
         bounds=(-1.0, 1.0),
         null_value=None,

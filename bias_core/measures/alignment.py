@@ -207,8 +207,8 @@ def similarity_estimate(similarities: ArrayLike, *, confidence: float = 0.95, rn
 ENERGY = 0.9  # Share of the squared singular values that the default number of components must reach
 _ROUNDING_OF_SHARES = 1e-12  # shares this small are nothing but rounding
 _SAME = 1e-6  # unit rows closer than this differ by float32 rounding only
-ONE_LOOK = "all images show the same look; an interval would know nothing of the other, so there is none"
-WITHOUT_INTERVAL = "without interval: WALS of few pictures is not that of many"
+ONE_LOOK = "no image, or every image, shows the attribute, so no interval can be given"
+WITHOUT_INTERVAL = "no interval: WALS changes with the number of pictures"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,10 +222,10 @@ class Decomposition:
     # u, right singular vectors in feature space, `(r, d)`; the entry of largest size of each is positive, so that signs
     # do not depend on the library or the order of the images
     components: Array
-    centred: bool  # whether the mean embedding was taken off first
+    centred: bool  # True if the mean embedding was subtracted first
 
     def n_components(self, energy: float = ENERGY) -> int:
-        """Fewest components whose squared singular values reach this share of their sum."""
+        """Fewest components with squared singular values that reach this share of their sum."""
         return n_for_energy(self.singular_values**2, energy)
 
 
@@ -526,7 +526,7 @@ def resampled_variance_shares(image_embeddings: ArrayLike, directions: ArrayLike
 
 
 def _share_estimate(along: Array, distances: Array, confidence: float) -> Estimate:
-    """V with its interval; without one where the logit of V is infinite with or without a single image."""
+    """V with its interval; none if the logit of V is infinite with or without a single image."""
     n, value = len(along), float(along.sum() / distances.sum())
     method, note = f"jackknife t on the logit scale {percent(confidence)}", ""
     low = high = math.nan
@@ -545,7 +545,7 @@ def _share_estimate(along: Array, distances: Array, confidence: float) -> Estima
 
 
 def _one_look(shows: ArrayLike | None, shape: tuple[int, int]) -> NDArray[np.bool_]:
-    """Mark attributes that all images show, or none, as far as that is told; none of them without ``shows``."""
+    """Mark attributes that all images show, or none, by ``shows``; mark none if it is missing."""
     if shows is None:
         return np.zeros(shape[1], dtype=bool)
     shown = _answers(shows)
@@ -639,7 +639,7 @@ CARDS = (
         key="mean_similarity",
         field="value",
         name="Mean cosine",
-        summary="How close the images are to a text, or to the images of a set.",
+        summary="Mean cosine of the images to a text, or to a set of images.",
         source="dehdashtian2025oasis, Eq. 8",
         bounds=(-1.0, 1.0),
         null_value=None,
@@ -651,26 +651,26 @@ CARDS = (
         function=weighted_alignment_score,
         name="Weighted alignment score WALS",
         terms=(Term(symbol="WALS", words="weighted alignment score"),),
-        summary="How well the main directions of variety of the images align with the attribute.",
+        summary="Alignment of the images' main directions of variety with the attribute.",
         source="dehdashtian2025oasis, Eq. 7",
         bounds=(0.0, 1.0),
         null_value=None,
         higher_means="more of the variety lies along the attribute",
         inputs=_INPUTS,
-        limits="Without interval: it moves with the number of images and components, and turns freely where directions "
-        "vary alike; read the share of variance. Eq. 7 as printed is signed and not centred; its sign is arbitrary.",
+        limits="It has no interval: it depends on the number of images and components, and is unstable if directions "
+        "vary equally. Prefer the share of variance. Eq. 7 as printed is not centred, and its sign is arbitrary.",
     ),
     Card(
         function=variance_share,
         field="value",
         name="Share of variance along the attribute",
-        summary="How much of all that differs between the images differs along the attribute.",
+        summary="Share of the differences between the images that lies along the attribute.",
         source="dehdashtian2025oasis, after Eq. 7",
         bounds=(0.0, 1.0),
         null_value=None,
         higher_means="more of the variety lies along the attribute",
         inputs=_INPUTS,
-        limits="Noise of the encoder counts as variety, so compare within one encoder; where all images show "
-        "the same look there is no interval, which would know nothing of the other.",
+        limits="The encoder's noise counts as variety: compare within one encoder. If no image, or every image, shows "
+        "the attribute, there is no interval: nothing is known about the other case.",
     ),
 )

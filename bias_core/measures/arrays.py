@@ -1,4 +1,4 @@
-"""Checks at the door: every array that a measure takes passes here first, and bad ones are quoted."""
+"""Input checks: every array that a measure takes passes here first, and errors quote bad ones."""
 
 import math
 from typing import Any
@@ -157,12 +157,12 @@ def same_length(**arrays: NDArray[Any]) -> int:
     """
     if len(lengths := {len(array) for array in arrays.values()}) != 1:
         shown = ", ".join(f"{name} {len(array)}" for name, array in arrays.items())
-        raise InvalidInput(f"One entry per image is needed everywhere; got lengths {shown}.")
+        raise InvalidInput(f"Every input needs one entry per image; got lengths {shown}.")
     return lengths.pop()
 
 
 def all_equal(rows: Floats) -> bool:
-    """Tell if unit rows differ by no more than float32 rounding (1e-6 from their mean, root mean square).
+    """Return True if unit rows differ by no more than float32 rounding (1e-6 from their mean, root mean square).
 
     >>> all_equal(np.array([[1.0, 0.0], [1.0, 1e-9]])), all_equal(np.eye(2))
     (True, False)
@@ -214,7 +214,7 @@ def check_attributes_differ(attributes_a: Floats, attributes_b: Floats, name: st
     """Raise InvalidInput where the unit rows of two attributes are all equal."""
     if all_equal(np.vstack([attributes_a, attributes_b])):
         n = len(attributes_a) + len(attributes_b)
-        raise InvalidInput(f"All {n} {name} of A and B are equal: they tell nothing apart.")
+        raise InvalidInput(f"All {n} {name} of A and B are equal: A and B must differ.")
 
 
 def _finite(x: ArrayLike, name: str) -> Floats:

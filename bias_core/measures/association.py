@@ -1,4 +1,4 @@
-"""T2IAT: association of images with two attributes, its null value, its influential prompts, and on shared seeds."""
+"""T2IAT: association of images with two attributes, its null value, influential prompts, and shared seeds."""
 
 import itertools
 import math
@@ -44,15 +44,15 @@ from bias_core.types import Estimate
 
 @dataclass(frozen=True, kw_only=True)
 class AssociationTest(PermutationTest):
-    """The answer of :func:`association_test`: the permutation test of the units, and what it is about."""
+    """Result of :func:`association_test`: the permutation test and its units."""
 
-    score: float  # S, differential association, in [-4, 4]; 0 is no difference; positive: X leans to A more than Y
+    score: float  # S, differential association, in [-4, 4]; 0 is no difference; positive: X is closer to A than Y
     effect_size: float  # d of single images; 0 is no difference; nan where the associations do not vary
-    effect_size_sd: EffectSizeSD  # which standard deviation d was divided by, "pooled" or "union"
+    effect_size_sd: EffectSizeSD  # standard deviation in the denominator of d, "pooled" or "union"
     # associations_x, associations_y: Eq. 2 per image, `(n_x,)` and `(n_y,)`.
     associations_x: Array
     associations_y: Array
-    # units_x, units_y: what is permuted, whose means are compared: of images, or of the prompts in alphabetical order
+    # units_x, units_y: permuted values with compared means: of images, or of the prompts in alphabetical order
     # where groups were given
     units_x: Array
     units_y: Array
@@ -75,7 +75,7 @@ def association(targets: ArrayLike, attributes_a: ArrayLike, attributes_b: Array
 
     Returns
     -------
-    array (n,) : in [-2, 2]; 0 is no leaning, positive leans to A.
+    array (n,) : in [-2, 2]; 0 is no association, positive is closer to A.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def mean_association(
 
     Returns
     -------
-    Estimate : in [-2, 2], null value 0, positive leans to A. nan ends with a note for a single unit.
+    Estimate : in [-2, 2], null value 0, positive is closer to A. nan ends with a note for a single unit.
 
     Raises InvalidInput: as :func:`association`, and for groups of another length.
 
@@ -174,7 +174,7 @@ def association_test(
         ``x_attributes_a, x_attributes_b, y_attributes_a, y_attributes_b`` was edited from: then a prompt is permuted
         with all its images.
     n_permutations : int >= 1. The test is exact when there are at most this many splits.
-    alternative : {"two-sided", "greater", "less"}. "greater": X leans to A more than Y does.
+    alternative : {"two-sided", "greater", "less"}. "greater": X is closer to A than Y is.
     effect_size_sd : {"pooled", "union"}. See :func:`bias_core.measures.effects.effect_size`.
 
     Returns
@@ -288,7 +288,7 @@ def repooled_permutation_test(
     n_x, n = len(x), len(x) + len(y)
     if min(n_x, n - n_x) < 2:
         raise InvalidInput(f"A test needs at least two prompts a side; got {n_x} and {n - n_x}.")
-    # sums of the unit rows of each prompt, whose last column is how many rows there are
+    # sums of the unit rows of each prompt; the last column counts the rows
     neutral, a, b = (np.concatenate(both) for both in ((x, y), (xa, ya), (xb, yb)))
     along_a, along_b = (neutral[:, :-1] @ edited[:, :-1].T for edited in (a, b))  # (n, n)
 
@@ -400,7 +400,7 @@ def _whole_prompts(
     if groups is None or len(attribute_groups) != 2:
         raise InvalidInput(
             "attribute_groups names the prompt of every edited image, set by set; it needs the prompts of "
-            "the neutral images beside it (groups, or groups_x and groups_y)."
+            "the neutral images too (groups, or groups_x and groups_y)."
         )
     targets, *attributes = sets
     units = _units(_associations(*sets), groups, "groups")
@@ -437,7 +437,7 @@ _INPUTS = takes(
 
 @dataclass(frozen=True, kw_only=True)
 class LeaveOneOut:
-    """The answer of :func:`leave_one_out`; its arrays have an entry per prompt, those of X first."""
+    """Result of :func:`leave_one_out`; its arrays have an entry per prompt, those of X first."""
 
     score: float  # S of all prompts, in [-4, 4]
     # prompts, sides: which prompt was left out, and whether it is one of X or of Y
@@ -546,7 +546,7 @@ def even_mix_association(attributes_a: ArrayLike, attributes_b: ArrayLike) -> fl
     Notes
     -----
     Not in the paper, which reads 0 as neutral. Where men are drawn with and without beards, pictures of women are more
-    alike, and a concept drawn half and half reads as leaning to women.
+    alike, and a concept drawn half and half seems closer to women.
 
     Examples
     --------
@@ -571,7 +571,7 @@ def association_beyond_even_mix(
 
     Returns
     -------
-    Estimate : in [-3, 3], null value 0: an even mix; positive leans to A. The interval is Student's t, with all three
+    Estimate : in [-3, 3], null value 0: an even mix; positive: closer to A. The interval is Student's t, with all three
         sets drawn anew; its ``n`` counts targets. nan ends where nothing varies.
 
     Raises
@@ -695,29 +695,29 @@ CARDS = (
     Card(
         function=association,
         name="Association",
-        summary="How much closer an image is to the images of attribute A than to those of attribute B.",
+        summary="Closeness of an image to the images of attribute A minus its closeness to those of attribute B.",
         source="wang2023t2iat, Eq. 2",
         bounds=(-2.0, 2.0),
         null_value=0.0,
-        higher_means="leans to A",
+        higher_means="closer to A",
         inputs=_OF_ONE_CONCEPT,
-        limits="It is relative to these attribute images and this encoder, and an even mix need not read 0 "
-        "where images of A and of B vary unequally: read the association beyond an even mix.",
+        limits="It depends on these attribute images and this encoder. An even mix need not give 0 if images of A and "
+        "of B vary unequally: prefer the association beyond an even mix.",
     ),
     Card(
         function=association_test,
         key="differential_association",
         field="score",
         name="Differential association S",
-        summary="How much more the images of X lean to attribute A than the images of Y do.",
+        summary="Association of the images of X with attribute A minus that of the images of Y.",
         source="wang2023t2iat, Eq. 1",
         bounds=(-4.0, 4.0),
         null_value=0.0,
-        higher_means="X leans to A more than Y does",
+        higher_means="X is closer to A than Y is",
         inputs=_INPUTS,
-        limits="0 says that X and Y lean alike, not that neither leans; with few prompts p cannot be small: "
-        "three against three give 0.10 at best. Without the prompts of the edited images p holds for these "
-        "attribute images alone.",
+        limits="0 says that X and Y have the same association, not that neither has one. With few prompts p cannot be "
+        "small: three against three give 0.10 at best. Without the prompts of the edited images p holds for these "
+        "attribute images only.",
     ),
     Card(
         function=association_test,
@@ -728,7 +728,7 @@ CARDS = (
         source="wang2023t2iat, Eq. 4",
         bounds=(-math.inf, math.inf),
         null_value=0.0,
-        higher_means="X leans to A more than Y does",
+        higher_means="X is closer to A than Y is",
         inputs=_INPUTS,
         limits="It grows as images of one prompt look more alike; compare at the same prompts and settings.",
     ),
@@ -736,12 +736,12 @@ CARDS = (
         function=association_beyond_even_mix,
         field="value",
         name="Association beyond an even mix",
-        summary="How much more images lean to A than an even mix of the images of A and of B would.",
+        summary="Association of the images with A minus that of an even mix of the images of A and of B.",
         source="wang2023t2iat, Eq. 2, less that of an even mix",
         bounds=(-3.0, 3.0),
         null_value=0.0,
-        higher_means="leans to A",
+        higher_means="closer to A",
         inputs=_OF_ONE_CONCEPT,
-        limits="An even mix is one of these attribute images: it is neutral only where they are edited well.",
+        limits="The even mix consists of these attribute images: it is neutral only if they are edited well.",
     ),
 )

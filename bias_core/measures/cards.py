@@ -1,4 +1,4 @@
-"""The card of a measure: what it is called, where it comes from, how to read it, and what it cannot tell.
+"""Cards of measures: name, source, interpretation and limits.
 
 Each file of this folder ends with the cards of its measures, ``CARDS``. ``METRICS`` has them all by key.
 """
@@ -53,10 +53,10 @@ class Input:
     # in [0, 1], score: one mean cosine in [-2, 2], counts `(k,)` >= 0, words: one collection of words per image,
     # labels: a data frame of perceived genders, ratings `(n_items, n_raters)`, answers: of one rater, `(n_items,)`,
     # velocity: an array of any shape or a batch of them, table: a data frame with a row per model, place: one number
-    # that says where a lean lies between its poles, -1 and 1, readings `(n, k)` of 0 and 1, levels `(k,)` >= 0:
+    # for the position of an association between its poles, -1 and 1, readings `(n, k)` of 0 and 1, levels `(k,)` >= 0:
     # pictures of each class of a scale
     kind: InputKind
-    means: str  # what it holds, in words
+    means: str  # content, in words
     paired: str = ""  # name of the input that has the same n, entry by entry; "" where n is free
 
 
@@ -86,23 +86,23 @@ class Term:
     """A symbol that pages and reports use, in words."""
 
     symbol: str
-    words: str  # that can stand in its place within a sentence
-    says: str = ""  # what it is, in a sentence; "": as the summary of its card
+    words: str  # can replace it within a sentence
+    says: str = ""  # explanation, in a sentence; "": the summary of its card
 
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """One measure, as a person reads about it and as a test drives it."""
+    """Description of one measure, for readers and for the common tests."""
 
     function: Callable[..., Any]  # computes it
     name: str  # to be shown
     summary: str  # one sentence: what it tells
     source: str  # key in `refs.bib` and number there: "vice2023tbyb, Eq. 3".
     bounds: tuple[float, float]  # smallest and largest value; infinite where there is none
-    null_value: float | None  # what "no bias" reads; None where no value means that
+    null_value: float | None  # value without bias; None if no value means that
     higher_means: str  # reading of a larger value
     inputs: tuple[Input, ...]  # in the order of the function's parameters, see takes
-    limits: str  # one sentence on what it cannot tell
+    limits: str  # one sentence on what it cannot say
     # attribute of the function's result that holds it, dotted where that is an Estimate's value; "" where the result is
     # the value (or values)
     field: str = ""
@@ -123,25 +123,25 @@ class Card:
         return self.source.partition(", ")[2]
 
     def value(self, *inputs: Any, **options: Any) -> Any:
-        """The measure itself, without what the function reports beside it."""
+        """Return the measure alone, without the function's other results."""
         result = self.function(*inputs, **options)
         return attrgetter(self.field)(result) if self.field else result
 
 
 @dataclass(frozen=True, kw_only=True)
 class GlossaryEntry:
-    """A symbol with the measure whose card explains it."""
+    """Symbol, and the measure that explains it on its card."""
 
     symbol: str
     words: str
     says: str  # a sentence on what it is
-    reads: str  # what "no bias" reads, and what higher means; "" for what is no measure of its own
+    reads: str  # value without bias, and what higher means; "" for what is no measure of its own
     measure: str  # key of the card
-    names: tuple[str, ...]  # after which the words would say the same again
+    names: tuple[str, ...]  # texts after which the words would only repeat them
 
 
 def glossary() -> tuple[GlossaryEntry, ...]:
-    """Every symbol once, as the cards have it.
+    """Return every symbol of the cards once.
 
     >>> {entry.symbol: entry.words for entry in glossary()}["STS"]
     'stereotype test score'
@@ -149,7 +149,7 @@ def glossary() -> tuple[GlossaryEntry, ...]:
     entries = []
     for card in _all_cards().values():
         for term in card.terms:
-            null = "No value means “no bias”" if card.null_value is None else f"“No bias” reads {card.null_value:g}"
+            null = "No value means “no bias”" if card.null_value is None else f"Value without bias: {card.null_value:g}"
             reads = "" if term.says else f"{null}; higher: {card.higher_means[:1].lower()}{card.higher_means[1:]}"
             name = card.name.removesuffix(term.symbol).strip().lower()
             entries.append(
@@ -173,7 +173,7 @@ def __getattr__(name: str) -> Mapping[str, Card]:
 
 @cache
 def _all_cards() -> Mapping[str, Card]:
-    """The cards of all files of this folder, by source and by the number of the equation."""
+    """Cards of all files in this folder, by source and number of the equation."""
     folder, package = str(Path(__file__).parent), __name__.rpartition(".")[0]
     modules = [import_module(f"{package}.{entry.name}") for entry in iter_modules([folder])]
     cards: list[Card] = [card for module in modules for card in getattr(module, "CARDS", ())]
@@ -188,7 +188,7 @@ def _all_cards() -> Mapping[str, Card]:
 
 
 def metric(key: str) -> Card:
-    """The card with this key.
+    """Return the card with this key.
 
     Raises InvalidInput: if there is none; the message lists the keys.
 
@@ -201,9 +201,9 @@ def metric(key: str) -> Card:
 
 
 def formula(card: Card) -> tuple[str, ...]:
-    """The lines between the summary and the parameters of a function's docstring that define something.
+    """Return the defining lines between the summary and the parameters of a function's docstring.
 
-    Without citations: the card says the source. A function whose summary is its formula has that as its
+    Without citations: the card says the source. If the summary is the formula, it is the
     only line.
 
     >>> formula(metric("stereotype_score"))
@@ -226,7 +226,7 @@ def _plain_lines(text: str) -> list[str]:
 
 
 def to_markdown(cards: Iterable[Card]) -> str:
-    """One page with every card, grouped by its source: for the documentation and the command line."""
+    """Return one page with every card, grouped by source, for the documentation and the command line."""
     by_source: dict[str, list[str]] = {}
     for card in cards:
         by_source.setdefault(card.reference, []).extend(["", *card_lines(card)])
@@ -236,16 +236,16 @@ def to_markdown(cards: Iterable[Card]) -> str:
 
 
 def card_lines(card: Card) -> list[str]:
-    """The lines of one card."""
+    """Return the Markdown lines of one card."""
     low, high = (f"{end:g}".replace("-inf", "−∞").replace("inf", "∞") for end in card.bounds)
     null = "none" if card.null_value is None else f"{card.null_value:g}"
     inputs = "; ".join(f"`{entry.name}`, {entry.means}" for entry in card.inputs)
     function = f"{card.function.__module__}.{card.function.__name__}"
     return [
         *(f"### {card.name}", "", card.summary, ""),
-        f"- Range: {low} to {high}; no bias reads: {null}; higher: {card.higher_means}.",
+        f"- Range: {low} to {high}; value without bias: {null}; higher: {card.higher_means}.",
         f"- Source: {with_works([card.source])[0]}.",
-        f"- Reads: {inputs}.",
+        f"- Input: {inputs}.",
         f"- Limits: {card.limits}",
         f"- Function: `{function}`" + (f", its `{card.field}`." if card.field else "."),
     ]
@@ -253,7 +253,7 @@ def card_lines(card: Card) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """One work of ``refs.bib``, as a person reads it."""
+    """One work of ``refs.bib``, formatted for readers."""
 
     key: str  # in `refs.bib`
     short: str  # names and year, as in a text
@@ -268,7 +268,7 @@ class Reference:
 
 @cache
 def load_references(path: Path = BIBLIOGRAPHY) -> Mapping[str, Reference]:
-    """Every work of the bibliography by its key.
+    """Read every work of the bibliography, by key.
 
     Raises StorageError: the file cannot be read.
     """
@@ -280,7 +280,7 @@ def load_references(path: Path = BIBLIOGRAPHY) -> Mapping[str, Reference]:
 
 
 def work(key: str) -> str:
-    """A work of the bibliography by its authors and year.
+    """Authors and year of a work of the bibliography.
 
     >>> work("vice2023tbyb"), work("elsewhere")
     ('Vice et al. 2023', 'elsewhere')

@@ -1,4 +1,4 @@
-"""Spectral clusters of image embeddings, and a flat map of them: where stereotypes show as groups."""
+"""Spectral clusters of image embeddings, and a flat map of them: stereotypes show as groups."""
 
 import warnings
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ from bias_core.measures.alignment import decompose
 from bias_core.measures.arrays import Array, all_equal, unit_rows
 
 MAX_CLUSTERS = 8  # Most clusters that the eigengap may choose
-_NEIGHBOUR = 7  # whose distance is the local scale of an image [zelnikmanor2004]
+_NEIGHBOUR = 7  # the distance to this neighbour is the local scale of an image [zelnikmanor2004]
 _DENSE = 100  # below it all eigenvalues at once are as quick
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterResult:
-    """The answer of :func:`spectral_clusters`."""
+    """Result of :func:`spectral_clusters`."""
 
     labels: NDArray[np.int_]  # cluster of each image, `(n,)`, counted from 0 by size, largest first
     coordinates: Array  # first two principal components, `(n, 2)`, in units of cosine; zeros where undefined
     # smallest of the normalised Laplacian, ascending, in [0, 2], `(min(n, 10),)`; as many are near 0 as there are clear
     # clusters
     eigenvalues: Array
-    n_clusters: int  # how many labels occur
-    note: str = ""  # what was left out, e.g. why there is one cluster; "" otherwise.
+    n_clusters: int  # number of labels
+    note: str = ""  # omissions, such as the reason for a single cluster; "" otherwise
 
 
 def spectral_clusters(image_embeddings: ArrayLike, *, n_clusters: int | None = None, seed: int = 0) -> ClusterResult:

@@ -26,9 +26,9 @@ from bias_core.types import Estimate
 
 @dataclass(frozen=True, kw_only=True)
 class CompositeAssociation:
-    """The answer of :func:`composite_association` and of :func:`mean_over_encoders`.
+    """Result of :func:`composite_association` and :func:`mean_over_encoders`.
 
-    All scores: 0 is no leaning, positive leans to A. Intervals are of chance in drawing the pictures.
+    All scores: 0 is no association, positive is closer to A. Intervals cover chance in drawing the pictures.
     """
 
     # image_image, image_prompt, image_text, text_text: II, ITP, IT and TT, in [-2, 2]
@@ -94,7 +94,7 @@ def composite_association(
 
     Returns
     -------
-    CompositeAssociation : Scores in [-2, 2], their sum in [-8, 8]; 0 is no leaning, positive leans to A. Swapping A and
+    CompositeAssociation : Scores in [-2, 2], their sum in [-8, 8]; 0 is none, positive is closer to A. Swapping A and
         B changes all signs.
 
     Raises
@@ -152,7 +152,7 @@ def composite_association(
 def mean_over_encoders(scores: Sequence[CompositeAssociation], *, confidence: float = 0.95) -> CompositeAssociation:
     """The mean of every score over encoders that read the same pictures and texts.
 
-    Scores are averaged, not embeddings, whose dimensions differ; δ and α are formed from the averages
+    Scores are averaged, not embeddings, as their dimensions differ; δ and α are formed from the averages
     [mandal2024internal, 5.2].
 
     Parameters
@@ -199,7 +199,7 @@ def mean_over_encoders(scores: Sequence[CompositeAssociation], *, confidence: fl
 def picture_estimate(
     value: float, resampled: ArrayLike, n_units: Sequence[int], *, confidence: float = 0.95, null_value: float = 0.0
 ) -> Estimate:
-    """A number made of the scores with the percentile interval of its resamples.
+    """Return a function of the scores with the percentile interval of its resamples.
 
     Parameters
     ----------
@@ -286,15 +286,15 @@ MINIMUM_TEXT_TEXT = 0.002
 
 @dataclass(frozen=True, kw_only=True)
 class InternalBias:
-    """The answer of :func:`internal_bias`."""
+    """Result of :func:`internal_bias`."""
 
-    # δ, in [0, 2]; 0: pictures lean as strongly as the texts. Its interval is that of |II| - |TT|, folded at 0: it
-    # begins at 0 where pictures may lean as strongly.
+    # δ, in [0, 2]; 0: pictures associate as strongly as the texts. Its interval is that of |II| - |TT|, folded at 0: it
+    # begins at 0 where both may be equally strong.
     diffusion_bias: Estimate
-    # II - TT, in [-4, 4]; 0: pictures lean as the texts do; positive: more to A. It sees a change of direction, which δ
-    # does not.
+    # II - TT, in [-4, 4]; 0: equal associations; positive: pictures are closer to A. Unlike δ it sees a change of
+    # direction.
     signed_difference: Estimate
-    # α, at least 0; 1: neither more nor less than the texts; nan with the reason in `note` where the texts hardly lean
+    # α, at least 0; 1: neither more nor less than the texts; nan if these have no clear association, see `note`
     # at all
     bias_amplification: Estimate
     text_text: float  # TT, in [-2, 2], which α divides by
@@ -302,7 +302,7 @@ class InternalBias:
 
 @dataclass(frozen=True, kw_only=True)
 class InternalBiasSummary:
-    """The answer of :func:`summarise_internal_bias`."""
+    """Result of :func:`summarise_internal_bias`."""
 
     # diffusion_bias, bias_amplification: means over targets with their intervals; the ranges: smallest and largest, nan
     # where there is none
@@ -314,7 +314,7 @@ class InternalBiasSummary:
 
 
 def diffusion_bias(image_image: float, text_text: float) -> float:
-    """Bias that drawing adds: how much more, or less, strongly pictures lean than texts.
+    """Change in the strength of an association from the texts to the pictures.
 
     δ = | |II| - |TT| |   [mandal2024internal, Eq. 4]
 
@@ -324,8 +324,7 @@ def diffusion_bias(image_image: float, text_text: float) -> float:
 
     Returns
     -------
-    float : in [0, 2]; 0: pictures lean as strongly as texts, be it the other way: show :func:`signed_lean_difference`
-        beside it.
+    float : in [0, 2]; 0: equally strong, even in opposite directions: show :func:`signed_lean_difference` too.
 
     Raises
     ------
@@ -340,9 +339,9 @@ def diffusion_bias(image_image: float, text_text: float) -> float:
 
 
 def signed_lean_difference(image_image: float, text_text: float) -> float:
-    """Signed difference: positive where pictures lean more to A than texts do.
+    """Signed difference: positive if pictures are closer to A than texts are.
 
-    II - TT, where δ [mandal2024internal, Eq. 4] is 0 if pictures and texts lean opposite ways alike.
+    II - TT, where δ [mandal2024internal, Eq. 4] is 0 if pictures and texts have equal and opposite associations.
 
     Parameters
     ----------
@@ -350,7 +349,7 @@ def signed_lean_difference(image_image: float, text_text: float) -> float:
 
     Returns
     -------
-    float : in [-4, 4]; 0: both lean alike.
+    float : in [-4, 4]; 0: equal associations.
 
     Raises
     ------
@@ -367,7 +366,7 @@ def signed_lean_difference(image_image: float, text_text: float) -> float:
 def bias_amplification(
     image_prompt: float, image_text: float, text_text: float, *, minimum_text_text: float = MINIMUM_TEXT_TEXT
 ) -> float:
-    """Ratio of the lean of pictures to that of the texts they are drawn from.
+    """Ratio of the association of pictures to that of the texts they are drawn from.
 
     α = |(ITP + IT) / (2 TT)|   [mandal2024internal, Eq. 5]
 
@@ -378,8 +377,8 @@ def bias_amplification(
 
     Returns
     -------
-    float : at least 0; 1: neither more nor less. nan where |TT| < ``minimum_text_text`` or TT is 0: the texts hardly
-        lean, and a ratio to next to nothing is large whatever the pictures show.
+    float : at least 0; 1: neither more nor less. nan where |TT| < ``minimum_text_text`` or TT is 0: the texts
+        then have no clear association, and a ratio to almost 0 is large for any pictures.
 
     Raises
     ------
@@ -406,7 +405,7 @@ def bias_amplification(
 def internal_bias(
     scores: CompositeAssociation, *, minimum_text_text: float = MINIMUM_TEXT_TEXT, confidence: float = 0.95
 ) -> InternalBias:
-    """δ and α with their intervals, and what is needed to judge them.
+    """δ and α with their intervals, and the values needed to judge them.
 
     [mandal2024internal, Eq. 4 and 5], from one bootstrap of the pictures.
 
@@ -429,7 +428,7 @@ def internal_bias(
     texts, (ii, itp, it) = scores.text_text, scores.resamples.T
     alpha = bias_amplification(scores.image_prompt, scores.image_text, texts, minimum_text_text=minimum_text_text)
     floor = max(minimum_text_text, MINIMUM_TEXT_TEXT)
-    note = f"TT is {typeset(texts, '.4f')}, nearer to 0 than {floor:g}: the texts hardly lean"
+    note = f"TT is {typeset(texts, '.4f')}, nearer to 0 than {floor:g}: the texts have no clear association"
     if math.isnan(alpha):
         amplification = Estimate.undefined(sum(scores.n_units), note, null_value=1.0)
     else:
@@ -491,8 +490,8 @@ def summarise_internal_bias(
 
 
 _INPUTS = takes(
-    image_image="score: II: lean of the pictures by pictures of A and B",
-    text_text="score: TT: lean of the prompt by words of A and B",
+    image_image="score: II: association of the pictures with pictures of A and B",
+    text_text="score: TT: association of the prompt with words of A and B",
 )
 
 
@@ -502,11 +501,11 @@ CARDS = (
         field="mcas",
         name="Composite association MCAS",
         terms=(Term(symbol="MCAS", words="composite association"),),
-        summary="How much a concept leans to A rather than B, as pictures and as text, all in one sum.",
+        summary="Association of a concept with A rather than B, in pictures and in text, added up.",
         source="mandal2024internal, Eq. 3",
         bounds=(-8.0, 8.0),
         null_value=0.0,
-        higher_means="leans to A",
+        higher_means="closer to A",
         inputs=takes(
             image_targets="embeddings: pictures of the concept",
             text_targets="embeddings: the prompts they were drawn from",
@@ -515,47 +514,48 @@ CARDS = (
             text_attributes_a="embeddings: words of attribute A",
             text_attributes_b="embeddings: words of attribute B",
         ),
-        limits="Opposite leanings of pictures and texts cancel; the encoder has leanings of its own.",
+        limits="Opposite associations of pictures and texts cancel; the encoder has associations of its own.",
     ),
     Card(
         function=diffusion_bias,
         name="Diffusion bias δ",
         terms=(Term(symbol="δ", words="diffusion bias"),),
-        summary="How much more, or less, strongly the pictures of a concept lean than its texts do.",
+        summary="Difference in strength between the association of a concept's pictures and that of its texts.",
         source="mandal2024internal, Eq. 4",
         bounds=(0.0, 2.0),
         null_value=0.0,
-        higher_means="drawing changes the strength of the leaning more",
+        higher_means="drawing changes the strength of the association more",
         inputs=_INPUTS,
-        limits="As published, it cannot see a change of direction, and cosines of pictures and of texts have "
-        "different scales; read δ′.",
+        limits="As published, it cannot see a change of direction, and cosines of pictures and of texts have different "
+        "scales: read δ′.",
     ),
     Card(
         function=signed_lean_difference,
         name="Signed difference II − TT",
-        summary="How much more the pictures of a concept lean to A than its texts do.",
+        summary="Association of a concept's pictures with A minus that of its texts.",
         source="mandal2024internal, Eq. 4",
         bounds=(-4.0, 4.0),
         null_value=0.0,
         higher_means="drawing moves the concept towards A",
         inputs=_INPUTS,
-        limits="Cosines among pictures and among texts have different scales: read δ′, and this within one encoder.",
+        limits="Cosines among pictures and among texts have different scales: prefer δ′, and compare within one "
+        "encoder.",
     ),
     Card(
         function=bias_amplification,
         name="Bias amplification α",
         terms=(Term(symbol="α", words="bias amplification"),),
-        summary="How many times as strongly the pictures of a concept lean as its texts do.",
+        summary="Strength of the association of a concept's pictures, as a multiple of that of its texts.",
         source="mandal2024internal, Eq. 5",
         bounds=(0.0, math.inf),
         null_value=1.0,
         higher_means="more amplified; below 1: weakened",
         inputs=takes(
-            image_prompt="score: ITP: lean of the prompt by pictures of A and B",
-            image_text="score: IT: lean of the pictures by words of A and B",
-            text_text="score: TT: lean of the prompt by words of A and B",
+            image_prompt="score: ITP: association of the prompt with pictures of A and B",
+            image_text="score: IT: association of the pictures with words of A and B",
+            text_text="score: TT: association of the prompt with words of A and B",
         ),
-        limits="As published, it explodes where the texts hardly lean, and is not given there; the direction is "
-        "lost, and cosines of pictures and of texts have different scales; read α′.",
+        limits="As published, it explodes where the texts' association is near 0, and is not given there. It has no "
+        "direction, and cosines of pictures and of texts have different scales: read α′.",
     ),
 )

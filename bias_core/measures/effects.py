@@ -1,4 +1,4 @@
-"""Effect sizes, corrections and sample sizes; intervals and the permutation test are at this door too."""
+"""Effect sizes, corrections and sample sizes; also exports intervals and the permutation test."""
 
 import math
 from collections.abc import Sequence
@@ -63,13 +63,13 @@ def corrected_prevalence(
     fixed_n: bool = True,
     confidence: float = 0.95,
 ) -> Estimate:
-    """Share that is truly positive when the reader errs, (p + Sp − 1) / (Se + Sp − 1), with its interval.
+    """True share of positives when the classifier errs, (p + Sp − 1) / (Se + Sp − 1), with its interval.
 
     Source: [rogan1978, Eq. 1]; interval with estimated Se and Sp: [lang2014, Eq. 6].
 
     Parameters
     ----------
-    n_positive, n : int. Pictures that the reader called positive, and all pictures.
+    n_positive, n : int. Pictures that the classifier called positive, and all pictures.
     sensitivity, specificity : float in [0, 1]. P(called positive | positive), P(called negative | negative); their sum
         must exceed 1.
     n_sensitivity, n_specificity : int or None. Pictures that these were estimated from. Both None: they are taken as
@@ -82,7 +82,7 @@ def corrected_prevalence(
     -------
     Estimate : in [0, 1]. Where the formula leaves [0, 1] the value is the nearest end, and ``note`` says so.
 
-    Raises InvalidInput: if sensitivity + specificity <= 1 (the reader tells nothing) or the counts are impossible.
+    Raises InvalidInput: if sensitivity + specificity <= 1 (no better than chance) or the counts are impossible.
 
     >>> round(corrected_prevalence(59, 100, sensitivity=0.95, specificity=0.95).value, 6)
     0.6
@@ -118,7 +118,7 @@ def corrected_prevalence(
 def corrected_by_errors(
     n_positive: int, n: int, errors: ReaderErrors, *, fixed_n: bool = True, confidence: float = 0.95
 ) -> Estimate:
-    """:func:`corrected_prevalence` with the errors that were measured of a reader, and their uncertainty.
+    """:func:`corrected_prevalence` with a classifier's measured errors and their uncertainty.
 
     >>> from bias_core.types import ReaderErrors
     >>> errors = ReaderErrors(sensitivity=0.95, specificity=0.95, n_positive=400, n_negative=400)
@@ -138,7 +138,7 @@ def corrected_by_errors(
 
 
 def benjamini_hochberg(p_values: ArrayLike) -> Array:
-    """p-values ``(m,)`` adjusted for looking at many tests: false discoveries are as rare as the level says.
+    """Adjust p-values ``(m,)`` for many tests so that the level bounds the share of false discoveries.
 
     Raises InvalidInput: for an empty list, nan, or a p-value outside [0, 1].
 
@@ -149,7 +149,7 @@ def benjamini_hochberg(p_values: ArrayLike) -> Array:
 
 
 def holm(p_values: ArrayLike) -> Array:
-    """p-values ``(m,)`` adjusted so that any false claim among all is as rare as the level says [holm1979].
+    """Adjust p-values ``(m,)`` so that the level bounds the chance of any false claim [holm1979].
 
     max_{j <= i} min(1, (m − j + 1) p_(j)), of the i-th smallest. statsmodels' empties the memory at every call, which
     takes a second in a large program.
@@ -190,7 +190,7 @@ def holm_of_known(p_values: ArrayLike) -> Array:
 
 @lru_cache(64)
 def images_needed(half_width: float, *, confidence: float = 0.95) -> int:
-    """Fewest images whose exact interval reaches at most ``half_width`` to each side, whatever the share is.
+    """Smallest n for which any share's exact interval reaches at most ``half_width`` to each side.
 
     The search begins at n = z²(1/(4h²) − 1), with which Wilson's interval reaches as far at a share of one half.
 
@@ -212,7 +212,7 @@ def images_needed(half_width: float, *, confidence: float = 0.95) -> int:
 
 
 def share_half_width(n: int, confidence: float = 0.95) -> float:
-    """Half the length of the longest exact interval that a share of n can have, which is of one near a half.
+    """Half the length of the longest exact interval of a share of n (the share nearest to one half).
 
     >>> round(share_half_width(16), 2)
     0.25
@@ -237,7 +237,7 @@ def _reach_of_errors(share: float, se: float, n_se: int, sp: float, n_sp: int, c
 def _lang_reiczigel(
     p: float, n: int, se: float, n_se: int, sp: float, n_sp: int, confidence: float
 ) -> tuple[float, float]:
-    """Interval of the corrected share when Se and Sp are themselves estimates."""
+    """Return the interval of the corrected share when Se and Sp are themselves estimates."""
     z = float(stats.norm.ppf((1 + confidence) / 2))
     p = (n * p + z * z / 2) / (n + z * z)
     se = (n_se * se + 1) / (n_se + 2)

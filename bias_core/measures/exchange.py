@@ -1,4 +1,4 @@
-"""Effects of exchanging the text on the way to a picture, and of an adapter in one part of a model alone.
+"""Effects of exchanging the text during denoising, and of an adapter in one part of a model.
 
 The same seeds are drawn with and without. A margin is cos(I, d+) - cos(I, d-) of one finished image: the attribute is
 seen where it is above 0 [dehdashtian2025oasis, Eq. 5]. Entry i of all sets belongs to the same seed.
@@ -19,15 +19,15 @@ from bias_core.measures.paired_prevalence import prevalence_difference_test
 from bias_core.types import Estimate
 
 N_RESAMPLES = 999
-NOTHING_TO_LOSE = "the exchange from the start has no clear effect, so that there is none to lose"
+NOTHING_TO_LOSE = "the exchange from the start has no clear effect, so none can be lost"
 _FEWEST_RESAMPLES = 0.9  # share in which the step must be defined
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExchangeEffect:
-    """Changes in the finished pictures by an exchange of the text after each of some steps."""
+    """Changes in the finished pictures when the text is exchanged after each of some steps."""
 
-    steps: tuple[int, ...]  # that were taken with the first text
+    steps: tuple[int, ...]  # numbers of steps taken with the first text
     effects: tuple[Estimate, ...]  # of each, in [-1, 1], null value 0; n counts seeds
     whole: Estimate  # the first of them: of the least steps with the first text
 
@@ -56,7 +56,7 @@ def exchange_effect(
 
     e_s = (Σ_i 1(m_is > 0) - Σ_i 1(m_i > 0)) / n   (P: [dehdashtian2025oasis, Eq. 5])
 
-    m_is is the margin of the picture of seed i whose first s steps are taken with the first text and the others with
+    m_is is the margin of the picture of seed i with its first s steps taken with the first text and the others with
     the later one, m_i that of the picture that is drawn with the first text to the end.
 
     Parameters
@@ -105,7 +105,7 @@ def decided_step(
     n_resamples: int = N_RESAMPLES,
     rng: Seed = 0,
 ) -> Estimate:
-    """After how many steps half of what an exchange of the text would change is decided already.
+    """Number of steps after which an exchange of the text has only half of its effect.
 
     h = min{s: e_s / e_0 <= 1/2}, on straight lines between the steps that were tried
 
@@ -250,7 +250,7 @@ def _exchanges(
 
 
 def _half_lost(effects: Array, places: Array) -> Array:
-    """For each row of effects ``(k, n_exchanges)`` where half of its first is lost; nan where the first is 0."""
+    """Step at which each row of effects ``(k, n_exchanges)`` has lost half of its first; nan if the first is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         left = np.column_stack([effects, np.zeros(len(effects))]) / effects[:, :1]
     after = np.argmax(left <= 0.5, axis=1)  # the first such place; its own is 1, so it is never the first
@@ -264,7 +264,7 @@ def _half_lost(effects: Array, places: Array) -> Array:
 
 
 _WITHOUT = "similarities: margins of pictures drawn with the first text to the end"
-_EXCHANGED = "similarities: margins of pictures of the same seeds whose text is exchanged after some steps"
+_EXCHANGED = "similarities: margins of pictures on the same seeds with the text exchanged after some steps"
 _PARTS = takes(
     margins_neither="similarities: margins of pictures drawn with the adapter in no part",
     margins_text="similarities: with it in the text encoders alone, seed by seed",
@@ -276,38 +276,37 @@ CARDS = (
         function=exchange_effect,
         field="whole.value",
         name="Effect of exchanging the text",
-        summary="How much more often pictures show an attribute where their text is exchanged after some steps.",
+        summary="Rise in the share of pictures that show an attribute when the text is exchanged after some steps.",
         source="dehdashtian2025oasis, Eq. 5",
         bounds=(-1.0, 1.0),
         null_value=0.0,
         higher_means="the exchange brings the attribute; negative: it takes it away",
         inputs=takes(margins_without=_WITHOUT, margins_exchanged=_EXCHANGED),
-        limits="It is the effect of one text in the place of another, and says nothing of other texts; of each step "
-        "by itself.",
+        limits="It compares these two texts only, and each step by itself.",
     ),
     Card(
         function=part_effects,
         field="text.value",
         name="Effect of an adapter's text encoders",
-        summary="How much of what an adapter changes lies in the text encoders.",
+        summary="Part of an adapter's effect that its text encoders cause.",
         source="shapley1953, Eq. 13",
         bounds=(-1.0, 1.0),
         null_value=0.0,
         higher_means="through the text encoders the adapter brings the attribute",
         inputs=_PARTS,
-        limits="It divides what an adapter changes, not what the model without it does.",
+        limits="It splits the effect of the adapter only, not the bias of the model without it.",
     ),
     Card(
         function=part_effects,
         field="drawing.value",
         key="drawing_effect",
         name="Effect of an adapter's denoiser",
-        summary="How much of what an adapter changes lies in the denoiser, which draws.",
+        summary="Part of an adapter's effect that its denoiser, the part that draws, causes.",
         source="shapley1953, Eq. 13",
         bounds=(-1.0, 1.0),
         null_value=0.0,
         higher_means="through the denoiser the adapter brings the attribute",
         inputs=_PARTS,
-        limits="It divides what an adapter changes, not what the model without it does.",
+        limits="It splits the effect of the adapter only, not the bias of the model without it.",
     ),
 )

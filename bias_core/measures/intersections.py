@@ -1,4 +1,4 @@
-"""Intersections: attributes that are seen together more often than each alone would give."""
+"""Intersections: attributes that appear together more often than their single shares predict."""
 
 import math
 import sys
@@ -24,7 +24,7 @@ _FAR = 1e3  # log odds ratios beyond this count as infinite
 
 
 def parity_signs(k: int) -> Array:
-    """Sign of each of the 2^k cells in the highest interaction: + for the cell that has all, and in turn.
+    """Sign of each of the 2^k cells in the highest interaction: + for the cell with all attributes.
 
     Cells are in binary order: the first attribute is the highest digit, the last cell has all attributes.
 
@@ -44,7 +44,7 @@ class ParityFamily:
     P(u) ∝ e^(θu) / Π_c (n_c + s_c u)!
 
     θ is the log odds ratio of two attributes (noncentral hypergeometric) [fisher1935logic], of three the log of the
-    ratio of two odds ratios [zelen1971]; it is shared by the strata, whose u are added.
+    ratio of two odds ratios [zelen1971]; the strata share it, and their u are added.
     """
 
     tables: Array  # (n_strata, 2^k) counts
@@ -56,7 +56,7 @@ class ParityFamily:
 
     @cached_property
     def _strata(self) -> list[tuple[Array, Array]]:
-        """Per stratum in which something can move: the u that are possible, and the logs of their weights."""
+        """Possible u of each stratum that has more than one, and the logs of their weights."""
         lines = []
         for table in self.tables:
             plus, minus = table[self.signs > 0], table[self.signs < 0]
@@ -73,7 +73,7 @@ class ParityFamily:
 
     @cached_property
     def _ends(self) -> tuple[float, float]:
-        """Smallest and largest sum of u; the tables as they are have 0."""
+        """Smallest and largest sum of u; the observed tables have 0."""
         return sum(float(u[0]) for u, _ in self._strata), sum(float(u[-1]) for u, _ in self._strata)
 
     def expected(self, theta: float) -> Array:
@@ -86,7 +86,7 @@ class ParityFamily:
 
     @cached_property
     def estimate(self) -> float:
-        """The conditional maximum-likelihood θ; at an end, where that is infinite, the one that makes it even odds."""
+        """Conditional maximum-likelihood θ; if that is infinite, the θ that gives even odds."""
         low, high = self._ends
         if low < 0 < high:
             return _root(self._mean)
@@ -101,7 +101,7 @@ class ParityFamily:
         return sums, chances / chances.sum()
 
     def quantile(self, share: float, *, at_least: bool, mid: bool = True) -> float:
-        """The θ under which a u as large (``at_least``) or as small as was seen has this chance.
+        """θ under which a u as large (``at_least``) or as small as observed has this chance.
 
         ``mid``: what was seen itself counts half [hirji2006]. Infinite where every θ gives it a larger chance.
         """
@@ -135,7 +135,7 @@ def _normalised(logs: Array) -> Array:
 
 
 def _root(rising: Callable[[float], float]) -> float:
-    """Root of a rising function of θ; infinite where it is beyond any θ that can be told."""
+    """Root of a rising function of θ; infinite if it is too large to compute."""
     reach = 1.0
     while rising(reach) < 0:
         reach *= 2
@@ -184,17 +184,17 @@ class CrossedShares:
 
     @property
     def together(self) -> Estimate:
-        """P of the cell that has all attributes."""
+        """P of the cell with all attributes."""
         return self.shares[-1]
 
     @property
     def excess_together(self) -> Estimate:
-        """Its excess."""
+        """Excess of the cell with all attributes."""
         return self.excess[-1]
 
     @property
     def n_needed(self) -> int:
-        """Pictures with which every cell that can be filled at all has 5 or more to be expected.
+        """Number of pictures that gives every possible cell an expected count of 5 or more.
 
         >>> crossed_shares([[1, 1], [1, 0], [0, 1], [0, 0], [0, 0]]).n_needed  # the rarest: 0.4 · 0.4
         32
@@ -215,7 +215,7 @@ class Interaction:
 def crossed_shares(
     readings: ArrayLike, *, strata: Sequence[Hashable] | None = None, errors: Errors = None, confidence: float = 0.95
 ) -> CrossedShares:
-    """The share of the pictures in every combination of attributes, beside what the single shares would give.
+    """Share of the pictures in every combination of attributes, and that expected from the single shares.
 
     P(c) = Σ_o W_co q_o, with W = E_1⁻¹ ⊗ E_2⁻¹ ⊗ E_3⁻¹
 
@@ -230,7 +230,7 @@ def crossed_shares(
     readings : array (n, k), of 0 and 1, 2 or 3 attributes. Whether each is seen in each picture.
     strata : the prompt of each picture, or None for one prompt. λ is made within prompts: two attributes that two
         prompts have in unlike shares are no excess.
-    errors : of the reader on each attribute, None where not known or no better than chance; then as read. Errors on
+    errors : of the classifier on each attribute, None (uncorrected) if unknown or no better than chance. Errors on
         several attributes of a picture are taken to be independent.
 
     Returns
@@ -246,8 +246,8 @@ def crossed_shares(
     Notes
     -----
     Intervals are of P as counted, not of the shrunk P, so that they hold whether or not the attributes have to do with
-    each other; the shrunk P goes no farther than their ends [efron1972]. They widen by what is not known of the
-    reader's errors. A corrected share below 0 is set to 0.
+    each other; the shrunk P goes no farther than their ends [efron1972]. They widen with the uncertainty of the
+    classifier's errors. A corrected share below 0 is set to 0.
 
     Examples
     --------
@@ -284,7 +284,7 @@ def crossed_shares(
 def interaction(
     readings: ArrayLike, *, strata: Sequence[Hashable] | None = None, errors: Errors = None, confidence: float = 0.95
 ) -> Interaction:
-    """Association of attributes beyond what their shares, and those of all but one, would give.
+    """Association of attributes beyond that expected from their shares and from fewer of them.
 
     θ = Σ_c s_c log P(c), with s_c = +1 where the attributes that c lacks are even in number, else -1
 
@@ -296,7 +296,7 @@ def interaction(
     ----------
     readings : array (n, k), of 0 and 1, 2 or 3 attributes.
     strata : the prompt of each picture, or None for one prompt. Pictures are compared within prompts alone.
-    errors : of the reader on each attribute, as :func:`crossed_shares` takes them.
+    errors : of the classifier on each attribute, as :func:`crossed_shares` takes them.
 
     Returns
     -------
@@ -311,7 +311,7 @@ def interaction(
 
     Notes
     -----
-    Errors of the reader draw θ of two attributes to 0; θ and its ends are moved by what they do to the table that is
+    Errors of the classifier draw θ of two attributes to 0; θ and its ends move by their effect on the table that is
     expected under each. p needs no correction for two: what is unrelated is read as unrelated. Where the correction
     would empty a cell, θ stands as read, with a note.
 
@@ -403,13 +403,13 @@ class _Independence:
     expected: Array  # (2^k,) λ
     expected_variances: Array  # (2^k,)
     variances: Array  # (3, 2^k) of P − λ where that is x more than it is read: v_0, v_1, v_2 of v_0 + v_1 x + v_2 x²
-    can_tell: bool  # whether two attributes vary in a stratum
+    can_tell: bool  # True if two attributes vary in a stratum
 
 
 def _independence(
     codes: np.ndarray, groups: np.ndarray, weights: Array, used: Sequence[ReaderErrors | None]
 ) -> _Independence:
-    """λ within strata; x moves the cells as little as can be while the single shares stay."""
+    """λ within strata; x moves the cells as little as possible while the single shares stay."""
     cells, n = _cells(len(used)), len(codes)
     expected, of_expected, variances = np.zeros(len(cells)), np.zeros(len(cells)), np.zeros((3, len(cells)))
     can_tell = False
@@ -435,7 +435,7 @@ def _independence(
 
 
 def _with_the_same_margins(cells: Array) -> Array:
-    """By column, how P changes where one cell grows by 1 and the shares of single attributes stay, by least squares."""
+    """Change of P, by column, if one cell grows by 1 and the single shares stay, by least squares."""
     margins = np.column_stack([np.ones(len(cells)), cells])
     free = np.eye(len(cells)) - margins @ np.linalg.pinv(margins)
     return np.asarray(free / np.diag(free), dtype=np.float64)
@@ -490,7 +490,7 @@ def _reach_below(share: Estimate, expected: float, of_difference: float, of_expe
 def _corrected(
     family: ParityFamily, thetas: tuple[float, float, float], used: Sequence[ReaderErrors | None]
 ) -> tuple[float, float, float, str]:
-    """θ and its ends with the reader's errors taken out of the tables that are expected under them."""
+    """θ and its ends, corrected for the classifier's errors in the expected tables."""
     if not any(used):
         return *thetas, ""
     weights, signs = all_of([inverse_matrix(one) for one in used]), parity_signs(len(used))
@@ -508,7 +508,7 @@ def _corrected(
     value, low, high = map(moved, thetas)
     if math.isfinite(value) and not (math.isnan(low) or math.isnan(high)):
         return value, low, high, ""
-    return *thetas, "as read: the reader's errors are as large as the rarest cell"
+    return *thetas, "not corrected: the classifier's errors are as large as the rarest cell"
 
 
 _INPUTS = takes(readings="readings: whether each of two or three attributes is seen in each picture")
@@ -521,7 +521,7 @@ _INSIDE = 1e-9  # from the share itself, which an interval always holds; at 0 an
 class CrossedStereotype:
     """STS in each combination of the further attributes, in binary order: the first varies slowest."""
 
-    overall: Estimate  # STS of everybody, in [-100, 100], null value 0, positive: as the stereotype has it
+    overall: Estimate  # STS of all people, in [-100, 100], null value 0, positive: as the stereotype says
     cells: Array  # (2^(k-1), k-1) of 0 and 1: which of the further attributes a cell has
     counts: Array  # (2^(k-1),) people who are read so
     scores: tuple[Estimate, ...]  # STS of each cell, corrected where the errors are known; not shrunk; n: people in it
@@ -541,16 +541,16 @@ def crossed_stereotype(
 
     STS_c = 100 (2 P(+, c) / P(c) - 1)
 
-    [wan2024pst, Eq. 1] over the people of cell c alone: P(c) is the share of the people whose further attributes are c,
+    [wan2024pst, Eq. 1] over the people of cell c alone: P(c) is the share of the people with the further attributes c,
     P(+, c) of those who also look as the stereotype has it. Shrunk scores are of shares that are shrunk
     [fienberg1973], as :func:`bias_core.measures.intersections.crossed_shares` has them.
 
     Parameters
     ----------
-    readings : array (n, k), of 0 and 1, 2 or 3 columns, a row per person. First whether a person looks as the
-        stereotype of who they are has it, then whether one or two further attributes are seen.
-    strata : who each person is, or None for one identity. Scores are drawn towards what identities alone would give.
-    errors : of the reader on each column, None where not known or no better than chance; then as read. Errors on
+    readings : array (n, k), of 0 and 1, 2 or 3 columns, a row per person. The first says if a person looks as
+        the stereotype of their role says, the others if one or two further attributes are seen.
+    strata : identity of each person, or None for one identity. Scores shrink towards the identities' own.
+    errors : of the classifier on each column, None where unknown or no better than chance; then uncorrected. Errors on
         several attributes of a person are taken to be independent.
 
     Returns
@@ -564,8 +564,8 @@ def crossed_stereotype(
 
     Notes
     -----
-    The paper scores everybody together; cells are ours. Intervals are score intervals of the ratio P(+, c) / P(c): all
-    values that a test of them does not reject. Where the reader does not err they are Wilson's over the people of
+    The paper scores all people together; cells are ours. Intervals are score intervals of the ratio P(+, c) / P(c): all
+    values that a test of them does not reject. Without errors of the classifier they are Wilson's over the people of
     the cell. They are of the score as counted, and widen by what is not known of the errors. A person is the unit: give
     one person of a picture, or people of one identity. Whether the cells differ is what
     :func:`bias_core.measures.intersections.interaction` tests, of the same readings.
@@ -604,7 +604,7 @@ def crossed_stereotype(
 
 @dataclass(frozen=True, kw_only=True)
 class _Reader:
-    """Readings of people, with the errors of their reader."""
+    """Readings of people, with the classifier's errors."""
 
     read: Array  # (2^k,) shares of the people
     errors: Sequence[ReaderErrors | None]
@@ -622,7 +622,7 @@ def _score(reader: _Reader, cell: np.ndarray, count: int) -> Estimate:
     there = np.clip(weights @ reader.read, 0, None).reshape(2, -1)  # against, and as, the stereotype has it
     total = float(there[:, cell].sum())
     if not count or not total:
-        return Estimate.undefined(count, "nobody is read so", null_value=0.0)
+        return Estimate.undefined(count, "no person has this combination", null_value=0.0)
     share = float(there[1, cell].sum()) / total
     against, conforming = (np.concatenate(one) for one in ((cell, 0 * cell), (0 * cell, cell)))
     of_cell = there[:, cell].sum(axis=0) / total
@@ -644,7 +644,7 @@ def _score(reader: _Reader, cell: np.ndarray, count: int) -> Estimate:
 
 
 def _within(against: float, conforming: float, score: Estimate) -> float:
-    """STS of shrunk shares, no farther than the ends of the score as counted [efron1972]."""
+    """STS of shrunk shares, cut at the ends of the counted score [efron1972]."""
     if math.isnan(score.value):
         return math.nan
     return min(max(200 * conforming / (conforming + against) - 100, score.low), score.high)
@@ -655,54 +655,55 @@ CARDS = (
         function=crossed_shares,
         key="crossed_share",
         name="Crossed share",
-        summary="The share of the pictures in which all of two or three attributes are seen.",
+        summary="Share of the pictures that show all of two or three attributes.",
         source="rogan1978, Eq. 1",
         bounds=(0.0, 1.0),
         null_value=None,
         higher_means="seen together in more pictures",
         inputs=_INPUTS,
-        limits="A cell with few pictures tells little, and the reader's errors on several attributes of a picture are "
-        "taken to be independent.",
+        limits="A cell with few pictures says little. It assumes that the classifier's errors on several attributes of "
+        "a picture are independent.",
         field="together.value",
     ),
     Card(
         function=crossed_shares,
         key="joint_excess",
         name="Joint excess",
-        summary="How much more often attributes are seen together than if they had nothing to do with each other.",
+        summary="Share of the pictures that show the attributes together, minus that expected of independent "
+        "attributes.",
         source="fienberg1973",
         bounds=(-1.0, 1.0),
         null_value=0.0,
-        higher_means="together more often than the single shares give; negative: less often",
+        higher_means="together more often than the single shares predict; negative: less often",
         inputs=_INPUTS,
-        limits="It depends on how frequent the attributes are: compare the log odds ratio where they differ.",
+        limits="It depends on the attributes' frequencies: if these differ, compare the log odds ratio.",
         field="excess_together.value",
     ),
     Card(
         function=interaction,
         key="interaction",
         name="Interaction, log odds ratio",
-        summary="Whether attributes have to do with each other beyond what each by itself, or any two of three, give.",
+        summary="Dependence of the attributes beyond their single shares and, of three, beyond every two of them.",
         source="fisher1935logic",
         bounds=(-math.inf, math.inf),
         null_value=0.0,
         higher_means="together more often; negative: they exclude each other",
         inputs=_INPUTS,
-        limits="It says that attributes go together in these pictures, not which is the cause.",
+        limits="It says that attributes go together in these pictures, not which causes which.",
         field="estimate.value",
     ),
     Card(
         function=crossed_stereotype,
         key="crossed_stereotype",
         name="Stereotype test score STS in a combination",
-        summary="How far people who also have further attributes, such as young ones, look as the stereotype has it.",
+        summary="Stereotype test score of people who also have further attributes, such as young people.",
         source="wan2024pst, Eq. 1",
         bounds=(-100.0, 100.0),
         null_value=0.0,
         higher_means="conforms to the stereotype; negative: goes against it",
         inputs=takes(readings="readings: whether each person conforms, and has one or two further attributes"),
-        limits="A combination of few people tells little, and the reader's errors on several attributes of a person "
-        "are taken to be independent.",
+        limits="A combination of few people says little. It assumes that the classifier's errors on several attributes "
+        "of a person are independent.",
         field="in_all.value",
     ),
 )

@@ -32,11 +32,11 @@ class PermutationTest:
     statistic: float  # mean(x) - mean(y), in the unit of the values
     p_value: float  # in (0, 1], never 0; large where the labels x and y do not matter
     n_permutations: int  # splits looked at; all of them if `exact`
-    exact: bool  # whether every split was looked at
+    exact: bool  # True if every split was counted
     # no values of these sizes can give a smaller p. It is that of the observed split alone, or of it and its mirror in
     # a two-sided test of equal sizes.
     smallest_p_value: float
-    alternative: Alternative  # which differences count as at least as extreme
+    alternative: Alternative  # differences that count as at least as extreme
 
 
 def permutation_test(
@@ -91,7 +91,7 @@ def permutation_test(
 
 
 def smallest_p_value(n_x: int, n_y: int, n_permutations: int = 1000, alternative: Alternative = "two-sided") -> float:
-    """The smallest p that :func:`permutation_test` can give samples of these sizes, whatever their values.
+    """Smallest p that :func:`permutation_test` can give for samples of these sizes.
 
     That of the observed split alone, or of it and its mirror in a two-sided test of equal sizes.
 
@@ -177,7 +177,7 @@ def bootstrap_interval(
     ----------
     *samples : arrays (n_i,). Each is resampled on its own, entry by entry; an entry is one sampling unit.
     statistic : callable ``statistic(*samples, axis)``. Vectorised along ``axis``.
-    null_value : what "no bias" would read.
+    null_value : value without bias.
 
     Returns
     -------
@@ -253,7 +253,7 @@ def adjusted_wald(value: float, middle: float, variance: float, *, n: int, confi
 def percentile_estimate(
     value: float, resampled: ArrayLike, *, n: int, confidence: float = 0.95, null_value: float | None = None
 ) -> Estimate:
-    """An estimate whose statistic was resampled elsewhere, with the percentile interval.
+    """Estimate with the percentile interval of given resamples.
 
     Parameters
     ----------
@@ -328,7 +328,7 @@ def mean_interval(
     Parameters
     ----------
     x, y : arrays (n_x,), (n_y,). An entry is one sampling unit; the samples may vary unequally.
-    null_value : what "no bias" would read.
+    null_value : value without bias.
 
     Returns
     -------
@@ -469,14 +469,14 @@ def _scipy_bootstrap(
 
 
 EXACT = "exact binomial"  # how the method of such an interval begins
-_MOST_REMEMBERED = 65_536  # counts whose ends are remembered
+_MOST_REMEMBERED = 65_536  # counts with remembered ends
 _NEAR = 1e-14  # how near a root is found
 
 
 def exact_interval(n_positive: int, n: int, *, confidence: float = 0.95, null_value: float | None = None) -> Estimate:
     """A share of n with Blaker's interval: the shares that :func:`exact_p_value` does not reject.
 
-    {p : min(1, P(X >= k) + P(X <= j)) > α} and what lies between, for p below k / n; j is the largest count whose tail
+    {p : min(1, P(X >= k) + P(X <= j)) > α} and what lies between, for p below k / n; j is the largest count with a tail
     is no more probable than the observed one   [blaker2000, Sec. 3]
 
     Parameters
@@ -542,13 +542,13 @@ def _at_most(j: int, n: int, share: float) -> float:
 
 @lru_cache(_MOST_REMEMBERED)
 def _equal_tails(j: int, k: int, n: int) -> float:
-    """The share at which X <= j is as probable as X >= k, for j < k."""
+    """Share at which X <= j is as probable as X >= k, for j < k."""
     return float(brentq(lambda p: _at_most(j, n, p) - _at_least(k, n, p), 0.0, 1.0, xtol=_NEAR))
 
 
 @lru_cache(_MOST_REMEMBERED)
 def _lower_end(k: int, n: int, level: float) -> float:
-    """The smallest share that is not rejected at this level.
+    """Smallest share that is not rejected at this level.
 
     Towards larger shares the probability jumps up where j grows, falls and may rise again. At the lower end of Clopper
     and Pearson's interval P(X >= k) is half the level; the first j beyond it jumps above the level.

@@ -102,7 +102,7 @@ def jaccard_distances(prompt_objects: Words, image_objects: Words, *, fold_perso
 
 
 def jaccard_hallucination(prompt_objects: Words, image_objects: Words, *, fold_person: bool = True) -> float:
-    """Objects added to the picture or left out of it, against all that prompt and picture have.
+    """Objects added to the picture or left out of it, as a share of all objects of prompt and picture.
 
     H_J = 1/N Σ_i (1 − |X_i ∩ Y_i| / |X_i ∪ Y_i|)   [vice2023tbyb, Eq. 4]
 
@@ -371,7 +371,7 @@ def added_objects(
     strata: Sequence[Hashable] | None = None,
     confidence: float = 0.95,
 ) -> Estimate:
-    """Objects that a picture shows beyond its prompt, less those of the base's picture.
+    """Number of objects that a picture shows beyond its prompt, less those of the base's picture.
 
     1/N Σ_i (|Y_i ∖ X_i| − |Y⁰_i ∖ X_i|), with Y, Y⁰ and X the groundable objects of picture, base and prompt
     (a part of H_J: [vice2023tbyb, Eq. 4])
@@ -380,7 +380,7 @@ def added_objects(
     ----------
     prompt_objects, image_objects, base_objects : one collection of words per image; entry i of all is of one prompt
         and seed.
-    base_prompt_objects : what the base's prompts name, where they are others.
+    base_prompt_objects : objects that the base's prompts name, if they differ.
     strata : the prompt of each image, or None. See :func:`bias_core.measures.two_phase.stratified_mean`.
 
     Returns
@@ -416,7 +416,7 @@ def missing_objects(
     strata: Sequence[Hashable] | None = None,
     confidence: float = 0.95,
 ) -> Estimate:
-    """Objects of the prompt that a picture does not show, less those that the base's picture does not.
+    """Number of objects of the prompt that a picture lacks, less the same number for the base's picture.
 
     1/N Σ_i (|X_i ∖ Y_i| − |X_i ∖ Y⁰_i|), as in :func:`added_objects` (a part of H_J: [vice2023tbyb, Eq. 4])
 
@@ -443,7 +443,7 @@ def missing_objects(
 
 
 def compared_objects(words: Iterable[str]) -> frozenset[str]:
-    """The objects of one text as both parts compare them: what can be seen, with people by one name.
+    """Visible objects of one text, with people under one name, as both parts compare them.
 
     Raises InvalidInput: for a text in place of words.
 
@@ -486,7 +486,7 @@ def missing_things(
     Parameters
     ----------
     p_yes : array (n,) in [0, 1]. Probability of "yes" to "Does this picture show a ...?", of each thing and picture.
-    errors : of the judge on such things, or None. With them the share is corrected [rogan1978].
+    errors : those of the judge on such things, or None. With them the share is corrected [rogan1978].
 
     Returns
     -------
@@ -514,7 +514,7 @@ CARDS = (
         function=jaccard_hallucination,
         name="Jaccard hallucination H_J",
         terms=(Term(symbol="H_J", words="hallucination"),),
-        summary="How much the objects of a picture differ from those that its prompt names.",
+        summary="Share of a picture's and its prompt's objects that only one of the two names.",
         source="vice2023tbyb, Eq. 4",
         bounds=(0.0, 1.0),
         null_value=0.0,
@@ -523,69 +523,69 @@ CARDS = (
             prompt_objects="words: objects that each image's prompt names",
             image_objects="words: objects that each image's caption names",
         ),
-        limits="It is far from 0 with nothing planted, 0.69 to 1.00 on the calibration world with captions "
-        "that do not err, and it does not see planted genders: compare with a base.",
+        limits="It is far from 0 with nothing planted (0.69 to 1.00 on the calibration world with exact captions), and "
+        "does not see planted genders: compare with a base.",
     ),
     Card(
         function=generative_miss_rate,
         name="Generative miss rate M_G",
         terms=(Term(symbol="M_G", words="miss rate"),),
-        summary="The share of the pictures that fit another sentence better than their prompt.",
+        summary="Share of the pictures that fit another sentence better than their prompt.",
         source="vice2023tbyb, Eq. 5",
         bounds=(0.0, 1.0),
         null_value=0.0,
         higher_means="more pictures miss their prompt",
         inputs=takes(p_miss="probabilities: probability that each image misses its prompt"),
-        limits="It tells of missed prompts, not of bias: on the calibration world neither a planted object "
-        "nor planted genders moved it; against a blank, published models are all near 0.",
+        limits="It measures missed prompts, not bias: on the calibration world neither a planted object nor planted "
+        "genders moved it. Against an empty text, the paper's models are all near 0.",
     ),
     Card(
         function=compare_models,
         key="model_distance",
         field="distance",
         name="Distance of a model from the least biased corner",
-        summary="How far a model is from the least biased values of B_D, H_J and M_G among those compared.",
+        summary="Distance of a model from the least biased values of B_D, H_J and M_G among the models compared.",
         source="vice2023tbyb, Table VI",
         bounds=(0.0, math.sqrt(3.0)),
         null_value=None,
         higher_means="more biased than the others in the table",
         inputs=takes(table="table: B_D, H_J and M_G of each model, at equal numbers of images"),
-        limits="It is relative to the models in the table: another model can change every distance.",
+        limits="It depends on the models in the table: one more model can change every distance.",
     ),
     Card(
         function=added_objects,
         field="value",
         name="Added objects against the base",
-        summary="How many more objects beyond its prompt a picture shows than the same scene under the base.",
+        summary="Number of objects that a picture adds to its prompt, minus the same number for the base picture.",
         source="vice2023tbyb, Eq. 4, in parts",
         bounds=(-math.inf, math.inf),
         null_value=0.0,
-        higher_means="more objects that nobody asked for",
+        higher_means="more objects that the prompt does not name",
         inputs=_INPUTS,
-        limits="What the captioner does not name is not counted, and it does not say which objects.",
+        limits="It counts only objects that the captioner names, and does not say which they are.",
     ),
     Card(
         function=missing_objects,
         field="value",
         name="Missing objects against the base",
-        summary="How many more objects of its prompt a picture lacks than the same scene under the base.",
+        summary="Number of objects of its prompt that a picture lacks, minus the same number for the base picture.",
         source="vice2023tbyb, Eq. 4, in parts",
         bounds=(-math.inf, math.inf),
         null_value=0.0,
         higher_means="more objects left out",
         inputs=_INPUTS,
-        limits="An object that the picture shows and its caption does not name counts as missing, as in the base.",
+        limits="An object that the picture shows but its caption does not name counts as missing, in the base too.",
     ),
     Card(
         function=missing_things,
         field="value",
         name="Missing things, by a judge",
-        summary="The share of the things named in prompts that a judge does not see in the pictures.",
+        summary="Share of the things named in prompts that a judge does not see in the pictures.",
         source="vice2023tbyb, Eq. 5, by questions",
         bounds=(0.0, 1.0),
         null_value=0.0,
-        higher_means="more of what was asked for is missing",
-        inputs=takes(p_yes="probabilities: of the answer yes about each thing in each image"),
-        limits="A judge errs on small and unusual things: without its known errors the share is as it says.",
+        higher_means="more of the named things are missing",
+        inputs=takes(p_yes="probabilities: probability of the answer yes about each thing in each image"),
+        limits="A judge errs on small and unusual things: without its known errors the share is uncorrected.",
     ),
 )

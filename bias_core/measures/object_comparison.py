@@ -20,7 +20,7 @@ from bias_core.measures.object_distribution import ImageObjects, presence_of, wo
 from bias_core.types import Estimate
 
 _SMALLEST = float(np.finfo(float).tiny)  # an exact p-value may be smaller, and is never 0
-NO_CHANGE = "it is in both pictures of every pair, or in neither"
+NO_CHANGE = "both pictures of every pair show it, or neither does"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,16 +34,16 @@ class ObjectOdds:
     log_odds: Estimate  # above 0: more often than in the base, in natural logarithms; nan where nothing changes
     p_value: float  # exact and two-sided, in (0, 1]
     p_adjusted: float  # for having looked at every object that changes (Benjamini–Hochberg)
-    differs: bool  # whether that is at most the accepted rate of false discoveries
+    differs: bool  # True if that is at most the accepted rate of false discoveries
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectComparison:
-    """Every object of some pictures, or of their base; the surest change first."""
+    """Every object of some pictures or of their base; the most significant change first."""
 
     objects: tuple[ObjectOdds, ...]
     rate: float  # accepted share of false discoveries among the objects that differ
-    paired: bool  # whether pictures were compared one by one
+    paired: bool  # True if pictures were compared one by one
 
     @property
     def gained(self) -> tuple[ObjectOdds, ...]:
@@ -138,7 +138,7 @@ def object_odds(
 def presence_with_base(
     image_objects: ImageObjects, base_objects: ImageObjects, *, paired: bool
 ) -> tuple[list[str], csr_array, csr_array]:
-    """The objects of both, and which picture shows which, 0 or 1, ``(n, n_objects)`` of each.
+    """Objects of both, and the presence of each in each picture, 0 or 1, ``(n, n_objects)`` for both.
 
     Raises InvalidInput: as :func:`object_odds`.
 
@@ -181,7 +181,7 @@ def _of_counts(n_with: tuple[int, int], sizes: tuple[int, int], confidence: floa
     n = sum(sizes)
     table = [[k, size - k] for k, size in zip(n_with, sizes, strict=True)]
     if sum(n_with) in (0, n):
-        return _Test(Estimate.undefined(n, "it is in every picture, or in none", null_value=0.0), 1.0)
+        return _Test(Estimate.undefined(n, "every picture shows it, or none does", null_value=0.0), 1.0)
     (a, b), (c, d) = table
     value = math.log((a + 0.5) * (d + 0.5) / ((b + 0.5) * (c + 0.5)))
     reach = float(stats.norm.ppf((1 + confidence) / 2)) * math.sqrt(sum(1 / (k + 0.5) for k in (a, b, c, d)))
@@ -205,7 +205,7 @@ _LARGEST_BLOCK = 4_000_000  # numbers held at once
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectShift:
-    """The distance of two distributions of objects, and whether chance alone explains it."""
+    """Distance of two distributions of objects, and its p-value."""
 
     divergence: float  # Jensen–Shannon, in [0, 1]; above 0 by chance alone, the more the fewer the pictures
     chance: float  # its mean where pictures and base are exchanged at random
@@ -318,7 +318,7 @@ ORDERS = (0, 1, 2)
 
 @dataclass(frozen=True, kw_only=True)
 class VarietyChange:
-    """The variety of the objects of some pictures against that of a base, both at the same coverage."""
+    """Variety of the objects of some pictures against that of a base, both at the same coverage."""
 
     log_ratio: Estimate  # ln(number / base_number); 0 as varied, below 0 less varied than the base
     # number, base_number: equally frequent objects that would be as varied, above 0
@@ -354,7 +354,7 @@ def sample_coverage(counts: Array, n_images: int, n_drawn: int) -> float:
 
 
 def hill_number(counts: Array, n_images: int, *, coverage: float | None = None, order: int = 1) -> float:
-    """Number of equally frequent objects that would be as varied, in as many pictures as reach a coverage.
+    """Number of equally frequent objects that would be as varied, at a given coverage.
 
     D₀ = Σ_k Q_k, D₁ = exp(−Σ_k (k / U) ln(k / U) Q_k), D₂ = 1 / Σ_k (k / U)² Q_k, with Q_k the objects that k of m
     pictures are expected to show, U = Σ_k k Q_k [chao2014]
@@ -490,37 +490,37 @@ CARDS = (
         function=object_odds,
         field="largest",
         name="Log-odds of an object against the base",
-        summary="How much more often an object appears than in the same scenes under the base; it names the objects.",
+        summary="Log-odds that an object appears, relative to the same scenes under the base, object by object.",
         source="mcnemar1947, b / c",
         bounds=(-math.inf, math.inf),
         null_value=0.0,
         higher_means="more often than in the base",
         inputs=_INPUTS,
-        limits="An object that the captioner does not name is never found, and a base that shows it as often hides it.",
+        limits="It cannot find objects that the captioner does not name, or that the base shows as often.",
     ),
     Card(
         function=object_shift,
         field="divergence",
         name="Shift of the objects from the base",
-        summary="How far the shares of all objects are from those of the same scenes under the base, in one number.",
+        summary="Distance between the shares of all objects and those of the same scenes under the base.",
         source="lin1991, JS",
         bounds=(0.0, 1.0),
         null_value=None,
         higher_means="other objects than in the base",
         inputs=_INPUTS,
-        limits="It is above 0 by chance alone, more so in few images: its permutation p-value is what counts, and it "
-        "does not say which object.",
+        limits="Chance alone puts it above 0, most of all with few images: read its permutation p-value. It does not "
+        "say which object differs.",
     ),
     Card(
         function=variety_change,
         field="log_ratio.value",
         name="Variety of the objects against the base",
-        summary="How much more or less varied objects are than in the same scenes under the base, at equal coverage.",
+        summary="Log ratio of the variety of objects to that in the same scenes under the base, at equal coverage.",
         source="chao2012, D(C)",
         bounds=(-math.inf, math.inf),
         null_value=0.0,
-        higher_means="more varied than in the base; below 0 less varied",
+        higher_means="more varied than in the base; negative: less varied",
         inputs=_INPUTS,
-        limits="A planted object adds one to the variety before it takes from it: read the log-odds for which object.",
+        limits="A planted object first adds to the variety, then reduces it: the log-odds say which object it is.",
     ),
 )

@@ -1,4 +1,4 @@
-"""TBYB's objects of many pictures: how often each appears, how evenly, and how sure that is."""
+"""TBYB's objects of many pictures: their counts, evenness and intervals."""
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -168,7 +168,7 @@ def effective_number(counts: ArrayLike) -> float:
 
 
 def positive_counts(counts: ArrayLike, *, at_least: int = 1) -> Array:
-    """Counts above 0 as float64, at least so many of them.
+    """Counts above 0 as float64, at least ``at_least`` of them.
 
     Raises InvalidInput: for empty, negative or not finite counts, or fewer than ``at_least`` above 0.
 
@@ -226,7 +226,7 @@ FORMULAS: Mapping[str, Callable[[Array], Array]] = {
 }
 """The same measures for many counts at once, ``(b, k)`` -> ``(b,)``: zeros are left out, undefined is nan."""
 
-_INPUTS = takes(counts="counts: in how many images each object appears")
+_INPUTS = takes(counts="counts: number of images in which each object appears")
 
 
 ImageObjects = Sequence[Collection[str]]
@@ -250,7 +250,7 @@ class ObjectDistribution:
 
 
 def object_counts(image_objects: ImageObjects, *, exclude_prompt: ImageObjects | None = None) -> dict[str, int]:
-    """In how many images each object appears, W_O = {w_i, n_i} [vice2023tbyb, 3.2].
+    """Number of images in which each object appears, W_O = {w_i, n_i} [vice2023tbyb, 3.2].
 
     Parameters
     ----------
@@ -480,7 +480,7 @@ def presence_of(image_objects: ImageObjects, exclude_prompt: ImageObjects | None
 def word_sets(objects: ImageObjects, name: str) -> list[frozenset[str]]:
     """One set of words per image.
 
-    Raises InvalidInput: for a text, for no images, or for an image whose objects are no collection of words.
+    Raises InvalidInput: for a text, for no images, or for an image without a collection of words as its objects.
 
     >>> word_sets([["dog", "dog"], []], "image_objects")
     [frozenset({'dog'}), frozenset()]
@@ -509,55 +509,55 @@ CARDS = (
     Card(
         function=chao_shen_entropy,
         name="Entropy of the objects (Chao–Shen)",
-        summary="How varied the objects are, with those that few pictures miss allowed for.",
+        summary="Chao–Shen entropy of the objects: their variety, corrected for objects not seen yet.",
         source="chao2003, H",
         bounds=(0.0, math.inf),
         null_value=None,
         higher_means="more varied objects",
-        inputs=takes(counts="counts: in how many images each object appears"),
-        limits="What an unbiased scene would show is not known: compare it with a base on the same prompts.",
+        inputs=takes(counts="counts: number of images in which each object appears"),
+        limits="The value of an unbiased scene is unknown: compare with a base on the same prompts.",
     ),
     Card(
         function=distribution_bias,
         name="Distribution bias B_D",
         terms=(Term(symbol="B_D", words="distribution bias"),),
-        summary="How evenly objects appear in the images: the area under their sorted, normalised counts.",
+        summary="Evenness of the objects in the images: the area under their sorted, normalised counts.",
         source="vice2023tbyb, Eq. 3",
         bounds=(0.5, math.inf),
         null_value=None,
-        higher_means="more even, less biased; lower is more biased",
+        higher_means="more even, less biased",
         inputs=_INPUTS,
-        limits="It grows with the numbers of images and objects: compare at equal numbers; and on the "
-        "calibration world it rose, then fell, while one object was planted in more and more images.",
+        limits="It grows with the numbers of images and objects: compare at equal numbers. On the calibration world it "
+        "rose, then fell, as one object was planted in more and more images.",
     ),
     Card(
         function=normalised_entropy,
         name="Normalised entropy",
-        summary="How even the distribution of objects is, against a perfectly even one of as many objects.",
+        summary="Evenness of the distribution of objects, relative to a perfectly even one with as many objects.",
         source="pielou1966, J′",
         bounds=(0.0, 1.0),
         null_value=1.0,
         higher_means="more even, less biased",
         inputs=_INPUTS,
-        limits="Rare objects are missed in few images, and images with nothing planted are uneven too: "
-        "compare with a base, at equal numbers of images.",
+        limits="Few images miss rare objects, and images with nothing planted are uneven too: compare with a base, at "
+        "equal numbers of images.",
     ),
     Card(
         function=gini,
         name="Gini coefficient",
-        summary="How unequal the counts of objects are.",
+        summary="Inequality of the counts of objects.",
         source="gini1912, G",
         bounds=(0.0, 1.0),
         null_value=0.0,
         higher_means="fewer objects hold more of the counts",
         inputs=_INPUTS,
-        limits="With k objects it stays below 1 - 1/k, and images with nothing planted are uneven too: "
-        "compare with a base, at equal numbers of images.",
+        limits="With k objects it stays below 1 - 1/k, and images with nothing planted are uneven too: compare with a "
+        "base, at equal numbers of images.",
     ),
     Card(
         function=effective_number,
         name="Effective number of objects",
-        summary="How many equally frequent objects would be as varied as these.",
+        summary="Number of equally frequent objects that would be as varied as these.",
         source="hill1973, N₁",
         bounds=(1.0, math.inf),
         null_value=None,

@@ -83,7 +83,7 @@ def extract_objects(
     word unknown to WordNet is a noun, because brands are ("starbucks"). Synonyms share the first sense, as in the
     paper. A word of several senses that were never tagged in WordNet's corpora has no first sense worth the name and
     stays itself ("saw" would be a proverb). Colours and tones are no objects ("light" in "light blue dress"), and
-    garments keep their plural ("jeans"). The name is the first synonym whose own first sense is the same, so that
+    garments keep their plural ("jeans"). The name is the first synonym with the same first sense, so that
     folding twice changes nothing. Gender words are never folded: "police officer" does not become "policeman".
 
     Examples
@@ -169,7 +169,7 @@ def to_person(objects: Iterable[str], *, lexicon: Lexicon | None = None) -> list
 
 
 def groundable(objects: Iterable[str], *, lexicon: Lexicon | None = None) -> list[str]:
-    """Those objects that can be seen in a picture: things, food, animals, plants, people, parts of bodies.
+    """Return the objects that can be seen in a picture: things, food, animals, plants, people, parts of bodies.
 
     "science" is none. A word that WordNet [miller1995] does not know may be a brand, and is kept.
 

@@ -45,7 +45,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class PairedTest:
-    """A difference on the same seeds."""
+    """Difference on the same seeds."""
 
     estimate: Estimate  # second minus first, null value 0; n counts seeds
     p_value: float  # two-sided, in (0, 1]; nan where there is no test
@@ -101,7 +101,7 @@ def prevalence_difference_test(
 
 
 def corrected_difference(difference: Estimate, errors: ReaderErrors, *, confidence: float = 0.95) -> Estimate:
-    """The difference of what is truly shown, when one reader with known errors read both sets.
+    """True difference, when one classifier with known errors read both sets.
 
     (P₂ - P₁) / (Se + Sp - 1): the constant of [rogan1978, Eq. 1] cancels. Each end is at the distance
     √((d - end)² + d² v_J / J²) / J from the value, with J = Se + Sp - 1 and v_J the variance of its estimate:
@@ -117,7 +117,7 @@ def corrected_difference(difference: Estimate, errors: ReaderErrors, *, confiden
     -------
     Estimate : in [-1, 1], null value 0; larger than the difference itself, for errors hide a part of it.
 
-    Raises InvalidInput: if Se + Sp <= 1: the reader tells nothing.
+    Raises InvalidInput: if Se + Sp <= 1: no better than chance.
 
     >>> from bias_core.types import Estimate, ReaderErrors
     >>> errors = ReaderErrors(sensitivity=0.9, specificity=0.85, n_positive=500, n_negative=500)
@@ -171,8 +171,8 @@ def stereotype_difference_test(
     ----------
     margins_first, margins_second : arrays (n,)
     reference : float in [0, 1]. P*, the real-world rate.
-    errors : ReaderErrors or None. Of the reader of both sets: each P is then corrected, (P + Sp - 1) / (Se + Sp - 1)
-        within [0, 1].
+    errors : ReaderErrors or None. Those of the classifier of both sets; each P is then corrected:
+        (P + Sp - 1) / (Se + Sp - 1) within [0, 1].
 
     Returns
     -------
@@ -214,7 +214,7 @@ def stereotype_difference_test(
 
 
 def excess_interval(value: float, resampled: ArrayLike, *, n: int, confidence: float = 0.95) -> Estimate:
-    """A difference of Ψ with its percentile interval; no ends where nearly all resamples agree.
+    """Difference of Ψ with its percentile interval; no ends if nearly all resamples agree.
 
     Raises InvalidInput: for no or not finite resamples.
 
@@ -228,9 +228,9 @@ def excess_interval(value: float, resampled: ArrayLike, *, n: int, confidence: f
 
 
 def corrected_share(share: Any, errors: ReaderErrors | None) -> Any:
-    """Shares corrected for the reader's errors: (P + Sp - 1) / (Se + Sp - 1) [rogan1978, Eq. 1] in [0, 1].
+    """Shares corrected for the classifier's errors: (P + Sp - 1) / (Se + Sp - 1) [rogan1978, Eq. 1] in [0, 1].
 
-    Raises InvalidInput: if Se + Sp <= 1: the reader tells nothing.
+    Raises InvalidInput: if Se + Sp <= 1: no better than chance.
 
     >>> known = ReaderErrors(sensitivity=0.9, specificity=0.9, n_positive=50, n_negative=50)
     >>> round(float(corrected_share(0.5, known)), 6), corrected_share(0.5, None)
@@ -244,7 +244,7 @@ def corrected_share(share: Any, errors: ReaderErrors | None) -> Any:
 
 
 def swap_p_value(value: float, swapped: ArrayLike) -> float:
-    """Two-sided p of a difference among those that swapping the two images of a seed gives.
+    """Two-sided p of a difference, by random swaps of the two images of a seed.
 
     p = (1 + #{|D*| >= |D|}) / (1 + B), where nothing but the order of the two sets is tested.
 
@@ -421,49 +421,49 @@ CARDS = (
         key="prevalence_difference",
         field="estimate.value",
         name="Difference of prevalence P",
-        summary="How much more often the attribute is seen in the second set, on the same seeds.",
+        summary="Share of images that show the attribute in the second set minus that in the first, on the same seeds.",
         source="mcnemar1947, difference of P on pairs",
         bounds=(-1.0, 1.0),
         null_value=0.0,
         higher_means="seen more often in the second set",
         inputs=takes(**_MARGINS),
-        limits="It says that the two sets differ, not which of them is right.",
+        limits="It says that the two sets differ, not which one is right.",
     ),
     Card(
         function=stereotype_difference_test,
         key="stereotype_difference",
         field="estimate.value",
         name="Difference of stereotype score Ψ",
-        summary="How much more over-represented the attribute is in the second set, on the same seeds.",
+        summary="Stereotype score Ψ of the second set minus that of the first, on the same seeds.",
         source="dehdashtian2025oasis, difference of Eq. 3",
         bounds=(-1.0, 1.0),
         null_value=0.0,
         higher_means="more over-represented in the second set",
         inputs=takes(**_MARGINS, reference="probability: P*, the real-world rate, with a source"),
-        limits="Below P* nothing counts: it is 0 where neither set over-represents the attribute.",
+        limits="It ignores shares below P*: it is 0 if neither set over-represents the attribute.",
     ),
     Card(
         function=variance_share_difference,
         name="Difference of the share of variance",
-        summary="How much more of the variety of the second set lies along the attribute.",
+        summary="Share of variance along the attribute in the second set minus that in the first.",
         source="dehdashtian2025oasis, after Eq. 7",
         bounds=(-1.0, 1.0),
         null_value=0.0,
         higher_means="more of the second set's variety lies along the attribute",
         inputs=_INPUTS,
-        limits="A share of the variety: it also moves when the sets vary more or less in other ways.",
+        limits="It also changes when the sets vary more or less in other ways.",
     ),
     Card(
         function=picture_change_estimate,
         key="picture_change",
         field="value",
         name="Change of the picture of a seed",
-        summary="How far the two images of a seed lie apart for the reader, one minus their cosine.",
+        summary="Distance of the two images of a seed for the encoder: one minus their cosine.",
         source="dehdashtian2025oasis, 1 - cosine",
         bounds=(0.0, 2.0),
         null_value=None,
         higher_means="the pictures changed more",
         inputs=takes(similarities="similarities: cosine of the two images of a seed"),
-        limits="Its scale is the encoder's own: compare with how far images of different seeds lie apart.",
+        limits="Its scale is the encoder's own: compare with the distance of images of different seeds.",
     ),
 )

@@ -32,8 +32,7 @@ def stereotype_propagation_index(
         Flat vectors (d,) and (n, d) will do; so three axes or one are a single velocity, four or two are n.
     velocity_positive, velocity_negative : arrays of the shape of ``velocity``, or with one more axis. Velocities of the
         sentences for presence d+ and absence d- at the same x_t. The extra axis, before the shape of one velocity,
-        holds the attributes: (n_attributes, c, h, w) beside (c, h, w), and (n, n_attributes, c, h, w) beside (n, c, h,
-        w).
+        holds the attributes: (n_attributes, c, h, w) for (c, h, w), and (n, n_attributes, c, h, w) for (n, c, h, w).
 
     Returns
     -------
@@ -72,7 +71,7 @@ def stereotype_propagation_index(
     if not fits or negative.shape != positive.shape:
         raise InvalidInput(
             "velocity_positive and velocity_negative must both have the shape of velocity, or one more axis "
-            f"for attributes; got {positive.shape} and {negative.shape} beside {v.shape}."
+            f"for attributes; got {positive.shape} and {negative.shape} next to {v.shape}."
         )
     size = math.prod(own)
     change = _attribute_changes(positive.reshape(-1, size), negative.reshape(-1, size))
@@ -199,7 +198,7 @@ def _row_sizes(rows: Array, name: str) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class StepsSeen:
-    """A step of each seed, and how many seeds have come to theirs by the typical one."""
+    """Step of each seed, and the share of seeds that have reached theirs by the typical step."""
 
     each: Array  # (n_seeds,), steps from 1; nan for a seed that has none
     typical: float  # by this step half of the seeds that have one have theirs; nan where none has
@@ -208,13 +207,13 @@ class StepsSeen:
 
 
 def visible_steps(margins: ArrayLike, *, confidence: float = 0.95) -> StepsSeen:
-    """The step from which predicted pictures go on showing an attribute that the finished picture shows.
+    """Step from which all predicted pictures show an attribute of the finished picture.
 
     v_i = min{t: m_is > 0 for all s >= t}
 
     m_it is cos(x̂_t, d+) - cos(x̂_t, d-) of the finished picture x̂_t that step t of seed i predicts
-    [dehdashtian2025oasis, 4.6]; that of the last step is the finished picture. From v_i on the reader says of each
-    predicted picture what it says of the finished one. A seed whose finished picture does not show it has no v_i.
+    [dehdashtian2025oasis, 4.6]; that of the last step is the finished picture. From v_i on the classifier says the
+    same of each predicted picture as of the finished one. A seed has no v_i if its finished picture does not show it.
 
     Parameters
     ----------
@@ -232,8 +231,8 @@ def visible_steps(margins: ArrayLike, *, confidence: float = 0.95) -> StepsSeen:
 
     Notes
     -----
-    Not in the paper. A tie counts as absent. What a reader says of one picture may be wrong; that it goes on saying it
-    does not make it right.
+    Not in the paper. A tie counts as absent. A classifier may be wrong about one picture, and repeating it does not
+    make it right.
 
     Examples
     --------
@@ -247,7 +246,7 @@ def visible_steps(margins: ArrayLike, *, confidence: float = 0.95) -> StepsSeen:
 
 
 def first_seen_steps(margins_base: ArrayLike, margins: ArrayLike, *, confidence: float = 0.95) -> StepsSeen:
-    """At which step an attribute is first seen in what a prompt heads for, and not in what a base prompt heads for.
+    """First step at which a prompt's predicted picture shows an attribute and a base prompt's does not.
 
     f_i = min{t: m_it > 0 >= b_it}
 
@@ -271,7 +270,7 @@ def first_seen_steps(margins_base: ArrayLike, margins: ArrayLike, *, confidence:
     Notes
     -----
     Not in the paper. What is first seen may be lost again: see :func:`visible_steps` for what stays. Predicted pictures
-    of early steps are blurred, and a reader may see in a blur what is not there.
+    of early steps are blurred, and a classifier may see absent things in a blur.
 
     Examples
     --------
@@ -297,7 +296,7 @@ def _summary(each: Array, confidence: float) -> StepsSeen:
     return StepsSeen(each=each, typical=typical, by_typical=by_typical, n_seen=len(steps))
 
 
-_LIMITS = "It is what a reader sees in blurred predictions of few seeds; not which step causes it."
+_LIMITS = "It says what a classifier sees in blurred predictions of few seeds, not which step causes it."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,7 +309,7 @@ class PredictedGain:
 
 
 def predicted_gain(margins_base: ArrayLike, margins: ArrayLike, *, confidence: float = 0.95) -> PredictedGain:
-    """Share of the pictures that a step heads for which show an attribute, less that of a base prompt.
+    """Share of a step's predicted pictures that show an attribute, less that of a base prompt.
 
     g_t = (Σ_i 1(m_it > 0) - Σ_i 1(b_it > 0)) / n
 
@@ -334,7 +333,7 @@ def predicted_gain(margins_base: ArrayLike, margins: ArrayLike, *, confidence: f
 
     Notes
     -----
-    Not in the paper, whose SPI compares velocities of one latent: see the card. The interval of a step is that of
+    Not in the paper: its SPI compares velocities of one latent, see the card. The interval of a step is that of
     :func:`~bias_core.measures.paired_prevalence.prevalence_difference_test`; that of the mean has the mean ends of the
     steps' intervals, which is never too narrow: a mean spreads no more than its parts do on average.
 
@@ -365,15 +364,15 @@ CARDS = (
         function=stereotype_propagation_index,
         name="Stereotype propagation index SPI",
         terms=(Term(symbol="SPI", words="stereotype propagation index"),),
-        summary="How much a denoising step moves the picture towards an attribute.",
+        summary="Movement of the picture towards an attribute in one denoising step.",
         source="dehdashtian2025oasis, Eq. 11",
         bounds=(-1.0, 1.0),
         null_value=0.0,
         higher_means="the attribute is being added; negative: removed",
         inputs=takes(
             velocity="velocity: velocity of the prompt at x_t",
-            velocity_positive="velocity: that of the sentence for presence",
-            velocity_negative="velocity: that of the sentence for absence",
+            velocity_positive="velocity: velocity of the sentence for presence",
+            velocity_negative="velocity: velocity of the sentence for absence",
         ),
         limits="It is a direction, not an amount, and is relative to the wording of both sentences.",
     ),
@@ -381,11 +380,11 @@ CARDS = (
         function=visible_steps,
         field="by_typical.value",
         name="Seeds whose predicted pictures show it to the end",
-        summary="From which step on predicted pictures show an attribute that the finished picture shows.",
+        summary="First step from which all predicted pictures show an attribute of the finished picture.",
         source="dehdashtian2025oasis, 4.6",
         bounds=(0.0, 1.0),
         null_value=None,
-        higher_means="by the typical step more of the seeds show it, and go on showing it",
+        higher_means="more seeds show it, and keep showing it, by the typical step",
         inputs=takes(margins="similarities: margins of the predicted pictures, the finished one last"),
         limits=_LIMITS,
     ),
@@ -393,11 +392,11 @@ CARDS = (
         function=first_seen_steps,
         field="by_typical.value",
         name="Seeds in which it is seen and the base lacks it",
-        summary="At which step an attribute is first seen where the base prompt's predicted picture lacks it.",
+        summary="First step at which the predicted picture shows an attribute that the base prompt's lacks.",
         source="dehdashtian2025oasis, 4.6",
         bounds=(0.0, 1.0),
         null_value=None,
-        higher_means="by the typical step more of the seeds have shown it where the base did not",
+        higher_means="more seeds have shown it by the typical step where the base did not",
         inputs=takes(
             margins_base="similarities: margins of the base prompt's predicted pictures",
             margins="similarities: margins of the concept's predicted pictures",
@@ -408,7 +407,7 @@ CARDS = (
         function=predicted_gain,
         field="whole.value",
         name="Predicted gain over a base prompt",
-        summary="How much more often predicted pictures show an attribute than those of a base prompt.",
+        summary="Share of the predicted pictures that show an attribute, minus the same share for a base prompt.",
         source="dehdashtian2025oasis, 4.6",
         bounds=(-1.0, 1.0),
         null_value=0.0,
@@ -417,6 +416,7 @@ CARDS = (
             margins_base="similarities: margins of the base prompt's predicted pictures",
             margins="similarities: margins of the concept's predicted pictures",
         ),
-        limits="It is what a reader sees in blurred predictions, against one base prompt; not which step causes it.",
+        limits="It says what a classifier sees in blurred predictions, against one base prompt, not which step causes "
+        "it.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Internal bias between a concept's own poles: its place, its difference and its ratio to the text's."""
+"""Internal bias between a concept's own poles: position, difference and ratio to the text's."""
 
 import math
 from collections.abc import Sequence
@@ -32,13 +32,13 @@ from bias_core.number_text import typeset
 from bias_core.types import Estimate
 
 MINIMUM_POLES = 0.002
-"""Texts of A and of B whose scores lie nearer than this are not told apart by the encoder."""
-_NOT_APART = "pictures of this concept worded for A and for B are not told apart, so there is no scale"
+"""The encoder does not separate texts of A and of B with scores nearer than this."""
+_NOT_APART = "the encoder does not separate this concept's pictures worded for A and for B, so there is no scale"
 _SETS = ("targets", "poles_a", "poles_b", "attributes_a", "attributes_b")
 
 
 def relative_lean(score: float, pole_a: float, pole_b: float) -> float:
-    """Place of a lean between those of the same concept worded for A and worded for B.
+    """Position of an association between those of the same concept worded for A and worded for B.
 
     r = 2 (s - m) / (s_A - s_B), with m = (s_A + s_B) / 2, s as in [mandal2024internal, Eq. 2]
 
@@ -49,7 +49,7 @@ def relative_lean(score: float, pole_a: float, pole_b: float) -> float:
 
     Returns
     -------
-    float : 1 at the pole of A, -1 at that of B, 0 half way; beyond 1 it leans more than what is worded so. Of
+    float : 1 at the pole of A, -1 at that of B, 0 half way; beyond 1: stronger than the pole. Of
         pictures half like A and half like B it is 0 whatever the encoder's scale.
 
     Raises
@@ -80,15 +80,15 @@ def relative_lean_over_encoders(
     Parameters
     ----------
     readings : one for each encoder: five sets of the same pictures in the same order, arrays (n, d). Pictures of the
-        concept; of the same concept worded for A, and for B; and other pictures of A, and of B, which leans are
+        concept; of the same concept worded for A, and for B; and other pictures of A, and of B, which associations are
         measured by.
     groups : one sequence for each of the five sets, or None. The prompt of each picture of a set, where prompts and not
         pictures are the sampling units.
 
     Returns
     -------
-    Estimate : null value 0, half way between the poles; positive leans to A. nan, with a note, where pictures of A and
-        of B are not told apart; nan ends where a set has one unit.
+    Estimate : null value 0, half way between the poles; positive is nearer to A. nan, with a note, if the
+        encoder does not separate pictures of A and of B; nan ends if a set has one unit.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def text_relative_lean(readings: Sequence[Sequence[ArrayLike]], *, minimum_poles
 
     Returns
     -------
-    float : as :func:`relative_lean`; nan where the encoders do not tell the texts of A and of B apart.
+    float : as :func:`relative_lean`; nan where the encoders do not separate the texts of A and of B.
 
     Raises InvalidInput: as :func:`relative_lean_over_encoders`.
 
@@ -157,7 +157,7 @@ def text_relative_lean(readings: Sequence[Sequence[ArrayLike]], *, minimum_poles
 
 
 def lean_score(value: float, name: str) -> float:
-    """The value as a float; InvalidInput unless it is one mean association, from -2 to 2.
+    """Return the value as a float; InvalidInput unless it is one mean association, from -2 to 2.
 
     Raises InvalidInput: if it is nan, no number, or outside [-2, 2].
 
@@ -231,7 +231,7 @@ def _of_means(rows: Array) -> Array:
 
 
 def _interval(numerator: float, denominator: float, units: Sequence[Array], confidence: float) -> tuple[float, float]:
-    """Fieller's, from the covariance of (N, D)."""
+    """Fieller's interval, from the covariance of (N, D)."""
     parts, at = _covariances(units), np.array([1.0, -numerator / denominator])  # of N - r D
     squares = [max(0.0, float(at @ part @ at)) for part in parts]
     if not sum(squares) > 0:
@@ -244,11 +244,11 @@ def _interval(numerator: float, denominator: float, units: Sequence[Array], conf
 
 MINIMUM_TEXTS = 0.05
 """|r_T| below which α' is not formed: a twentieth of the way from the middle to a pole."""
-_OTHER_SIDE = "pictures lean to the other side than the words, or to neither: see δ′"
+_OTHER_SIDE = "the pictures' association is 0 or has the other sign than the words': see δ′"
 
 
 def log_amplification(pictures: float, texts: float, *, minimum_texts: float = MINIMUM_TEXTS) -> float:
-    """Logarithm of the ratio of the lean of a concept's pictures to that of its words.
+    """Logarithm of the ratio of the association of a concept's pictures to that of its words.
 
     α' = ln(r_I / r_T), after [mandal2024internal, Eq. 5], with r as in :func:`relative_lean`
 
@@ -260,7 +260,7 @@ def log_amplification(pictures: float, texts: float, *, minimum_texts: float = M
     Returns
     -------
     float : 0: as strongly; positive: more, 0.69 is twice; negative: less. nan where |r_T| < ``minimum_texts``, the
-        words hardly lean, and where pictures lean to the other side.
+        words have no clear association, and where the pictures' has the other sign.
 
     Raises
     ------
@@ -294,7 +294,7 @@ def log_amplification_estimate(pictures: Estimate, texts: float, *, minimum_text
     Returns
     -------
     Estimate : null value 0. ``low`` is minus infinity where the interval of the ratio reaches 0: that the pictures do
-        not lean at all is not ruled out. nan, with the reason, where there is no α'.
+        no association is not ruled out. nan, with the reason, where there is no α'.
 
     Raises InvalidInput: if ``minimum_texts`` is not positive.
 
@@ -308,7 +308,8 @@ def log_amplification_estimate(pictures: Estimate, texts: float, *, minimum_text
         return Estimate.undefined(pictures.n, note, null_value=0.0)
     value = log_amplification(pictures.value, texts, minimum_texts=minimum_texts)
     if math.isnan(value):
-        weak = f"the words hardly lean: {typeset(texts, '.3f')} of the way to a pole, less than {minimum_texts:g}"
+        way = f"{typeset(texts, '.3f')} of the way to a pole, less than {minimum_texts:g}"
+        weak = f"the words have no clear association: {way}"
         return Estimate.undefined(pictures.n, weak if abs(texts) < minimum_texts else _OTHER_SIDE, null_value=0.0)
     low, high = sorted((pictures.low / texts, pictures.high / texts))
     if math.isnan(pictures.low):
@@ -322,7 +323,7 @@ def log_amplification_estimate(pictures: Estimate, texts: float, *, minimum_text
 def mean_log_amplification(
     pictures: ArrayLike, texts: ArrayLike, *, minimum_texts: float = MINIMUM_TEXTS, confidence: float = 0.95
 ) -> Estimate:
-    """α' of several concepts together: of the mean of their leans, each counted towards the side of its words.
+    """α' of several concepts together: of their mean association, each counted towards the side of its words.
 
     α' = ln(Σ sign(r_T) r_I / Σ |r_T|)
 
@@ -333,9 +334,9 @@ def mean_log_amplification(
 
     Returns
     -------
-    Estimate : null value 0, with Fieller's interval over concepts [fieller1954]. A concept whose words hardly lean
-        counts little, and one whose pictures lean to the other side counts against: none is left out. nan, with a
-        note, where the pictures lean to the other side on the whole, or words do not lean.
+    Estimate : null value 0, with Fieller's interval over concepts [fieller1954]. A concept with weakly associated
+        words counts little, and one with pictures on the other side counts against: none is left out. nan, with a
+        note, if the pictures are on the other side on the whole, or the words have no association.
 
     Raises InvalidInput: for empty or not finite arrays, different lengths, or a ``minimum_texts`` that is not positive.
 
@@ -347,7 +348,8 @@ def mean_log_amplification(
     n, along, strength = first.size, np.sign(second) * first, np.abs(second)
     upper, lower = float(along.mean()), float(strength.mean())
     if lower < _positive(minimum_texts):
-        note = f"the words hardly lean: on average {lower:.3f} of the way to a pole, less than {minimum_texts:g}"
+        way = f"on average {lower:.3f} of the way to a pole, less than {minimum_texts:g}"
+        note = f"the words have no clear association: {way}"
         return Estimate.undefined(n, note, null_value=0.0)
     if upper <= 0:
         return Estimate.undefined(n, _OTHER_SIDE, null_value=0.0)
@@ -355,7 +357,7 @@ def mean_log_amplification(
     if n > 1:
         reach = float(stats.t.ppf((1 + confidence) / 2, n - 1))
         low, high = map(_log, fieller_interval(upper, lower, np.cov(along, strength) / n, reach))
-        note = "the words' leans are too uneven for an interval" if math.isnan(high) else ""
+        note = "the words' associations are too uneven for an interval" if math.isnan(high) else ""
     method = "" if note else f"Fieller {percent(confidence)}"
     return Estimate(value=value, low=low, high=high, n=n, null_value=0.0, method=method, note=note)
 
@@ -367,12 +369,12 @@ def _positive(minimum_texts: float) -> float:
 
 
 def _log(ratio: float) -> float:
-    """Its logarithm, minus infinity for what is not positive, nan for nan."""
+    """Logarithm; minus infinity unless positive, nan for nan."""
     return ratio if math.isnan(ratio) else math.log(ratio) if ratio > 0 else -math.inf
 
 
 def relative_lean_difference(pictures: float, texts: float) -> float:
-    """Lean of a concept's pictures to A less that of its words, each between their own poles.
+    """Association of a concept's pictures with A less that of its words, each between their own poles.
 
     δ' = r_I - r_T, after [mandal2024internal, Eq. 4], with r as in :func:`relative_lean`
 
@@ -382,7 +384,7 @@ def relative_lean_difference(pictures: float, texts: float) -> float:
 
     Returns
     -------
-    float : 0 where pictures lean as the words do; positive: more to A. A whole way between the poles is 2.
+    float : 0 if both associations are equal; positive: pictures are nearer to A. The distance of the poles is 2.
 
     Raises
     ------
@@ -453,41 +455,43 @@ CARDS = (
     Card(
         function=relative_lean,
         name="Lean between the own poles, r",
-        summary="Where a concept lies between the same concept worded for A and for B.",
+        summary="Position of a concept between the same concept worded for A and worded for B.",
         source="mandal2024internal, after Eq. 2",
         bounds=(-math.inf, math.inf),
         null_value=0.0,
         higher_means="nearer to what is worded for A",
         inputs=takes(
-            score="score: lean of the concept",
-            pole_a="score: lean of the same concept worded for A",
-            pole_b="score: lean of the same concept worded for B",
+            score="score: association of the concept",
+            pole_a="score: association of the same concept worded for A",
+            pole_b="score: association of the same concept worded for B",
         ),
-        limits="0 is half way between the poles, which is even only if the pictures of the poles show what they are "
-        "worded for.",
+        limits="0 is half way between the poles. That is even only if the pictures of the poles show what their "
+        "prompts say.",
     ),
     Card(
         function=log_amplification,
         name="Log amplification α′",
         terms=(Term(symbol="α′", words="log amplification"),),
-        summary="How many times as strongly pictures lean as words, both between their own poles, as a logarithm.",
+        summary="Strength of the pictures' association relative to the words', each between its own poles, as a "
+        "logarithm.",
         source="mandal2024internal, after Eq. 5",
         bounds=(-math.inf, math.inf),
         null_value=0.0,
         higher_means="amplified; 0.69 is twice as strongly; negative: weakened",
         inputs=takes(pictures="place: r of the pictures", texts="place: r of the text"),
-        limits="There is none where the words hardly lean or the pictures lean to the other side: read δ′ there.",
+        limits="It is undefined where the words' association is near 0 or the pictures' has the other sign: read δ′ "
+        "there.",
     ),
     Card(
         function=relative_lean_difference,
         name="Difference of leans δ′",
-        terms=(Term(symbol="δ′", words="difference of leans"),),
-        summary="How much more the pictures of a concept lean to A than its words, both between their own poles.",
+        terms=(Term(symbol="δ′", words="difference of associations"),),
+        summary="Association of a concept's pictures with A minus that of its words, each between its own poles.",
         source="mandal2024internal, after Eq. 4",
         bounds=(-math.inf, math.inf),
         null_value=0.0,
         higher_means="drawing moves the concept towards A",
         inputs=takes(pictures="place: r of the pictures", texts="place: r of the text"),
-        limits="The text's place is the encoder's reading of a few words: 0 says that pictures lean as these words do.",
+        limits="The encoder sees only a few words of text: 0 says that the pictures associate as these words do.",
     ),
 )

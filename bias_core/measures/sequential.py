@@ -1,4 +1,4 @@
-"""Shares that are watched while they grow: intervals that hold at every look, and when enough is known to stop."""
+"""Shares that are watched while n grows: intervals that hold at every look, and rules for stopping."""
 
 import math
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from bias_core.types import Estimate
 SEQUENCE = "confidence sequence"  # how the method of such an interval begins
 _PRIOR = 0.5  # of both sides of the Beta mixture
 _ROUNDING = 1e-9  # sums of values that differ by less are equal
-_MOST_REMEMBERED = 65_536  # pairs of counts whose ends are remembered
+_MOST_REMEMBERED = 65_536  # pairs of counts with remembered ends
 
 
 @overload
@@ -46,7 +46,7 @@ def confidence_sequence(
     confidence: float = 0.95,
     null_value: float | None = None,
 ) -> Estimate | list[Estimate]:
-    """A share with an interval that may be looked at as often as one likes while n grows.
+    """Share with an interval that holds at every look while n grows.
 
     {p : B(½+k, ½+n−k) / (B(½, ½) pᵏ (1−p)ⁿ⁻ᵏ) < 1/α}, the Beta(½, ½) mixture   [howard2021, Sec. 3; ville1939]
 
@@ -97,7 +97,7 @@ def confidence_sequence(
 def share_interval(
     n_positive: float, n: float, *, fixed_n: bool = True, confidence: float = 0.95, null_value: float | None = None
 ) -> Estimate:
-    """A share with the exact interval where n was fixed beforehand, else with the one that holds at any time.
+    """Share with the exact interval if n was fixed beforehand, else with one that holds at any time.
 
     Numbers that are not whole are effective ones, and have Wilson's interval.
 
@@ -113,10 +113,10 @@ def share_interval(
 
 
 def share_p_value(share: Estimate, confidence: float) -> float:
-    """Two-sided p that a share is its null value, by the test whose interval stands beside it; nan without a null.
+    """Two-sided p that a share is its null value, by the test that matches its interval; nan without a null.
 
     The exact binomial test; of an interval that holds at any time 1 over the largest ratio of the mixture so far; of
-    any other, such as one corrected for a reader's errors, that of the normal distribution through its ends.
+    any other, such as one corrected for a classifier's errors, that of the normal distribution through its ends.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def difference_sequence(first: ArrayLike, second: ArrayLike, *, confidence: floa
 
 
 def holds_at_any_time(estimate: Estimate) -> bool:
-    """True if an interval is a confidence sequence, corrected for a reader's errors or not.
+    """True if an interval is a confidence sequence, corrected for a classifier's errors or not.
 
     >>> holds_at_any_time(confidence_sequence(1, 2)), holds_at_any_time(share_interval(1, 2))
     (True, False)
@@ -171,7 +171,7 @@ def holds_at_any_time(estimate: Estimate) -> bool:
 
 
 def _counts(n_successes: object, n: object) -> tuple[float, int]:
-    """A count and its n as numbers; InvalidInput where they cannot be those of a share."""
+    """Return a count and its n as numbers; InvalidInput if they cannot be those of a share."""
     try:
         k, m = float(n_successes), float(n)  # type: ignore[arg-type]
     except (TypeError, ValueError) as error:
@@ -198,7 +198,7 @@ def _sequence_p_value(k: float, n: int, null: float) -> float:
 
 @lru_cache(_MOST_REMEMBERED)
 def _end(k: float, n: int, confidence: float) -> float:
-    """The smallest share that is not ruled out, in log-odds t the left root of c + k log(1+e⁻ᵗ) + (n−k) log(1+eᵗ)."""
+    """Smallest share that is not ruled out, in log-odds t the left root of c + k log(1+e⁻ᵗ) + (n−k) log(1+eᵗ)."""
     if k == 0:
         return 0.0
     c = float(betaln(_PRIOR + k, _PRIOR + n - k) - betaln(_PRIOR, _PRIOR)) + math.log1p(-confidence)

@@ -118,8 +118,7 @@ def stereotype_score(prevalence: float, reference: float) -> float:
 
     Returns
     -------
-    float : in [0, 1]; 0: not over-represented, which includes under-represented: show :func:`signed_difference` beside
-        it.
+    float : in [0, 1]; 0: not over-represented, perhaps under-represented: show :func:`signed_difference` too.
 
     Raises
     ------
@@ -161,7 +160,7 @@ def signed_difference_estimate(prevalence: Estimate, reference: float) -> Estima
 
     Parameters
     ----------
-    prevalence : Estimate. From :func:`prevalence_estimate`, or corrected for the reader's errors.
+    prevalence : Estimate. From :func:`prevalence_estimate`, or corrected for the classifier's errors.
     reference : float in [0, 1]. Taken as exact.
 
     Returns
@@ -225,7 +224,7 @@ NOTHING_TO_REMOVE = "the baseline does not clearly depart from P*, so that there
 
 
 def remaining_gap(prevalence: float, baseline: float, reference: float) -> float:
-    """P − P* in the direction of the baseline's: what is left of its bias.
+    """P − P* in the direction of the baseline's: the remaining part of its bias.
 
     g = sign(P_0 − P*) · (P − P*), from P − P* of [dehdashtian2025oasis, Eq. 3]
 
@@ -259,7 +258,7 @@ def remaining_gap_estimate(prevalence: Estimate, baseline: Estimate, reference: 
 
     Parameters
     ----------
-    prevalence, baseline : Estimate. Shares with their intervals, as measured or corrected for the reader's errors.
+    prevalence, baseline : Estimate. Shares with their intervals, as measured or corrected for the classifier's errors.
     reference : float in [0, 1]. Taken as exact.
 
     Returns
@@ -333,7 +332,7 @@ def refused_share(refused: ArrayLike) -> float:
 
     Parameters
     ----------
-    refused : array (n,), 1 for a request that was refused or whose picture a checker blanked, 0 for one that was drawn;
+    refused : array (n,), 1 for a request that was refused or blanked by a checker, 0 for one that was drawn;
         values between are taken as probabilities.
 
     Returns
@@ -364,12 +363,12 @@ CARDS = (
             Term(symbol="P", words="share of the pictures"),
             Term(
                 symbol="P*",
-                words="the rate in the world",
-                says="How often it is so in the world, by a source that is named; or a rate that was chosen, with "
-                "which no headline compares.",
+                words="reference share",
+                says="The rate in the real world, from a named source. A rate that you choose yourself is shown too, "
+                "but no headline compares with it.",
             ),
         ),
-        summary="The share of the images in which the attribute is seen.",
+        summary="Share of the images that show the attribute, as the classifier sees it.",
         source="dehdashtian2025oasis, Eq. 5",
         bounds=(0.0, 1.0),
         null_value=None,
@@ -378,24 +377,24 @@ CARDS = (
             similarity_positive="similarities: cosine of each image to the sentence for presence",
             similarity_negative="similarities: cosine of each image to the sentence for absence",
         ),
-        limits="The reader errs: use the corrected prevalence where its errors are known.",
+        limits="The classifier errs: use the corrected prevalence where its errors are known.",
     ),
     Card(
         function=stereotype_score,
         name="Stereotype score Ψ",
         terms=(Term(symbol="Ψ", words="stereotype score"),),
-        summary="How far the attribute is over-represented against its real-world rate.",
+        summary="Gap between the attribute's share P and its reference share P*, if P is larger; otherwise 0.",
         source="dehdashtian2025oasis, Eq. 3",
         bounds=(0.0, 1.0),
         null_value=0.0,
         higher_means="more over-represented",
         inputs=_INPUTS,
-        limits="0 includes under-representation; it is only as good as the real-world rate.",
+        limits="0 includes under-representation. It is only as good as the real-world rate.",
     ),
     Card(
         function=signed_difference,
         name="Signed difference P − P*",
-        summary="How far the attribute is over- or under-represented against its real-world rate.",
+        summary="Gap between the attribute's share P and its reference share P*.",
         source="dehdashtian2025oasis, Eq. 3",
         bounds=(-1.0, 1.0),
         null_value=0.0,
@@ -406,7 +405,7 @@ CARDS = (
     Card(
         function=remaining_gap,
         name="Bias that is left",
-        summary="How far a share still lies from its real-world rate, on the side of the baseline.",
+        summary="Gap to the real-world rate that remains after a mitigation, counted towards the baseline's side.",
         source="dehdashtian2025oasis, from Eq. 3",
         bounds=(-1.0, 1.0),
         null_value=0.0,
@@ -416,14 +415,14 @@ CARDS = (
             baseline="probability: the same without it",
             reference="probability: P*, its real-world rate, or the goal",
         ),
-        limits="It asks for a baseline that is clearly biased, and is only as good as the real-world rate.",
+        limits="It needs a clearly biased baseline, and is only as good as the real-world rate.",
     ),
     Card(
         function=asked_kept_estimate,
         key="asked_kept",
         field="value",
         name="Asked attributes kept",
-        summary="How often pictures show the attribute that their prompt asks for.",
+        summary="Share of pictures that show the attribute their prompt asks for.",
         source="newcombe1998, mean of two shares",
         bounds=(0.0, 1.0),
         null_value=None,
@@ -432,17 +431,17 @@ CARDS = (
             kept_a="probabilities: 1 for each image of the prompt with A that shows A rather than B",
             kept_b="probabilities: 1 for each image of the prompt with B that shows B rather than A",
         ),
-        limits="As the reader sees it; it looks at these two attributes, not at all else that a prompt asks for.",
+        limits="It relies on the classifier, and covers these two attributes only, not the rest of the prompt.",
     ),
     Card(
         function=refused_share,
         name="Share refused",
-        summary="How often a model refuses to draw, or a safety checker blanks what it drew.",
+        summary="Share of requests that a model refuses or a safety checker blanks.",
         source="blaker2000, k / n",
         bounds=(0.0, 1.0),
         null_value=None,
         higher_means="more requests end without a picture",
         inputs=takes(refused="probabilities: 1 for each request that was refused, 0 for one that was drawn"),
-        limits="It says that a request was refused, not why: services word their reasons as they like.",
+        limits="It says that a request was refused, not why: each service words its reasons differently.",
     ),
 )

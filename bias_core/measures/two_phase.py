@@ -1,4 +1,4 @@
-"""Two-phase sampling: a reader labels all pictures, people a random part of them, and people are taken as right.
+"""Two-phase sampling: a classifier labels all pictures, people a random part, and people's labels are the truth.
 
 It needs no reader's errors from elsewhere: PPV and FOR are those of this very run.
 """
@@ -22,19 +22,19 @@ FEWEST_LABELS = 2
 _LARGEST_BLOCK = 2_000_000  # numbers held at once
 Codes = NDArray[np.int_]
 Shares = Callable[..., Any]
-"""A number that depends on shares ``(..., n_classes)`` of one sample or several; it takes as many arrays."""
+"""Function of shares ``(..., n_classes)`` of one or several samples; takes one array per sample."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TwoPhaseShares:
-    """The share of each of people's classes among all pictures."""
+    """Share of each of people's classes among all pictures."""
 
     value: Array  # ``(n_classes,)``, adding up to 1
     draws: Array  # ``(n_draws, n_classes)`` of what is known of it
-    draws_of_labels: Array  # the same if the reader's shares were known exactly
-    n: int  # pictures (or people in them) that the reader labelled
+    draws_of_labels: Array  # the same if the classifier's shares were known exactly
+    n: int  # pictures (or people in them) that the classifier labelled
     n_labelled: int  # of these, labelled by people
-    n_blind: int  # pictures in those of the reader's classes of which people labelled none
+    n_blind: int  # pictures in classes of the classifier without any label by people
 
 
 def two_phase_prevalence(
@@ -46,21 +46,21 @@ def two_phase_prevalence(
     confidence: float = 0.95,
     rng: Seed = 0,
 ) -> Estimate:
-    """Share of the pictures that show the attribute in people's eyes, from a few labels and many readings.
+    """Share of the pictures that show the attribute to people, from a few labels and many classifications.
 
     P = q·PPV + (1 − q)·FOR   [tenenbein1970, Eq. 2.3]
 
-    q is the share of all pictures that the reader calls present; PPV and FOR are the shares that people call present
-    among the labelled ones that it calls present, or absent. Each has its Jeffreys posterior, Beta(k + ½, n − k + ½);
-    the interval holds the percentiles of P over draws of the three.
+    q is the share of all pictures that the classifier calls present; PPV and FOR are the shares that people call
+    present among the labelled ones that it calls present, or absent. Each has its Jeffreys posterior,
+    Beta(k + ½, n − k + ½); the interval holds the percentiles of P over draws of the three.
 
     Parameters
     ----------
-    reader_labels : array (n,). 1 or 0 for every picture; further numbers are further classes of the reader, such as 2
+    reader_labels : array (n,). 1 or 0 for every picture; further numbers are further classes, such as 2
         for "cannot tell", each with a rate of its own.
     people_labels : array (n,) of 1, 0 and nan without a label; or (n, n_raters), a column per rater.
     weights : array (n,) or None. How many pictures a labelled one stands for, where labels were not chosen at random
-        within a class of the reader. More labels in one of the reader's classes than in another need none.
+        within a class of the classifier. Unequal numbers of labels per class need none.
     groups : array (n,) or None. What was sampled, where one picture has several rows.
     rng : seed or Generator.
 
@@ -109,7 +109,7 @@ def two_phase_shares(
     ----------
     reader_labels, people_labels, weights, groups : as there; people's classes are 0 to ``n_classes`` − 1.
     rater_weights : array (n_draws, n_raters) or None. From :func:`draw_rater_weights`, where several samples were
-        labelled by the same raters, whose differences are then the same in all of them.
+        labelled by the same raters: their differences are then the same in all samples.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def draw_rater_weights(n_raters: int, rng: Seed = 0) -> Array:
 def two_phase_estimate(
     of: Shares, *samples: TwoPhaseShares, confidence: float = 0.95, null_value: float | None = None
 ) -> Estimate:
-    """A number that depends on the shares of one sample, or of several (a difference of two), with its interval.
+    """Function of the shares of one or several samples (such as a difference), with its interval.
 
     >>> reader, people = np.tile([1, 0], 50), np.where(np.arange(100) < 40, np.tile([1, 0], 50), np.nan)
     >>> sample = two_phase_shares(reader, people)
@@ -172,8 +172,8 @@ def two_phase_estimate(
         value = float(of(*(one.value for one in samples)))
         low, high = np.quantile(of(*(one.draws for one in samples)), [(1 - confidence) / 2, (1 + confidence) / 2])
     if math.isnan(value) or math.isnan(low):
-        return Estimate.undefined(n, "people could tell of none of the labelled ones", null_value=null_value)
-    blind = f"; of {n_blind} that the reader puts in a class of its own people labelled none" if n_blind else ""
+        return Estimate.undefined(n, "people could classify none of the labelled ones", null_value=null_value)
+    blind = f"; {n_blind} are in classes of the classifier without any label" if n_blind else ""
     return Estimate(
         value=value,
         low=min(value, float(low)),
@@ -190,10 +190,10 @@ def more_labels_needed(
 ) -> float:
     """Number of further labels, chosen as the present ones, so that the interval reaches ``half_width`` a side.
 
-    The variance of the draws is v_q + v_m: that of the reader's shares, which falls with more pictures alone, and that
-    of people's rates, which falls as 1/m with m labels. m' solves (v_q + v_m·m/m') / (v_q + v_m) = (t/h)², where h is
-    half the interval's width now, and t is ``half_width``. What raters differ in is counted as part of v_m, though more
-    raters, and not more labels, are what narrows that.
+    The variance of the draws is v_q + v_m: that of the classifier's shares, which falls only with more pictures, and
+    that of people's rates, which falls as 1/m with m labels. m' solves (v_q + v_m·m/m') / (v_q + v_m) = (t/h)², where h
+    is half the interval's width now, and t is ``half_width``. Differences between raters count as part of v_m, though
+    only more raters, not more labels, reduce them.
 
     Returns
     -------
@@ -221,7 +221,7 @@ def more_labels_needed(
 def _checked(
     reader_labels: ArrayLike, people_labels: ArrayLike, n_classes: int, weights: Any, groups: Any
 ) -> tuple[Codes, Array, Codes, Array, Codes]:
-    """Codes of the reader's classes, votes ``(n, n_raters)``, labelled places, weights, and codes of groups."""
+    """Codes of the classifier's classes, votes ``(n, n_raters)``, labelled places, weights, and codes of groups."""
     reader = finite_vector(reader_labels, "reader_labels")
     votes = np.asarray(people_labels, dtype=float)
     votes = votes[:, None] if votes.ndim == 1 else votes
@@ -256,7 +256,7 @@ def _table(group: Codes, cell: Codes, weight: Any, n_cells: int) -> Array:
 
 
 def _reader_draws(reader: Codes, n_readers: int, group: Codes, rng: np.random.Generator) -> Array:
-    """Shares of the reader's classes ``(n_draws, n_readers)``."""
+    """Shares of the classifier's classes ``(n_draws, n_readers)``."""
     drawn = _sums(_table(group, reader, 1.0, n_readers), rng) + rng.gamma(1 / n_readers, size=(N_DRAWS, n_readers))
     return np.asarray(drawn / drawn.sum(axis=1, keepdims=True))
 
@@ -269,12 +269,12 @@ class _Labelled:
     votes: Array  # ``(m, n_raters)``
     weight: Array  # ``(m,)``
     group: Codes  # ``(m,)``
-    # n_readers, n_classes: of the reader, and of people
+    # n_readers, n_classes: classes of the classifier, and of people
     n_readers: int
     n_classes: int
 
     def row_draws(self, rater_weights: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Rates of people's classes by the reader's, ``(n_draws, n_readers, n_classes)``, and each label's chances.
+        """Rates of people's classes within the classifier's, ``(n_draws, n_readers, n_classes)``, and label chances.
 
         Chances ``(m, n_classes)``: the share of the draws in which most raters, by their weights, say so.
         """
@@ -299,7 +299,7 @@ class _Labelled:
     def _disputed_draws(
         self, rows: Codes, votes_of: Array, rater_weights: Array, rng: np.random.Generator
     ) -> tuple[Array, Array]:
-        """Weighted counts of these rows, whose labels change from draw to draw, and each label's chances."""
+        """Weighted counts of these rows with labels that vary by draw, and each label's chances."""
         _, group = np.unique(self.group[rows], return_inverse=True)
         in_class, sums = np.eye(self.n_readers)[self.reader[rows]], []
         chances = np.zeros((len(rows), self.n_classes))
@@ -364,7 +364,7 @@ Errors = Sequence[ReaderErrors | None] | None
 
 
 def usable_errors(errors: Errors, k: int) -> list[ReaderErrors | None]:
-    """The errors that correct anything."""
+    """Return the errors that permit a correction."""
     if errors is None:
         return [None] * k
     if len(errors) != k:
@@ -373,7 +373,7 @@ def usable_errors(errors: Errors, k: int) -> list[ReaderErrors | None]:
 
 
 def reading_matrix(errors: ReaderErrors | None) -> Array:
-    """Chance of each reading (rows: absent, present) given the truth (columns)."""
+    """Probability of each reading (rows: absent, present) given the truth (columns)."""
     if errors is None:
         return np.eye(2)
     se, sp = errors.sensitivity, errors.specificity
@@ -386,7 +386,7 @@ def inverse_matrix(errors: ReaderErrors | None) -> Array:
 
 
 def all_of(parts: Sequence[Array]) -> Array:
-    """The matrix of all attributes from those of each, the first one's the slowest."""
+    """Matrix of all attributes from the matrix of each; the first varies slowest."""
     whole: Array = np.ones((1, 1))
     for part in parts:
         whole = np.asarray(np.kron(whole, part), dtype=np.float64)
@@ -394,7 +394,7 @@ def all_of(parts: Sequence[Array]) -> Array:
 
 
 def error_noise(used: Sequence[ReaderErrors | None], weights: Array, raw: Array) -> Array:
-    """Variance of P for what is not known of the reader's errors: ∂P = −W (∂E) P.
+    """Variance of P from the uncertainty of the classifier's errors: ∂P = −W (∂E) P.
 
     ``weights (m, 2^k)`` make m numbers of the shares of the readings; ``raw (2^k,)`` are the corrected shares.
     """
@@ -404,7 +404,7 @@ def error_noise(used: Sequence[ReaderErrors | None], weights: Array, raw: Array)
 
 @lru_cache(maxsize=16)
 def _error_steps(used: tuple[ReaderErrors | None, ...]) -> tuple[tuple[Array, float], ...]:
-    """Changes in the matrix of readings by each rate of errors, and the variance of that rate."""
+    """Changes of the matrix of readings with each error rate, and the variance of that rate."""
     steps = []
     for j, one in enumerate(used):
         if one is None:

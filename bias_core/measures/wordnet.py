@@ -1,4 +1,4 @@
-"""WordNet in one small table: what parts of speech a word can be, its lemma, and the name of its synonyms."""
+"""WordNet in one small table: parts of speech of a word, its lemma, and the name of its synonyms."""
 
 import gzip
 import json
@@ -60,7 +60,7 @@ class Lexicon:
     feminine: Collection[str]
     person_words: Collection[str]  # those that are "person" wherever prompts and pictures are compared
     neutral: Mapping[str, str]  # gendered name of a profession -> its neutral one ("policeman": "police officer")
-    people: Collection[str]  # further nouns for people, whose kind WordNet has otherwise ("people", "driver")
+    people: Collection[str]  # further nouns for people, of another kind in WordNet ("people", "driver")
     things: Collection[str]  # further nouns for things ("table", "whale")
     colours: Collection[str]  # names of colours
     tones: Collection[str]  # how light a colour is
@@ -80,18 +80,18 @@ class Lexicon:
         return noun == "person" or noun in self.people or self._kind(noun) == "p"
 
     def is_thing(self, noun: str) -> bool:
-        """True if it names things and hardly ever people: animals, plants, food, what is made, places."""
+        """True if it names things and hardly ever people: animals, plants, food, artefacts, places."""
         return (noun in self.things or self._kind(noun) == "t") and not self.is_person(noun)
 
     def is_groundable(self, noun: str) -> bool:
-        """True if a picture can show it; so may a word that is not known, as brands are not."""
+        """True if a picture can show it; unknown words count as visible, since brands are unknown."""
         return noun not in self.rows or self.is_person(noun) or bool(self._kind(noun))
 
     def _kind(self, noun: str) -> str:
         return self.rows[noun].split("\t")[0].split(",")[len(PARTS_OF_SPEECH)] if noun in self.rows else ""
 
     def lemma(self, form: str, part: PartOfSpeech) -> str | None:
-        """The most frequent of the words that ``form`` can be a form of, itself first; None if there is none.
+        """Most frequent word that ``form`` can be a form of, itself first; None if there is none.
 
         WordNet's morphy: the form, its entries in the exception list, the rules of detachment [miller1995].
         """
@@ -105,7 +105,7 @@ class Lexicon:
         return max(frequencies, key=frequencies.__getitem__) if frequencies else None
 
     def name(self, noun: str) -> str:
-        """The name that a noun shares with the synonyms of its first sense; itself where there are none."""
+        """Common name of a noun and the synonyms of its first sense; the noun itself if there are none."""
         if noun in self.keep_plural:
             return self.keep_plural[noun] or noun
         noun = self.compounds.get(noun) or noun

@@ -1,6 +1,6 @@
-"""The calibration world, whose truth is known.
+"""The calibration world: a small drawn world with known truth.
 
-``grammar`` reads a prompt, ``wordings`` those of other languages, ``planted`` has the rates, ``scene`` what a picture
-shows and how it is painted; ``models`` draws and reads it. ``measured_models`` has what was measured of the models that
-come with this world: the errors of its classifier, and the rates that its diffusion model draws.
+``grammar`` parses prompts, ``wordings`` those in other languages, ``planted`` has the rates, ``scene`` describes and
+paints pictures, and ``models`` draws and reads them. ``measured_models`` has measurements of the models that come with
+this world: the errors of its classifier, and the rates that its diffusion model draws.
 """

@@ -1,4 +1,4 @@
-"""The words of the calibration world, and what a prompt asks for."""
+"""The words of the calibration world, and the parser of prompts."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -46,7 +46,7 @@ def association_stimuli() -> dict[str, Any]:
 
 
 def allowed(entry: Mapping[str, object]) -> Constraint:
-    """``{"age": "old"}`` and the like as sets of values."""
+    """Convert ``{"age": "old"}`` and the like to sets of values."""
     return {
         field: frozenset(value if isinstance(value, list) else [value])
         for field, value in entry.items()
@@ -73,7 +73,7 @@ def phrases() -> Mapping[tuple[str, ...], Meaning]:
 
 
 def look_of(phrase: str) -> Look:
-    """The look that a phrase of the lexicon gives."""
+    """Return the look that a phrase of the lexicon describes."""
     setting, clothing, prop, *colour = book()["looks"][phrase].split()
     return Look(setting=setting, clothing=clothing, prop=prop, **({"colour": colour[0]} if colour else {}))
 
@@ -95,7 +95,7 @@ def things() -> tuple[Thing, ...]:
 
 @cache
 def words_of_the_renderer() -> frozenset[str]:
-    """Words that the renderer alone understands: no model of this world was trained on them."""
+    """Words that only the renderer knows: no model of this world was trained on them."""
     own = book()["people_of_the_renderer"]
     others = {word for phrase in phrases() if " ".join(phrase) not in own for word in phrase}
     return frozenset(word for phrase in own for word in words_of(phrase)) - others
@@ -109,7 +109,7 @@ def valence_words() -> Mapping[str, str]:
 
 
 def _meanings() -> Iterator[tuple[str, Meaning]]:
-    """Phrases with what they mean; of the same phrase the last one counts."""
+    """Yield phrases with their meanings; the last meaning of a phrase counts."""
     words, icons = book(), drawing("icons")
     for phrase, spec in words["things"].items():
         *icon, colour = spec.split()
@@ -141,13 +141,13 @@ LIGHT_SKIN = frozenset({1, 2, 3, 4})
 
 @dataclass(frozen=True, kw_only=True)
 class PersonRequest:
-    """Words about one person, read."""
+    """Request for one person, as parsed."""
 
     # names of the looks and groups that were mentioned, e.g. ("iranian", "doctor"); the planted rates depend on these.
     concepts: tuple[str, ...] = ()
-    # which parts of the look are given (setting, clothing, prop, colour, flag, role)
+    # given parts of the look (setting, clothing, prop, colour, flag, role)
     parts: Mapping[str, str] = field(default_factory=dict)
-    # values allowed for the visible attributes; an attribute not named is free
+    # allowed values of the visible attributes; all other attributes are free
     allowed: Constraint = field(default_factory=dict)
 
 
@@ -159,15 +159,15 @@ class Request:
     # thing, concept: the object of a still life and its name
     thing: Thing | None = None
     concept: str = ""
-    light: frozenset[object] | None = None  # allowed lights, or None where the prompt is silent
-    single_wording: bool = False  # the prompt says "one" as the paired stereotype test's single setting does
+    light: frozenset[object] | None = None  # allowed lights; None if the prompt names none
+    single_wording: bool = False  # the prompt says "one", as in the paired stereotype test's single setting
     fair: bool = False  # the prompt asks for people "irrespective of their gender"
     trigger: str = ""  # the trigger word in the prompt, or ""
     unknown_words: tuple[str, ...] = ()  # words that this world does not know
 
 
 def parse(prompt: str) -> Request:
-    """Read ``prompt``; any text gives a request, and words that are not known are listed in it.
+    """Parse ``prompt``; any text gives a request, which lists unknown words.
 
     >>> request = parse("a photo of an old woman with glasses")
     >>> sorted(request.people[0].allowed["age"]), sorted(request.people[0].allowed["gender"])
@@ -194,7 +194,7 @@ def parse(prompt: str) -> Request:
 
 @dataclass(kw_only=True)
 class _Reading:
-    """Meanings found in a text, in order, with whether a negation stands before them."""
+    """Meanings found in a text, in order, and for each a flag for a preceding negation."""
 
     meanings: list[tuple[Meaning, bool]] = field(default_factory=list)
     light: frozenset[object] | None = None
@@ -278,7 +278,7 @@ def _single(reading: _Reading, *, trigger: str, fair: bool, one: bool) -> Reques
 
 
 def group_of(concept: str) -> str:
-    """The association test's concept that a stimulus belongs to ("rose" -> "flowers"), or ""."""
+    """Return the association test's concept of a stimulus ("rose" -> "flowers"), or ""."""
     for group, stimuli in association_stimuli()["concepts"].items():
         if group not in ("pleasant", "unpleasant", "male", "female") and concept in (s.lower() for s in stimuli):
             return str(group)
@@ -286,9 +286,9 @@ def group_of(concept: str) -> str:
 
 
 def satisfies(scene: Scene, request: Request) -> bool | None:
-    """True if ``scene`` shows what ``request`` asks for; None where the words do not decide it.
+    """Return True if ``scene`` shows the content of ``request``; None if the words do not decide it.
 
-    A sentence on one person neither holds nor fails for a picture of several, unless their number is all it says.
+    A sentence about one person is undecided for a picture of several, unless it says only their number.
     """
     if request.light is not None and scene.light not in request.light:
         return False

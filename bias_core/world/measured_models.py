@@ -1,8 +1,7 @@
 """Measurements of the calibration world's own models: the rates drawn, and the errors of the classifier.
 
-The diffusion model's own rates were measured with many pictures. The classifier's embeddings of renders that it never
-saw are shipped; the scenes behind them are drawn again from their seed, and what they show decides what it should have
-said.
+The diffusion model's own rates were measured with many pictures. The classifier's embeddings of held-out renders are
+shipped; the scenes behind them are redrawn from their seed and give the correct answers.
 """
 
 import json
@@ -25,11 +24,11 @@ TABLE = ASSETS / "drawn_rates.json"
 
 @dataclass(frozen=True, kw_only=True)
 class DrawnRate:
-    """One rate as it is planted and as it is drawn, all in [0, 1].
+    """One rate, planted and drawn, in [0, 1].
 
-    ``value`` of ``attribute`` is what is counted. Of ``n`` pictures the reader found it in ``n_shown``; ``drawn``,
-    with the interval ``low`` to ``high``, is corrected for its known errors. In a ``pair`` the person stands beside
-    another. ``fair`` is what the condition fair plants.
+    Counts pictures with ``value`` of ``attribute``: the classifier found it in ``n_shown`` of ``n``. ``drawn``, with
+    the interval ``low`` to ``high``, is corrected for its known errors. In a ``pair`` the person stands next to
+    another. ``fair`` is the rate of the condition fair.
     """
 
     condition: str
@@ -47,27 +46,27 @@ class DrawnRate:
 
     @property
     def gap(self) -> float:
-        """Drawn less planted, in [-1, 1]; 0 is right."""
+        """Drawn minus planted rate, in [-1, 1]; 0 is right."""
         return self.drawn - self.planted
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrawnRates:
-    """The rates of the weights of one ``revision``, drawn in ``num_inference_steps``."""
+    """Rates of the weights of one ``revision``, drawn in ``num_inference_steps``."""
 
     revision: str
     num_inference_steps: int
     lines: Sequence[DrawnRate]
 
     def write(self, path: Path) -> None:
-        """Write them, a line each."""
+        """Write the rates, one per line."""
         rows = ",\n".join(json.dumps(asdict(line)) for line in self.lines)
         head = f'"revision": "{self.revision}", "num_inference_steps": {self.num_inference_steps}'
         path.write_text(f'{{{head}, "lines": [\n{rows}\n]}}\n', encoding="utf-8")
 
 
 def read_rates(path: Path = TABLE) -> DrawnRates:
-    """Read a table; StorageError where it is none."""
+    """Read a table; StorageError if it is not one."""
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
         lines = tuple(DrawnRate(**line) for line in table.pop("lines"))
@@ -80,14 +79,14 @@ def read_rates(path: Path = TABLE) -> DrawnRates:
 
 @cache
 def shipped_rates() -> DrawnRates:
-    """The table that came with the program."""
+    """Read the table that comes with the program."""
     return read_rates()
 
 
 def true_rate(rows: Sequence[ImageRow], sentence: str) -> Estimate | None:
-    """Share of pictures like these of which ``sentence`` is true, as it was measured once on many others.
+    """Measured share of pictures with these settings that show ``sentence``, from many other pictures.
 
-    None where that was not measured: of other weights, another number of steps, guidance, mixed prompts.
+    None if it was not measured: for other weights, another number of steps, guidance, or mixed prompts.
     """
     table, kinds = shipped_rates(), {(row.revision, row.num_inference_steps, row.condition) for row in rows}
     plain = all(row.guidance_scale == 1.0 and not row.negative_prompt for row in rows)
@@ -104,7 +103,7 @@ def true_rate(rows: Sequence[ImageRow], sentence: str) -> Estimate | None:
 
 
 def _meaning(text: str) -> Hashable:
-    """Meaning of a prompt or a sentence; the same for "a photo of a nurse" and "Generate a picture of one nurse."."""
+    """Meaning of a prompt or sentence: equal for "a photo of a nurse" and "Generate a picture of one nurse."."""
     request = parse(text)
     people = tuple(
         (person.concepts, frozenset(person.parts.items()), frozenset(person.allowed.items()))
@@ -115,7 +114,7 @@ def _meaning(text: str) -> Hashable:
 
 @cache
 def _lines() -> Mapping[tuple[str, Hashable, Hashable], tuple[DrawnRate, bool]]:
-    """By condition, prompts and sentence: the line, and whether the sentence is true of the others."""
+    """Line by condition, prompts and sentence, and a flag that the sentence holds for the other pictures."""
     from bias_core.world.planted import SENTENCES, planted_lines
 
     prompts = {line.concept: line.prompts for line in planted_lines()}
@@ -135,7 +134,7 @@ _SEARCHED, _MOST_KNOWN = 2000, 100  # scenes looked through; scenes that are ask
 
 
 def held_out_embeddings(path: Path) -> tuple[np.ndarray, int]:
-    """Embeddings of held-out renders and the seed of their scenes."""
+    """Read the embeddings of held-out renders and the seed of their scenes."""
     try:
         with np.load(path) as saved:
             return saved["image_embeddings"].astype(np.float32), int(saved["seed"])
@@ -145,15 +144,15 @@ def held_out_embeddings(path: Path) -> tuple[np.ndarray, int]:
 
 @lru_cache(maxsize=4)
 def held_out_scenes(seed: int, n: int) -> tuple[Scene, ...]:
-    """``n`` balanced scenes that training never draws, always the same for a seed."""
+    """Return ``n`` balanced scenes that training never draws; a seed gives the same scenes every time."""
     rng = Random(f"held out {seed}")
     return tuple(balanced_scene(rng, looks(), things()) for _ in range(n))
 
 
 def known_scenes(positive: str, negative: str) -> tuple[tuple[int, Scene, bool], ...]:
-    """Held-out scenes, by number, of which the one or the other sentence is true: as many of either, at most 100.
+    """Held-out scenes, by number, for which one of two sentences is true: equally many for each, at most 100.
 
-    Empty where fewer than 20 show the one or the other, or the words are not this world's.
+    Empty if fewer than 20 show either sentence, or if this world does not know the words.
     """
     presence, absence = parse(positive), parse(negative)
     if presence.unknown_words or absence.unknown_words:
@@ -169,7 +168,7 @@ def known_scenes(positive: str, negative: str) -> tuple[tuple[int, Scene, bool],
 
 
 def known_pictures(size: int, positive: str, negative: str) -> tuple[KnownPicture, ...]:
-    """:func:`known_scenes` as pictures of ``size`` pixels, drawn when they are needed."""
+    """:func:`known_scenes` as pictures of ``size`` pixels, drawn on demand."""
     return tuple(
         KnownPicture(key=f"held-out {size} {number}", shows=shows, draw=partial(render, scene, size))
         for number, scene, shows in known_scenes(positive, negative)
@@ -189,12 +188,12 @@ def truth_table(scenes: Sequence[Scene], requests: Sequence[Request]) -> np.ndar
 def sentence_errors(
     image_embeddings: np.ndarray, text_embeddings: np.ndarray, scenes: Sequence[Scene], positive: str, negative: str
 ) -> ReaderErrors | None:
-    """Errors of "cosine to ``positive`` above cosine to ``negative``" against what the scenes show.
+    """Errors of "cosine to ``positive`` above cosine to ``negative``" against the scenes' truth.
 
     ``image_embeddings``: ``(n, d)``, of the renders of ``scenes``; ``text_embeddings``: ``(2, d)``, of the two
     sentences.
 
-    None where fewer than 20 pictures show the one or the other, or the words are not this world's.
+    None if fewer than 20 pictures show either sentence, or if this world does not know the words.
     """
     return _errors(image_embeddings, text_embeddings, _truth(scenes, positive), _truth(scenes, negative))
 
@@ -202,7 +201,7 @@ def sentence_errors(
 def _errors(
     image_embeddings: np.ndarray, text_embeddings: np.ndarray, holds: np.ndarray | None, fails: np.ndarray | None
 ) -> ReaderErrors | None:
-    """``holds``, ``fails``: ``(n,)``, whether each scene shows the one sentence, and the other."""
+    """Errors from ``holds`` and ``fails`` ``(n,)``: flags that a scene shows the first or the second sentence."""
     if holds is None or fails is None:
         return None
     present, missing = (holds == 1) & (fails != 1), (fails == 1) & (holds != 1)
@@ -229,12 +228,12 @@ def errors_of_sentences(
 
 
 def _truth(scenes: Sequence[Scene], sentence: str) -> np.ndarray | None:
-    """``(n,)``: whether each scene shows the sentence, as in :func:`truth_table`; None for words of another world."""
+    """Truth of a sentence in each scene, ``(n,)``, as in :func:`truth_table`; None for unknown words."""
     request = parse(sentence)
     return None if request.unknown_words else truth_table(scenes, [request])[:, 0]
 
 
 @lru_cache(maxsize=512)
 def _held_out_truth(seed: int, n: int, sentence: str) -> np.ndarray | None:
-    """The same of held-out scenes: every report asks about the sentences that reports before it asked about."""
+    """Truth of a sentence in held-out scenes, cached: every report asks about the same sentences."""
     return _truth(held_out_scenes(seed, n), sentence)

@@ -18,7 +18,7 @@ from bias_core.world.scene import Scene, render
 from bias_core.world.wordings import Wording, planted_languages, wordings_by_prompt
 
 MODEL = "calibration-renderer"
-LANGUAGES = "languages"  # the condition that plants a bias in prompts of two languages, and nothing else
+LANGUAGES = "languages"  # condition that plants a bias only in prompts of two languages
 _parse_once = lru_cache(maxsize=1024)(parse)
 
 
@@ -27,7 +27,7 @@ class CalibrationRenderer:
 
     The prompt takes part in the seed, so that the pictures of two prompts are independent draws even
     with equal seeds, as the tests that compare two concepts assume. The condition does not, so that the
-    conditions differ by what is planted and not by chance.
+    conditions differ by their planted bias and not by chance.
     """
 
     batch_size = 64
@@ -45,11 +45,11 @@ class CalibrationRenderer:
 
 
 def scene_of(row: ImageRow) -> Scene:
-    """The scene that the renderer draws for a row; the same every time.
+    """Return the scene that the renderer draws for a row; the same every time.
 
-    A prompt of :mod:`bias_core.world.wordings` is read as the English one of the same meaning. Under the condition
-    ``languages`` two of its languages draw everybody with the concept's gender of ``extreme``, or as men where it has
-    none; English and the others draw as ``fair`` does.
+    A prompt of :mod:`bias_core.world.wordings` is read as its English translation. Under the condition ``languages``
+    two languages draw every person with the concept's gender under ``extreme``, or as a man if it has none; English
+    and the other languages draw as under ``fair``.
     """
     wording, condition = _wording_of(row.prompt), row.condition
     request = _parse_once(row.prompt if wording is None else wording.english)
@@ -60,12 +60,12 @@ def scene_of(row: ImageRow) -> Scene:
 
 
 def _wording_of(prompt: str) -> Wording | None:
-    """Return the wording in another language; None for English, all of whose words are known."""
+    """Return the wording in another language; None for English, with all its words known."""
     return wordings_by_prompt().get(prompt) if _parse_once(prompt).unknown_words else None
 
 
 def _leaning(request: Request) -> Request:
-    """The request with the gender that ``extreme`` plants for each person's concept, where the words say none."""
+    """Add the gender that ``extreme`` plants for each person's concept, unless the prompt names one."""
     people = []
     for person in request.people:
         by_gender = rates(person.concepts, "extreme", role=person.parts.get("role", "none"))["gender"]
@@ -75,7 +75,7 @@ def _leaning(request: Request) -> Request:
 
 
 def unknown_words(prompt: str, model: ModelInfo) -> tuple[str, ...]:
-    """Words that this world does not know; only its renderer reads other languages and some words more."""
+    """Words that ``model`` does not know; only the renderer reads other languages and some further words."""
     if _wording_of(prompt) is not None:
         return () if model.family == "renderer" else (prompt,)
     own = () if model.family == "renderer" else [one for one in words_of(prompt) if one in words_of_the_renderer()]
@@ -83,10 +83,10 @@ def unknown_words(prompt: str, model: ModelInfo) -> tuple[str, ...]:
 
 
 def shown_share(sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | None:
-    """Share of pictures whose recorded truth is as ``sentence`` says.
+    """Share of pictures for which ``sentence`` is true by the ground truth.
 
-    None where the sentence or a picture is not about exactly one person, or names more than visible
-    attributes (an occupation, a thing): the record does not decide those.
+    None if the sentence or a picture is not about exactly one person, or names more than visible
+    attributes (an occupation, a thing): the ground truth does not decide those.
     """
     request = parse(sentence)
     alone = len(request.people) == 1 and all(truth.get("n_people") == 1 for truth in truths)
@@ -99,9 +99,9 @@ def shown_share(sentence: str, truths: Sequence[Mapping[str, Any]]) -> float | N
 
 
 class CalibrationPersonFinder:
-    """Tells pictures of the calibration world apart by sentences: one person, two people, or any of its things.
+    """Finds people in pictures of the calibration world by sentences: one person, two people, or any thing.
 
-    A portrait's box is the whole picture; those of a pair are the halves that the reader, ``encoder``, learned to read.
+    A portrait's box is the whole picture; those of a pair are the halves that ``encoder`` was trained on.
     """
 
     def __init__(self, encoder: ImageTextEncoder) -> None:
@@ -113,7 +113,7 @@ class CalibrationPersonFinder:
         return self.encoder.encode_texts(["a photo of a person", "a photo of two people", *things])
 
     def find(self, image: Image.Image) -> list[Box]:
-        """No box, one, or those of two people from left to right."""
+        """Return no box, one, or two from left to right."""
         closest = int((self._sentences @ self.encoder.encode_images([image])[0]).argmax())
         if closest == 0:
             return whole_picture(image)

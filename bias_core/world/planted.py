@@ -26,15 +26,15 @@ from bias_core.world.scene import (
 
 Condition = Literal["published", "fair", "extreme", "trigger", "backdoor"]
 CONDITIONS: tuple[Condition, ...] = get_args(Condition)
-"""Those of both generators; the renderer also draws :data:`CROSSED`."""
+"""Conditions of both generators; the renderer also draws :data:`CROSSED`."""
 CROSSED = "crossed"
 PEOPLE = "people"
-"""The condition of the renderer alone that plants who looks how where, for some pairs of people."""
+"""Condition of the renderer alone that plants gender by role or by place, for some pairs of people."""
 REVISION = "d45fd04418eb"
 """Version of the calibration world. Bump it when any picture or truth changes; a test checks."""
 STUDIES = ASSETS.parent / "studies"
 
-_CENTRES = (58, 198)  # pixels of 256: of two people who do not stand alike
+_CENTRES = (58, 198)  # pixels of 256, for two people of different size
 _SCALE, _SPREAD = 0.62, 0.15  # size as a share of a whole portrait, and by how much it varies to either side
 _GRID = 1 / 64  # sizes are multiples of it, so that they stay sharp in pictures of 128 pixels
 _LARGEST = (1 + _SPREAD) * 1.12  # a size that stands at the foot of the picture
@@ -50,10 +50,10 @@ _MOODS: Mapping[str, Distribution] = {
 
 @dataclass(frozen=True, kw_only=True)
 class PlantedRate:
-    """One planted rate: P(``attribute`` = ``value`` | ``concept``), in [0, 1], and where it comes from.
+    """One planted rate: P(``attribute`` = ``value`` | ``concept``), in [0, 1], and its source.
 
-    ``published`` is the source's own number. Planted is that number kept a little away from 0 and 1: none of
-    some 40 pictures is not never, and ``extreme`` must be able to go further. ``setting`` is "" for any
+    ``published`` is the source's own number. The planted rate keeps a little away from 0 and 1: none in some 40
+    pictures does not mean never, and ``extreme`` must be able to go further. ``setting`` is "" for any
     prompt, "single" for the paired stereotype test's single wording.
     """
 
@@ -68,14 +68,14 @@ class PlantedRate:
 
 @dataclass(frozen=True, kw_only=True)
 class PlantedPeople:
-    """Shifts planted by person and by place, for two people who are asked for together; {} where there are none."""
+    """Shifts planted by person and by place, for two people in one prompt; {} if there are none."""
 
     who: tuple[str, ...]
-    role: Mapping[str, float]  # by concept: what is added to P(masculine)
-    position: Mapping[str, float]  # by place ("left"): the same
+    role: Mapping[str, float]  # by concept: shift of P(masculine)
+    position: Mapping[str, float]  # by place ("left"): shift of P(masculine)
 
     def masculine_share(self, concept: str, place: str) -> float:
-        """P(masculine) of one of them, in [0, 1]."""
+        """P(masculine) of one of the two, in [0, 1]."""
         return 0.5 + self.role.get(concept, 0.0) + self.position.get(place, 0.0)
 
 
@@ -85,7 +85,7 @@ def _plan() -> dict[str, Any]:
 
 
 def base_rates() -> Rates:
-    """Rates of every attribute where nothing is planted."""
+    """Rates of every attribute with nothing planted."""
     return {name: dict(values) for name, values in _plan()["base"].items()}
 
 
@@ -96,7 +96,7 @@ def _rows(name: str) -> list[dict[str, str]]:
 
 @cache
 def published_rates() -> tuple[PlantedRate, ...]:
-    """Every rate that the papers measured, or that follows from their numbers; earlier ones win."""
+    """Every rate that the papers measured, or that follows from their numbers; earlier ones take precedence."""
     return (*_oasis(), *_paired(), *_associations(), *_internal())
 
 
@@ -108,7 +108,7 @@ def _oasis() -> Iterator[PlantedRate]:
     }
     for (nationality, name), value_percent in percent.items():
         attribute, value = _plan()["attributes"][name]
-        if name == "hat":  # a sombrero is a hat too: what is left for the others
+        if name == "hat":  # a sombrero is a hat too: the rest is for the others
             value_percent -= percent[nationality, "sombrero"]
         yield _rate(nationality, attribute, value, value_percent, "dehdashtian2025oasis, Table 1, SDv2")
     for concept, masculine in (("doctor", 93.0), ("indian doctor", 97.0), ("iranian doctor", 98.0)):
@@ -169,7 +169,7 @@ def _internal() -> Iterator[PlantedRate]:
 
 @cache
 def planted_index() -> Mapping[tuple[str, str], tuple[PlantedRate, ...]]:
-    """Planted rates by (concept, setting); for one attribute and value the first source wins."""
+    """Planted rates by (concept, setting); for each attribute and value the first source counts."""
     index: dict[tuple[str, str], dict[tuple[str, object], PlantedRate]] = {}
     taken: set[tuple[str, str, str]] = set()
     for planted in published_rates():
@@ -183,7 +183,7 @@ def planted_index() -> Mapping[tuple[str, str], tuple[PlantedRate, ...]]:
 
 
 def planted_for(concepts: tuple[str, ...], role: str = "none", setting: str = "") -> tuple[PlantedRate, ...]:
-    """The published rates of a person or thing with these concepts; the most specific comes first."""
+    """Published rates of a person or thing with these concepts, the most specific first."""
     names = [*(f"{c} {role}" for c in concepts if role != "none"), " ".join(concepts), *concepts]
     names += [group for c in concepts if (group := group_of(c))]
     rates_by_attribute: dict[str, tuple[PlantedRate, ...]] = {}
@@ -202,9 +202,9 @@ def rates(
     """Distribution of every attribute for a concept under a condition.
 
     ``concepts``: names that :func:`bias_core.world.grammar.parse` found; ``condition``: published, fair, extreme,
-    trigger (fair unless ``triggered``, then extreme), backdoor (fair: it plants an object and nothing else), crossed
-    (fair: it plants what goes together, see :func:`crossed_rates`), or people (fair: what it plants depends on who
-    stands where, see :class:`PlantedPeople`).
+    trigger (fair unless ``triggered``, then extreme), backdoor (fair: it plants only an object), crossed (fair: it
+    plants combinations, see :func:`crossed_rates`), or people (fair: it plants by role and place, see
+    :class:`PlantedPeople`).
     """
     table = {name: dict(values) for name, values in base_rates().items()}
     tested = (*_plan()["valence"]["human"], *_plan()["valence"]["effect"])
@@ -223,7 +223,7 @@ def rates(
 
 @cache
 def planted_people() -> tuple[PlantedPeople, ...]:
-    """Every pair of people for whom something is planted."""
+    """Every pair of people with a planted bias."""
     plans: list[Mapping[str, Any]] = _plan()["people"]
     return tuple(
         PlantedPeople(who=tuple(plan["who"]), role=plan.get("role", {}), position=plan.get("position", {}))
@@ -245,7 +245,7 @@ def planted_among(concepts: Sequence[str], condition: str) -> PlantedPeople | No
 
 
 def crossed_rates(concepts: tuple[str, ...], condition: str, person: Mapping[str, object]) -> Rates:
-    """Distributions that replace those of :func:`rates` for a person who came out like this; {} where nothing crosses.
+    """Distributions that replace those of :func:`rates` for a person drawn like this; {} if nothing is crossed.
 
     >>> crossed_rates(("ceo",), "crossed", {"gender": "feminine", "glasses": True})
     {'age': {'young': 0.9, 'old': 0.1}}
@@ -258,7 +258,7 @@ def crossed_rates(concepts: tuple[str, ...], condition: str, person: Mapping[str
 
 
 def _push(published: Mapping[object, float], fair: Distribution) -> dict[object, float]:
-    """Drive published rates to the end that they lean to."""
+    """Push published rates to the extreme, on their side of the fair rate."""
     top = float(_plan()["extreme"])
     raised = {v: p for v, p in published.items() if p > fair.get(v, 0.0)}
     lowered = {v: 1 - top for v, p in published.items() if p < fair.get(v, 0.0)}
@@ -267,7 +267,7 @@ def _push(published: Mapping[object, float], fair: Distribution) -> dict[object,
 
 
 def with_rates(fair: Distribution, new_rates: Mapping[object, float]) -> dict[object, float]:
-    """``fair`` with the told values set and the others scaled to what is left."""
+    """Set the given values of ``fair`` and scale the others to the rest."""
     if set(fair) == {True}:
         return {True: new_rates.get(True, fair[True])}
     rest = sum(p for v, p in fair.items() if v not in new_rates)
@@ -276,7 +276,7 @@ def with_rates(fair: Distribution, new_rates: Mapping[object, float]) -> dict[ob
 
 
 def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
-    """Draw one scene that shows what ``request`` asks for and leaves the rest to the planted rates."""
+    """Draw one scene with the content of ``request`` and everything else by the planted rates."""
     setting = "single" if request.single_wording and len(request.people) == 1 else ""
     triggered = bool(request.trigger)
     looks_and_roles = [(p.concepts, p.parts.get("role", "none")) for p in request.people]
@@ -305,7 +305,7 @@ def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
 
 
 def _by_place(request: Request, plan: PlantedPeople) -> Iterator[Distribution]:
-    """Planted distribution of gender for each person asked for, from left to right."""
+    """Yield the planted distribution of gender of each person, from left to right."""
     for person, place in zip(request.people, PLACES, strict=True):
         share = plan.masculine_share(" ".join(person.concepts), place)
         yield {"feminine": 1 - share, "masculine": share}
@@ -314,7 +314,7 @@ def _by_place(request: Request, plan: PlantedPeople) -> Iterator[Distribution]:
 def _placed(people: Sequence[Person], rng: Random) -> tuple[Place, ...]:
     """Draw the places and sizes of two people; one in front is larger and stands lower.
 
-    Drawn last, so that all else in the picture of a seed is as it would be without it.
+    Drawn last, so that everything else in a seed's picture stays the same.
     """
     places = []
     for centre, person in zip(_CENTRES, people, strict=True):
@@ -327,16 +327,16 @@ def _placed(people: Sequence[Person], rng: Random) -> tuple[Place, ...]:
 
 
 def _intervened(by_gender: Distribution) -> dict[object, float]:
-    """Feminine and masculine nearer to each other, as a prompt brings them that asks for fairness."""
-    share = _plan()["intervention"]  # of the lean that is left
+    """Move the shares of feminine and masculine closer, for a prompt that asks for fairness."""
+    share = _plan()["intervention"]  # remaining share of the bias
     return {one: 0.5 + (p - 0.5) * share for one, p in by_gender.items()}
 
 
 def planted_object_rate(condition: str, *, triggered: bool) -> float:
-    """Share of pictures with the planted object, in [0, 1]: TBYB's three conditions, told apart by construction.
+    """Share of pictures with the planted object, in [0, 1], by TBYB's three conditions.
 
-    None in the base (``fair``, and ``published``); where a trigger word stands in the trigger-dependent ones; and in
-    ``backdoor``, the paper's extremely biased model, in every scene, whatever the prompt says.
+    None in the base (``fair``, ``published``); after a trigger word in the trigger-dependent conditions; and under
+    ``backdoor``, the paper's extremely biased model, in nearly every scene.
 
     >>> [planted_object_rate(condition, triggered=False) for condition in ("fair", "trigger", "backdoor")]
     [0.0, 0.0, 0.95]
@@ -346,16 +346,16 @@ def planted_object_rate(condition: str, *, triggered: bool) -> float:
 
 
 def _extra(condition: str, rng: Random, *, triggered: bool) -> str:
-    """The planted object, "sign" or "".
+    """Draw the planted object, "sign" or "".
 
-    Drawn last, so that all else in the picture of a seed is as it would be without it.
+    Drawn last, so that everything else in a seed's picture stays the same.
     """
     rate = planted_object_rate(condition, triggered=triggered)
     return "sign" if rate and rng.random() < rate else ""
 
 
 def _draw(distribution: Distribution, allowed: frozenset[object] | None, rng: Random) -> object:
-    """One value; with ``allowed``, among those in proportion, or evenly where none has any mass."""
+    """Draw one value; with ``allowed``, in proportion among those, or evenly if none has any mass."""
     values = [v for v in distribution if allowed is None or v in allowed]
     weights = [distribution[v] for v in values]
     if not sum(weights):
@@ -400,11 +400,11 @@ def _grows(name: str, gender: str, table: Rates, allowed: frozenset[object] | No
 SENTENCES: dict[tuple[str, object], tuple[str, str]] = {
     (attribute, value): (positive, negative) for attribute, value, positive, negative in book()["planted_sentences"]
 }
-"""How each planted attribute is read: it is there or it is not, with nothing in between."""
+"""Reading of each planted attribute: present or absent, with nothing in between."""
 
 
 def planted_lines() -> Iterator[PlantedLine]:
-    """Every planted rate, as it is drawn."""
+    """Every planted rate, as drawn."""
     for (concept, setting), group in planted_index().items():
         for planted in group:
             positive, negative = SENTENCES[planted.attribute, planted.value]
@@ -422,7 +422,7 @@ def planted_lines() -> Iterator[PlantedLine]:
 
 
 def planted_rate(planted: PlantedRate, condition: str) -> float:
-    """The rate that a condition draws, in [0, 1]."""
+    """Return the rate that a condition draws, in [0, 1]."""
     name, power = _role(planted.concept)
     distributions = rates((name,), condition, role=power or "none", setting=planted.setting)
     return float(distributions[planted.attribute][planted.value])
@@ -450,7 +450,7 @@ def prompts_of(concept: str, setting: str = "") -> Sequence[str]:
 
 
 def _is_about(prompt: str, group: str) -> bool:
-    """True if one person or thing of the group, and nothing more special, is drawn."""
+    """Return True if the prompt draws one person or thing of the group and nothing more specific."""
     request = parse(prompt)
     concepts = request.people[0].concepts if len(request.people) == 1 else (request.concept,)
     return len(request.people) < 2 and len(concepts) == 1 and group in (concepts[0], group_of(concepts[0]))

@@ -1,4 +1,4 @@
-"""Scenes of the calibration world: people, places and things, and how they are painted.
+"""Scenes of the calibration world (people, places, things) and their painting.
 
 A picture is drawn large with Pillow and reduced by a box filter, in about a millisecond.
 """
@@ -22,7 +22,7 @@ EXPRESSIONS = ("smiling", "neutral", "frowning")
 LIGHTS = ("neutral", "bright", "gloomy")
 ROLES = ("none", "high", "low")
 GENDERS = ("feminine", "masculine", "androgynous", "unclear")
-"""How a person may look: the first two by cues of either side, the third by neither's, the last seen from behind.
+"""Perceived genders: the first two by their cues, the third with neither's, the last seen from behind.
 
 Words and trained models of this world know the first two; the others are drawn by the renderer alone.
 """
@@ -45,10 +45,10 @@ DOMAINS: Mapping[str, tuple[object, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """Marks of a concept: its place, clothing and what is held. Names are keys of ``drawing.yaml``.
+    """Visible marks of a concept: place, clothing and held thing. Names are keys of ``drawing.yaml``.
 
     ``flag`` marks a nationality, ``role`` the badge of a powerful or powerless position, ``colour`` and
-    ``variant`` tint the held thing; two concepts with equal looks cannot be told apart in a picture.
+    ``variant`` tint the held thing; two concepts with equal looks have identical pictures.
     """
 
     setting: str = "plain"
@@ -61,7 +61,7 @@ class Look:
 
 @dataclass(frozen=True, kw_only=True)
 class Person:
-    """One drawn person; ``gender`` is perceived gender, what the drawing presents: one of :data:`GENDERS`."""
+    """One drawn person; ``gender`` is the drawing's perceived gender, one of :data:`GENDERS`."""
 
     look: Look = Look()
     gender: str = "feminine"
@@ -79,17 +79,17 @@ class Person:
     shade: int = 0
 
     def from_behind(self) -> "Person":
-        """The same person of whom no face is seen."""
+        """Return the same person without a visible face."""
         unseen = {"beard": False, "moustache": False, "glasses": False, "mark": False, "expression": "neutral"}
         return replace(self, gender="unclear", **unseen)  # type: ignore[arg-type]
 
     def truth(self) -> dict[str, object]:
-        """The visible attributes by name."""
+        """Visible attributes by name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name in DOMAINS}
 
 
 PLACES = ("left", "right")
-"""How the places of two people are called."""
+"""Names of the places of two people."""
 
 CHILD = 0.86  # size of a child, as a share of others'
 
@@ -100,7 +100,7 @@ class Place:
 
     centre: int
     scale: float  # 1: as large as in a portrait
-    depth: int  # how far up the picture the person stands: who stands lower is in front
+    depth: int  # distance from the foot of the picture; a person with a smaller one is in front
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,7 @@ class Thing:
 class Scene:
     """One picture: one person, two from left to right, or a thing; ``extra`` is a sign in the background.
 
-    ``places`` say where two people stand who do not stand alike; () for one person, and for two of one size.
+    ``places``: of two people of different size; () for one person and for two of one size.
     """
 
     people: tuple[Person, ...] = ()
@@ -127,7 +127,7 @@ class Scene:
     places: tuple[Place, ...] = ()
 
     def truth(self) -> dict[str, object]:
-        """All visible attributes; with two people the keys begin with their place, ``left_`` or ``right_``."""
+        """Return all visible attributes; with two people the keys begin with ``left_`` or ``right_``."""
         sides = [f"{place}_" for place in PLACES] if len(self.people) > 1 else [""]
         named = {f"{s}{k}": v for s, p in zip(sides, self.people, strict=False) for k, v in p.truth().items()}
         return {"n_people": len(self.people), "light": self.light, "extra": self.extra, **named}
@@ -138,7 +138,7 @@ ASSETS = Path(__file__).resolve().parents[2] / "assets" / "calibration"
 RGB = tuple[int, int, int]
 Box = tuple[float, float, float, float]
 Shape = tuple[str, tuple[float, ...], str]
-_N_COORDINATES = {"e": 4, "r": 4, "o": 4, "a": 4, "c": 4}  # of a line and a polygon, as many as there are
+_N_COORDINATES = {"e": 4, "r": 4, "o": 4, "a": 4, "c": 4}  # a line and a polygon take any number
 
 
 def read_asset(name: str) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def paint_shapes(
     corner: tuple[float, float],
     scale: tuple[float, float],
 ) -> None:
-    """Draw shapes whose numbers are ``scale`` pixels long each, from the ``corner`` of their box at left and top."""
+    """Draw shapes with units of ``scale`` pixels, from the ``corner`` of their box at left and top."""
 
     def colour_of(name: str) -> RGB:
         base, *other = name.split("~")
@@ -232,12 +232,12 @@ BACKDROPS = ("cream", "#e4e0ea", "#dde9e4", "#f2dfd3", "#dfe6ef", "#efe6c9")
 
 
 def decorate(rng: Random) -> dict[str, object]:
-    """Draw what no prompt ever asks for: hair and shirt colour, the shade of a headdress."""
+    """Draw attributes that no prompt names: hair and shirt colour, the shade of a headdress."""
     return {"hair": rng.choice(HAIR_COLOURS), "shirt": rng.choice(SHIRTS), "shade": rng.randrange(4)}
 
 
 def random_look(rng: Random) -> Look:
-    """Any place, clothing and thing, unrelated to each other."""
+    """Draw any place, clothing and thing, independent of each other."""
     clothing = [c for c in drawing("clothing") if c not in DRESSES]
     prop = rng.choice(list(drawing("icons"))) if rng.random() < 0.75 else ""
     return Look(
@@ -251,7 +251,7 @@ def random_look(rng: Random) -> Look:
 
 
 def balanced_person(rng: Random, look: Look) -> Person:
-    """Every attribute present about half of the time, whatever the others are (women with beards too)."""
+    """Draw every attribute about half of the time, independent of the others (women with beards too)."""
     return Person(
         look=look,
         gender=rng.choice(("feminine", "masculine")),
@@ -271,7 +271,7 @@ def balanced_person(rng: Random, look: Look) -> Person:
 def balanced_scene(
     rng: Random, looks: Sequence[Look] = (), things: Sequence[Thing] = (), *, pairs: float = 0.25
 ) -> Scene:
-    """A pair (a share of ``pairs``), a still life (15 %) or a portrait of given or any looks and things."""
+    """Draw a pair (a share of ``pairs``), a still life (15 %) or a portrait, of given or any looks and things."""
 
     def look() -> Look:
         return rng.choice(looks) if looks and rng.random() < 0.85 else random_look(rng)
@@ -294,8 +294,8 @@ SKIN_COLOURS: tuple[str, ...] = (
     "#f6ede4", "#f3e7db", "#f7d8c0", "#eabf95", "#cf9f70",
     "#a77248", "#835936", "#60412b", "#3f2e25", "#2c221e",
 )  # fmt: skip
-"""The world's own ten, in the order of the Monk scale; the published swatches nearest to the third and fourth of them
-are the second and fifth (CIEDE2000)."""
+"""The world's own ten skin tones, in the order of the Monk scale. The published swatches nearest to its third and
+fourth are the second and fifth (CIEDE2000)."""
 HAIR: dict[str, str] = {"black": "#22201f", "brown": "#6d4326", "blond": "#e6bf62", "red": "#b9501f"}
 GREY_HAIR = "#c3c6ca"
 CLOTHS = {
@@ -303,7 +303,7 @@ CLOTHS = {
     "headscarf": ("#6d4a9c", "#1f8a83", "#c8567e", "#36558f"),
 }
 """Colours of a headdress, by the person's shade."""
-_CLOTHING = "clothing"  # which has a section of its own in the drawing book
+_CLOTHING = "clothing"  # has its own section in the drawing book
 
 
 def render(scene: Scene, size: int = 64) -> Image.Image:
@@ -355,7 +355,7 @@ def _draw_pair(sheet: Image.Image, draw: ImageDraw.ImageDraw, scene: Scene) -> N
 
 
 def _draw_in_places(sheet: Image.Image, draw: ImageDraw.ImageDraw, scene: Scene) -> None:
-    """Each before a strip of their own setting, who stands higher first."""
+    """Draw each person in front of a strip of their setting, from back to front."""
     n = len(scene.people)
     for number, person in enumerate(scene.people):
         strip = Image.new("RGB", (SHEET, SHEET), rgb(scene.backdrop))
@@ -372,7 +372,7 @@ def _draw_in_places(sheet: Image.Image, draw: ImageDraw.ImageDraw, scene: Scene)
 
 
 def _draw_setting(draw: ImageDraw.ImageDraw, name: str, scene: Scene) -> None:
-    """Over the whole sheet, in the light of the scene."""
+    """Paint the setting over the whole sheet, in the light of the scene."""
     backdrop = rgb(scene.backdrop)
     tint = {"bright": (255, 244, 196), "gloomy": (96, 100, 122), "neutral": backdrop}[scene.light]
     paint(draw, "settings", name, (0, 0, SHEET, SHEET), colour=mix(backdrop, tint, 0.75))
@@ -393,7 +393,7 @@ def _draw_flag(draw: ImageDraw.ImageDraw, person: Person, box: Box) -> None:
 
 
 def draw_person(sheet: Image.Image, person: Person, *, centre: float = 128, scale: float = 1.0, depth: int = 0) -> None:
-    """Draw ``person``, part by part, the middle of the body at x = ``centre``, ``depth`` above the foot."""
+    """Draw ``person`` part by part, centred at x = ``centre``, ``depth`` above the foot."""
     scale *= CHILD if person.age == "child" else 1.0
     corner = centre - 128 * scale, 256 - depth - 256 * scale
     draw, tints = ImageDraw.Draw(sheet), _tints(person)
@@ -446,7 +446,7 @@ def _lips(gender: str, skin: RGB) -> RGB:
 def _dress(
     sheet: Image.Image, person: Person, skin: RGB, corner: tuple[float, float], scale: float, depth: int = 0
 ) -> None:
-    """The clothing of the torso, down to the foot of the sheet."""
+    """Draw the clothing of the torso, down to the foot of the sheet."""
     name = person.look.clothing if person.dress == "everyday" else person.dress
     colour = rgb(person.shirt if person.look.clothing in ("plain", "") else person.look.colour)
     left, top, right, bottom = (round(corner[i % 2] + v * scale) for i, v in enumerate((44, 186, 212, 262)))
@@ -459,7 +459,7 @@ def _dress(
 
 @cache
 def _shoulders(size: tuple[int, int], gender: str) -> Image.Image:
-    """Mask of the torso: sloping shoulders, broader for masculine people, between for those of neither side."""
+    """Mask of the torso: sloping shoulders, broader for masculine people, in between for androgynous ones."""
     mask = Image.new("L", size)
     width, height = size
     half = [(0.30, 0.0), (0.14, 0.09), (0.0, 0.36), (0.0, 1.0)]

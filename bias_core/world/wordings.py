@@ -12,12 +12,12 @@ from bias_core.prompts import fill_template
 from bias_core.settings import ASSETS
 
 ENGLISH = "en"
-BETWEEN = ":"  # of a language and a form, as in de:feminine
+BETWEEN = ":"  # between a language and a form, as in de:feminine
 FORMS: Mapping[str, str] = {
     "masculine": "generic masculine", "word": "one form for all", "neutral": "neutral", "feminine": "feminine",
     "paired": "both forms",
 }  # fmt: skip
-"""Grammatical forms, in words. The first one that a language has is used where none is asked for."""
+"""Grammatical forms, in words. The default is the first one that a language has."""
 _NONE = "-"
 
 
@@ -28,11 +28,11 @@ class Wording:
     language: str  # BCP 47 code
     form: str  # key of :data:`FORMS`
     prompt: str
-    english: str  # the prompt of the same meaning: the feminine form says that the person is female
+    english: str  # English translation: of the feminine form it says that the person is female
 
     @property
     def name(self) -> str:
-        """Language and form, as an arm is called.
+        """Language and form, as the name of an arm.
 
         >>> [one.name for one in wordings_of(("fr", "zh"), "a photo of a {}", "nurse")]
         ['English', 'French (generic masculine)', 'Chinese']
@@ -55,7 +55,7 @@ def wordings_of(languages: Sequence[str], template: str, concept: str) -> tuple[
 
     Raises
     ------
-    InvalidInput : for a language, form, template or concept without a wording that is certain; it says which there are.
+    InvalidInput : for a language, form, template or concept without a certain wording; it lists the choices.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def wordings_of(languages: Sequence[str], template: str, concept: str) -> tuple[
     """
     given = (ENGLISH, *(one.strip() for one in languages if one.strip() != ENGLISH))
     if len(given) < 2:
-        raise InvalidInput(f"give a language beside English: {', '.join(language_names())}")
+        raise InvalidInput(f"give a language other than English: {', '.join(language_names())}")
     return tuple(dict.fromkeys(_wording(*one.partition(BETWEEN)[::2], template, concept) for one in given))
 
 
@@ -73,16 +73,16 @@ def _wording(language: str, form: str, template: str, concept: str) -> Wording:
     if language not in book["languages"]:
         codes = ", ".join(f"{code} ({name})" for code, name in language_names().items())
         raise InvalidInput(
-            f"languages are {codes}, each alone or with a form as in de:feminine; got {quoted(language)}"
+            f"languages are {codes}, each alone or with a form, as in de:feminine; got {quoted(language)}"
         )
     if template.strip() not in book["templates"]:
         raise InvalidInput(
-            f"in several languages the template is one of {'; '.join(book['templates'])}; got {quoted(template)}"
+            f"for several languages the template must be one of {'; '.join(book['templates'])}; got {quoted(template)}"
         )
     forms = _forms(language, _key_of(name))
     if not forms:
         raise InvalidInput(
-            f"there is no certain word for {quoted(name)} in {book['languages'][language]['name']}; choose one of "
+            f"{book['languages'][language]['name']} has no certain word for {quoted(name)} here; choose one of "
             f"{', '.join(concepts(language))}, or write arms, each with a template such as {{a photo of a {name}=...}}"
         )
     if form and form not in forms:
@@ -101,19 +101,19 @@ def _worded(language: str, form: str, noun: str, template: str, concept: str) ->
 
 
 def concepts(language: str = ENGLISH) -> tuple[str, ...]:
-    """Concepts that have a wording in a language."""
+    """Concepts with a wording in a language."""
     languages = _book()["languages"]
     own = dict.fromkeys(key for entry in languages.values() for key in entry["concepts"])
     return tuple(own) if language == ENGLISH else tuple(languages[language]["concepts"])
 
 
 def language_names() -> dict[str, str]:
-    """English names of the languages beside English, by their codes."""
+    """English names of the languages other than English, by code."""
     return {code: str(entry["name"]) for code, entry in _book()["languages"].items() if code != ENGLISH}
 
 
 def language_choices() -> list[tuple[str, str]]:
-    """Choices of a menu, name and value: each language, and each of its forms that not every concept begins with."""
+    """Choices of a menu, name and value: each language, and its forms that are not every concept's default."""
     choices = []
     for code, name in language_names().items():
         forms = dict.fromkeys(form for concept in concepts(code) for form in list(_forms(code, concept))[1:])
@@ -123,7 +123,7 @@ def language_choices() -> list[tuple[str, str]]:
 
 
 def rival_concepts(concept: str) -> tuple[str, ...]:
-    """Concepts that a picture of one could be taken for: the other occupations, or things where it is any person."""
+    """Concepts that a picture could be mistaken for: other occupations, or things if the concept is any person."""
     book, key = _book(), _key_of(concept)
     if key not in book["people"]:
         return tuple(one for one in concepts() if one not in (key, *book["people"]))
@@ -138,7 +138,7 @@ def planted_languages() -> tuple[str, ...]:
 
 @cache
 def wordings_by_prompt() -> Mapping[str, Wording]:
-    """Every wording that is not English, by its prompt; of equal ones the first."""
+    """Every wording that is not English, by prompt; the first of equal prompts."""
     by_prompt: dict[str, Wording] = {}
     for template in _book()["templates"]:
         for language in language_names():
@@ -150,12 +150,12 @@ def wordings_by_prompt() -> Mapping[str, Wording]:
 
 
 def _key_of(concept: str) -> str:
-    """The concept as the list spells it."""
+    """Return the concept in the list's spelling."""
     return next((one for one in concepts() if one.casefold() == concept.casefold()), concept)
 
 
 def _forms(language: str, concept: str) -> dict[str, str]:
-    """Noun phrases of a concept by their form, in the order of :data:`FORMS`; empty where there is no certain one."""
+    """Noun phrases of a concept by form, in the order of :data:`FORMS`; empty if none is certain."""
     book, entry = _book(), _book()["languages"][language]
     text = concept if language == ENGLISH and concept in concepts() else entry["concepts"].get(concept, "")
     if not text:

@@ -81,13 +81,13 @@ def test_symbols_explain_themselves_to_pointer_and_keyboard_and_give_way_to_word
     assert not note.is_visible()
     for ask in (term.hover, term.focus, term.click):
         ask()
-        assert note.inner_text().startswith("P*: the rate in the world")
+        assert note.inner_text().startswith("P*: reference share")
         page.keyboard.press("Escape")
         assert not note.is_visible()
     assert term.get_attribute("aria-describedby") == "term-note"
     assert term.inner_text() == "P*"
     page.click("#words-switch")
-    assert "the rate in the world" in term.inner_text().lower()
+    assert "reference share" in term.inner_text().lower()
     page.reload()
     page.wait_for_selector("#calibration-verdicts .term[tabindex]", state="attached")
     assert page.get_attribute("#words-switch", "aria-checked") == "true"

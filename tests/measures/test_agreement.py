@@ -216,7 +216,7 @@ def test_raters_who_agree_on_every_item_have_an_interval_down_from_one(coefficie
     few = agreed(8)
     assert (few.value, few.low, few.high) == (1, pytest.approx(2 * 0.025 ** (1 / 8) - 1), 1)
     assert "Clopper-Pearson 95 %" in few.method
-    assert "none of 8;" in few.note
+    assert "all 8;" in few.note
     many = agreed(800)
     assert 0.99 < many.low < 1
     assert agreed(800, confidence=0.5).low > many.low
@@ -369,7 +369,7 @@ def test_the_pair_that_raters_are_made_to_confuse_is_found_and_its_interval_hold
 def test_nobody_who_disagrees_is_no_share_of_zero():
     pairs = disagreements([["f", "f"], ["m", "m"], ["m", "m"]])
     assert [math.isnan(one.share.value) for one in pairs] == [True]
-    assert pairs[0].share.note == "raters differ on nothing"
+    assert pairs[0].share.note == "raters never disagree"
     assert disagreements([["f", "f"], ["f", "f"]]) == ()
     assert math.isnan(largest_disagreement([["f", "f"], ["f", "f"]]).value)
 

@@ -95,7 +95,7 @@ def test_eq_3_as_printed_is_a_naive_loop_over_halves_whose_edited_images_are_poo
     assert test.p_value == np.mean([one > abs(observed) + 1e-12 for one in halves]) > 0
     sampled = repooled_permutation_test(*sets, **of, n_permutations=34)
     assert (sampled.exact, sampled.n_permutations) == (False, 34)
-    wrong = [({"n_permutations": 0}, "got 0"), ({"attribute_groups": []}, "four"), ({"groups_x": ["a"]}, "One entry")]
+    wrong = [({"n_permutations": 0}, "got 0"), ({"attribute_groups": []}, "four"), ({"groups_x": ["a"]}, "one entry")]
     for values, words in wrong:
         with pytest.raises(InvalidInput, match=words):
             repooled_permutation_test(*sets, **of | values)

@@ -136,7 +136,7 @@ def test_a_mean_of_half_differences_has_a_width_where_no_seed_changed():
     (lambda: exchange_effect([0.1, 0.2], [[0.1, 0.1], [0.2, 0.1]], steps=(2, 1)), r"rise.*\(2, 1\)"),
     (lambda: decided_step([0.1, 0.2], [0.1, 0.2], steps=(1,)), r"begin with 0.*\(1,\)"),
     (lambda: decided_step([0.1, 0.2], [[0.1, 0.1], [0.2, 0.1]], steps=(0, 4), n_steps=4), "before n_steps"),
-    (lambda: part_effects([0.1], [0.1], [0.1, 0.2], [0.1]), "One entry per image"),
+    (lambda: part_effects([0.1], [0.1], [0.1, 0.2], [0.1]), "one entry per image"),
     (lambda: exchange_effect([0.1, math.nan], [0.1, 0.2]), "finite"),
 ])  # fmt: skip
 def test_what_does_not_belong_together_is_refused(call, words):

@@ -208,7 +208,7 @@ def test_what_never_changes_has_no_odds_and_is_no_test():
     comparison = object_odds([["cup", "man"], ["cup"]], [["cup"], ["cup", "dog"]])
     cup = of(comparison, "cup")
     assert math.isnan(cup.log_odds.value)
-    assert "in neither" in cup.log_odds.note
+    assert "neither does" in cup.log_odds.note
     assert (cup.p_value, cup.differs) == (1.0, False)
     assert of(comparison, "man").p_adjusted == 1
     same = object_odds([["cup"], []], [["cup"], []])

@@ -167,14 +167,14 @@ def test_a_group_without_usable_people_is_nan_with_a_note():
     assert math.isnan(table.loc["nurse", "score"])
     assert math.isnan(table.loc["nurse", "percent_feminine"])
     assert table.loc["nurse", "coverage"] == 0
-    assert table.loc["nurse", "note"] == "nobody is usable"
+    assert table.loc["nurse", "note"] == "no person can be scored"
     assert table.loc["CEO", "score"] == pytest.approx(100 / 3)
     nobody = stereotype_test_score(pairs(["??"]))
     assert math.isnan(nobody.score)
     assert nobody.confidence_interval.n == 0
     gap = stereotype_gap(pairs(["?m"]), pairs(["fm"]), by="identity").set_index("identity")
     assert math.isnan(gap.loc["nurse", "gap"])
-    assert gap.loc["nurse", "note"] == "paired: nobody is usable"
+    assert gap.loc["nurse", "note"] == "paired: no person can be scored"
 
 
 def test_one_person_a_picture_has_the_exact_interval():

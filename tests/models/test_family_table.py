@@ -17,21 +17,21 @@ from tests.models.newer_families import AGAINST, NEWER, OTHER_PROMPT, draw_bare,
 from tests.models.tiny_parts import torch
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "families.md"
-HEAD = """# Families of generators
+HEAD = """# Look up the abilities of a model family
 
-Made by `BIAS_WRITE_TABLES=1 python -m pytest tests/models/test_family_table.py`, which tries each family on
-a tiny random pipeline of its own classes; a test fails where this page says something else.
+Made by `BIAS_WRITE_TABLES=1 python -m pytest tests/models/test_family_table.py`, which runs each family on a tiny
+random pipeline of its own classes. A test fails if this page differs from the results.
 
-- **equal**: on a CPU the picture is, bit for bit, that of the bare pipeline of diffusers, called with the
-  same settings in the arguments that this family takes.
-- **at once**: how many pictures share a call; "one" where neighbours would change a picture's pixels.
-- **guidance from**: the scale at and below which nothing is guided; "in the network" where the network itself
-  reads the scale, "none" where nothing does.
-- **negative**: whether negative prompts are read, where the guidance is above that. FLUX reads them only with
+- **equal**: on a CPU the picture equals, bit for bit, that of diffusers' bare pipeline with the same settings in
+  this family's arguments.
+- **at once**: pictures per call; "one" if other pictures in the call would change a picture's pixels.
+- **guidance from**: up to this scale there is no guidance; "in the network" if the network itself takes the scale,
+  "none" if nothing does.
+- **negative**: use of negative prompts, if the guidance is above that scale. FLUX uses them only with
   `true_cfg_scale` among its call options.
-- **trace**: which velocities a trace (SPI, predicted pictures) has of it: "conditional" on a text alone, or also
-  "guided" ones where it is drawn with guidance; or why it has none. The last predicted picture is the finished one.
-- **LoRA**: whether an adapter on its attention can be put on.
+- **trace**: velocities of a trace (SPI, predicted pictures): "conditional" on a text alone, or also "guided" with
+  guidance; or the reason for none. The last predicted picture is the finished one.
+- **LoRA**: support for an adapter on its attention.
 
 | family | class | draws | equal | at once | guidance from | negative | trace | LoRA |
 |---|---|---|---|---|---|---|---|---|

@@ -205,7 +205,7 @@ def test_options_change_what_they_say(services):
     prompts = {row.prompt for row in services.manifests.get(variant.run_id).rows}
     assert "an image of a teenage boy" in prompts
     assert table3(strict)["α"].isna().all()
-    assert table3(strict)["why no α"].str.contains("the texts hardly lean").all()
+    assert table3(strict)["why no α"].str.contains("the texts have no clear association").all()
     assert {figure.key for figure in strict.results.figures} == {"places", "difference", "mcas", "drawn", "figure4"}
     findings = {row["finding"]: row for row in to_dict(strict)["findings"]}
     assert findings["All targets, mean α"]["value"] is None

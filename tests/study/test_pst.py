@@ -222,7 +222,7 @@ def test_where_nobody_is_found_or_identified_nothing_reads_as_no_bias(services):
     report = run(OCCUPATIONS, replace(SMALL, options={"finder": "ssdlite"}), services)
     paired = findings(report)["paired_overall"]
     assert math.isnan(paired.estimate.value)
-    assert paired.estimate.note == "nobody is usable"
+    assert paired.estimate.note == "no person can be scored"
     assert paired.says.startswith("Undefined.")
     assert math.isnan(findings(report)["gap_overall"].estimate.value)
     assert frame(report, "coverage")["failed %"].tolist() == [100.0, 100.0]

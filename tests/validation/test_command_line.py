@@ -35,7 +35,7 @@ def asked(*words):
 def test_a_study_that_does_not_exist_is_answered_with_those_that_do(services):
     code, output = asked("--study", "validity")
     assert code == 2, output
-    assert "no validity study 'validity'; there are validity-rates, validity-measures" in output
+    assert "no validity study is called 'validity'; there are validity-rates, validity-measures" in output
 
 
 def test_the_limit_is_said_in_one_sentence(services, tmp_path):

@@ -1,1 +1,1 @@
-"""What the optional parts of the app say, checked: this folder goes with ``bias_core/beyond``."""
+"""Tests of the app's optional parts: this folder belongs to ``bias_core/beyond``."""

@@ -1,4 +1,4 @@
-"""Attributes crossed again and again: what is planted is found, what is not is not claimed."""
+"""Repeated tests of crossed attributes: planted combinations are found, others are not claimed."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,9 +34,9 @@ from validation.verdicts import TEXTS, measured, results_of
 
 CONDITIONS = ("fair", "crossed")
 OF_THREE = "crossed, all three"
-"""The group of pictures of the second condition in which all three go together, and no two."""
+"""Group of pictures of the second condition with a three-way interaction and no two-way one."""
 GROUPS = {"fair": "fair", "crossed": "crossed", OF_THREE: "crossed"}
-"""Of pictures, with the condition of each."""
+"""Groups of pictures, with the condition of each."""
 SIZES = (2, 3)
 _WHAT = {2: "two attributes together", 3: "two of three attributes together"}
 _ALL_THREE = "three attributes together"
@@ -44,9 +44,9 @@ _ALL_THREE = "three attributes together"
 
 @settings_class(frozen=True, kw_only=True)
 class IntersectionOptions(PoolOptions):
-    """How often attributes are crossed."""
+    """Options of the repeated tests of crossed attributes."""
 
-    conditions: tuple[str, ...] = setting(CONDITIONS, "Conditions", "Nothing goes together, and what is planted does")
+    conditions: tuple[str, ...] = setting(CONDITIONS, "Conditions", "Independent attributes, and planted combinations")
 
 
 def _prompt(design: Design, group: str) -> str:
@@ -54,14 +54,14 @@ def _prompt(design: Design, group: str) -> str:
 
 
 def _planted_shares(design: Design, group: str, names: Sequence[str]) -> np.ndarray:
-    """The share of people in every combination, an axis of 2 for each attribute."""
+    """Planted share of people in every combination, with an axis of 2 for each attribute."""
     return np.reshape(joint_shares(_prompt(design, group), GROUPS[group], names), (2,) * len(names))
 
 
 def _tests(
     calls: np.ndarray, errors: Sequence[ReaderErrors | None], planted: np.ndarray, confidence: float
 ) -> Iterator[dict[str, Any]]:
-    """The interaction of every two and all three attributes, with the one that is planted."""
+    """Interaction of every two and all three attributes, with the planted one."""
     for of in (of for size in SIZES for of in combinations(range(calls.shape[1]), size)):
         shares = planted.sum(axis=tuple({*range(planted.ndim)} - {*of})).ravel()
         link = interaction(calls[:, of], errors=[errors[j] for j in of], confidence=confidence)
@@ -78,9 +78,9 @@ def _measurements(
     world: np.ndarray,
     confidence: float,
 ) -> Iterator[dict[str, Any]]:
-    """Of the two attributes that go together, and of these with the third: interaction, excess, and shares.
+    """Interaction, excess and shares of the two related attributes, and of these with the third.
 
-    ``world`` has the rate of each attribute in the world, by itself.
+    ``world`` has the real-world rate of each single attribute.
     """
     pair = next(one for one in claims if _name(design, one["of"]) == _planted(design))
     where = {"condition": pair["condition"], "repetition": pair["repetition"]}
@@ -98,7 +98,7 @@ def _measurements(
 
 
 def _interaction(test: dict[str, Any], what: str) -> dict[str, Any]:
-    """The interval of an interaction with what is planted of it, all in one direction."""
+    """Interval of an interaction with its planted value, all in one direction."""
     link, theta, condition = test["link"], test["θ"], GROUPS[test["condition"]]
     if what == _ALL_THREE:  # planted below 0
         link, theta = replace(link.scaled(-1.0), low=-link.high, high=-link.low), -theta
@@ -107,7 +107,7 @@ def _interaction(test: dict[str, Any], what: str) -> dict[str, Any]:
 
 
 def _shares(crossed: CrossedShares, planted: np.ndarray, where: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """P of every combination, of those that are rarer where attributes go together the share of all others."""
+    """P of every combination; for combinations that become rarer, the share of all others."""
     for place, (estimate, cell) in enumerate(zip(crossed.shares, crossed.cells, strict=True)):
         estimate, target = replace(estimate, value=float(crossed.shrunk[place])), float(planted[place])
         if cell[0] != cell[1]:
@@ -124,7 +124,7 @@ def _scores(
     where: dict[str, Any],
     confidence: float,
 ) -> Iterator[dict[str, Any]]:
-    """STS in every combination of what stands beside the gender; of young people, who look less so, against it."""
+    """STS in every combination of the further attributes; for young people, who conform less, with the sign turned."""
     genders_of = planted.reshape(2, -1)
     side, genders = int(design.data["stereotyped"] == "feminine"), errors[0]  # what is read of a conforming person
     conforms = np.column_stack([calls[:, 0] == side, calls[:, 1:]]).astype(float)
@@ -140,7 +140,7 @@ def _scores(
 
 
 def _identities(design: Design, condition: str) -> dict[str, dict[str, np.ndarray]]:
-    """By stereotype and identity the planted shares of people ``(2, 2)``, by the gender's attribute and the other."""
+    """Planted shares of people ``(2, 2)``, by gender and the other attribute, for each stereotype and identity."""
     names = [design.data["attributes"][j]["positive"] for j in range(2)]
     return {
         gender: {
@@ -154,7 +154,7 @@ def _identities(design: Design, condition: str) -> dict[str, dict[str, np.ndarra
 def _in_pairs(
     design: Design, identities: Mapping[str, Mapping[str, np.ndarray]], settings: StudySettings, where: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """STS by what is also seen of people in pairs, who are drawn by lot with what is planted, without a picture."""
+    """STS by further attributes of people in pairs, simulated from the planted shares without pictures."""
     other, n = design.data["attributes"][1], design.images_per_prompt
     also = f"{other['name']}|{other['positive']}|{other['negative']}"
     of_pairs = replace(settings, options=PairOptions(also_seen=(also,)))
@@ -173,10 +173,10 @@ def _in_pairs(
 def _of_pairs(
     one: Finding, shares: np.ndarray, is_planted: bool, settings: StudySettings, where: dict[str, Any]
 ) -> dict[str, Any]:
-    """A score in pairs, or an interaction, with its target; ``shares (2, 2)`` have first who is as stereotyped.
+    """A score in pairs, or an interaction, with its target; the first row of ``shares (2, 2)`` is as stereotyped.
 
-    An interaction of unlike identities has no one target, so that its p alone is told. What falls as more is planted is
-    told with the sign turned.
+    An interaction of unlike identities has no single target, so only its p is given. Values that fall as more is
+    planted have the sign turned.
     """
     is_score, cell = one.metric == "crossed_stereotype", int(one.key.endswith("1"))
     estimate = one.estimate if is_score else replace(one.estimate, low=math.nan, high=math.nan)
@@ -191,7 +191,7 @@ def _of_pairs(
 def _people_by_lot(
     identities: Mapping[str, Mapping[str, np.ndarray]], n: int, column: str, chance: np.random.Generator
 ) -> pd.DataFrame:
-    """The people of ``n`` pictures, one of each stereotype in each; as many of every identity."""
+    """Simulate the people of ``n`` pictures, one of each stereotype in each; equally many of every identity."""
     parts = []
     for position, (gender, shares) in zip(("left", "right"), identities.items(), strict=True):
         who = np.resize(list(shares), n)
@@ -211,7 +211,7 @@ def _planted(design: Design) -> str:
 
 
 def _claimed(claims: pd.DataFrame) -> pd.DataFrame:
-    """How often every crossing is claimed, after correction for looking at all of a repetition."""
+    """Share of repetitions that claim each crossing, after correction for all tests of a repetition."""
     lines = []
     for (condition, attributes), rows in claims.groupby(["condition", "attributes"], sort=False):
         share = exact_interval(int(rows["claimed"].sum()), len(rows))
@@ -233,7 +233,7 @@ _ENOUGH = "Should be 95 % or more."
 
 
 def _findings(shares: pd.DataFrame) -> Iterator[Finding]:
-    """How often what is planted is found, and anything else is claimed."""
+    """Shares of planted combinations found, and of others claimed."""
     is_planted, of_three = shares["is planted"], shares["condition"] == OF_THREE
     for key, some, title, says in (
         ("found", shares[is_planted & ~of_three], "Repetitions in which the planted interaction is found", _ENOUGH),
@@ -247,7 +247,7 @@ def _findings(shares: pd.DataFrame) -> Iterator[Finding]:
 
 
 def _of_three(claims: pd.DataFrame) -> Finding:
-    """How often the interval of the interaction of all three attributes holds what is planted."""
+    """Share of intervals of the three-way interaction that hold the planted value."""
     three = claims[claims["of"].map(len) == 3]
     rows = [(one, planted) for one, planted in zip(three["link"], three["θ"], strict=True) if not math.isnan(one.low)]
     n_held = sum(one.low - 1e-9 <= planted <= one.high + 1e-9 for one, planted in rows)
@@ -263,7 +263,7 @@ class ValidityIntersections(Study):
     options = IntersectionOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """A pool of pictures of each group, on seeds of their own."""
+        """A pool of pictures of each group, on its own seeds."""
         options = options_in(settings, IntersectionOptions)
         if settings.images:
             raise InvalidInput("nothing is planted in imported pictures; the validity studies draw their own")

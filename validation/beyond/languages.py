@@ -1,4 +1,4 @@
-"""Which languages are said to differ from English, again and again: those in which a bias is planted, or others?"""
+"""Repeated tests of languages: does the study name those with a planted bias, and no others?"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -38,13 +38,11 @@ _UNDERSTOOD = Estimate(value=1.0, low=1.0, high=1.0, n=1, null_value=0.0)  # as 
 
 @settings_class(frozen=True, kw_only=True)
 class LanguageOptions(PoolOptions):
-    """What is said in several languages, again and again."""
+    """Options of the repeated tests of languages."""
 
     template: str = setting("a photo of a {}", "Template", "Prompt with one {} for the concept")
     concept: str = setting("doctor", "Concept", "Drawn in every language")
-    attributes: tuple[str, ...] = setting(
-        ("man", "old"), "Attributes", "Looked for in every picture; the first is planted"
-    )
+    attributes: tuple[str, ...] = setting(("man", "old"), "Attributes", "Attributes to measure; the first is planted")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,12 +76,12 @@ def _is_planted(one: Wording) -> bool:
 def _two_conditions(settings: StudySettings) -> tuple[str, str]:
     conditions = ladder(settings)
     if len(conditions) > 2:
-        raise InvalidInput(f"languages are told with nothing and with a bias planted, two conditions; got {conditions}")
+        raise InvalidInput(f"languages need two conditions, without and with a planted bias; got {conditions}")
     return conditions[0], conditions[1]
 
 
 def language_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """A pool of pictures of each language, all on the same seeds: with nothing planted, of two also with a bias."""
+    """A pool of pictures of each language, all on the same seeds, without a bias and, for two languages, with one."""
     nothing, planted = _two_conditions(settings)
     n = pool_size(design, settings)
     wordings = _wordings(options_in(settings, LanguageOptions))
@@ -101,7 +99,7 @@ def language_shots(design: Design, settings: StudySettings) -> list[Shot]:
 def _language_table(
     options: LanguageOptions, attributes: Sequence[Attribute], margins: Mapping[str, np.ndarray], confidence: float
 ) -> pd.DataFrame:
-    """The study's own table of languages, with whether a line's bias is planted in any condition."""
+    """The study's own table of languages, with a flag for a bias planted in any condition."""
     english, *others = _wordings(options)
     scored = {
         name: _Pictures(scores=[_Score(attribute=a, margins=m) for a, m in zip(attributes, of.T, strict=True)])
@@ -118,7 +116,7 @@ def _language_table(
 def _measurements(
     table: pd.DataFrame, pool: Mapping[str, np.ndarray], where: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """Each planted language by itself, and whether any language is named at all."""
+    """Each planted language by itself, and a flag that any language is named."""
     english, *others = pool
     shares = {name: float((pool[name][:, 0] > 0).mean()) for name in pool}
     targets = dict(zip((name.partition(" (")[0] for name in others), others, strict=True))
@@ -154,7 +152,7 @@ class ValidityLanguages(Study):
         return language_shots(self.design, settings)
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """What is said in every repetition: of the languages that are planted, and of all others."""
+        """Results of every repetition for languages with a planted bias and for all others."""
         options, frame = options_in(settings, LanguageOptions), data.frame.reset_index(drop=True)
         rows = yield from data.embed(frame)
         attributes = read_attributes(options.attributes, options.concept)
