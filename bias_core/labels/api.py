@@ -174,7 +174,7 @@ class LabelDoor:
         return [Route(path, _guarded(handler), methods=[method]) for method, path, handler in handlers]
 
     def _acting(self, who: Callable[[Request], Any], act: Any, model: type[_Body] | None, view: Any) -> Handler:
-        """Return a handler for an action of a rater or owner, known by a header; actions that give a turn share commits."""
+        """Return a handler for an action of a rater or owner, known by a header; actions that give turns share commits."""
         run = self._together if view is _turn_json else self._alone
 
         async def handle(request: Request) -> Response:
@@ -191,7 +191,7 @@ class LabelDoor:
 
     async def _join(self, request: Request) -> Response:
         if not (body := await _read(request, _Join)).agreed:
-            raise InvalidInput("agreed must be true: raters join after they have read the consent text and agreed to it")
+            raise InvalidInput("agreed must be true: raters have to read the consent text and agree before they join")
         task, _ = await self._alone(lambda store: rating.task_to_join(store, body.task))
         network = f"{task.id} {self._network(request)}"
         for name, most in ((network, task.joins_per_address), (task.id, task.joins_per_hour)):

@@ -180,9 +180,7 @@ class LabelFile:
             if not os.path.samestat(found, os.fstat(file)):
                 raise LabelsGone(f"{name} was replaced by another file")
             if not (found.st_mode & 0o222 and os.access(names[end], os.W_OK)):
-                raise StorageError(
-                    f"the labels' database: {name} is read-only; make it writable to take answers again"
-                )
+                raise StorageError(f"the labels' database: {name} is read-only; make it writable to take answers again")
 
     def _check_content(self) -> None:
         head, index, name = self._read_head(), self._read_index(), self._path.name
@@ -348,7 +346,7 @@ def _refuse_damage(path: Path) -> None:
 
 
 def _use_journal(connection: sqlite3.Connection, path: Path) -> str:
-    """Set the journal mode, which stays with the file; while another program sets it, SQLite fails and does not wait."""
+    """Set the journal mode, which stays with the file; SQLite does not wait while another program sets it."""
     until = time.monotonic() + _LOCK_SECONDS
     while time.monotonic() < until:
         try:
@@ -579,7 +577,7 @@ class LabelStore:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction: on disk when the block succeeds, else undone; inside an action, part of the shared transaction."""
+        """A transaction: on disk if the block succeeds, else undone; in an action, part of the shared transaction."""
         with _errors():
             if (shared := getattr(self._of_thread, "connection", None)) is not None:
                 with _savepoint(shared):

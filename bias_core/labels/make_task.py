@@ -284,7 +284,7 @@ def label_run(
     """
     manifest = manifests.find(report.run_id) if report.run_id.isalnum() else None
     if manifest is None:
-        raise InvalidInput("this run is not on record (it is an example, or was deleted): run it, then label its pictures")
+        raise InvalidInput("this run is not on record (an example, or deleted): run it, then label its pictures")
     if n < FEWEST_LABELS:
         raise InvalidInput(f"at least {FEWEST_LABELS} pictures are needed; got {n}")
     if seed < 0:
@@ -316,7 +316,7 @@ def label_run(
 def _on_scale(report: StudyReport, names: Sequence[str], stratify_by: str) -> list[Reading]:
     """The pictures of a run that people may rate on a scale."""
     if len(names) > 1 or stratify_by:
-        raise InvalidInput("a task on a scale asks about one scale alone, and its pictures are random: leave stratify_by out")
+        raise InvalidInput("a task on a scale asks about that scale alone, in random pictures")
     scale = load_scales()[names[0]]
     about = Attribute(name=scale.name, positive=scale.question, negative="")
     readings = [
@@ -351,7 +351,7 @@ def _chosen(report: StudyReport, attributes: Sequence[str], setting: str) -> lis
     """The run's attributes that people are asked about."""
     if not (readings := readings_of(report)):
         raise InvalidInput(
-            "the classifier of this run looks for no attribute and no one's appearance, so people have nothing to correct. "
+            "the classifier of this run looks for no attribute and no one's appearance: people can correct nothing. "
             "Make a task in the Label tab instead"
         )
     people = [one for one in readings if one.attribute is None]
@@ -389,7 +389,7 @@ def _sample(left: Sequence[str], readings: Sequence[Reading], n: int, by: str, s
     chosen, in_order = set(), sorted(by_stratum.values(), key=len)
     for i, of_stratum in enumerate(in_order):  # the smallest group first: the others fill up what it lacks
         chosen |= set(of_stratum[: -(-(n - len(chosen)) // (len(in_order) - i))])
-    return [image_id for image_id in left if image_id in chosen], f"in equal parts by the classifier's answer about {by}"
+    return [image_id for image_id in left if image_id in chosen], f"in equal parts by classifier's answer about {by}"
 
 
 def _task(readings: Sequence[Reading], raters_per_item: int, looks: Looks) -> Task:

@@ -110,7 +110,7 @@ class Turn:
     # owner has ended this rater's part
     why_done: str = ""
     asks_about_rater: bool = False  # true if this rater gets the questions about themselves first
-    crowd_code: str = ""  # crowd platform's code for how this rater's part ended; "" while it goes on, or without a platform
+    crowd_code: str = ""  # crowd platform's code for a rater who is done; "" before that, or without a platform
 
 
 def join(store: LabelStore, join_code: str, *, page_pass: str | None = None, ids: CrowdIds | None = None) -> NewRater:
@@ -125,7 +125,7 @@ def join(store: LabelStore, join_code: str, *, page_pass: str | None = None, ids
         row = _task_row(connection, join_code)
         is_crowd = ids is not None and store.task(row.id, row.version).is_of_a_crowd
         if row.status != "open" and not is_crowd:
-            raise NotAllowed(f"this task is {_STATUS_WORDS[row.status]}: nobody can join now")
+            raise NotAllowed(f"this task is {_STATUS_WORDS[row.status]}: no one can join now")
         number = secrets.randbits(256)
         if page_pass is not None:
             number = _checked_pass(row.owner_hash, page_pass, store.now_ms)
@@ -134,7 +134,7 @@ def join(store: LabelStore, join_code: str, *, page_pass: str | None = None, ids
         code = "".join(_ALPHABET[number >> 5 * place & 31] for place in range(_CODE_LENGTH))
         if connection.execute(_RATER, {"code_hash": hash_of(code)}).first() is None:
             if row.status != "open":
-                raise NotAllowed(f"this task is {_STATUS_WORDS[row.status]}: nobody can join now")
+                raise NotAllowed(f"this task is {_STATUS_WORDS[row.status]}: no one can join now")
             if (connection.scalar(select(func.count()).where(raters.c.task_id == row.id)) or 0) >= MAX_RATERS:
                 raise NotAllowed(f"this task has its {MAX_RATERS:,} raters")
             new = {"task_id": row.id, "name": f"rater-{secrets.token_hex(6)}", "code_hash": hash_of(code)}
@@ -213,7 +213,7 @@ def _decide(
             if (place := connection.execute(_OF_TOKEN, {"token": token(item), "rater": rater.id}).first()) is None:
                 raise NotAllowed("this picture was not shown to you")
             if place.state not in ("shown", "released"):
-                raise InvalidInput("you have answered or skipped this picture already; press Undo to answer it again")
+                raise InvalidInput("you have answered or skipped this picture already; undo that to answer it again")
             if choices is not None:
                 choices = checked_choices(store.task(rater.task_id, place.task_version), choices)
             _keep(store, connection, place, answer_id, kind, choices=choices or {}, duration_ms=duration_ms)
@@ -311,9 +311,7 @@ def _checked_pass(secret: str, page_pass: str, now_ms: int) -> int:
         is_ours = hmac.compare_digest(signature, _signature(secret, f"{when}.{nonce}"))
         if is_ours and 0 <= now_ms - int(when, 16) < PASS_HOURS * 3_600_000:
             return _number(secret, f"code {page_pass}")
-    raise NotAllowed(
-        "this page is more than a day old: open the link again, read it, and press Start"
-    )
+    raise NotAllowed("read the task's page again before you join: open the link, read, and press Start")
 
 
 def _number(secret: str, text: str) -> int:
@@ -334,7 +332,7 @@ def _rater(connection: Connection, code: str, *, lock: bool = True) -> Row:
     """The rater and their task, which is locked so that one rater acts at a time."""
     row = connection.execute(_RATER_LOCKED if lock else _RATER, {"code_hash": hash_of(plain_code(code))}).first()
     if row is None:
-        raise NotAllowed("no rater has this code; check its spelling (the code of deleted answers does not work any more)")
+        raise NotAllowed("no rater has this code; it may be misspelled, or its answers were deleted")
     return row
 
 
@@ -342,8 +340,8 @@ def _check_open(rater: Row) -> None:
     """Raise NotAllowed if the task takes no answers from this rater; a paused task still takes the one on screen."""
     if rater.excluded_ms is not None:
         raise NotAllowed(
-            "whoever made this task has ended your part in it: no more answers of yours are taken. What you "
-            "answered before is kept; you can delete it"
+            "the person who made this task has ended your part in it: the task takes no more answers of yours. "
+            "What you answered before is kept; you can delete it"
         )
     if rater.status not in ("open", "paused"):
         raise NotAllowed(f"this task is {_STATUS_WORDS[rater.status]}: no answer is taken any more")

@@ -90,6 +90,7 @@ _BETWEEN_NOTE = (
     "Share of all disagreement that lies between these two answers to the same picture; by chance: the same share if "
     "answers went to pictures at random. Above chance, raters confuse the two answers."
 )
+_SOURCES = {"the reader": "the classifier", "the record of what was drawn": "the ground truth"}  # key: title
 _TIE, _NO_ANSWER = "no majority", "no answer yet"
 FEWEST = 5  # raters of a group that has its own numbers
 HIDDEN = "in smaller groups"
@@ -304,23 +305,24 @@ def _strength(estimate: Estimate) -> str:
 
 
 def _compared(name: str, labels: Labels, people: pd.DataFrame, task: Task) -> tuple[list[Finding], list[StudyTable]]:
-    """A reader against people's majority: kappa, who is taken for whom, and its error rates."""
+    """Compare a classifier with the majority of people: kappa, a confusion table, and error rates."""
     both = people.set_index(["image_id", "position"])[["label"]]
     tie = (people["label"] == "").to_numpy() & (people["raters"] > 0).to_numpy()
     both["label"] = both["label"].mask(tie, task.untold)
     both["automatic"] = [labels.get(key, "") for key in both.index]
     both = both[(both != "").all(axis=1)]
-    finding = kappa_finding(f"kappa_{name}", f"People and {name}", both, both.index.get_level_values("image_id"))
+    shown = _SOURCES.get(name, name)
+    finding = kappa_finding(f"kappa_{name}", f"People and {shown}", both, both.index.get_level_values("image_id"))
     if finding is None:
         return [], []
     order = list(dict.fromkeys([*task.answer_keys, *both["automatic"]]))
     counts = pd.crosstab(both["label"], both["automatic"]).reindex(index=order, columns=order, fill_value=0)
     counts = counts.rename_axis(None, axis=1).rename_axis("people say").reset_index()
-    title, note = f"People's labels (rows) and {name} (columns)", _TIES_NOTE
+    title, note = f"People's labels (rows) and {shown} (columns)", _TIES_NOTE
     key = re.sub(r"\W+", "_", name)
     tables = [table(f"confusion_{key}", title, counts, note)]
     if rows := _error_rates(both, task):
-        title = f"Errors of {name}, people taken as right"
+        title = f"Errors of {shown}, people taken as right"
         tables.append(table(f"errors_{key}", title, rows, _ERRORS_NOTE))
     return [replace(finding, estimate=replace(finding.estimate, null_value=0.0))], tables
 
@@ -388,12 +390,12 @@ def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
     answers: dict[str, pd.Series[Any]] = {}
     if "labels" in tables and task.kind.startswith("pst_"):
         frame = tables["labels"].set_index(["image_id", "position"])
-        names = {"automatic": "automatic labels", "truth": "the ground truth"}
+        names = {"automatic": "automatic labels", "truth": "the record of what was drawn"}
         nobody_says = {word: task.untold or word for word in UNTOLD}
         answers = {name: frame[column].replace(nobody_says) for column, name in names.items() if column in frame}
     if "judged" in tables and task.kind == "association":
         frame = tables["judged"].assign(position=PICTURE).set_index(["image_id", "position"])
-        answers = {"the classifier": frame["reader"].replace("", None).dropna().map(answer_key)}
+        answers = {"the reader": frame["reader"].replace("", None).dropna().map(answer_key)}
     given: dict[str, Any] = {name: some.dropna().astype(str).to_dict() for name, some in answers.items()}
     return {name: some for name, some in given.items() if some}
 
@@ -416,8 +418,8 @@ def answers_about(
     """
     if task.run_id not in ("", report.run_id):
         raise InvalidInput(
-            f"this task asks about a sample of another run, {task.run_id}: open the report of that run, or make a task "
-            "of this one"
+            f"this task asks about a sample of another run, {task.run_id}: open that run's report, or make a task from "
+            "this one"
         )
     names = dict.fromkeys(one.attribute.name for one in readings_of(report) if one.attribute)
     if attribute not in names:
@@ -457,7 +459,7 @@ def answers_figure(people: pd.DataFrame, task: Task) -> StudyFigure:
         shares = {key: share_interval(int((labels == key).sum()), len(labels)) for key in given if len(labels)}
         rows += [mark(key, share, **where) for key, share in shares.items()]
     facts: dict[str, Any] = {"caption": "Among pictures with a majority.", "x": "share of the labelled pictures"}
-    return figure("pairs" if len(task.positions) > 1 else "intervals", "answers", "Answers of most raters", rows, **facts)
+    return figure("pairs" if len(task.positions) > 1 else "intervals", "answers", "Majority answers", rows, **facts)
 
 
 def stored_pictures(store: LabelStore, labelled: Sequence[LabelledItem]) -> dict[str, StoredImage]:
@@ -495,7 +497,7 @@ def answers_between(votes: "pd.Series[Any]") -> StudyTable:
         for one in disagreements(pd.DataFrame(several.tolist()), groups=groups):
             row = {"one answer": one.answers[0], "other answer": one.answers[1]}
             rows.append(row | columns("share of disagreement", one.share) | {"by chance": one.by_chance})
-    return table("between", "Disagreement between answers", rows, _BETWEEN_NOTE)
+    return table("between", "What raters disagree about", rows, _BETWEEN_NOTE)
 
 
 def votes_in_two(votes: "pd.Series[Any]") -> "pd.Series[Any]":

@@ -442,7 +442,7 @@ def test_a_task_s_report_is_laid_out_as_a_study_s_with_pictures_by_what_people_s
     answer_all(services, key, "feminine", "masculine")
     told = tab.on_open(visitor, None, key)
     report = told[tab.parts["report"]]
-    assert "What most raters say" in told[page.parts["plot"]] or "Raters against" in told[page.parts["plot"]]
+    assert "Majority answers" in told[page.parts["plot"]] or "Raters against" in told[page.parts["plot"]]
     assert told[page.pictures.grid].count("data:image") >= 2
     image_id = next(iter(report.stored))
     assert "people say" in page.pictures.large(report, image_id)
