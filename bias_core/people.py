@@ -1,4 +1,4 @@
-"""People in pictures: each on a square of their own, as readers are trained to see them, and scales of how they look.
+"""People in pictures: square crops for classifiers, and scales of how people look.
 
 A scale has ordered classes: the ten skin tones of the Monk scale, and age groups.
 """
@@ -16,11 +16,11 @@ from bias_core.settings import ASSETS
 
 Box = tuple[int, int, int, int]  # left, top, right and bottom in pixels; right and bottom lie just outside
 
-_TABLE_TOP = 0.3  # two people of the calibration world stand below this share of the height
+_TABLE_TOP = 0.3  # pairs of the calibration world start below this share of the height
 
 
 def whole_picture(image: Image.Image) -> list[Box]:
-    """The box of a picture's only person.
+    """The box for a picture with one person.
 
     >>> whole_picture(Image.new("RGB", (96, 60)))
     [(0, 0, 96, 60)]
@@ -40,7 +40,7 @@ def person_halves(image: Image.Image) -> list[Box]:
 
 
 def boxes_text(boxes: Sequence[Box]) -> str:
-    """Boxes as a text that a cell of a table can hold; :func:`boxes_of_text` reads it back.
+    """Write boxes as text for a table cell; :func:`boxes_of_text` reads it back.
 
     >>> boxes_text([(0, 19, 32, 64), (32, 19, 64, 64)]), boxes_of_text("0 19 32 64; 32 19 64 64")
     ('0 19 32 64; 32 19 64 64', [(0, 19, 32, 64), (32, 19, 64, 64)])
@@ -60,7 +60,7 @@ def boxes_of_text(text: str) -> list[Box]:
 
 
 def crop_people(image: Image.Image, boxes: Sequence[Box]) -> list[Image.Image]:
-    """The part of the picture in each box, centred on a square of the colour behind the person.
+    """Crop each box, centred on a square in the background colour.
 
     ``image``: any mode; the crops are RGB; ``boxes``: what a person finder gave, inside the picture.
 
@@ -95,20 +95,20 @@ def _on_a_square(picture: Image.Image, box: Box) -> Image.Image:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """Classes in an order, and the words for them; how a person looks, not who somebody is."""
+    """Ordered classes of how a person looks, with their words; appearance, never identity."""
 
-    name: str  # that is asked for
+    name: str  # as given in options
     title: str
-    levels: tuple[str, ...]  # from one end to the other
-    colours: tuple[str, ...]  # of each level, where it has one
-    step: str  # what the distance of two levels is called
-    lowest: str  # what the first levels are
-    highest: str  # what the last levels are
-    ends: int  # levels that count as an end of the scale
-    record: str  # name of what pictures of the calibration world have on record
-    unlike: tuple[str, ...]  # levels whose colour there is nearer to that of another level
+    levels: tuple[str, ...]  # in order
+    colours: tuple[str, ...]  # of each level, if it has one
+    step: str  # name of the distance between two levels
+    lowest: str  # adjective for the first levels
+    highest: str  # adjective for the last levels
+    ends: int  # number of levels at each end of the scale
+    record: str  # key of the calibration world's ground truth
+    unlike: tuple[str, ...]  # levels with a colour closer to another level's there
     source: str
-    question: str  # that raters are asked; "{}" is whom the picture was asked to show
+    question: str  # question to raters; "{}" stands for the person that the prompt asked for
 
     @property
     def lowest_words(self) -> str:

@@ -174,7 +174,7 @@ class LabelDoor:
         return [Route(path, _guarded(handler), methods=[method]) for method, path, handler in handlers]
 
     def _acting(self, who: Callable[[Request], Any], act: Any, model: type[_Body] | None, view: Any) -> Handler:
-        """Return a handler for an action of a rater or owner, known by a header; actions that give turns share commits."""
+        """Return a handler for an action of a rater or owner, known by a header; actions with turns share commits."""
         run = self._together if view is _turn_json else self._alone
 
         async def handle(request: Request) -> Response:
