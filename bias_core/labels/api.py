@@ -191,7 +191,7 @@ class LabelDoor:
 
     async def _join(self, request: Request) -> Response:
         if not (body := await _read(request, _Join)).agreed:
-            raise InvalidInput("agreed must be true: raters have to read the consent text and agree before they join")
+            raise InvalidInput("agreed: must be true; read the consent text and agree to it before you join")
         task, _ = await self._alone(lambda store: rating.task_to_join(store, body.task))
         network = f"{task.id} {self._network(request)}"
         for name, most in ((network, task.joins_per_address), (task.id, task.joins_per_hour)):

@@ -245,7 +245,7 @@ def test_answers_of_a_task_are_kept_apart_by_the_sentence_that_they_are_about():
 def test_what_cannot_be_labelled_is_said(services, exploration, tmp_path):
     for how, words in (
         ({"n": 1}, "at least 2 pictures"),
-        ({"seed": -1}, "seed is 0 or more"),
+        ({"seed": -1}, "seed must be 0 or more"),
         ({"attributes": ["beard"]}, "no attribute 'beard'; it has man, glasses"),
         ({"stratify_by": "beard"}, "by what the reader says of man, glasses; got 'beard'"),
     ):
