@@ -382,14 +382,14 @@ def _sample(left: Sequence[str], readings: Sequence[Reading], n: int, by: str, s
     strata = strata_of(readings, (by,))
     if not strata:
         names = dict.fromkeys(PEOPLE if one.attribute is None else one.attribute.name for one in readings)
-        raise InvalidInput(f"pictures can be chosen by the classifier's answer about {', '.join(names)}; got {by!r}")
+        raise InvalidInput(f"pictures can be chosen by the classifier on {', '.join(names)}; got {by!r}")
     by_stratum: dict[str, list[str]] = {}
     for image_id in shuffled:
         by_stratum.setdefault(strata.get(image_id, ""), []).append(image_id)
     chosen, in_order = set(), sorted(by_stratum.values(), key=len)
     for i, of_stratum in enumerate(in_order):  # the smallest group first: the others fill up what it lacks
         chosen |= set(of_stratum[: -(-(n - len(chosen)) // (len(in_order) - i))])
-    return [image_id for image_id in left if image_id in chosen], f"in equal parts by classifier's answer about {by}"
+    return [image_id for image_id in left if image_id in chosen], f"in equal parts by the classifier on {by}"
 
 
 def _task(readings: Sequence[Reading], raters_per_item: int, looks: Looks) -> Task:

@@ -133,13 +133,13 @@ class UploadStore:
         most_of_one = int(self._limit * _OF_ONE_ADDRESS)
         if self._n_bytes.total() + n_bytes > self._limit:
             raise UploadsFull(
-                f"All visitors together have {_gigabytes(self._limit)} GB of uploads on this server, and more is not "
-                "kept. Try again in an hour, or bring fewer or smaller pictures."
+                f"The uploads of all visitors fill the {_gigabytes(self._limit)} GB of this server. "
+                "Try again in an hour, or upload fewer or smaller pictures."
             )
         if address and self._n_bytes[address] + n_bytes > most_of_one:
             raise UploadsFull(
-                f"From your network {_gigabytes(most_of_one)} GB were uploaded within an hour or are in use, and more "
-                "is not kept. Try again in an hour, or bring fewer or smaller pictures."
+                f"The uploads from your network fill its share of {_gigabytes(most_of_one)} GB. "
+                "Try again in an hour, or upload fewer or smaller pictures."
             )
 
     def keep(self, arrived: Path, name: str, address: str) -> Path:

@@ -273,7 +273,7 @@ def test_pictures_that_do_not_fit_the_question_are_refused(store, tmp_path):
     task, (good,) = pst_task(paired=True), pictures(tmp_path, 1)
     for bad, message in (
         (replace(good, identities={"left": "nurse"}), "question of right names the person"),
-        (replace(good, identities={**good.identities, "middle": "x"}), "'middle' is no position"),
+        (replace(good, identities={**good.identities, "middle": "x"}), "'middle' is not a position"),
         (replace(good, identities={"left": "x" * 301, "right": "y"}), "301 characters"),
         (replace(good, image_id=""), "image_id is empty"),
         (replace(good, gold={"left": "feminine"}), "no answer for right"),

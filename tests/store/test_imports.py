@@ -234,7 +234,7 @@ def test_no_folder_no_zip_a_damaged_zip_and_too_many_pictures_are_refused(tmp_pa
         ImportedImages(tmp_path / "nothing")
     damaged = tmp_path / "damaged.zip"
     damaged.write_bytes(b"PK\x03\x04 and no more")
-    with pytest.raises(InvalidInput, match="no zip"):
+    with pytest.raises(InvalidInput, match="not a readable zip"):
         ImportedImages(damaged)
 
     monkeypatch.setattr(imports, "MOST_PICTURES", 2)
@@ -272,7 +272,7 @@ def test_a_zip_whose_files_overlap_is_refused(tmp_path):
     second = data.rindex(b"PK\x01\x02")
     data[second + 42 : second + 46] = bytes(4)  # where its file begins: there the first one does
     path.write_bytes(data)
-    with pytest.raises(InvalidInput, match="files in it overlap"):
+    with pytest.raises(InvalidInput, match="its files overlap"):
         ImportedImages(path)
 
 
@@ -838,9 +838,9 @@ SHOWN_AGAIN = {
     "the same file": ({"2.png": saved(smooth(1))}, "the same picture as 1.png"),
     "the same pixels": ({"2.png": saved(smooth(1), note="x")}, "the same pixels as 1.png"),
     "another format": ({"2.jpg": saved(smooth(1), "JPEG")}, "the same picture as 1.png, in another size or format, or "
-                       "in part drawn again"),
+                       "with a redrawn part"),
     "a smaller size": ({"0.png": saved(smooth(1).resize((40, 40)))}, "the same picture as 1.png, in another size or "
-                       "format, or in part drawn again"),
+                       "format, or with a redrawn part"),
     "a draft": ({"1-before-highres-fix.png": saved(smooth(2))}, "a draft of 1.png"),
     "a sheet by its name": ({"grid-0003.png": saved(smooth(2))}, "a contact sheet"),
     "a sheet by its settings": ({"7.png": drawn_by_a1111(7, smooth(7), ", Script: X/Y/Z plot")}, "a contact sheet"),

@@ -247,7 +247,7 @@ def test_what_cannot_be_labelled_is_said(services, exploration, tmp_path):
         ({"n": 1}, "at least 2 pictures"),
         ({"seed": -1}, "seed must be 0 or more"),
         ({"attributes": ["beard"]}, "no attribute 'beard'; it has man, glasses"),
-        ({"stratify_by": "beard"}, "by what the reader says of man, glasses; got 'beard'"),
+        ({"stratify_by": "beard"}, "by the classifier on man, glasses; got 'beard'"),
     ):
         with pytest.raises(InvalidInput, match=words):
             labelled(services, exploration, **how)
@@ -261,7 +261,7 @@ def test_what_cannot_be_labelled_is_said(services, exploration, tmp_path):
 def test_a_run_that_was_deleted_and_brought_back_has_its_labels_again(services):
     report = of_sixty(services, concept="nurse", n_images=12)
     made = labelled(services, report, n=8, stratify_by="man")
-    assert "in equal parts by what the reader says of man" in made.task.sample
+    assert "in equal parts by the classifier on man" in made.task.sample
     answered(services, report, made)
     deleted = delete_run(services, SESSION, report.run_id)
     assert corrected(services, report) is None

@@ -124,7 +124,7 @@ def test_a_task_is_made_from_a_run_opened_paused_and_closed(tab, services, visit
 def test_what_cannot_be_made_is_said_in_place(tab, visitor, run):
     for changes, words in (  # of what belongs to the task itself see tests/labels/test_task_owner.py
         ({"source": None}, "choose one of your runs"),
-        ({"source": "../../etc"}, "run id has letters"),
+        ({"source": "../../etc"}, "run id may have letters"),
         ({"n": -1}, "or more"),
         ({"raters": "many"}, "number of raters"),
         ({"consent": " "}, "consent is empty"),
@@ -306,7 +306,7 @@ def test_a_report_s_button_makes_its_task_and_shows_what_people_say(tab, service
     written = take(people.extended(report), "report::md", visitor.folder).read_text()
     assert lead.replace("\N{NO-BREAK SPACE}", " ") in written.partition("##")[0]
     assert corrected.replace("\N{NO-BREAK SPACE}", " ") in written
-    assert "in equal parts by what the reader says of man" in updates[people.corrected]["value"]
+    assert "in equal parts by the classifier on man" in updates[people.corrected]["value"]
     assert "man: Ψ" in tab.on_open(visitor, None, key)[tab.answers.at_once["corrected"]]
     assert "man: P" in take(people.extended(report), "table:corrected:csv", visitor.folder).read_text()
     delete_run(services, visitor.key, report.run_id)
@@ -341,7 +341,7 @@ def test_reports_that_people_cannot_correct_have_no_button(services, visitor):
 def test_texts_and_limits_of_joining_are_changed_as_a_new_version_and_shown_as_text(tab, services, visitor, run):
     key = made(tab, visitor, run)
     told = tab.on_change(visitor, None, key, None, EVIL, "Look twice.", "You may stop.", "", 20)
-    assert "Version 2" in told[tab.parts["status"]]
+    assert "version 2" in told[tab.parts["status"]]
     assert "&lt;img" in told[tab.parts["header"]]
     assert EVIL not in told[tab.parts["header"]]
     told = tab.on_change(visitor, None, key, None, "", "", "", "", 10)
@@ -349,7 +349,7 @@ def test_texts_and_limits_of_joining_are_changed_as_a_new_version_and_shown_as_t
     assert tab.on_return(visitor, None, "", None) == {tab.parts["key"]: "", tab.parts["status"]: READY}
     key = made(tab, visitor, run)
     told = tab.on_change(visitor, None, key, None, "T", "", "You may stop.", "", 10, 30, 60)
-    assert "Version 2" in told[tab.parts["status"]]
+    assert "version 2" in told[tab.parts["status"]]
     task, _ = owned_task(services.labels, OwnerKey.parse(key))
     assert (task.joins_per_address, task.joins_per_hour) == (30, 60)
     for bad in (0, -1, 10**30, float("inf"), float("nan"), "many", None, 2.5, [3]):
