@@ -66,7 +66,7 @@ def test_people_label_a_run_and_correct_it(command, data, tmp_path):
     assert f"make one with study label {run}" in nobody.output
     task = command("study", "label", run, "-n", "6", "--stratify-by", "man")
     assert task.exit_code == 0, task.output
-    assert "in equal parts by what the reader says of man, seed 0, about man." in task.output
+    assert "in equal parts by the classifier on man, seed 0, about man." in task.output
     assert "Nobody has answered yet" in command("study", "corrected", run).output
     services = Services(Settings(data_dir=data, offline=True))
     code = join(services.labels, re.search(r"label\?task=(\S+)", task.output)[1]).code

@@ -241,7 +241,7 @@ def test_a_folder_of_peft_for_another_model_or_of_another_kind_is_refused(reques
         draw(adapter, "sd3")
     config = json.loads((adapter / "adapter_config.json").read_text())
     (adapter / "adapter_config.json").write_text(json.dumps(config | {"peft_type": "LOHA"}))
-    assert "an adapter of the kind LOHA, and only LoRA is taken" in refused(folder_of("sd1", request), adapter)
+    assert "an adapter of the kind LOHA, and only a LoRA works" in refused(folder_of("sd1", request), adapter)
     (adapter / "adapter_config.json").write_text("{")
     assert "adapter_config.json: it is not JSON" in refused(folder_of("sd1", request), adapter)
 
