@@ -257,7 +257,7 @@ class BuiltOnce:
     def get(self, kind: str, name: str, build: Callable[[], T], *, version: str = "", limit: float = 60.0) -> T:
         """The object for ``kind`` and ``name`` in this version, built now if there is none.
 
-        Cancelled is raised where Stop was pressed meanwhile, ModelUnavailable where it took longer than
+        Raises Cancelled after Stop, and ModelUnavailable if it took longer than
         ``limit`` seconds, or too much is being prepared already.
         """
         with self._lock:

@@ -133,7 +133,7 @@ class TaskProgress:
     # n_deleted_raters, n_deleted_answers: of raters who deleted theirs
     n_deleted_raters: int
     n_deleted_answers: int
-    n_excluded_answers: int = 0  # to ordinary items, of raters whom the owner excluded
+    n_excluded_answers: int = 0  # to ordinary items, by excluded raters
 
     @property
     def counted_raters(self) -> tuple[RaterProgress, ...]:
@@ -169,13 +169,13 @@ class LabelledItem:
         return winner(Counter(self.votes(position)))
 
     def share(self, position: str) -> float:
-        """Votes of the majority over all votes; nan where there is none."""
+        """Votes of the majority over all votes; nan without votes."""
         votes, label = self.votes(position), self.majority(position)
         return votes.count(label) / len(votes) if label else float("nan")
 
 
 def winner(votes: Counter[str]) -> str:
-    """The answer with the most votes; "" where two have equally many or there is none."""
+    """The answer with the most votes; "" for a tie or no votes."""
     first = votes.most_common(2)
     return "" if not first or (len(first) == 2 and first[0][1] == first[1][1]) else first[0][0]
 
@@ -379,7 +379,7 @@ def crowd_frame(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
         ids = pd.DataFrame(map(dict, connection.execute(joined.order_by(raters.c.id)).mappings()))
     if ids.empty:
         raise InvalidInput(
-            "no rater came with ids of a crowd platform: they are kept where the task has a Prolific code and raters "
+            "no rater came with ids of a crowd platform: they are kept if the task has a Prolific code and raters "
             "use the link that Prolific makes of it"
         )
     names = {"rater": "rater", "n_answered": "answered", "n_skipped": "skipped", "n_gold": "checks"}
@@ -391,7 +391,7 @@ def crowd_frame(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
 def export_labels(store: LabelStore, key: OwnerKey, target: Path) -> Path:
     """Write a zip: CSV, JSONL, imagefolder, Label Studio, Argilla and a data card.
 
-    NotAllowed where the key opens no task; StorageError where a picture is missing, or the disk is full. Nothing
+    NotAllowed if the key opens no task; StorageError if a picture is missing, or the disk is full. Nothing
     half-written stays behind.
     """
     progress = task_progress(store, key)

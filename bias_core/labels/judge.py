@@ -25,7 +25,7 @@ def judge_task(
     """Let a judge answer a task, store its answers, and return the number of items that it answered.
 
     For each position, the judge is asked whether each of the task's answers is right; the likeliest yes is its answer.
-    Where it says yes to none, it "cannot identify", of four looks "unclear", or gives no answer where the task has none
+    Without a yes, its answer is "cannot identify" ("unclear" for four looks), or empty if the task has none
     of these.
     Attention checks are for people, so it gets none. InvalidInput if no judge is named.
     """

@@ -52,7 +52,7 @@ from bias_core.waiting import handing_over
 _log = logging.getLogger(__name__)
 _LOCK_SECONDS = 10  # for another program that keeps the file locked
 _ENDS = ("", "-wal", "-shm")  # of the names of a database, its log, and the index of that
-# What https://sqlite.org/fileformat.html and walformat.html say of where it stands:
+# Places in the files, by https://sqlite.org/fileformat.html and walformat.html:
 # Of a database: the bytes of a page, the number of pages, a number of ours, which counts changes, and which one it is.
 _HEAD = struct.Struct(">16x H 10x I 28x I 4x I")
 _LOG_HEAD, _FRAME_HEAD = 32, struct.Struct(">I 4x 8s 8s")  # of a page in the log: its number, salt, checksum
@@ -121,7 +121,7 @@ class LabelFile:
         except (sqlite3.Error, StorageError):
             self._keeper.close()
             raise
-        # A program that ends closes all it has, but for what is referred to from outside of Python.
+        # Python closes all objects at its end, except those referred to from outside of Python.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._keeper))
         self._files: dict[str, int] = {}  # by the ends of their names
         self._trouble, self._is_watched = "", False
@@ -395,7 +395,7 @@ items = Table(
     Column("identities", JSON, nullable=False),
     Column("gold", JSON(none_as_null=True)),
     Column("question", Text, nullable=False),
-    # How many raters have it on their screen or have answered it, excluded ones apart; kept beside the
+    # Number of raters, without excluded ones, who have it on screen or have answered it; kept next to the
     # assignments it counts.
     Column("n_claims", Integer, nullable=False),
     # What still wants raters is found and counted from the index alone.
@@ -556,7 +556,7 @@ class LabelStore:
         self.rng = rng or random.Random()
         self._clock = clock
         self._engine: Engine | None = None
-        self._file: LabelFile | None = None  # of the engine, where that is one file
+        self._file: LabelFile | None = None  # the engine's, if that is one file
         self._opening, self._writing = threading.Lock(), threading.Lock()
         self._of_thread = threading.local()
         self._queue: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
@@ -600,7 +600,7 @@ class LabelStore:
                     count_change(connection)
                 connection.commit()
             except SQLAlchemyError:
-                connection.invalidate()  # closed for good, with what it had not committed
+                connection.invalidate()  # closed for good, with its uncommitted changes
                 raise
             if file is not None:
                 file.check()
@@ -608,9 +608,9 @@ class LabelStore:
     def submit(self, act: Callable[[], T]) -> Future[T]:
         """Run ``act`` in a thread, and return once what it wrote is on disk.
 
-        Acts that wait at the same time share a commit where the database has one writer, so that all of an
-        act happens inside the transactions it opens; where that commit fails, all in it are told. Who cancels
-        before its turn comes is left out.
+        Waiting actions share a commit if the database has one writer, so that all changes of an
+        action happen inside its transactions; if that commit fails, all of them get the error. An action cancelled
+        before its turn is skipped.
         """
         if not self._is_sqlite:
             return self._threads.submit(act)
@@ -729,7 +729,7 @@ def _errors() -> Iterator[None]:
     except (SQLAlchemyError, sqlite3.Error, OSError) as error:
         if isinstance(error, StorageError):
             raise
-        # The statement may hold what a rater said, and the URL a password: neither is repeated.
+        # The statement may contain a rater's answer, and the URL a password: show neither.
         reason = getattr(error, "orig", None) or getattr(error, "strerror", None)
         reason = reason or (error if isinstance(error, sqlite3.Error) else type(error).__name__)
         raise StorageError(f"the labels' database: {reason}") from error

@@ -91,11 +91,11 @@ def kind_of(report: StudyReport) -> TaskKind:
 def candidates(report: StudyReport, kind: TaskKind, *, words: tuple[str, str] | None = None) -> list[Candidate]:
     """The stored pictures of a run that suit such a task, each once.
 
-    Pairs and threes are asked of pictures that were to show so many people, and single people of all others where
-    the run has both; associations of neutral pictures where the run has others too, of those that the run itself
-    judges, and of the tests of these two ``words`` where it has any.
+    Tasks on pairs and threes use pictures of that many people, and those on single people all others, if
+    the run has both. Associations use neutral pictures if the run has others too, those that the run itself
+    judges, and those of the tests of these two ``words`` if it has any.
 
-    Raises InvalidInput: there is none.
+    Raises InvalidInput: there are none.
     """
     pictures: list[Candidate] = []
     for row in _suiting(report, kind, words):

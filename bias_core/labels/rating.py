@@ -117,8 +117,8 @@ def join(store: LabelStore, join_code: str, *, page_pass: str | None = None, ids
     """Add a rater, who has agreed to the consent text, to the task with this link.
 
     ``page_pass`` is of the page that was read (:func:`pass_to_join`), and sent again gives the same rater; None where
-    the caller showed the text. ``ids`` are of the crowd platform that sent the rater; where the task has its codes, who
-    comes back from there is the same rater. NotAllowed where the task is not open, or the page was not read within the
+    the caller showed the text. ``ids`` are of the crowd platform that sent the rater; if the task has codes, a rater
+    who comes back from there is the same rater. NotAllowed if the task is not open, or the page was not read within the
     last day.
     """
     with store.write() as connection:
@@ -184,7 +184,7 @@ def give_answer(
     """Store an answer to ``item`` (its token) and return the next item; a repeated ``answer_id`` changes nothing.
 
     ``choices`` holds the key of an answer for each position; one about the whole picture may stand alone. NotAllowed
-    where no rater has this code, the item is not theirs, or the task is closed; InvalidInput where the choices do not
+    if no rater has this code, the item is not theirs, or the task is closed; InvalidInput if the choices do not
     fit the question, or the item has an answer already.
     """
     if not (type(duration_ms) is int and 0 <= duration_ms <= MAX_DURATION_MS):
@@ -405,7 +405,7 @@ def n_checks_before(place: int, share: float, *, seed: int) -> int:
 
     With ``share`` of the items being checks, ``share / (1 - share)`` stand before each ordinary item: the
     k-th comes at random, by the rater's ``seed``, among those that fall to it. So all are known beforehand,
-    and what is left can be said exactly.
+    and the number left is exact.
 
     >>> [n_checks_before(place, 0.5, seed=0) for place in (0, 1, 10)]
     [0, 1, 10]

@@ -250,7 +250,7 @@ def _raters_figure(raters: pd.DataFrame) -> StudyFigure:
     marks = raters.reindex(columns=["rater", "agrees", "low", "high", "differs"]).dropna(subset="agrees")
     marks["group"] = marks.pop("differs").map({True: "differs from the others", False: "as the others"})
     marks = marks.rename(columns={"rater": "name", "agrees": "value"}).reset_index(drop=True)
-    caption = "Far left of all others: somebody who sees differently, or does not look."
+    caption = "A rater far left of all others sees differently, or does not look."
     title = "Raters against the majority of the others"
     return figure("intervals", "raters", title, marks, caption, x="share of equal answers")
 
@@ -270,7 +270,7 @@ def _agreement(answers: pd.DataFrame, task: Task) -> list[Finding]:
         says = "By the order of the scale, without “cannot tell”."
         findings.insert(0, _alpha("alpha_ordinal", "All answers, by their order", levels, says, level="ordinal"))
     if len(in_two := votes_in_two(votes)) >= 2:
-        says = "Of the answers “feminine” and “masculine” alone, as the paper asks."
+        says = "Only the answers “feminine” and “masculine”, as in the paper."
         findings.append(_alpha("alpha_two", "Feminine or masculine alone", in_two, says))
     usual = Counter(map(len, several)).most_common(1)[0][0]
     even = several[several.map(len) == usual]

@@ -253,7 +253,7 @@ class LabelMaking:
             pictures = candidates(self.report(visitor, run_id), task.kind, words=(words["a"], words["b"]))
             n_recorded = sum(bool(recorded_answers(one, task)) for one in pictures)
             text = f"People can label {len(pictures):,} pictures of this run."
-            text += f" Of {n_recorded:,} the right answer is on record." if n_recorded else ""
+            text += f" Ground truth is known for {n_recorded:,}." if n_recorded else ""
             captions = [" · ".join([str(p.number), *filter(None, p.identities.values())]) for p in pictures]
             shown = [(str(p.path), caption) for p, caption in zip(pictures, captions, strict=True)]
             return {self.form["found"]: note("line", text), self.form["preview"]: shown[:_MOST_PREVIEWED]}
@@ -287,7 +287,7 @@ class LabelMaking:
             if answers:
                 choices = {p: answer for p, answer in zip(task.positions, answers, strict=False) if answer}
                 gold[number] = tasks.checked_choices(task, choices)
-            text = f"Picture {number} {'is a check now' if answers else 'is no check'}; "
+            text = f"Picture {number} {'is a check now' if answers else 'is not a check'}; "
             text += f"{len(gold):,} marked in all."
             return {self.form["gold"]: gold_lines(gold), self.parts["says"]: messages.done_html(text)}
         return {self.parts["says"]: messages.error_html(problem.message)}

@@ -179,7 +179,7 @@ def exclude_rater(store: LabelStore, key: OwnerKey, rater: str, *, excluded: boo
     The answers stay, and are exported apart. Other raters take this rater's place; the rater is told, is
     shown nothing more, and can still delete the answers.
 
-    InvalidInput where the task has no ``rater`` of this random name; NotAllowed where the key opens no task.
+    InvalidInput if the task has no ``rater`` of this random name; NotAllowed if the key opens no task.
     """
     name = rater if isinstance(rater, str) and rater.isascii() and rater.isprintable() else ""
     with store.write() as connection:
@@ -206,7 +206,7 @@ def delete_task(store: LabelStore, key: OwnerKey) -> int:
     is interrupted the task is still there, closed, to be deleted again. Pictures that another task shows
     stay. What is left says that raters of these random names deleted so many answers.
 
-    NotAllowed where the key opens no task; StorageError where a picture cannot be removed: nothing else is then.
+    NotAllowed if the key opens no task; StorageError, with nothing else deleted, if a picture cannot be removed.
     """
     task_id = _with_status(store, key, "closed").id
     _remove_pictures(store, task_id)

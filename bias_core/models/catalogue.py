@@ -226,7 +226,7 @@ class Catalogue:
         if library and is_folder(name, ""):
             files = f"{_CONFIG} or {_OPEN_CLIP_CONFIG}" if role == "encoder" else _CONFIG
             raise UnknownModel(
-                f"the folder {name} has no {files}, so it is no model in a layout that can be read here; give a "
+                f"the folder {name} has no {files}, so its layout is not supported; give a "
                 "folder that save_pretrained has written"
             )
         kind, ids = role.replace("_", " "), ", ".join(listed)
@@ -260,7 +260,7 @@ def _activation(architecture: str) -> str:
     if not (folder / f"{other}.json").is_file():
         return ""
     return (
-        ", read with GELU, as the file does not say its activation; where it was trained with QuickGELU, as OpenAI's "
+        ", read with GELU, as the file does not name its activation; if it was trained with QuickGELU, as OpenAI's "
         f"weights were, its numbers mean nothing, and its name is {_OPEN_CLIP}{other}/FILE"
     )
 

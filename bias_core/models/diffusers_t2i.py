@@ -63,7 +63,7 @@ SAMPLERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "deis": ("DEISMultistepScheduler", {}),
     "unipc": ("UniPCMultistepScheduler", {}),
 }
-"""For each name of :data:`bias_core.types.Sampler` the class of diffusers, and what it is built with beside the
+"""By name of :data:`bias_core.types.Sampler` the class of diffusers, and its arguments next to the
 configuration of the pipeline's own."""
 _CHANGEABLE = {"sd1", "sd2", "sdxl", "pixart", "diffusers"}  # families whose samplers can be changed, or perhaps can
 _OWN_STEPS = {"LCMScheduler", "SCMScheduler", "TCDScheduler"}  # the network was distilled for the steps of these
@@ -275,7 +275,7 @@ _SAMPLED_ALIKE = attrgetter(
     "condition", "text_condition", "num_inference_steps", "n_first_steps", "guidance_scale", "width", "height",
     "sampler",
 )  # fmt: skip
-_FAILED = "refused"  # in the record of a picture: why there is none
+_FAILED = "refused"  # key in a picture's record for the reason of a refusal
 _ONCE_MORE = "half precision gave no picture, so it was drawn again in float32"
 _OTHER_SEEDS = 3  # to try a model that has drawn nothing yet
 _FLAGS = ("nsfw_content_detected", "nsfw_detected", "watermark_detected")
@@ -302,7 +302,7 @@ class DiffusersTextToImage(LazyModel[Any]):
     ----------
     info : its ``options`` may hold ``base_condition``, ``batch_size`` (halved when memory runs out), ``dtype``,
         ``call`` (further arguments of the pipeline's call), and ``lora`` with ``lora_weight``: a LoRA that is always
-        on, from a folder, a .safetensors file, or a hub id with "@revision" where that is pinned.
+        on, from a folder, a .safetensors file, or a hub id with "@revision" if pinned.
     source : hub id ``org/name``, or a folder with ``model_index.json``.
     loras : folder with one sub-folder per condition, or None.
     compiled : compile the denoiser on a GPU, worthwhile for hundreds of pictures.
@@ -337,8 +337,8 @@ class DiffusersTextToImage(LazyModel[Any]):
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
         """Yield one picture per row, in order, a batch at a time.
 
-        A picture's row has the size that was drawn, where this model draws another than was asked for. One that is NaN
-        or black all over is drawn once more in float32, if it was not; where that does not help it is ``blocked`` and
+        A picture's row has the drawn size if the model draws another size than requested. A picture that is NaN
+        or black all over is drawn again in float32; if that does not help it is ``blocked`` and
         says so. Raises ModelUnavailable: weights missing or corrupt, out of memory, or no picture comes out at all;
         Cancelled: from ``on_step``, at that denoising step; pictures yielded before are whole.
         """
@@ -372,7 +372,7 @@ class DiffusersTextToImage(LazyModel[Any]):
         ----------
         row : its prompt is the neutral one.
         attributes : with none, only the prompt's own velocity and predicted pictures are shown.
-        guided : velocities with classifier-free guidance, where the sampler uses it, instead of the conditional ones.
+        guided : velocities with classifier-free guidance, if the sampler uses it, instead of the conditional ones.
         predicted : decode the picture that each step is heading for, a pass of the VAE a step. No safety
             checker looks at it.
         on_step : called after each step of each of these calls, and after each decoded picture.

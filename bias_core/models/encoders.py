@@ -138,7 +138,7 @@ class OpenClipEncoder(BatchedEncoder):
         self._fetched: dict[str, Any] = {}
 
     def fetch(self) -> None:
-        """Download what is missing on this machine; nothing is loaded."""
+        """Download missing files; nothing is loaded."""
         if not Path(self.weights).exists():
             with loading(self.name, self.source):
                 how = self._architecture()

@@ -128,8 +128,8 @@ class Endpoint:
     def post(self, name: str, path: str, body: Mapping[str, Any], *, again: bool = False) -> Any:
         """Post a request for the model ``name`` and return the JSON answer.
 
-        RequestFailed where none can be used, which may be asked for ``again``. Some servers put an error into an answer
-        whose status is good.
+        RequestFailed for unusable answers, with ``again`` for a retry. Some servers put an error into an answer
+        with a good status.
         """
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
         with self._worded(name):

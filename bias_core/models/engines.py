@@ -96,7 +96,7 @@ class Meter:
     """Measures the speed of drawing and the time left.
 
     Time counts from the first sign of drawing, so that starting workers and loading models are left
-    out; while there is no second one, from the beginning.
+    out; before the second sign, it counts from the beginning.
     """
 
     def __init__(self) -> None:
@@ -237,7 +237,7 @@ def run_rows(
     drawn. ``lock`` is held for a batch at a time: visitors take turns.
 
     Raises Cancelled: ``cancelled()`` turned true: after at most one denoising step, with finished batches stored;
-    ModelUnavailable, StorageError, InvalidInput: from the model or the store; what was stored before stays.
+    ModelUnavailable, StorageError, InvalidInput: from the model or the store; stored pictures stay.
     """
     return follow(rows, store, lambda missing: _LocalDrawing(missing, model, store, lock, cancelled))
 

@@ -333,7 +333,7 @@ class HubInference(HostedTextToImage):
             raise RequestFailed(f"{name}: {provider} answered without a picture", again=True) from error
         except (TypeError, ValueError, AttributeError) as error:
             raise RequestFailed(
-                f"{name}: {provider} answered what is not understood ({self.safe(str(error))})", again=True
+                f"{name}: {provider} sent an answer that is not understood ({self.safe(str(error))})", again=True
             ) from error
 
     def _refused(self, name: str, error: Any) -> RequestFailed:

@@ -178,7 +178,7 @@ class TransformersLanguageModel(HubModel[tuple[Any, Any, Any, str]]):
         """For each prefix, its ``n`` likeliest continuations by one token, likeliest first.
 
         Special and invisible tokens (blanks, parts of a letter) are left out: there
-        are fewer than ``n`` where the vocabulary is small. The prefix is kept letter by letter.
+        are fewer than ``n`` for a small vocabulary. The prefix is kept letter by letter.
 
         Raises InvalidInput: a prefix has no token, and the model none to begin with; ModelUnavailable: weights
         missing or corrupt, or the model answers NaN.

@@ -314,7 +314,7 @@ _GB = 1e9
 ON_CPU = 2.2  # single precision takes twice the half-precision weights, plus working memory
 _HUB_SECONDS = 5.0
 WORKING_BYTES_PER_PIXEL = 6_000
-"""Memory that one picture takes beside the weights, nearly all in the last layers of the VAE: about
+"""Memory of one picture in addition to the weights, nearly all in the last layers of the VAE: about
 1.6 GB at 512 x 512 and 6.3 GB at 1024 x 1024 for the VAEs of SD and SDXL."""
 _MOST_AT_ONCE = 8  # larger batches are hardly faster, and Stop and progress work per batch
 _GATED = (
@@ -496,7 +496,7 @@ _SETTINGS = ["*.json", "*.txt", "*.model", "*/*.json", "*/*.txt", "*/*.model"]
 def open_checkpoint(file: Path, prediction: str, folder: Path, *, offline: bool = False) -> None:
     """Write the pipeline of a file into ``folder``; ``prediction`` is one of :data:`PREDICTIONS`, or "".
 
-    Its settings come from the folder of the same name beside it, or from the hub's model of its kind. Raises
+    Its settings come from the folder of the same name next to it, or from the hub's model of its kind. Raises
     ModelUnavailable: no whole checkpoint, settings that are not here, or a prediction that must (or cannot) be named.
     """
     with loading(str(file), str(file)):

@@ -178,7 +178,7 @@ def pipeline_of(info: ModelInfo, source: str, **how: Any) -> Any:
     """Load the pipeline of a hub id or folder by ``from_pretrained``, with parts from other repositories.
 
     The model's ``options`` may hold ``prior`` (Kandinsky), ``upscaler`` (DeepFloyd IF) and ``llama`` (HiDream), as hub
-    ids, with "@revision" where that is pinned, or folders. Raises ModelUnavailable: it does not draw from text, or
+    ids, with "@revision" if pinned, or folders. Raises ModelUnavailable: it does not draw from text, or
     needs code of its own.
     """
     index = read_index(source, revision=how["revision"], local_files_only=how["local_files_only"])

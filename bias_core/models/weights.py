@@ -528,7 +528,7 @@ def put_on(
     if path.is_file():
         source, file = str(path.parent), path.name
     place = str(path) if path.exists() else source
-    loader = getattr(pipeline, "first", pipeline)  # of two stages the one that decides what is drawn
+    loader = getattr(pipeline, "first", pipeline)  # of two stages the one that decides the contents
     misfit = f"{model}: the LoRA {place} does not fit this model; it was made for another"
     with loading(f"{model}: the LoRA", place):
         folder = Path(source) if Path(source).is_dir() else hub_folder(source, revision, offline=offline)
@@ -677,7 +677,7 @@ def _check_whole(loader: Any, keys: set[str], name: str, what: str, misfit: str)
     expected = {key.removesuffix(".weight") for key in keys if not key.endswith(".alpha")}
     wrong = {
         "{} of its {} weights have no place in this model": expected - there,
-        "{} weights are missing beside its {}": there - expected,
+        "{} weights are missing next to its {}": there - expected,
     }
     for words, some in wrong.items():
         if some:

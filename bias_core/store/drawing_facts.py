@@ -115,7 +115,7 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
     )
 
 
-_BLANKED = re.compile("imagensfw|nsfwcontentdetected|hasnsfwconcept")  # DiffusionDB's is 2 where it was blurred
+_BLANKED = re.compile("imagensfw|nsfwcontentdetected|hasnsfwconcept")  # DiffusionDB has 2 for a blurred picture
 _YES = frozenset({"true", "[true]"})
 
 

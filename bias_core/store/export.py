@@ -187,7 +187,7 @@ def _responsible(facts: DatasetFacts) -> dict[str, Any]:
         "rai:dataCollectionMissingData": " ".join(missing) or "None was noticed.",
         "rai:dataAnnotationProtocol": facts.annotation,
         "rai:machineAnnotationTools": list(facts.readers),
-        "rai:annotationsPerItem": "1 per attribute and reader" if facts.readers else "",
+        "rai:annotationsPerItem": "1 per attribute and classifier" if facts.readers else "",
         "rai:dataBiases": [texts["biases"]],
         "rai:dataLimitations": [facts.limits, *facts.notes],
         "rai:dataUseCases": [texts["uses"]],
@@ -291,12 +291,12 @@ _WORD = re.compile(r"([\s`|<>\\]+)")  # between words; these are never in code
 _ADDRESS = re.compile(r"//|www\.|@|mailto:|xmpp:|[^\W_]\.[^\W\d_]{2}", re.IGNORECASE)
 _SPECIAL = {
     **{character: f"\\{character}" for character in "*~$[]|"},
-    "`": "&#96;",  # beside the backticks of code, a backslash would not do
+    "`": "&#96;",  # a backslash does not escape backticks of code
     "\\": "&#92;",  # a backslash before it, as in "\(", would begin a formula on the hub
     "<": "&lt;",
 }
 _TABLE = str.maketrans(_SPECIAL)
-_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")  # within a word it is no emphasis
+_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")  # inside a word it is not emphasis
 _ENTITY = re.compile(r"&(?=#?\w+;)")
 _HASH = re.compile(r"(?<!\S)#")
 _LEADING = re.compile(r"(?:[-+](?=\s|$)|[-=+]+$|>|:)")  # of a line: a list, a rule, a quotation

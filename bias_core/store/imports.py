@@ -190,7 +190,7 @@ def _check_entries(path: Path) -> None:
 
 
 def _check_overlap(name: str, infos: Sequence[zipfile.ZipInfo]) -> None:
-    """Refuse a zip whose files share bytes, as bombs do; zipfile does not look before Python 3.11.8."""
+    """Refuse a zip bomb with overlapping files, which zipfile does not check before Python 3.11.8."""
     end = 0
     for info in sorted(infos, key=lambda one: one.header_offset):
         if info.header_offset < end:
@@ -277,7 +277,7 @@ class ImportedImages:
     copies, blanks, animations : pictures that do not count, count as blanked, or count by their first frame.
     unread_metadata : reasons for ignored metadata, one line each; grows likewise.
 
-    Raises InvalidInput: there is no such folder or zip, nothing in it is a picture with a prompt, there are too many,
+    Raises InvalidInput: there is no such folder or zip, it has no picture with a prompt, there are too many pictures,
     or a name leads out of it.
     """
 

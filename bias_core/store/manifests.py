@@ -37,7 +37,7 @@ _NAMED = re.compile(rf"(?:{'|'.join(DERIVED)})/[\w./-]+")
 
 @dataclass(frozen=True, kw_only=True)
 class RunHead:
-    """A run on record, without its rows."""
+    """A stored run without its rows."""
 
     id: str  # hash of visitor and settings, so that equal settings resume the run
     study: str  # kind of study, e.g. "explore"
@@ -69,7 +69,7 @@ class RunHead:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest(RunHead):
-    """A run on record."""
+    """A stored run with its rows."""
 
     rows: tuple[ImageRow, ...]  # one per picture
 
@@ -228,7 +228,7 @@ def make_room(data: Path, limit: int, images: ImageStore, manifests: ManifestSto
     """Delete files above the limits of a data folder, but none of kept or running runs.
 
     ``data``: the folder that holds everything; ``limit``: bytes of the pictures; 5 % of it, or 50 MB, is the limit of
-    the reports, of the runs on record and of what is derived from pictures.
+    reports, stored runs and derived data each.
 
     Returns the ids of deleted pictures.
     """

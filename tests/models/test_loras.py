@@ -195,7 +195,7 @@ NO_PLACE = r"fits only in part: \d+ of its \d+ weights have no place in this mod
 @pytest.mark.parametrize(("change", "said"), [
     (renamed, rf"{NO_PLACE} \(unet.mid_block_of_another"),
     (for_no_component, rf"{NO_PLACE} \(text_encoder_2"),
-    (without_a_half, r"fits only in part: 1 weights are missing beside its \d+ \(unet\S+lora_B"),
+    (without_a_half, r"fits only in part: 1 weights are missing next to its \d+ \(unet\S+lora_B"),
     (with_magnitudes, r"fits only in part: it is a DoRA, and its \d+ magnitudes"),
     (with_nan, r"NaN or infinity"),
 ])  # fmt: skip
