@@ -238,8 +238,8 @@ class _Turns:
 class BuiltOnce:
     """Objects built once per key and shared; a thread waits only for the key that it needs.
 
-    It is prepared in a thread of its own, so that a wait can be stopped and has a limit, whatever hangs; who
-    asks again for what still hangs joins that. What ended in an error is tried anew the next time.
+    Each is built in its own thread, so that a wait can be stopped and has a limit even if the build hangs; a
+    later request joins a build that still hangs. After an error the next request builds again.
     """
 
     def __init__(self) -> None:

@@ -456,8 +456,8 @@ def _metadata(name: str, one: LabelledItem, task: Task) -> dict[str, Any]:
 def _studio_task(task: Task, name: str, one: LabelledItem) -> dict[str, Any]:
     """The item as Label Studio imports and converts it: an annotation for each rater, and for the known answer.
 
-    The unpacked export is the folder of its local storage. Every annotation has the keys by which
-    Label Studio tells and sorts them.
+    The unpacked export is the folder of its local storage. Every annotation has the keys that
+    Label Studio needs.
     """
     data = {"image": f"/data/local-files/?d={name}", "image_id": one.item.image_id}
     data |= {f"question_{position}": text for position, text in task.questions_about(one.item).items()}

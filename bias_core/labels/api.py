@@ -17,14 +17,14 @@ POST     ``/label/exclude``             ``{rater, excluded}``                   
 DELETE   ``/label/task``                                                        ``{deleted: n}``
 =======  =============================  ======================================  ==========================
 
-``page`` says that the task's page was read; it makes one rater. Where the task has codes of a crowd platform, ``join``
+``page`` proves that the task's page was read, and makes one rater. If the task has codes of a crowd platform, ``join``
 takes ``crowd: {participant, study, session}`` too, and one participant is one rater. From ``mine`` on, the rater's
-code is in the header ``X-Rater-Code``; there are no cookies, and nothing is logged of who asked. A turn comes only when
-what was sent is on the disk. The last two are the owner's, whose key is in the header ``X-Owner-Key``: a
-rater counts no more or again, and a task is deleted for good.
+code is in the header ``X-Rater-Code``; there are no cookies, and no log of the caller. A turn comes only after the
+request's data is on disk. The last two belong to the owner, with the key in the header ``X-Owner-Key``: they
+exclude (or include) a rater, and delete a task for good.
 
-Errors are ``{error: text}``: 400 and 413 to 415 for what was sent, 403 and 404 for what is not theirs who
-ask, 429 (wait), 503 (send again).
+Errors are ``{error: text}``: 400 and 413 to 415 for a bad request, 403 and 404 for missing rights, 429 (wait), 503
+(send again).
 """
 
 import asyncio

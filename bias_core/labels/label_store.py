@@ -105,8 +105,8 @@ def count_change(connection: Connection) -> None:
 class LabelFile:
     """An open database and the names of its files.
 
-    A file that others changed is left as it is, at the end of the program, too: SQLite would write its log into what
-    has the name now, and delete the log.
+    A file that other programs changed stays untouched, also at the end of the program: SQLite would write its log into
+    the file that has the name now, and delete the log.
     """
 
     def __init__(self, path: Path) -> None:
@@ -525,12 +525,12 @@ class LabelStore:
 
     Parameters
     ----------
-    url : of SQLAlchemy, such as ``sqlite:////data/labels.sqlite`` or
+    url : SQLAlchemy's, such as ``sqlite:////data/labels.sqlite`` or
         ``postgresql+psycopg://user:password@host/labels``.
     pictures : folder of the pictures that raters see; shared by all machines that serve them.
     clock : seconds since 1970.
-    rng : decides where among a rater's pictures the attention checks come.
-    most_picture_bytes : that the pictures of all tasks may take together.
+    rng : source of the places of attention checks.
+    most_picture_bytes : limit for the pictures of all tasks.
     """
 
     def __init__(

@@ -1,12 +1,12 @@
 """Actions of a rater: join a task, see an item, answer, skip, undo, delete.
 
 Every function is one transaction over a :class:`~bias_core.labels.label_store.LabelStore`, in which the task
-is locked; what it returns is on the disk. A rater is known by a code alone, and sees of an item only what a blind
-rater may: a picture under a token of their own, whom it was asked to show, and how far they are.
+is locked; its result is on disk. A rater has only a code, and sees of an item only what a blind rater may:
+a picture under their own token, the person that the prompt asked for, and their progress.
 
-Who joins proves by a pass that the page with the task's consent text was read. It is signed with what the
-store keeps of the task's owner, so that every process that serves the task knows it and nothing is kept of
-who read. The rater's code is made from it: a request to join that is sent again finds the same rater.
+Raters join with a pass, which proves that they read the page with the task's consent text. It is signed with a hash
+of the owner's secret, so that every process can check it, and visits leave no trace. The rater's code is made from
+it: a repeated request to join finds the same rater.
 """
 
 import hmac
@@ -116,7 +116,7 @@ class Turn:
 def join(store: LabelStore, join_code: str, *, page_pass: str | None = None, ids: CrowdIds | None = None) -> NewRater:
     """Add a rater, who has agreed to the consent text, to the task with this link.
 
-    ``page_pass`` is of the page that was read (:func:`pass_to_join`), and sent again gives the same rater; None where
+    ``page_pass`` comes from the page (:func:`pass_to_join`), and gives the same rater again; None if
     the caller showed the text. ``ids`` are of the crowd platform that sent the rater; if the task has codes, a rater
     who comes back from there is the same rater. NotAllowed if the task is not open, or the page was not read within the
     last day.
@@ -404,7 +404,7 @@ def n_checks_before(place: int, share: float, *, seed: int) -> int:
     """The number of attention checks before a rater's ordinary item number ``place``, counted from 1.
 
     With ``share`` of the items being checks, ``share / (1 - share)`` stand before each ordinary item: the
-    k-th comes at random, by the rater's ``seed``, among those that fall to it. So all are known beforehand,
+    k-th comes at a random place of its share, by the rater's ``seed``. So all places are known beforehand,
     and the number left is exact.
 
     >>> [n_checks_before(place, 0.5, seed=0) for place in (0, 1, 10)]

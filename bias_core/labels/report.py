@@ -258,7 +258,7 @@ def _raters_figure(raters: pd.DataFrame) -> StudyFigure:
 def _agreement(answers: pd.DataFrame, task: Task) -> list[Finding]:
     """Alpha of all answers, and Fleiss' kappa of the pictures that equally many raters answered.
 
-    On a scale alpha knows the order: neighbours are almost agreed.
+    On a scale, alpha uses the order: neighbouring levels nearly agree.
     """
     votes = votes_of(answers)
     several = _of_several(votes)
@@ -513,7 +513,7 @@ def group_tables(answers: pd.DataFrame, facts: Mapping[str, Mapping[str, str]], 
     Parameters
     ----------
     answers : a row for each answer: ``image_id, position, rater, answer``.
-    facts : of each rater who was asked their answer by question; "prefer not to say" is a group too.
+    facts : each rater's answers by question; "prefer not to say" is a group too.
     """
     shares: list[dict[str, Any]] = []
     agreement: list[dict[str, Any]] = []

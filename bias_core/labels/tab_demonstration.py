@@ -1,4 +1,4 @@
-"""A demonstration of labelling: two earlier raters' answers to a few pictures, and the change that the visitor makes.
+"""A demonstration of labelling: two earlier raters' answers to a few pictures, and the effect of the visitor's.
 
 It is no task: it comes from ``assets/label/demonstration.json``, and a visitor's answers are compared
 and forgotten.

@@ -202,9 +202,9 @@ def exclude_rater(store: LabelStore, key: OwnerKey, rater: str, *, excluded: boo
 def delete_task(store: LabelStore, key: OwnerKey) -> int:
     """Delete a task for good, with texts, pictures, raters and answers; return the number of answers.
 
-    It is closed first, and goes in portions, so that raters of other tasks wait for none of it. Where that
-    is interrupted the task is still there, closed, to be deleted again. Pictures that another task shows
-    stay. What is left says that raters of these random names deleted so many answers.
+    It is closed first, and deleted in portions, so that raters of other tasks do not wait. After an
+    interruption the task is still there, closed: delete it again. Pictures that another task shows
+    stay. A row per random name keeps the number of deleted answers.
 
     NotAllowed if the key opens no task; StorageError, with nothing else deleted, if a picture cannot be removed.
     """

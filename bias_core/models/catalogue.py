@@ -114,7 +114,7 @@ class Catalogue:
         """The model of this name.
 
         A name is that of a hosted model, an ``id`` of the file, ``org/name`` of a hub, a local folder, or a local
-        checkpoint as ``file.safetensors`` or ``file.safetensors@prediction``. All but the first may go on with
+        checkpoint as ``file.safetensors`` or ``file.safetensors@prediction``. All but the first may end with
         ``@revision`` of the hub and with ``+lora`` or ``+lora:weight``, a LoRA on top: again a hub id, a folder or a
         .safetensors file.
 

@@ -1,7 +1,7 @@
 """Draw rows with a diffusers pipeline, batch by batch, trace its steps, and mark pictures that a checker blanked.
 
-Before that stand samplers by plain names (another scheduler in place of the pipeline's own, for one call) and small
-pictures of what a batch at work is heading for.
+The first part has samplers by plain names (another scheduler for one call) and small previews of the pictures in
+progress.
 """
 
 import inspect
@@ -365,16 +365,16 @@ class DiffusersTextToImage(LazyModel[Any]):
         """Yield every denoising step of ``row`` with the velocities towards each attribute.
 
         The trajectory is that of the plain generation of ``row``, drawn first and alone, whose latents can differ in
-        their last bits from one that is drawn with others. The sentences follow it, as many at once as
-        pictures are drawn. Velocities are kept in memory until all are there.
+        their last bits from one that is drawn with others. The sentences follow it, in batches as large as
+        those of pictures. Velocities are kept in memory until all are there.
 
         Parameters
         ----------
         row : its prompt is the neutral one.
         attributes : with none, only the prompt's own velocity and predicted pictures are shown.
         guided : velocities with classifier-free guidance, if the sampler uses it, instead of the conditional ones.
-        predicted : decode the picture that each step is heading for, a pass of the VAE a step. No safety
-            checker looks at it.
+        predicted : decode each step's predicted picture, with one pass of the VAE per step. No safety
+            checker sees it.
         on_step : called after each step of each of these calls, and after each decoded picture.
 
         Raises InvalidInput: this family, or its scheduler, has no velocity; ModelUnavailable: weights missing

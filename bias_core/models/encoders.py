@@ -33,7 +33,7 @@ _CHECKPOINTS = ("*.safetensors", "*.bin", "*.pth")  # that open_clip looks for i
 class BatchedEncoder(HubModel[tuple[Any, Any, Any, str]]):
     """Image and text embeddings in batches that fit the memory; loads nothing before first use.
 
-    Weights are kept in single precision always. Half precision is float16 by autocast. It moves a cosine by about
+    Weights stay in single precision. Half precision is float16 by autocast. It moves a cosine by about
     1e-4 (bfloat16: 5e-4); a batch that it cannot hold, giving NaN or infinity, is encoded again in single precision.
     """
 
@@ -124,7 +124,7 @@ def _in_threads(work: Callable[[T], R], inputs: Sequence[T]) -> list[R]:
 class OpenClipEncoder(BatchedEncoder):
     """Image and text embeddings by open_clip; loads nothing before the first use.
 
-    ``architecture``: open_clip's model name, e.g. "ViT-B-32"; "" where ``weights`` is a folder; ``weights``: a
+    ``architecture``: open_clip's model name, e.g. "ViT-B-32"; "" if ``weights`` is a folder; ``weights``: a
     pretrained tag ("openai"), a local checkpoint, or a folder with open_clip_config.json.
 
     OpenAI's weights, and some others, were trained with a quicker approximation of GELU, which open_clip uses only for

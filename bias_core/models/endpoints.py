@@ -310,7 +310,7 @@ _MOST_SAID = 100_000  # characters
 def read_message(message: Mapping[str, Any]) -> tuple[str, bool]:
     """Return the answer in a server's message, and true if the model thought before it.
 
-    Its content is a text, nothing, or a list of parts, of which those of text count. TypeError for another form.
+    Its content is a text, empty, or a list of parts, of which texts count. TypeError for another form.
     """
     content = message.get("content")
     parts = content if isinstance(content, list) else [] if content is None else [content]
@@ -397,8 +397,8 @@ class EndpointLanguageModel(EndpointReader):
         A server shows a limited number of tokens (OpenAI 5, vLLM 20 by default): there may be far fewer
         than ``n``, which makes StOP's search narrower. Invisible tokens are left out.
 
-        Raises InvalidInput: the server continues no text, or shows no probabilities; ModelUnavailable: it
-        cannot be reached, refuses, or answers what cannot be understood.
+        Raises InvalidInput: the server cannot continue texts, or shows no probabilities; ModelUnavailable: it
+        is out of reach, refuses, or sends a malformed answer.
         """
         proposals: list[list[str]] = []
         for start in range(0, len(prefixes), _BATCH):
@@ -486,7 +486,7 @@ class EndpointJudge(EndpointReader):
     def judge(self, images: Sequence[Image.Image], questions: Sequence[str]) -> np.ndarray:
         """Probabilities ``(n, 3)`` of "yes", "no" and "cannot tell" (also for a refusal).
 
-        Raises InvalidInput: as for other judges; ModelUnavailable: it cannot be reached, or is not understood.
+        Raises InvalidInput: as for other judges; ModelUnavailable: it is out of reach, or sends a malformed answer.
         """
         check_questions(images, questions)
         pool = ThreadPoolExecutor(self.at_once)

@@ -1,7 +1,7 @@
 """Engines that draw the rows of a manifest, in this process or on Ray, and their speed.
 
-The engine of this process draws batch by batch. With Ray, workers on many machines or GPUs have a model of their own
-each; they write pictures into the store by path and pass back what they are, never pixels, so all machines must share
+The engine of this process draws batch by batch. With Ray, workers on many machines or GPUs each have their own
+model; they write pictures into the store by path and return records, never pixels, so all machines must share
 the data folder. Hosted models have their own engine in ``hosted_images``.
 """
 
@@ -233,7 +233,7 @@ def run_rows(
 ) -> Iterator[EngineProgress]:
     """Yield progress until every row has its picture in ``store``.
 
-    Drawing happens in a thread of its own, so that the caller can embed one batch while the next is
+    Drawing happens in a separate thread, so that the caller can embed one batch while the next is
     drawn. ``lock`` is held for a batch at a time: visitors take turns.
 
     Raises Cancelled: ``cancelled()`` turned true: after at most one denoising step, with finished batches stored;

@@ -120,7 +120,7 @@ class HostedTextToImage(ABC):
         """Yield one picture per row, in order; a refused one is blank and ``blocked``, with the reason.
 
         Raises NotDrawn: this picture did not come after all tries; ModelUnavailable: no picture would; Cancelled:
-        from ``on_step``, which is called while it is waited.
+        from ``on_step``, which is called during the wait.
         """
         self.check_token()
         for row in rows:
@@ -495,8 +495,8 @@ class RequestsEngine:
     ) -> Iterator[EngineProgress]:
         """Yield progress until every row has its picture in ``store``.
 
-        Raises Cancelled: within a second of ``cancelled()``, and no further request is sent; what was asked for by
-        then is stored when it comes, if the program still runs. Interrupted: some pictures did not come after all
+        Raises Cancelled: within a second of ``cancelled()``, and no further request is sent; pending pictures
+        are stored when they come, if the program still runs. Interrupted: some pictures did not come after all
         tries, all others are stored. ModelUnavailable: none would come.
         """
         return follow(rows, store, lambda missing: _RequestDrawing(missing, model, store, self._at_once, cancelled))

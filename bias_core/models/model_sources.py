@@ -497,7 +497,7 @@ def open_checkpoint(file: Path, prediction: str, folder: Path, *, offline: bool 
     """Write the pipeline of a file into ``folder``; ``prediction`` is one of :data:`PREDICTIONS`, or "".
 
     Its settings come from the folder of the same name next to it, or from the hub's model of its kind. Raises
-    ModelUnavailable: no whole checkpoint, settings that are not here, or a prediction that must (or cannot) be named.
+    ModelUnavailable: an incomplete checkpoint, missing settings, or a prediction that must (or cannot) be named.
     """
     with loading(str(file), str(file)):
         keys, metadata = _header(file)

@@ -179,7 +179,7 @@ def pipeline_of(info: ModelInfo, source: str, **how: Any) -> Any:
 
     The model's ``options`` may hold ``prior`` (Kandinsky), ``upscaler`` (DeepFloyd IF) and ``llama`` (HiDream), as hub
     ids, with "@revision" if pinned, or folders. Raises ModelUnavailable: it does not draw from text, or
-    needs code of its own.
+    needs its own code.
     """
     index = read_index(source, revision=how["revision"], local_files_only=how["local_files_only"])
     name, kind = _pipeline_class(info, index)
@@ -275,8 +275,8 @@ def load_components(source: str, name: str, **how: Any) -> Any:
     """Load the pipeline of a hub id or a folder, like ``DiffusionPipeline.from_pretrained``.
 
     Each network is loaded here, with its weights checked; components in ``how`` are used as they
-    are, None for without. Raises ModelUnavailable: a component is missing, of a class that is not known, or its
-    weights are not whole.
+    are, None for without. Raises ModelUnavailable: a component is missing, of an unknown class, or its
+    weights are incomplete.
     """
     options = {key: value for key, value in how.items() if key != "dtype"}
     folder = Path(source) if Path(source).is_dir() else download_pipeline(source, **options)

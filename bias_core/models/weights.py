@@ -326,8 +326,8 @@ class ReadersTurn:
     Parameters
     ----------
     readers : readers to use; those other than :class:`HubModel` have no weights, or load them elsewhere.
-    reader_lock : one for all readers.
-    model_lock : that generators hold.
+    reader_lock : the lock of all readers.
+    model_lock : the lock of the generators.
     downloads : gets each reader's files once for all threads.
     """
 
@@ -376,8 +376,8 @@ def load_whole(
     ModelUnavailable: weights are missing, left over, of other shapes, or not finite; the message names some of them.
 
     Keys that the class declares dispensable (``_keys_to_ignore_on_load_missing``, tied weights) are not missing.
-    Left over may be what it declares, buffers that it computes for itself now (``position_ids``, as Stable Diffusion's
-    text encoder has it), and the rest of a larger model where only one tower of it is asked for: the picture tower of a
+    Keys may be left over if it declares them, if they are buffers that it now computes (``position_ids`` of Stable
+    Diffusion's text encoder), or if they belong to a larger model of which one tower is loaded: the picture tower of a
     CLIP, the decoder of a T5.
     """
     folder = Path(source) / str(how.get("subfolder") or "")
@@ -515,8 +515,8 @@ def put_on(
     ----------
     model : name of the model, for messages.
     source : hub id, folder, or a .safetensors file; the folder may be one of peft's ``save_pretrained``.
-    name : of the adapter inside the pipeline.
-    file : in the folder or repository; without one its only .safetensors file.
+    name : name of the adapter in the pipeline.
+    file : file in the folder or repository; by default its only .safetensors file.
     weight : its strength; 1 as in training.
 
     Raises ModelUnavailable: missing, corrupt, a pickle, made for another model as a whole or in part, or the

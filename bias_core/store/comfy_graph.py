@@ -70,8 +70,8 @@ def facts_of_graph(text: str, file_name: str = "") -> PictureMetadata:
 
     The page's ``workflow`` is not needed: programs that call ComfyUI have none.
 
-    Raises ValueError, TypeError, LookupError, AttributeError or RecursionError: it is no graph. InvalidInput: it is
-    one that is too large to be followed.
+    Raises ValueError, TypeError, LookupError, AttributeError or RecursionError: it is not a graph. InvalidInput: it is
+    too large to follow.
     """
     nodes = {str(key): node for key, node in read_json(check_length(text, "its workflow", MOST_GRAPH)).items()}
     if len(nodes) > _MOST_NODES:

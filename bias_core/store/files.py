@@ -95,8 +95,8 @@ class FileHashes:
     A hash is cached by the file's real path and is valid while its size, times and inode stay. Only the
     file in use is locked while it is read, so that two threads read it once.
 
-    ``path``: of an SQLite file. Where it cannot be written, each process reads for itself; ``repairs``: is told where
-    that file was damaged and begun anew.
+    ``path``: of an SQLite file. If it cannot be written, each process hashes for itself; ``repairs``: gets a note if
+    that file was damaged and replaced.
     """
 
     def __init__(self, path: Path, repairs: Repairs | None = None) -> None:
@@ -109,11 +109,11 @@ class FileHashes:
         """Twelve hex digits that change with any byte of a file, or of a folder's files.
 
         Hidden files do not count, nor do READMEs and pictures, which no loader reads; the name of the
-        folder and the way it is spelled are no part of it.
+        folder does not count either.
 
-        ``patterns``: of the files of the folder that count; with none, all of them.
+        ``patterns``: patterns of the files that count; all without any.
 
-        Raises ModelUnavailable: there is nothing, or it cannot be read.
+        Raises ModelUnavailable: the file is missing or unreadable.
         """
         digest = hashlib.sha256()
         for name, path in sorted(_files_of(source, patterns).items()):

@@ -1,7 +1,7 @@
 """Picture files: PNGs with their record, their store, and decoding of imported files within limits.
 
-Two faults of Pillow (12.3) are worked around here: a directory of EXIF or TIFF whose entries all name the same bytes is
-copied once per entry, and the parts before the pixels are joined one by one, which takes the square of their number.
+Two faults of Pillow (12.3) are avoided here: it copies the bytes of an EXIF or TIFF directory once per entry, even if
+all entries share them, and joins the parts before the pixels one by one, in quadratic time.
 """
 
 import hashlib
@@ -212,7 +212,7 @@ class ImageStore:
     store needs no index and survives a kill at any moment. Any number of processes, on any machines that
     share the folder, may write at once: the same id has the same picture, and the last to be renamed stays.
 
-    ``folder``: created on the first write; ``repairs``: is told of pictures that were not what they should be.
+    ``folder``: created on the first write; ``repairs``: gets notes on damaged or wrong pictures.
     """
 
     def __init__(self, folder: Path, repairs: Repairs | None = None) -> None:
@@ -246,7 +246,7 @@ class ImageStore:
     def add(self, generated: Sequence[GeneratedImage]) -> list[StoredImage]:
         """Write pictures in order, each completely or not at all.
 
-        Raises StorageError: the disk is full. What was written before stays.
+        Raises StorageError: the disk is full. Pictures written before stay.
         """
         with ThreadPoolExecutor(_WRITERS) as pool:
             return list(pool.map(self._write, generated))
@@ -416,7 +416,7 @@ def decode(data: bytes) -> Image.Image:
 
     Transparent parts become white, animations give their first frame, and 16 bits are scaled to 8.
 
-    Raises InvalidInput: it has none of the formats that are read, it is truncated, or it has too many pixels.
+    Raises InvalidInput: it has an unsupported format, is truncated, or has too many pixels.
     """
     try:
         data = without_texts(data)
@@ -442,7 +442,7 @@ def decode(data: bytes) -> Image.Image:
 def _most_pixels(opened: Image.Image, n_more: int) -> int:
     """The pixel limit of a file: transparency needs a second copy, and a JPEG can be decoded smaller.
 
-    ``n_more``: how often a JPEG goes over its pixels once again.
+    ``n_more``: number of additional passes of a JPEG.
     """
     if opened.format in ("JPEG", "MPO"):
         if not n_more:

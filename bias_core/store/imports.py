@@ -92,7 +92,7 @@ def open_files(path: Path) -> "Files":
 def check_name(name: str) -> str:
     r"""Return ``name`` with forward slashes, if it stays inside: relative, without ".." or drive.
 
-    Raises InvalidInput: it does not.
+    Raises InvalidInput: it leads out.
 
     >>> check_name("train/1.png"), check_name(r"train\1.png")
     ('train/1.png', 'train/1.png')
@@ -317,7 +317,7 @@ class ImportedImages:
     def examine(self, check: Callable[[], None] = lambda: None) -> None:
         """Read every picture, calling ``check`` before each; afterwards only usable ones count.
 
-        Raises InvalidInput: none can.
+        Raises InvalidInput: none is usable.
         """
         for prompt in list(self.counts):
             if not (rows := self._examined(key(prompt), check)):

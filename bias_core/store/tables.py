@@ -65,7 +65,7 @@ def read_table(
     r"""Read the rows of a table one by one; cells are texts in CSV, any JSON values in JSON lines.
 
     The content decides the format: JSON lines, or CSV separated by comma, semicolon, tab or bar; in UTF-8, UTF-16 or
-    Windows-1252. Blank lines are skipped. Column names become lower case with "_" for spaces and hyphens, texts
+    Windows-1252. Blank lines are skipped. Column names become lower case with "_" for spaces and hyphens, texts are in
     Unicode's composed form (NFC).
 
     Parameters

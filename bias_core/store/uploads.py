@@ -1,7 +1,7 @@
 """Visitors' uploads: each content is stored once, counts while stored, and is deleted when unused.
 
 A content has one file, and each use is a hard link: the upload itself, which lasts an hour, and the links of pages and
-runs hold. A content without links is deleted. All lies in a folder of this process, which goes with it.
+runs. A content without links is deleted. Everything lies in a folder of this process, which is deleted with it.
 """
 
 import hashlib
