@@ -344,7 +344,7 @@ def model_fit(
     if info.embedded:
         return ModelFit(here=True, works=True, short="", says="Comes with the program.")
     if not here and offline:
-        says = "Its weights are not on this machine, and BIAS_OFFLINE forbids downloads."
+        says = "Its weights are not on this machine, and downloads are off (BIAS_OFFLINE forbids them)."
         return ModelFit(here=False, works=False, short="not on this machine", says=says)
     if not here and size * _GB > free_disk:
         says = (

@@ -364,7 +364,9 @@ class ReadersTurn:
 
 def not_here(name: str) -> ModelUnavailable:
     """The error for missing weights while downloads are forbidden."""
-    return ModelUnavailable(f"{name} is not on this machine, and BIAS_OFFLINE forbids downloads; choose another one")
+    return ModelUnavailable(
+        f"{name} is not on this machine, and downloads are off (BIAS_OFFLINE forbids them); choose another one"
+    )
 
 
 def load_whole(

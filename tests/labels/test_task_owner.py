@@ -277,7 +277,7 @@ def test_pictures_that_do_not_fit_the_question_are_refused(store, tmp_path):
         (replace(good, identities={"left": "x" * 301, "right": "y"}), "301 characters"),
         (replace(good, image_id=""), "image_id is empty"),
         (replace(good, gold={"left": "feminine"}), "no answer for right"),
-        (replace(good, gold=GOLD), "nothing to ask"),
+        (replace(good, gold=GOLD), "is an attention check"),
     ):
         with pytest.raises(InvalidInput, match=message):
             create_task(store, task, [bad])

@@ -138,9 +138,9 @@ def test_a_folder_that_is_no_lora_is_said(tmp_path, request):
     safetensors.save_file({}, tmp_path / "empty.safetensors")
     assert "is no LoRA (its weights are none)" in refused(folder, tmp_path / "empty.safetensors")
     for said, keys in {
-        "a LoHa, and only LoRA": ("lora_unet_a.hada_w1_a", "lora_unet_b.lora_up.weight"),
-        "a LoKr, and only LoRA": ("lora_unet_a.lokr_w1", "lora_unet_a.lokr_w2_a"),
-        "a textual inversion, and only LoRA": ("emb_params",),
+        "a LoHa, and only a LoRA": ("lora_unet_a.hada_w1_a", "lora_unet_b.lora_up.weight"),
+        "a LoKr, and only a LoRA": ("lora_unet_a.lokr_w1", "lora_unet_a.lokr_w2_a"),
+        "a textual inversion, and only a LoRA": ("emb_params",),
         "is a textual inversion": ("<new-word>",),
         "a textual inversion,": ("clip_l", "clip_g"),
         "a whole checkpoint": ("model.diffusion_model.out.2.weight", "cond_stage_model.x.weight"),

@@ -253,7 +253,7 @@ def test_what_cannot_be_labelled_is_said(services, exploration, tmp_path):
             labelled(services, exploration, **how)
     with pytest.raises(InvalidInput, match="not on record"):
         labelled(services, replace(exploration, run_id="0123abcd"))
-    with pytest.raises(InvalidInput, match="nothing that people could correct"):
+    with pytest.raises(InvalidInput, match="people can correct nothing"):
         labelled(services, replace(exploration, pictures=None))
     assert not readings_of(replace(exploration, pictures=None))
 

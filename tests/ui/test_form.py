@@ -162,7 +162,7 @@ def test_models_are_in_the_menu_with_what_they_and_readers_mean_here(on_a_laptop
     assert model_hint(on_a_laptop, "calibration-renderer") == HINT
     assert model_hint(on_a_laptop, "no model!") == HINT
     hint = model_hint(on_a_laptop, "org/name")
-    assert hint.startswith("Its weights are not on this machine, which may download none. Where no reader")
+    assert hint.startswith("Its weights are not on this machine, and downloads are off. Where no reader")
     assert hint.endswith(
         "SigLIP 2 base 224 (transformers) (google/siglip2-base-patch16-224, encoder, downloads 1.5 GB first)."
     )
