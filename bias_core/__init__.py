@@ -1,7 +1,7 @@
 """Measure bias in text-to-image models, with every number's uncertainty.
 
 Importing this package loads no model library: torch, diffusers, transformers and open_clip are
-imported by the adapters on first use, and what stands below when it is first asked for.
+imported by the adapters on first use, and the names below on first access.
 """
 
 import sys

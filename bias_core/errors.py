@@ -1,30 +1,30 @@
-"""Errors that a person can act on."""
+"""Errors with a message that tells the user what to do."""
 
 from reprlib import Repr
 
 _MOST_DIGITS = 40
-_LONGEST = 3000  # characters of a message; the list of all models has a place in it
+_LONGEST = 3000  # characters of a message; the list of all models fits
 
 
 class BiasCoreError(Exception):
-    """Base of every error that this package raises on purpose; its text is meant for the user."""
+    """Base of every error that this package raises on purpose, with a message for the user."""
 
 
 class InvalidInput(BiasCoreError, ValueError):
-    """The data or a setting cannot be used. The message quotes what came and says what would do."""
+    """Data or a setting cannot be used; the message quotes the value and says what is valid."""
 
 
 class TooLarge(InvalidInput):
-    """A run asks for more than is allowed here; the message says how to ask for less.
+    """A run is larger than this server allows; the message says how to make it smaller.
 
-    ``scale`` is the largest share of the full size that is allowed, 0 where none is, or that is not known.
+    ``scale`` is the largest allowed share of the full size; 0 if none is, or if it is unknown.
     """
 
     scale: float = 0.0
 
 
 class NotAllowed(BiasCoreError):
-    """A link or code opens nothing, or not what was asked for, or not now; the message tells no secret."""
+    """A link or code does not give access, or not now; the message reveals no secret."""
 
 
 class UnknownModel(BiasCoreError, LookupError):
@@ -32,19 +32,19 @@ class UnknownModel(BiasCoreError, LookupError):
 
 
 class ModelUnavailable(BiasCoreError, RuntimeError):
-    """The model is known, but its weights are missing, corrupt, gated or too large; the message says what to do."""
+    """The weights of a known model are missing, corrupt, gated or too large; the message says what to do."""
 
 
 class NotEnoughMemory(ModelUnavailable):
-    """The model is too large for what is free now; the message says what it needs and what there is."""
+    """The model needs more memory than is free now; the message gives both sizes."""
 
 
 class NotDrawn(ModelUnavailable):
-    """One picture of a hosted model did not come after all tries; others may."""
+    """A hosted model failed to deliver one picture after all tries; others may succeed."""
 
 
 class HubNotReached(ModelUnavailable):
-    """The model's files are not on this machine, and what may have them, or draws for it, cannot be asked."""
+    """The model's files are not on this machine, and the hub or service is out of reach."""
 
 
 class RunQueueFull(BiasCoreError):
@@ -52,28 +52,28 @@ class RunQueueFull(BiasCoreError):
 
 
 class UploadsFull(BiasCoreError):
-    """There is no room for what is being uploaded; the message says when to try again."""
+    """There is no room for the upload; the message says when to try again."""
 
 
 class StorageError(BiasCoreError, OSError):
-    """Files could not be written or read; what was already stored is intact."""
+    """Files could not be written or read; stored data is intact."""
 
 
 class Cancelled(BiasCoreError):
     """The user asked to stop. Everything finished before that moment is stored.
 
-    ``unread`` are the ids of pictures that were to be read, and were not, where it was while they were read.
+    ``unread`` are the ids of pictures that were still to be classified, if the stop came at that stage.
     """
 
     unread: frozenset[str] = frozenset()
 
 
 class Interrupted(Cancelled):
-    """The machine cannot go on for now. What was finished is stored; the same settings go on from there."""
+    """The machine cannot go on for now. Finished pictures are stored; the same settings resume the run."""
 
 
 def message_of(error: BiasCoreError) -> str:
-    """What an error says, for whoever asked; of a message without end the middle is left out."""
+    """The message of an error for the user, without the middle if it is very long."""
     text = str(error)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
 
@@ -93,7 +93,7 @@ _quoting = _Quoting()
 
 
 def quoted(value: object) -> str:
-    """What came, for an error's message: as Python writes it, with the middle of what is long left out.
+    """Quote a value for an error message as Python writes it, without the middle of long ones.
 
     >>> quoted("nurse"), quoted([1] * 999)
     ("'nurse'", '[1, 1, 1, 1, 1, 1, ...]')

@@ -1,9 +1,9 @@
-"""Numbers as text, for reading: as many digits as the interval bears out, thousands parted, "−" before a negative one.
+"""Numbers as text for people: as many digits as the interval supports, "," between thousands, a true minus sign.
 
 A value and the ends of its interval have the decimals that show half the interval's width in two digits:
 42 [24, 60], 0.42 [0.24, 0.60], 0.4213 [0.4168, 0.4258]. Without an interval, half the width is taken as s/√n,
 with s the power of ten at or above the value: −51.664 from three pictures is −52, from a thousand −51.7.
-What programs read (CSV, JSON, links, commands) has numbers as Python writes them.
+Files and links for programs (CSV, JSON, commands) have numbers as Python writes them.
 """
 
 import math
@@ -12,16 +12,16 @@ NOT_KNOWN = "not known"
 UNDEFINED = "undefined"
 NO_INTERVAL = "no interval"
 NO_TEST = "no test"
-_USUAL_N = 1000  # three digits, where nothing says how many there were
+_USUAL_N = 1000  # three digits if n is unknown
 _MOST_DECIMALS = 6
-_EXACT_DECIMALS = 3  # a number with no more than these is as somebody gave it: 33.33, 0.885
+_EXACT_DECIMALS = 3  # a number with at most these digits stays as given: 33.33, 0.885
 _ROUNDING = 1e-9
 _SMALLEST_P = 0.001
 _SPACE = "\N{NO-BREAK SPACE}"
 
 
 def typeset(value: float, form: str = "g") -> str:
-    """A number in Python's format ``form``, with the minus sign of print.
+    """A number in Python's format ``form``, with a typographic minus sign.
 
     >>> typeset(-0.25), typeset(-1234.5, ",.0f"), typeset(0.1, "+.2f")
     ('−0.25', '−1,234', '+0.10')
@@ -30,7 +30,7 @@ def typeset(value: float, form: str = "g") -> str:
 
 
 def format_number(value: float | None, low: float = math.nan, high: float = math.nan, *, n: float | None = None) -> str:
-    """A value with the digits that its interval, else its n, bears out.
+    """A value with as many digits as its interval, else its n, supports.
 
     >>> format_number(-51.664, n=3), format_number(0.4213, 0.24, 0.6), format_number(math.nan)
     ('−52', '0.42', 'undefined')
@@ -46,7 +46,7 @@ def format_number(value: float | None, low: float = math.nan, high: float = math
 
 
 def rounded(value: float, low: float = math.nan, high: float = math.nan, *, n: float | None = None) -> float:
-    """The number that :func:`format_number` writes, for programs; what is not finite stays as it is.
+    """The number that :func:`format_number` writes, as a float; nan and infinity stay.
 
     >>> rounded(0.48371, 0.38, 0.58), rounded(-51.664, n=3)
     (0.48, -52.0)
@@ -55,7 +55,7 @@ def rounded(value: float, low: float = math.nan, high: float = math.nan, *, n: f
 
 
 def format_interval(low: float, high: float, *, value: float = math.nan, n: float | None = None) -> str:
-    """Both ends in brackets, or that there are none; ``value`` and ``n`` matter where they coincide.
+    """Both ends in brackets, or "no interval"; ``value`` and ``n`` set the digits if the ends coincide.
 
     >>> format_interval(0.2401, 0.6), format_interval(24, 60), format_interval(math.nan, 1)
     ('[0.24, 0.60]', '[24, 60]', 'no interval')
@@ -69,7 +69,7 @@ def format_interval(low: float, high: float, *, value: float = math.nan, n: floa
 
 
 def format_estimate(value: float, low: float, high: float, *, n: float | None = None) -> str:
-    """A value with its interval behind it.
+    """A value and its interval.
 
     >>> format_estimate(41.96, 24.1, 60.2), format_estimate(-51.664, math.nan, math.nan, n=3)
     ('42 [24, 60]', '−52, no interval')
@@ -81,7 +81,7 @@ def format_estimate(value: float, low: float, high: float, *, n: float | None = 
 
 
 def format_change(value: float, low: float = math.nan, high: float = math.nan, *, n: float | None = None) -> str:
-    """A difference with its interval behind it, each with its sign.
+    """A difference and its interval, each with a sign.
 
     >>> format_change(-8.29, -26.3, 9.54), format_change(0.4021, 0.281, 0.519), format_change(0.2)
     ('−8 [−26, +10]', '+0.40 [+0.28, +0.52]', '+0.200')
@@ -94,7 +94,7 @@ def format_change(value: float, low: float = math.nan, high: float = math.nan, *
 
 
 def format_share(value: float, low: float = math.nan, high: float = math.nan, *, n: float | None = None) -> str:
-    r"""A share in percent with its interval: whole percents, and decimals where the interval bears them out.
+    r"""A share in percent with its interval, with decimals if the interval supports them.
 
     >>> format_share(0.9333, 0.8407, 0.9738), format_share(0.4837, 0.4812, 0.4861), format_share(0.25, n=8)
     ('93\xa0% [84, 97]', '48.4\xa0% [48.1, 48.6]', '25\xa0%, no interval')
@@ -110,7 +110,7 @@ def format_share(value: float, low: float = math.nan, high: float = math.nan, *,
 
 
 def format_rate(rate: float | None) -> str:
-    r"""A rate that has no interval, in whole percents.
+    r"""A rate without an interval, in whole percent.
 
     >>> format_rate(0.5625), format_rate(math.nan)
     ('56\xa0%', 'undefined')
@@ -119,7 +119,7 @@ def format_rate(rate: float | None) -> str:
 
 
 def format_p(p_value: float | None) -> str:
-    """A p-value with three decimals, "< 0.001" below that, and words where there is none.
+    """A p-value with three decimals, "< 0.001" below that, or "no test".
 
     >>> format_p(0.0312), format_p(1e-5), format_p(None)
     ('0.031', '< 0.001', 'no test')
@@ -137,9 +137,9 @@ def format_given(
     n: float | None = None,
     absent: str = NOT_KNOWN,
 ) -> str:
-    """A number as somebody gave it where it has few digits, else as :func:`format_number` has it.
+    """A given number unchanged if it has few digits, else as :func:`format_number` writes it.
 
-    ``low`` and ``high`` are of what it is compared with.
+    ``low`` and ``high`` are the interval of the number that it is compared with.
 
     >>> format_given(33.33), format_given(0.5), format_given(100 / 3, n=12), format_given(None)
     ('33.33', '0.5', '33', 'not known')

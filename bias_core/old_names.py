@@ -1,4 +1,4 @@
-"""Import paths of measures before version 0.1.0, which go with the next version."""
+"""Import paths of measures before version 0.1.0; the next version removes them."""
 
 import sys
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
 from types import ModuleType
 
-_NEW = {  # today's modules, each with the old names of what it holds
+_NEW = {  # today's modules, each with the old names of its contents
     "measures.agreement": "agreement disagreement ordinal rank_agreement",
     "measures.alignment": "alignment direction moments similarity",
     "measures.association": "association association_influence association_null paired_association",
@@ -42,18 +42,18 @@ _FOLDERS = {name.rpartition(".")[0] for name in _MOVED}
 
 
 class OldNames(MetaPathFinder, Loader):
-    """Finds a module under its old name."""
+    """Import hook that finds a module under its old name."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return how an old name is loaded; None for every other name."""
+        """The import spec of an old name; None for every other name."""
         if name in _MOVED or name in _FOLDERS:
             return spec_from_loader(name, self, is_package=name in _FOLDERS)
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        """Put the module of today in the place of an old one; what became several is one again."""
+        """Load today's module in place of an old one; several modules of today are merged."""
         new = [import_module(f"bias_core.{name}") for name in _MOVED.get(module.__name__, ())]
         if len(new) == 1:
             sys.modules[module.__name__] = new[0]

@@ -16,7 +16,7 @@ from bias_core.settings import ASSETS
 
 Box = tuple[int, int, int, int]  # left, top, right and bottom in pixels; right and bottom lie just outside
 
-_TABLE_TOP = 0.3  # two people of the calibration world stand below this share of the height
+_TABLE_TOP = 0.3  # pairs of the calibration world start below this share of the height
 
 
 def whole_picture(image: Image.Image) -> list[Box]:

@@ -6,7 +6,7 @@ from bias_core.errors import InvalidInput
 
 MAX_PROMPT_CHARACTERS = 2000
 SLOT = "{}"
-WORD_SLOT = re.compile(r"\{([^{}=]+)=([^{}=]+)\}")  # in place of it: {doctor=person} puts a word for another
+WORD_SLOT = re.compile(r"\{([^{}=]+)=([^{}=]+)\}")  # substitution: {doctor=person} replaces one word by another
 
 # Spelled with a vowel but said with a consonant (a European, a one-man band), and the reverse (an heir).
 _SAID_WITH_CONSONANT = re.compile(
@@ -20,7 +20,7 @@ _NOUN_TO_ADJECTIVE = {"man": "male", "woman": "female", "men": "male", "women": 
 
 
 def article(word: str) -> str:
-    """The English indefinite article for what follows it, by sound.
+    """The English indefinite article for the next word, by sound.
 
     >>> [article(word) for word in ("nurse", "engineer", "hourglass", "university", "umbrella")]
     ['a', 'an', 'an', 'a', 'an']
@@ -33,7 +33,7 @@ def article(word: str) -> str:
 
 
 def fix_articles(text: str) -> str:
-    """Every "a" or "an" in ``text`` made to agree with the word after it.
+    """Make every "a" or "an" in ``text`` agree with the next word.
 
     >>> fix_articles("A engineer beside an doctor")
     'An engineer beside a doctor'
@@ -46,9 +46,9 @@ def fix_articles(text: str) -> str:
 
 
 def fill_template(template: str, concept: str) -> str:
-    """Put ``concept`` into the one ``{}`` of ``template``, with the article English asks for.
+    """Put ``concept`` into the one ``{}`` of ``template``, with the right article.
 
-    Only the article right before the slot changes; the user's other words stay as typed.
+    Only the article right before the slot changes; other words stay as typed.
 
     Raises InvalidInput: empty concept, a template without exactly one ``{}``, or more than 2,000 characters.
 
@@ -73,10 +73,10 @@ def _with_case(word: str, like: str) -> str:
 
 
 def guide_concept(concept: str, attribute: str) -> str:
-    """The concept with the attribute said: the counterfactual edit of T2IAT's attribute-guided prompts.
+    """Add the attribute to the concept: the counterfactual edit of T2IAT's attribute-guided prompts.
 
     An adjective goes before the noun, "with ..." or "wearing ..." after it; "man" and "woman" become
-    adjectives beside a noun, and take the place of "person".
+    adjectives before a noun, and replace "person".
 
     >>> guide_concept("doctor", "male"), guide_concept("doctor", "woman"), guide_concept("person", "woman")
     ('male doctor', 'female doctor', 'woman')
@@ -85,7 +85,7 @@ def guide_concept(concept: str, attribute: str) -> str:
     """
     concept, attribute = " ".join(concept.split()), " ".join(attribute.split())
     if not attribute:
-        raise InvalidInput("the attribute word is empty; give one for each side, or none at all")
+        raise InvalidInput("the attribute word is empty; give one for each side, or none")
     if _FOLLOWS_NOUN.match(attribute):
         return f"{concept} {attribute}"
     if attribute.lower() not in _NOUN_TO_ADJECTIVE:
@@ -96,7 +96,7 @@ def guide_concept(concept: str, attribute: str) -> str:
 
 
 def guided_prompt(template: str, concept: str, attribute: str) -> str:
-    """``template`` filled with the attribute-guided concept.
+    """Fill ``template`` with the attribute-guided concept.
 
     >>> guided_prompt("a photo of an {}", "engineer", "female")
     'a photo of a female engineer'
@@ -105,9 +105,9 @@ def guided_prompt(template: str, concept: str, attribute: str) -> str:
 
 
 def replace_word(prompt: str, word: str, replacement: str) -> str:
-    """``prompt`` with a whole word exchanged and its article mended (a counterfactual edit).
+    """Replace a whole word of ``prompt`` and correct its article (a counterfactual edit).
 
-    Raises InvalidInput: the word is not in the prompt: the edit would change nothing and compare a thing with itself.
+    Raises InvalidInput: the word is not in the prompt, so that the edit would change nothing.
 
     >>> replace_word("a person studying science", "person", "man")
     'a man studying science'
@@ -119,7 +119,7 @@ def replace_word(prompt: str, word: str, replacement: str) -> str:
 
 
 def append_word(prompt: str, word: str) -> str:
-    """``prompt`` with one attribute word added at its end, as T2IAT does for valence.
+    """Add one attribute word at the end of ``prompt``, as T2IAT does for valence.
 
     >>> append_word("a photo of a rose", "pleasant")
     'a photo of a rose, pleasant'

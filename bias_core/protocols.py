@@ -1,6 +1,6 @@
-"""The roles of models, each of one or two methods.
+"""Protocols of models, each with one or two methods.
 
-Studies and everything below them know only these; ``services`` builds the adapters that fill them.
+Studies and everything below them know only these; ``services`` builds the adapters that implement them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,12 +27,12 @@ class TextToImage(Protocol):
         """Pictures at once, at most."""
 
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
-        """Yield one picture per row, in order, a batch at a time; same row, same pixels."""
+        """Yield one picture per row, in order, batch by batch; equal rows give equal pixels."""
 
 
 @runtime_checkable
 class Traceable(Protocol):
-    """Shows the inside of the generation of one picture, for SPI and predicted images."""
+    """Exposes the denoising steps of one picture, for SPI and predicted images."""
 
     def trace(
         self,
@@ -46,24 +46,24 @@ class Traceable(Protocol):
         """Yield every denoising step of ``row`` with the velocities towards each attribute.
 
         ``guided`` asks for velocities with classifier-free guidance, ``predicted`` for the picture that
-        each step is heading for.
+        each step predicts.
         """
 
 
 @runtime_checkable
 class ShowsForming(Protocol):
-    """Can show what the pictures at work are heading for; not every generator can."""
+    """Previews pictures while they form; not every generator can."""
 
     def forming(self) -> Mapping[str, Image.Image]:
-        """Small pictures of what is being drawn, by the ids of their rows, as of the newest step.
+        """Small previews of the pictures in progress at the newest step, by row id.
 
-        Asked from within ``on_step`` alone. Empty where a model shows none; the pictures that are drawn do not change.
+        Call it only from ``on_step``. Empty if a model shows none; finished pictures do not depend on it.
         """
 
 
 @runtime_checkable
 class ReadsPrompts(Protocol):
-    """Tells how much of a text it reads; not every generator or encoder can."""
+    """Tells how many tokens of a text it reads; not every generator or encoder can."""
 
     def prompt_limits(self, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
         """The part of each prompt that each of its text encoders reads; loads no weights."""
@@ -71,54 +71,54 @@ class ReadsPrompts(Protocol):
 
 @runtime_checkable
 class ChecksSettings(Protocol):
-    """Tells before drawing what it will not do; not every generator can. Loads no weights."""
+    """Warns about settings before drawing, without loading weights; not every generator can."""
 
     def check_settings(self, row: ImageRow) -> tuple[str, ...]:
-        """A sentence on each setting of the row that has no effect, or not the usual one."""
+        """A sentence on each setting of the row without an effect, or with an unusual one."""
 
     def drawn_size(self, width: int, height: int) -> tuple[int, int]:
-        """The size that is drawn where this is asked for."""
+        """The size that the model draws for a requested size."""
 
     def check_traceable(self) -> None:
-        """Raise InvalidInput where its steps cannot be traced."""
+        """Raise InvalidInput if its steps cannot be traced."""
 
 
 @runtime_checkable
 class RewritesPrompts(Protocol):
-    """Has a language model of its own that may rewrite a prompt before it is drawn; not every generator has."""
+    """Has its own language model that may rewrite prompts; not every generator has."""
 
     def check_rewriting(self) -> None:
-        """Raise InvalidInput where this model is here, and rewrites nothing. Loads no weights."""
+        """Raise InvalidInput if the local model cannot rewrite prompts. Loads no weights."""
 
 
 @runtime_checkable
 class OnLentGpu(Protocol):
-    """Draws on a GPU that is lent by the second, of which each visitor has so much a day."""
+    """Draws on a shared GPU on which each visitor has a daily quota of seconds."""
 
     def pictures_in(self, seconds: float, steps: int) -> int:
-        """Pictures of so many steps that this GPU time is likely to draw."""
+        """The likely number of pictures of ``steps`` steps in this GPU time."""
 
 
 @runtime_checkable
 class ChangesSampler(Protocol):
-    """Can take the steps of some models another way than their own. Loads no weights."""
+    """Can draw some models with another sampler. Loads no weights."""
 
     def check_sampler(self, sampler: str) -> None:
-        """Raise InvalidInput where this model cannot be drawn with the sampler."""
+        """Raise InvalidInput if the model cannot use the sampler."""
 
 
 @runtime_checkable
 class Hosted(Protocol):
-    """Draws on the server of a service: each picture is a request, which may cost money."""
+    """Draws on a hosted service: each picture is a request, which may cost money."""
 
-    at_once: int  # requests that may be on their way together
+    at_once: int  # parallel requests
 
     @property
     def has_seeds(self) -> bool:
-        """True if the same seed is known to draw the same picture."""
+        """True if equal seeds are known to draw equal pictures."""
 
     def version(self) -> str:
-        """The provider and its model; HubNotReached where it cannot be asked."""
+        """The provider and its model; HubNotReached if the provider is out of reach."""
 
 
 @runtime_checkable
@@ -136,7 +136,7 @@ class ImageTextEncoder(Protocol):
 
 @runtime_checkable
 class Captioner(Protocol):
-    """Says in words what a picture shows."""
+    """Describes a picture in words."""
 
     name: str
 
@@ -156,7 +156,7 @@ class VisualQuestionAnswerer(Protocol):
 
 @runtime_checkable
 class Judge(Protocol):
-    """Says whether a picture shows something: a vision-language model, or an image classifier."""
+    """Judges if a picture shows something: a vision-language model or an image classifier."""
 
     name: str
 
@@ -166,10 +166,10 @@ class Judge(Protocol):
 
 @runtime_checkable
 class LanguageModel(Protocol):
-    """Says how a text might go on: token by token for StOP's beam search, or a whole answer."""
+    """Continues a text: token by token for StOP's beam search, or with a whole answer."""
 
     def propose(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
-        """For each prefix, at most ``n`` texts that continue it by one token, likeliest first."""
+        """For each prefix, at most ``n`` one-token continuations, likeliest first."""
 
     def complete(self, prompt: str, max_new_tokens: int) -> str:
         """The likeliest answer to ``prompt``, without the prompt."""

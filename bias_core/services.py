@@ -1,7 +1,7 @@
-"""The parts that one process shares: settings, the stores, and the models, each built on first use.
+"""Shared parts of one process: settings, stores and models, each built on first use.
 
 Built once when the program starts (app, command line, a script) and handed to studies as an
-argument. Nothing in it belongs to one visitor.
+argument. No part belongs to one visitor.
 """
 
 from collections.abc import Iterator, Sequence
@@ -66,42 +66,42 @@ class Services:
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or Settings()
         data = self.settings.data_dir
-        self.repairs = Repairs()  # what the stores found broken and had made anew
+        self.repairs = Repairs()  # notes on broken data that the stores made anew
         self.images = ImageStore(data / "images", self.repairs)
         self.embeddings = EmbeddingCache(data / "embeddings.sqlite", self.repairs)
         self.answers = AnswerCache(data / "answers.sqlite", self.repairs)
         self.manifests = ManifestStore(data / "runs")
         self._hashes = FileHashes(data / "file_hashes.sqlite", self.repairs)
         self._sources = ModelSources(self.settings, self._hashes)
-        # Held while drawing or loading, one batch at a time; readers take :meth:`reading`.
+        # Held while drawing or loading, one batch at a time; classifiers take :meth:`reading`.
         self.model_lock, self._reader_lock = FairLock(), FairLock()
-        self.engine: Engine = LocalEngine(self.settings.device)  # who draws the rows of a manifest
-        self.rates = RateStore(data / "rates.json")  # how long drawing took before
+        self.engine: Engine = LocalEngine(self.settings.device)  # engines that draw the rows of a manifest
+        self.rates = RateStore(data / "rates.json")  # measured drawing times
         self.borrows_gpu = self.settings.device == "auto" and on_zero_gpu()
         self._device = "cpu" if self.borrows_gpu else self.settings.device
         if self.borrows_gpu:
             prepare()
         self._built = BuiltOnce()
-        self._token = SecretStr("")  # of the visitor who asks for hosted models; see for_visitor
+        self._token = SecretStr("")  # a visitor's token for hosted models; see for_visitor
         self._hosted: dict[str, hosted_images.HostedTextToImage] = {}
 
     def for_visitor(self, token: str) -> "Services":
-        """The same services for one visitor, who pays for hosted models with this token; it is kept nowhere else.
+        """Services for one visitor, whose token pays for hosted models; the token is stored nowhere else.
 
-        A token that begins with ``hf_`` goes to Hugging Face alone, any other to the server of BIAS_IMAGES_URL alone.
+        A token that begins with ``hf_`` goes only to Hugging Face, any other only to the server of BIAS_IMAGES_URL.
         """
         view = copy(self)
         vars(view).update(_token=SecretStr(token.strip()), _hosted={})
         return view
 
     def gpu_seconds_left(self) -> float | None:
-        """GPU seconds that the visitor of these services has left today; None where it is not known."""
+        """GPU seconds that this visitor has left today; None if unknown."""
         may_ask = self.borrows_gpu and not self.settings.offline
         return gpu_seconds_left(self._token.get_secret_value()) if may_ask else None
 
     @property
     def labels(self) -> "LabelStore":
-        """People's answers; the database opens with the first of them."""
+        """The store of people's answers; its database opens on first use."""
         from sqlalchemy import URL
 
         from bias_core.labels.label_store import LabelStore
@@ -115,13 +115,13 @@ class Services:
         """People's answers about a run, as a frame; None if no labelling task was made for it."""
         manifest = self.manifests.find(run_id) if run_id.isalnum() else None
         if manifest is None or not manifest.label_tasks:
-            return None  # the store is not opened for nothing
+            return None  # do not open the store needlessly
         from bias_core.labels.answers import run_answers
 
         return run_answers(self.labels, run_id, manifest.label_tasks)
 
     def label_copy(self) -> "LabelCopy | None":
-        """The copying of answers to a hub's dataset, running from now on; None where none is wanted."""
+        """The copying of answers to a hub's dataset, started on first use; None without BIAS_LABELS_REPO."""
         settings = self.settings
         if not settings.labels_repo:
             return None
@@ -132,17 +132,17 @@ class Services:
 
     @cached_property
     def uploads(self) -> UploadStore:
-        """The files that visitors sent."""
+        """The store of visitors' uploads."""
         return UploadStore(int(self.settings.uploads_gb * 1e9))
 
     @cached_property
     def run_queue(self) -> RunQueue:
-        """The queue in which runs wait for their turn."""
+        """The queue of waiting runs."""
         return RunQueue.of(self.settings)
 
     @cached_property
     def catalogue(self) -> Catalogue:
-        """All models and readers that have a name, with the language model and the judge of the settings."""
+        """All named models and readers, with the language model and the judge of the settings."""
         catalogue, settings = load_catalogue(self.settings.assets_dir / "models.yaml"), self.settings
         if settings.public:
             catalogue = replace(catalogue, allowed=tuple(settings.allowed_models.replace(",", " ").split()))
@@ -153,7 +153,7 @@ class Services:
         }
         for role, (url, model, named_by) in servers.items():
             if url and model:
-                note = f"{model}, on a server of one's own ({named_by})"
+                note = f"{model}, on your own server ({named_by})"
                 endpoint = ToolInfo(id="endpoint", name=model, library="endpoint", path="", note=note)
                 tools[role] = (*tools.get(role, ()), endpoint)
         return replace(
@@ -173,13 +173,13 @@ class Services:
         return self.catalogue.tools.get(role, ())
 
     def model_info(self, name: str) -> ModelInfo:
-        """The catalogue's entry; UnknownModel where there is none."""
+        """The catalogue's entry; UnknownModel if there is none."""
         return self.catalogue.model(name)
 
     def model_fit(self, name: str) -> ModelFit:
-        """The fit of this model to this machine; nothing is loaded.
+        """Tell if this model fits this machine, without loading it.
 
-        Only for a model that the catalogue does not list, the hub is asked for its size, once.
+        For unlisted models, the hub is asked for the size, once.
         """
         info = self.model_info(name)
         if hosted := hosted_name(name):
@@ -187,16 +187,16 @@ class Services:
         return self._sources.fit(info)
 
     def revision(self, name: str) -> str:
-        """The version of a model's weights now: a hub revision, or a fingerprint of the files."""
+        """The current version of a model's weights: a hub revision, or a fingerprint of the files."""
         return self._hosted_model(name).version() if hosted_name(name) else self._sources.version(self.model_info(name))
 
     def reading_files(self, model: str) -> Iterator[tuple[int, int]]:
-        """Read what says which weights these are, if that is not known: (bytes read, bytes in all)."""
+        """Hash the model's files if their version is unknown; yield (bytes read, bytes in all)."""
         files = () if hosted_name(model) else self._sources.files(self.model_info(model))
         return self._hashes.reading(*files)
 
     def text_to_image(self, name: str) -> TextToImage:
-        """The generator of this name; its weights load with the first picture, and anew once they changed."""
+        """The generator of this name; its weights load with the first picture, and again after a change."""
         if hosted_name(name):
             return self._hosted_model(name)
         info = self.model_info(name)
@@ -204,9 +204,9 @@ class Services:
         return self._built.get("model", info.id, lambda: self._build_model(info, version), version=version)
 
     def draw(self, rows: Sequence[ImageRow], *, cancelled: StopSignal = never) -> Iterator[EngineProgress]:
-        """Draw, by the engine, those of ``rows`` (all of one model) that are not in the store.
+        """Draw the ``rows`` (all of one model) that are not in the store, with the model's engine.
 
-        ModelUnavailable is raised where the model has other weights than the rows were planned with.
+        ModelUnavailable if the model's weights have changed since the rows were planned.
         """
         if not rows:
             return iter((EngineProgress(done=0, total=0),))
@@ -219,35 +219,35 @@ class Services:
         return self.rates.watch(events, rows[0], engine)
 
     def engine_of(self, model: str) -> Engine:
-        """The engine for rows of this model: that of this process, or, for a hosted one, requests."""
+        """The engine for this model: this process's, or requests for a hosted model."""
         return hosted_images.RequestsEngine(self.settings.remote_at_once) if hosted_name(model) else self.engine
 
     def reading(self, *readers: object) -> ReadersTurn:
-        """Held while these readers run, a batch at a time; entered as often as one likes."""
+        """A lock to hold while these readers run, batch by batch; it can be entered repeatedly."""
         return ReadersTurn(readers, self._reader_lock, self.model_lock, downloads=self._built)
 
     def encoder(self, name: str) -> ImageTextEncoder:
-        """The encoder of this name; its weights load with the first input, and again when they changed."""
+        """The encoder of this name; its weights load with the first input, and again after a change."""
         return cast("ImageTextEncoder", self._reader("encoder", name))
 
     def captioner(self, name: str) -> Captioner:
-        """The captioner of this name, likewise."""
+        """The captioner of this name; loads likewise."""
         return cast("Captioner", self._reader("captioner", name))
 
     def answerer(self, name: str) -> VisualQuestionAnswerer:
-        """The answerer of questions of this name, likewise."""
+        """The question answerer of this name; loads likewise."""
         return cast("VisualQuestionAnswerer", self._reader("answerer", name))
 
     def judge(self, name: str) -> Judge:
-        """The judge of pictures of this name, likewise."""
+        """The judge of this name; loads likewise."""
         return cast("Judge", self._reader("judge", name))
 
     def language_model(self, name: str) -> LanguageModel:
-        """The language model of this name, likewise."""
+        """The language model of this name; loads likewise."""
         return cast("LanguageModel", self._reader("language_model", name))
 
     def person_finder(self, name: str) -> PersonFinder:
-        """The finder of people of this name; its weights load with the first picture."""
+        """The person finder of this name; its weights load with the first picture."""
         return self._built.get("person_finder", name, partial(self._build_finder, name))
 
     def reader_errors(
@@ -255,7 +255,7 @@ class Services:
     ) -> tuple[ReaderErrors | None, ...]:
         """The encoder's error rates on each (positive, negative) pair of sentences.
 
-        Known for encoders that ship their embeddings of held-out renders, on pictures of that world, in its words.
+        Known for encoders that ship embeddings of held-out renders, for pictures and words of that world.
         """
         if not sentences or (path := self._held_out(encoder, model)) is None:
             return (None,) * len(sentences)
@@ -264,18 +264,18 @@ class Services:
         return errors_of_sentences(*held_out, self.embeddings.texts(reader, both, lock=self.reading(reader)), sentences)
 
     def _held_out(self, encoder: str, model: str) -> Path | None:
-        """The file of the encoder's embeddings of held-out renders; None for pictures of another world."""
+        """The encoder's file of held-out embeddings; None for pictures of another world."""
         world = self.reader_world("encoder", encoder)
         path = Path(self._sources.find(self.catalogue.tool("encoder", encoder).path)) / "held_out.npz"
         return path if world and world == self.pictures_world(model) and path.is_file() else None
 
     def known_pictures(self, model: str, positive: str, negative: str) -> tuple[KnownPicture, ...]:
-        """As many pictures of the model's world that show what one sentence says as show what the other says."""
+        """Pictures of the model's world with known truth, equally many for either sentence."""
         return known_pictures(self.model_info(model).width, positive, negative) if self.pictures_world(model) else ()
 
     def reader_world(self, role: Role, name: str) -> str:
-        """The only pictures that a reader can read, "calibration", or "" for any; by name or weights."""
-        if role == "judge":  # looks at any picture
+        """The only world whose pictures a reader can read, "calibration", or "" for any; by name or weights."""
+        if role == "judge":  # reads any picture
             return self.catalogue.tool(role, name).world
         listed = {info.id: info for info in self.tools(role)}
         self.catalogue.check_name(name, listed)
@@ -287,10 +287,10 @@ class Services:
         return next((info.world for info in ours if self._sources.reader_version(info) == weights), "")
 
     def pictures_world(self, model: str, revision: str = "") -> str:
-        """The world whose pictures a model draws: "calibration", or "" where it is not known.
+        """The world that a model draws, "calibration", or "" if unknown.
 
-        With a ``revision`` (of a picture from elsewhere) only a model that has a name here, at the revision
-        that it has here, is known.
+        With a ``revision`` (of an imported picture), only a named model at the revision
+        that it has here is known.
         """
         if model.startswith(IMPORTED):
             return ""
@@ -300,17 +300,17 @@ class Services:
         return worlds[model] if worlds.get(model) and self.revision(model) == revision else ""
 
     def readers_here(self, role: Role) -> tuple[str, ...]:
-        """Readers that have a name and are on this machine: nothing is downloaded for them."""
+        """Named readers on this machine, which need no download."""
         return tuple(info.id for info in self.tools(role) if not self.reader_facts(role, info.id).download_gb)
 
     def fitting_readers(self, role: Role) -> tuple[str, ...]:
-        """Readers of any pictures that this machine has room for, those that are here first."""
+        """Readers for any pictures that fit this machine, local ones first."""
         return fitting_readers(self.tools(role))
 
     def default_reader(self, role: Role, world: str) -> str:
-        """The reader of pictures of a world, or of any others (""), where none is named: one that suits this machine.
+        """The default reader for pictures of a world ("" for any others): one that suits this machine.
 
-        Offline it is one that is here, if any is.
+        Offline, prefer a local one.
         """
         settings = self.settings
         return default_reader(self.tools(role), world, on_cpu=settings.device == "cpu", offline=settings.offline)
@@ -326,18 +326,18 @@ class Services:
         )
 
     def fetch_reader(self, role: Role, name: str) -> None:
-        """Download what a reader lacks; ModelUnavailable where that cannot be had."""
+        """Download a reader's missing files; ModelUnavailable if that fails."""
         self.reading(getattr(self, role)(name)).fetch()
 
     def unknown_words(self, model: str, prompt: str) -> tuple[str, ...]:
-        """Words of ``prompt`` that the calibration world does not know; empty for other models."""
+        """Words of ``prompt`` unknown to the calibration world; empty for other models."""
         return unknown_words(prompt, self.model_info(model)) if self.pictures_world(model) else ()
 
     shown = staticmethod(shown_share)
     true_rate = staticmethod(true_rate)
 
     def tidy(self) -> Sequence[str]:
-        """Bring the stores below their limits; ids of the pictures that went."""
+        """Bring the stores below their limits; return the ids of deleted pictures."""
         removed = make_room(self.settings.data_dir, int(self.settings.cache_gb * 1e9), self.images, self.manifests)
         if removed:
             self.embeddings.forget(removed)
@@ -345,7 +345,7 @@ class Services:
         return removed
 
     def close(self) -> None:
-        """Let go of files and workers."""
+        """Close files and workers."""
         self.engine.close()
         self.embeddings.close()
         self.answers.close()
@@ -358,14 +358,14 @@ class Services:
         self.uploads.close()
 
     def _reader(self, role: Role, name: str) -> Any:
-        """The reader with the files that lie under its path now."""
+        """The reader for the current files of its path."""
         info = self.catalogue.tool(role, name)
         self._sources.check_size(info.id, info.path, info.download_gb)
         version = self._sources.reader_version(info)
         return self._built.get(role, info.id, lambda: self._build_reader(role, info, version), version=version)
 
     def _build_reader(self, role: Role, info: ToolInfo, version: str) -> Any:
-        """A reader, or where a GPU is borrowed for each call, one that works there."""
+        """Build a reader; on ZeroGPU, one that runs on the borrowed GPU."""
         unchanged = partial(check_version, info.id, version, partial(self._sources.reader_version, info))
         where = {"device": self._device, "offline": self.settings.offline, "unchanged": unchanged}
         local = self._local_reader(role, info, f"{info.id}@{version}" if version else info.id, where)
@@ -374,7 +374,7 @@ class Services:
         return ZeroGpuReader(info.id, partial(build_elsewhere, self.settings, role, info.id), local, info.download_gb)
 
     def _local_reader(self, role: Role, info: ToolInfo, name: str, where: dict[str, Any]) -> Any:
-        """The reader for this role; readings are kept under ``name``, which has the version of local weights."""
+        """Build the reader for this role; ``name`` is its cache key, with the version of local weights."""
         settings = self.settings
         if info.library == "endpoint" and role == "judge":
             url, model, key = settings.judge_url, settings.judge_model, settings.judge_key.get_secret_value()
@@ -406,14 +406,14 @@ class Services:
         return kinds[role](name, source, **where)
 
     def _build_finder(self, name: str) -> PersonFinder:
-        """That of the calibration world asks an encoder; others look at one picture at a time, on the CPU."""
+        """Build a person finder; all but the calibration world's take one picture at a time, on the CPU."""
         info = self.catalogue.tool("person_finder", name)
         if info.library == "calibration":
             return CalibrationPersonFinder(self.encoder(info.path))
         return encoders.TorchvisionPersonFinder(info.id, info.path, device=self._device, offline=self.settings.offline)
 
     def _hosted_model(self, name: str) -> hosted_images.HostedTextToImage:
-        """A hosted model, asked with the token of the visitor of these services; built anew for each of them."""
+        """Build a hosted model with this visitor's token."""
         if name not in self._hosted:
             token = self._token.get_secret_value()
             self._hosted[name] = hosted_images.hosted_model(self.model_info(name), self.settings, token)
@@ -441,24 +441,24 @@ _services_of = lru_cache(maxsize=1)(Services)
 
 
 def build_elsewhere(settings: Settings, role: str, name: str) -> object:
-    """A model for a process that has a GPU for a while: weights are on this machine by now."""
+    """Build a model in a process with a borrowed GPU; its weights are already on this machine."""
     return getattr(_services_of(settings.model_copy(update={"device": "cuda", "offline": True})), role)(name)
 
 
 def draw_with_ray(services: Services, workers: int = 0) -> None:
-    """Let ``services`` draw with Ray: by so many workers, 0 for one per GPU (per machine without GPUs).
+    """Let ``services`` draw with Ray, with this number of workers; 0: one per GPU (per machine without GPUs).
 
-    InvalidInput says how to install Ray where it is not.
+    InvalidInput says how to install Ray if it is missing.
     """
     services.engine.close()
     services.engine = RayEngine(partial(worker_model, services.settings, cpu_threads()), workers=workers)
 
 
 def worker_model(settings: Settings, threads: int, row: ImageRow) -> TextToImage:
-    """The generator of a row in a process of its own, which draws as the first process would.
+    """The generator of a row in a worker process, which draws the same pictures as the first process.
 
-    It computes with as many ``threads``: with another number, single pixels would differ. ModelUnavailable is
-    raised where this machine has other weights, or another version of the program.
+    It uses the same number of ``threads``, because others would change single pixels. ModelUnavailable is
+    raised if this machine has other weights, or another version of the program.
     """
     cpu_threads(threads)
     services = Services(settings)

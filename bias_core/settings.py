@@ -39,7 +39,7 @@ def _on_space() -> bool:
 class Settings(BaseSettings):
     """Settings of one process, read from ``BIAS_*`` environment variables.
 
-    A description that ends with a default says what the setting is otherwise.
+    A description that ends with a default gives the value of an unset setting.
     """
 
     model_config = SettingsConfigDict(env_prefix="BIAS_", frozen=True)
@@ -50,14 +50,16 @@ class Settings(BaseSettings):
     )
     assets_dir: Path = Field(default=ASSETS, description="Folder of weights and study data (default: the program's)")
     cache_gb: float = Field(
-        default=10.0, gt=0, description="Size of the picture store in GB, above which the least recently used go"
+        default=10.0,
+        gt=0,
+        description="Size limit of the picture store in GB; the least recently used pictures go first",
     )
     host: str = Field(default="127.0.0.1", description="Address on which the app listens")
     allowed_hosts: str = Field(
-        default="", description="Names under which the server may be asked, besides localhost and numbers: `name, name`"
+        default="", description="Host names of the server, in addition to localhost and IP addresses: `name, name`"
     )
     port: int = Field(default=7860, ge=1, le=65535, description="Port on which the app listens")
-    offline: bool = Field(default=False, description="Never ask a model hub; use only what is on this machine")
+    offline: bool = Field(default=False, description="Never contact a model hub; use only local files")
     device: Literal["auto", "cpu", "cuda", "mps"] = Field(
         default="auto", description="`auto` (CUDA if there is one), `cpu`, `cuda` or `mps`"
     )
@@ -67,18 +69,21 @@ class Settings(BaseSettings):
         description="Show pictures while they form: `auto` (for small models without a safety checker), `on` or `off`",
     )
     compile_models: bool = Field(
-        default=False, description="Compile generators on a GPU: minutes at first, faster pictures afterwards"
+        default=False, description="Compile generators on a GPU: slow first picture, faster ones afterwards"
     )
     public: bool = Field(
         default_factory=on_public_server,
         description="Strangers reach this server: only listed models, no paths (default: on a Space)",
     )
     allowed_models: str = Field(
-        default="", description="Models of a hub that a public server takes besides the listed ones: `org/name, org/*`"
+        default="",
+        description="Hub models allowed on a public server in addition to the listed ones: `org/name, org/*`",
     )
     allowed_gb: float = Field(default=20.0, gt=0, description="Largest download of such a model in GB")
-    runs_at_once: int = Field(default=3, ge=1, description="Runs that work at once; they take turns at the models")
-    runs_waiting: int = Field(default=32, ge=1, description="Runs that may wait; later visitors are asked to try again")
+    runs_at_once: int = Field(default=3, ge=1, description="Number of parallel runs, which take turns at the models")
+    runs_waiting: int = Field(
+        default=32, ge=1, description="Number of runs that may wait; later visitors have to try again"
+    )
     # On one's own machine several models at the papers' sizes fit.
     max_images: int = Field(
         default_factory=lambda: 1000 if _on_space() else 50_000,
@@ -94,21 +99,21 @@ class Settings(BaseSettings):
     max_minutes: float = Field(
         default_factory=lambda: 30.0 if _on_space() else math.inf,
         gt=0,
-        description="Minutes that one run may work; finished pictures are kept, and the same settings go on from there "
+        description="Time limit of a run in minutes; finished pictures are kept, and the same settings resume "
         "(default: no limit; 30 on a Space)",
     )
     gallery: str = Field(
-        default="", description="Folder of finished runs that Runs lists for everybody, read only (see below)"
+        default="",
+        description="Folder of finished runs that the Runs tab lists for all visitors, read only (see below)",
     )
     upload_mb: int = Field(default=50, ge=1, description="Largest upload of a visitor in MB")
     label_pictures_gb: float = Field(
-        default=5.0, gt=0, description="Size in GB that the pictures of all labelling tasks may take together"
+        default=5.0, gt=0, description="Size limit in GB for the pictures of all labelling tasks"
     )
     uploads_gb: float = Field(
         default=5.0,
         gt=0,
-        description="Size in GB of the uploads of the last hour and those that pages still use; one address may take a "
-        "quarter",
+        description="Size limit in GB for the uploads of the last hour and those in use; one address may use a quarter",
     )
     # A URL may hold a password.
     labels_url: str = Field(
@@ -118,9 +123,9 @@ class Settings(BaseSettings):
         '(`pip install "psycopg[binary]"`) (default: a file in the data folder)',
     )
     labels_repo: str = Field(
-        default="", description="Dataset of a hub that answers are copied to; for a machine whose disk does not stay"
+        default="", description="Hub dataset for copies of the answers; for a machine without a lasting disk"
     )
-    labels_repo_minutes: int = Field(default=5, ge=5, description="Minutes between two such copies")
+    labels_repo_minutes: int = Field(default=5, ge=5, description="Minutes between two copies")
     llm_url: str = Field(
         default="",
         repr=False,
@@ -130,16 +135,16 @@ class Settings(BaseSettings):
     llm_model: str = Field(default="", description="Model on that server; `endpoint` needs both")
     llm_key: SecretStr = Field(default=SecretStr(""), description="Key of that server")
     judge_url: str = Field(default="", repr=False, description="An OpenAI-compatible server for the judge `endpoint`")
-    judge_model: str = Field(default="", description="Model on that server that looks at pictures")
+    judge_model: str = Field(default="", description="Vision-language model on that server")
     judge_key: SecretStr = Field(default=SecretStr(""), description="Key of that server")
     images_url: str = Field(
-        default="", repr=False, description="An OpenAI-compatible server of pictures, for models named `openai:MODEL`"
+        default="", repr=False, description="An OpenAI-compatible server for pictures, for models named `openai:MODEL`"
     )
-    images_key: SecretStr = Field(default=SecretStr(""), description="Key of that server; never spent for strangers")
-    remote_at_once: int = Field(
-        default=4, ge=1, le=64, description="Requests of one run to hosted models that are on their way at once"
+    images_key: SecretStr = Field(
+        default=SecretStr(""), description="Key of that server; never used for visitors of a public server"
     )
-    remote_seconds: float = Field(default=180.0, gt=0, description="Seconds that one such request may take")
+    remote_at_once: int = Field(default=4, ge=1, le=64, description="Parallel requests of one run to hosted models")
+    remote_seconds: float = Field(default=180.0, gt=0, description="Time limit of such a request in seconds")
 
 
 def settings_markdown() -> str:

@@ -1,4 +1,4 @@
-"""The nouns that all rooms share: prompts to pictures (rows, images, steps) and numbers (estimates)."""
+"""Shared data types: prompts and pictures (rows, images, steps), models, and numbers (estimates)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     import numpy as np
     from PIL import Image
 
-IMPORTED = "imported:"  # before the name of the folder or zip, in place of a model's name
+IMPORTED = "imported:"  # prefix of a folder's or zip's name, in place of a model's name
 VelocitySpace = Literal["flow", "epsilon", "v_prediction"]
-"""What a denoiser predicts: noise minus picture, the noise, or the v of variance-preserving diffusion."""
+"""Prediction of a denoiser: noise minus picture, the noise, or the v of variance-preserving diffusion."""
 Sampler = Literal[
     "", "ddim", "ddpm", "pndm", "lms", "heun", "euler", "euler-a", "dpm2", "dpm2-a", "dpm++", "dpm++-karras",
     "dpm++-sde", "deis", "unipc",
 ]  # fmt: skip
-"""Which way the steps of a diffusion model are taken; "" is the model's own."""
+"""Samplers of diffusion models; "" is the model's own."""
 EXCHANGED = ("later_prompt", "n_first_steps", "text_condition")
-"""Fields of a row that say what a picture was drawn with beside its prompt and the weights of its condition."""
+"""Fields of a row with settings other than its prompt and the weights of its condition."""
 _LATER = ("rewrite", "sampler", *EXCHANGED)
-"""Fields of a row that came when pictures were kept already: at their default they are no part of its id."""
+"""Fields that rows got after pictures were stored: at their default they are not part of the id."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +36,9 @@ class ImageRow:
     """One row of a manifest: everything that decides the pixels of one picture."""
 
     prompt: str
-    seed: int  # of this picture's own CPU generator, >= 0
+    seed: int  # of this picture's own random generator on the CPU, >= 0
     model: str
-    # part of the study that it belongs to ("concept", ...); not part of the id, so that the same picture is never drawn
+    # part of the study ("concept", ...); not part of the id, so that the same picture is never drawn
     # twice for two studies
     group: str = "concept"
     revision: str = ""
@@ -50,13 +50,13 @@ class ImageRow:
     # width, height: pixels
     width: int = 64
     height: int = 64
-    rewrite: str = ""  # "own": the model rewrites the prompt itself before it draws; "": it draws what is asked
+    rewrite: str = ""  # "own": the model rewrites the prompt itself before it draws; "": it draws the prompt as given
     sampler: Sampler = ""
-    # later_prompt: what the denoiser reads after the first ``n_first_steps``, which are taken with ``prompt``; "": the
+    # later_prompt: the text for all steps after the first ``n_first_steps``, which use ``prompt``; "": the
     # prompt all along
     later_prompt: str = ""
     n_first_steps: int = 0
-    text_condition: str = ""  # of the text encoders' weights, where it is not ``condition``
+    text_condition: str = ""  # of the text encoders' weights, if not ``condition``
 
     @cached_property
     def id(self) -> str:
@@ -71,32 +71,32 @@ _SORTED = json.JSONEncoder(sort_keys=True)
 
 @dataclass(frozen=True, kw_only=True)
 class PictureRecord:
-    """What is known of a picture beside its pixels."""
+    """Facts about a picture other than its pixels."""
 
     row: ImageRow
-    truth: Mapping[str, Any] | None = None  # what is in it, by attribute; of the calibration renderer's only
-    blocked: bool = False  # blanked by a safety checker, refused, or failed: it is counted and never scored
-    # what the model says it did: what it was asked, its own warnings, a prompt that it rewrote
+    truth: Mapping[str, Any] | None = None  # ground truth by attribute; only of the calibration renderer's pictures
+    blocked: bool = False  # blanked by a safety checker, refused or failed: counted, never scored
+    # the model's report: its arguments, warnings, and the prompt if it rewrote that
     drawn: Mapping[str, Any] | None = None
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height in pixels: those of the row, but where a hosted model answered others."""
+        """Width and height in pixels: the row's, unless a hosted model drew another size."""
         drawn = self.drawn or {}
         return int(drawn.get("width", self.row.width)), int(drawn.get("height", self.row.height))
 
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratedImage(PictureRecord):
-    """A picture fresh from a generator."""
+    """A picture from a generator, not yet stored."""
 
     image: Image.Image
 
 
 def is_blank(image: Image.Image) -> bool:
-    """Whether a picture has one colour all over, as checkers and overflowing numbers leave it.
+    """Return true if a picture has one colour all over, as safety checkers and overflowing numbers make it.
 
-    Lossy formats move it by up to 10 of 255.
+    Lossy formats change the colour by up to 10 of 255.
 
     >>> from PIL import Image
     >>> is_blank(Image.new("RGB", (2, 2))), is_blank(Image.linear_gradient("L"))
@@ -115,23 +115,23 @@ class StoredImage(PictureRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class Attribute:
-    """A visual attribute A as OASIS words it: a pair of sentences and its real-world rate."""
+    """A visual attribute A in OASIS: a pair of sentences and its real-world rate."""
 
     name: str  # short label, e.g. "man"
     # positive, negative: sentences for presence (d+) and absence (d-)
     positive: str
     negative: str
-    reference: float | None = None  # P*(A | C) in [0, 1], or None where nobody knows it
-    reference_source: str = ""  # where P* comes from (with year), or "assumed 50 %, a choice"
+    reference: float | None = None  # reference share P*(A | C) in [0, 1], or None if unknown
+    reference_source: str = ""  # source of P* (with year), or "assumed 50 %, a choice"
 
     @property
     def has_source(self) -> bool:
-        """Whether P* was measured somewhere, and is no assumption or choice."""
+        """True if P* was measured, and is no assumption or choice."""
         return self.reference is not None and is_sourced(self.reference_source)
 
 
 def is_sourced(source: str) -> bool:
-    """Whether a rate with this source was measured somewhere.
+    """Return true if a rate with this source was measured.
 
     >>> is_sourced("bls2024 (2024)"), is_sourced("assumed 50 %, a choice"), is_sourced("")
     (True, False, False)
@@ -141,55 +141,55 @@ def is_sourced(source: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A number with its uncertainty."""
+    """A number with its interval."""
 
     # value, low, high: the estimate and its interval, in the unit of the measure; nan where undefined
     value: float
     low: float
     high: float
-    n: int  # number of sampling units behind it
-    null_value: float | None = None  # what "no bias" would read, or None where the measure has no null
-    method: str = ""  # how the interval was made, e.g. "exact binomial 95 %" or "bootstrap (BCa) 95 %"
-    note: str = ""  # why a value is nan, or another caveat; "" otherwise
+    n: int  # number of sampling units
+    null_value: float | None = None  # value under no bias, or None if the measure has no null
+    method: str = ""  # method of the interval, e.g. "exact binomial 95 %" or "bootstrap (BCa) 95 %"
+    note: str = ""  # reason for a nan, or another caveat; "" otherwise
 
     @classmethod
     def without_interval(cls, value: float, n: int, note: str, *, null_value: float | None = None) -> Estimate:
-        """A value with nan ends, and why."""
+        """Make an estimate without an interval; ``note`` gives the reason."""
         return cls(value=value, low=math.nan, high=math.nan, n=n, null_value=null_value, note=note)
 
     @classmethod
     def undefined(cls, n: int, note: str, *, null_value: float | None = None) -> Estimate:
-        """Nan with nan ends, and why."""
+        """Make an undefined estimate; ``note`` gives the reason."""
         return cls.without_interval(math.nan, n, note, null_value=null_value)
 
     def scaled(self, factor: float, offset: float = 0.0) -> Estimate:
-        """The same in another unit: ``factor`` times, plus ``offset``."""
+        """Convert to another unit: ``factor`` times, plus ``offset``."""
         value, low, high = (factor * end + offset for end in (self.value, self.low, self.high))
         return replace(self, value=value, low=low, high=high)
 
     def of_null(self, null_value: float | None) -> Estimate:
-        """The same beside another value of no bias."""
+        """Copy with another null value."""
         return replace(self, null_value=null_value)
 
     def with_note(self, note: str) -> Estimate:
-        """The same with a further note; "" adds none."""
+        """Copy with a further note; "" adds none."""
         return replace(self, note="; ".join(filter(None, [self.note, note])))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReaderErrors:
-    """How often a reader of pictures errs on one attribute, from pictures whose truth is known."""
+    """Error rates of a classifier for one attribute, from pictures with known truth."""
 
-    # sensitivity, specificity: shares in [0, 1] of present attributes called present, of absent ones absent
+    # sensitivity, specificity: in [0, 1], shares of present attributes called present, and of absent ones called absent
     sensitivity: float
     specificity: float
-    # n_positive, n_negative: numbers of pictures behind them
+    # n_positive, n_negative: numbers of pictures that give these rates
     n_positive: int
     n_negative: int
 
     @property
     def of_absence(self) -> ReaderErrors:
-        """The same where it is asked whether the attribute is absent."""
+        """Error rates for the absence of the attribute."""
         return ReaderErrors(
             sensitivity=self.specificity,
             specificity=self.sensitivity,
@@ -200,77 +200,77 @@ class ReaderErrors:
 
 @dataclass(frozen=True, kw_only=True)
 class KnownPicture:
-    """A picture of which it is known whether it shows an attribute; drawn when it is needed."""
+    """A picture known to show an attribute or not; drawn when needed."""
 
-    key: str  # the same for the same pixels
+    key: str  # equal for equal pixels
     shows: bool
     draw: Callable[[], Image.Image]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReaderFacts:
-    """Who reads pictures, and from which weights."""
+    """A reader of pictures (encoder, classifier, ...) and the version of its weights."""
 
     role: Literal["encoder", "captioner", "answerer", "judge", "language_model", "person_finder"]
     id: str  # the name that is asked for
-    name: str  # in words
-    revision: str = ""  # commit of a hub, or fingerprint of the files; "" where its name says it, or before a download
-    download_gb: float = 0.0  # what it fetches on first use; 0 where it is here, or nobody knows
-    world: str = ""  # the only pictures that it can read, "calibration"; "" for any
+    name: str  # for people
+    revision: str = ""  # commit of a hub, or fingerprint of the files; "" if the id includes it, or before a download
+    download_gb: float = 0.0  # download on first use; 0 if it is local, or unknown
+    world: str = ""  # the only world that it can read, "calibration"; "" for any
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlantedLine:
-    """One planted rate in every condition, and how to look for it."""
+    """One planted rate in every condition, and the sentences that detect it."""
 
-    # concept, attribute, value: what hangs on what
+    # concept, attribute, value: this value of the attribute depends on the concept
     concept: str
     attribute: str
     value: object
-    prompts: tuple[str, ...]  # prompts that draw the concept; several where it is a group of stimuli
-    # positive, negative: sentences that read the attribute
+    prompts: tuple[str, ...]  # prompts that draw the concept; several for a group of stimuli
+    # positive, negative: sentences that detect the attribute
     positive: str
     negative: str
     rates: Mapping[str, float]  # P(attribute | concept) by condition, in [0, 1]
     published: float  # the source's own number, in [0, 1]
-    source: str  # where it is published
+    source: str  # citation of that number
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One denoising step seen from inside.
+    """One denoising step.
 
     All arrays are float32 and of one image: ``(c, h, w)``, or ``(d,)`` where a family packs its latents otherwise.
     """
 
-    index: int  # of the step, from 0, which is noise
+    index: int  # of the step, from 0 (noise)
     sigma: float  # standard deviation of the noise in ``xt``, in [0, 1]
     # the latent as the model saw it: (1 - sigma) x0 + sigma eps in "flow" space, else sqrt(1 - sigma²) x0 + sigma eps
     xt: np.ndarray
-    velocity: np.ndarray  # what the model predicts for the prompt at ``xt``
+    velocity: np.ndarray  # the model's prediction for the prompt at ``xt``
     # velocity_positive, velocity_negative: ``(n_attributes, ...)``, for the sentences of presence and of absence
     # of each attribute, at the same ``xt``
     velocity_positive: np.ndarray
     velocity_negative: np.ndarray
-    # picture of the x0 that the sampler is heading for, with guidance where it runs with it; None where it was not
-    # asked for
+    # picture of the x0 that the step predicts, with guidance if the sampler uses it; None if not
+    # requested
     predicted: Image.Image | None
     space: VelocitySpace = "flow"  # of all three velocities; "flow" points from the picture to the noise
-    # whether the velocities are the classifier-free-guided ones, or those conditional on their text alone (always,
-    # where the sampler runs without such guidance)
+    # true for velocities with classifier-free guidance, false for those conditional on the text alone (always,
+    # if the sampler runs without guidance)
     guided: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class PromptLimit:
-    """How much of one prompt one text encoder of a model reads."""
+    """The part of one prompt that one text encoder of a model reads."""
 
-    prompt: str  # as it was asked for
+    prompt: str  # as given
     reader: str  # kind of the text encoder, e.g. "CLIP" or "T5"
-    # n_tokens, limit: tokens that the prompt takes and that are read, marks of start and end included
+    # n_tokens, limit: tokens of the prompt, and tokens that are read, including start and end marks
     n_tokens: int
     limit: int
-    cut: str  # the end of the prompt that this encoder does not see, "" where it sees all
+    cut: str  # the end of the prompt that this encoder ignores; "" if it reads all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,28 +279,28 @@ class ModelInfo:
 
     id: str  # the name that is asked for
     name: str
-    # renderer, remote, sd1, sd2, sdxl, sd3, flux, kandinsky, deepfloyd, sana, pixart, or "diffusers" where it is not
-    # known
+    # renderer, remote, sd1, sd2, sdxl, sd3, flux, kandinsky, deepfloyd, sana, pixart, or "diffusers" if
+    # unknown
     family: str
     revision: str = ""  # commit, tag or branch of a hub; "" for its newest
     licence: str = ""
-    gated: bool = False  # its makers ask for consent before it can be downloaded
+    gated: bool = False  # the download requires its makers' consent
     embedded: bool = False  # comes with the explorer
-    conditions: tuple[str, ...] = ()  # what can be planted in it
-    world: str = ""  # whose pictures it draws: "calibration", or "" where nobody can say
+    conditions: tuple[str, ...] = ()  # planted conditions that it can draw
+    world: str = ""  # the world that it draws: "calibration", or "" if unknown
     default_steps: int = 20
     default_guidance: float = 1.0
     width: int = 64
     height: int = 64
-    # download_gb, memory_gb: gigabytes to fetch, and on a GPU at its own size, one picture at a time; 0 where not
-    # known
+    # download_gb, memory_gb: gigabytes to fetch, and on a GPU at its own size, one picture at a time; 0 if
+    # unknown
     download_gb: float = 0.0
-    price_usd: float | None = None  # of a picture of a hosted model; None where nobody says
+    price_usd: float | None = None  # per picture of a hosted model; None if unknown
     memory_gb: float = 0.0  # of a GPU, in half precision, one picture of this size at a time; 0 if unknown
     note: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)  # read by the adapter; ``path`` is a hub id or a folder
 
     @property
     def traceable(self) -> bool:
-        """Whether its denoising steps have a velocity that can be followed; of others the adapter says why not."""
+        """True if its denoising steps have a velocity to trace; else the adapter gives the reason."""
         return self.family not in {"renderer", "remote", "kandinsky", "deepfloyd", "glm-image"}

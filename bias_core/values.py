@@ -1,6 +1,6 @@
-"""Values that people and programs give: settings, declared once, and checks of types and texts.
+"""Values from people and programs: settings, declared once, and checks of types and texts.
 
-A setting's type, range, default, label and sentence stand at its field, and nowhere else. Command line, API, forms,
+A setting's type, range, default, label and sentence stand at its field only. Command line, API, forms,
 addresses and files of settings offer what is made from these declarations (:func:`settings_of`).
 """
 
@@ -23,15 +23,15 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from bias_core.errors import InvalidInput, quoted
 
-__all__ = ["settings_class"]  # which type checkers take for an import of another module
+__all__ = ["settings_class"]  # type checkers take this for an import of another module
 
 MAX_TEXT = 10_000  # characters of any text that is given
 MAX_LIST = 1000  # entries of any list that is given
 _MAX_DEPTH = 5
-_EXACT = 2**53  # from here on a float is none of the whole numbers
+_EXACT = 2**53  # above this, floats do not represent every whole number
 _WHITE = "\t\n\r"
-_MOST_PARTS = 300_000  # lists, objects and commas of a text of JSON; each may take a hundred bytes
-# Characters that Unicode may have to sort behind one letter; it takes the square of their number.
+_MOST_PARTS = 300_000  # lists, objects and commas of a JSON text; each may take a hundred bytes
+# Combining marks after one letter; the time to sort them grows with the square of their number.
 _MANY_MARKS = re.compile("(?:[^\\w\\s!-~]|[\uff9e\uff9f]){31}")
 _WORDS: Mapping[Any, str] = {
     str: "a text",
@@ -47,7 +47,7 @@ _ENDS = {"greater_than_equal": "at least", "greater_than": "above", "less_than_e
 
 
 def type_words(kind: Any) -> str:
-    """Say which values a type has.
+    """Describe the values of a type.
 
     >>> type_words(int | None), type_words(Literal["", "fair"])
     ('a whole number, or left out', 'one of fair')
@@ -69,9 +69,9 @@ def number_words(number: float) -> str:
 
 
 def refusal(name: str, value: object, words: str, error: ValidationError | None = None) -> str:
-    """Write the sentence that refuses a value, from pydantic's first error; ``words`` say what would do.
+    """Make the error for a value from pydantic's first error; ``words`` describe valid values.
 
-    Raises InvalidInput: a text cannot be written, or is too long, which its own sentence says.
+    Raises InvalidInput itself for a text that is too long or holds an invalid character.
     """
     first: Mapping[str, Any] = error.errors(include_url=False)[0] if error else {}
     if first.get("type") == "string_unicode":
@@ -83,12 +83,12 @@ def refusal(name: str, value: object, words: str, error: ValidationError | None 
 
 @cache
 def adapter(kind: Any, *, strict: bool = False) -> TypeAdapter[Any]:
-    """Return pydantic's reader of a type, of finite numbers if it is not ``strict``; then it converts nothing."""
+    """Return pydantic's adapter of a type: ``strict`` converts nothing, otherwise numbers must be finite."""
     return TypeAdapter(kind, config=ConfigDict(strict=strict, allow_inf_nan=strict, arbitrary_types_allowed=True))
 
 
 def check_value(name: str, value: object, kind: Any) -> None:
-    """Refuse a value that is not of its type, or holds a text that cannot be written; InvalidInput quotes it.
+    """Raise InvalidInput for a value of a wrong type, or with an invalid character.
 
     >>> check_value("seed", 3, int | None)
     >>> check_value("seed", "3", int | None)
@@ -103,20 +103,20 @@ def check_value(name: str, value: object, kind: Any) -> None:
 
 
 def check_fields(made: object) -> None:
-    """Refuse a field of a dataclass that is not of its type; InvalidInput quotes it."""
+    """Raise InvalidInput for a dataclass field of a wrong type."""
     for name, kind in get_type_hints(type(made)).items():
         check_value(name, getattr(made, name), kind)
 
 
 def check_arguments(run: Callable[..., Any], given: Mapping[str, object]) -> None:
-    """Refuse an argument that is not of the type that ``run`` declares; InvalidInput quotes it."""
+    """Raise InvalidInput for an argument whose type differs from the one ``run`` declares."""
     for name, parameter in signature(run, eval_str=True).parameters.items():
         if name in given and parameter.annotation is not parameter.empty:
             check_value(name, given[name], parameter.annotation)
 
 
 def with_whole_numbers(run: Callable[..., Any], given: Mapping[str, object]) -> dict[str, object]:
-    """Return the arguments, with 8.0 as 8 for a whole number that ``run`` declares: JSON has one kind of number."""
+    """Return the arguments, with 8.0 as 8 where ``run`` declares a whole number: JSON has one kind of number."""
     declared = signature(run, eval_str=True).parameters
 
     def as_declared(name: str, value: object) -> object:
@@ -128,12 +128,12 @@ def with_whole_numbers(run: Callable[..., Any], given: Mapping[str, object]) -> 
 
 
 def check_texts(name: str, value: object, depth: int = 0, *, longest: int = MAX_TEXT) -> None:
-    """Refuse texts, alone or in lists, that are too long, too many, or hold what cannot be written."""
+    """Raise InvalidInput for texts, alone or in lists, that are too long, too many, or hold invalid characters."""
     if isinstance(value, str):
         if len(value) > longest:
             raise InvalidInput(f"{name} has {len(value):,} characters; at most {longest:,} are allowed")
         if wrong := next((c for c in value if c not in _WHITE and unicodedata.category(c) in ("Cc", "Cs")), ""):
-            raise InvalidInput(f"{name} holds the character U+{ord(wrong):04X}, which is no text; got {quoted(value)}")
+            raise InvalidInput(f"{name} holds U+{ord(wrong):04X}, which is not a valid character; got {quoted(value)}")
     elif isinstance(value, (list, tuple, Mapping)):
         if len(value) > MAX_LIST:
             raise InvalidInput(f"{name} may have at most {MAX_LIST:,} entries, got {len(value):,}")
@@ -154,9 +154,9 @@ def as_number(value: Any, what: str) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError) as error:  # a whole number of 400 digits is no float
-        raise InvalidInput(f"the {what} is a number, got {value!r:.80}") from error
+        raise InvalidInput(f"the {what} must be a number, got {value!r:.80}") from error
     if not math.isfinite(number):
-        raise InvalidInput(f"the {what} is a number, got {value!r}")
+        raise InvalidInput(f"the {what} must be a number, got {value!r}")
     return number
 
 
@@ -164,12 +164,12 @@ def as_whole(value: Any, what: str) -> int:
     """Return a whole number; InvalidInput quotes other values."""
     number = as_number(value, what)
     if number != int(number):
-        raise InvalidInput(f"the {what} is a whole number, got {value!r}")
+        raise InvalidInput(f"the {what} must be a whole number, got {value!r}")
     return int(number)
 
 
 def read_json(text: str | bytes, *, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
-    """Read JSON that another program wrote; ValueError if it is none, too large, or too deep.
+    """Read JSON of another program; ValueError if it is invalid, too large or too deep.
 
     ``pairs`` makes the objects of their names and values.
 
@@ -182,11 +182,11 @@ def read_json(text: str | bytes, *, pairs: Callable[[list[tuple[str, Any]]], Any
     try:
         return json.loads(text, object_pairs_hook=pairs)
     except RecursionError as error:
-        raise ValueError("it has lists within lists, deeper than they are read") from error
+        raise ValueError("it has lists nested too deep") from error
 
 
 def normal_form(form: Literal["NFC", "NFKC", "NFKD"], text: str) -> str:
-    """Return the text in one of Unicode's normal forms, or as it is if dozens of marks follow one letter.
+    """Return the text in a Unicode normal form, or unchanged if dozens of marks follow one letter.
 
     >>> normal_form("NFKC", "\uff30erson")
     'Person'
@@ -196,8 +196,8 @@ def normal_form(form: Literal["NFC", "NFKC", "NFKD"], text: str) -> str:
 
 _INFO = "setting"
 _COMMA = r"\,"  # one that belongs to a text of a list
-_DEFAULT = " (default: "  # ends a sentence with what stands for a value that is left out
-_ENDLESS = 1e9  # the end of a range that need not be told
+_DEFAULT = " (default: "  # separates a sentence from the meaning of an omitted value
+_ENDLESS = 1e9  # a range end too obvious to show
 _KINDS = (int, float, bool, str, tuple)
 
 
@@ -210,20 +210,20 @@ class Setting:
     default: Any = None
     label: str  # two or three words for forms; one sentence
     sentence: str
-    ge: float | None = None  # its range; None where it has no such end
+    ge: float | None = None  # its range; None for an open end
     gt: float | None = None
     le: float | None = None
     lt: float | None = None
     option: str = ""  # on the command line; "" for the usual one
     link: str = ""  # in addresses; "" for the last word of ``option``
-    percent: bool = False  # forms and addresses show 100 times the value
-    pattern: str = ""  # that a text matches as a whole, as the ``example`` does
+    percent: bool = False  # forms and addresses show the value times 100
+    pattern: str = ""  # pattern of the whole text; ``example`` matches it
     example: str = ""
-    local: bool = False  # names a file of this machine, so that no program or address may give it
+    local: bool = False  # names a local file, so that no program or address may set it
 
     @property
     def kind(self) -> type:
-        """Type of its values but None: ``int, float, bool, str, tuple`` (of texts), or ``object`` for any other."""
+        """Type of its values, None aside: ``int, float, bool, str, tuple`` (of texts), or ``object`` for any other."""
         plain = [kind for kind in get_args(self.annotation) or (self.annotation,) if kind is not NoneType]
         first = self.annotation if get_origin(self.annotation) in (tuple, Literal) else plain[0]
         origin = get_origin(first) or first
@@ -232,13 +232,13 @@ class Setting:
 
     @property
     def choices(self) -> tuple[Any, ...]:
-        """The values it may have; () if every value of its type may be."""
+        """The valid values; () if every value of its type is valid."""
         kinds = (self.annotation, *get_args(self.annotation))
         return next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
 
     @property
     def may_be_left_out(self) -> bool:
-        """True if None is a value, which stands for the default of a model or a design."""
+        """True if None is valid, for the default of a model or a design."""
         return NoneType in get_args(self.annotation)
 
     @property
@@ -265,7 +265,7 @@ class Setting:
 
     @property
     def range_words(self) -> str:
-        """Its range in words, as forms and addresses show values; "" where it has none.
+        """Its range in words, in the units of forms and addresses; "" without a range.
 
         >>> Setting(label="Seed", sentence="", ge=0, le=9999).range_words
         '0 to 9,999'
@@ -280,7 +280,7 @@ class Setting:
         return f"at least {low}" if low else f"at most {high}" if high else ""
 
     def read(self, value: object) -> Any:
-        """Read a value as a form, address or command writes it, whatever its range; InvalidInput quotes others."""
+        """Read a value of a form, address or command, without checking its range; InvalidInput if unreadable."""
         if self.may_be_left_out and is_nothing(value):
             return None
         if self.kind is str:
@@ -297,7 +297,7 @@ class Setting:
         raise InvalidInput(self.refusal(value))
 
     def read_shown(self, value: object) -> Any:
-        """Read a value as forms and addresses show it; InvalidInput quotes other values."""
+        """Read a value as forms and addresses show it; InvalidInput for others."""
         result = self.read(value)
         return result / 100 if self.percent and result is not None else result
 
@@ -320,7 +320,7 @@ class Setting:
 
     @property
     def may_be_linked(self) -> bool:
-        """True if an address may set it: it names no file of this machine and gives no consent."""
+        """True if an address may set it: it names no local file and gives no consent."""
         return not self.local and self.kind is not object and self.name not in ("force", "arms", "protocol")
 
     @property
@@ -331,7 +331,7 @@ class Setting:
 
     @property
     def help(self) -> str:
-        """The line of a command's help: what the setting does, its range or choices, and its default.
+        """The line of a command's help: the setting's purpose, its range or choices, and its default.
 
         >>> Setting(label="Seed", sentence="Seed of the first picture", default=0, ge=0, annotation=int).help
         'Seed of the first picture (at least 0; default: 0).'
@@ -349,14 +349,14 @@ class Setting:
         return f"{sentence} ({told})." if (told := "; ".join(filter(None, facts))) else f"{sentence}."
 
     def refusal(self, value: object, error: ValidationError | None = None) -> str:
-        """Write the sentence that refuses a value, from pydantic's error if there is one."""
+        """Make the error for a value, from pydantic's error if there is one."""
         words = f"a text such as {self.example}" if self.example else type_words(self.annotation)
         left_out = ", or left out" if self.example and self.may_be_left_out else ""
         return refusal(f"“{self.label}”", value, words + left_out, error)
 
 
 def setting(default: Any, label: str, sentence: str, **more: Any) -> Any:
-    """Declare a field of a :func:`settings_class`; doors go on with the sentence, which ends without a full stop."""
+    """Declare a field of a :func:`settings_class`; ``sentence`` has no full stop, as range and default follow."""
     info = Setting(label=label, sentence=sentence, **more)
     checks = {name: end for name in ("ge", "gt", "le", "lt") if (end := getattr(info, name)) is not None}
     checks |= {"pattern": info.pattern} if info.pattern else {}
@@ -371,7 +371,7 @@ if TYPE_CHECKING:
 else:
 
     def settings_class(*, frozen: bool, kw_only: bool):
-        """A dataclass that refuses values of a wrong type or range: InvalidInput says which, and what would do."""
+        """Make a dataclass that checks types and ranges: InvalidInput names the field and its valid values."""
         config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
 
         def decorate(kind):
@@ -385,7 +385,7 @@ else:
                     build(self, **values)
                 except ValidationError as error:
                     raise InvalidInput(_sentence(made, error)) from error
-                # Options are checked under their own names.
+                # Options are checked by their own names.
                 for name, value in values.items():
                     if not isinstance(value, Mapping):
                         check_texts(labels[name], value)
@@ -399,20 +399,20 @@ else:
 
 
 class RemembersNames:
-    """Settings that know which of them were given, at their default or not; a copy does not know it."""
+    """Settings that remember which of them were given, even at their default; a copy does not."""
 
     __slots__ = ("_given",)
 
 
 @settings_class(frozen=True, kw_only=True)
 class Options:
-    """Options of one kind of study, in addition to the settings of all; a kind without options has this class."""
+    """Options of one kind of study, next to the common settings; this class for kinds without options."""
 
     labels_replace_reader: ClassVar[bool] = True  # people's labels replace the classifier's
 
 
 def option_values(options: Any) -> dict[str, Any]:
-    """Return options by name, checked or as they were given; InvalidInput if they have no names."""
+    """Return options by name, checked or as given; InvalidInput if they have no names."""
     if isinstance(options, Options):
         return {name: getattr(options, name) for name in settings_of(type(options))}
     if not isinstance(options, Mapping):
@@ -421,7 +421,7 @@ def option_values(options: Any) -> dict[str, Any]:
 
 
 def settings_of(kind: type) -> Mapping[str, Setting]:
-    """Return the settings that a :func:`settings_class` declares, by name, in their order."""
+    """Return the settings of a :func:`settings_class` by name, in order."""
     types, declared = get_type_hints(kind), {}
     for one in fields(kind):
         default = one.default if one.default_factory is MISSING else one.default_factory()
@@ -430,7 +430,7 @@ def settings_of(kind: type) -> Mapping[str, Setting]:
 
 
 def name_and_value(text: str) -> tuple[str, str]:
-    """Split an option of a study as the command line and the API write it."""
+    """Split an option ``name=value`` of the command line or API."""
     name, sign, value = str(text).partition("=")
     if not sign or not name.strip():
         raise InvalidInput(f"write an option as name=value, got {quoted(text)}")
@@ -438,7 +438,7 @@ def name_and_value(text: str) -> tuple[str, str]:
 
 
 def changed_settings(settings: Any) -> dict[str, Any]:
-    """Return the values of a :func:`settings_class` that are not at their default."""
+    """Return the values that differ from their defaults."""
     return {
         name: value
         for name, one in settings_of(type(settings)).items()
@@ -447,7 +447,7 @@ def changed_settings(settings: Any) -> dict[str, Any]:
 
 
 def given_settings(settings: Any) -> frozenset[str]:
-    """Return the names that were given a value, also the default; of a copy, the names not at their default.
+    """Return the names of given settings, even at their default; for a copy, those that differ from the default.
 
     >>> sorted(given_settings(Options()))
     []

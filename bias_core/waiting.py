@@ -1,4 +1,4 @@
-"""How anything waits: for its turn, for what another prepares or hands over. Every wait can be stopped."""
+"""Waiting that Stop can end: for a turn, for shared preparation, or for the next result of a thread."""
 
 import threading
 import time
@@ -16,34 +16,34 @@ from bias_core.errors import Cancelled, ModelUnavailable
 
 T = TypeVar("T")
 R = TypeVar("R")
-StopSignal = Callable[[], bool]  # asked again and again; true once nobody waits for the work any more
+StopSignal = Callable[[], bool]  # polled; true once no one waits for the work any more
 TURN_SECONDS = 5.0
-HUB_SECONDS = 30.0  # for what a hub says of a model
+HUB_SECONDS = 30.0  # for a hub's facts about a model
 WEIGHTS_SECONDS = 3600.0  # for its weights
 _POLL_SECONDS = 0.1
-_GRACE_SECONDS = 2.0  # a stopped run may wait this long for what its last numbers need
-_ABSENT_SECONDS = 1.0  # who has not asked for this long is no longer in line
-_BETWEEN_SECONDS = 0.3  # who has the turn may store this long what it drew
+_GRACE_SECONDS = 2.0  # a stopped run may wait this long for its last numbers
+_ABSENT_SECONDS = 1.0  # a thread that has not asked for this long loses its place
+_BETWEEN_SECONDS = 0.3  # a thread with the turn may store its pictures this long
 _MOST_AT_WORK = 32
 
 
 class Lock(Protocol):
-    """What is held by one at a time: a ``threading.Lock``, or one of the fair kind."""
+    """A lock with one holder at a time: ``threading.Lock`` or :class:`FairLock`."""
 
     def acquire(self, blocking: bool = ..., timeout: float = ...) -> bool:
-        """Wait for it; False where that took longer than ``timeout`` seconds."""
+        """Wait for the lock; False after ``timeout`` seconds."""
 
     def release(self) -> None:
-        """Let the next one have it."""
+        """Pass the lock to the next thread in line."""
 
 
 def never() -> bool:
-    """The stop signal of what nobody can stop."""
+    """A stop signal that never stops."""
     return False
 
 
 class WorkClock:
-    """The seconds for which a run is at work: they stand still while it is paused, so that no pause is held against it.
+    """Working time of a run in seconds, without its pauses.
 
     >>> clock = WorkClock()
     >>> with clock.paused():
@@ -52,21 +52,24 @@ class WorkClock:
     """
 
     def __init__(self) -> None:
-        self._paused: tuple[float | None, float] = None, 0.0  # since when, and the seconds of all pauses before
+        self._paused: tuple[float | None, float] = (
+            None,
+            0.0,
+        )  # start of the current pause, and seconds of all earlier pauses
 
     @property
     def is_paused(self) -> bool:
-        """True while its run leaves its turn to others."""
+        """True while the run lets others work."""
         return self._paused[0] is not None
 
     def seconds(self) -> float:
-        """A reading, whose difference to another one is the time at work between them."""
+        """Current reading; the difference of two readings is working time."""
         since, lost = self._paused
         return (time.monotonic() if since is None else since) - lost
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Stand still until the block ends."""
+        """Stop the clock until the block ends."""
         since, lost = time.monotonic(), self._paused[1]
         self._paused = since, lost
         try:
@@ -76,16 +79,16 @@ class WorkClock:
 
 
 _cancelled: ContextVar[StopSignal] = ContextVar("cancelled", default=never)
-_clock: ContextVar[WorkClock] = ContextVar("clock", default=WorkClock())  # noqa: B039 - that one is never paused
+_clock: ContextVar[WorkClock] = ContextVar("clock", default=WorkClock())  # noqa: B039 - this one is never paused
 
 
 def work_clock() -> WorkClock:
-    """The clock of the run at work here."""
+    """The clock of this thread's run."""
     return _clock.get()
 
 
 def wait_while_paused(check: Callable[[], None]) -> None:
-    """Return once the run at work here is not paused; ``check`` raises where it is to end instead."""
+    """Wait until this thread's run is not paused; ``check`` raises to end the wait."""
     while work_clock().is_paused:
         check()
         time.sleep(_POLL_SECONDS)
@@ -94,7 +97,7 @@ def wait_while_paused(check: Callable[[], None]) -> None:
 def stoppable(
     steps: Generator[T, None, R] | Iterator[T], cancelled: StopSignal, clock: WorkClock | None = None
 ) -> Generator[T, None, R]:
-    """The same steps; wherever they wait in this module, ``cancelled`` is looked at. ``clock`` tells their time."""
+    """Yield the same steps; their waits in this module poll ``cancelled`` and use ``clock``."""
     clock = clock or work_clock()
     try:
         while True:
@@ -113,10 +116,10 @@ def stoppable(
 
 
 def one_at_a_time(work: Callable[[Callable[[T], None]], None]) -> Iterator[T]:
-    """Yield what ``work`` hands to its argument; it runs in a thread and waits while the reader is busy.
+    """Yield the values that ``work`` passes to its argument; it runs in a thread and waits for the consumer.
 
-    Errors of ``work`` are raised here. When the reader leaves early, ``work`` gets :class:`Cancelled` from
-    the call that it waits in, and has ended before the reader goes on.
+    Errors of ``work`` are raised here. If the consumer leaves early, ``work`` gets :class:`Cancelled` from
+    its pending call, and ends before the consumer goes on.
 
     >>> list(one_at_a_time(lambda hand: [hand(i) for i in range(3)] and None))
     [0, 1, 2]
@@ -144,7 +147,7 @@ def one_at_a_time(work: Callable[[Callable[[T], None]], None]) -> Iterator[T]:
 
 
 def _check_wait(what: str, begun: float, limit: float = float("inf")) -> None:
-    """Raise Cancelled soon after a stop, and ModelUnavailable once a wait took too long."""
+    """Raise Cancelled after a stop, and ModelUnavailable once a wait took too long."""
     waited = time.monotonic() - begun
     if waited > _GRACE_SECONDS and _cancelled.get()():
         raise Cancelled(f"stopped while waiting for {what}; what was finished is kept")
@@ -155,9 +158,9 @@ def _check_wait(what: str, begun: float, limit: float = float("inf")) -> None:
 
 
 class FairLock:
-    """A lock that goes to whoever asked first; waiting for it in a ``with`` block ends on Stop.
+    """A first-come, first-served lock; waiting for it in a ``with`` block ends on Stop.
 
-    Those who take it by :attr:`turns` keep it from each other for a while, so that what one of them loaded
+    Threads that take it by :attr:`turns` keep it for a while, so that the model that one of them loaded
     is used before the next one loads: a turn is the first hold and ``TURN_SECONDS`` more.
     """
 
@@ -166,15 +169,15 @@ class FairLock:
         self._line: dict[int, tuple[float, bool]] = {}  # by thread, in order: last seen, and for a turn
         self._held = False
         self._released = 0.0
-        self._turn: tuple[int, float] = 0, 0.0  # whose turn it is, and when that ends
+        self._turn: tuple[int, float] = 0, 0.0  # the thread whose turn it is, and the end of the turn
 
     @property
     def turns(self) -> Lock:
-        """The same lock for those who hold it again and again."""
+        """The same lock for threads that take it repeatedly."""
         return _Turns(partial(self.acquire, turn=True), self.release)
 
     def acquire(self, blocking: bool = True, timeout: float = -1, *, turn: bool = False) -> bool:
-        """Take the lock when it is one's own place in line; a time-out keeps the place."""
+        """Take the lock in order of arrival; a time-out keeps the place in line."""
         me, until = threading.get_ident(), time.monotonic() + timeout if timeout >= 0 else float("inf")
         with self._changed:
             while not self._may_take(me, turn=turn):
@@ -185,14 +188,14 @@ class FairLock:
             del self._line[me]
             self._held = True
             if turn and (self._turn[0] != me or time.monotonic() >= self._turn[1]):
-                self._turn = me, float("inf")  # its end is known with the first release
+                self._turn = me, float("inf")  # the first release sets its end
             return True
 
     def release(self) -> None:
-        """Let the next one have it."""
+        """Pass the lock to the next thread in line."""
         with self._changed:
             if not self._held:
-                raise RuntimeError("release of a lock that nobody holds")
+                raise RuntimeError("release of a lock that no thread holds")
             self._held, self._released = False, time.monotonic()
             owner, ends = self._turn
             if owner == threading.get_ident() and ends == float("inf"):
@@ -200,7 +203,7 @@ class FairLock:
             self._changed.notify_all()
 
     def locked(self) -> bool:
-        """Whether somebody holds it."""
+        """True if a thread holds the lock."""
         return self._held
 
     def __enter__(self) -> None:
@@ -218,7 +221,7 @@ class FairLock:
         self._line[me] = now, turn
         self._line = {t: (at, kind) for t, (at, kind) in self._line.items() if now - at < _ABSENT_SECONDS}
         if owner in self._line and now >= ends:
-            self._line[owner] = self._line.pop(owner)  # had its turn: to the end of the line
+            self._line[owner] = self._line.pop(owner)  # its turn is over: to the end of the line
         is_on = now < ends and (owner in self._line or now < self._released + _BETWEEN_SECONDS)
         served = [other for other, (_, kind) in self._line.items() if not (kind and is_on and other != owner)]
         return not self._held and served[:1] == [me]
@@ -226,17 +229,17 @@ class FairLock:
 
 @dataclass(frozen=True)
 class _Turns:
-    """A :class:`FairLock` as those see it who take turns."""
+    """A :class:`FairLock` for threads that take turns."""
 
     acquire: Callable[..., bool]
     release: Callable[[], None]
 
 
 class BuiltOnce:
-    """What is prepared once for each key and shared: who needs a key waits for that key alone.
+    """Objects built once per key and shared; a thread waits only for the key that it needs.
 
-    It is prepared in a thread of its own, so that a wait can be stopped and has a limit, whatever hangs; who
-    asks again for what still hangs joins that. What ended in an error is tried anew the next time.
+    Each is built in its own thread, so that a wait can be stopped and has a limit even if the build hangs; a
+    later request joins a build that still hangs. After an error the next request builds again.
     """
 
     def __init__(self) -> None:
@@ -248,13 +251,13 @@ class BuiltOnce:
         return key in self._built
 
     def __setitem__(self, key: tuple[str, str], made: object) -> None:
-        """Have this in every version, instead of what would be built."""
+        """Use this object in every version, instead of building one."""
         self._built[key] = None, made
 
     def get(self, kind: str, name: str, build: Callable[[], T], *, version: str = "", limit: float = 60.0) -> T:
-        """What was built for ``kind`` and ``name`` in this version, built now where there is none.
+        """The object for ``kind`` and ``name`` in this version, built now if there is none.
 
-        Cancelled is raised where Stop was pressed meanwhile, ModelUnavailable where it took longer than
+        Raises Cancelled after Stop, and ModelUnavailable if it took longer than
         ``limit`` seconds, or too much is being prepared already.
         """
         with self._lock:
@@ -288,7 +291,7 @@ class BuiltOnce:
 
 
 def handing_over(future: Future[Any], end: Callable[[], None] = lambda: None) -> ExitStack:
-    """What is raised inside reaches those who wait for the future; ``end`` is called before."""
+    """Pass errors of the block to the threads that wait for the future, after a call of ``end``."""
 
     def pass_on(_kind: object, error: BaseException | None, _trace: object) -> bool:
         if error is not None:

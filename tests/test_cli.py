@@ -66,7 +66,7 @@ def test_people_label_a_run_and_correct_it(command, data, tmp_path):
     assert f"make one with study label {run}" in nobody.output
     task = command("study", "label", run, "-n", "6", "--stratify-by", "man")
     assert task.exit_code == 0, task.output
-    assert "in equal parts by what the reader says of man, seed 0, about man." in task.output
+    assert "in equal parts by the classifier on man, seed 0, about man." in task.output
     assert "No one has answered yet" in command("study", "corrected", run).output
     services = Services(Settings(data_dir=data, offline=True))
     code = join(services.labels, re.search(r"label\?task=(\S+)", task.output)[1]).code
@@ -171,7 +171,7 @@ def test_a_run_has_a_table_and_files_and_lists_have_runs_models_and_attributes(c
     assert "nurse" not in command("runs", "--delete", run_id).output
     models = command("models").output
     assert "calibration-diffusion" in models
-    assert "the same rates for every concept" in models
+    assert "The same rates for every concept" in models
     assert "a photo of a man" in command("attributes", "doctor").output
 
 

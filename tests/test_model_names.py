@@ -281,7 +281,7 @@ def test_a_model_says_what_it_downloads_how_to_get_in_and_whether_it_is_slow_or_
     assert judged(SDXL, WORKSTATION, here=True, offline=True, free_disk=0).works
     fit = judged(ModelInfo(id="a/b", name="b", family="diffusers"), WORKSTATION)  # what is not known is not said to fit
     assert (fit.works, fit.short) == (True, "size unknown")
-    assert fit.says == "What it downloads on first use is not known here."
+    assert fit.says == "The size of its download on first use is unknown."
 
 
 def test_services_know_what_is_here_and_ask_for_the_size_of_strangers_once(tmp_path, monkeypatch):

@@ -196,5 +196,5 @@ def test_a_lock_is_never_held_by_two():
     assert max(most) == 1
     assert len(most) == 180
     assert not lock.locked()
-    with pytest.raises(RuntimeError, match="nobody holds"):
+    with pytest.raises(RuntimeError, match="no thread holds"):
         FairLock().release()

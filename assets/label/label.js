@@ -391,8 +391,8 @@ function finish() {
   const said = `You have answered ${count(turn.progress.answered, 'picture')}.`;
   const words = {
     all: ['Thank you!', `${said} There is no other picture for you. Come back for more if you were told so.`],
-    paused: ['A pause', `Whoever made this task has paused it. ${said} They are safe; come back later with this link.`],
-    excluded: ['Your part is over', `Whoever made this task has ended your part in it. ${said} They are kept; you can delete them under “Your answers”.`],
+    paused: ['A pause', `The person who made this task has paused it. ${said} They are safe; come back later with this link.`],
+    excluded: ['Your part is over', `The person who made this task has ended your part in it. ${said} They are kept; you can delete them under “Your answers”.`],
     closed: ['This task is closed', `${said} Thank you! Nothing more is needed.`],
     draft: ['Not open yet', 'This task has not begun. Come back later with this link.'],
   }[turn.done];
@@ -420,7 +420,7 @@ async function start() {
   open('welcome');
   if (task.status !== 'open') {
     const word = {draft: 'not open yet', paused: 'paused', closed: 'closed'}[task.status];
-    warn(`This task is ${word}: nobody can join now.`);
+    warn(`This task is ${word}: no one can join now.`);
   }
 }
 
@@ -431,7 +431,7 @@ function lost(text = 'Open the link that you were given, or go on with your code
 
 async function joinTask() {
   if (!$('agreed').checked) {
-    warn('Tick the box to take part; without it nothing is asked and nothing is kept.');
+    warn('Tick the box to take part. Until you do, nothing is asked and nothing is kept.');
     return $('agreed').focus();
   }
   await alone(async () => {

@@ -1,6 +1,6 @@
 // The rater's page in the rater's language. Each text that comes to stand on the page, and each attribute that is read
 // aloud, is looked up in languages/<code>.json, whole or sentence by sentence. {name} in an entry stands for any words,
-// {n} or another letter for a number. What is not found stays English; so do the words of whoever made the task.
+// {n} or another letter for a number. What is not found stays English; so do the words of the task's owner.
 
 const KEPT = 't2i-bias-language';
 const ATTRIBUTES = ['aria-label', 'alt', 'data-label'];

@@ -1,4 +1,4 @@
-"""The answers to a task: progress, frames, files for other tools, and their copy on a hub."""
+"""Answers to a task: progress, data frames, export files, and a copy on a hub."""
 
 import json
 import threading
@@ -35,14 +35,13 @@ from bias_core.study.answers import frame_of
 from bias_core.study.label_tasks import Item, Task, checked_choices, task_texts
 from bias_core.waiting import handing_over
 
-MACHINE = "judge: "  # how the name of a rater begins who is no person
+MACHINE = "judge: "  # starts the name of every rater that is a machine
 
 
 def keep_judgements(store: LabelStore, key: OwnerKey, judge: str, choices: Mapping[int, Mapping[str, str]]) -> None:
     """Store a judge's answers by item id, in place of its earlier ones.
 
-    NotAllowed where the key opens no task; InvalidInput for an answer that is none of the task's, or an item that is
-    not in it.
+    NotAllowed if the key opens no task; InvalidInput for an answer or an item that the task does not have.
     """
     with store.write() as connection:
         row = owned_row(connection, key, change=True)
@@ -60,7 +59,7 @@ def keep_judgements(store: LabelStore, key: OwnerKey, judge: str, choices: Mappi
 
 
 def judgements_frame(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
-    """A row per judge, item and position, in the columns of people's answers; the rater is "judge: " and its name."""
+    """Return a row per judge, item and position, with the columns of people's answers; the rater is "judge: NAME"."""
     with store.read() as connection:
         columns = (judgements, items.c.image_id, items.c.identities)
         of_task = items.c.task_id == owned_row(connection, key).id
@@ -75,7 +74,7 @@ def judgements_frame(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
 
 
 def facts_of_raters(store: LabelStore, key: OwnerKey) -> dict[str, Mapping[str, str]]:
-    """Answers of the counted raters about themselves, by random name, for a report that shows groups only."""
+    """Answers that counted raters gave about themselves, by random name; reports show groups only."""
     with store.read() as connection:
         counted = (raters.c.task_id == owned_row(connection, key).id) & raters.c.excluded_ms.is_(None)
         joined = select(raters.c.name, rater_facts.c.facts).join(raters, raters.c.id == rater_facts.c.rater_id)
@@ -83,14 +82,14 @@ def facts_of_raters(store: LabelStore, key: OwnerKey) -> dict[str, Mapping[str, 
 
 
 COLUMNS = {
-    "image_id": "the picture in the run or import that it came from",
-    "position": "who or what in the picture the answer is about",
-    "identity": "whom the picture was asked to show there",
-    "answer": "what the rater said; for people, how they look to the rater",
-    "rater": "a random name",
-    "known": "the answer that was known beforehand, of items that check attention; empty for all others",
+    "image_id": "id of the picture in its run or import",
+    "position": "the person or thing in the picture that the answer is about",
+    "identity": "the person that the prompt asked for there",
+    "answer": "the rater's answer; for people, how they look to the rater",
+    "rater": "random name of the rater",
+    "known": "the known answer of attention checks; empty for other items",
     "task_version": "version of the texts that the rater read",
-    "seconds": "how long the picture was looked at",
+    "seconds": "time that the rater spent on the picture",
     "at": "when, UTC",
 }
 _HEAD = {
@@ -110,11 +109,11 @@ class RaterProgress:
     # n_answered, n_skipped: that hold now
     n_answered: int
     n_skipped: int
-    median_seconds: float  # a picture; nan where nothing was answered
+    median_seconds: float  # per picture; nan without answers
     # n_gold, n_gold_right: items with a known answer: answered, and answered so in every position
     n_gold: int
     n_gold_right: int
-    excluded: bool = False  # the owner lets nothing of this rater count
+    excluded: bool = False  # by the owner: none of this rater's answers count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,19 +125,19 @@ class TaskProgress:
     # n_items, n_gold_items: ordinary items, and those with a known answer
     n_items: int
     n_gold_items: int
-    n_complete: int  # ordinary items that as many raters as wanted have answered
+    n_complete: int  # ordinary items with answers from all the raters asked for
     # n_answers, n_wanted: answers to ordinary items that count, and how many are wanted in all
     n_answers: int
     n_wanted: int
-    raters: tuple[RaterProgress, ...]  # everyone who joined, excluded ones too
+    raters: tuple[RaterProgress, ...]  # all who joined, including excluded ones
     # n_deleted_raters, n_deleted_answers: of raters who deleted theirs
     n_deleted_raters: int
     n_deleted_answers: int
-    n_excluded_answers: int = 0  # to ordinary items, of raters whom the owner excluded
+    n_excluded_answers: int = 0  # to ordinary items, by excluded raters
 
     @property
     def counted_raters(self) -> tuple[RaterProgress, ...]:
-        """Those whose answers count."""
+        """Raters whose answers count."""
         return tuple(one for one in self.raters if not one.excluded)
 
 
@@ -170,13 +169,13 @@ class LabelledItem:
         return winner(Counter(self.votes(position)))
 
     def share(self, position: str) -> float:
-        """Votes of the majority over all votes; nan where there is none."""
+        """Votes of the majority over all votes; nan without votes."""
         votes, label = self.votes(position), self.majority(position)
         return votes.count(label) / len(votes) if label else float("nan")
 
 
 def winner(votes: Counter[str]) -> str:
-    """The answer with the most votes; "" where two have equally many or there is none."""
+    """The answer with the most votes; "" for a tie or no votes."""
     first = votes.most_common(2)
     return "" if not first or (len(first) == 2 and first[0][1] == first[1][1]) else first[0][0]
 
@@ -251,7 +250,7 @@ def _answers_of(connection: Connection, task_id: str, *, excluded: bool = False)
 
 
 def task_items(store: LabelStore, key: OwnerKey) -> list[Item]:
-    """Every item of the task, answered or not, in the order of its making."""
+    """Every item of the task, answered or not, in order of creation."""
     with store.read() as connection:
         return _items_of(connection, owned_row(connection, key).id)
 
@@ -275,9 +274,9 @@ def _labelled_of(connection: Connection, task_id: str) -> list[LabelledItem]:
 
 
 def write_answers(store: LabelStore, folder: Path) -> None:
-    """Write a JSONL file for each task with the answers that hold; one that is already so stays as it is.
+    """Write a JSONL file for each task with its current answers; leave unchanged files alone.
 
-    A task without answers has an empty file: what stood there earlier was taken back or deleted.
+    A task whose answers were all withdrawn or deleted gets an empty file.
     """
     with store.read() as connection:
         texts = {
@@ -301,9 +300,9 @@ def _answer_line(task_id: str, given: GivenAnswer, *, excluded: bool) -> dict[st
 
 
 def labels_for_run(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> list[tuple[Task, list[LabelledItem]]]:
-    """The tasks that correct this run, with the answers that count; without those that were deleted.
+    """The tasks that correct this run, with the answers that count; deleted tasks are left out.
 
-    It asks for no owner's key: what is made of it for the owner of the run must name no rater.
+    It needs no owner's key, so its results must not name a rater.
     """
     with store.read() as connection:
         rows = connection.execute(select(tasks).where(tasks.c.id.in_(task_ids), tasks.c.status != "deleted")).all()
@@ -312,7 +311,7 @@ def labels_for_run(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> l
 
 
 def run_answers(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> pd.DataFrame | None:
-    """The answers of all tasks that correct this run, as a frame; None if there is no such task."""
+    """The answers of all tasks that correct this run, as a frame; None without such a task."""
     frames = [task_answers(task, labelled) for task, labelled in labels_for_run(store, run_id, task_ids)]
     return pd.concat(frames, ignore_index=True) if frames else None
 
@@ -320,7 +319,7 @@ def run_answers(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> pd.D
 def task_answers(task: Task, labelled: Sequence[LabelledItem]) -> pd.DataFrame:
     """The answers to a task, as a frame (:data:`bias_core.study.answers.COLUMNS`), without attention checks.
 
-    A picture without an answer yet has one row without an answer.
+    A picture that no one has answered has one row with an empty answer.
     """
     of_task = {"task": task.title, "sample": task.sample, "stratified_by": task.stratified_by}
     rows = []
@@ -346,7 +345,7 @@ def _item(row: Row) -> Item:
 
 
 def _acts_that_hold(task_id: str, *kinds: str) -> Select[Any]:
-    """Acts of a task's raters that nothing withdraws, with rater and item."""
+    """Query the actions of a task's raters that were not withdrawn, with rater and item."""
     later = answers.alias()
     columns = (answers.c.kind, answers.c.choices, answers.c.task_version, answers.c.duration_ms)
     return (
@@ -360,7 +359,7 @@ def _acts_that_hold(task_id: str, *kinds: str) -> Select[Any]:
 
 
 def answers_frame(store: LabelStore, key: OwnerKey, *, excluded: bool = False) -> pd.DataFrame:
-    """A row per answer that counts (or of ``excluded`` raters) and position; as CSV what studies take as labels."""
+    """A row per position and counted answer (or ``excluded`` rater's answer); as CSV, the labels that studies take."""
     rows = (
         (given.item.image_id, position, given.item.identities.get(position, ""), answer, given.rater,
          (given.item.gold or {}).get(position, ""), given.task_version, given.seconds, given.at)
@@ -371,7 +370,7 @@ def answers_frame(store: LabelStore, key: OwnerKey, *, excluded: bool = False) -
 
 
 def crowd_frame(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
-    """Ids and results of the raters from a crowd platform, to pay or reject them; InvalidInput if there are none."""
+    """Platform ids and results of crowd raters, to pay or reject them; InvalidInput without any."""
     of_link = {"participant": "PROLIFIC_PID", "study": "STUDY_ID", "session": "SESSION_ID"}
     columns = (raters.c.name.label("rater"), *(crowd_ids.c[name].label(shown) for name, shown in of_link.items()))
     with store.read() as connection:
@@ -380,7 +379,7 @@ def crowd_frame(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
         ids = pd.DataFrame(map(dict, connection.execute(joined.order_by(raters.c.id)).mappings()))
     if ids.empty:
         raise InvalidInput(
-            "no rater came with ids of a crowd platform: they are kept where the task has a Prolific code and raters "
+            "no rater came with ids of a crowd platform: they are kept if the task has a Prolific code and raters "
             "use the link that Prolific makes of it"
         )
     names = {"rater": "rater", "n_answered": "answered", "n_skipped": "skipped", "n_gold": "checks"}
@@ -392,7 +391,7 @@ def crowd_frame(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
 def export_labels(store: LabelStore, key: OwnerKey, target: Path) -> Path:
     """Write a zip: CSV, JSONL, imagefolder, Label Studio, Argilla and a data card.
 
-    NotAllowed where the key opens no task; StorageError where a picture is missing, or the disk is full. Nothing
+    NotAllowed if the key opens no task; StorageError if a picture is missing, or the disk is full. Nothing
     half-written stays behind.
     """
     progress = task_progress(store, key)
@@ -457,8 +456,8 @@ def _metadata(name: str, one: LabelledItem, task: Task) -> dict[str, Any]:
 def _studio_task(task: Task, name: str, one: LabelledItem) -> dict[str, Any]:
     """The item as Label Studio imports and converts it: an annotation for each rater, and for the known answer.
 
-    Its picture is a file of a local storage whose folder is the unpacked export. Every annotation has the keys by which
-    Label Studio tells and sorts them.
+    The unpacked export is the folder of its local storage. Every annotation has the keys that
+    Label Studio needs.
     """
     data = {"image": f"/data/local-files/?d={name}", "image_id": one.item.image_id}
     data |= {f"question_{position}": text for position, text in task.questions_about(one.item).items()}
@@ -482,7 +481,7 @@ def _studio_task(task: Task, name: str, one: LabelledItem) -> dict[str, Any]:
 def _argilla_record(task: Task, name: str, one: LabelledItem) -> dict[str, Any]:
     """The item as Argilla imports it: the majority is a suggestion, and votes are metadata.
 
-    A response would belong to a user of that server, so answers of single raters are none.
+    A response belongs to a user of the Argilla server, so answers of single raters are not exported as responses.
     """
     counts = {position: Counter(one.votes(position)).most_common() for position in task.positions}
     votes = {f"{position}_votes": ", ".join(f"{k} {n}" for k, n in some) for position, some in counts.items()}
@@ -507,21 +506,21 @@ def _json(content: object) -> str:
 class LabelCopy:
     """Has a ``CommitScheduler`` upload the answers of every task, from now on until :meth:`close`.
 
-    Each task is a JSONL file of its own in ``folder``, written before each upload. The dataset ``repo`` is private when
-    it is made here. A hub that cannot be reached is tried again after ``minutes``, and delays no answer.
+    Each task is one JSONL file in ``folder``, written before each upload. The dataset ``repo`` is private if
+    it is created here. After a failed upload the next try comes after ``minutes``; answers do not wait for it.
     """
 
     def __init__(self, store: LabelStore, folder: Path, *, repo: str, minutes: float, api: Any = None) -> None:
         self._store, self._folder, self._api = store, folder, api
         self._repo, self._minutes = repo, minutes
-        self._made: Future[Any] = Future()  # the scheduler, or why there is none yet
+        self._made: Future[Any] = Future()  # the scheduler, or the reason that there is none yet
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._start, daemon=True, name="label-copy")
         self._thread.start()
 
     @property
     def last_error(self) -> str:
-        """Why the last upload did not work; "" while all is well."""
+        """The error of the last upload; "" if it worked."""
         made = self._made
         last = getattr(made.result(), "last_future", made) if made.done() and made.exception() is None else made
         error = last.exception() if last.done() else None
@@ -533,7 +532,7 @@ class LabelCopy:
         self._thread.join()
         if self._made.exception() is None:
             scheduler = self._made.result()
-            scheduler.stop()  # from now on its own uploads do nothing; the last one waits for the one at work
+            scheduler.stop()  # its own uploads do nothing from now on; the last one waits for a running one
             scheduler.api.run_as_future(scheduler.push_to_hub).exception()
 
     def _start(self) -> None:
@@ -546,7 +545,7 @@ class LabelCopy:
                 return
 
     def _scheduler(self) -> Any:
-        from huggingface_hub import CommitScheduler  # takes a while
+        from huggingface_hub import CommitScheduler  # slow to import
 
         store, folder = self._store, self._folder
 

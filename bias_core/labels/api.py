@@ -1,4 +1,4 @@
-"""The HTTP door of the rater's screen: small JSON in and out, and pictures under a token of the rater's own.
+"""HTTP API of the raters' page: small JSON in and out, and pictures under a token that only one rater has.
 
 =======  =============================  ======================================  ==========================
 method   path                           body                                    gives
@@ -17,14 +17,14 @@ POST     ``/label/exclude``             ``{rater, excluded}``                   
 DELETE   ``/label/task``                                                        ``{deleted: n}``
 =======  =============================  ======================================  ==========================
 
-``page`` says that the task's page was read; it makes one rater. Where the task has codes of a crowd platform, ``join``
+``page`` proves that the task's page was read, and makes one rater. If the task has codes of a crowd platform, ``join``
 takes ``crowd: {participant, study, session}`` too, and one participant is one rater. From ``mine`` on, the rater's
-code is in the header ``X-Rater-Code``; there are no cookies, and nothing is logged of who asked. A turn comes only when
-what was sent is on the disk. The last two are the owner's, whose key is in the header ``X-Owner-Key``: a
-rater counts no more or again, and a task is deleted for good.
+code is in the header ``X-Rater-Code``; there are no cookies, and no log of the caller. A turn comes only after the
+request's data is on disk. The last two belong to the owner, with the key in the header ``X-Owner-Key``: they
+exclude (or include) a rater, and delete a task for good.
 
-Errors are ``{error: text}``: 400 and 413 to 415 for what was sent, 403 and 404 for what is not theirs who
-ask, 429 (wait), 503 (send again).
+Errors are ``{error: text}``: 400 and 413 to 415 for a bad request, 403 and 404 for missing rights, 429 (wait), 503
+(send again).
 """
 
 import asyncio
@@ -69,11 +69,11 @@ CODE_HEADER, KEY_HEADER = "x-rater-code", "x-owner-key"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _READERS = 8
 
-# How often, by token bucket (at once, then per second): more than people do, less than a runaway script.
+# Token buckets (burst, then per second): above what people do, below what a runaway script does.
 _ACTS = (60, 20.0)
 _HOUR = 3600
 _MOST_BUCKETS = 20_000
-_NOT_NOW = "this could not be stored or read just now; send it again. What was saved is safe."
+_NOT_NOW = "the server could not store or read this just now; send it again. Saved answers are safe."
 _GONE = "the file of the answers is gone or was replaced, so that nothing is stored until it is back; send it again."
 _CROWD = "many people are joining now; wait a minute, then try again"
 
@@ -107,18 +107,18 @@ class _Crowd(_Body):
 
 class _Join(_Body):
     task: str
-    agreed: bool  # given by a rater who read the text, never by default
+    agreed: bool  # set by a rater who read the text, never by default
     page: str = ""
     crowd: _Crowd | None = None
 
 
 class _About(_Body):
     version: int
-    choices: list[int] = Field(max_length=MAX_ABOUT)  # the place of an answer to each question, -1 for none
+    choices: list[int] = Field(max_length=MAX_ABOUT)  # index of the answer to each question, -1 for none
 
 
 class _Undo(_Body):
-    answer_id: str = Field(alias="id")  # made by the screen for each act; sent again, nothing happens twice
+    answer_id: str = Field(alias="id")  # made by the page for each action, so that a repeated request has no effect
 
 
 class _Skip(_Undo):
@@ -132,7 +132,7 @@ class _Answer(_Skip):
 
 class _Exclusion(_Body):
     rater: str  # a random name
-    excluded: bool  # false takes the rater back in
+    excluded: bool  # false includes the rater again
 
 
 class _Refused(BiasCoreError):
@@ -152,7 +152,7 @@ class LabelDoor:
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="label-readers")
 
     def routes(self) -> list[Route]:
-        """For ``launch(app_kwargs={"routes": ...})``, where they come before Gradio's own."""
+        """Routes for ``launch(app_kwargs={"routes": ...})``, which puts them before Gradio's own."""
         code, key, deleted = self._code, self._key, lambda n: {"deleted": n}
         acts: tuple[tuple[Any, ...], ...] = (
             ("GET", "/label/mine", code, rating.task_of, None, lambda task_and_status: _task_json(*task_and_status)),
@@ -174,7 +174,7 @@ class LabelDoor:
         return [Route(path, _guarded(handler), methods=[method]) for method, path, handler in handlers]
 
     def _acting(self, who: Callable[[Request], Any], act: Any, model: type[_Body] | None, view: Any) -> Handler:
-        """Return a handler for an act of a rater or owner, known by a header; acts that give a turn share commits."""
+        """Return a handler for an action of a rater or owner, known by a header; actions with turns share commits."""
         run = self._together if view is _turn_json else self._alone
 
         async def handle(request: Request) -> Response:
@@ -191,7 +191,7 @@ class LabelDoor:
 
     async def _join(self, request: Request) -> Response:
         if not (body := await _read(request, _Join)).agreed:
-            raise InvalidInput("agreed: who joins has read the consent text and agrees to it")
+            raise InvalidInput("agreed: must be true; read the consent text and agree to it before you join")
         task, _ = await self._alone(lambda store: rating.task_to_join(store, body.task))
         network = f"{task.id} {self._network(request)}"
         for name, most in ((network, task.joins_per_address), (task.id, task.joins_per_hour)):
@@ -213,14 +213,14 @@ class LabelDoor:
         return Response(await self._alone(read), media_type="image/png", headers=_PICTURE)
 
     async def _together(self, act: Callable[[LabelStore], T]) -> T:
-        """Run an act off the event loop, in one commit with the acts of other raters."""
+        """Run an action off the event loop, in one commit with other raters' actions."""
         store = self._services.labels
         with _unless_it_ends():
             future = store.submit(lambda: act(store))
         return await asyncio.wrap_future(future)
 
     async def _alone(self, act: Callable[[LabelStore], T]) -> T:
-        """Run an act off the event loop, because the disk may be slow."""
+        """Run an action off the event loop, because the disk may be slow."""
         with _unless_it_ends():
             future = self._pool.submit(lambda: act(self._services.labels))
         return await asyncio.wrap_future(future)
@@ -237,12 +237,12 @@ class LabelDoor:
         return OwnerKey.parse(request.headers.get(KEY_HEADER, ""))
 
     def _network(self, request: Request) -> str:
-        """A keyed hash of the caller's network, which shares one allowance; the address itself is not kept."""
+        """A keyed hash of the caller's network, which shares one rate limit; the address itself is not kept."""
         address = network_of(request.headers, request.client.host if request.client else "")
         return hashlib.blake2b(address.encode(), key=self._salt, digest_size=16).hexdigest()
 
     def _take(self, name: str, most: float, per_second: float, text: str = "too many requests; wait a second") -> None:
-        """One from the bucket of this name; kept in memory only, the longest unused forgotten first."""
+        """Take one token from the bucket of this name; buckets live in memory, and the longest unused go first."""
         now = self._clock()
         tokens, then = self._buckets.pop(name, (most, now))
         tokens = min(most, tokens + (now - then) * per_second)
@@ -254,12 +254,12 @@ class LabelDoor:
 
 
 def label_routes(services: Services) -> list[Route]:
-    """The routes of the rater's screen: its door and its page."""
+    """The routes of the raters' page and of its API."""
     return [*LabelDoor(services).routes(), *page_routes()]
 
 
 def page_routes() -> list[Route]:
-    """The page and what it is made of. Links to it stand on other sites, so anyone may ask for it."""
+    """Routes of the page and its files. Other sites link to it, so any site may request them."""
 
     async def send(_: Request, *, name: str) -> FileResponse:
         return FileResponse(PAGE / name, headers=_PAGE_HEADERS)
@@ -275,19 +275,19 @@ def _exclude(store: LabelStore, key: OwnerKey, *, rater: str, excluded: bool) ->
 
 @contextmanager
 def _unless_it_ends() -> Iterator[None]:
-    """Around a call that a thread is given: a server that ends has none any more, which Python says by this error."""
+    """Turn the error that Python raises when a stopping server has no threads left into StorageError."""
     try:
         yield
     except RuntimeError as error:
-        raise StorageError(f"the server ends: {error}") from error
+        raise StorageError(f"the server is stopping: {error}") from error
 
 
 def _guarded(handler: Handler) -> Handler:
-    """Errors as JSON, and no service to pages of other sites."""
+    """Answer errors as JSON, and refuse pages of other sites."""
 
     async def handle(request: Request) -> Response:
         if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-            return _json({"error": "only this site's own pages may ask"}, 403)
+            return _json({"error": "only this site's own pages may send this"}, 403)
         try:
             return await handler(request)
         except (_Refused, NotAllowed, InvalidInput) as error:
@@ -306,12 +306,12 @@ B = TypeVar("B", bound=_Body)
 async def _read(request: Request, model: type[B]) -> B:
     """Return the body as this model; refuse anything but small JSON of its form."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise _Refused(415, "the body is JSON, with the content type application/json")
+        raise _Refused(415, "send a JSON body with the content type application/json")
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
         if len(data) > MAX_BODY:
-            raise _Refused(413, f"a request has at most {MAX_BODY:,} bytes")
+            raise _Refused(413, f"a request has may have at most {MAX_BODY:,} bytes")
     try:
         return model.model_validate_json(bytes(data))
     except ValidationError as error:
@@ -325,7 +325,7 @@ def _json(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, s
 
 
 def _task_json(task: Task, status: str) -> dict[str, Any]:
-    """The texts that a rater reads before the first picture."""
+    """The texts that a rater reads first, as JSON values."""
     texts = {name: getattr(task, name) for name in ("title", "kind", "instructions", "consent", "content_note")}
     answers = [vars(answer) for answer in task.answers]
     own = {"status": status, "positions": list(task.positions), "answers": answers}
@@ -333,12 +333,12 @@ def _task_json(task: Task, status: str) -> dict[str, Any]:
 
 
 def _crowd(name: str, code: str) -> dict[str, str]:
-    """The address that tells the crowd platform this code; empty if there is no code."""
+    """The address that reports this code to the crowd platform; empty without a code."""
     return {name: crowd_address(code)} if code else {}
 
 
 def _about_json(task: Task) -> dict[str, Any]:
-    """Questions to the rater about themselves."""
+    """The questions to raters about themselves, as JSON values."""
     questions = [{"text": text, "answers": [*answers]} for text, answers in task.about_rater.items()]
     return {"version": task.version, "questions": questions}
 

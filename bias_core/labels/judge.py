@@ -1,4 +1,4 @@
-"""A judge answers a labelling task as one more rater, marked as a machine, and is never counted as a person."""
+"""A judge model answers a labelling task, marked as a machine; it never counts as a person."""
 
 import io
 from collections.abc import Callable, Generator
@@ -24,10 +24,10 @@ def judge_task(
 ) -> Generator[Progress, None, int]:
     """Let a judge answer a task, store its answers, and return the number of items that it answered.
 
-    Of each position it is asked whether each of the task's answers is right, and the likeliest yes is its answer.
-    Where it says yes to none, it "cannot identify", of four looks "unclear", or gives no answer where the task has none
+    For each position, the judge is asked whether each of the task's answers is right; the likeliest yes is its answer.
+    Without a yes, its answer is "cannot identify" ("unclear" for four looks), or empty if the task has none
     of these.
-    Attention checks are for people; it is asked about none. InvalidInput if no judge is named.
+    Attention checks are for people, so it gets none. InvalidInput if no judge is named.
     """
     if not judge:
         raise InvalidInput("choose a judge, or type org/name of a vision-language model")
@@ -54,7 +54,7 @@ def judge_task(
 
 
 def judge_labels(store: LabelStore, key: OwnerKey) -> dict[str, Labels]:
-    """Answers of judges to a task, by judge, as the report compares them with people's."""
+    """Judges' answers to a task, by judge, for the comparison with people's."""
     frame = judgements_frame(store, key)
     return {
         str(rater): dict(zip(zip(some["image_id"], some["position"], strict=True), some["answer"], strict=True))
@@ -63,7 +63,7 @@ def judge_labels(store: LabelStore, key: OwnerKey) -> dict[str, Labels]:
 
 
 def _questions(task: Task, item: Item) -> dict[str, list[str]]:
-    """The questions for each position: one per answer, whether it is right."""
+    """Yes-or-no questions for each position, one per answer."""
     return {
         position: [f"{question} Is the answer “{answer.label}”? {INSTRUCTION}" for answer in task.answers]
         for position, question in task.questions_about(item).items()
@@ -71,7 +71,7 @@ def _questions(task: Task, item: Item) -> dict[str, list[str]]:
 
 
 def _chosen(task: Task, answers: np.ndarray) -> str:
-    """The answer with the likeliest yes; "" where there is none."""
+    """The answer with the likeliest yes; "" without any."""
     says_yes = calls_of(answers) == 0
     if says_yes.any():
         return task.answer_keys[int(np.where(says_yes, answers[:, 0], -1.0).argmax())]

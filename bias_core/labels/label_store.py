@@ -1,4 +1,4 @@
-"""The database of people's answers, and the care for its file."""
+"""The database of people's answers, and checks of its file."""
 
 import ctypes
 import hashlib
@@ -52,7 +52,7 @@ from bias_core.waiting import handing_over
 _log = logging.getLogger(__name__)
 _LOCK_SECONDS = 10  # for another program that keeps the file locked
 _ENDS = ("", "-wal", "-shm")  # of the names of a database, its log, and the index of that
-# What https://sqlite.org/fileformat.html and walformat.html say of where it stands:
+# Places in the files, by https://sqlite.org/fileformat.html and walformat.html:
 # Of a database: the bytes of a page, the number of pages, a number of ours, which counts changes, and which one it is.
 _HEAD = struct.Struct(">16x H 10x I 28x I 4x I")
 _LOG_HEAD, _FRAME_HEAD = 32, struct.Struct(">I 4x 8s 8s")  # of a page in the log: its number, salt, checksum
@@ -63,11 +63,11 @@ _looked_at: dict[tuple[int, int], tuple[int, int]] = {}  # by device and inode: 
 
 
 class LabelsGone(StorageError):
-    """The file of the answers was removed or replaced: nothing is kept until it is back, or the program starts anew."""
+    """The database file was removed or replaced: nothing is stored until it is back, or the program restarts."""
 
     def __init__(self, trouble: str) -> None:
         super().__init__(
-            f"the labels' database: {trouble}; put it back, or start the program again to go on with what is there now "
+            f"the labels' database: {trouble}; put it back, or restart the program to go on with what is there now "
             "(the program deletes nothing)"
         )
 
@@ -82,7 +82,7 @@ class Head(NamedTuple):
 
 
 class Index(NamedTuple):
-    """The index of the log, which tells all processes where the last commit ends."""
+    """The index of the log, which tells every process where the last commit ends."""
 
     page_bytes: int
     n_logged: int  # pages in the log
@@ -91,22 +91,22 @@ class Index(NamedTuple):
 
 
 def give_id(connection: Connection) -> None:
-    """Give a database a number by which it is known again."""
+    """Give a database a number that identifies it."""
     if not connection.exec_driver_sql("PRAGMA application_id").scalar():
         connection.exec_driver_sql(f"PRAGMA application_id = {1 + secrets.randbelow(2**31 - 1)}")
 
 
 def count_change(connection: Connection) -> None:
-    """Count a transaction in the first page of the database, so that an older copy is known from it."""
+    """Count a transaction in the first page of the database, so that an older copy is recognised."""
     n = connection.exec_driver_sql("PRAGMA user_version").scalar() or 0
     connection.exec_driver_sql(f"PRAGMA user_version = {(n + 1) % 2**31}")
 
 
 class LabelFile:
-    """A database that is open, and its names.
+    """An open database and the names of its files.
 
-    A file that others changed is left as it is, at the end of the program, too: SQLite would write its log into what
-    has the name now, and delete the log.
+    A file that other programs changed stays untouched, also at the end of the program: SQLite would write its log into
+    the file that has the name now, and delete the log.
     """
 
     def __init__(self, path: Path) -> None:
@@ -121,13 +121,13 @@ class LabelFile:
         except (sqlite3.Error, StorageError):
             self._keeper.close()
             raise
-        # A program that ends closes all it has, but for what is referred to from outside of Python.
+        # Python closes all objects at its end, except those referred to from outside of Python.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._keeper))
         self._files: dict[str, int] = {}  # by the ends of their names
         self._trouble, self._is_watched = "", False
 
     def watch(self) -> None:
-        """The first transaction is committed: from now on the names must stay with these files."""
+        """Start to check, after the first commit, that the names stay with these files."""
         self._keeper.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         for end in self._ends:
             self._files[end] = _open_once(self._names()[end])
@@ -137,7 +137,7 @@ class LabelFile:
         self._is_watched = True
 
     def check(self) -> None:
-        """StorageError says why nothing can be kept: the file is gone, replaced, cut short or read-only."""
+        """Raise StorageError if the file is gone, replaced, cut short or read-only."""
         self._check_content()
         try:
             self._check_names()
@@ -147,7 +147,7 @@ class LabelFile:
         self._trouble = ""
 
     def close(self) -> None:
-        """Let go of the file, with its log emptied into it; what others changed is left as it is."""
+        """Write the log into the file and close it; leave it alone if other programs changed it."""
         if self._is_watched:
             try:
                 self.check()
@@ -161,11 +161,11 @@ class LabelFile:
         self._files, self._is_watched = {}, False
 
     def empty_log(self) -> None:
-        """Have all that is in the log in the file alone, as far as no other process still reads it there."""
+        """Move the log into the file, as far as no other process still reads it."""
         self._keeper.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
     def _names(self) -> dict[str, Path]:
-        """The files that a new start would find; of a link, the log lies next to the file that the link names."""
+        """The files that a restart would find; the log of a linked file lies next to the target of the link."""
         real = os.path.realpath(self._path)
         return {end: Path(f"{real}{end}") for end in _ENDS}
 
@@ -180,9 +180,7 @@ class LabelFile:
             if not os.path.samestat(found, os.fstat(file)):
                 raise LabelsGone(f"{name} was replaced by another file")
             if not (found.st_mode & 0o222 and os.access(names[end], os.W_OK)):
-                raise StorageError(
-                    f"the labels' database: {name} is read-only; allow writing to it and answers are taken again"
-                )
+                raise StorageError(f"the labels' database: {name} is read-only; make it writable to take answers again")
 
     def _check_content(self) -> None:
         head, index, name = self._read_head(), self._read_index(), self._path.name
@@ -199,7 +197,7 @@ class LabelFile:
         return _head_of(os.pread(self._files[""], _HEAD.size, 0))
 
     def _read_index(self) -> Index | None:
-        """The index of the log; None where there is no log, or nothing in it."""
+        """The index of the log; None without a log, or for an empty one."""
         if "-shm" not in self._files:
             return None
         for _ in range(100):
@@ -212,7 +210,7 @@ class LabelFile:
         return None
 
     def _log_reaches(self, index: Index) -> bool:
-        """True where the last page that was committed is in the log, or the log was begun anew meanwhile."""
+        """True if the last committed page is in the log, or the log was restarted meanwhile."""
         at = _LOG_HEAD + (index.n_logged - 1) * (_FRAME_HEAD.size + _whole(index.page_bytes))
         frame = os.pread(self._files["-wal"], _FRAME_HEAD.size, at)
         if len(frame) == _FRAME_HEAD.size:
@@ -222,7 +220,7 @@ class LabelFile:
         return self._read_index() != index
 
     def _leave_whole(self, trouble: str) -> None:
-        """Empty the log into the file, whatever its name is now; tell the owner, who may still bring it back."""
+        """Write the log into the file, whatever its name is now, and log how to restore it."""
         if trouble == self._trouble:
             return
         with suppress(sqlite3.Error):
@@ -234,9 +232,9 @@ class LabelFile:
             _log.error("labels: the removed file is lost once this program ends; before that, copy it: %s", copy)
 
     def _refuse_mixture(self) -> None:
-        """Raise StorageError for a log that is not of this database: SQLite would write it into that.
+        """Raise StorageError for a log of another database, which SQLite would write into this one.
 
-        And for one whose database is gone: to begin anew would be to lose it.
+        Also for a log without its database: a new start would lose it.
         """
         names, name = self._names(), self._path.name
         log, file = names["-wal"], names[""]
@@ -263,9 +261,9 @@ def _size(path: Path) -> int:
 
 
 def _head_without_log(path: Path) -> Head | None:
-    """The head of a database in its file alone; None for a damaged one.
+    """Read the head of a database without its log; None for a damaged one.
 
-    SQLite reads it: closing the file here would drop SQLite's locks on it.
+    SQLite reads it, because closing the file here would drop SQLite's locks on it.
     """
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?immutable=1", uri=True)) as connection:
@@ -278,7 +276,7 @@ def _head_without_log(path: Path) -> Head | None:
 
 
 def _open_once(path: Path) -> int:
-    """A file to read from, open once in this process: closing it a second time would drop SQLite's locks on it."""
+    """Open a file once in this process: closing a second handle would drop SQLite's locks on it."""
     with _looking:
         found = path.stat()
         file, n = _looked_at.get((found.st_dev, found.st_ino)) or (os.open(path, os.O_RDONLY), 0)
@@ -306,7 +304,7 @@ def _head_of(data: bytes) -> Head:
 
 
 def _first_head(log: Path) -> Head | None:
-    """The head of the database after the first transaction in its log; None where the log does not have it."""
+    """The head of the database after the first transaction in its log; None if the log lacks it."""
     with suppress(OSError, struct.error), log.open("rb") as file:
         _, _, page_bytes, _, salt, _ = struct.unpack(">4I 8s 8s", file.read(_LOG_HEAD))
         while len(head := file.read(_FRAME_HEAD.size)) == _FRAME_HEAD.size:
@@ -320,7 +318,7 @@ def _first_head(log: Path) -> Head | None:
 
 
 def _keep_private(names: dict[str, Path]) -> None:
-    """Make the database where there is none; let only its owner read our own files."""
+    """Create the database if there is none; let only its owner read its files."""
     with suppress(FileExistsError):
         os.close(os.open(names[""], os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     for path in names.values():
@@ -331,7 +329,7 @@ def _keep_private(names: dict[str, Path]) -> None:
 
 
 def _refuse_damage(path: Path) -> None:
-    """Raise StorageError for a database that is not whole; nothing is changed to find that out."""
+    """Raise StorageError for a damaged database; the check changes nothing."""
     found = "ok"
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as connection:
@@ -348,7 +346,7 @@ def _refuse_damage(path: Path) -> None:
 
 
 def _use_journal(connection: sqlite3.Connection, path: Path) -> str:
-    """The mode, which stays with the file; while another program sets it SQLite fails and does not wait."""
+    """Set the journal mode, which stays with the file; SQLite does not wait while another program sets it."""
     until = time.monotonic() + _LOCK_SECONDS
     while time.monotonic() < until:
         try:
@@ -357,7 +355,7 @@ def _use_journal(connection: sqlite3.Connection, path: Path) -> str:
             if "locked" not in str(error):
                 raise
         time.sleep(0.02)
-    raise StorageError("another program does not let go of the labels' database")
+    raise StorageError("another program keeps the labels' database locked")
 
 
 Row = Any  # a row of a query, with its columns as attributes; SQLAlchemy gives every query a type of its own
@@ -397,7 +395,7 @@ items = Table(
     Column("identities", JSON, nullable=False),
     Column("gold", JSON(none_as_null=True)),
     Column("question", Text, nullable=False),
-    # How many raters have it on their screen or have answered it, excluded ones apart; kept beside the
+    # Number of raters, without excluded ones, who have it on screen or have answered it; kept next to the
     # assignments it counts.
     Column("n_claims", Integer, nullable=False),
     # What still wants raters is found and counted from the index alone.
@@ -416,7 +414,7 @@ raters = Table(
     Column("excluded_ms", BigInteger),  # since when the owner counts none of their answers
 )
 
-# Which rater was shown which item, and where that stands: shown, answered, skipped or released.
+# Items shown to raters, with their state: shown, answered, skipped or released.
 assignments = Table(
     "assignments",
     metadata,
@@ -430,7 +428,7 @@ assignments = Table(
     sa.UniqueConstraint("rater_id", "item_id"),
 )
 
-# Append-only: what a rater takes back stays, with a new row that withdraws it.
+# Append-only: a withdrawn answer stays, and a new row withdraws it.
 answers = Table(
     "answers",
     metadata,
@@ -448,7 +446,7 @@ answers = Table(
     sqlite_autoincrement=True,  # an id is never used again, also after a deletion
 )
 
-# What machines say of items: no person's answer, and counted in nothing of theirs.
+# Judges' answers: machines, which count in no number about people.
 judgements = Table(
     "judgements",
     metadata,
@@ -458,7 +456,7 @@ judgements = Table(
     Column("at_ms", BigInteger, nullable=False),
 )
 
-# Of raters whom a crowd platform sent: what its link says of them. For the owner alone, and in no export of answers.
+# Ids of raters that a crowd platform sent, from its link. For the owner alone, in no export of answers.
 crowd_ids = Table(
     "crowd_ids",
     metadata,
@@ -468,7 +466,7 @@ crowd_ids = Table(
     Column("session", String(64), nullable=False),
 )
 
-# What raters say of themselves, apart from their answers: by question, without what they prefer not to say.
+# Raters' answers about themselves, by question, without those they prefer not to give.
 rater_facts = Table(
     "rater_facts",
     metadata,
@@ -477,7 +475,7 @@ rater_facts = Table(
     Column("at_ms", BigInteger, nullable=False),
 )
 
-# What is left of a rater who deleted their answers.
+# The row that remains of a rater who deleted their answers.
 deletions = Table(
     "deletions",
     metadata,
@@ -495,7 +493,7 @@ _LOCK = 5_201_314  # any number: PostgreSQL's name for "one program at a time ma
 
 
 def make_tables(connection: Connection) -> None:
-    """Make the tables in this transaction where there are none; StorageError for those of another version."""
+    """Create the tables in this transaction if there are none; StorageError for tables of another version."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
     if not sa.inspect(connection).has_table(_version.name):
@@ -519,20 +517,20 @@ _MOST_ACTS = 256  # of one commit, so that early acts do not wait long for later
 
 
 class LabelStore:
-    """Opens on first use; safe to use from several threads and processes.
+    """The database; opens on first use, and is safe in several threads and processes.
 
-    SQLite has one writer, and forcing a commit to the disk takes longer than everything in it. While one
-    commit is under way the next acts wait; a thread then does them one after the other in a single
-    transaction, each whole or not at all, and all are told that they are done when that is on the disk.
+    SQLite has one writer, and forcing a commit to disk takes longer than its contents. While one
+    commit is under way, new actions wait; a thread then does them one after the other in a single
+    transaction, each whole or not at all, and confirms all of them once it is on disk.
 
     Parameters
     ----------
-    url : of SQLAlchemy, such as ``sqlite:////data/labels.sqlite`` or
+    url : SQLAlchemy's, such as ``sqlite:////data/labels.sqlite`` or
         ``postgresql+psycopg://user:password@host/labels``.
     pictures : folder of the pictures that raters see; shared by all machines that serve them.
     clock : seconds since 1970.
-    rng : decides where among a rater's pictures the attention checks come.
-    most_picture_bytes : that the pictures of all tasks may take together.
+    rng : source of the places of attention checks.
+    most_picture_bytes : limit for the pictures of all tasks.
     """
 
     def __init__(
@@ -558,7 +556,7 @@ class LabelStore:
         self.rng = rng or random.Random()
         self._clock = clock
         self._engine: Engine | None = None
-        self._file: LabelFile | None = None  # of the engine, where that is one file
+        self._file: LabelFile | None = None  # the engine's, if that is one file
         self._opening, self._writing = threading.Lock(), threading.Lock()
         self._of_thread = threading.local()
         self._queue: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
@@ -573,13 +571,13 @@ class LabelStore:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A view of the database that does not change meanwhile."""
+        """Open a snapshot of the database."""
         with _errors(), self._open()[0].connect() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction: on the disk when the block ends well, else undone; in an act, part of that of all acts."""
+        """A transaction: on disk if the block succeeds, else undone; in an action, part of the shared transaction."""
         with _errors():
             if (shared := getattr(self._of_thread, "connection", None)) is not None:
                 with _savepoint(shared):
@@ -602,17 +600,17 @@ class LabelStore:
                     count_change(connection)
                 connection.commit()
             except SQLAlchemyError:
-                connection.invalidate()  # closed for good, with what it had not committed
+                connection.invalidate()  # closed for good, with its uncommitted changes
                 raise
             if file is not None:
                 file.check()
 
     def submit(self, act: Callable[[], T]) -> Future[T]:
-        """Have ``act`` done by a thread, and what it wrote on the disk before it is told.
+        """Run ``act`` in a thread, and return once what it wrote is on disk.
 
-        Acts that wait at the same time share a commit where the database has one writer, so that all of an
-        act happens inside the transactions it opens; where that commit fails, all in it are told. Who cancels
-        before its turn comes is left out.
+        Waiting actions share a commit if the database has one writer, so that all changes of an
+        action happen inside its transactions; if that commit fails, all of them get the error. An action cancelled
+        before its turn is skipped.
         """
         if not self._is_sqlite:
             return self._threads.submit(act)
@@ -639,7 +637,7 @@ class LabelStore:
                 future.set_exception(error)
 
     def erase_traces(self) -> None:
-        """After a deletion: no copy of the rows stays in SQLite's log, or until that is next full."""
+        """Remove copies of deleted rows from SQLite's log, now or when it is next full."""
         self.task.cache_clear()
         if self._path is not None:
             with _errors():
@@ -648,12 +646,12 @@ class LabelStore:
                     file.empty_log()
 
     def close(self) -> None:
-        """Let go of the database; it opens again on the next use."""
+        """Close the database; it opens again on the next use."""
         with self._opening, _errors():
             self._let_go()
 
     def _open(self) -> "tuple[Engine, LabelFile | None]":
-        """The database; StorageError while its file is gone, replaced or read-only."""
+        """Open the database; StorageError while its file is gone, replaced or read-only."""
         with self._opening, _errors():
             if self._file is not None:
                 self._file.check()
@@ -731,14 +729,14 @@ def _errors() -> Iterator[None]:
     except (SQLAlchemyError, sqlite3.Error, OSError) as error:
         if isinstance(error, StorageError):
             raise
-        # The statement may hold what a rater said, and the URL a password: neither is repeated.
+        # The statement may contain a rater's answer, and the URL a password: show neither.
         reason = getattr(error, "orig", None) or getattr(error, "strerror", None)
         reason = reason or (error if isinstance(error, sqlite3.Error) else type(error).__name__)
         raise StorageError(f"the labels' database: {reason}") from error
 
 
 def token(text: str) -> str:
-    """``text`` if it has the form of a token, else "", which belongs to no rater or task.
+    """Return ``text`` if it has the form of a token, else "", which no rater or task has.
 
     >>> token("zJ8s-_"), token("' OR 1=1")
     ('zJ8s-_', '')
@@ -747,7 +745,7 @@ def token(text: str) -> str:
 
 
 def hash_of(secret: str) -> str:
-    """The stored form of a code or secret; these are random and too long to be guessed."""
+    """Hash a code or secret for storage; these are random and too long to guess."""
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
@@ -762,7 +760,7 @@ def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def _n_written(connection: Connection) -> int:
-    """Rows that this connection has written so far."""
+    """Number of rows that this connection has written so far."""
     database: Any = connection.connection.driver_connection
     return int(database.total_changes)
 

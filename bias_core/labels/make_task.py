@@ -1,4 +1,4 @@
-"""A labelling task that corrects a run: some of its pictures, drawn by lot, and what its reader looks for in them."""
+"""Labelling tasks that correct a run: a random sample of its pictures, and the attributes that it measures."""
 
 import re
 from collections import Counter
@@ -55,7 +55,7 @@ from bias_core.study.types import StudyReport
 from bias_core.types import Attribute
 from bias_core.values import option_values
 
-PERSON = "person"  # the identity of a person whom neither run nor prompt names
+PERSON = "person"  # the identity of a person that neither run nor prompt names
 _OF_PEOPLE = ("pst_single", "pst_paired", "pst_three")
 _ONE = (SINGLE, UNKNOWN)  # settings of pictures that may show one person
 _SUITABLE_PICTURES = {
@@ -70,15 +70,15 @@ _LINE = re.compile(r"\s*(\d+)\s*[:=]\s*(.+)")
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate(TaskPicture):
-    """A picture that people may be asked about; it has no identities where the run does not say whom it shows."""
+    """A picture that people may be asked about; without identities if the run does not name the people in it."""
 
     number: int  # from 1, as its owner sees it
     prompt: str
-    truth: Mapping[str, Any] | None = None  # what was drawn, on the calibration renderer's record; None elsewhere
+    truth: Mapping[str, Any] | None = None  # ground truth of the calibration renderer; None elsewhere
 
 
 def kind_of(report: StudyReport) -> TaskKind:
-    """The usual kind of task for pictures of such a run."""
+    """The default kind of task for pictures of such a run."""
     frame = report.pictures
     if frame is None or "setting" not in frame:
         return "association" if frame is not None and "set" in frame else "own"
@@ -89,13 +89,13 @@ def kind_of(report: StudyReport) -> TaskKind:
 
 
 def candidates(report: StudyReport, kind: TaskKind, *, words: tuple[str, str] | None = None) -> list[Candidate]:
-    """The pictures of a run that suit such a task and are still stored, each once.
+    """The stored pictures of a run that suit such a task, each once.
 
-    Pairs and threes are asked of pictures that were to show so many people, and single people of all others where
-    the run has both; associations of neutral pictures where the run has others too, of those that the run itself
-    judges, and of the tests of these two ``words`` where it has any.
+    Tasks on pairs and threes use pictures of that many people, and those on single people all others, if
+    the run has both. Associations use neutral pictures if the run has others too, those that the run itself
+    judges, and those of the tests of these two ``words`` if it has any.
 
-    Raises InvalidInput: there is none.
+    Raises InvalidInput: there are none.
     """
     pictures: list[Candidate] = []
     for row in _suiting(report, kind, words):
@@ -114,7 +114,7 @@ def candidates(report: StudyReport, kind: TaskKind, *, words: tuple[str, str] | 
 
 
 def _suiting(report: StudyReport, kind: TaskKind, words: tuple[str, str] | None) -> list[dict[Any, Any]]:
-    """Rows of the pictures that such a task is about."""
+    """Rows of the pictures that suit such a task."""
     frame = report.pictures
     if frame is None or frame.empty:
         return []
@@ -140,9 +140,9 @@ def _shows_three(frame: pd.DataFrame) -> "pd.Series[bool]":
 
 
 def sample_of(pictures: Sequence[Candidate], n: int, seed: int = 0) -> list[Candidate]:
-    """Draw ``n`` of them by the seed, in their order; all if ``n`` is 0 or larger than their number."""
+    """Draw ``n`` pictures by the seed, in order; all if ``n`` is 0 or too large."""
     if n < 0:
-        raise InvalidInput(f"the number of pictures is at least 0 (all); got {n}")
+        raise InvalidInput(f"the number of pictures must be 0 (all) or more; got {n}")
     if not 0 < n < len(pictures):
         return list(pictures)
     return [pictures[place] for place in np.sort(np.random.default_rng(seed).permutation(len(pictures))[:n])]
@@ -151,12 +151,12 @@ def sample_of(pictures: Sequence[Candidate], n: int, seed: int = 0) -> list[Cand
 def task_pictures(
     pictures: Sequence[Candidate], task: Task, *, who: str = "", gold: Mapping[int, Mapping[str, str]] = {}
 ) -> list[Candidate]:
-    """The items of a task, with ``gold`` answers by number (InvalidInput for one of a picture that is not there).
+    """The items of a task, with ``gold`` answers by picture number (InvalidInput if there is no such picture).
 
-    ``who`` is asked about in place of whom the run names; "": as it names them, "person" where it does not.
+    Questions name ``who`` in place of the run's own words; "" keeps these, or says "person" without any.
     """
     if strange := sorted(set(gold) - {candidate.number for candidate in pictures}):
-        raise InvalidInput(f"a right answer is given for picture {strange[0]}, which is not in this task")
+        raise InvalidInput(f"a right answer names picture {strange[0]}, which is not in this task")
     people = [position for position in task.positions if position != PICTURE]
     return [
         replace(one, identities={p: who or one.identities.get(p) or PERSON for p in people}, gold=gold.get(one.number))
@@ -165,19 +165,19 @@ def task_pictures(
 
 
 def gold_from_record(pictures: Sequence[Candidate], task: Task, n: int, seed: int = 0) -> dict[int, dict[str, str]]:
-    """Right answers for ``n`` pictures, at random by the seed, from the record; InvalidInput for too few."""
+    """Right answers for ``n`` random pictures, from the ground truth; InvalidInput if too few have one."""
     recorded = {one.number: answers for one in pictures if (answers := recorded_answers(one, task))}
     if len(recorded) < n:
         raise InvalidInput(
-            f"{n} pictures with an answer on record are wanted, and {len(recorded)} of {len(pictures)} have "
-            "one: only the calibration renderer keeps such a record, of gender and of the paper's words"
+            f"you asked for {n} pictures with an answer on record, and {len(recorded)} of {len(pictures)} have "
+            "one: only the calibration renderer records them, for gender and the paper's words"
         )
     numbers = np.random.default_rng(seed + 1).permutation(sorted(recorded))[:n]
     return {int(number): recorded[number] for number in sorted(numbers)}
 
 
 def recorded_answers(one: Candidate, task: Task) -> dict[str, str]:
-    """The right answers by the calibration renderer's record; empty without a record."""
+    """The right answers by the calibration renderer's ground truth; empty without it."""
     if one.truth is not None and task.kind in _OF_PEOPLE:
         drawn = {position: recorded_gender(one.truth, position, len(task.positions)) for position in task.positions}
         return {place: look if look in task.answer_keys else CANNOT_IDENTIFY for place, look in drawn.items()}
@@ -191,9 +191,9 @@ def recorded_answers(one: Candidate, task: Task) -> dict[str, str]:
 
 
 def recorded_level(truth: Mapping[str, Any], task: Task) -> dict[str, str]:
-    """The level of the task's scale at which the one person was drawn; "cannot tell" if there is none.
+    """The level of the task's scale at which the one person was drawn; "cannot tell" without one.
 
-    Nothing of a level whose colour is nearer to another's: who says that one is as right.
+    Empty for a level whose colour is closer to another level's: both answers would be right.
     """
     scale = load_scales()[task.scale]
     level = str(truth.get(scale.record)) if truth.get("n_people") == 1 else ""
@@ -202,7 +202,7 @@ def recorded_level(truth: Mapping[str, Any], task: Task) -> dict[str, str]:
 
 
 def gold_from_lines(text: str, task: Task) -> dict[int, dict[str, str]]:
-    """Right answers that an owner typed: ``number: answer``, one a line, an answer for each position.
+    """Read the right answers that an owner typed: a line ``number: answer`` per picture, an answer per position.
 
     >>> from bias_core.study.label_tasks import pst_task
     >>> gold_from_lines("4: feminine, masculine", pst_task(paired=True))
@@ -210,14 +210,14 @@ def gold_from_lines(text: str, task: Task) -> dict[int, dict[str, str]]:
     """
     gold: dict[int, dict[str, str]] = {}
     keys = {name.lower(): a.key for a in task.answers for name in (a.key, a.label, a.shortcut) if name}
-    if task.untold:  # marked while the task had the other word for it
+    if task.untold:  # marked when the task used another word for it
         keys |= dict.fromkeys((*UNTOLD, *(word.replace("_", " ") for word in UNTOLD)), task.untold)
     positions = task.positions
     for line in filter(str.strip, text.splitlines()):
         parts = _LINE.fullmatch(line)
         answers = [part.strip().lower() for part in parts[2].split(",")] if parts else []
         if strange := [answer for answer in answers if answer not in keys]:
-            raise InvalidInput(f"{quoted(strange[0])} is no answer of this task: {', '.join(keys)}")
+            raise InvalidInput(f"{quoted(strange[0])} is not an answer of this task: {', '.join(keys)}")
         if parts is None or len(answers) not in {1, len(positions)}:
             line_form = f"a picture's number, a colon, and an answer for {', '.join(positions)}"
             raise InvalidInput(f"{quoted(line)} is not {line_form}")
@@ -236,14 +236,14 @@ def gold_lines(gold: Mapping[int, Mapping[str, str]]) -> str:
 
 
 def runs_with(services: StudyServices, session: str, image_ids: Collection[str]) -> list[ListedRun]:
-    """The visitor's runs that hold any of these pictures and whose report can be opened, newest first."""
+    """The visitor's runs with any of these pictures and a report that opens, newest first."""
     ids = set(image_ids)
     held = {run.id for run in services.manifests.list(session) if not ids.isdisjoint(run.image_ids)}
     return [line for line in list_runs(services, session) if line.saved and line.run_id in held]
 
 
 N_LABELS = 64
-TITLE = "What do these pictures show?"  # raters read it, so that it says nothing of the run
+TITLE = "What do these pictures show?"  # raters read it, so it must not describe the run
 _ANSWERS = ((YES, "yes", "y"), (NO, "no", "n"), (CANNOT_TELL, "cannot tell", "c"))
 
 
@@ -261,34 +261,34 @@ def label_run(
     looks: Looks = "two",
     hub_user: str = "",
 ) -> CreatedTask:
-    """Make a task about ``n`` pictures of a run, open it to raters, and keep the run's pictures from making room.
+    """Make a task about ``n`` pictures of a run, open it to raters, and keep the run's pictures from deletion.
 
-    Pictures that an earlier task of the run asks the same about are left out, so that several add up.
+    Pictures of earlier tasks with the same question are left out, so that tasks add up.
 
     Parameters
     ----------
-    report : of a run on record that reads attributes, or of the paired test.
-    n : how many pictures; all that are left where there are fewer.
-    stratify_by : name of an attribute ("people": of how people look): as many pictures as can be of each answer of the
-        reader about it. "": all pictures are as likely.
-    attributes : names of those that people are asked about; all, or the first twelve, where none are given. Or a scale
+    report : of a saved run that measures attributes, or of the paired test.
+    n : number of pictures; all that are left if there are fewer.
+    stratify_by : name of an attribute ("people": how people look): equally many pictures of each answer of the
+        classifier, as far as possible. "": all pictures are equally likely.
+    attributes : names of those that people are asked about; by default all, or the first twelve. Or a scale
         alone, such as "skin tone".
-    setting : of the paired test, whose people are asked about; in pairs where there are pairs.
+    setting : setting of the paired test that people are asked about; by default pairs if there are any.
     looks : the answers about how people look: "two" for the paper's (feminine, masculine, cannot identify), "four" for
         androgynous and unclear instead of the last.
 
     Raises
     ------
-    InvalidInput : the run is not on record, reads nothing that people could correct, has no picture left, or lacks the
-        attribute or setting.
+    InvalidInput : the run is not on record, measures nothing that people could correct, has no picture left, or lacks
+        the attribute or setting.
     """
     manifest = manifests.find(report.run_id) if report.run_id.isalnum() else None
     if manifest is None:
-        raise InvalidInput("this run is not on record (an example, or a deleted run): run it, then label its pictures")
+        raise InvalidInput("this run is not on record (an example, or deleted): run it, then label its pictures")
     if n < FEWEST_LABELS:
         raise InvalidInput(f"at least {FEWEST_LABELS} pictures are needed; got {n}")
     if seed < 0:
-        raise InvalidInput(f"the seed is 0 or more; got {seed}")
+        raise InvalidInput(f"the seed must be 0 or more; got {seed}")
     scales = [name for name in attributes if name in load_scales()]
     readings = _on_scale(report, attributes, stratify_by) if scales else _chosen(report, attributes, setting)
     earlier = labels_for_run(store, report.run_id, manifest.label_tasks) if manifest.label_tasks else []
@@ -314,9 +314,9 @@ def label_run(
 
 
 def _on_scale(report: StudyReport, names: Sequence[str], stratify_by: str) -> list[Reading]:
-    """The pictures of a run that are asked about on a scale."""
+    """The pictures of a run that people may rate on a scale."""
     if len(names) > 1 or stratify_by:
-        raise InvalidInput("a task on a scale asks about nothing else, of pictures that are chosen at random")
+        raise InvalidInput("a task on a scale asks about that scale alone, in random pictures")
     scale = load_scales()[names[0]]
     about = Attribute(name=scale.name, positive=scale.question, negative="")
     readings = [
@@ -331,12 +331,12 @@ def _on_scale(report: StudyReport, names: Sequence[str], stratify_by: str) -> li
         for one in scale_pictures(report, scale.name)
     ]
     if not readings:
-        raise InvalidInput("this run scores no pictures that people could be asked about on a scale")
+        raise InvalidInput("this run has no scored pictures that people could rate on a scale")
     return readings
 
 
 def serves(task: Task) -> str:
-    """The attributes of its run that a task asks about, in words."""
+    """The attributes of the run that a task asks about, in words."""
     names = [name for name, _ in task.attributes.values()]
     return ", ".join(names) or "how people look"
 
@@ -348,16 +348,16 @@ def _about(reading: Reading) -> str:
 
 
 def _chosen(report: StudyReport, attributes: Sequence[str], setting: str) -> list[Reading]:
-    """The run's readings that people are asked about."""
+    """The run's attributes that people are asked about."""
     if not (readings := readings_of(report)):
         raise InvalidInput(
-            "the reader of this run looks for no attribute, and for nobody's appearance: there is nothing that people "
-            "could correct. Make a task in the tab Label"
+            "the classifier of this run looks for no attribute and no one's appearance: people can correct nothing. "
+            "Make a task in the Label tab instead"
         )
     people = [one for one in readings if one.attribute is None]
     if people:
         if attributes:
-            raise InvalidInput("people are asked how those in the pictures of this run look; leave attributes out")
+            raise InvalidInput("a task for this run asks how the people in its pictures look; leave attributes out")
         settings = list(dict.fromkeys(one.group for one in people))
         chosen = [setting] if setting else [one for one in settings if one != SINGLE] or settings
         if not set(chosen) <= set(settings):
@@ -367,13 +367,13 @@ def _chosen(report: StudyReport, attributes: Sequence[str], setting: str) -> lis
     if unknown := [name for name in attributes if name not in names]:
         raise InvalidInput(f"this run has no attribute {unknown[0]!r}; it has {', '.join(names)}")
     if len(set(attributes)) > MAX_POSITIONS:
-        raise InvalidInput(f"people are asked about at most {MAX_POSITIONS} attributes at once; got {len(attributes)}")
+        raise InvalidInput(f"a task may ask about at most {MAX_POSITIONS} attributes; got {len(attributes)}")
     chosen = list(attributes) or names[:MAX_POSITIONS]
     return [one for one in readings if one.attribute and one.attribute.name in chosen]
 
 
 def _sample(left: Sequence[str], readings: Sequence[Reading], n: int, by: str, seed: int) -> tuple[list[str], str]:
-    """The sampled pictures, in their order, and the way they were chosen, in words."""
+    """The sampled pictures, in order, and the way of sampling in words."""
     rng = np.random.default_rng(seed)
     shuffled = [left[i] for i in rng.permutation(len(left))]
     if not by:
@@ -382,14 +382,14 @@ def _sample(left: Sequence[str], readings: Sequence[Reading], n: int, by: str, s
     strata = strata_of(readings, (by,))
     if not strata:
         names = dict.fromkeys(PEOPLE if one.attribute is None else one.attribute.name for one in readings)
-        raise InvalidInput(f"pictures can be chosen by what the reader says of {', '.join(names)}; got {by!r}")
+        raise InvalidInput(f"pictures can be chosen by the classifier on {', '.join(names)}; got {by!r}")
     by_stratum: dict[str, list[str]] = {}
     for image_id in shuffled:
         by_stratum.setdefault(strata.get(image_id, ""), []).append(image_id)
     chosen, in_order = set(), sorted(by_stratum.values(), key=len)
-    for i, of_stratum in enumerate(in_order):  # the smallest first: what it lacks the others give
+    for i, of_stratum in enumerate(in_order):  # the smallest group first: the others fill up what it lacks
         chosen |= set(of_stratum[: -(-(n - len(chosen)) // (len(in_order) - i))])
-    return [image_id for image_id in left if image_id in chosen], f"in equal parts by what the reader says of {by}"
+    return [image_id for image_id in left if image_id in chosen], f"in equal parts by the classifier on {by}"
 
 
 def _task(readings: Sequence[Reading], raters_per_item: int, looks: Looks) -> Task:
@@ -413,7 +413,7 @@ def _task(readings: Sequence[Reading], raters_per_item: int, looks: Looks) -> Ta
 
 
 def _position(name: str, number: int, taken: dict[str, tuple[str, str]]) -> str:
-    """The key of the question about this attribute, which raters see as a step."""
+    """The key of the question about this attribute, which raters see as a step of their page."""
     key = answer_key(name) if any(letter.isascii() and letter.isalnum() for letter in name) else f"question_{number}"
     return key if key not in taken else f"{key[:36]}_{number}"
 
@@ -429,7 +429,7 @@ def _pictures(report: StudyReport, task: Task, sample: set[str]) -> list[TaskPic
 
 
 def task_values(made: CreatedTask) -> dict[str, Any]:
-    """A new task as plain values for programs; addresses are relative to that of this app."""
+    """A new task as plain values for programs; addresses are relative to the app's."""
     task = made.task
     return {
         "task": task.id, "run_id": task.run_id, "status": task.status, "asks_about": serves(task),

@@ -1,12 +1,12 @@
-"""The acts of a rater: join a task, see an item, answer, skip, take back, delete.
+"""Actions of a rater: join a task, see an item, answer, skip, undo, delete.
 
 Every function is one transaction over a :class:`~bias_core.labels.label_store.LabelStore`, in which the task
-is locked; what it returns is on the disk. A rater is known by a code alone, and sees of an item only what a blind
-rater may: a picture under a token of their own, whom it was asked to show, and how far they are.
+is locked; its result is on disk. A rater has only a code, and sees of an item only what a blind rater may:
+a picture under their own token, the person that the prompt asked for, and their progress.
 
-Who joins proves by a pass that the page with the task's consent text was read. It is signed with what the
-store keeps of the task's owner, so that every process that serves the task knows it and nothing is kept of
-who read. The rater's code is made from it: a request to join that is sent again finds the same rater.
+Raters join with a pass, which proves that they read the page with the task's consent text. It is signed with a hash
+of the owner's secret, so that every process can check it, and visits leave no trace. The rater's code is made from
+it: a repeated request to join finds the same rater.
 """
 
 import hmac
@@ -39,11 +39,11 @@ from bias_core.labels.label_store import (
 from bias_core.labels.task_owner import CLAIMS, count_claims, remove_raters
 from bias_core.study.label_tasks import Task, checked_choices
 
-MAX_RATERS = 10_000  # of a task: joining is free, the disk is not
+MAX_RATERS = 10_000  # of a task: joining is free, disk space is not
 MAX_DURATION_MS = 24 * 3600 * 1000
 PASS_HOURS = 24
-UNTOUCHED_SECONDS = 180  # so soon where that rater has done nothing yet: a script that joins may never do anything
-RELEASE_AFTER_SECONDS = 1800  # an item that a rater left on the screen for so long is given to others too
+UNTOUCHED_SECONDS = 180  # sooner if that rater has done nothing yet: a script may join and never answer
+RELEASE_AFTER_SECONDS = 1800  # after this time, an item on one rater's screen goes to others too
 
 # Crockford's base 32: no letter is taken for a digit. Twenty of them are 100 bits.
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -53,7 +53,7 @@ _PASS = re.compile(r"([0-9a-f]{1,12})\.([A-Za-z0-9_-]{16})\.([0-9a-f]{32})")
 _STATUS_WORDS = {"draft": "not open yet", "paused": "paused", "closed": "closed", "open": "open"}
 
 Act = Literal["answer", "skip", "undo"]
-NOT_SAID = -1  # place of "prefer not to say", which every question about the rater has
+NOT_SAID = -1  # index of "prefer not to say", an answer to every question about the rater
 _ID = re.compile(r"[A-Za-z0-9_-]{0,64}")
 
 
@@ -72,12 +72,12 @@ class CrowdIds:
                     f"the {one.name} of a crowd platform is up to 64 letters and digits; got {quoted(value)}"
                 )
         if not self.participant:
-            raise InvalidInput("a rater from a crowd platform has a participant's id; the link gives none")
+            raise InvalidInput("the link of a crowd platform must give a participant's id, and this one gives none")
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewRater:
-    """The code that leads to a new rater's answers (told once), and the task."""
+    """A new rater's code (shown once), and the task."""
 
     code: str
     task: Task
@@ -94,38 +94,38 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """The screen of a rater: an item, or the reason why there is none."""
+    """The screen of a rater: an item, or the reason that there is none."""
 
-    item: str = ""  # token of the item for this rater, also of its picture; "" where there is none to show
+    item: str = ""  # token of the item and its picture for this rater; "" without an item
     questions: tuple[Question, ...] = ()  # one for each position, in order
-    task: Task  # its texts and answers, in the version that this item is asked in
-    # what this rater had answered before taking it back; empty otherwise
+    task: Task  # texts and answers, in the version that this item uses
+    # this rater's earlier answers that they took back; else empty
     earlier_choices: Mapping[str, str] = field(default_factory=dict)
     # n_answered, n_left: items that the rater answered, and that are there for them, this one and the attention checks
     # to come included: each of either kind makes one less
     n_answered: int
     n_left: int = 0
-    can_undo: bool  # whether there is something to take back
+    can_undo: bool  # true if there is something to take back
     # "" while there is an item, else "all" (nothing is left), "paused", "closed", "draft", or "excluded" where the
     # owner has ended this rater's part
     why_done: str = ""
-    asks_about_rater: bool = False  # whether this rater is to be asked about themselves first
-    crowd_code: str = ""  # of the crowd platform, for how this rater's part ended; "" where it goes on, or has none
+    asks_about_rater: bool = False  # true if this rater gets the questions about themselves first
+    crowd_code: str = ""  # crowd platform's code for a rater who is done; "" before that, or without a platform
 
 
 def join(store: LabelStore, join_code: str, *, page_pass: str | None = None, ids: CrowdIds | None = None) -> NewRater:
-    """A new rater of the task with this link, who has read and agreed to the consent text.
+    """Add a rater, who has agreed to the consent text, to the task with this link.
 
-    ``page_pass`` is of the page that was read (:func:`pass_to_join`), and sent again gives the same rater; None where
-    the caller showed the text. ``ids`` are of the crowd platform that sent the rater; where the task has its codes, who
-    comes back from there is the same rater. NotAllowed where the task is not open, or the page was not read within the
+    ``page_pass`` comes from the page (:func:`pass_to_join`), and gives the same rater again; None if
+    the caller showed the text. ``ids`` are of the crowd platform that sent the rater; if the task has codes, a rater
+    who comes back from there is the same rater. NotAllowed if the task is not open, or the page was not read within the
     last day.
     """
     with store.write() as connection:
         row = _task_row(connection, join_code)
         is_crowd = ids is not None and store.task(row.id, row.version).is_of_a_crowd
         if row.status != "open" and not is_crowd:
-            raise NotAllowed(f"this task is {_STATUS_WORDS[row.status]}: nobody can join now")
+            raise NotAllowed(f"this task is {_STATUS_WORDS[row.status]}: no one can join now")
         number = secrets.randbits(256)
         if page_pass is not None:
             number = _checked_pass(row.owner_hash, page_pass, store.now_ms)
@@ -134,7 +134,7 @@ def join(store: LabelStore, join_code: str, *, page_pass: str | None = None, ids
         code = "".join(_ALPHABET[number >> 5 * place & 31] for place in range(_CODE_LENGTH))
         if connection.execute(_RATER, {"code_hash": hash_of(code)}).first() is None:
             if row.status != "open":
-                raise NotAllowed(f"this task is {_STATUS_WORDS[row.status]}: nobody can join now")
+                raise NotAllowed(f"this task is {_STATUS_WORDS[row.status]}: no one can join now")
             if (connection.scalar(select(func.count()).where(raters.c.task_id == row.id)) or 0) >= MAX_RATERS:
                 raise NotAllowed(f"this task has its {MAX_RATERS:,} raters")
             new = {"task_id": row.id, "name": f"rater-{secrets.token_hex(6)}", "code_hash": hash_of(code)}
@@ -147,33 +147,33 @@ def join(store: LabelStore, join_code: str, *, page_pass: str | None = None, ids
 
 
 def pass_to_join(store: LabelStore, join_code: str) -> str:
-    """Return a pass for one reader of the page of the task with this link, for :func:`join`."""
+    """Return a pass for one visitor to the page of the task with this link, for :func:`join`."""
     with store.read() as connection:
         return new_pass(_task_row(connection, join_code).owner_hash, store.now_ms)
 
 
 def new_pass(secret: str, now_ms: int) -> str:
-    """A pass of the task with this secret, for one rater."""
+    """Make a pass for one rater of the task with this secret."""
     text = f"{now_ms:x}.{secrets.token_urlsafe(12)}"
     return f"{text}.{_signature(secret, text)}"
 
 
 def task_to_join(store: LabelStore, join_code: str) -> tuple[Task, str]:
-    """The task of this link and its status, for the page that asks for consent; as :func:`join`."""
+    """The task of this link and its status, for the consent page; raises as :func:`join`."""
     with store.read() as connection:
         row = _task_row(connection, join_code)
     return store.task(row.id, row.version), row.status
 
 
 def task_of(store: LabelStore, code: str) -> tuple[Task, str]:
-    """The task of this rater and its status: what the rater reads on another device. NotAllowed as below."""
+    """The task of this rater and its status, for another device; NotAllowed for an unknown code."""
     with store.read() as connection:
         rater = _rater(connection, code, lock=False)
     return store.task(rater.task_id, rater.version), rater.status
 
 
 def next_item(store: LabelStore, code: str) -> Turn:
-    """The item on this rater's screen, or at random one with the fewest raters; NotAllowed for no rater's code."""
+    """The item on this rater's screen, or a random one with the fewest raters; NotAllowed for an unknown code."""
     with store.write() as connection:
         return _turn(store, connection, _rater(connection, code))
 
@@ -181,10 +181,10 @@ def next_item(store: LabelStore, code: str) -> Turn:
 def give_answer(
     store: LabelStore, code: str, *, answer_id: str, item: str, choices: Mapping[str, str], duration_ms: int = 0
 ) -> Turn:
-    """Keep an answer to ``item`` (its token) and give the next one; an ``answer_id`` sent again does nothing twice.
+    """Store an answer to ``item`` (its token) and return the next item; a repeated ``answer_id`` changes nothing.
 
     ``choices`` holds the key of an answer for each position; one about the whole picture may stand alone. NotAllowed
-    where no rater has this code, the item is not theirs, or the task is closed; InvalidInput where the choices do not
+    if no rater has this code, the item is not theirs, or the task is closed; InvalidInput if the choices do not
     fit the question, or the item has an answer already.
     """
     if not (type(duration_ms) is int and 0 <= duration_ms <= MAX_DURATION_MS):
@@ -193,7 +193,7 @@ def give_answer(
 
 
 def skip(store: LabelStore, code: str, *, answer_id: str, item: str) -> Turn:
-    """Leave an item to others and give the next; it does not come back. Raises as :func:`give_answer`."""
+    """Leave an item to others for good and return the next. Raises as :func:`give_answer`."""
     return _decide(store, code, "skip", answer_id, item)
 
 
@@ -213,7 +213,7 @@ def _decide(
             if (place := connection.execute(_OF_TOKEN, {"token": token(item), "rater": rater.id}).first()) is None:
                 raise NotAllowed("this picture was not shown to you")
             if place.state not in ("shown", "released"):
-                raise InvalidInput("this picture is answered or skipped already; undo that to answer it anew")
+                raise InvalidInput("you have answered or skipped this picture already; undo that to answer it again")
             if choices is not None:
                 choices = checked_choices(store.task(rater.task_id, place.task_version), choices)
             _keep(store, connection, place, answer_id, kind, choices=choices or {}, duration_ms=duration_ms)
@@ -222,7 +222,7 @@ def _decide(
 
 
 def undo(store: LabelStore, code: str, *, answer_id: str) -> Turn:
-    """Take back the last answer or skip that holds and show its item; InvalidInput where there is none."""
+    """Take back the last answer or skip and return its item; InvalidInput without any."""
     with store.write() as connection:
         rater = _rater(connection, code)
         if not _is_replay(connection, rater, answer_id, "undo"):
@@ -237,9 +237,9 @@ def undo(store: LabelStore, code: str, *, answer_id: str) -> Turn:
 
 
 def tell_about_me(store: LabelStore, code: str, *, version: int, choices: Sequence[int]) -> Turn:
-    """Store a rater's answers about themselves and give the item; sent again it changes nothing.
+    """Store a rater's answers about themselves and return the item; a repeated call changes nothing.
 
-    ``choices`` has the place of an answer for each question of this version of the task, -1 for what is not said.
+    ``choices`` has the index of the answer to each question of this version of the task, -1 for no answer.
     """
     with store.write() as connection:
         rater = _rater(connection, code)
@@ -256,7 +256,7 @@ def _has_facts(connection: Connection, rater_id: int) -> bool:
 
 
 def _keep_facts(store: LabelStore, connection: Connection, rater: Row, task: Task, choices: Sequence[int]) -> None:
-    """Store a rater's answers about themselves, once: each answer's place in its question, or :data:`NOT_SAID`."""
+    """Store a rater's answers about themselves, once: each answer's index, or :data:`NOT_SAID`."""
     if len(choices) != len(task.about_rater):
         raise InvalidInput(
             f"this task asks {len(task.about_rater)} questions about the rater; got {len(choices)} answers"
@@ -272,9 +272,9 @@ def _keep_facts(store: LabelStore, connection: Connection, rater: Row, task: Tas
 
 
 def delete_my_answers(store: LabelStore, code: str) -> int:
-    """Delete everything of this rater but how many answers held, under the random name; that number."""
+    """Delete all of this rater's data; keep and return the number of answers, under the random name."""
     with store.write() as connection:
-        if (rater := _rater(connection, code)).excluded_ms is None:  # else they count no more
+        if (rater := _rater(connection, code)).excluded_ms is None:  # the answers of other raters count no more
             count_claims(connection, rater.id, CLAIMS, -1)
         n_answers = remove_raters(store, connection, rater.task_id, [rater])
     store.erase_traces()
@@ -282,7 +282,7 @@ def delete_my_answers(store: LabelStore, code: str) -> int:
 
 
 def picture_of(store: LabelStore, item: str) -> str:
-    """SHA-256 of the picture that a rater was shown under this item's token; NotAllowed where none was."""
+    """SHA-256 of the picture that a rater saw under this item's token; NotAllowed without one."""
     with store.read() as connection:
         picture: str | None = connection.scalar(_PICTURE, {"token": token(item)})
     if picture is None:
@@ -291,12 +291,12 @@ def picture_of(store: LabelStore, item: str) -> str:
 
 
 def code_in_groups(code: str) -> str:
-    """A code in groups of four, easy to copy by hand."""
+    """Write a code in groups of four, easy to copy by hand."""
     return "-".join(code[i : i + 4] for i in range(0, len(code), 4))
 
 
 def plain_code(code: str) -> str:
-    """The code that a rater meant by what they typed.
+    """Correct the usual slips in a code that a rater typed.
 
     >>> plain_code(" 7o3k-il00 ")
     '703K1100'
@@ -305,15 +305,13 @@ def plain_code(code: str) -> str:
 
 
 def _checked_pass(secret: str, page_pass: str, now_ms: int) -> int:
-    """256 bits for the code of the rater who has this pass of the last day; NotAllowed says what to do."""
+    """256 bits for the code of the rater with this pass; NotAllowed for one older than a day."""
     if (match := _PASS.fullmatch(page_pass)) is not None:
         when, nonce, signature = match.groups()
         is_ours = hmac.compare_digest(signature, _signature(secret, f"{when}.{nonce}"))
         if is_ours and 0 <= now_ms - int(when, 16) < PASS_HOURS * 3_600_000:
             return _number(secret, f"code {page_pass}")
-    raise NotAllowed(
-        "who joins has read the task's page within the last day: open the link again, read, and press Start"
-    )
+    raise NotAllowed("read the task's page again before you join: open the link, read, and press Start")
 
 
 def _number(secret: str, text: str) -> int:
@@ -326,35 +324,35 @@ def _signature(secret: str, text: str) -> str:
 
 def _task_row(connection: Connection, join_code: str) -> Row:
     if (row := connection.execute(select(tasks).where(tasks.c.join_code == token(join_code))).first()) is None:
-        raise NotAllowed("this link opens no task; ask whoever gave it to you for a new one")
+        raise NotAllowed("this link opens no task; ask for a new one where you got it")
     return row
 
 
 def _rater(connection: Connection, code: str, *, lock: bool = True) -> Row:
-    """The rater and their task, which is locked: on one task one rater acts at a time."""
+    """The rater and their task, which is locked so that one rater acts at a time."""
     row = connection.execute(_RATER_LOCKED if lock else _RATER, {"code_hash": hash_of(plain_code(code))}).first()
     if row is None:
-        raise NotAllowed("no rater has this code; it may be mistyped, or its answers were deleted")
+        raise NotAllowed("no rater has this code; it may be misspelled, or its answers were deleted")
     return row
 
 
 def _check_open(rater: Row) -> None:
-    """Raise NotAllowed if this rater's answers are not taken; a paused task still takes the one on the screen."""
+    """Raise NotAllowed if the task takes no answers from this rater; a paused task still takes the one on screen."""
     if rater.excluded_ms is not None:
         raise NotAllowed(
-            "whoever made this task has ended your part in it: no more answers of yours are taken. What you "
-            "answered before is kept; you can delete it"
+            "the person who made this task has ended your part in it: the task takes no more answers of yours. "
+            "What you answered before is kept; you can delete it"
         )
     if rater.status not in ("open", "paused"):
         raise NotAllowed(f"this task is {_STATUS_WORDS[rater.status]}: no answer is taken any more")
 
 
 def _is_replay(connection: Connection, rater: Row, answer_id: str, kind: Act) -> bool:
-    """True if this very act is stored already."""
+    """True if this action is stored already."""
     if not (isinstance(answer_id, str) and _CLIENT_ID.fullmatch(answer_id)):
         raise InvalidInput(f"an answer's id is 8 to 64 of A-Z, a-z, 0-9, _ and -; got {quoted(answer_id)}")
     if (earlier := connection.scalar(_KIND_OF_ACT, {"rater": rater.id, "client_id": answer_id})) not in (None, kind):
-        raise InvalidInput(f"the id {quoted(answer_id)} was used for another act")
+        raise InvalidInput(f"the id {quoted(answer_id)} was used for another action")
     return earlier is not None
 
 
@@ -365,7 +363,7 @@ def _keep(store: LabelStore, connection: Connection, place: Row, answer_id: str,
 
 
 def _turn(store: LabelStore, connection: Connection, rater: Row) -> Turn:
-    """The screen of this rater; claims a new item for them if there is none on it."""
+    """The screen of this rater; claims a new item if there is none on it."""
     past = _Past(store, connection, rater)
     status = "excluded" if rater.excluded_ms is not None else rater.status
     is_at_work, on_screen, n_open = status in ("open", "paused"), None, 0
@@ -393,7 +391,7 @@ def _turn(store: LabelStore, connection: Connection, rater: Row) -> Turn:
 
 
 def _crowd_code(connection: Connection, rater: Row, past: "_Past", why_done: str) -> str:
-    """The crowd platform's code for a rater whose part is over: completed, failed or screened out."""
+    """The crowd platform's code for a rater who is done: completed, failed or screened out."""
     if why_done in ("paused", "draft"):
         return ""
     right = [row.choices == row.gold for row in connection.execute(_CHECKED, {"rater": rater.id})]
@@ -403,11 +401,11 @@ def _crowd_code(connection: Connection, rater: Row, past: "_Past", why_done: str
 
 
 def n_checks_before(place: int, share: float, *, seed: int) -> int:
-    """The number of attention checks before a rater's ordinary item of this place, counted from 1.
+    """The number of attention checks before a rater's ordinary item number ``place``, counted from 1.
 
     With ``share`` of the items being checks, ``share / (1 - share)`` stand before each ordinary item: the
-    k-th comes at random, by the rater's ``seed``, among those that fall to it. So all are known beforehand,
-    and what is left can be said exactly.
+    k-th comes at a random place of its share, by the rater's ``seed``. So all places are known beforehand,
+    and the number left is exact.
 
     >>> [n_checks_before(place, 0.5, seed=0) for place in (0, 1, 10)]
     [0, 1, 10]
@@ -434,14 +432,14 @@ class _Past:
                 self.n_checks += 0 if is_ordinary else n
 
     def checks_to_come(self, n_ordinary: int) -> int:
-        """The number of attention checks up to the last of so many more ordinary items."""
+        """The number of attention checks up to the last of ``n_ordinary`` more items."""
         if not n_ordinary:
             return 0
         n_due = n_checks_before(self.n_ordinary + n_ordinary, self.task.gold_share, seed=self.rater.seed)
         return max(0, min(n_due, self.store.n_checks(self.rater.task_id)) - self.n_checks)
 
     def claim(self) -> tuple[Row, int]:
-        """A new item for this rater or None, also one that they left and that is still wanted; items left."""
+        """Claim an item for this rater (None without any), perhaps one that they left before; also the items left."""
         pick: Row = self.connection.execute(_FEWEST, self.limits).first()
         if pick is None and self._release_old():
             pick = self.connection.execute(_FEWEST, self.limits).first()
@@ -464,7 +462,7 @@ class _Past:
         return SimpleNamespace(item_id=pick.id, token=new_token, task_version=self.rater.version, **texts), n_open
 
     def _release_old(self) -> int:
-        """Let others have what raters left on their screens long ago; who left it may still answer it."""
+        """Release items that raters left on their screens long ago; those raters may still answer them."""
         now = self.store.now_ms
         long_ago = {"before": now - RELEASE_AFTER_SECONDS * 1000, "untouched": now - UNTOUCHED_SECONDS * 1000}
         old = self.connection.execute(_LEFT_LYING, {"task": self.rater.task_id, **long_ago}).all()
@@ -474,7 +472,7 @@ class _Past:
 
 
 def _move(connection: Connection, place: Row, state: str, since_ms: int | None = None) -> None:
-    """Give an assignment another state, with the item's count of claims."""
+    """Change the state of an assignment and the item's count of claims."""
     connection.execute(_MOVE, {"which": place.id, "to": state, "since": since_ms or place.since_ms})
     if change := (state in CLAIMS) - (place.state in CLAIMS):
         connection.execute(_COUNT_CLAIM, {"item": place.item_id, "change": change})

@@ -1,4 +1,4 @@
-"""A labelling task's answers: do raters agree, do readers see the same, and runs scored with them."""
+"""Report of a labelling task: agreement of raters, agreement with classifiers, and runs scored with its answers."""
 
 import math
 import re
@@ -57,51 +57,52 @@ _PAIR_RESAMPLES = 200
 _MOST_PAIRED = 30  # raters
 _FEWEST_RIGHT = 0.75  # of the attention checks, for a rater who looks
 _LABELS_NOTE = (
-    "Labels say how a picture looks to these raters, never what anybody is. Their agreement says that they "
-    "see alike, not that they are right."
+    "Labels say how a picture looks to these raters, never who anyone is. Agreement means that raters "
+    "see the same, not that they are right."
 )
 _RATERS_NOTE = (
-    "agrees: share of a rater's answers that equal what most others said of the same picture, with its exact "
-    "interval. differs: the interval lies below the share of all raters together; one in 40 does by chance. "
-    "known right: of the attention checks that the rater met, in every position. fails checks: even the "
-    "upper end of the interval of that share is below three in four. excluded: the owner lets nothing "
-    "of this rater count, here or elsewhere."
+    "agrees: share of a rater's answers that equal the majority of the others for the same picture, with its exact "
+    "interval. differs: the interval lies below the share of all raters together; one rater in 40 does by chance. "
+    "known right: attention checks that the rater answered right in every position. fails checks: even the "
+    "upper end of that share's interval is below three in four. excluded: by the owner; this rater's "
+    "answers count nowhere."
 )
 _CHECKS_NOTE = (
-    "Pictures whose answer was known; they count in nothing else. Exact intervals. Where hardly anybody "
-    "gives the known answer, look at the picture: the answer may be wrong."
+    "Pictures with a known answer; they count nowhere else. Exact intervals. If hardly anyone "
+    "gives the known answer, look at the picture: the known answer may be wrong."
 )
 MACHINES_NOTE = (
-    "A judge is a machine: it counts in no agreement, no majority and no score of people. agrees with people: share of "
-    "its answers that equal what most people said, with its exact interval."
+    "A judge is a machine: it counts in no agreement, majority or score of people. agrees with people: share of "
+    "its answers that equal the majority of people, with its exact interval."
 )
 _TIES_NOTE = (
-    "Counts of people or pictures. A tie between raters counts as “cannot identify” (“unclear”) where that is an "
-    "answer, as in the paired studies; elsewhere it is left out."
+    "Counts of people or pictures. A tie between raters counts as “cannot identify” (“unclear”) if the task has that "
+    "answer, as in the paired studies; else it is left out."
 )
 _ERRORS_NOTE = (
-    "sensitivity: share of what people call so that it calls so too; specificity: share of the rest that it "
-    "does not. Exact intervals."
+    "sensitivity: share of pictures with this answer of people that get it from the classifier too; specificity: share "
+    "of the others that do not get it. Exact intervals."
 )
 
-PEOPLE_SAY = "people say"  # the column with what most raters say
+PEOPLE_SAY = "people say"  # the column with the majority's answer
 _TWO = 2  # people in a picture
 _BETWEEN_NOTE = (
-    "Of all that raters disagree about, how much is between these two answers to the same picture; by chance: the same "
-    "if answers went to pictures at random. Above it, the two are taken for each other."
+    "Share of all disagreement that lies between these two answers to the same picture; by chance: the same share if "
+    "answers went to pictures at random. Above chance, raters confuse the two answers."
 )
+_SOURCES = {"the reader": "the classifier", "the record of what was drawn": "the ground truth"}  # key: title
 _TIE, _NO_ANSWER = "no majority", "no answer yet"
-FEWEST = 5  # raters of a group of which anything is told
+FEWEST = 5  # raters of a group that has its own numbers
 HIDDEN = "in smaller groups"
 _SHARES_NOTE = (
     "share: mean over a group's raters of the share of their answers, with the interval of Student's t over raters. "
-    f"Nothing is told of groups of fewer than {FEWEST} raters; they stand together, without a number."
+    f"Groups of fewer than {FEWEST} raters are listed together, without a number."
 )
 _AGREEMENT_NOTE = (
     "Krippendorff's α of the group's raters among themselves, with an interval over pictures. Groups see different "
     "pictures, and α depends on them: overlapping intervals show no difference."
 )
-_HOW = "Of the pictures of which raters can tell; where they differ, that is in the interval."
+_HOW = "Among pictures that raters could judge; the interval includes their disagreement."
 
 
 def label_report(
@@ -110,10 +111,10 @@ def label_report(
     automatic: Mapping[str, Labels] | None = None,
     facts: Mapping[str, Mapping[str, str]] | None = None,
 ) -> StudyReport:
-    """Agreement, raters, majority labels, and how far ``automatic`` labels of readers agree with them, by name.
+    """Report agreement, raters, majority labels, and their agreement with ``automatic`` labels of classifiers, by name.
 
-    Items with a known answer count for raters' attention only. Coefficients that need more answers than there are, are
-    left out, and a note says so. ``facts`` is what raters say of themselves.
+    Items with a known answer only check attention. Coefficients that need more answers than there are, are
+    left out, with a note. ``facts`` are raters' answers about themselves.
     """
     task = progress.task
     people, answers = majority_labels(labelled, task), task_answers(task, labelled)
@@ -151,7 +152,7 @@ def label_report(
 
 
 def majority_labels(labelled: Sequence[LabelledItem], task: Task) -> pd.DataFrame:
-    """A row for each ordinary item and position with what most raters said; "" for a tie or no answer."""
+    """Return a row per ordinary item and position with the majority's answer; "" for a tie or no answer."""
     rows = [
         (one.item.image_id, position, one.item.identities.get(position, ""), one.majority(position),
          one.share(position), len(one.answers), _counts_text(Counter(one.votes(position))))
@@ -165,7 +166,7 @@ def _counts_text(votes: Counter[str]) -> str:
 
 
 def _share(name: str, count: int, n: int, ends: str = "") -> dict[str, float]:
-    """A share with its exact interval as columns; undefined of nothing."""
+    """A share with its exact interval, as columns; undefined for n = 0."""
     return columns(name, share_interval(count, n) if n else None, ends=ends)
 
 
@@ -196,7 +197,7 @@ def _machines_table(automatic: Mapping[str, Labels], people: pd.DataFrame) -> St
             both = [label == majority[key] for key, label in labels.items() if key in majority]
             equal = _share("agrees with people", sum(both), len(both))
             rows.append({"rater": name, "kind": "machine", "answered": len(labels), "compared": len(both), **equal})
-    return table("machines", "Judges beside the people", rows, MACHINES_NOTE)
+    return table("machines", "Judges and people", rows, MACHINES_NOTE)
 
 
 def _against_others(answers: pd.DataFrame) -> pd.DataFrame:
@@ -213,7 +214,7 @@ def _against_others(answers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _checks_table(labelled: Sequence[LabelledItem]) -> StudyTable:
-    """The pictures whose answer is known: how often raters gave it, and what else they said."""
+    """Attention checks: how often raters gave the known answer, and their other answers."""
     rows = []
     for one in labelled:
         for position, right in (one.item.gold or {}).items():
@@ -227,7 +228,7 @@ def _checks_table(labelled: Sequence[LabelledItem]) -> StudyTable:
 
 
 def _pairs_table(answers: pd.DataFrame) -> StudyTable:
-    """Cohen's kappa of every two raters, intervals for the first pairs; nothing where raters are too many to read."""
+    """Cohen's kappa of every two raters, with intervals for the first pairs; empty if raters are too many."""
     rows: list[dict[str, Any]] = []
     if 2 <= answers["rater"].nunique() <= _MOST_PAIRED:
         ratings = answers.pivot_table("answer", ["image_id", "position"], "rater", aggfunc="first")
@@ -242,14 +243,14 @@ def _pairs_table(answers: pd.DataFrame) -> StudyTable:
                 estimate = _coefficient(common, common.index, "cohen_kappa", n_resamples=_PAIR_RESAMPLES)
                 row |= {"low": estimate.low, "high": estimate.high, "note": estimate.note}
             rows.append(row)
-    return table("pairs", "Every two raters", rows, "Cohen's κ on common answers, of which there are n.")
+    return table("pairs", "Every two raters", rows, "Cohen's κ on the n answers that both gave.")
 
 
 def _raters_figure(raters: pd.DataFrame) -> StudyFigure:
     marks = raters.reindex(columns=["rater", "agrees", "low", "high", "differs"]).dropna(subset="agrees")
     marks["group"] = marks.pop("differs").map({True: "differs from the others", False: "as the others"})
     marks = marks.rename(columns={"rater": "name", "agrees": "value"}).reset_index(drop=True)
-    caption = "Far left of all others: somebody who sees differently, or does not look."
+    caption = "A rater far left of all others sees differently, or does not look."
     title = "Raters against the majority of the others"
     return figure("intervals", "raters", title, marks, caption, x="share of equal answers")
 
@@ -257,7 +258,7 @@ def _raters_figure(raters: pd.DataFrame) -> StudyFigure:
 def _agreement(answers: pd.DataFrame, task: Task) -> list[Finding]:
     """Alpha of all answers, and Fleiss' kappa of the pictures that equally many raters answered.
 
-    On a scale alpha knows the order: neighbours are almost agreed.
+    On a scale, alpha uses the order: neighbouring levels nearly agree.
     """
     votes = votes_of(answers)
     several = _of_several(votes)
@@ -269,7 +270,7 @@ def _agreement(answers: pd.DataFrame, task: Task) -> list[Finding]:
         says = "By the order of the scale, without “cannot tell”."
         findings.insert(0, _alpha("alpha_ordinal", "All answers, by their order", levels, says, level="ordinal"))
     if len(in_two := votes_in_two(votes)) >= 2:
-        says = "Of the answers “feminine” and “masculine” alone, as the paper asks."
+        says = "Only the answers “feminine” and “masculine”, as in the paper."
         findings.append(_alpha("alpha_two", "Feminine or masculine alone", in_two, says))
     usual = Counter(map(len, several)).most_common(1)[0][0]
     even = several[several.map(len) == usual]
@@ -304,23 +305,24 @@ def _strength(estimate: Estimate) -> str:
 
 
 def _compared(name: str, labels: Labels, people: pd.DataFrame, task: Task) -> tuple[list[Finding], list[StudyTable]]:
-    """A reader against people's majority: kappa, who is taken for whom, and its error rates."""
+    """Compare a classifier with the majority of people: kappa, a confusion table, and error rates."""
     both = people.set_index(["image_id", "position"])[["label"]]
     tie = (people["label"] == "").to_numpy() & (people["raters"] > 0).to_numpy()
     both["label"] = both["label"].mask(tie, task.untold)
     both["automatic"] = [labels.get(key, "") for key in both.index]
     both = both[(both != "").all(axis=1)]
-    finding = kappa_finding(f"kappa_{name}", f"People and {name}", both, both.index.get_level_values("image_id"))
+    shown = _SOURCES.get(name, name)
+    finding = kappa_finding(f"kappa_{name}", f"People and {shown}", both, both.index.get_level_values("image_id"))
     if finding is None:
         return [], []
     order = list(dict.fromkeys([*task.answer_keys, *both["automatic"]]))
     counts = pd.crosstab(both["label"], both["automatic"]).reindex(index=order, columns=order, fill_value=0)
     counts = counts.rename_axis(None, axis=1).rename_axis("people say").reset_index()
-    title, note = f"People's labels (rows) and {name} (columns)", _TIES_NOTE
+    title, note = f"People's labels (rows) and {shown} (columns)", _TIES_NOTE
     key = re.sub(r"\W+", "_", name)
     tables = [table(f"confusion_{key}", title, counts, note)]
     if rows := _error_rates(both, task):
-        title = f"Errors of {name}, people taken as right"
+        title = f"Errors of {shown}, people taken as right"
         tables.append(table(f"errors_{key}", title, rows, _ERRORS_NOTE))
     return [replace(finding, estimate=replace(finding.estimate, null_value=0.0))], tables
 
@@ -341,7 +343,7 @@ def _error_rates(both: pd.DataFrame, task: Task) -> list[dict[str, Any]]:
 
 
 def _coverage(people: pd.DataFrame, task: Task) -> StudyTable:
-    """Counts of pictures with a majority label, and with one that can be scored."""
+    """Numbers of pictures with a majority label, and with one that can be scored."""
     rows = []
     for position in task.positions:
         some = people[people["position"] == position]
@@ -351,7 +353,7 @@ def _coverage(people: pd.DataFrame, task: Task) -> StudyTable:
             "with a majority": int((some["label"] != "").sum()), "usable": usable,
             **_share("coverage", usable, len(some)),
         })  # fmt: skip
-    note = "usable: with a majority that is neither “cannot identify”, “unclear” or “cannot tell” nor a failed picture."
+    note = "usable: the majority is neither “cannot identify”, “unclear” or “cannot tell” nor a failed picture."
     return table("coverage", "Coverage", rows, note)
 
 
@@ -366,10 +368,10 @@ def _answer_counts(answers: pd.DataFrame, task: Task) -> StudyTable:
 
 
 def _disputed(people: pd.DataFrame) -> StudyTable:
-    """Pictures that raters did not all see alike, the most disputed first."""
+    """Pictures that raters disagree about, the most disputed first."""
     some = people[(people["raters"] >= 2) & ((people["share"] < 1) | (people["label"] == ""))]
     some = some.sort_values("share", kind="stable", na_position="first").head(_MOST_DISPUTED)
-    note = "Without a label: two answers have equally many votes."
+    note = "Pictures without a label have two answers with equally many votes."
     return table("disputed", "Disputed pictures", some.reset_index(drop=True), note)
 
 
@@ -378,12 +380,12 @@ def people_labels(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
     frame = answers_frame(store, key)
     frame = frame[frame["known"] == ""].reset_index(drop=True)
     if frame.empty:
-        raise InvalidInput("nobody has answered yet")
+        raise InvalidInput("no one has answered yet")
     return frame
 
 
 def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
-    """Labels of a run's classifiers (and its record) as answers of this task, by source."""
+    """Labels of a run's classifiers (and its ground truth) as answers of this task, by source."""
     tables = {one.key: one.frame for one in report.results.tables}
     answers: dict[str, pd.Series[Any]] = {}
     if "labels" in tables and task.kind.startswith("pst_"):
@@ -401,13 +403,13 @@ def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
 def answers_about(
     report: StudyReport, task: Task, answers: pd.DataFrame, *, attribute: str, present: str
 ) -> pd.DataFrame:
-    """The answers to a task that asks about one attribute of a run in words of its own, as yes and no about it.
+    """Answers to a task about one attribute of a run, in the task's own words, as yes and no.
 
     Parameters
     ----------
-    report : an exploration, some or all of whose pictures were labelled; which ones was left to chance.
+    report : an exploration; the labelled pictures are all of its pictures, or a random sample.
     attribute : name of one of its attributes.
-    present : the answer that says that the attribute is there; any other says that it is not, except
+    present : the answer that means the attribute is there; any other means that it is not, except
         "cannot tell".
 
     Raises
@@ -416,8 +418,8 @@ def answers_about(
     """
     if task.run_id not in ("", report.run_id):
         raise InvalidInput(
-            f"this task asks about a sample of another run, {task.run_id}: open the report of that run, or make a task "
-            "of this one"
+            f"this task asks about a sample of another run, {task.run_id}: open that run's report, or make a task from "
+            "this one"
         )
     names = dict.fromkeys(one.attribute.name for one in readings_of(report) if one.attribute)
     if attribute not in names:
@@ -431,14 +433,14 @@ def answers_about(
 
 
 def pictures_frame(people: pd.DataFrame, task: Task) -> pd.DataFrame:
-    """A row for each picture: what most raters say of it, in each position and in all, and how many answered."""
+    """Return a row per picture: the majority's answer, in each position and in all, and the number of answers."""
     rows: dict[str, dict[str, Any]] = {}
     for one in people.itertuples(index=False):
         usual = {"image_id": one.image_id, "group": "", "prompt": str(one.identity), "seed": 0}
         row = rows.setdefault(str(one.image_id), {**usual, PEOPLE_SAY: "", "raters": one.raters})
         label = str(one.label) or (_TIE if one.raters else _NO_ANSWER)
         place = "" if one.position == PICTURE or len(task.positions) == 1 else f"{one.position}: "
-        # Of many questions the first tells pictures apart.
+        # With many questions, the first one labels the picture.
         if not row[PEOPLE_SAY] or len(task.positions) == _TWO:
             row[PEOPLE_SAY] = ", ".join(filter(None, [row[PEOPLE_SAY], place + label]))
         if place:
@@ -448,7 +450,7 @@ def pictures_frame(people: pd.DataFrame, task: Task) -> pd.DataFrame:
 
 
 def answers_figure(people: pd.DataFrame, task: Task) -> StudyFigure:
-    """The share of pictures that most raters call so, of each answer that a picture has."""
+    """Plot the share of pictures by the majority's answer."""
     rows: list[dict[str, Any]] = []
     given = [key for key in task.answer_keys if (people["label"] == key).any()]
     for position in task.positions:
@@ -456,12 +458,12 @@ def answers_figure(people: pd.DataFrame, task: Task) -> StudyFigure:
         where = {"group": position} if len(task.positions) > 1 else {}
         shares = {key: share_interval(int((labels == key).sum()), len(labels)) for key in given if len(labels)}
         rows += [mark(key, share, **where) for key, share in shares.items()]
-    facts: dict[str, Any] = {"caption": "Of the pictures that have a majority.", "x": "share of the labelled pictures"}
-    return figure("pairs" if len(task.positions) > 1 else "intervals", "answers", "What most raters say", rows, **facts)
+    facts: dict[str, Any] = {"caption": "Among pictures with a majority.", "x": "share of the labelled pictures"}
+    return figure("pairs" if len(task.positions) > 1 else "intervals", "answers", "Majority answers", rows, **facts)
 
 
 def stored_pictures(store: LabelStore, labelled: Sequence[LabelledItem]) -> dict[str, StoredImage]:
-    """The pictures that raters see, by the ids of their originals."""
+    """The pictures that raters see, by the id of the original."""
     return {
         one.item.image_id: StoredImage(
             row=ImageRow(prompt=next(iter(one.item.identities.values()), ""), seed=0, model=""),
@@ -479,12 +481,12 @@ def votes_of(answers: pd.DataFrame) -> "pd.Series[Any]":
 
 
 def _of_several(votes: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Those with two votes or more."""
+    """Keep items with two votes or more."""
     return votes[votes.map(len) >= 2]
 
 
 def answers_between(votes: "pd.Series[Any]") -> StudyTable:
-    """Pairs of answers that raters give to the same picture; empty for only two answers, or one rater.
+    """Tabulate pairs of answers to the same picture; empty for only two answers, or one rater.
 
     ``votes``: all answers, a list for each picture and position.
     """
@@ -499,19 +501,19 @@ def answers_between(votes: "pd.Series[Any]") -> StudyTable:
 
 
 def votes_in_two(votes: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Votes for feminine or masculine among four answers, where two raters gave them; else empty."""
+    """Votes for feminine or masculine among four answers, for items with two such votes; else empty."""
     if not votes.explode().isin((ANDROGYNOUS, UNCLEAR)).any():
         return votes.iloc[:0]
     return _of_several(votes.map(lambda given: [answer for answer in given if answer in GENDERS]))
 
 
 def group_tables(answers: pd.DataFrame, facts: Mapping[str, Mapping[str, str]], task: Task) -> list[StudyTable]:
-    """Two tables, of shares and of agreement by group; empty if raters were asked nothing about themselves.
+    """Return tables of shares and of agreement by group; empty without questions about raters.
 
     Parameters
     ----------
     answers : a row for each answer: ``image_id, position, rater, answer``.
-    facts : of each rater who was asked their answer by question; "prefer not to say" is a group too.
+    facts : each rater's answers by question; "prefer not to say" is a group too.
     """
     shares: list[dict[str, Any]] = []
     agreement: list[dict[str, Any]] = []
@@ -532,7 +534,7 @@ def group_tables(answers: pd.DataFrame, facts: Mapping[str, Mapping[str, str]], 
 
 
 def visible_groups(question: str, facts: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
-    """Raters by group, the small ones together as :data:`HIDDEN`: so many that none can be told by subtraction.
+    """Raters by group, small groups together as :data:`HIDDEN`, enough of them that subtraction reveals none.
 
     >>> facts = {f"r{i}": {"Where?": "town" if i < 7 else "country"} for i in range(9)}
     >>> {name: len(raters) for name, raters in visible_groups("Where?", facts).items()}
@@ -573,13 +575,13 @@ def _group_agreement(answers: pd.DataFrame) -> dict[str, Any]:
 
 
 def ordinal_votes(votes: "pd.Series[Any]", task: Task) -> "pd.Series[Any]":
-    """The levels that raters gave each picture, as numbers, without "cannot tell"."""
+    """Return the levels that raters gave each picture, as numbers, without "cannot tell"."""
     places = {key: place for place, key in enumerate(task.answer_keys) if key != CANNOT_TELL}
     return votes.map(lambda given: [places[one] for one in given if one in places])
 
 
 def scale_findings(answers: pd.DataFrame, task: Task) -> Iterator[Finding]:
-    """The mean level that people see, the shares of the ends of the scale, and of "cannot tell".
+    """Findings: the mean level that people see, the shares at both ends of the scale, and of "cannot tell".
 
     ``answers``: a row for each answer with ``image_id``, ``rater`` and ``answer``.
     """
@@ -595,7 +597,7 @@ def scale_findings(answers: pd.DataFrame, task: Task) -> Iterator[Finding]:
     shares = two_phase_shares(read, votes.to_numpy(float), n_classes=k + 1, rater_weights=weights)
     for key, (title, metric, of, _) in zip(("mean", "lowest", "highest"), numbers_of(scale), strict=True):
         estimate = two_phase_estimate(of, shares)
-        yield finding(f"scale-{key}", f"{scale.title}, as people see it: {title}", metric, estimate, _HOW)
+        yield finding(f"scale-{key}", f"{scale.title}, seen by people: {title}", metric, estimate, _HOW)
     unclear = two_phase_estimate(lambda of: of[..., k], shares)
     title = f"{scale.title}: people cannot tell"
-    yield finding("scale-unclear", title, "attribute_prevalence", unclear, "Share of the labelled pictures.")
+    yield finding("scale-unclear", title, "attribute_prevalence", unclear, "Share of labelled pictures.")

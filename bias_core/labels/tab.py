@@ -1,4 +1,4 @@
-"""The Label tab: a task for people is made from a run, opened to raters, watched, put to use, and deleted."""
+"""The Label tab: make a task for people from a run, open it to raters, watch it, use its labels, delete it."""
 
 import math
 import os
@@ -81,7 +81,7 @@ PARTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "make": button("Make the task", 200, variant="primary"),
     "mine": (gr.Dropdown, {"choices": [], "label": "Your tasks", "min_width": 240}),
     "typed": (gr.Textbox, {
-        "label": "Or the owner's key", "info": "The part after “owner=” of the link for you alone",
+        "label": "Or the owner's key", "info": "The part after “owner=” in your private link",
         "type": "password", "max_length": 200, "elem_id": "label-key", "min_width": 240,
     }),
     "open_key": button("Open it", 120, elem_id="label-open-key"),
@@ -95,29 +95,29 @@ PARTS: dict[str, tuple[Any, dict[str, Any]]] = {
     "change": button("Save as a new version", 200, size="sm"),
     "rater": (gr.Dropdown, {"choices": [], "label": "Rater", "min_width": 280}),
     "exclude": button("Exclude", 140),
-    "include": button("Take back in", 140),
+    "include": button("Include again", 140),
     "title": (gr.Textbox, {
         "label": "Type the task’s title to confirm", "max_length": 300, "elem_id": "label-confirm", "min_width": 280,
     }),
     "delete": button("Delete the task for good", 220, variant="stop"),
     "source": (gr.Dropdown, {"choices": [], "label": "Run", "elem_id": "label-run", "min_width": 280}),
     "attribute": (gr.Dropdown, {
-        "choices": [], "label": "Attribute", "info": "Of an exploration", "visible": False, "min_width": 160,
+        "choices": [], "label": "Attribute", "info": "For an Explore run", "visible": False, "min_width": 160,
     }),
-    "present": (gr.Dropdown, {"choices": [], "label": "The answer that says it is there", "visible": False}),
+    "present": (gr.Dropdown, {"choices": [], "label": "The answer that means it is there", "visible": False}),
     "run": button("Score with people's labels", 280, elem_id="label-use"),
     "judge": (gr.Dropdown, {
         "choices": [], "value": None, "label": "Judge", "allow_custom_value": True, "min_width": 280,
-        "info": "A model that looks at pictures; or type org/name",
+        "info": "A vision-language model; or type org/name",
     }),
     "judge_run": button("Let a judge answer this task", 300),
     "stop": button("Stop", 120, variant="stop", visible=False),
 }  # fmt: skip
-"""The tab's components, but for the form of a new task."""
+"""The tab's components, without the form of a new task."""
 
 
 def offers_login() -> bool:
-    """True on a Space that lets visitors sign in."""
+    """Return true on a Space that lets visitors sign in."""
     return get_space() is not None and all(os.environ.get(name) for name in _NEEDED)
 
 
@@ -127,14 +127,14 @@ def user_of(profile: Profile) -> str:
 
 
 def owner_of(key: str, profile: Profile) -> OwnerKey:
-    """The owner by the key, and by the sign-in if there is one."""
+    """The owner key from the text and the sign-in, if any."""
     return replace(OwnerKey.parse(key), hub_user=user_of(profile))
 
 
 def task_choices(services: Services, memory: Memory, profile: Profile) -> list[tuple[str, str]]:
-    """Titles and keys: of tasks that the browser remembers, then of others that the user made."""
+    """Titles and keys of the tasks that the browser remembers, then of the user's other tasks."""
     remembered = [(str(title), str(key)) for key, title in remembered_tasks(memory).items()]
-    if not (user := user_of(profile)):  # the store is not opened for a page that is only looked at
+    if not (user := user_of(profile)):  # a mere visit does not open the store
         return remembered
     ids = {OwnerKey.parse(key).task_id for _, key in remembered}
     mine = [task for task in tasks_of(services.labels, user) if task.id not in ids]
@@ -142,7 +142,7 @@ def task_choices(services: Services, memory: Memory, profile: Profile) -> list[t
 
 
 def remembered_tasks(memory: object, owner: OwnerKey | None = None, task: Task | None = None) -> dict[str, str]:
-    """Titles of tasks by key, as the browser remembers them, with a task that its owner's key has opened."""
+    """Titles of the remembered tasks by key, with a task that its owner has just opened."""
     new = {owner.text: _title_of(task)} if owner is not None and task is not None and owner.secret else {}
     return (dict(memory) if isinstance(memory, Mapping) else {}) | new
 
@@ -152,7 +152,7 @@ def _title_of(task: Task) -> str:
 
 
 def progress_html(progress: TaskProgress, copy_error: str | None = None) -> str:
-    """Progress of task and raters; ``copy_error`` of the copy to a hub: None without a copy, "" if all is well."""
+    """Progress of task and raters; ``copy_error`` is None without a copy on a hub, "" if the copy works."""
     seconds = [one.median_seconds for one in progress.counted_raters if one.n_answered]
     return render(
         "label_progress",
@@ -163,14 +163,14 @@ def progress_html(progress: TaskProgress, copy_error: str | None = None) -> str:
 
 
 def corrected_for(services: Services, task: Task) -> str:
-    """The numbers of the run that a task serves, as people's labels correct them; "" for a task that serves none."""
+    """The numbers of the task's run, corrected by people's labels; "" for a task without a run."""
     if not task.run_id:
         return ""
     with messages.user_errors() as problem:
         if services.manifests.find(task.run_id) is None:
-            return note("line", f"The run that this task serves was deleted ({task.run_id}). Its answers stay.")
+            return note("line", f"This task's run was deleted ({task.run_id}). Its answers stay.")
         if (saved := open_report(task.run_id, services)) is None:
-            return note("line", "The report of the run that this task serves has made room: run it again in Runs.")
+            return note("line", "The report of this task's run was removed to free space: run it again in Runs.")
         if (answers := services.run_answers(task.run_id)) is None:
             return ""
         of = f"the run “{title_of(saved.report)}” ({task.run_id}): {serves(task)}"
@@ -179,17 +179,17 @@ def corrected_for(services: Services, task: Task) -> str:
 
 
 def agreement_headline(report: StudyReport) -> str:
-    """Agreement of the raters in a sentence."""
+    """State the agreement of the raters in a sentence."""
     if (alpha := next((one.estimate for one in report.results.findings if one.key == "alpha"), None)) is None:
         return "Not enough answers yet to say whether raters agree."
     if math.isnan(alpha.value):
-        return "All raters always gave the same answer, so agreement by chance is certain."
-    agree = "Raters agree more than by chance" if alpha.low > 0 else "Agreement beyond chance is not shown"
+        return "All raters always gave the same answer, so the data cannot show agreement beyond chance."
+    agree = "Raters agree more than by chance" if alpha.low > 0 else "The answers do not show agreement beyond chance"
     estimate = format_estimate(alpha.value, alpha.low, alpha.high, n=alpha.n)
     return f"{agree}: Krippendorff’s α = {estimate} (0 is chance, 1 is always)."
 
 
-_NOT_OF_A_TASK = ("shell", "python", "link")  # no run makes a task's report
+_NOT_OF_A_TASK = ("shell", "python", "link")  # a task's report comes from no run
 
 
 class AnswersPage(ResultPage):
@@ -197,16 +197,16 @@ class AnswersPage(ResultPage):
 
     key: ClassVar = "answers"
     null_words: ClassVar = "chance reads"
-    pressed: Any = None  # the event of a press of what can be taken along
+    pressed: Any = None  # the event of a pressed download button
 
     def build(self, report: Any) -> None:
-        """The page; ``report`` is the state that holds it."""
+        """Build the page; the state ``report`` holds its report."""
         self.parts["report"] = report
         with gr.Column(elem_classes="result"):
             self._build_results()
 
     def build_pictures(self) -> Pictures:
-        """Grouped by what most raters say; the files of a task are not served."""
+        """Pictures grouped by the majority's answer; the files of a task are not served."""
         return Pictures(self.key, cell_column=PEOPLE_SAY, embedded=True)
 
     def build_numbers(self) -> dict[str, Any]:
@@ -214,15 +214,15 @@ class AnswersPage(ResultPage):
         return {"corrected": gr.HTML(elem_id="label-corrected")}
 
     def wire_take(self, pressed: Any) -> None:
-        """The tab wires it: a report that the server has forgotten is made anew by the owner's key."""
+        """Keep the event for the tab, which remakes a forgotten report with the owner's key."""
         self.pressed = pressed
 
     def header_html(self, report: StudyReport) -> str:
-        """Agreement of the raters, and the next steps."""
+        """The headline about agreement, and the next steps."""
         return header_html(report, agreement_headline(report)) + self.next.html(report)
 
     def show_numbers(self, report: StudyReport) -> Updates:
-        """Without a command: people made these numbers."""
+        """Show the numbers without a command, because people made them."""
         shown = super().show_numbers(report) | {
             self.parts[name]: gr.update(value="", visible=False) for name in _NOT_OF_A_TASK
         }
@@ -230,7 +230,7 @@ class AnswersPage(ResultPage):
         return shown | {self.parts["claim"]: gr.update(value=text, visible=bool(text))}
 
     def show_task(self, report: StudyReport, corrected: str) -> Updates:
-        """All of a task's report, and of what it ``corrected``; the tab sets the state itself."""
+        """Updates for a task's report and the numbers it ``corrected``; the tab sets the state itself."""
         shown = self.show_report(report) | {self.at_once["corrected"]: corrected}
         return {part: value for part, value in shown.items() if part is not self.parts["report"]}
 
@@ -239,12 +239,12 @@ _CHOICES = ("source", "attribute", "present")
 
 
 class LabelScores(StudyTab):
-    """Scoring a chosen run with people's labels, as a study's tab runs a study, and asking a judge."""
+    """Score a chosen run with people's labels, as a study's tab runs a study, or ask a judge."""
 
     key = "label"
 
     def build_scores(self) -> None:
-        """The components."""
+        """Build the components."""
         put = partial(add, self.parts, PARTS)
         gr.HTML(note("use"))
         with gr.Row():
@@ -265,7 +265,7 @@ class LabelScores(StudyTab):
         return [self.parts[name] for name in (*_CHOICES, "used", "status")]
 
     def offer(self, runs: list[ListedRun]) -> Updates:
-        """Runs that hold the pictures of the task that is shown now."""
+        """Offer the runs that hold the pictures of the open task."""
         source, attribute, present, used, status = self.offered()
         choices = [(f"{run.title} · {run.choices}", run.run_id) for run in runs]
         hidden = dict.fromkeys((attribute, present), gr.update(visible=False))
@@ -286,7 +286,7 @@ class LabelScores(StudyTab):
         self.wire_take(used.select)
 
     def on_run_chosen(self, visitor: Visitor, key: str, run_id: str, profile: Profile = None) -> Updates:
-        """Ask for the attribute where the run is an exploration."""
+        """Ask for the attribute if the run is an exploration."""
         attribute, present = self.parts["attribute"], self.parts["present"]
         with messages.user_errors():
             if is_exploration(report := self._report(visitor, run_id)):
@@ -348,7 +348,7 @@ class LabelScores(StudyTab):
             for row in machines.itertuples()
         ]
         findings = tuple(one for one in report.results.findings if MACHINE in one.key)
-        notes = (*says, MACHINES_NOTE, "“Refresh” above shows all of it beside the people.")
+        notes = (*says, MACHINES_NOTE, "Press “Refresh” above to see its answers next to people's.")
         return replace(report, results=replace(report.results, findings=findings, notes=notes))
 
     def _scored(
@@ -365,10 +365,10 @@ class LabelScores(StudyTab):
 
 def _check(visitor: Visitor) -> None:
     if visitor.stop.is_set():
-        raise Cancelled("stopped; what the judge said so far is kept, and is not asked again")
+        raise Cancelled("stopped; the judge's answers so far are kept")
 
 
-_SECRET = "t2i-bias-explorer-label-1"  # hides the keys from a passing look; it is no password
+_SECRET = "t2i-bias-explorer-label-1"  # hides the keys from a passing glance; it is no password
 _MOST_COMPARED = 5  # runs whose automatic labels are compared
 _HASH_JS = "() => new URLSearchParams(location.hash.slice(1)).get('owner') || ''"
 _LINKED_JS = "() => {{ if (location.hash.includes('owner=')) ({})(); }}"
@@ -380,15 +380,15 @@ _SHOWN = (
 
 
 class LabelTab:
-    """Labels that people give."""
+    """The Label tab."""
 
     key: ClassVar = "label"
     place: ClassVar = 70
     title: ClassVar = "Label"
     question: ClassVar = "What do people see in these pictures, and do they agree?"
     caution: ClassVar = (
-        "Labels say how a picture looks to its raters, never who anybody is. Agreement says that raters see "
-        "alike, not that they are right. Raters are known by a random name alone."
+        "Labels say how a picture looks to its raters, never who anyone is. Agreement means that raters see "
+        "the same, not that they are right. Raters have random names only."
     )
 
     def __init__(self, services: Services) -> None:
@@ -406,7 +406,7 @@ class LabelTab:
         )
 
     def build_memory(self) -> None:
-        """Keys of this browser's tasks, and of the one that is open: the server forgets; read outside of tabs only."""
+        """Keys of this browser's tasks and of the open one, which the server forgets; read outside of tabs only."""
         self.parts["report"] = build_shown_report("label", self.services)
         self.scores.parts["report"] = build_shown_report("label-use", self.services)
         self.parts["memory"] = gr.BrowserState({}, storage_key="t2i-bias-label", secret=_SECRET)
@@ -426,9 +426,9 @@ class LabelTab:
             gr.HTML(note("heading", "Open a task of yours"))
             with gr.Row():
                 put("mine", "typed", "open_key")
-            parts["mine"].info = "Of this browser"
+            parts["mine"].info = "Made in this browser"
             if offers_login():
-                parts["mine"].info += " and of your sign-in"
+                parts["mine"].info += " or with your sign-in"
                 gr.HTML(note("login"))
                 names = ("Sign in with Hugging Face", "Sign out ({})")
                 gr.LoginButton(*names, variant="secondary", size="md", scale=0, min_width=260, elem_id="label-login")
@@ -469,7 +469,7 @@ class LabelTab:
             put("takes")
 
     def owned_outputs(self) -> list[Any]:
-        """Everything that shows a task to its owner."""
+        """All components that show a task to its owner."""
         own = [self.parts[name] for name in (*_SHOWN, *STATUSES)]
         own += [part for part in self.answers.result_outputs() if part is not self.parts["report"]]
         return [*own, *self.parts["changes"].values(), *self.scores.offered()]
@@ -507,7 +507,7 @@ class LabelTab:
         linked.then(None, js=_LINKED_JS.format(into_view), **QUIET)
 
     def connect(self, tabs: Any, studies: Sequence[StudyTab]) -> None:
-        """Let the reports in the tabs of studies make tasks, which are shown here."""
+        """Let reports in the studies' tabs make tasks, which open here."""
         self.parts["tabs"] = tabs
         for tab in studies:
             inputs = [self.parts["visitor"], self.parts["memory"], tab.parts["report"], tab.people.n, tab.people.by]
@@ -518,19 +518,19 @@ class LabelTab:
             tab.next.wire_people(tab.parts["header"], label, inputs[:3], outputs)
 
     def label_handler(self, tab: StudyTab) -> Any:
-        """Makes a task of pictures of the report in a tab, opens it to raters, and shows it."""
+        """Return a handler that makes a task from a tab's report, opens it to raters, and shows it."""
 
         def handle(
             visitor: Visitor, memory: Memory, report: StudyReport | None, n: Any, by: Any, profile: Profile = None
         ) -> Updates:
             with messages.user_errors() as problem:
                 if report is None:
-                    raise InvalidInput("run something first; its pictures are what people label")
+                    raise InvalidInput("run a study first; people label its pictures")
                 stratify_by, _, setting = as_text(by).partition("setting=")
                 how: dict[str, Any] = {"n": as_whole(n, "number of pictures"), "hub_user": user_of(profile)}
                 how |= {"stratify_by": stratify_by, "setting": setting}
                 made = label_run(report, self.services.manifests, self.services.labels, **how)
-                text = "The task is made and open: send raters its link, or label with it. Keep the link for you alone."
+                text = "The task is open: send raters its link, or label with it yourself. Keep your private link."
                 shown = self._owned(visitor, memory, made.key.text, profile, text)
                 there = {self.parts["tabs"]: gr.update(selected=self.key), tab.parts["status"]: ""}
                 return shown | there | {tab.people.refresh: gr.update(visible=True)}
@@ -543,12 +543,12 @@ class LabelTab:
         with messages.user_errors() as problem:
             order = self.making.order(visitor, values)
             new = create_task(self.services.labels, *order, hub_user=user_of(profile))
-            text = "The task is made. Keep the link for you alone, then open it for raters."
+            text = "The task is made. Keep your private link, then open the task for raters."
             return self._owned(visitor, memory, new.key.text, profile, text)
         return {self.parts["status"]: messages.error_html(problem.message)}
 
     def on_memory(self, memory: Memory, profile: Profile = None) -> Updates:
-        """Tasks that this browser knows or that the user made."""
+        """List the tasks of this browser and user."""
         with messages.user_errors():
             return {self.parts["mine"]: gr.update(choices=task_choices(self.services, memory, profile))}
         return {self.parts["mine"]: gr.skip()}
@@ -556,10 +556,10 @@ class LabelTab:
     def on_return(
         self, visitor: Visitor, memory: Memory, typed: str, key: str | None, profile: Profile = None
     ) -> Updates:
-        """Open the task of an owner's link; without one, that which was open here before the reload."""
+        """Open the task of an owner's link, or the one that was open before the reload."""
         if typed or self._opens(as_text(key), profile):
             return dict(self.on_open(visitor, memory, typed or key, profile))
-        return {self.parts["key"]: "", self.parts["status"]: READY}  # it was deleted, or made elsewhere
+        return {self.parts["key"]: "", self.parts["status"]: READY}  # deleted, or made elsewhere
 
     def on_delete(self, memory: Memory, key: str, title: str, profile: Profile = None) -> Updates:
         """Delete the task, and forget its key in this browser."""
@@ -580,7 +580,7 @@ class LabelTab:
         return {parts["status"]: messages.error_html(problem.message)}
 
     def _owner_handler(self, act: Callable[..., str]) -> Any:
-        """Return a handler that does ``act`` as the task's owner and shows its sentence and all that the owner sees."""
+        """Return a handler that does ``act`` as the task's owner, then shows its sentence and the task."""
 
         def handle(visitor: Visitor, memory: Memory, key: str | None, profile: Profile = None, *values: Any) -> Updates:
             with messages.user_errors() as problem:
@@ -595,7 +595,7 @@ class LabelTab:
     def on_take(
         self, visitor: Visitor, key: str, report: StudyReport | None, event: gr.EventData, profile: Profile = None
     ) -> Updates:
-        """Write what was asked for, for the page to fetch; a report that the server has forgotten is made anew."""
+        """Write a download for the page to fetch; make a forgotten report again first."""
         with messages.user_errors() as problem:
             owner = owner_of(key, profile)
             if report is None:
@@ -608,27 +608,27 @@ class LabelTab:
         return ""
 
     def _change(self, owner: OwnerKey, *values: Any) -> str:
-        """Keep other texts as a new version; answers keep the version that they were given in."""
+        """Save changed texts as a new version; earlier answers keep their version."""
         task, _ = owned_task(self.services.labels, owner)
         version = change_task(self.services.labels, owner, replace(task, **read_changes(values))).version
-        return f"Version {version} is what raters read from now on."
+        return f"Raters read version {version} from now on."
 
     def _exclude(self, owner: OwnerKey, rater: Any = None, *, excluded: bool) -> str:
         if not rater:
-            raise InvalidInput("choose a rater; the table above says how each of them did")
+            raise InvalidInput("choose a rater; the table above has their results")
         exclude_rater(self.services.labels, owner, rater, excluded=excluded)
-        return f"{rater} " + ("counts in nothing any more; their answers stay." if excluded else "counts again.")
+        return f"{rater} " + ("no longer counts; their answers stay." if excluded else "counts again.")
 
     def _opens(self, key: str, profile: Profile) -> bool:
         try:
             return bool(key and owned_task(self.services.labels, owner_of(key, profile)))
         except NotAllowed:
             return False
-        except StorageError:  # said when it is opened
+        except StorageError:  # shown when the task opens
             return True
 
     def _owned(self, visitor: Visitor, memory: Memory, key: str, profile: Profile, text: str) -> Updates:
-        """All that the owner sees, and ``text`` of what was done."""
+        """Updates of all that the owner sees, with a ``text`` about what was done."""
         parts, owner = self.parts, owner_of(key, profile)
         progress, runs, report = self._reported(visitor, owner)
         tasks = remembered_tasks(memory, owner, progress.task)
@@ -653,9 +653,9 @@ class LabelTab:
         store = self.services.labels
         progress, labelled = task_progress(store, owner), labelled_items(store, owner)
         runs = runs_with(self.services, visitor.key, {one.item.image_id for one in labelled})
-        automatic: dict[str, Any] = {}  # readers' labels of these pictures, each reader once
+        automatic: dict[str, Any] = {}  # classifiers' labels of these pictures, each classifier once
         for run in runs[:_MOST_COMPARED]:
-            with messages.user_errors():  # a report that is gone compares with nothing
+            with messages.user_errors():  # a deleted report has nothing to compare
                 report = open_run(self.services, visitor.key, run.run_id).report
                 automatic = automatic_answers(report, progress.task) | automatic
         report = label_report(progress, labelled, automatic | judge_labels(store, owner), facts_of_raters(store, owner))

@@ -1,6 +1,6 @@
-"""The demonstration of labelling: a few pictures with two earlier raters' answers, and what a third one's change.
+"""A demonstration of labelling: two earlier raters' answers to a few pictures, and the effect of the visitor's.
 
-Nothing of it is a task: it is read from ``assets/label/demonstration.json``, and what a visitor answers is compared
+It is no task: it comes from ``assets/label/demonstration.json``, and a visitor's answers are compared
 and forgotten.
 """
 
@@ -27,14 +27,14 @@ from bias_core.ui.templates import render, script
 
 FILE = "label/demonstration.json"
 YOU = "you"
-_NO_CHANGE = 5e-4  # of a coefficient that is shown with three digits at most
+_NO_CHANGE = 5e-4  # of a coefficient shown with at most three digits
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demonstration:
     """A question about some pictures, with the answers of earlier raters.
 
-    ``answers`` has the sentences of the answers by their keys, ``ratings`` the earlier raters' keys, a row per picture.
+    ``answers`` has the answers' sentences by key, ``ratings`` the earlier raters' keys, a row per picture.
     """
 
     question: str
@@ -44,7 +44,7 @@ class Demonstration:
 
     @classmethod
     def read(cls, assets: Path) -> "Demonstration":
-        """The shipped one; StorageError where it is not whole."""
+        """Read the shipped demonstration; StorageError if it is damaged."""
         path = assets / FILE
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
@@ -56,12 +56,12 @@ class Demonstration:
 
     @cached_property
     def before(self) -> Estimate:
-        """Agreement of the earlier raters: Krippendorff's α over the pictures."""
+        """Krippendorff's α of the earlier raters over the pictures."""
         return agreement_estimate(self.ratings)
 
     @property
     def says(self) -> str:
-        """The same in words."""
+        """The earlier raters' agreement in words."""
         return f"{_raters(self.ratings)} said the same of {_equal(self.ratings)} pictures ({_alpha(self.before)})"
 
     def compared(self, choices: Sequence[str]) -> "Comparison":
@@ -76,14 +76,14 @@ class Demonstration:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Agreement with one rater more."""
+    """Agreement with the visitor as one more rater."""
 
     before: Demonstration
     ratings: pd.DataFrame  # a column per rater, the visitor's last
 
     @cached_property
     def after(self) -> Estimate:
-        """Agreement of all raters."""
+        """Krippendorff's α of all raters."""
         return agreement_estimate(self.ratings)
 
     @property
@@ -98,7 +98,7 @@ class Comparison:
 
     @property
     def figure(self) -> StudyFigure:
-        """α before and after, and of the visitor with each earlier rater."""
+        """Plot α before and after, and α of the visitor with each earlier rater."""
         earlier = self.ratings.drop(columns=YOU)
         rows = [mark(f"before: {_raters(earlier)}", self.before.before), mark("after: with you", self.after)]
         pairs = {name: agreement_estimate(self.ratings[[name, YOU]]) for name in earlier}
@@ -107,7 +107,7 @@ class Comparison:
 
     @property
     def rows(self) -> list[tuple[Path, list[str], bool]]:
-        """For each picture its file, the raters' answers in words, and whether they are all the same."""
+        """Return each picture's file, the raters' answers in words, and true if they all agree."""
         return [
             (path, [self.before.answers[key] for key in keys], len(set(keys)) == 1)
             for path, keys in zip(self.before.pictures, self.ratings.to_numpy().tolist(), strict=True)
@@ -129,7 +129,7 @@ def _alpha(alpha: Estimate) -> str:
 
 
 class DemonstrationPart:
-    """Folded away once a task of one's own is open; what is answered is compared, shown, and not kept."""
+    """The demonstration in the tab, folded away while a task is open; it does not keep answers."""
 
     def __init__(self, services: Services) -> None:
         self.services = services
@@ -139,11 +139,11 @@ class DemonstrationPart:
 
     @cached_property
     def demonstration(self) -> Demonstration:
-        """The shipped one, read when it is first shown or answered."""
+        """The shipped demonstration, read on first use."""
         return Demonstration.read(self.services.settings.assets_dir)
 
     def build(self) -> None:
-        """Pictures and answers, which the page shows one after the other by itself; the result below."""
+        """Build the pictures and answers, which the page shows one by one, and the result below."""
         with gr.Accordion(
             "Example: answer eight pictures", open=True, elem_classes="more", elem_id="label-demo"
         ) as self.box:
@@ -157,7 +157,7 @@ class DemonstrationPart:
             self.result = gr.HTML(elem_id="label-demo-result")
 
     def wire(self) -> None:
-        """The one event: all pictures are answered."""
+        """Wire the one event: all pictures are answered."""
         self.ask.select(self.on_answers, None, self.result, **QUIET)
 
     def on_answers(self, event: gr.EventData) -> str:
@@ -168,5 +168,5 @@ class DemonstrationPart:
 
 
 def comparison_html(comparison: Comparison) -> str:
-    """A sentence, a small plot, and each picture with what was said of it."""
+    """Render a sentence, a small plot, and each picture with its answers."""
     return render("label_demonstration_result", comparison=comparison, raters=list(comparison.ratings), you=YOU)

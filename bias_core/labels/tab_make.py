@@ -1,4 +1,4 @@
-"""Making a labelling task: which pictures, what is asked of them, and which of them check attention."""
+"""The form of a new labelling task: its pictures, its question, and its attention checks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -33,19 +33,19 @@ from bias_core.values import as_number, as_text, as_whole
 def add(
     parts: dict[str, Any], rows: Mapping[str, tuple[Any, dict[str, Any]]], *names: str, prefix: str = "label"
 ) -> None:
-    """Make components by the table ``rows`` (of each name its kind and options), all where there are no ``names``."""
+    """Build the components ``names`` of the table ``rows`` (name to kind and options); all without names."""
     for name in names or rows:
         kind, options = rows[name]
         parts[name] = kind(**{"elem_id": f"{prefix}-{name}"} | options)
 
 
 def button(text: str, width: int, **options: Any) -> tuple[Any, dict[str, Any]]:
-    """A button in such a table."""
+    """A table row for a button."""
     return gr.Button, {"value": text, "scale": 0, "min_width": width} | options
 
 
 def note(name: str, text: str = "") -> str:
-    """A sentence of the tab by its name in ``label_notes``; ``text`` is that of a "line" or "heading"."""
+    """Render a note of ``label_notes`` by name; ``text`` fills a "line" or "heading"."""
     return render("label_notes", note=name, text=text)
 
 
@@ -65,7 +65,7 @@ KINDS: Mapping[str, str] = {
     "age group": "Age group of one person: child, young, old",
     "own": "A question of your own",
 }
-"""Questions by the kind of the task, the usual first; the four answers have androgynous and unclear, which are ours."""
+"""Questions by kind of task, the usual first; "androgynous" and "unclear" of the four answers are ours."""
 TEXTS = ("title", "instructions", "consent", "content_note")
 _NUMBERS = {
     "n": "number of pictures",
@@ -73,14 +73,14 @@ _NUMBERS = {
     "n_gold": "number of attention checks",
     "seed": "seed",
 }
-"""Whole numbers of the form, as messages call them."""
+"""Whole numbers of the form, with their names in messages."""
 _JOINS = ("joins_per_address", "joins_per_hour")
 _WORDS: Mapping[str, Sequence[str]] = {
     "who": tuple(kind for kind in KINDS if kind.startswith("pst") or kind in load_scales()),
     **dict.fromkeys(("a", "b"), ("association",)),
     **dict.fromkeys(("question", "answers"), ("own",)),
 }
-"""Words that some kinds of tasks need, with these kinds."""
+"""Fields of words, with the kinds of tasks that need them."""
 FIELDS = ("source", "kind", *_NUMBERS, "share", *_WORDS, "gold", *TEXTS)
 _OF_A_CHECK = ("kind", "a", "b", "question", "answers", "gold")  # fields
 _MOST_PREVIEWED = 120
@@ -93,38 +93,38 @@ CHANGES: dict[str, tuple[Any, dict[str, Any]]] = {
     **{name: (gr.Textbox, {"label": label, "lines": 3, "max_lines": 12})
        for name, label in zip(TEXTS[1:], ("Instructions", "Consent", "Note on content"), strict=True)},
     "share": (gr.Number, {
-        "value": 10, "label": "Checks among the pictures, %", "info": "Until a rater has seen them all",
+        "value": 10, "label": "Attention checks, % of pictures", "info": "Until a rater has seen all checks",
         "minimum": 0, "maximum": 99, "min_width": 140,
     }),
     **{name: (gr.Number, {"value": getattr(tasks.Task, name), "label": label, "info": info, "minimum": 1,
                           "maximum": tasks.MAX_JOINS, **_COUNT})
        for name, label, info in (
-        ("joins_per_address", "Raters an hour from one address", "A class or an office shares one"),
-        ("joins_per_hour", "Raters an hour in all", "Who joins over the link"))},
+        ("joins_per_address", "New raters per hour and address", "A class or an office shares one address"),
+        ("joins_per_hour", "New raters per hour in all", "Raters who join by the link"))},
     **{name: (gr.Textbox, {"label": label, "info": info, "max_length": 40, "max_lines": 1, "min_width": 180})
        for name, label, info in (
         ("completion_code", "Prolific: completion code", "Empty: raters come from elsewhere"),
-        ("failed_code", "Prolific: code of failed checks", "Fewer than half of the checks right"),
-        ("screened_out_code", "Prolific: code of who is screened out", "Does not agree, or nothing is left"))},
+        ("failed_code", "Prolific: code for failed checks", "For raters with fewer than half of the checks right"),
+        ("screened_out_code", "Prolific: code for screened-out raters", "For raters who decline, or get no picture"))},
     "about_rater": (gr.Textbox, {
         "label": "Questions about the rater", "lines": 2, "max_lines": 8, "min_width": 300,
-        "info": "One a line: How old are you? 18 to 39 / 40 or older. “Prefer not to say” is added",
+        "info": "One per line, such as: How old are you? 18 to 39 / 40 or older. “Prefer not to say” is added",
     }),
 }  # fmt: skip
-"""Boxes for what of a task can be changed later, too."""
+"""Fields of a task that its owner can change later, too."""
 _FORM: dict[str, tuple[Any, dict[str, Any]]] = CHANGES | {
     "source": (gr.Dropdown, {
         "choices": [], "label": "Pictures of this run", "min_width": 280,
-        "info": "Yours to choose from; bring your own pictures in Runs",
+        "info": "Your runs; bring your own pictures in Runs",
     }),
     "kind": (gr.Dropdown, {
         "choices": [(title, kind) for kind, title in KINDS.items()], "value": next(iter(KINDS)),
-        "label": "What is asked",
+        "label": "Question to raters",
         "info": "The papers' questions, or your own", "min_width": 280,
     }),
     "found": (gr.HTML, {"elem_classes": "quiet"}),
     "who": (gr.Textbox, {
-        "label": "Whom they show", "info": "Empty: whom the run or its prompts name, else “person”",
+        "label": "People in the pictures", "info": "Empty: as the run or its prompts name them, else “person”",
         "max_length": 80, "min_width": 300,
     }),
     "a": (gr.Textbox, {"value": "pleasant", "label": "First word", "max_length": 80, "visible": False}),
@@ -135,10 +135,10 @@ _FORM: dict[str, tuple[Any, dict[str, Any]]] = CHANGES | {
     }),
     **{name: (gr.Number, {"value": value, "label": label, "info": info, "minimum": 0, **_COUNT})
        for name, value, label, info in (
-        ("n", 0, "How many pictures", "0: all; else at random"),
-        ("raters", 3, "Raters for each picture", "Three give a majority"),
-        ("n_gold", 0, "Attention checks", "At random, of those on record"),
-        ("seed", 0, "Seed", "Of what is random"))},
+        ("n", 0, "Number of pictures", "0: all; else a random sample"),
+        ("raters", 3, "Raters for each picture", "Three allow a majority"),
+        ("n_gold", 0, "Attention checks", "Random pictures with known ground truth"),
+        ("seed", 0, "Seed", "Seed of the random choices"))},
     "preview": (gr.Gallery, {
         "format": "png", "columns": 10, "height": "auto", "object_fit": "contain", "label": "Pictures",
         "show_label": False, "allow_preview": False, "buttons": [], "elem_classes": "grid", "interactive": False,
@@ -149,13 +149,13 @@ _FORM: dict[str, tuple[Any, dict[str, Any]]] = CHANGES | {
     "mark": button("Mark as a check", 180, size="sm"),
     "unmark": button("Not a check", 140, size="sm"),
     "gold": (gr.Textbox, {
-        "label": "Right answers", "info": "One picture a line, as 4: feminine, masculine", "lines": 2,
+        "label": "Right answers", "info": "One picture per line, such as 4: feminine, masculine", "lines": 2,
     }),
 }  # fmt: skip
 
 
 class LabelMaking:
-    """The form of a new task: ``form`` has its components by name, ``parts`` those that mark checks."""
+    """The form of a new task: ``form`` has its components by name, ``parts`` those for attention checks."""
 
     def __init__(self, services: Services) -> None:
         self.services = services
@@ -174,7 +174,7 @@ class LabelMaking:
             add(form, _FORM, *_WORDS)
         with gr.Row():
             add(form, _FORM, "n", "raters", "n_gold", "share", "seed")
-        with gr.Accordion("What raters read", open=False, elem_classes="more", elem_id="label-texts"):
+        with gr.Accordion("Texts for raters", open=False, elem_classes="more", elem_id="label-texts"):
             add(form, _FORM, *TEXTS)
         for name, text in usual_texts(next(iter(KINDS))).items():
             form[name].value = text
@@ -197,12 +197,12 @@ class LabelMaking:
         return [self.form[name] for name in FIELDS]
 
     def source_outputs(self) -> list[Any]:
-        """Everything that another source changes."""
+        """All components that depend on the chosen run."""
         own = [self.form[name] for name in ("source", "kind", "found", "preview", "gold", *_WORDS, *TEXTS)]
         return [*own, *(self.parts[name] for name in ("marking", "says", "picked")), self.status]
 
     def wire(self, visitor: Any, status: Any) -> None:
-        """The events; ``status`` is where the tab says what went wrong."""
+        """Wire the events; ``status`` shows errors."""
         form, parts, self.status = self.form, self.parts, status
         outputs, run = self.source_outputs(), [visitor, form["source"]]
         words = [*run, form["kind"], form["a"], form["b"]]
@@ -222,13 +222,13 @@ class LabelMaking:
             event(handler, inputs, changed, **EACH)
 
     def on_sources(self, visitor: Visitor) -> Any:
-        """The visitor's runs, newest first."""
+        """List the visitor's runs, newest first."""
         lines = [line for line in list_runs(self.services, visitor.key) if line.saved]
         choices = [(f"{line.title} · {line.choices} · {when(line.created)}", line.run_id) for line in lines]
         return gr.update(choices=choices)
 
     def on_source(self, visitor: Visitor, run_id: str | None) -> Updates:
-        """Show the usual question about such a run, and its pictures."""
+        """Show the usual question for such a run, and its pictures."""
         with messages.user_errors() as problem:
             kind, words = _usual_question(self.report(visitor, run_id))
             updates = self.on_kind(visitor, run_id, kind, words.get("a", ""), words.get("b", ""))
@@ -237,7 +237,7 @@ class LabelMaking:
         return {self.status: messages.error_html(problem.message)}
 
     def on_kind(self, visitor: Visitor, run_id: str | None, kind: Any, a: str, b: str) -> Updates:
-        """The texts and words of another kind of task, and its pictures; what was marked is forgotten."""
+        """Show the texts, words and pictures of another kind of task; forget marked checks."""
         form, parts = self.form, self.parts
         updates: Updates = {form["gold"]: "", parts["says"]: "", parts["picked"]: 0}
         updates[parts["marking"]] = gr.update(visible=False)
@@ -246,21 +246,21 @@ class LabelMaking:
         return updates | self.on_words(visitor, run_id, kind, a, b)
 
     def on_words(self, visitor: Visitor, run_id: str | None, kind: Any, a: str, b: str) -> Updates:
-        """The pictures that suit this kind and these words, with their numbers."""
+        """Show the numbered pictures that suit this kind and these words."""
         with messages.user_errors() as problem:
             words = {"a": as_text(a), "b": as_text(b)}
             task = _task(kind, _SAMPLE | words)
             pictures = candidates(self.report(visitor, run_id), task.kind, words=(words["a"], words["b"]))
             n_recorded = sum(bool(recorded_answers(one, task)) for one in pictures)
-            text = f"{len(pictures):,} pictures of this run can be asked about."
-            text += f" Of {n_recorded:,} the right answer is on record." if n_recorded else ""
+            text = f"People can label {len(pictures):,} pictures of this run."
+            text += f" Ground truth is known for {n_recorded:,}." if n_recorded else ""
             captions = [" · ".join([str(p.number), *filter(None, p.identities.values())]) for p in pictures]
             shown = [(str(p.path), caption) for p, caption in zip(pictures, captions, strict=True)]
             return {self.form["found"]: note("line", text), self.form["preview"]: shown[:_MOST_PREVIEWED]}
         return {self.form["found"]: note("line", problem.message), self.form["preview"]: []}
 
     def on_pick(self, visitor: Visitor, run_id: str | None, event: gr.SelectData, *values: Any) -> Updates:
-        """Ask for the right answer of a picture, what is known filled in; ``values`` are of ``_OF_A_CHECK``."""
+        """Ask for the right answer of a picture, with a known answer filled in; ``values`` are of ``_OF_A_CHECK``."""
         parts = self.parts
         with messages.user_errors() as problem:
             task, words, gold = _check_form(values)
@@ -278,7 +278,7 @@ class LabelMaking:
         return {parts["says"]: messages.error_html(problem.message), parts["marking"]: gr.update(visible=False)}
 
     def on_mark(self, number: int, *values: Any) -> Updates:
-        """List a picture, or without answers take it off; ``values`` are of ``_OF_A_CHECK``, then the answers."""
+        """Mark a picture as a check, or without answers unmark it; ``values``: of ``_OF_A_CHECK``, then the answers."""
         with messages.user_errors() as problem:
             task, _, gold = _check_form(values)
             answers = values[len(_OF_A_CHECK) :]
@@ -287,30 +287,30 @@ class LabelMaking:
             if answers:
                 choices = {p: answer for p, answer in zip(task.positions, answers, strict=False) if answer}
                 gold[number] = tasks.checked_choices(task, choices)
-            text = f"Picture {number} {'is a check now' if answers else 'is no check'}; "
+            text = f"Picture {number} {'is a check now' if answers else 'is not a check'}; "
             text += f"{len(gold):,} marked in all."
             return {self.form["gold"]: gold_lines(gold), self.parts["says"]: messages.done_html(text)}
         return {self.parts["says"]: messages.error_html(problem.message)}
 
     def labelling(self, visitor: Visitor, run_id: str) -> Updates:
-        """The form as if this run had been chosen in it."""
+        """Show the form with this run chosen."""
         return {self.form["source"]: self.on_sources(visitor) | {"value": run_id}} | self.on_source(visitor, run_id)
 
     def report(self, visitor: Visitor, run_id: str | None) -> StudyReport:
         """A run of this visitor."""
         if not run_id:
-            raise InvalidInput("choose one of your runs; its pictures are what raters will see")
+            raise InvalidInput("choose one of your runs; raters will see its pictures")
         return open_run(self.services, visitor.key, run_id).report
 
     def order(self, visitor: Visitor, values: Sequence[Any]) -> tuple[tasks.Task, Sequence[TaskPicture]]:
-        """The task that the form asks for, with its pictures; InvalidInput where it cannot be made."""
+        """The task that the form asks for, with its pictures; InvalidInput if it cannot be made."""
         form = dict(zip(FIELDS, values, strict=True))
         report, kind = self.report(visitor, form["source"]), form["kind"]
         if kind not in tuple(KINDS):
-            raise InvalidInput(f"choose what is asked; got {kind!r:.80}")
+            raise InvalidInput(f"choose a question to raters; got {kind!r:.80}")
         numbers = {name: as_whole(form[name], words) for name, words in _NUMBERS.items()}
         if (seed := numbers["seed"]) < 0:
-            raise InvalidInput(f"the seed is 0 or more; got {seed}")
+            raise InvalidInput(f"the seed must be 0 or more; got {seed}")
         words = {name: as_text(form[name]) for name in _WORDS}
         changes = read_changes([form[name] for name in (*TEXTS, "share")])
         task = _task(kind, words, changes | {"raters_per_item": numbers["raters"]})
@@ -328,13 +328,13 @@ class LabelMaking:
 
 
 def changes_of(task: tasks.Task) -> dict[str, Any]:
-    """Values of the boxes of ``CHANGES`` for this task."""
+    """Values of the fields ``CHANGES`` for this task."""
     special = {"share": round(100 * task.gold_share, 4), "about_rater": tasks.about_rater_lines(task.about_rater)}
     return {name: special[name] if name in special else getattr(task, name) for name in CHANGES}
 
 
 def read_changes(values: Sequence[Any]) -> dict[str, Any]:
-    """The fields of a task that the boxes of ``CHANGES`` ask for; those not given stay as they are."""
+    """The changed fields of a task, from the form's ``CHANGES``; others stay."""
     given = dict(zip(CHANGES, values, strict=False))
     changes: dict[str, Any] = {name: as_text(given[name]) for name in TEXTS}
     changes["gold_share"] = as_number(given["share"], "share of attention checks") / 100
@@ -345,13 +345,13 @@ def read_changes(values: Sequence[Any]) -> dict[str, Any]:
 
 
 def usual_texts(kind: str) -> dict[str, str]:
-    """The papers' texts for such a task."""
+    """The papers' texts for this kind of task."""
     task = _task(kind, _SAMPLE)
     return {name: getattr(task, name) for name in TEXTS}
 
 
 def _task(kind: str, words: Mapping[str, str], changes: Mapping[str, Any] = {}) -> tasks.Task:
-    """The task of one of ``KINDS`` with these of ``_WORDS``; ``changes`` are other fields of it."""
+    """A task of one of ``KINDS`` with these ``_WORDS``; ``changes`` are its other fields."""
     if kind == "association":
         return tasks.association_task(words["a"], words["b"], **changes)
     if kind in load_scales():
@@ -365,7 +365,7 @@ def _task(kind: str, words: Mapping[str, str], changes: Mapping[str, Any] = {}) 
 
 
 def _check_form(values: Sequence[Any]) -> tuple[tasks.Task, dict[str, str], dict[int, dict[str, str]]]:
-    """The task, its words, and the right answers on the list, of the fields ``_OF_A_CHECK``."""
+    """The task, its words, and the listed right answers, from the fields ``_OF_A_CHECK``."""
     kind, *texts = values[: len(_OF_A_CHECK)]
     words = dict(zip(_OF_A_CHECK[1:], map(as_text, texts), strict=True))
     task = _task(kind, _SAMPLE | words)
@@ -373,7 +373,7 @@ def _check_form(values: Sequence[Any]) -> tuple[tasks.Task, dict[str, str], dict
 
 
 def _radios(task: tasks.Task, answers: Mapping[str, str]) -> list[Any]:
-    """A question for each position, with what is known of it."""
+    """Radio buttons for each position, with its known answer."""
     choices = [(answer.label, answer.key) for answer in task.answers]
     positions, hidden = task.positions[:_MOST_POSITIONS], gr.update(visible=False, value=None)
     labels = ["Right answer" if p == tasks.PICTURE else f"Right answer, {p}" for p in positions]
@@ -385,7 +385,7 @@ def _radios(task: tasks.Task, answers: Mapping[str, str]) -> list[Any]:
 
 
 def _usual_question(report: StudyReport) -> tuple[str, dict[str, str]]:
-    """The usual kind of task for such a run, and its words, for the form."""
+    """The usual kind of task for such a run, with its words."""
     kind = kind_of(report)
     if kind != "association" or report.pictures is None or "test" not in report.pictures:
         return kind, {}

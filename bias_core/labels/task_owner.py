@@ -1,4 +1,4 @@
-"""The acts of a task's owner: make it, open and close it, change it, exclude a rater, delete it.
+"""Actions of a task's owner: make it, open and close it, change it, exclude a rater, delete it.
 
 An owner has the task's secret, or is signed in at the Hub as the user who made it.
 """
@@ -53,14 +53,14 @@ MAX_BYTES, MAX_PIXELS = 50_000_000, 40_000_000  # of a picture
 FORMATS = ("PNG", "JPEG", "WEBP")
 CLAIMS = ("shown", "answered")  # states of an assignment that count towards the raters of its item
 _NAME = re.compile(r"[0-9a-f]{64}")
-_AT_ONCE = 50  # rows or files of one transaction of a deletion: raters of other tasks wait for no more
+_AT_ONCE = 50  # rows or files per transaction of a deletion, so that raters of other tasks do not wait long
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnerKey:
     """The key of a task for its owner: the task's id with the secret, or with the Hub user who made it.
 
-    ``hub_user`` is what the Hub never gives to another account (the ``sub`` of a sign-in: names may change
+    ``hub_user`` is an id that the Hub never gives to another account (the ``sub`` of a sign-in: names may change
     hands). It must come from a checked sign-in, never from a form.
     """
 
@@ -70,19 +70,19 @@ class OwnerKey:
 
     @property
     def text(self) -> str:
-        """For the owner's link."""
+        """The text of the key in the owner's link."""
         return f"{self.task_id}.{self.secret}"
 
     @classmethod
     def parse(cls, text: object) -> "OwnerKey":
-        """The key in an owner's link; one that opens nothing where the text is none."""
+        """Read the key of an owner's link; a malformed text gives a key that opens nothing."""
         task_id, _, secret = (text if isinstance(text, str) else "").strip().partition(".")
         return cls(task_id=task_id, secret=secret)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CreatedTask:
-    """A new task, its owner's key (told once: only a hash is kept) and the code of the raters' link."""
+    """A new task, its owner's key (shown once: only a hash is kept) and the code of the raters' link."""
 
     task: Task
     key: OwnerKey
@@ -91,16 +91,16 @@ class CreatedTask:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskPicture(AskedPicture):
-    """A picture that a task is to have."""
+    """A picture for a new task."""
 
     path: Path
 
 
 def create_task(store: LabelStore, task: Task, pictures: Sequence[TaskPicture], *, hub_user: str = "") -> CreatedTask:
-    """A new draft with copies of its pictures' pixels; InvalidInput quotes what cannot be used."""
+    """Create a draft with copies of the pictures' pixels; InvalidInput quotes what cannot be used."""
     checked_task(task)
     if not 1 <= len(pictures) <= MAX_ITEMS:
-        raise InvalidInput(f"a task has 1 to {MAX_ITEMS:,} pictures; got {len(pictures):,}")
+        raise InvalidInput(f"a task may have 1 to {MAX_ITEMS:,} pictures; got {len(pictures):,}")
     n_bytes = total_bytes(store.pictures.rglob("*.png"))
     if n_bytes + total_bytes({picture.path for picture in pictures}) > store.most_picture_bytes:
         raise InvalidInput(
@@ -111,7 +111,7 @@ def create_task(store: LabelStore, task: Task, pictures: Sequence[TaskPicture], 
     rows = [_item_row(store, task, picture) for picture in pictures]
     originals = {row["picture"]: picture.path for row, picture in zip(rows, pictures, strict=True)}
     if all(row["gold"] is not None for row in rows):
-        raise InvalidInput("every picture has a known answer: there is nothing to ask")
+        raise InvalidInput("every picture is an attention check: add pictures without a known answer")
     task_id, secret, join_code = secrets.token_hex(8), secrets.token_urlsafe(32), secrets.token_urlsafe(18)
     now = store.now_ms
     values = {
@@ -130,7 +130,7 @@ def create_task(store: LabelStore, task: Task, pictures: Sequence[TaskPicture], 
 
 
 def owned_task(store: LabelStore, key: OwnerKey) -> tuple[Task, str]:
-    """The task that this key opens, and the code of the raters' link; NotAllowed where it opens none."""
+    """The task that this key opens, and the code of the raters' link; NotAllowed if it opens none."""
     with store.read() as connection:
         row = owned_row(connection, key)
     return stored_task(store, row), row.join_code
@@ -159,14 +159,14 @@ def _with_status(store: LabelStore, key: OwnerKey, status: Status) -> Row:
 
 
 def change_task(store: LabelStore, key: OwnerKey, task: Task) -> Task:
-    """A new version of the texts (answers keep theirs); InvalidInput for another kind, positions or answers' keys."""
+    """Save a new version of the texts (answers keep theirs); InvalidInput for other kinds, positions or answer keys."""
     checked_task(task)
     with store.write() as connection:
         row = owned_row(connection, key, change=True)
         old = store.task(row.id, row.version)
         for name in ("kind", "positions", "answer_keys"):
             if getattr(task, name) != getattr(old, name):
-                raise InvalidInput(f"the {name} of a task stay as they are: make a new task")
+                raise InvalidInput(f"the {name} of a task cannot change: make a new task")
         version, now = row.version + 1, store.now_ms
         _keep_version(connection, row.id, version, task, now)
         connection.execute(update(tasks).where(tasks.c.id == row.id).values(version=version))
@@ -174,19 +174,19 @@ def change_task(store: LabelStore, key: OwnerKey, task: Task) -> Task:
 
 
 def exclude_rater(store: LabelStore, key: OwnerKey, rater: str, *, excluded: bool = True) -> None:
-    """Leave a rater's answers out of everything that is counted, or take them back in.
+    """Exclude a rater's answers from all numbers, or include them again.
 
-    The answers stay, and are exported apart. Others are asked in this rater's place; the rater is told, is
+    The answers stay, and are exported apart. Other raters take this rater's place; the rater is told, is
     shown nothing more, and can still delete the answers.
 
-    InvalidInput where the task has no ``rater`` of this random name; NotAllowed where the key opens no task.
+    InvalidInput if the task has no ``rater`` of this random name; NotAllowed if the key opens no task.
     """
     name = rater if isinstance(rater, str) and rater.isascii() and rater.isprintable() else ""
     with store.write() as connection:
         task = owned_row(connection, key, change=True)
         row: Row = connection.execute(select(raters).where(raters.c.task_id == task.id, raters.c.name == name)).first()
         if row is None:
-            raise InvalidInput(f"this task has no rater {quoted(rater)}; names are in the table of raters")
+            raise InvalidInput(f"this task has no rater {quoted(rater)}; the table of raters has the names")
         if (row.excluded_ms is not None) == excluded:
             return
         if excluded:
@@ -200,13 +200,13 @@ def exclude_rater(store: LabelStore, key: OwnerKey, rater: str, *, excluded: boo
 
 
 def delete_task(store: LabelStore, key: OwnerKey) -> int:
-    """Delete a task for good: its texts, pictures, raters and answers; the number of answers that went.
+    """Delete a task for good, with texts, pictures, raters and answers; return the number of answers.
 
-    It is closed first, and goes in portions, so that raters of other tasks wait for none of it. Where that
-    is interrupted the task is still there, closed, to be deleted again. Pictures that another task shows
-    stay. What is left says that raters of these random names deleted so many answers.
+    It is closed first, and deleted in portions, so that raters of other tasks do not wait. After an
+    interruption the task is still there, closed: delete it again. Pictures that another task shows
+    stay. A row per random name keeps the number of deleted answers.
 
-    NotAllowed where the key opens no task; StorageError where a picture cannot be removed: nothing else is then.
+    NotAllowed if the key opens no task; StorageError, with nothing else deleted, if a picture cannot be removed.
     """
     task_id = _with_status(store, key, "closed").id
     _remove_pictures(store, task_id)
@@ -228,7 +228,7 @@ def delete_task(store: LabelStore, key: OwnerKey) -> int:
 
 
 def iso(milliseconds: int) -> str:
-    """A time of the store as text.
+    """Write a time of the store as text.
 
     >>> iso(0)
     '1970-01-01T00:00:00.000Z'
@@ -238,7 +238,7 @@ def iso(milliseconds: int) -> str:
 
 
 def owned_row(connection: Connection, key: OwnerKey, *, change: bool = False) -> Row:
-    """The row of the task that this key opens, locked for a change; NotAllowed where it opens none."""
+    """The row of the task that this key opens, locked for a ``change``; NotAllowed if it opens none."""
     by_id = select(tasks).where(tasks.c.id == token(key.task_id))
     if (row := connection.execute(by_id.with_for_update() if change else by_id).first()) is not None:
         if key.secret and hmac.compare_digest(row.owner_hash, hash_of(key.secret)):
@@ -256,12 +256,12 @@ def stored_task(store: LabelStore, row: Row) -> Task:
 def _item_row(store: LabelStore, task: Task, picture: TaskPicture) -> dict[str, Any]:
     identities = {position: picture.identities.get(position, "") for position in task.positions}
     if strange := set(picture.identities) - set(identities):
-        raise InvalidInput(f"{quoted(min(strange))} is no position of this task: {', '.join(identities)}")
+        raise InvalidInput(f"{quoted(min(strange))} is not a position of this task: {', '.join(identities)}")
     for position, identity in identities.items():
         checked_text(f"identity of {position}", identity, MAX_LINE)
         if "{}" in (picture.question or task.questions[position]) and not identity.strip():
             raise InvalidInput(
-                f"the question of {position} names whom a picture shows; {picture.path.name} says nobody"
+                f"the question of {position} names the person in a picture, and {picture.path.name} names no one"
             )
     checked_text("image_id", picture.image_id, MAX_LINE, required=True)
     checked_text("question", picture.question, MAX_LINE)
@@ -281,13 +281,13 @@ def _keep_version(connection: Connection, task_id: str, version: int, task: Task
 
 
 def count_claims(connection: Connection, rater_id: int, states: tuple[str, ...], change: int) -> None:
-    """Change the count of claims of every item that this rater has in one of these states."""
+    """Change the count of claims of every item that this rater holds in one of these states."""
     claims = select(assignments.c.item_id).where(assignments.c.rater_id == rater_id, assignments.c.state.in_(states))
     connection.execute(update(items).where(items.c.id.in_(claims)).values(n_claims=items.c.n_claims + change))
 
 
 def remove_raters(store: LabelStore, connection: Connection, task_id: str, portion: Sequence[Row]) -> int:
-    """Delete these raters with everything of theirs, a line left for each; the number of answers that held."""
+    """Delete these raters' data, keep a row for each, and return the number of current answers."""
     ids, later = [rater.id for rater in portion], answers.alias()
     holds = (answers.c.kind == "answer") & ~exists().where(later.c.withdraws == answers.c.id)
     counts = select(answers.c.rater_id, func.count()).where(answers.c.rater_id.in_(ids), holds)
@@ -301,7 +301,7 @@ def remove_raters(store: LabelStore, connection: Connection, task_id: str, porti
 
 
 def _remove_pictures(store: LabelStore, task_id: str) -> None:
-    """The files that no other task shows, while no task can be made with them."""
+    """Delete the files that no other task shows, while no task can be made with them."""
     with store.read() as connection:
         names = connection.scalars(select(items.c.picture).where(items.c.task_id == task_id).distinct()).all()
     for i in range(0, len(names), _AT_ONCE):
@@ -316,12 +316,12 @@ def _remove_pictures(store: LabelStore, task_id: str) -> None:
 
 
 # The pictures that raters see: pixels only, so that no file tells what its prompt or its model was. A copy of each
-# is kept under the SHA-256 of its bytes. It stays when the original is evicted from the store of runs, and its name
-# comes from its content: no path of anybody's choosing is ever opened.
+# has the SHA-256 of its bytes as name. It stays when the original is evicted from the store of runs. The name
+# comes from the content, so that no one can choose a path that is opened.
 
 
 def keep_picture(folder: Path, original: Path) -> str:
-    """Keep the pixels of ``original``; their SHA-256. InvalidInput for no picture, StorageError for the disk."""
+    """Store a picture's pixels and return their SHA-256; InvalidInput for no picture, StorageError for a disk error."""
     data = _pixels_only(original)
     name = hashlib.sha256(data).hexdigest()
     if not (target := picture_path(folder, name)).is_file():
@@ -337,7 +337,7 @@ def picture_path(folder: Path, name: str) -> Path:
 
 
 def read_picture(folder: Path, name: str) -> bytes:
-    """The file that a rater sees, as PNG; StorageError where it is gone."""
+    """The file that a rater sees, as PNG; StorageError if it is gone."""
     path = picture_path(folder, name)
     try:
         return path.read_bytes()
@@ -364,6 +364,6 @@ def _pixels_only(original: Path) -> bytes:
             raise
         raise InvalidInput(f"{original.name} is a damaged picture: {error}") from error
     buffer = io.BytesIO()
-    # A picture of the pixels alone: what came with the file (prompt, seed, camera, place) stays behind.
+    # A picture of the pixels alone: metadata of the file (prompt, seed, camera, place) is left out.
     Image.frombytes("RGB", upright.size, upright.tobytes()).save(buffer, "PNG", compress_level=6)
     return buffer.getvalue()

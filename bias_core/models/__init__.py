@@ -1,4 +1,4 @@
-"""Models and their files. Heavy libraries are imported when something of them is first used.
+"""Models and their files; heavy libraries are imported on first use.
 
 Drawing: ``engines`` (this process, Ray), ``diffusers_t2i`` with ``pipeline_loader``, ``pipeline_call`` (a call and its
 steps) and ``family_facts``, ``hosted_images``, ``zero_gpu``. Reading: ``encoders``, ``language_models`` (also
@@ -12,17 +12,17 @@ import threading
 from typing import Any
 
 os.environ["DIFFUSERS_DISABLE_REMOTE_CODE"] = "true"  # read when diffusers is imported
-# Read when torch is imported. Threads that wait for work sleep: where other processes want the cores too, spinning ones
-# keep each other from them, and a picture takes ten times as long.
+# Read when torch is imported. Waiting threads sleep: if other processes need the cores too, spinning threads
+# block each other, and a picture takes ten times as long.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 one_import_at_a_time = threading.RLock()
-"""Held while a library, or a part of it, is imported: threads that do so at once find modules that are half made."""
+"""Held during imports: two threads importing at once would find half-made modules."""
 
 
 class _OnFirstUse:
-    """A library under its own name, which is imported for the first of its attributes that is asked for."""
+    """A library that is imported on first access to an attribute."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -24,16 +24,16 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 _PLAIN = re.compile(r"(open_clip:)?[A-Za-z0-9][\w-]*(\.[\w-]+)*/[A-Za-z0-9][\w-]*(\.[\w-]+)*")
 _REVISION = re.compile(r"[A-Za-z0-9][\w.-]{0,95}")
 _WEIGHT = re.compile(r":(-?\d{1,2}(?:\.\d{1,4})?)$")
-_LABELS = re.compile(r"(.+?):([^:=]+=[^:]+)")  # a classifier, and what its labels mean
+_LABELS = re.compile(r"(.+?):([^:=]+=[^:]+)")  # a classifier with the meaning of its labels
 _INDEX, _CONFIG = "model_index.json", "config.json"
 _OPEN_CLIP, _OPEN_CLIP_CONFIG = "open_clip:", "open_clip_config.json"
 _QUICK = "-quickgelu"  # ends the name of an architecture of open_clip
 _CHECKPOINTS = (".pt", ".pth", ".bin", ".safetensors")
-_SHOWN = 80  # characters of a name that a message repeats
-_MOST_NAMED = 16  # models that a message lists
+_SHOWN = 80  # characters of a name in a message
+_MOST_NAMED = 16  # models in a message
 
 Role = Literal["encoder", "captioner", "answerer", "judge", "language_model", "person_finder"]
-"""The task of a reader; the file's sections have the plural."""
+"""Task of a reader; the file's sections use the plural."""
 _HUB_LIBRARY: Mapping[Role, str] = {
     "encoder": "transformers",
     "captioner": "blip",
@@ -42,7 +42,7 @@ _HUB_LIBRARY: Mapping[Role, str] = {
     "language_model": "transformers",
 }
 WITHOUT_ADAPTER = "without adapter"
-"""Condition of any model with adapters (LoRA) that none of them is on."""
+"""Condition of a model with adapters (LoRA), all of them off."""
 _ANY = ", any hub model as org/name, or a folder with config.json"
 _OTHERS: Mapping[Role, str] = {
     "encoder": f", any hub CLIP as org/name, a folder with {_CONFIG} or {_OPEN_CLIP_CONFIG}, "
@@ -57,50 +57,50 @@ _OTHERS: Mapping[Role, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ToolInfo:
-    """An encoder, a captioner, an answerer of questions, a judge, a language model, a finder of people, or another."""
+    """An encoder, captioner, question answerer, judge, language model, person finder, or another reader."""
 
-    id: str  # the name that is asked for; of open_clip's own encoders "open_clip:ARCHITECTURE/WEIGHTS"
+    id: str  # the name that users type; "open_clip:ARCHITECTURE/WEIGHTS" for open_clip's own encoders
     name: str
     # its adapter: transformers, open_clip, blip, classifier, gguf, endpoint, torchvision or calibration
     library: str
     # hub id, folder (relative to the assets), package with a GGUF file, torchvision's name of a detector, the id of
     # an encoder, or what follows "open_clip:"
     path: str
-    labels: str = ""  # of a classifier: what its labels mean, as "Male=man,Female=woman"; "" for all others
+    labels: str = ""  # meaning of a classifier's labels, as "Male=man,Female=woman"; "" for all others
     local: str = ""  # a GGUF file, or a checkpoint of open_clip, on this machine; "" for all others
     embedded: bool = False  # shipped with the explorer
-    world: str = ""  # the only pictures that it can read (or write about): "calibration"; "" for any
-    download_gb: float = 0.0  # size of what is fetched once; 0 where nothing is, or it is not known
-    default: str = ""  # where it is taken if no reader is named: on machines with a "gpu", or on a "cpu"
+    world: str = ""  # the only world that it can read: "calibration"; "" for any
+    download_gb: float = 0.0  # size of its one download; 0 if none or unknown
+    default: str = ""  # default reader on machines with a "gpu" or a "cpu"
     note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Catalogue:
-    """All models and readers that have a name, in the order of the file."""
+    """All named models and readers, in file order."""
 
-    # models, tools: the named ones; those that read pictures or texts by their role
+    # models, tools: named models, and named readers by role
     models: tuple[ModelInfo, ...]
     tools: Mapping[Role, tuple[ToolInfo, ...]]
-    # what is planted under each condition of the calibration world, in a line
+    # a line on each planted condition of the calibration world
     conditions: Mapping[str, str] = field(default_factory=dict)
-    # what an unlisted model gets, by the class that its ``model_index.json`` names
+    # settings of unlisted models, by the class in ``model_index.json``
     pipelines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    # None where any name may be asked for. On a public server those that may beside the listed ones: "org/name",
-    # "org/*" or "open_clip:*"; a revision or a LoRA only where the pattern is that very name
+    # None if any name is allowed. On a public server the names allowed besides the listed ones: "org/name",
+    # "org/*" or "open_clip:*"; a revision or a LoRA only if the pattern is exactly that name
     allowed: tuple[str, ...] | None = None
-    # The small files of a hub id and revision, for the settings of an unlisted model; None where they cannot be had.
+    # The small files of a hub id and revision, for the settings of an unlisted model; None if unavailable.
     folder_of: FolderOf = lambda _repo, _revision: None
-    # "steps", "guidance" and "size" of an unlisted class, by its name and index; {} where the class is not known
+    # "steps", "guidance" and "size" of an unlisted class, by its name and index; {} for an unknown class
     defaults_of: DefaultsOf = lambda _class, _index: {}
-    # The folder of a checkpoint in one file, by what its network predicts ("" where the name does not say it).
+    # The folder of a one-file checkpoint, by its network's prediction ("" if the name does not give it).
     checkpoint_folder: FolderOf = lambda _file, _prediction: None
 
     def check_name(self, name: str, listed: Iterable[str]) -> None:
-        """Refuse, by UnknownModel, what is neither listed nor allowed; no file of the server is looked at."""
+        """Raise UnknownModel for a name that is neither listed nor allowed, without looking at server files."""
         if self.allowed is None or name in (listed := tuple(listed)):
             return
-        # Whole names; never a path, whatever the owner wrote.
+        # Whole names, never a path, even if the owner allows one.
         exact = {p for p in self.allowed if "*" not in p and not p.startswith(("/", "~", "."))}
         if name in exact or (_PLAIN.fullmatch(name) and any(fnmatchcase(name, pattern) for pattern in self.allowed)):
             return
@@ -114,11 +114,11 @@ class Catalogue:
         """The model of this name.
 
         A name is that of a hosted model, an ``id`` of the file, ``org/name`` of a hub, a local folder, or a local
-        checkpoint as ``file.safetensors`` or ``file.safetensors@prediction``. All but the first may go on with
+        checkpoint as ``file.safetensors`` or ``file.safetensors@prediction``. All but the first may end with
         ``@revision`` of the hub and with ``+lora`` or ``+lora:weight``, a LoRA on top: again a hub id, a folder or a
         .safetensors file.
 
-        Raises UnknownModel: neither; the message lists what exists.
+        Raises UnknownModel: it is none of these; the message lists the models.
         """
         if hosted := hosted_info(name):
             return next((info for info in self.models if info.id == name), hosted)
@@ -129,7 +129,7 @@ class Catalogue:
             lora, weight = _lora(name[at + 1 :])
             if lora and (info := self._base(name[:at])):
                 if info.family == "renderer":
-                    raise UnknownModel(f"{info.id} is no neural network and takes no LoRA")
+                    raise UnknownModel(f"{info.id} is not a neural network and takes no LoRA")
                 strength = "" if weight == 1 else f":{weight:g}"
                 return replace(
                     info,
@@ -162,7 +162,7 @@ class Catalogue:
         return replace(self._unlisted(name, self.folder_of(bare, revision), path=bare), revision=revision)
 
     def _unlisted(self, name: str, folder: Path | None, *, path: str) -> ModelInfo:
-        """A hub model or a folder of the user, with the settings of its kind and its own size."""
+        """A hub model or a user's folder, with the settings of its kind and its own size."""
         kind = str((index := _read_json(folder, _INDEX)).get("_class_name"))
         listed = self.pipelines.get(kind, {})
         own = {} if not index or "steps" in listed else self.defaults_of(kind, index)
@@ -187,8 +187,8 @@ class Catalogue:
             )
         if is_folder(name, ""):
             return (
-                f"the folder {name} has no {_INDEX}, so it is no pipeline in the layout of diffusers; give "
-                "a folder that save_pretrained of a diffusers pipeline has written"
+                f"the folder {name} has no {_INDEX}, so it is not in the layout of diffusers; give a folder "
+                "written by save_pretrained of a diffusers pipeline"
             )
         ids = [info.id for info in self.models]
         more = f" and {len(ids) - _MOST_NAMED} more (python -m bias_core models)" if len(ids) > _MOST_NAMED else ""
@@ -199,11 +199,11 @@ class Catalogue:
         )
 
     def tool(self, role: Role, name: str) -> ToolInfo:
-        """The reader of this name, or a plain entry for an ``org/name`` or a folder; UnknownModel without one.
+        """The named reader, or a plain entry for an ``org/name`` or a folder; else UnknownModel.
 
-        As language model a GGUF file will do. Open_clip's encoders are "open_clip:ARCHITECTURE/TAG",
+        A language model may be a GGUF file. Open_clip's encoders are "open_clip:ARCHITECTURE/TAG",
         "open_clip:ARCHITECTURE/PATH" with a checkpoint (.pt, .bin or .safetensors) and "open_clip:FOLDER" with
-        open_clip_config.json, or that folder alone. As judge a classifier is "org/name:Label=word,Label=word".
+        open_clip_config.json, or that folder alone. A classifier as judge is "org/name:Label=word,Label=word".
         """
         if role == "judge" and (match := _LABELS.fullmatch(name)):
             info = self.tool(role, match[1])
@@ -226,7 +226,7 @@ class Catalogue:
         if library and is_folder(name, ""):
             files = f"{_CONFIG} or {_OPEN_CLIP_CONFIG}" if role == "encoder" else _CONFIG
             raise UnknownModel(
-                f"the folder {name} has no {files}, so it is no model in a layout that can be read here; give a "
+                f"the folder {name} has no {files}, so its layout is not supported; give a "
                 "folder that save_pretrained has written"
             )
         kind, ids = role.replace("_", " "), ", ".join(listed)
@@ -234,7 +234,7 @@ class Catalogue:
 
 
 def _open_clip(name: str) -> ToolInfo:
-    """The entry of a folder, or of what follows "open_clip:"; UnknownModel for no file, folder or tag."""
+    """The entry of a folder, or of the name after "open_clip:"; UnknownModel for no file, folder or tag."""
     rest, caution = name.removeprefix(_OPEN_CLIP), ""
     architecture, _, weights = rest.partition("/")
     if is_folder(rest, _OPEN_CLIP_CONFIG):
@@ -253,32 +253,32 @@ def _open_clip(name: str) -> ToolInfo:
 
 
 def _activation(architecture: str) -> str:
-    """A warning about a checkpoint whose architecture exists with two activations; "" for others."""
+    """A warning for a checkpoint of an architecture with two activations; "" for others."""
     spec = find_spec("open_clip")
     folder = Path(spec.origin).parent / "model_configs" if spec and spec.origin else Path()
     other = f"{architecture}{_QUICK}"
     if not (folder / f"{other}.json").is_file():
         return ""
     return (
-        ", read with GELU, as the file does not say its activation; where it was trained with QuickGELU, as OpenAI's "
+        ", read with GELU, as the file does not name its activation; if it was trained with QuickGELU, as OpenAI's "
         f"weights were, its numbers mean nothing, and its name is {_OPEN_CLIP}{other}/FILE"
     )
 
 
 def has_adapter(info: ModelInfo) -> bool:
-    """True if a model draws through an adapter (LoRA) that can be left out: of a condition, or always on."""
+    """Return true if a model draws through an adapter (LoRA) that can be switched off."""
     return bool(info.options.get("base_condition") or info.options.get("lora"))
 
 
 def check_condition(info: ModelInfo, condition: str) -> str:
-    """The condition to generate under: "" for models without planted conditions, as they are.
+    """The condition to draw with: "" for models without planted conditions.
 
-    Such models accept the default "published" too, so that changing the model alone is enough.
+    These accept the default "published" too, so that it is enough to change the model.
     """
     if condition == WITHOUT_ADAPTER:
         if has_adapter(info):
             return str(info.options.get("base_condition") or condition)
-        raise UnknownModel(f"{info.id} has no adapter (LoRA), so that none of its parts can be drawn without it")
+        raise UnknownModel(f"{info.id} has no adapter (LoRA) to switch off")
     if not info.conditions:
         if condition in {"", "published"}:
             return ""
@@ -326,16 +326,16 @@ def is_hub_id(name: str) -> bool:
 
 
 def native_size(folder: Path | None) -> int:
-    """Pixels of a side that a pipeline in diffusers layout was trained at; 0 where its files do not say."""
+    """Side in pixels at which a diffusers pipeline was trained; 0 if its files do not tell."""
     denoiser = _read_json(folder, "transformer/config.json") or _read_json(folder, "unet/config.json")
     vae = _read_json(folder, "vae/config.json") or _read_json(folder, "movq/config.json")
     levels = vae.get("block_out_channels") or vae.get("encoder_block_out_channels")
     sample = denoiser.get("sample_size")
-    return int(sample << (len(levels) - 1)) if isinstance(sample, int) and levels else 0  # each level but one halves
+    return int(sample << (len(levels) - 1)) if isinstance(sample, int) and levels else 0  # the others halve it
 
 
 def _lora(text: str) -> tuple[str, float]:
-    """The place of a LoRA, "" if this cannot be one, and its strength."""
+    """The place of a LoRA ("" if this cannot be one) and its strength."""
     path, weight = text, 1.0
     if not _local_lora(text) and (match := _WEIGHT.search(text)):
         path, weight = text[: match.start()], float(match[1])
@@ -345,7 +345,7 @@ def _lora(text: str) -> tuple[str, float]:
 
 
 def _local_lora(text: str) -> str:
-    """The folder or .safetensors file of this name, "" if there is none; of peft's file its folder."""
+    """The folder or .safetensors file of this name, "" if there is none; for peft's file its folder."""
     if not is_folder(text, "") and not (text.endswith(".safetensors") and is_file(text)):
         return ""
     path = Path(real_path(text))
@@ -353,39 +353,39 @@ def _local_lora(text: str) -> str:
 
 
 def real_path(name: str) -> str:
-    """The one spelling of a folder or file that may be named in many ways."""
+    """The canonical path of a folder or file."""
     return str(Path(name).expanduser().resolve())
 
 
 def is_folder(name: str, marker: str) -> bool:
-    """True if it is a folder that has this file; with "", any folder."""
+    """True for a folder with the file ``marker``; with "", any folder."""
     try:
         folder = Path(name).expanduser()
         return bool(name) and "\0" not in name and folder.is_dir() and (folder / marker).exists()
-    except (OSError, RuntimeError):  # a name that no file system takes, or a home without a user
+    except (OSError, RuntimeError):  # an invalid name, or the home of an unknown user
         return False
 
 
 def is_file(name: str) -> bool:
-    """True if it is a file."""
+    """True for an existing file; false for names that the file system refuses."""
     try:
         return bool(name) and "\0" not in name and Path(name).expanduser().is_file()
     except (OSError, RuntimeError):
         return False
 
 
-# The one in C reads the catalogue and the designs in a tenth of the time, when the app starts.
+# The C loader reads catalogue and designs in a tenth of the time at start.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @lru_cache(maxsize=64)
 def _parsed(text: str) -> Any:
-    """The content of a YAML text, not to be changed: parsing takes ten times as long as copying it."""
+    """The cached content of a YAML text, which callers must copy: parsing takes ten times as long."""
     return yaml.load(text, Loader=_LOADER)
 
 
 def read_yaml(path: Path, kind: type = dict) -> Any:
-    """The content of a YAML file, a mapping or another kind; StorageError for any other."""
+    """The content of a YAML file, a mapping or another ``kind``; else StorageError."""
     try:
         values = deepcopy(_parsed(path.read_text(encoding="utf-8")))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -396,7 +396,7 @@ def read_yaml(path: Path, kind: type = dict) -> Any:
 
 
 def read_json(path: Path) -> Mapping[str, Any]:
-    """A JSON object of a model's folder; ValueError for any other, to which the loader adds the model."""
+    """A JSON object from a model's folder; else ValueError, to which the loader adds the model's name."""
     failure = f"cannot read {path.parent.name}/{path.name}"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -411,15 +411,15 @@ def read_json(path: Path) -> Mapping[str, Any]:
 
 def _read_json(folder: Path | None, file: str) -> Mapping[str, Any]:
     if folder is not None:
-        with suppress(ValueError):  # the loader says what is wrong with it
+        with suppress(ValueError):  # the loader reports the error
             return read_json(folder / file)
     return {}
 
 
 Service = Literal["inference", "openai"]
-"""The service that is asked: a provider behind Hugging Face's Inference Providers, or an OpenAI-compatible server."""
+"""Services: a provider behind Hugging Face's Inference Providers, or an OpenAI-compatible server."""
 FAMILY = "remote"
-SIDE = 1024  # pixels that a picture of a model that is not listed has
+SIDE = 1024  # pixels of an unlisted model's picture
 _HUB_MODEL = re.compile(
     r"(?:(?P<provider>[a-z0-9][a-z0-9-]{0,40}):)?(?P<path>[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95})"
 )
@@ -436,18 +436,18 @@ class HostedName:
 
     service: Service
     path: str  # the model there: org/name of the hub, or the server's own name
-    provider: str = ""  # who draws for Hugging Face; "" for the first that it offers
+    provider: str = ""  # Hugging Face's provider; "" for the first that it offers
 
     @property
     def unsent(self) -> frozenset[str]:
-        """The fields of a row that this service has no word for; its pictures do not depend on them."""
+        """Fields of a row that this service does not take; its pictures do not depend on them."""
         return _UNSENT[self.service]
 
 
 def hosted_name(name: str) -> HostedName | None:
     """The parts of ``inference:org/name``, ``inference:provider:org/name`` or ``openai:MODEL``; None for other names.
 
-    UnknownModel: the name begins like one of them, and is none.
+    UnknownModel: the name starts like one of them and is malformed.
 
     >>> hosted_name("inference:fal-ai:org/model").provider, hosted_name("org/model")
     ('fal-ai', None)
@@ -468,7 +468,7 @@ def hosted_name(name: str) -> HostedName | None:
 
 
 def hosted_info(name: str) -> ModelInfo | None:
-    """The entry of a hosted model that the catalogue does not list; None where the name is no such model's."""
+    """The entry of an unlisted hosted model; None for other names."""
     hosted = hosted_name(name)
     if hosted is None:
         return None
@@ -478,7 +478,7 @@ def hosted_info(name: str) -> ModelInfo | None:
 
 
 def request_words(n: int, info: ModelInfo, price_usd: float | None = None) -> str:
-    """The cost of ``n`` pictures of a hosted model in words, at the catalogue's price or the one that is given.
+    """The cost of ``n`` pictures of a hosted model in words, at the given price or the catalogue's.
 
     >>> request_words(200, ModelInfo(id="openai:m", name="", family=FAMILY), 0.04)
     '200 requests to openai:m, about 8.00 USD at 0.04 USD a picture'

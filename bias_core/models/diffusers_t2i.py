@@ -1,7 +1,7 @@
-"""Draws rows with a pipeline of diffusers, batch by batch, and traces its steps; marks what a safety checker blanked.
+"""Draw rows with a diffusers pipeline, batch by batch, trace its steps, and mark pictures that a checker blanked.
 
-Before that stand samplers by plain names (another scheduler in place of the pipeline's own, for one call) and small
-pictures of what a batch at work is heading for.
+The first part has samplers by plain names (another scheduler for one call) and small previews of the pictures in
+progress.
 """
 
 import inspect
@@ -63,37 +63,37 @@ SAMPLERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "deis": ("DEISMultistepScheduler", {}),
     "unipc": ("UniPCMultistepScheduler", {}),
 }
-"""For each name of :data:`bias_core.types.Sampler` the class of diffusers, and what it is built with beside the
+"""By name of :data:`bias_core.types.Sampler` the class of diffusers, and its arguments next to the
 configuration of the pipeline's own."""
-_CHANGEABLE = {"sd1", "sd2", "sdxl", "pixart", "diffusers"}  # families whose samplers can be changed, or may be
+_CHANGEABLE = {"sd1", "sd2", "sdxl", "pixart", "diffusers"}  # families whose samplers can be changed, or perhaps can
 _OWN_STEPS = {"LCMScheduler", "SCMScheduler", "TCDScheduler"}  # the network was distilled for the steps of these
 
 
 def check_sampler(info: ModelInfo, facts: PipelineFacts | None, sampler: str) -> None:
-    """InvalidInput where this model cannot be sampled so; of ``facts`` that are not here, its family decides."""
+    """Raise InvalidInput if the model cannot use the sampler; without ``facts``, its family decides."""
     if sampler and (why := _reason(info, facts, sampler)):
         raise InvalidInput(f"{info.id} cannot be drawn with the sampler {sampler}: {why}; leave the sampler out")
 
 
 def _reason(info: ModelInfo, facts: PipelineFacts | None, sampler: str) -> str:
     if facts is None:
-        return "" if info.family in _CHANGEABLE else f"models of the family {info.family} have one of their own"
+        return "" if info.family in _CHANGEABLE else f"models of the family {info.family} have their own sampler"
     config = facts.scheduler
     name = str(config.get("_class_name", ""))
     if "FlowMatch" in name or config.get("prediction_type") == "flow_prediction" or config.get("use_flow_sigmas"):
         return f"it is a flow model, whose steps only its own scheduler ({name}) can take"
     if sum(name.endswith("scheduler") for name in inspect.signature(facts.kind.__init__).parameters) > 1:
-        return "it draws in several stages, each with a scheduler of its own"
+        return "it draws in several stages, each with its own scheduler"
     if name in _OWN_STEPS or str(config.get("variance_type", "")).startswith("learned"):
         return f"its network was trained for the steps of its own scheduler ({name})"
     if SAMPLERS[sampler][0] not in {name, *getattr(getattr(diffusers, name, None), "_compatibles", ())}:
-        return f"its own scheduler ({name or 'unknown'}) cannot be exchanged for that"
+        return f"its own scheduler ({name or 'unknown'}) cannot be replaced by it"
     return ""
 
 
 @contextmanager
 def sampled_by(pipeline: Any, info: ModelInfo, sampler: str) -> Iterator[None]:
-    """Have the pipeline draw with this sampler until the block ends; with "", its own."""
+    """Draw with this sampler until the block ends; "" is the pipeline's own."""
     if not sampler:
         yield
         return
@@ -106,40 +106,40 @@ def sampled_by(pipeline: Any, info: ModelInfo, sampler: str) -> Iterator[None]:
         pipeline.scheduler = own
 
 
-MOST_WEIGHTS = 5_000_000  # of a small decoder with its encoder: a tiny autoencoder has half as many
-_MOST_SIDE = 4  # pixels of a place of the latent
+MOST_WEIGHTS = 5_000_000  # parameters of a small decoder with its encoder: a tiny autoencoder has half as many
+_MOST_SIDE = 4  # pixels per latent position
 _ENOUGH = 64  # finished pictures to learn colours from
 
 
 @dataclass(kw_only=True)
 class _AtWork:
-    """A call of a pipeline at its newest step."""
+    """State of a pipeline's call at its newest step."""
 
     rows: Sequence[ImageRow]
     tracer: Tracer
     step: SchedulerStep | None = None
-    xt: Any = None  # as the network saw it
-    following: Any = None  # the latent that the scheduler went to
+    xt: Any = None  # input of the network
+    following: Any = None  # the scheduler's next latent
     n_steps: int = 0
 
 
 class FormingPictures:
-    """Small pictures of what one generator is drawing, a call at a time.
+    """Small previews of the pictures that a generator is drawing, for one call at a time.
 
-    ``mode``: "on", "off", or "auto": where the decoder is small, and no safety checker could blank what is finished.
+    ``mode``: "on", "off", or "auto": on for a small decoder without a safety checker.
     """
 
     def __init__(self, mode: str) -> None:
         self._mode = mode
         self._at_work: _AtWork | None = None
-        self._map: np.ndarray | None = None  # from a place of the latent with those around it, and 1, to its pixels
+        self._map: np.ndarray | None = None  # from a latent position with its neighbours, and 1, to its pixels
         self._latents: np.ndarray | None = None  # of the last step of the newest call
-        self._products: list[Any] = [0.0, 0.0]  # of places with places, and with their colours
+        self._products: list[Any] = [0.0, 0.0]  # of positions with positions, and with their colours
         self._n_learnt = 0
 
     @contextmanager
     def watching(self, pipeline: Any, model: str, rows: Sequence[ImageRow]) -> Iterator[None]:
-        """Look at each step of a call, whose further pictures are copies, until the block ends."""
+        """Watch each step of a call until the block ends; pictures after ``rows`` are copies."""
         tracer = self._tracer(pipeline, model)
         if tracer is None:
             yield
@@ -163,7 +163,7 @@ class FormingPictures:
             self._at_work = None
 
     def pictures(self) -> Mapping[str, Image.Image]:
-        """The picture that each row of the current call is heading for, by the row's id; empty if not known."""
+        """The predicted picture of each row of the current call, by row id; empty if unknown."""
         at_work = self._at_work
         if at_work is None or at_work.step is None:
             return {}
@@ -172,15 +172,15 @@ class FormingPictures:
         xt, output = at_work.xt[:n].cpu(), at_work.step.model_output[:n]
         try:
             latents = tracer.heading(xt, tracer.velocity(output), sigma)
-        except InvalidInput:  # noise alone, or numbers that overflowed: the finished picture will say so
+        except InvalidInput:  # noise alone, or overflow: the finished picture will tell
             return {}
         pixels = self._decoded(tracer.pipeline, latents, at_work.rows[0])
         return {} if pixels is None else dict(zip((row.id for row in at_work.rows), map(_image, pixels), strict=True))
 
     def learn(self, images: Sequence[Image.Image]) -> None:
-        """Fit the colours of latents to finished pictures, those of the newest call among them."""
+        """Fit the colours of latents to finished pictures, including the newest call's."""
         latents, self._latents = self._latents, None
-        if latents is None or len(images) != len(latents):  # enough is known, or some were blanked
+        if latents is None or len(images) != len(latents):  # enough data, or blanked pictures
             return
         if (grid := _grid(latents, *images[0].size)) is None:
             return
@@ -197,20 +197,20 @@ class FormingPictures:
         self._n_learnt += n
 
     def forget(self) -> None:
-        """Other weights, other colours."""
+        """Forget the fit, since other weights have other colours."""
         self._map, self._latents, self._products, self._n_learnt = None, None, [0.0, 0.0], 0
 
     def _tracer(self, pipeline: Any, model: str) -> Tracer | None:
-        checked = getattr(pipeline, "safety_checker", None) is not None  # which looks at finished pictures alone
+        checked = getattr(pipeline, "safety_checker", None) is not None  # which checks finished pictures only
         if self._mode == "off" or (self._mode == "auto" and (checked or not _is_small(_decoder(pipeline)))):
             return None
         try:
             return Tracer(pipeline, velocity_space(facts_of(pipeline), model))
-        except InvalidInput:  # it is not known where a step of this family, or of its sampler, is heading
+        except InvalidInput:  # this family or sampler has no known prediction per step
             return None
 
     def _decoded(self, pipeline: Any, latents: np.ndarray, row: ImageRow) -> np.ndarray | None:
-        """Pixels ``(n, h, w, 3)`` in [0, 1]; None where no way to make them is known yet."""
+        """Pixels ``(n, h, w, 3)`` in [0, 1]; None if there is no way to make them yet."""
         grid = None if self._map is None else _grid(latents, row.width, row.height)
         if grid is not None and self._map is not None:
             (n, n_tall, n_wide, _), side = grid.shape, math.isqrt(self._map.shape[1] // 3)
@@ -234,7 +234,7 @@ def _is_small(decoder: Any) -> bool:
 
 
 def _small_decoder(pipeline: Any, latents: Any) -> Any:
-    """The pipeline's decoder, where it is small and takes such latents as they are; None for others."""
+    """The pipeline's decoder, if it is small and takes such latents directly; else None."""
     decoder = _decoder(pipeline)
     config = {} if decoder is None else decoder.config
     if not config.get("scaling_factor") or config.get("latents_mean") or not _is_small(decoder):
@@ -243,8 +243,8 @@ def _small_decoder(pipeline: Any, latents: Any) -> Any:
 
 
 def _grid(latents: np.ndarray, width: int, height: int) -> np.ndarray | None:
-    """Latents by their place in the picture, ``(n, rows, columns, channels)``; None where their order is not known."""
-    if latents.ndim == 5 and latents.shape[2] == 1:  # a film of one picture
+    """Latents by position in the picture, ``(n, rows, columns, channels)``; None if their order is unknown."""
+    if latents.ndim == 5 and latents.shape[2] == 1:  # a video of one frame
         latents = latents[:, :, 0]
     if latents.ndim == 4:
         return latents.transpose(0, 2, 3, 1)
@@ -257,7 +257,7 @@ def _grid(latents: np.ndarray, width: int, height: int) -> np.ndarray | None:
 
 
 def _places(grid: np.ndarray) -> np.ndarray:
-    """Each place with the eight around it, and 1: ``(n_places, 9 channels + 1)``."""
+    """Each position with its eight neighbours, and 1: ``(n_places, 9 channels + 1)``."""
     n_tall, n_wide = grid.shape[1:3]
     padded = np.pad(grid, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="edge")
     around = [padded[:, i : i + n_tall, j : j + n_wide] for i in range(3) for j in range(3)]
@@ -275,9 +275,9 @@ _SAMPLED_ALIKE = attrgetter(
     "condition", "text_condition", "num_inference_steps", "n_first_steps", "guidance_scale", "width", "height",
     "sampler",
 )  # fmt: skip
-_FAILED = "refused"  # in the record of a picture: why there is none
-_ONCE_MORE = "half precision gave no picture, so it was drawn once more in float32"
-_OTHER_SEEDS = 3  # that a model is tried with which has drawn nothing yet
+_FAILED = "refused"  # key in a picture's record for the reason of a refusal
+_ONCE_MORE = "half precision gave no picture, so it was drawn again in float32"
+_OTHER_SEEDS = 3  # to try a model that has drawn nothing yet
 _FLAGS = ("nsfw_content_detected", "nsfw_detected", "watermark_detected")
 
 
@@ -293,20 +293,20 @@ class _PictureBatches(Batches):
 
 
 class DiffusersTextToImage(LazyModel[Any]):
-    """Draws rows with a pipeline from a hub id or a local folder; loads nothing before the first row.
+    """Draws rows with a pipeline of a hub id or local folder; loads nothing before the first row.
 
     A condition is a LoRA in the folder ``loras``; ``base_condition`` is the pipeline without one. The text encoders may
-    have another one than the denoiser.
+    use another condition than the denoiser.
 
     Parameters
     ----------
     info : its ``options`` may hold ``base_condition``, ``batch_size`` (halved when memory runs out), ``dtype``,
         ``call`` (further arguments of the pipeline's call), and ``lora`` with ``lora_weight``: a LoRA that is always
-        on, from a folder, a .safetensors file, or a hub id with "@revision" where that is pinned.
+        on, from a folder, a .safetensors file, or a hub id with "@revision" if pinned.
     source : hub id ``org/name``, or a folder with ``model_index.json``.
     loras : folder with one sub-folder per condition, or None.
-    compiled : compile the denoiser on a GPU, which pays for hundreds of pictures.
-    forming : whether it shows pictures while they form: "on", "off", or "auto", where its decoder is small.
+    compiled : compile the denoiser on a GPU, worthwhile for hundreds of pictures.
+    forming : show pictures while they form: "on", "off", or "auto" (with a small decoder).
     how : of :class:`bias_core.models.weights.LazyModel`.
 
     The kernels that a batch runs through depend on its shape, and with them the last bits of a sum. So a batch is
@@ -332,13 +332,13 @@ class DiffusersTextToImage(LazyModel[Any]):
         self._texts, self._forming = calls.TextCache(), FormingPictures(forming)
         self._base = str(info.options.get("base_condition", ""))
         self._conditions = self._base, self._base  # of the denoiser's weights, and of the text encoders'
-        self._draws = False  # whether any picture came out since the weights were loaded
+        self._draws = False  # true if a picture came out since the weights were loaded
 
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
         """Yield one picture per row, in order, a batch at a time.
 
-        A picture's row has the size that was drawn, where this model draws another than was asked for. One that is NaN
-        or black all over is drawn once more in float32, if it was not; where that does not help it is ``blocked`` and
+        A picture's row has the drawn size if the model draws another size than requested. A picture that is NaN
+        or black all over is drawn again in float32; if that does not help it is ``blocked`` and
         says so. Raises ModelUnavailable: weights missing or corrupt, out of memory, or no picture comes out at all;
         Cancelled: from ``on_step``, at that denoising step; pictures yielded before are whole.
         """
@@ -349,7 +349,7 @@ class DiffusersTextToImage(LazyModel[Any]):
                 yield from images
 
     def forming(self) -> Mapping[str, Image.Image]:
-        """Small previews of the pictures at work; to be asked from ``on_step``."""
+        """Small previews of the pictures in progress; call it from ``on_step``."""
         with torch.inference_mode():
             return self._forming.pictures()
 
@@ -365,16 +365,16 @@ class DiffusersTextToImage(LazyModel[Any]):
         """Yield every denoising step of ``row`` with the velocities towards each attribute.
 
         The trajectory is that of the plain generation of ``row``, drawn first and alone, whose latents can differ in
-        their last bits from one that is drawn with others. The sentences follow it, as many at once as
-        pictures are drawn. Velocities are kept in memory until all are there.
+        their last bits from one that is drawn with others. The sentences follow it, in batches as large as
+        those of pictures. Velocities are kept in memory until all are there.
 
         Parameters
         ----------
         row : its prompt is the neutral one.
         attributes : with none, only the prompt's own velocity and predicted pictures are shown.
-        guided : velocities with classifier-free guidance, where the sampler uses it, instead of the conditional ones.
-        predicted : decode the picture that each step is heading for, a pass of the VAE a step. No safety
-            checker looks at it.
+        guided : velocities with classifier-free guidance, if the sampler uses it, instead of the conditional ones.
+        predicted : decode each step's predicted picture, with one pass of the VAE per step. No safety
+            checker sees it.
         on_step : called after each step of each of these calls, and after each decoded picture.
 
         Raises InvalidInput: this family, or its scheduler, has no velocity; ModelUnavailable: weights missing
@@ -438,16 +438,16 @@ class DiffusersTextToImage(LazyModel[Any]):
             )
 
     def prompt_limits(self, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
-        """The part of each prompt that each text encoder reads, in order; no weights are loaded for this.
+        """The part of each prompt that each text encoder reads, in order; loads no weights.
 
-        Empty where the model is not on this machine.
+        Empty if the model is not on this machine.
         """
         return prompt_limits(self.info, self.source, self._value, prompts)
 
     def check_settings(self, row: ImageRow) -> tuple[str, ...]:
-        """A sentence on each setting of the row that has no effect, or not the usual one; loads no weights.
+        """A sentence on each setting of the row without an effect, or with an unusual one; loads no weights.
 
-        Nothing is said where the model is not on this machine.
+        Empty if the model is not on this machine.
         """
         if (facts := self._facts()) is None:
             return ()
@@ -458,22 +458,22 @@ class DiffusersTextToImage(LazyModel[Any]):
         return (*unused_settings(facts, row, self.info.options.get("call", {})), *notes)
 
     def drawn_size(self, width: int, height: int) -> tuple[int, int]:
-        """The size that is drawn where this is asked for; loads no weights."""
+        """The size that the model draws for a requested size; loads no weights."""
         if (pipeline := self._value) is not None:
             return drawn_size(pipeline, width, height)
         return drawn_size_at(self.info, self.source, width, height)
 
     def check_sampler(self, sampler: str) -> None:
-        """Refuse, by InvalidInput, a sampler that this model cannot be drawn with; loads no weights."""
+        """Raise InvalidInput for a sampler that this model cannot use; loads no weights."""
         check_sampler(self.info, self._facts(), sampler)
 
     def check_traceable(self) -> None:
-        """Refuse, by InvalidInput, a model that is here and whose steps cannot be traced; loads no weights."""
+        """Raise InvalidInput for a local model whose steps cannot be traced; loads no weights."""
         if (facts := self._facts()) is not None:
             velocity_space(facts, self.info.id)
 
     def check_rewriting(self) -> None:
-        """Refuse, by InvalidInput, a model that is here and rewrites no prompts itself; loads no weights."""
+        """Raise InvalidInput for a local model that rewrites no prompts itself; loads no weights."""
         if (facts := self._facts()) is not None and not calls.REWRITING & set(accepted(facts.kind)):
             raise calls.no_rewriting(self.info.id, facts.name)
 
@@ -482,21 +482,21 @@ class DiffusersTextToImage(LazyModel[Any]):
         return facts_of(pipeline) if pipeline else facts_at(self.info, self.source)
 
     def pipeline(self) -> Any:
-        """The pipeline of diffusers itself, loaded now if it is not."""
+        """The diffusers pipeline, loaded now if necessary."""
         return self._parts()
 
     def use(self, pipeline: Any) -> None:
-        """Draw with a pipeline of diffusers that is in memory already, in place of what ``source`` holds."""
+        """Draw with a diffusers pipeline in memory instead of the one in ``source``."""
         self._start_over()
         self._keep(pipeline)
 
     def unload(self) -> None:
-        """Forget the weights; the next row loads them again."""
+        """Free the weights; the next row loads them again."""
         super().unload()
         self._start_over()
 
     def _at_once(self) -> int:
-        """Pictures in a batch; one where what is drawn beside a picture would change its pixels."""
+        """Pictures in a batch; one if other pictures of a batch would change its pixels."""
         return self.batch_size if facts_of(self._parts()).in_batches else 1
 
     def _generate_batch(self, on_step: StepCallback | None, rows: Sequence[ImageRow]) -> list[GeneratedImage]:
@@ -511,7 +511,7 @@ class DiffusersTextToImage(LazyModel[Any]):
         return images
 
     def _in_float32(self, on_step: StepCallback | None, rows: Sequence[ImageRow]) -> list[GeneratedImage]:
-        """The same pictures; none where the weights are in single precision already, or it does not fit."""
+        """Draw the pictures again in float32; none if the weights are in it already, or it does not fit."""
         images = list[GeneratedImage]()
         self._texts.clear()
         with suppress(torch.OutOfMemoryError), calls.in_float32(self._parts()) as is_other:
@@ -523,7 +523,7 @@ class DiffusersTextToImage(LazyModel[Any]):
         return images
 
     def _check_other_seeds(self, on_step: StepCallback | None, failed: GeneratedImage) -> None:
-        """Refuse a model that has drawn no picture yet, and draws none from a few other seeds either."""
+        """Refuse a model that has drawn no picture yet, also not from a few other seeds."""
         for more in range(1, 1 + _OTHER_SEEDS):
             (other,) = self._draw(on_step, [replace(failed.row, seed=failed.row.seed + more)])
             if not _fault(other):
@@ -552,10 +552,10 @@ class DiffusersTextToImage(LazyModel[Any]):
         return [self._generated(row, output, i, record) for i, (row, record) in drawn]
 
     def _n_first_steps(self, row: ImageRow) -> int:
-        """The number of steps before its text is exchanged; 0 where it is not."""
+        """The number of steps before its text changes; 0 if it does not."""
         if not row.later_prompt:
             return 0
-        velocity_space(facts_of(self._parts()), self.info.id)  # where there is one, a step is one step of the scheduler
+        velocity_space(facts_of(self._parts()), self.info.id)  # with one, a step is one step of the scheduler
         if not 0 < row.n_first_steps < row.num_inference_steps:
             raise InvalidInput(
                 f"a text is exchanged after 1 to {row.num_inference_steps - 1} of {row.num_inference_steps} steps; got "
@@ -564,7 +564,7 @@ class DiffusersTextToImage(LazyModel[Any]):
         return row.n_first_steps
 
     def _call(self, rows: Sequence[ImageRow], **more: Any) -> Any:
-        """The output of the pipeline for these rows, with more arguments."""
+        """Call the pipeline for these rows, with ``more`` arguments."""
         pipeline = self._parts()
         with ExitStack() as call:
             call.enter_context(calls.errors_in_a_sentence(pipeline, self.info.id, rows[0]))
@@ -583,7 +583,7 @@ class DiffusersTextToImage(LazyModel[Any]):
             blocked = True
             drawn = drawn | {_FAILED: f"drew {'a picture that is black all over' if finite else 'NaN pixels'}"}
         width, height = image.size
-        row = replace(row, width=width, height=height)  # by a rule of the family's that is not known here
+        row = replace(row, width=width, height=height)  # by an unknown rule of the family
         return GeneratedImage(row=row, image=image, blocked=blocked, drawn=drawn | {"width": width, "height": height})
 
     def _load(self) -> Any:
@@ -600,14 +600,14 @@ class DiffusersTextToImage(LazyModel[Any]):
         return pipeline
 
     def _start_over(self) -> None:
-        """Fresh weights have no condition's adapter, and nothing is known of what they answer."""
+        """Reset the state for fresh weights, which have no adapter and no cached answers."""
         self._conditions = self._base, self._base
         self._draws = False
         self._texts.clear()
         self._forming.forget()
 
     def _use_conditions(self, row: ImageRow) -> None:
-        """Switch the LoRAs; those before are removed altogether, so that nothing of them stays."""
+        """Switch the LoRAs; earlier ones are removed completely."""
         drawing = row.condition or self._base
         conditions = drawing, row.text_condition or drawing
         if conditions == self._conditions:
@@ -644,12 +644,12 @@ class DiffusersTextToImage(LazyModel[Any]):
 
 
 def _fault(image: GeneratedImage) -> str:
-    """Why this is no picture; "" for pictures, and for what a checker blanked."""
+    """The reason that this is not a picture; "" for pictures, also blanked ones."""
     return str((image.drawn or {}).get(_FAILED, ""))
 
 
 def _drawn_together(row: ImageRow) -> tuple[Any, ...]:
-    """The settings that all rows of a batch share."""
+    """Settings that all rows of a batch share."""
     return bool(row.negative_prompt), bool(row.later_prompt), *_SAMPLED_ALIKE(row)
 
 
@@ -659,7 +659,7 @@ def _as_drawn(pipeline: Any, row: ImageRow) -> ImageRow:
 
 
 def _of_one(tensor: Any) -> np.ndarray:
-    """Latents ``(n, c, h, w)`` as they are, others as rows ``(n, d)``."""
+    """Latents ``(n, c, h, w)`` unchanged, others as rows ``(n, d)``."""
     arrays: np.ndarray = tensor.float().numpy()
     return arrays if arrays.ndim == 4 else arrays.reshape(len(arrays), math.prod(arrays.shape[1:]))
 

@@ -1,4 +1,4 @@
-"""Encoders of pictures and texts, and the detector of people."""
+"""Encoders of pictures and texts, and a person detector."""
 
 import os
 from abc import abstractmethod
@@ -24,16 +24,16 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Precision = Literal["auto", "single", "half"]
-"""Floating-point precision of the sums inside of a model; "auto" is half on a GPU and single elsewhere."""
+"""Floating-point precision inside a model; "auto" is half on a GPU and single elsewhere."""
 
 _THREADS = min(8, os.cpu_count() or 1)
 _CHECKPOINTS = ("*.safetensors", "*.bin", "*.pth")  # that open_clip looks for in a folder
 
 
 class BatchedEncoder(HubModel[tuple[Any, Any, Any, str]]):
-    """Image and text embeddings in batches that memory holds; loads nothing before the first use.
+    """Image and text embeddings in batches that fit the memory; loads nothing before first use.
 
-    Weights are kept in single precision always. Half precision is float16 by autocast. It moves a cosine by about
+    Weights stay in single precision. Half precision is float16 by autocast. It moves a cosine by about
     1e-4 (bfloat16: 5e-4); a batch that it cannot hold, giving NaN or infinity, is encoded again in single precision.
     """
 
@@ -75,7 +75,7 @@ class BatchedEncoder(HubModel[tuple[Any, Any, Any, str]]):
         return features / lengths
 
     def _rows(self, features: Callable[[], Any]) -> np.ndarray:
-        """The result of ``features`` as float32, computed in the precision that suits the device."""
+        """The result of ``features`` as float32, computed in the device's precision."""
         device = self._parts()[3]
         half = self.precision == "half" or (self.precision == "auto" and device == "cuda")
         with torch.inference_mode():
@@ -90,31 +90,31 @@ class BatchedEncoder(HubModel[tuple[Any, Any, Any, str]]):
         try:
             with loading(self.name, self.source):
                 self._read_by = self._read_by or self._tokens()
-        except ModelUnavailable:  # said when it is used
+        except ModelUnavailable:  # reported on use
             return ()
         tokenizer, limit = self._read_by
         return tuple(reads(text, name="the encoder", tokenizer=tokenizer, limit=limit) for text in prompts)
 
     @abstractmethod
     def _tokens(self) -> tuple[Any, int]:
-        """Its tokenizer, as one of transformers, and how many tokens it reads."""
+        """Its tokenizer, as one of transformers, and its token limit."""
 
     @abstractmethod
     def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:
-        """A function that embeds these pictures, which are prepared already."""
+        """Prepare these pictures and return a function that embeds them."""
 
     @abstractmethod
     def _text_features(self, texts: Sequence[str]) -> Callable[[], Any]:
-        """A function that embeds these texts, which are prepared already."""
+        """Prepare these texts and return a function that embeds them."""
 
 
 def as_rgb(image: Image.Image) -> Image.Image:
-    """The picture in the mode that models read; itself where it has that mode."""
+    """The picture in RGB; unchanged if it is."""
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def _in_threads(work: Callable[[T], R], inputs: Sequence[T]) -> list[R]:
-    """``[work(x) for x in inputs]`` by several threads: decoding and resizing let go of Python's lock."""
+    """``[work(x) for x in inputs]`` in several threads: decoding and resizing release Python's lock."""
     if len(inputs) < 2 or _THREADS < 2:
         return [work(one) for one in inputs]
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -124,7 +124,7 @@ def _in_threads(work: Callable[[T], R], inputs: Sequence[T]) -> list[R]:
 class OpenClipEncoder(BatchedEncoder):
     """Image and text embeddings by open_clip; loads nothing before the first use.
 
-    ``architecture``: open_clip's model name, e.g. "ViT-B-32"; "" where ``weights`` is a folder; ``weights``: a
+    ``architecture``: open_clip's model name, e.g. "ViT-B-32"; "" if ``weights`` is a folder; ``weights``: a
     pretrained tag ("openai"), a local checkpoint, or a folder with open_clip_config.json.
 
     OpenAI's weights, and some others, were trained with a quicker approximation of GELU, which open_clip uses only for
@@ -138,7 +138,7 @@ class OpenClipEncoder(BatchedEncoder):
         self._fetched: dict[str, Any] = {}
 
     def fetch(self) -> None:
-        """Download what is missing on this machine; nothing is loaded."""
+        """Download missing files; nothing is loaded."""
         if not Path(self.weights).exists():
             with loading(self.name, self.source):
                 how = self._architecture()
@@ -173,17 +173,17 @@ class OpenClipEncoder(BatchedEncoder):
         return own or _OfOpenClip(tokenizer), int(tokenizer.context_length)
 
     def _tokenizer(self, model: str, *, here: bool) -> Any:
-        """The model's tokenizer; one of a hub only as it is on this machine where ``here`` is true."""
+        """The model's tokenizer; with ``here``, a hub's only if it is on this machine."""
         foreign = open_clip.get_model_config(model)["text_cfg"].get("hf_tokenizer_name")
         return open_clip.get_tokenizer(model, **({"local_files_only": True} if foreign and here else {}))
 
     def _folder(self) -> dict[str, Any]:
-        """Arguments that build the model of a folder; open_clip itself would take random weights."""
+        """Arguments to build the model of a folder, for which open_clip itself would take random weights."""
         folder = Path(self.weights)
         read_json(folder / "open_clip_config.json")
         if not any(path for kind in _CHECKPOINTS for path in folder.glob(kind)):
             raise ModelUnavailable(
-                f"{self.name} has an open_clip_config.json and no weights beside it; put the checkpoint there"
+                f"{self.name} has an open_clip_config.json without weights; put the checkpoint next to it"
             )
         return {"model_name": f"local-dir:{folder}"}
 
@@ -203,7 +203,7 @@ class OpenClipEncoder(BatchedEncoder):
         }
 
     def _checkpoint(self, trained: Mapping[str, Any]) -> str:
-        """The file of the weights, downloaded where that is allowed: safetensors where there are any."""
+        """The file of the weights, downloaded if allowed; safetensors if there are any."""
         repo, _, file = trained.get("hf_hub", "").rpartition("/")
         if not repo:  # on the makers' own server, checked by its hash
             if self._offline:
@@ -223,7 +223,7 @@ class OpenClipEncoder(BatchedEncoder):
 
 
 class _OfOpenClip:
-    """A tokenizer of open_clip, in the words of transformers as far as :func:`reads` asks."""
+    """An open_clip tokenizer with the parts of transformers' interface that :func:`reads` needs."""
 
     is_fast = False
 
@@ -231,13 +231,13 @@ class _OfOpenClip:
         self._tokenizer = tokenizer
 
     def __call__(self, text: str, *, max_length: int | None = None, **_how: Any) -> Any:
-        """The tokens, those that mark start and end included."""
+        """The tokens, including start and end marks."""
         ids = self._tokenizer.encode(text)
         ids = ids if max_length is None else ids[: max_length - 2]
         return SimpleNamespace(input_ids=[self._tokenizer.sot_token_id, *ids, self._tokenizer.eot_token_id])
 
     def decode(self, ids: Sequence[int], **_how: Any) -> str:
-        """The text of tokens, without those that mark its ends."""
+        """The text of tokens, without start and end marks."""
         return str(self._tokenizer.decode(ids[1:-1])).strip()
 
 
@@ -246,7 +246,7 @@ class TransformersEncoder(BatchedEncoder):
 
     def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:
         model, processor, _, device = self._parts()
-        size = -(-len(images) // _THREADS)  # a part for each thread
+        size = -(-len(images) // _THREADS)  # one part per thread
         parts = [images[start : start + size] for start in range(0, len(images), size)]
         prepared = _in_threads(lambda part: processor(images=[*map(as_rgb, part)], return_tensors="pt"), parts)
         inputs = {key: torch.cat([part[key] for part in prepared]).to(device) for key in prepared[0]}
@@ -259,11 +259,11 @@ class TransformersEncoder(BatchedEncoder):
         return tokenizer, int(config.text_config.max_position_embeddings)
 
     def _text_features(self, texts: Sequence[str]) -> Callable[[], Any]:
-        """SigLIP learned from small letters, and reads its padding, unmasked and always up to the limit."""
+        """Prepare texts; SigLIP learned from lower case, and reads its padding, unmasked, up to the limit."""
         model, _, tokenizer, device = self._parts()
         siglip, names = "siglip" in model.config.model_type, ["input_ids", "attention_mask"]
         texts, padding = list(texts), "longest"
-        if siglip:  # its second version leaves the letters to its caller
+        if siglip:  # its second version leaves the case to its caller
             texts, padding, names = [text.lower() for text in texts], "max_length", ["input_ids"]
         most = model.config.text_config.max_position_embeddings
         inputs = tokenizer(texts, padding=padding, truncation=True, max_length=most, return_tensors="pt")
@@ -282,7 +282,7 @@ class TransformersEncoder(BatchedEncoder):
 
 
 def _tensor(features: Any) -> Any:
-    """The projected embedding: transformers 5 gives an output object, earlier versions the tensor."""
+    """The projected embedding: transformers 5 returns an output object, earlier versions the tensor."""
     return getattr(features, "pooler_output", features)
 
 
@@ -290,7 +290,7 @@ _PERSON = 1  # label of people in COCO
 
 
 class TorchvisionPersonFinder(HubModel[tuple[Any, str]]):
-    """People by one of torchvision's detectors trained on COCO; loads nothing before the first picture.
+    """Finds people with a torchvision detector trained on COCO; loads nothing before the first picture.
 
     Parameters
     ----------
@@ -315,7 +315,7 @@ class TorchvisionPersonFinder(HubModel[tuple[Any, str]]):
         self.threshold, self.smallest = threshold, smallest
 
     def fetch(self) -> None:
-        """Download the weights where they are not on this machine."""
+        """Download missing weights."""
         if self.weights:
             return
         url, saved, _ = self._published()

@@ -32,8 +32,8 @@ from bias_core.models.language_models import ANSWER_WORDS, check_questions, with
 from bias_core.values import read_json
 
 T = TypeVar("T")
-RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})  # answers that may be others the next time
-# Accounts without money, which no patience changes.
+RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})  # statuses that may pass
+# Accounts without credit: waiting does not help.
 _UNPAID_CODE = re.compile(r"insufficient_(\w+_)?(quota|balance|credit|fund)|billing|\bcredit|payment_", re.IGNORECASE)
 _UNPAID = re.compile(
     r"billing (hard )?limit|spending limit|insufficient (credit|fund|balance)|out of credit|used all (\w+ )?credit"
@@ -41,22 +41,22 @@ _UNPAID = re.compile(
     re.IGNORECASE,
 )
 FIRST_PAUSE = 1.0  # seconds; each further one is twice as long
-_MOST_REQUESTS = 4  # for one answer that fails for a while
-_LONGEST_PAUSE = 30.0  # seconds between two of them, whatever the server asks for
+_MOST_REQUESTS = 4  # tries for one answer
+_LONGEST_PAUSE = 30.0  # longest pause in seconds, even if the server asks for more
 _CONNECT_SECONDS = 10.0
 _MOST_BYTES = 64_000_000  # of an answer: a picture of 16 million pixels fits
 _MOST_REASON = 10_000  # bytes of a server's error that are read
 _SHOWN = 300  # characters of a server's reason
 _SHORTEST_SECRET = 8  # characters; "none", "EMPTY" and "1234" stand in place of a key
-# Words that stand in place of a key, such as "lm-studio": other texts have them, too.
+# Placeholder words for a key, such as "lm-studio", which other texts have, too.
 _WORDS = re.compile(r"(?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15})(?:[ _-]+(?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15}))*")
 
 
 class RequestFailed(ModelUnavailable):
     """A request without a usable answer.
 
-    ``status`` is 0 where none came; ``reason`` is the server's own and ``code`` its name for it. ``again`` says
-    whether another try may help, after ``pause`` seconds (None: the usual ones) and ``most`` tries at most.
+    ``status`` is 0 without an answer; ``reason`` is the server's text and ``code`` its name for it. ``again`` is true
+    if another try may help, after ``pause`` seconds (None: the usual ones) and ``most`` tries at most.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class RequestFailed(ModelUnavailable):
 
 
 def ask_until_answered(request: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
-    """Return what ``request`` returns; ask again, after a pause, as its RequestFailed says."""
+    """Return the result of ``request``; retry after a pause if its RequestFailed allows it."""
     for attempt in count(1):
         try:
             return request()
@@ -85,23 +85,23 @@ def ask_until_answered(request: Callable[[], T], sleep: Callable[[float], None] 
                 raise
             pause = FIRST_PAUSE * 2 ** (attempt - 1) if failure.pause is None else failure.pause
             sleep(min(pause, _LONGEST_PAUSE))
-    raise AssertionError  # count does not end
+    raise AssertionError  # count is endless
 
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """A server, its model, and the time an answer may take; ModelUnavailable where the address is none."""
+    """A server, its model, and the time limit of an answer; ModelUnavailable for an invalid address."""
 
     url: str  # base address, with or without its "/v1"; "https://user:password@host" works too
-    model: str  # its name on that server
-    # sent with every request, and never shown; "" for servers that ask for none
+    model: str  # the model's name on that server
+    # sent with every request, never shown; "" for servers without keys
     key: str = field(default="", repr=False)
-    seconds: float = 120.0  # that an answer may take
-    settings: str = "BIAS_LLM"  # how the names of the settings begin that say all this
-    named_by: str = "BIAS_LLM_MODEL"  # what names the model
+    seconds: float = 120.0  # limit for an answer
+    settings: str = "BIAS_LLM"  # prefix of the settings' names
+    named_by: str = "BIAS_LLM_MODEL"  # setting that names the model
 
     def __post_init__(self) -> None:
-        with suppress(ValueError):  # a port that is no number
+        with suppress(ValueError):  # an invalid port
             parts = urlsplit(self.url)
             if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
                 return
@@ -111,7 +111,7 @@ class Endpoint:
 
     @property
     def base(self) -> str:
-        """The address with the part that all its services share.
+        """The address with the common part of its services.
 
         >>> Endpoint(url="http://host:1", model="").base, Endpoint(url="https://host/openai/v1/", model="").base
         ('http://host:1/v1', 'https://host/openai/v1')
@@ -126,10 +126,10 @@ class Endpoint:
         return f"{parts.hostname}" + (f":{parts.port}" if parts.port else "")
 
     def post(self, name: str, path: str, body: Mapping[str, Any], *, again: bool = False) -> Any:
-        """The JSON that answers one request in the ``name`` of a model.
+        """Post a request for the model ``name`` and return the JSON answer.
 
-        RequestFailed where none can be used, which may be asked for ``again``. Some servers put an error into an answer
-        whose status is good.
+        RequestFailed for unusable answers, with ``again`` for a retry. Some servers put an error into an answer
+        with a good status.
         """
         headers = {"Authorization": f"Bearer {self.key}"} if self.key else {}
         with self._worded(name):
@@ -146,9 +146,9 @@ class Endpoint:
         return answer
 
     def get(self, name: str, url: str) -> bytes:
-        """A file that an answer names, fetched without the key; RequestFailed where it cannot be had."""
+        """Fetch a file that an answer names, without the key; RequestFailed if that fails."""
         if urlsplit(url).scheme not in ("http", "https"):
-            raise RequestFailed(f"{name} names no address of a picture", again=True)
+            raise RequestFailed(f"{name} gave no valid address of a picture", again=True)
         with self._worded(name):
             status, _, content = exchange("GET", url, self.seconds)
         if status != 200:
@@ -156,22 +156,22 @@ class Endpoint:
         return content
 
     def not_understood(self, name: str, error: Exception, *, again: bool = False) -> RequestFailed:
-        """The error for an answer of another form, or with an empty list in place of what was asked for."""
+        """The error for an answer in another format, or with an empty list."""
         if isinstance(error, IndexError):
             return RequestFailed(
-                f"{name} answered with an empty list ({self.host} gave no reason; a filter of its own may have taken "
-                "the answer away)",
+                f"{name} answered with an empty list ({self.host} gave no reason; its filter may have removed "
+                "the answer)",
                 again=again,
             )
         return RequestFailed(
-            f"what answers at {self.host} is no OpenAI-compatible server, or {name} broke off "
+            f"{self.host} is not an OpenAI-compatible server, or {name} broke off "
             f"({type(error).__name__} while reading it) ({self.settings}_URL should be like "
             "http://127.0.0.1:8000/v1)",
             again=again,
         )
 
     def safe(self, text: str) -> str:
-        """A server's text with the key taken out: some repeat it in their errors."""
+        """A server's text without the key, which some servers repeat in errors."""
         return without_secrets(text, self.key, urlsplit(self.url).password or "")
 
     @contextmanager
@@ -179,7 +179,7 @@ class Endpoint:
         try:
             yield
         except httpx.TimeoutException as error:
-            raise RequestFailed(  # twice at most: waiting again and again would hold up everybody
+            raise RequestFailed(  # twice at most: more would hold up all visitors
                 f"{name} did not answer within {self.seconds:g} s; is the server at {self.host} overloaded, or the "
                 "model too slow for it?",
                 again=True, pause=0.0, most=2,
@@ -192,7 +192,7 @@ class Endpoint:
             ) from error
 
     def _check(self, name: str, status: int, pause: str, content: bytes) -> None:
-        """Raise RequestFailed for every answer but a good one."""
+        """Raise RequestFailed unless the status is good."""
         if status < 300:
             return
         if status < 400:
@@ -220,17 +220,17 @@ class Endpoint:
 def exchange(
     method: str, url: str, seconds: float, headers: Mapping[str, str] | None = None, body: Any = None
 ) -> tuple[int, str, bytes]:
-    """Status, ``Retry-After`` and content of one answer; httpx's errors, too where it is too slow or too long."""
+    """Status, ``Retry-After`` and content of one answer; raises httpx's errors, also for slow or long answers."""
     timeout, ends = httpx.Timeout(seconds, connect=_CONNECT_SECONDS), time.monotonic() + seconds
     with httpx.stream(
         method, url, json=body, headers=headers, timeout=timeout, verify=_certificates(),
-        follow_redirects=False,  # a key goes to the address that was set, and to no other
+        follow_redirects=False,  # a key goes only to the configured address
     ) as response:  # fmt: skip
         content = bytearray()
         for part in response.iter_bytes():
             content += part
             if time.monotonic() > ends:
-                raise httpx.ReadTimeout("it answers a little at a time", request=response.request)
+                raise httpx.ReadTimeout("it answers too slowly", request=response.request)
             if len(content) > _MOST_BYTES:
                 raise httpx.DecodingError(f"its answer has more than {_MOST_BYTES:,} bytes", request=response.request)
         return response.status_code, response.headers.get("retry-after", ""), bytes(content)
@@ -238,12 +238,12 @@ def exchange(
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Read once: that takes longer than a request does."""
+    """Certificates, read once, because that takes longer than a request."""
     return httpx.create_ssl_context()
 
 
 def error_text(content: bytes) -> tuple[str, str]:
-    """The reason in a server's error, and its code.
+    """Return the reason and the code of a server's error.
 
     >>> error_text(b'{"error": {"message": "no", "code": "moderation_blocked"}}'), error_text(b"<h1>Bad</h1>")
     (('no', 'moderation_blocked'), (' Bad ', ''))
@@ -263,7 +263,7 @@ def error_text(content: bytes) -> tuple[str, str]:
 
 
 def is_unpaid(status: int, code: str, reason: str) -> bool:
-    """True if an error says that the account has no credit left, or reached its limit.
+    """Return true for an account without credit, or at its limit.
 
     >>> is_unpaid(403, "", "Your team has used all available credits"), is_unpaid(429, "", "Rate limit reached")
     (True, False)
@@ -272,12 +272,12 @@ def is_unpaid(status: int, code: str, reason: str) -> bool:
 
 
 def unpaid(host: str) -> str:
-    """The words for such an error."""
+    """The message for such an error."""
     return f"the account at {host} has no credit left, or reached its limit; see its billing there"
 
 
 def without_secrets(text: str, *secrets: str) -> str:
-    """A text of a server in one short line, without these; a word in place of a key is no secret.
+    """A server's text in one short line, without the secrets; a placeholder word is not a secret.
 
     >>> without_secrets("no model for sk-1234567", "sk-1234567"), without_secrets("no such model", "model")
     ('no model for …', 'no such model')
@@ -291,7 +291,7 @@ def without_secrets(text: str, *secrets: str) -> str:
 
 
 def pause_asked_for(header: str) -> float | None:
-    """Seconds that ``Retry-After`` asks for, as a number or a date; None where it says neither.
+    """Seconds in ``Retry-After``, a number or a date; None for other values.
 
     >>> pause_asked_for("7"), pause_asked_for("soon")
     (7.0, None)
@@ -308,9 +308,9 @@ _MOST_SAID = 100_000  # characters
 
 
 def read_message(message: Mapping[str, Any]) -> tuple[str, bool]:
-    """The text that a server's message answers, and whether the model thought before it.
+    """Return the answer in a server's message, and true if the model thought before it.
 
-    Its content is a text, nothing, or a list of parts, of which those of text count. TypeError for another form.
+    Its content is a text, empty, or a list of parts, of which texts count. TypeError for another form.
     """
     content = message.get("content")
     parts = content if isinstance(content, list) else [] if content is None else [content]
@@ -332,7 +332,7 @@ def _text_of_part(part: Any) -> str:
 
 
 _BATCH = 32  # prefixes in one request
-_FEWER = (20, 5)  # how many likeliest tokens vLLM and OpenAI show at most
+_FEWER = (20, 5)  # maximum number of likeliest tokens from vLLM and OpenAI
 _SPECIAL_TOKEN = re.compile(r"<\|?[\w ./-]{1,40}\|?>|\[[A-Z]{1,12}\]|bytes:.*|token_id:\d+")
 _STOP_NEEDS = (
     "StOP needs a language model that shows the likeliest next tokens: a server with /v1/completions and logprobs "
@@ -342,10 +342,10 @@ _log = logging.getLogger(__name__)
 
 
 class EndpointReader:
-    """A model on a server, which is asked by its settings; asks nothing before the first use.
+    """A model on a server; sends nothing before first use.
 
-    The endpoint is from the settings of the machine alone: a visitor who could choose the address could make this
-    machine call any other. It will ``sleep`` that many seconds between two attempts.
+    The endpoint comes only from the machine's settings: a visitor who could choose the address could make this
+    machine call any other. ``sleep`` waits between two attempts.
     """
 
     def __init__(self, name: str, endpoint: Endpoint, *, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -356,24 +356,24 @@ class EndpointReader:
     def _said_nothing(self, choice: Any, most: int) -> ModelUnavailable:
         refusal = choice["message"].get("refusal")
         why = (
-            f"it refuses: {self.endpoint.safe(str(refusal))}"
+            f"it declined: {self.endpoint.safe(str(refusal))}"
             if refusal
             else f"finish_reason {choice.get('finish_reason')!r}"
         )
         return ModelUnavailable(
-            f"{self.name} answered nothing ({why}); a model that thinks aloud may need more tokens than "
-            f"the {most} it was given, another model would do"
+            f"{self.name} gave an empty answer ({why}); a model that thinks aloud may need more tokens than "
+            f"the {most} that it gets: choose another model"
         )
 
     def _may_lack(self, key: str, reason: str) -> bool:
-        """True if a server that gives this reason does not know a setting that may be left out."""
+        """Return true if the server's reason is an unknown optional setting."""
         return key in ("max_tokens", "temperature") and f"'{key}'" in reason
 
     def _ask(self, path: str, body: Mapping[str, Any]) -> Any:
-        """The server's answer as JSON; settings that it says it does not know are left out from then on."""
+        """The server's answer as JSON; from then on, optional settings unknown to it are left out."""
         for _ in range(4):
             sent: dict[str, Any] = {"model": self.endpoint.model, **body}
-            if "max_tokens" in sent and "max_tokens" in self._unknown:  # newer models call it so
+            if "max_tokens" in sent and "max_tokens" in self._unknown:  # name in newer models
                 sent["max_completion_tokens"] = sent["max_tokens"]
             sent = {key: value for key, value in sent.items() if key not in self._unknown}
             try:
@@ -383,22 +383,22 @@ class EndpointReader:
                 if refused.status not in (400, 422) or not new:
                     raise
                 self._unknown |= new
-        raise ModelUnavailable(f"{self.name} accepts none of the ways in which it was asked")
+        raise ModelUnavailable(f"{self.name} accepts none of the known forms of a request")
 
 
 class EndpointLanguageModel(EndpointReader):
     """Next tokens and whole answers from a server."""
 
-    _most_shown: int | None = None  # likeliest tokens that the server shows, once it has said so
+    _most_shown: int | None = None  # the server's number of likeliest tokens, once known
 
     def propose(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
         """For each prefix, at most ``n`` likeliest continuations by one token, likeliest first.
 
-        A server shows only so many tokens (OpenAI 5, vLLM 20 unless told otherwise): there may be far fewer
-        than ``n``, which makes StOP's search narrower. Tokens that show nothing are left out.
+        A server shows a limited number of tokens (OpenAI 5, vLLM 20 by default): there may be far fewer
+        than ``n``, which makes StOP's search narrower. Invisible tokens are left out.
 
-        Raises InvalidInput: the server continues no text, or shows no probabilities; ModelUnavailable: it
-        cannot be reached, refuses, or answers what cannot be understood.
+        Raises InvalidInput: the server cannot continue texts, or shows no probabilities; ModelUnavailable: it
+        is out of reach, refuses, or sends a malformed answer.
         """
         proposals: list[list[str]] = []
         for start in range(0, len(prefixes), _BATCH):
@@ -412,7 +412,7 @@ class EndpointLanguageModel(EndpointReader):
         return proposals
 
     def complete(self, prompt: str, max_new_tokens: int) -> str:
-        """The likeliest answer to ``prompt`` as a user's message; ModelUnavailable where there is none."""
+        """The likeliest answer to ``prompt`` as a user's message; ModelUnavailable without any."""
         body = {"messages": [{"role": "user", "content": prompt}], "max_tokens": max_new_tokens, "temperature": 0}
         answer = self._ask("chat/completions", body)
         try:
@@ -452,7 +452,7 @@ class EndpointLanguageModel(EndpointReader):
 
 
 def _likeliest(logprobs: Any) -> list[str] | None:
-    """Tokens by falling probability, from either form that servers give; None where there are none."""
+    """Tokens by falling probability, from either of the servers' formats; None without any."""
     if logprobs and logprobs.get("top_logprobs"):
         first = logprobs["top_logprobs"][0]
     elif logprobs and logprobs.get("content"):
@@ -472,21 +472,21 @@ _MARKS = " \n\t\"'“”*.,:!▁Ġ"  # around a token
 _MOST_TOKENS = 16  # of an answer
 _TOKENS_WITH_THOUGHTS = 4096  # of a model that thinks aloud before it
 _SHOWN_TOKENS = 20  # likeliest tokens that a server is asked for; OpenAI and vLLM show no more
-_MOSTLY = 0.5  # what the first tokens must hold of the three answers, for a text is read otherwise
+_MOSTLY = 0.5  # minimum probability of the three answers in the first tokens; below it, the text counts
 _REFUSALS = {"content_filter", "content_policy_violation", "moderation_blocked"}
 
 
 class EndpointJudge(EndpointReader):
-    """Answers of a model on a server, by the likeliest first tokens where it shows them, else by its text."""
+    """Judge on a server: by the likeliest first tokens if it shows them, else by its text."""
 
     def __init__(self, name: str, endpoint: Endpoint, *, at_once: int = 4, **options: Any) -> None:
         super().__init__(name, endpoint, **options)
         self.at_once, self._most_tokens = at_once, _MOST_TOKENS
 
     def judge(self, images: Sequence[Image.Image], questions: Sequence[str]) -> np.ndarray:
-        """Probabilities ``(n, 3)`` of "yes", "no" and "cannot tell", which a refusal to answer is, too.
+        """Probabilities ``(n, 3)`` of "yes", "no" and "cannot tell" (also for a refusal).
 
-        Raises InvalidInput: as for other judges; ModelUnavailable: it cannot be reached, or is not understood.
+        Raises InvalidInput: as for other judges; ModelUnavailable: it is out of reach, or sends a malformed answer.
         """
         check_questions(images, questions)
         pool = ThreadPoolExecutor(self.at_once)
@@ -528,7 +528,7 @@ class EndpointJudge(EndpointReader):
 
 
 def by_text(text: str) -> np.ndarray:
-    """The answer that a text gives first, with certainty ``(3,)``; "cannot tell" where it gives none.
+    """The first answer in a text, with certainty ``(3,)``; "cannot tell" without one.
 
     >>> by_text("No, she looks young.").tolist(), by_text("I am sorry, I can't say no.").tolist()
     ([0.0, 1.0, 0.0], [0.0, 0.0, 1.0])
@@ -538,7 +538,7 @@ def by_text(text: str) -> np.ndarray:
 
 
 def _by_tokens(logprobs: Any) -> np.ndarray | None:
-    """The shares of the answers among the likeliest first tokens; None where these are mostly something else."""
+    """Shares of the answers among the likeliest first tokens; None if most are other words."""
     if not logprobs or not logprobs.get("content"):
         return None
     first = logprobs["content"][0]

@@ -1,7 +1,7 @@
-"""Engines: who draws the rows of a manifest, here or on Ray, and how long that takes.
+"""Engines that draw the rows of a manifest, in this process or on Ray, and their speed.
 
-The engine of this process draws batch by batch. With Ray, workers on many machines or GPUs have a model of their own
-each; they write pictures into the store by path and pass back what they are, never pixels, so all machines must share
+The engine of this process draws batch by batch. With Ray, workers on many machines or GPUs each have their own
+model; they write pictures into the store by path and return records, never pixels, so all machines must share
 the data folder. Hosted models have their own engine in ``hosted_images``.
 """
 
@@ -37,36 +37,36 @@ from bias_core.waiting import Lock, StopSignal, never, wait_while_paused, work_c
 
 _POLL_SECONDS = 0.1
 _STEP_EVENT_SECONDS = 0.1
-_FORMING_SECONDS = 0.3  # between two looks at what forms
-_PER_LOOK = 24  # and that many times what a look takes: it slows drawing by a twenty-fifth at most
-_ENOUGH = 16  # pictures: a rate of fewer does not replace one of more
+_FORMING_SECONDS = 0.3  # seconds between two previews
+_PER_LOOK = 24  # and this multiple of a preview's time, so that previews slow drawing by at most 4 %
+_ENOUGH = 16  # pictures: a rate from fewer does not replace one from more
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineProgress:
     """Progress of drawing some rows."""
 
-    # done, total: distinct pictures; a drawing does not know them
+    # done, total: distinct pictures; unknown to a Drawing
     done: int = 0
     total: int = 0
-    images: tuple[StoredImage, ...] = ()  # those finished since the event before
-    reused: bool = False  # whether `images` come from the store
+    images: tuple[StoredImage, ...] = ()  # pictures finished since the last event
+    reused: bool = False  # true if `images` come from the store
     # step, n_steps: denoising steps of a batch at work; 0 and 0 between batches
     step: int = 0
     n_steps: int = 0
-    begun: float = 0.0  # the steps done of batches at work, in pictures: half a batch of 8 is 4
-    forming: Mapping[str, Image.Image] = field(default_factory=dict)  # small, of a batch at work, by the ids of rows
-    seconds_left: float = float("nan")  # nan until the first pictures or steps have been timed
+    begun: float = 0.0  # steps done of unfinished batches, as pictures: half a batch of 8 is 4
+    forming: Mapping[str, Image.Image] = field(default_factory=dict)  # previews of an unfinished batch, by row id
+    seconds_left: float = float("nan")  # nan before the first timing
 
 
 class Engine(Protocol):
-    """Executes a manifest; the same rows give the same ids and pictures under each engine."""
+    """Draws a manifest; equal rows give equal ids and pictures under every engine."""
 
     def n_workers(self) -> int:
-        """Batches that are drawn at a time."""
+        """Number of batches drawn at a time."""
 
     def place(self) -> str:
-        """The hardware that each worker draws on, by which its speed is remembered."""
+        """The hardware of a worker, the key of its remembered speed."""
 
     def run(
         self,
@@ -80,23 +80,23 @@ class Engine(Protocol):
         """Yield progress until every row, all of one model, has its picture in ``store``."""
 
     def close(self) -> None:
-        """Let go of workers."""
+        """Stop the workers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """The cost of one picture for one worker."""
+    """Measured cost of one picture for one worker."""
 
-    seconds: float  # per picture, loading of the model not counted
+    seconds: float  # per picture, without loading the model
     n_bytes: float  # mean size of its PNG file
-    n: int  # pictures behind these numbers
+    n: int  # number of timed pictures
 
 
 class Meter:
-    """The speed of drawing, and the time left.
+    """Measures the speed of drawing and the time left.
 
-    Time counts from the first sign of drawing, so that the start of workers and the loading of models are left
-    out; while there is no second one, from the beginning.
+    Time counts from the first sign of drawing, so that starting workers and loading models are left
+    out; before the second sign, it counts from the beginning.
     """
 
     def __init__(self) -> None:
@@ -105,10 +105,10 @@ class Meter:
         self._seconds = work_clock().seconds
         self._origin = self._seconds(), 0.0
         self._first: tuple[float, float] | None = None
-        self._sign = self._last = 0.0, 0.0  # when, and pictures done by then; the newest, and of the last picture
+        self._sign = self._last = 0.0, 0.0  # (time, pictures done): the newest, and that of the last picture
 
     def see(self, event: EngineProgress) -> None:
-        """Take up an event of a run."""
+        """Record an event of a run."""
         if event.reused or not (event.step or event.images):
             return
         self.n_drawn += len(event.images)
@@ -121,7 +121,7 @@ class Meter:
                     self._n_bytes += image.path.stat().st_size
 
     def rate(self, n_workers: int) -> Rate | None:
-        """The cost of a picture; None where the run was too short to tell."""
+        """The cost of a picture; None after too short a run."""
         if self._first is None or not self.n_drawn:
             return None
         seconds, n_pictures = (last - first for last, first in zip(self._last, self._first, strict=True))
@@ -130,7 +130,7 @@ class Meter:
         return Rate(seconds=n_workers * seconds / n_pictures, n_bytes=self._n_bytes / self.n_drawn, n=self.n_drawn)
 
     def seconds_left(self, n_missing: int) -> float:
-        """Until all that were missing are drawn; nan before anything can be told."""
+        """Seconds until ``n_missing`` pictures are drawn; nan if unknown."""
         n_begun = self._sign[1]
         is_later = self._first is not None and n_begun > self._first[1]
         started, at_start = self._first if self._first is not None and is_later else self._origin
@@ -140,7 +140,7 @@ class Meter:
 
 
 class Drawing(ABC):
-    """Draws and stores in a thread of its own, and hands events over.
+    """Draws and stores pictures in a thread, and passes events to the caller.
 
     ``cancelled``: asked by the thread; once true, the work ends with :class:`Cancelled`.
     """
@@ -153,10 +153,10 @@ class Drawing(ABC):
 
     @abstractmethod
     def draw(self) -> None:
-        """The work; calls :meth:`put` for what is finished and :meth:`check` often."""
+        """Do the work; call :meth:`put` for finished pictures and :meth:`check` often."""
 
     def events(self) -> Iterator[EngineProgress]:
-        """Start the work and yield its events; what ended it is raised here."""
+        """Start the work, yield its events, and raise its error."""
 
         def work() -> None:
             try:
@@ -164,37 +164,37 @@ class Drawing(ABC):
             finally:
                 self._queue.put(None)
 
-        # With what the caller's thread knows of its visitor, whom a borrowed GPU asks for.
+        # In the caller's context, where a borrowed GPU finds its visitor.
         result = self._pool.submit(copy_context().run, work)
         yield from iter(self._queue.get, None)
         result.result()
 
     def stop(self) -> None:
-        """End the thread at its next step; called when the reader goes away, too."""
+        """End the thread at its next step; also called when the consumer leaves."""
         self._abandoned.set()
         self._pool.shutdown()
 
     def put(self, images: Sequence[StoredImage] = (), **at_work: Any) -> None:
-        """Hand over what is finished, or where batches at work are: fields of :class:`EngineProgress`."""
+        """Pass on finished pictures or progress: fields of :class:`EngineProgress`."""
         self._queue.put(EngineProgress(images=tuple(images), **at_work))
 
     def check(self) -> None:
-        """Raise Cancelled if these pictures are not wanted any more."""
+        """Raise Cancelled if the run was stopped."""
         if self._abandoned.is_set() or self._cancelled():
             raise stopped()
 
 
 def stopped() -> Cancelled:
-    """The error that ends a drawing whose pictures are not wanted any more."""
+    """The error of a stopped run."""
     return Cancelled("stopped; what was finished is kept")
 
 
 def follow(
     rows: Sequence[ImageRow], store: ImageStore, start: Callable[[list[ImageRow]], Drawing]
 ) -> Iterator[EngineProgress]:
-    """Give what is stored at once, and follow the drawing of the rest.
+    """Yield stored pictures at once, then follow the drawing of the rest.
 
-    ``start``: makes the drawing of the rows, each distinct, that have no picture yet; not called for none.
+    ``start``: makes the Drawing of the distinct rows without pictures; not called if there are none.
 
     Raises InvalidInput: pictures of another size than their rows'; they are stored with their own.
     """
@@ -216,7 +216,7 @@ def follow(
 
 
 def _check_sizes(images: Sequence[StoredImage], rows: Sequence[ImageRow]) -> None:
-    """Nothing would find a picture whose row is none of those that were asked for."""
+    """Refuse pictures of another size than requested, which no row would find."""
     sizes = {(row.width, row.height) for row in rows}
     for row in (image.row for image in images):
         if (row.width, row.height) not in sizes:
@@ -233,11 +233,11 @@ def run_rows(
 ) -> Iterator[EngineProgress]:
     """Yield progress until every row has its picture in ``store``.
 
-    Drawing happens in a thread of its own, so that the caller can embed one batch while the next is
+    Drawing happens in a separate thread, so that the caller can embed one batch while the next is
     drawn. ``lock`` is held for a batch at a time: visitors take turns.
 
     Raises Cancelled: ``cancelled()`` turned true: after at most one denoising step, with finished batches stored;
-    ModelUnavailable, StorageError, InvalidInput: from the model or the store; what was stored before stays.
+    ModelUnavailable, StorageError, InvalidInput: from the model or the store; stored pictures stay.
     """
     return follow(rows, store, lambda missing: _LocalDrawing(missing, model, store, lock, cancelled))
 
@@ -283,7 +283,7 @@ class _LocalDrawing(Drawing):
                 self.check()
             try:
                 for image in self._model.generate(batch, on_step=self._on_step(len(batch))):
-                    images.append(image)  # noqa: PERF402 - what came before an error is kept
+                    images.append(image)  # noqa: PERF402 - keeps the items before an error
             finally:
                 self._lock.release()
                 if images:
@@ -301,19 +301,19 @@ class _LocalDrawing(Drawing):
 
 
 class _Looks:
-    """Looks now and then at what a model's batch at work is heading for, so seldom that drawing is hardly slowed."""
+    """Takes previews of a model's current batch, seldom enough not to slow drawing."""
 
     def __init__(self, model: TextToImage) -> None:
         self._model = model if isinstance(model, ShowsForming) else None
         self._due, self._n = 0.0, 0
 
     def forming(self) -> Mapping[str, Image.Image]:
-        """Small pictures by the ids of their rows, if it is time for a look; at the first step it is."""
+        """Previews by row id if it is time for some, as it is at the first step."""
         began = time.monotonic()
         if self._model is None or began < self._due:
             return {}
         images, ended = self._model.forming(), time.monotonic()
-        # What the first one takes is no measure: it may import what it needs.
+        # The first preview's time does not count: it may include imports.
         pause = _PER_LOOK * (ended - began) if self._n else 0.0
         self._due, self._n = ended + max(_FORMING_SECONDS, pause), self._n + 1
         return images
@@ -321,17 +321,17 @@ class _Looks:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """An estimate; nan where nothing is known of this model on this machine."""
+    """Estimated cost; nan for a model that was not timed on this machine."""
 
-    # n_pictures, n_stored: distinct ones of the run, and those that exist already
+    # n_pictures, n_stored: distinct pictures of the run, and those stored already
     n_pictures: int
     n_stored: int
-    seconds: float  # to draw the others, by all workers together, loading of the model not counted
-    n_bytes: float  # that the others will take on the disk
+    seconds: float  # to draw the others with all workers, without loading the model
+    n_bytes: float  # disk space of the others
 
     @property
     def n_missing(self) -> int:
-        """Pictures that are to be drawn."""
+        """Number of pictures to draw."""
         return self.n_pictures - self.n_stored
 
 
@@ -352,14 +352,14 @@ def estimate_cost(rows: Sequence[ImageRow], store: ImageStore, rate: Rate | None
 class RateStore:
     """One small JSON file: rates by model, size, sampler settings and place.
 
-    Two processes that write at once may lose one of the two rates; the next run brings it again.
+    Two processes that write at once may lose one rate; the next run restores it.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def find(self, row: ImageRow, place: str) -> Rate | None:
-        """The rate of rows like this one, or None; an unreadable file counts as empty."""
+        """The rate for rows like this one, or None; an unreadable file counts as empty."""
         entry = self._read().get(_key(row, place))
         try:
             return None if entry is None else Rate(**entry)
@@ -367,7 +367,7 @@ class RateStore:
             return None
 
     def keep(self, row: ImageRow, place: str, rate: Rate) -> None:
-        """Remember a rate, unless it comes from a handful of pictures and a better one is known."""
+        """Store a rate, unless it comes from few pictures and a better one is stored."""
         earlier = self.find(row, place)
         if earlier is not None and rate.n < min(earlier.n, _ENOUGH):
             return
@@ -377,7 +377,7 @@ class RateStore:
     def watch(
         self, events: Iterator[EngineProgress], row: ImageRow, engine: Engine
     ) -> Generator[EngineProgress, None, None]:
-        """Pass the events of a run on, and remember its rate in the end."""
+        """Pass on the events of a run, and store its rate at the end."""
         meter = Meter()
         try:
             with closing(events):  # type: ignore[type-var]  # engines yield from generators
@@ -386,7 +386,7 @@ class RateStore:
                     yield event
         finally:
             if meter.n_drawn and (rate := meter.rate(engine.n_workers())) is not None:
-                with suppress(StorageError):  # must not hide what ended the run
+                with suppress(StorageError):  # must not hide the run's own error
                     self.keep(row, engine.place(), rate)
 
     def _read(self) -> dict[str, Any]:
@@ -404,27 +404,27 @@ def _key(row: ImageRow, place: str) -> str:
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 INSTALL = 'pip install "ray[data]"'
-_MOST_TRIES = 3  # of a batch: Ray itself would try for ever
+_MOST_TRIES = 3  # tries of a batch: Ray itself would try for ever
 _OBJECT_STORE_BYTES = 80 * 1024**2  # paths and settings go through it, never pixels
 _QUIET: Mapping[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-_GRACE_SECONDS = 120.0  # for a denoising step and the writing of what is finished
+_GRACE_SECONDS = 120.0  # for a denoising step and the writing of finished pictures
 
 
 class RayEngine:
-    """Draws on a Ray cluster: the one of ``RAY_ADDRESS``, else one of its own on this machine.
+    """Draws on a Ray cluster: that of ``RAY_ADDRESS``, else a new one on this machine.
 
     Parameters
     ----------
-    build : gives a worker the model of a row; pickled, so a function of a module that all machines have.
-    workers : models that are loaded at once; 0: one per GPU of the cluster, or per machine without GPUs.
-    cluster : further arguments of ``ray.init`` for a cluster of its own.
+    build : builds a row's model in a worker; pickled, so it must be a function of a module on all machines.
+    workers : number of loaded models; 0: one per GPU of the cluster, or per machine without GPUs.
+    cluster : further arguments of ``ray.init`` for a new cluster.
     """
 
     def __init__(
         self, build: Callable[[ImageRow], TextToImage], *, workers: int = 0, cluster: Mapping[str, Any] | None = None
     ) -> None:
         if workers < 0:
-            raise InvalidInput(f"the number of workers is at least 1, or 0 for one per GPU, got {workers}")
+            raise InvalidInput(f"the number of workers must be at least 1, or 0 for one per GPU, got {workers}")
         _import_ray()
         self._build = build
         self._n_workers = workers
@@ -432,7 +432,7 @@ class RayEngine:
         self._started = False
 
     def n_workers(self) -> int:
-        """As many as were asked for, or one per GPU, or one per machine."""
+        """The requested number, or one per GPU, or one per machine."""
         return self._n_workers or int(self._resources().get("GPU", 0)) or len(_machines())
 
     def place(self) -> str:
@@ -453,7 +453,7 @@ class RayEngine:
     ) -> Iterator[EngineProgress]:
         """Yield progress until every row has its picture in ``store``, as :func:`run_rows` does.
 
-        Nothing is started where nothing is missing. ``model`` only says how large a batch is.
+        Nothing starts if no picture is missing. ``model`` only gives the batch size.
 
         Raises Cancelled: ``cancelled()`` turned true; workers stop at their next denoising step, finished batches are
         kept; ModelUnavailable, StorageError, InvalidInput: from a worker; or workers died again and again on one batch.
@@ -474,7 +474,7 @@ class RayEngine:
             self._started = False
 
     def _map(self, batches: Sequence[Sequence[ImageRow]], folder: Path, board: Any) -> Iterator[bytes]:
-        """Yield the outcome of each batch, pickled, in the order of finishing."""
+        """Yield the pickled outcome of each batch, in order of completion."""
         import ray.data
 
         items = [{"number": i, "rows": pickle.dumps(list(batch))} for i, batch in enumerate(batches)]
@@ -493,7 +493,7 @@ class RayEngine:
         return dict(_import_ray().cluster_resources())
 
     def _share(self) -> dict[str, float]:
-        """The share of the cluster that each worker takes; several workers may be asked to share a GPU or processor."""
+        """The share of the cluster per worker; several workers may share a GPU or processor."""
         resources, n = self._resources(), self.n_workers()
         gpus, machines = resources.get("GPU", 0.0), _machines()
         cpus = min(machine["Resources"].get("CPU", 0.0) for machine in machines) / math.ceil(n / len(machines))
@@ -529,17 +529,17 @@ class RayEngine:
 
 
 def _import_path() -> str:
-    """Workers import what this process imports, wherever it was started."""
+    """The import path for workers, equal to this process's."""
     return os.pathsep.join(filter(None, (str(_PACKAGE.parent), os.environ.get("PYTHONPATH", ""))))
 
 
 def _import_ray() -> Any:
-    """Ray, with the settings of a private, quiet cluster, which it reads when it is first imported."""
+    """Import Ray with the settings of a private, quiet cluster, which it reads on import."""
     if "ray" not in sys.modules and not os.environ.get("RAY_ADDRESS"):
-        # A cluster runs any code that reaches its ports: only who has the token may.
+        # A cluster runs any code that reaches its ports; this demands a token.
         os.environ.setdefault("RAY_AUTH_MODE", "token")
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else Ray counts its users over the network
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # otherwise Ray sends usage statistics
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     try:
         import ray
@@ -565,7 +565,7 @@ class _Board:
         self._at_work: dict[int, tuple[int, int, int]] = {}
 
     def begin(self, batch: int) -> BiasCoreError | None:
-        """Take a batch up, or say why not."""
+        """Start a batch, or return the reason not to."""
         if self._stopped:
             return stopped()
         self._n_begun[batch] += 1
@@ -578,7 +578,7 @@ class _Board:
         return None
 
     def step(self, batch: int, step: int, n_steps: int, n_pictures: int) -> bool:
-        """Note where a batch is; whether to stop."""
+        """Record a batch's step; return true to stop it."""
         self._at_work[batch] = step, n_steps, n_pictures
         return self._stopped
 
@@ -589,19 +589,19 @@ class _Board:
         self._stopped = True
 
     def at_work(self) -> list[tuple[int, int, int]]:
-        """(step, steps in all, pictures) of each batch that is being drawn."""
+        """(step, steps in all, pictures) of each unfinished batch."""
         return list(self._at_work.values())
 
 
 class _Worker:
-    """An actor of Ray Data: draws batches and writes them into the store."""
+    """Ray Data actor that draws batches and writes them into the store."""
 
     def __init__(self, build: Callable[[ImageRow], TextToImage], folder: Path, board: Any) -> None:
         self._build, self._store, self._board = build, ImageStore(folder), board
         self._models: dict[tuple[str, str], TextToImage] = {}
 
     def __call__(self, items: dict[str, Any]) -> dict[str, Any]:
-        """The outcomes of batches: lists of stored pictures, or errors that a person can act on."""
+        """Outcomes of batches: lists of stored pictures, or errors for the user."""
         outcomes = [
             self._outcome(int(number), pickle.loads(rows))
             for number, rows in zip(items["number"], items["rows"], strict=True)
@@ -620,7 +620,7 @@ class _Worker:
             self._board.end.remote(number)
 
     def _draw(self, number: int, rows: list[ImageRow]) -> list[StoredImage]:
-        stored = self._store.find({row.id: row for row in rows})  # a worker that died here may have stored some, or all
+        stored = self._store.find({row.id: row for row in rows})  # a worker that died here may have stored some or all
         if missing := [row for row in rows if row.id not in stored]:
             key = rows[0].model, rows[0].revision
             if key not in self._models:
@@ -645,7 +645,7 @@ class _Worker:
 
 
 class _RayDrawing(Drawing):
-    """Takes in what the workers have finished, passes their steps on, and tells them to stop."""
+    """Collects the workers' results, passes on their steps, and stops them."""
 
     def __init__(
         self,
@@ -664,7 +664,7 @@ class _RayDrawing(Drawing):
         ray = _import_ray()
         self.check()
         board = ray.remote(num_cpus=0)(_Board).remote(_MOST_TRIES)
-        # A daemon: where a busy cluster never starts a worker, nothing else can end the waiting.
+        # A daemon: if a busy cluster never starts a worker, nothing else ends the wait.
         collector = threading.Thread(target=self._collect, args=(board,), daemon=True, name="bias-engine-ray")
         collector.start()
         try:
@@ -679,7 +679,7 @@ class _RayDrawing(Drawing):
             collector.join(_GRACE_SECONDS if self._last_steps else _POLL_SECONDS)
 
     def _take_in(self) -> int:
-        """The next outcome, or none for a moment; how many there were."""
+        """Take the next outcomes, if any; return their number."""
         try:
             outcome = self._outcomes.get(timeout=_POLL_SECONDS)
         except queue.Empty:
@@ -694,7 +694,7 @@ class _RayDrawing(Drawing):
         return 1
 
     def _look_at(self, board: Any) -> None:
-        """Pass on where the batches are; raise Cancelled if they are not wanted any more."""
+        """Pass on the batches' progress; raise Cancelled after Stop."""
         import ray
 
         self.check()
@@ -706,7 +706,7 @@ class _RayDrawing(Drawing):
             self.put(step=step, n_steps=n_steps, begun=begun)
 
     def _let_finish(self, board: Any) -> None:
-        """Tell the workers to stop, and wait until each has stored what it finished."""
+        """Tell the workers to stop, and wait until each has stored its finished pictures."""
         import ray
 
         ray.get(board.stop.remote())
@@ -727,7 +727,7 @@ class _RayDrawing(Drawing):
             self._outcomes.put(
                 ModelUnavailable(
                     f"a Ray worker failed: {lines[-1].strip() if lines else type(error).__name__}; what was "
-                    "finished is kept. Workers that die were often out of memory: ask for fewer of them"
+                    "finished is kept. Workers often die for lack of memory: use fewer of them"
                 )
             )
         finally:

@@ -1,4 +1,4 @@
-"""Facts about a pipeline from its own files and code: its guidance, defaults and sizes, and how much text it reads."""
+"""Facts about a pipeline from its files and code: guidance, defaults, sizes and text limits."""
 
 import inspect
 import math
@@ -25,18 +25,18 @@ INDEX = "model_index.json"
 KANDINSKY_PRIOR = "kandinsky-community/kandinsky-2-2-prior"
 DEEPFLOYD_UPSCALER = "DeepFloyd/IF-II-L-v1.0"
 DEEPFLOYD_SHARED = ("tokenizer", "text_encoder", "safety_checker", "feature_extractor", "watermarker")
-"""Parts that the upscaler takes from the first stage: neither downloaded nor loaded a second time."""
+"""Parts that the upscaler shares with the first stage, not downloaded or loaded twice."""
 HIDREAM_LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 _DENOISERS = ("transformer", "unet", "prior", "decoder")
 DENOISERS = frozenset({*_DENOISERS, "transformer_2", "unconditional_transformer"})
-"""Names of all components that the steps of a pipeline run."""
+"""Names of all components that run in the steps of a pipeline."""
 _SCALES = ("guidance_scale", "true_cfg_scale", "distilled_guidance_scale", "prior_guidance_scale")
-# z + g (z - z0) where others compute z0 + g (z - z0): the weight of the text is 1 + g.
+# z + g (z - z0), while others compute z0 + g (z - z0): the weight of the text is 1 + g.
 _COUNTS_FROM_0 = {"ZImagePipeline", "Krea2Pipeline"}
-_ALWAYS_TWO_PASSES = {"Ideogram4Pipeline", "OmniGenPipeline"}  # below 1 they lean away from the text
+_ALWAYS_TWO_PASSES = {"Ideogram4Pipeline", "OmniGenPipeline"}  # below 1 they move away from the text
 _GUIDER = "guider"
-# A picture of these does not depend, bit for bit, on what else is in its batch: their texts are padded to a
-# fixed length, and every picture has a generator of its own.
+# A picture of these does not depend, bit for bit, on the rest of its batch: their texts are padded to a
+# fixed length, and every picture has its own generator.
 _IN_BATCHES = {
     *("AuraFlowPipeline", "ChromaPipeline", "DeepFloydPipeline", "Flux2KleinPipeline", "Flux2Pipeline"),
     *("FluxPipeline", "KandinskyV22CombinedPipeline", "LatentConsistencyModelPipeline", "Lumina2Pipeline"),
@@ -46,21 +46,21 @@ _IN_BATCHES = {
 _STRUCTURED = {"BriaFiboPipeline", "BriaFibo2Pipeline", "Ideogram4Pipeline"}
 DECODERS = ("vae", "movq")
 _MOST_ROUNDS = 64
-_DEEPFLOYD_LIMIT = 77  # written in its pipeline: the model was trained on so many
-_ENDLESS = 1_000_000  # what a tokenizer without a limit of its own says is larger
-_FROM_LOWER_CASE = ("PixArt", "IF", "DeepFloyd", "Sana")  # their pipelines change the prompt so
+_DEEPFLOYD_LIMIT = 77  # from its pipeline: the number in training
+_ENDLESS = 1_000_000  # a tokenizer without a limit reports a larger number
+_FROM_LOWER_CASE = ("PixArt", "IF", "DeepFloyd", "Sana")  # the pipelines' changes of a prompt
 
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineFacts:
-    """A pipeline as its files describe it."""
+    """Facts from a pipeline's files."""
 
     kind: Any  # its class in diffusers
     # index, denoiser, scheduler: ``model_index.json``, and the configurations of two components
     index: Mapping[str, Any] = field(default_factory=dict)
     denoiser: Mapping[str, Any] = field(default_factory=dict)
     scheduler: Mapping[str, Any] = field(default_factory=dict)
-    guided: bool = False  # whether it has a guider, a component of its own that does the guiding
+    guided: bool = False  # true if a separate component, a guider, does the guidance
 
     @property
     def name(self) -> str:
@@ -69,28 +69,28 @@ class PipelineFacts:
 
     @property
     def in_batches(self) -> bool:
-        """True if a picture looks the same whatever else is drawn with it."""
+        """True if a picture does not depend on the rest of its batch."""
         return self.name in _IN_BATCHES
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guidance:
-    """The way a family is guided towards its prompt; by default, not at all."""
+    """A family's guidance towards the prompt; none by default."""
 
-    argument: str = ""  # of the call that takes the scale, "guider" for that component, "" where nothing takes it
-    least: float = math.inf  # at and below this scale nothing is guided; -inf where the network itself reads the scale
-    negative: bool = False  # whether the pipeline reads negative prompts at a larger scale
-    why: str = ""  # what the family is, in words, where the scale or the negative prompt does nothing
+    argument: str = ""  # argument for the scale, "guider" for that component, "" for none
+    least: float = math.inf  # no guidance up to this scale; -inf if the network itself takes it
+    negative: bool = False  # true if the pipeline reads negative prompts above that scale
+    why: str = ""  # reason in words if the scale or the negative prompt has no effect
 
 
 def accepted(pipeline: Any) -> dict[str, Any]:
-    """Parameters of the call of a pipeline, or of a class of them, with their defaults."""
+    """Parameters of a pipeline's (or class's) call, with defaults."""
     kind = pipeline if isinstance(pipeline, type) else type(pipeline)
     return {name: p.default for name, p in inspect.signature(kind.__call__).parameters.items()}
 
 
 def denoiser_of(pipeline: Any) -> Any:
-    """The network that a step runs."""
+    """The network of a denoising step."""
     return next(getattr(pipeline, name) for name in _DENOISERS if hasattr(pipeline, name))
 
 
@@ -106,7 +106,7 @@ def facts_of(pipeline: Any) -> PipelineFacts:
 
 
 def facts_at(info: ModelInfo, source: str) -> PipelineFacts | None:
-    """Facts from the files of a pipeline that is not loaded; None where they are not on this machine."""
+    """Facts from the files of an unloaded pipeline; None if they are not on this machine."""
     index = read_config(info, source, INDEX)
     name = str(index.get("_class_name")).replace("KandinskyV22Pipeline", "KandinskyV22CombinedPipeline")
     kind = getattr(diffusers, name, None)
@@ -123,7 +123,7 @@ def facts_at(info: ModelInfo, source: str) -> PipelineFacts | None:
 
 
 def read_index(source: str, file: str = INDEX, *, revision: str | None, local_files_only: bool) -> Mapping[str, Any]:
-    """A file of a folder or a hub id, first of all that with the classes of the pipeline and its components."""
+    """A JSON file of a folder or hub id, by default the one with the pipeline's classes."""
     if Path(source).is_dir():
         return read_json(Path(source, file))
     how = {"revision": revision, "local_files_only": local_files_only}
@@ -140,14 +140,14 @@ def llama_folder(source: str, *, offline: bool) -> Path:
 
 
 def read_config(info: ModelInfo, source: str, file: str) -> Mapping[str, Any]:
-    """A file of a pipeline that is on this machine; {} where it is not."""
-    with suppress(OSError, ValueError):  # the loader says what is wrong with it
+    """A JSON file of a pipeline on this machine; {} if missing."""
+    with suppress(OSError, ValueError):  # the loader reports the error
         return read_index(source, file, revision=info.revision or None, local_files_only=True)
     return {}
 
 
 def guidance_of(facts: PipelineFacts, call: Mapping[str, Any] | None = None) -> Guidance:
-    """Return the way this pipeline is guided; ``call`` are further arguments of its call."""
+    """The guidance of this pipeline; ``call`` are further arguments of its call."""
     parameters, name, weights = accepted(facts.kind), facts.name, facts.denoiser
     embeds = weights.get("guidance_embeds")
     embedded = Guidance(why="its weights have no guidance embedding (guidance_embeds is false)")
@@ -181,34 +181,34 @@ def guidance_of(facts: PipelineFacts, call: Mapping[str, Any] | None = None) -> 
 def without_guidance(
     facts: PipelineFacts, row: ImageRow, call: Mapping[str, Any]
 ) -> tuple[ImageRow, dict[str, float]] | None:
-    """The row, and further arguments of its call, drawn from the text alone; None where it is that already."""
+    """The row and call arguments without guidance; None if there is none already."""
     guidance, more = guidance_of(facts, call), dict[str, float]()
     argument, off, two_passes = guidance.argument, guidance.least, facts.name in _ALWAYS_TWO_PASSES
     scale = float(call.get(argument, row.guidance_scale))
-    if guidance.negative and not math.isfinite(off):  # true guidance beside that of the network
+    if guidance.negative and not math.isfinite(off):  # true guidance in addition to the network's
         more = {"true_cfg_scale": 1.0} if row.negative_prompt else {}
     elif argument and (scale != 1 if two_passes else scale > off > -math.inf):
         off = 1.0 if two_passes else off
         row, more = replace(row, guidance_scale=off), {argument: off}
-    if call.get("pag_scale", accepted(facts.kind).get("pag_scale", 0.0)):  # perturbed attention has a pass of its own
+    if call.get("pag_scale", accepted(facts.kind).get("pag_scale", 0.0)):  # perturbed attention has its own pass
         more["pag_scale"] = 0.0
     return (row, more) if more else None
 
 
 def unused_settings(facts: PipelineFacts, row: ImageRow, call: Mapping[str, Any]) -> tuple[str, ...]:
-    """A sentence on each setting of the row that this model's pictures do not depend on, or not as usual."""
+    """A sentence on each setting of the row without an effect, or with an unusual one."""
     guidance, model, scale = guidance_of(facts, call), row.model, row.guidance_scale
     least, why = guidance.least, guidance.why
     sentences = {
         f"The guidance scale ({scale:g}) has no effect on {model}: {why}.": not guidance.argument and scale > 1,
-        f"{model} counts guidance from 0: {scale:g} is what others call {1 + scale:g}.": least == 0 and scale > 0,
+        f"{model} counts guidance from 0: {scale:g} here is {1 + scale:g} in other models.": least == 0 and scale > 0,
         f"The negative prompt has no effect on {model}: {why}.": row.negative_prompt and not guidance.negative,
         f"The negative prompt has no effect on {model}: its pictures are drawn without guidance at a "
         f"scale of {scale:g}; set the guidance above {least:g}.": (
             row.negative_prompt and guidance.negative and scale <= least
         ),
-        f"{model} ({facts.name}) was trained on long structured captions (JSON); a plain sentence is "
-        "drawn as it is, and may be drawn worse.": facts.name in _STRUCTURED,
+        f"{model} ({facts.name}) was trained on long structured captions (JSON); a plain sentence "
+        "may give worse pictures.": facts.name in _STRUCTURED,
         f"{model} is guided by {scale:g} at every step; its makers' schedule ends with 3 steps of 3.": (
             facts.name == "Ideogram4Pipeline"
         ),
@@ -217,7 +217,7 @@ def unused_settings(facts: PipelineFacts, row: ImageRow, call: Mapping[str, Any]
 
 
 def check_parts(facts: PipelineFacts, parts: Mapping[str, Any], model: str) -> None:
-    """Refuse, by ModelUnavailable, a pipeline one of whose parts is None that its family cannot draw without."""
+    """Raise ModelUnavailable if a part that the family needs is None."""
     optional = {"safety_checker", "feature_extractor", "image_encoder", "watermarker", "tokenizer_3"}
     optional |= {"text_encoder_3", _GUIDER, "ocr_guider", "pe", "pe_tokenizer", "prompt_enhancer_head"}
     optional |= set(getattr(facts.kind, "_optional_components", ())) - {"vae", "tokenizer", "text_encoder"}
@@ -231,7 +231,7 @@ def check_parts(facts: PipelineFacts, parts: Mapping[str, Any], model: str) -> N
 
 
 def own_defaults(class_name: str, index: Mapping[str, Any]) -> dict[str, float]:
-    """Steps, guidance and size that a class of diffusers draws with, from its signature; {} for unknown ones.
+    """Default steps, guidance and size of a diffusers class, from its signature; {} for unknown ones.
 
     >>> own_defaults("ZImagePipeline", {})
     {'steps': 50, 'guidance': 5.0}
@@ -253,7 +253,7 @@ def own_defaults(class_name: str, index: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _multiples(way: Callable[[float], int], side: Callable[[Any], int]) -> Rule:
-    """Multiples of what ``side`` says of a pipeline, in pixels: those below (floor) or above (ceil)."""
+    """Round sizes to multiples of a pipeline's ``side`` in pixels: down (floor) or up (ceil)."""
 
     def rule(pipeline: Any, width: float, height: float) -> Size:
         multiple = side(pipeline)
@@ -263,15 +263,15 @@ def _multiples(way: Callable[[float], int], side: Callable[[Any], int]) -> Rule:
 
 
 def _own_area(pipeline: Any, width: int, height: int) -> Size:
-    """Every shape at the area that it was trained at."""
+    """Scale every shape to the trained area."""
     scale = math.sqrt((pipeline.default_sample_size * pipeline.vae_scale_factor) ** 2 / (width * height))
     return _whole_patches(pipeline, width * scale, height * scale)  # type: ignore[arg-type]
 
 
-# Latents are packed two by two, and what is left over is not drawn.
+# Latents are packed two by two, and a remainder is not drawn.
 _whole_patches = _multiples(math.floor, lambda pipeline: 2 * pipeline.vae_scale_factor)
 _begun_latents = _multiples(math.ceil, lambda p: getattr(p, "decoder_pipe", p).movq_scale_factor ** 2)
-# Families that draw another size without refusing the one that was asked for.
+# Families that silently draw another size than requested.
 _RULES: dict[str, Rule] = {
     "ChromaPipeline": _whole_patches,
     "Flux2KleinKVPipeline": _whole_patches,
@@ -295,29 +295,29 @@ _RULES: dict[str, Rule] = {
 
 
 def drawn_size(pipeline: Any, width: int, height: int) -> Size:
-    """Width and height of the picture that is drawn where these are asked for; themselves where not known.
+    """Width and height that the model draws for a requested size; the same if unknown.
 
-    It is a size that is drawn as it is where it is itself asked for.
+    Requesting the result gives the result.
     """
     rule, size = _RULES.get(type(pipeline).__name__), (width, height)
     for _ in range(_MOST_ROUNDS if rule else 0):
         if min(size) < 1 or (drawn := rule(pipeline, *size)) == size:  # type: ignore[misc]
             break
         size = drawn
-    return size if min(size) >= 1 else (width, height)  # too small to be drawn: the pipeline says so
+    return size if min(size) >= 1 else (width, height)  # too small: the pipeline reports it
 
 
 def drawn_size_at(info: ModelInfo, source: str, width: int, height: int) -> Size:
-    """The same of a pipeline that is not loaded; what is asked for where its files are not here."""
+    """The same for an unloaded pipeline; the requested size if its files are missing."""
     if read_config(info, source, INDEX).get("_class_name") in _RULES and (facts := facts_at(info, source)):
-        # Of damaged files the loader says what is wrong.
+        # The loader reports damaged files.
         with suppress(ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             return drawn_size(_without_weights(facts, info, source), width, height)
     return width, height
 
 
 def _without_weights(facts: PipelineFacts, info: ModelInfo, source: str) -> Any:
-    """The pipeline as its constructor makes it of configurations alone: it knows its factors and sizes."""
+    """Build the pipeline from configurations without weights: it knows its factors and sizes."""
     kind = getattr(diffusers, str(facts.index["_class_name"]))
     parameters = inspect.signature(kind.__init__).parameters
     # Of a class, as diffusers looks for the module of a network.
@@ -337,25 +337,25 @@ def _without_weights(facts: PipelineFacts, info: ModelInfo, source: str) -> Any:
         else:
             parts[name] = None if default is inspect.Parameter.empty else default
     pipeline = kind.__new__(kind)
-    with suppress(AttributeError):  # from one that goes on to read its tokenizer: factors are set before
+    with suppress(AttributeError):  # from a constructor that reads its tokenizer afterwards: the factors are set
         pipeline.__init__(**parts)
     return pipeline
 
 
 def other_size(model: str, size: Size, drawn: Size) -> tuple[str, ...]:
-    """A sentence where a model draws another size than was asked for."""
+    """A warning if a model draws another size than requested; else empty."""
     if size == drawn:
         return ()
     own, other = (f"{width}x{height}" for width, height in (drawn, size))
-    return (f"{model} draws {own} pixels where {other} were asked for, and is recorded with them.",)
+    return (f"{model} draws {own} pixels instead of {other}; the run records the drawn size.",)
 
 
 def reads(prompt: str, *, name: str, tokenizer: Any, limit: int, before: str = "", lower: bool = False) -> PromptLimit:
-    """Return how much of one prompt the text encoder ``name`` ("CLIP", "T5", ...) reads.
+    """The part of one prompt that the text encoder ``name`` ("CLIP", "T5", ...) reads.
 
     Parameters
     ----------
-    limit : tokens of a prompt that are read, with those that mark its start and end.
+    limit : number of tokens that it reads, with start and end marks.
     before : text that the pipeline puts before every prompt.
     lower : the pipeline takes prompts in lower case, without spaces around them.
     """
@@ -372,9 +372,9 @@ def reads(prompt: str, *, name: str, tokenizer: Any, limit: int, before: str = "
 
 
 def prompt_limits(info: ModelInfo, source: str, pipeline: Any, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
-    """For each prompt, in order, what each text encoder takes of it; no weights are read.
+    """The part of each prompt, in order, that each text encoder reads; loads no weights.
 
-    The pipeline is None where it is not loaded: its files are read then, and nothing is said without them.
+    For an unloaded pipeline (None) its files are read; without them the result is empty.
     """
     if pipeline:
         parts = pipeline.components
@@ -405,7 +405,7 @@ def _readers_at(info: ModelInfo, source: str) -> Iterator[Callable[[str], Prompt
 
 
 def _tokenizer_of(encoder: str, parts: Mapping[str, Any]) -> str:
-    """The component that cuts texts for an encoder: its tokenizer, or a processor that holds one."""
+    """The tokenizer of an encoder, or a processor with one."""
     name = encoder.replace("text_encoder", "tokenizer")
     return name if name in parts else "processor"
 
@@ -426,7 +426,7 @@ def _readers(
             elif info.family == "deepfloyd":
                 limit = _DEEPFLOYD_LIMIT
         if limit < _ENDLESS:
-            # What people call it: CLIP of CLIPTextModelWithProjection, T5 of T5EncoderModel.
+            # Common name: CLIP of CLIPTextModelWithProjection, T5 of T5EncoderModel.
             short = re.match(r"(U?M?T5|CLIP|[A-Z][a-z]+\d*)", encoder)
             yield partial(
                 reads,

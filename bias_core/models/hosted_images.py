@@ -1,4 +1,4 @@
-"""Text-to-image models of hosted services, and the engine that asks them for several pictures at a time."""
+"""Text-to-image models of hosted services, and the engine that sends them parallel requests."""
 
 import base64
 import binascii
@@ -56,7 +56,7 @@ from bias_core.store.images import ImageStore
 from bias_core.types import GeneratedImage, ImageRow, ModelInfo, StoredImage, is_blank
 from bias_core.waiting import Lock, StopSignal, handing_over, never, wait_while_paused, work_clock
 
-_POLL_SECONDS = 0.1  # between two looks at Stop
+_POLL_SECONDS = 0.1  # seconds between two checks of Stop
 _LEAST_SIDE, _MOST_PIXELS = 16, 50_000_000
 _REFUSALS = (400, 403, 422, 451)
 _REFUSED = re.compile(
@@ -67,8 +67,8 @@ _REFUSED = re.compile(
 )
 _FLAGS = ("nsfw", "nsfw_content_detected", "has_nsfw_concepts", "content_filtered", "blocked", "flagged", "filtered")
 _ENDS = {"content_filter", "content_filtered", "safety", "nsfw", "moderation"}  # finish reasons of a refusal
-_BLANK = "the picture that came has one colour all over"
-# Providers whose own documentation names a seed; of others it is not known that the same seed draws the same picture.
+_BLANK = "the picture has one colour all over"
+# Providers that document a seed; for others it is unknown if equal seeds draw equal pictures.
 _SEEDED = frozenset({"fal-ai", "hf-inference", "replicate", "together", "wavespeed"})
 
 
@@ -76,13 +76,13 @@ _SEEDED = frozenset({"fal-ai", "hf-inference", "replicate", "together", "wavespe
 class PictureAnswer:
     """The answer to one request."""
 
-    image: Image.Image | None  # None where the service refused to draw
-    refusal: str = ""  # why, in its own words
-    revised_prompt: str = ""  # that it says it drew in place of the prompt
+    image: Image.Image | None  # None if the service refused
+    refusal: str = ""  # the service's reason
+    revised_prompt: str = ""  # prompt that the service says it drew instead
 
 
 class HostedTextToImage(ABC):
-    """Draws rows by asking a service; each answer is a picture, a refusal, or is asked for again."""
+    """Draws rows by requests to a service; each answer is a picture, a refusal, or is retried."""
 
     batch_size = 1
 
@@ -91,36 +91,36 @@ class HostedTextToImage(ABC):
 
     @property
     def has_seeds(self) -> bool:
-        """True if the same seed is known to draw the same picture."""
+        """True if equal seeds are known to draw equal pictures."""
         return False
 
     @property
     @abstractmethod
     def drawn_by(self) -> tuple[str, str]:
-        """The provider, and its own name of the model."""
+        """The provider, and its name of the model."""
 
     @abstractmethod
     def check_token(self) -> None:
-        """Raise ModelUnavailable where nothing may be asked for want of a token."""
+        """Raise ModelUnavailable if a token is missing."""
 
     @abstractmethod
     def draw(self, row: ImageRow) -> PictureAnswer:
-        """Send one request; RequestFailed where it has no usable answer."""
+        """Send one request; RequestFailed without a usable answer."""
 
     @abstractmethod
     def safe(self, text: str) -> str:
         """Return the text without the token."""
 
     def version(self) -> str:
-        """The provider and its name of the model: what decides the pictures beside the row."""
+        """The provider and its name of the model, which decide the pictures together with the row."""
         self.check_token()
         return "/".join(self.drawn_by)
 
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
-        """Yield one picture per row, in order; one that was refused is blank, ``blocked``, and says why.
+        """Yield one picture per row, in order; a refused one is blank and ``blocked``, with the reason.
 
         Raises NotDrawn: this picture did not come after all tries; ModelUnavailable: no picture would; Cancelled:
-        from ``on_step``, which is called while it is waited.
+        from ``on_step``, which is called during the wait.
         """
         self.check_token()
         for row in rows:
@@ -132,26 +132,24 @@ class HostedTextToImage(ABC):
 
     def check_settings(self, row: ImageRow) -> tuple[str, ...]:
         """Warnings about the service, before it is asked."""
-        notes = [f"{row.model} is hosted: who draws may change the model, or what is refused, at any time."]
+        notes = [f"{row.model} is hosted: its provider may change the model or its filter at any time."]
         if not self.has_seeds:
             notes.append(
-                f"{row.model} is not known to take a seed: the same request draws another picture each time. Nothing "
-                "is paired by its seed."
+                f"{row.model} is not known to take a seed: the same request draws another picture each time. Pictures "
+                "cannot be paired by seed."
             )
         return tuple(notes)
 
     def drawn_size(self, width: int, height: int) -> tuple[int, int]:
-        """The size that is asked for; what comes is said with each picture."""
+        """The requested size; each picture tells the size that came."""
         return width, height
 
     def check_traceable(self) -> None:
-        """Refuse: nothing inside of a hosted model can be seen."""
-        raise InvalidInput(
-            f"{self.info.id} is hosted, so its denoising steps cannot be seen; take a model that runs here"
-        )
+        """Raise InvalidInput, because a hosted model's steps cannot be seen."""
+        raise InvalidInput(f"{self.info.id} is hosted, so its denoising steps cannot be seen; choose a local model")
 
     def _picture_or_refusal(self, row: ImageRow) -> PictureAnswer:
-        """An answer; an error that is a refusal to draw this prompt is one, too."""
+        """The answer; an error that refuses this prompt counts as a refusal."""
         try:
             return self.draw(row)
         except RequestFailed as failure:
@@ -181,7 +179,7 @@ class HostedTextToImage(ABC):
 
 
 def _pause(on_step: StepCallback | None, seconds: float) -> None:
-    """Wait, and look at Stop meanwhile."""
+    """Wait, and check Stop meanwhile."""
     ends = time.monotonic() + seconds
     while (left := ends - time.monotonic()) > 0:
         if on_step is not None:
@@ -190,14 +188,14 @@ def _pause(on_step: StepCallback | None, seconds: float) -> None:
 
 
 class OpenAIImages(HostedTextToImage):
-    """Draws by ``/v1/images/generations`` of OpenAI, or of any server that speaks like it."""
+    """Draws by ``/v1/images/generations`` of OpenAI or a compatible server."""
 
     def __init__(
         self, info: ModelInfo, name: HostedName, endpoint: Endpoint, *, needs_key: bool = False, at_once: int = 4
     ) -> None:
         super().__init__(info, name, at_once=at_once)
         self.endpoint = endpoint
-        self._needs_key = needs_key  # where strangers come: the server's own key is not for them
+        self._needs_key = needs_key  # on a public server: visitors may not use its key
 
     @property
     def drawn_by(self) -> tuple[str, str]:
@@ -209,10 +207,10 @@ class OpenAIImages(HostedTextToImage):
         return self.endpoint.safe(text)
 
     def check_token(self) -> None:
-        """Refuse strangers without a key of their own."""
+        """Refuse visitors of a public server without their own key."""
         if self._needs_key and not self.endpoint.key:
             raise HubNotReached(
-                f"{self.info.id} is paid for by its user: give a key of your own for {self.endpoint.host} below, "
+                f"{self.info.id} costs its user money: give your own key for {self.endpoint.host} below, "
                 "under “Hosted models: your own token”, or in the header x-hosted-model-token of a program's calls"
             )
 
@@ -238,7 +236,7 @@ class OpenAIImages(HostedTextToImage):
 
 
 class HubInference(HostedTextToImage):
-    """Draws by providers behind Hugging Face, through its own client, always with the given token."""
+    """Draws by providers behind Hugging Face, through its client, always with the given token."""
 
     def __init__(
         self,
@@ -281,7 +279,7 @@ class HubInference(HostedTextToImage):
 
     @property
     def has_seeds(self) -> bool:
-        """True if this provider documents a seed; False while the provider is not known."""
+        """True if this provider documents a seed; False while the provider is unknown."""
         try:
             return self.drawn_by[0] in _SEEDED
         except ModelUnavailable:
@@ -292,11 +290,11 @@ class HubInference(HostedTextToImage):
         return without_secrets(text, self._token)
 
     def check_token(self) -> None:
-        """Refuse a visitor without a token; that of a public server is not for strangers."""
+        """Refuse a visitor without a token; a public server's own token is not for visitors."""
         title = f"inference:{self.name.path}"
         if not self._token:
             raise HubNotReached(
-                f"{title} is paid for by its user, so it needs a Hugging Face token of your own: paste one "
+                f"{title} costs its user money, so it needs your own Hugging Face token: paste one "
                 "on the page under “Hosted models: your own token”, or sign in there (on your own machine set "
                 "HF_TOKEN, or name another variable with --token-env)"
             )
@@ -335,11 +333,11 @@ class HubInference(HostedTextToImage):
             raise RequestFailed(f"{name}: {provider} answered without a picture", again=True) from error
         except (TypeError, ValueError, AttributeError) as error:
             raise RequestFailed(
-                f"{name}: {provider} answered what is not understood ({self.safe(str(error))})", again=True
+                f"{name}: {provider} sent an answer that is not understood ({self.safe(str(error))})", again=True
             ) from error
 
     def _refused(self, name: str, error: Any) -> RequestFailed:
-        """The failure that a status stands for."""
+        """The failure for a status."""
         response = error.response
         status = int(getattr(response, "status_code", 0))
         text, code = error_text(getattr(response, "content", b"") or b"")
@@ -356,14 +354,14 @@ class HubInference(HostedTextToImage):
 
 
 def hosted_model(info: ModelInfo, settings: Settings, token: str) -> HostedTextToImage:
-    """The generator of a hosted model's entry, asked with a visitor's ``token``.
+    """Build the generator of a hosted model's entry, with a visitor's ``token``.
 
-    Without one it is this machine's own token or key, but never where strangers reach this server. ModelUnavailable
-    where no server is set for ``openai:``.
+    Without one it uses this machine's token or key, but never on a public server. ModelUnavailable
+    if no server is set for ``openai:``.
     """
     name = hosted_name(info.id)
     if name is None:
-        raise UnknownModel(f"{info.id} is no hosted model")
+        raise UnknownModel(f"{info.id} is not a hosted model")
     seconds, at_once = settings.remote_seconds, settings.remote_at_once
     if name.service == "inference":
         own = "" if settings.public else huggingface_hub.get_token() or ""
@@ -377,7 +375,7 @@ def hosted_model(info: ModelInfo, settings: Settings, token: str) -> HostedTextT
     endpoint = Endpoint(
         url=settings.images_url,
         model=name.path,
-        key=own if token.startswith("hf_") else token or own,  # one of Hugging Face is for no other server
+        key=own if token.startswith("hf_") else token or own,  # Hugging Face's token goes to no other server
         seconds=seconds,
         settings="BIAS_IMAGES",
         named_by="the name after openai:",
@@ -386,33 +384,31 @@ def hosted_model(info: ModelInfo, settings: Settings, token: str) -> HostedTextT
 
 
 def read_picture(name: str, data: bytes) -> Image.Image:
-    """Return the picture in an answer; RequestFailed where it is none, broken off, or far too large."""
+    """Return the picture in an answer; RequestFailed if it is unreadable, cut off, or far too large."""
     with _readable(name):
         return checked_picture(name, Image.open(io.BytesIO(data)))
 
 
 @contextmanager
 def _readable(name: str) -> Iterator[None]:
-    """Raise RequestFailed for data that Pillow does not know, or that would unpack to a huge picture."""
+    """Raise RequestFailed for data that Pillow cannot read, or a huge picture."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             yield
     except (UnidentifiedImageError, Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise RequestFailed(f"{name} answered what is no picture that can be read", again=True) from error
+        raise RequestFailed(f"{name} answered with an unreadable picture", again=True) from error
 
 
 def checked_picture(name: str, image: Image.Image) -> Image.Image:
-    """An opened picture with its pixels, as RGB; what is transparent lies on white."""
+    """Load a picture as RGB, with transparent parts on white."""
     width, height = image.size
     if min(width, height) < _LEAST_SIDE or width * height > _MOST_PIXELS:
-        raise RequestFailed(
-            f"{name} answered a picture of {width}x{height} pixels, which is none to measure", again=True
-        )
+        raise RequestFailed(f"{name} answered a picture of {width}x{height} pixels: too large or too small", again=True)
     try:
         image.load()
-    except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises for files that are broken off, or wrong
-        raise RequestFailed(f"{name} answered a picture that is broken off", again=True) from error
+    except (OSError, SyntaxError, ValueError) as error:  # Pillow's errors for cut-off or malformed files
+        raise RequestFailed(f"{name} answered with a cut-off picture", again=True) from error
     if image.mode in ("RGBA", "LA", "P", "PA"):
         image = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
@@ -438,7 +434,7 @@ def _decoded(name: str, coded: str) -> bytes:
     try:
         return base64.b64decode("".join(rest.split()), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise RequestFailed(f"{name} answered a picture that is broken off", again=True) from error
+        raise RequestFailed(f"{name} answered with a cut-off picture", again=True) from error
 
 
 def _text(value: object) -> str:
@@ -446,7 +442,7 @@ def _text(value: object) -> str:
 
 
 def _flagged(answer: object) -> str:
-    """Why an answer that came was refused all the same; "" where it was not.
+    """The reason that an answer counts as a refusal; "" if it does not.
 
     >>> _flagged({"nsfw_content_detected": [True]}), _flagged({"b64_json": "...", "nsfw": False})
     ('nsfw_content_detected', '')
@@ -469,23 +465,23 @@ def _flagged(answer: object) -> str:
     return f"content filter: {', '.join(filtered)}" if filtered else ""
 
 
-_GRACE_SECONDS = 0.5  # after Stop, for answers that are about to come
-_MOST_AT_FIRST = 8  # pictures that fail before any has come, until no more are asked for
-_MOST_IN_A_ROW = 40  # the same later on: a prompt that a service cannot draw is no service that is down
+_GRACE_SECONDS = 0.5  # seconds after Stop for pending answers
+_MOST_AT_FIRST = 8  # failures before the first picture that end the requests
+_MOST_IN_A_ROW = 40  # the same later on: a failing prompt does not mean that the service is down
 
 
 class RequestsEngine:
-    """Asks for ``at_once`` pictures at a time; no lock is held, for nothing runs on this machine."""
+    """Sends ``at_once`` requests at a time, without a lock, because no model runs on this machine."""
 
     def __init__(self, at_once: int) -> None:
         self._at_once = at_once
 
     def n_workers(self) -> int:
-        """Requests at a time."""
+        """Number of parallel requests."""
         return self._at_once
 
     def place(self) -> str:
-        """Elsewhere."""
+        """A constant, since pictures are drawn elsewhere."""
         return "a hosted model"
 
     def run(
@@ -499,14 +495,14 @@ class RequestsEngine:
     ) -> Iterator[EngineProgress]:
         """Yield progress until every row has its picture in ``store``.
 
-        Raises Cancelled: within a second of ``cancelled()``, and no further request is sent; what was asked for by
-        then is stored when it comes, if the program still runs. Interrupted: some pictures did not come after all
+        Raises Cancelled: within a second of ``cancelled()``, and no further request is sent; pending pictures
+        are stored when they come, if the program still runs. Interrupted: some pictures did not come after all
         tries, all others are stored. ModelUnavailable: none would come.
         """
         return follow(rows, store, lambda missing: _RequestDrawing(missing, model, store, self._at_once, cancelled))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing, as there is nothing to close."""
 
 
 class _RequestDrawing(Drawing):
@@ -529,14 +525,14 @@ class _RequestDrawing(Drawing):
                 self.check()
                 if not pending:
                     wait_while_paused(self.check)
-                most = 1 if clock.is_paused else self._at_once  # a run that was paused just now asks for one more
+                most = 1 if clock.is_paused else self._at_once  # a run paused just now sends one more request
                 while len(pending) < most and self._fatal is None and (row := next(rows, None)) is not None:
                     pending.add(self._start(row))
                 if not pending:
                     break
                 pending -= self._take(pending, _POLL_SECONDS)
                 if self._fatal is not None:
-                    self._over.set()  # what is on its way is waited for, and not asked for again
+                    self._over.set()  # wait for pending requests instead of repeating them
         except Cancelled:
             self._over.set()
             self._take(pending, _GRACE_SECONDS, everything=True)
@@ -548,7 +544,7 @@ class _RequestDrawing(Drawing):
 
     def _start(self, row: ImageRow) -> "Future[list[StoredImage]]":
         future: Future[list[StoredImage]] = Future()
-        # A daemon: an answer that never comes holds up neither Stop nor the end of the program.
+        # A daemon: a missing answer delays neither Stop nor the end of the program.
         threading.Thread(target=self._ask, args=(row, future), daemon=True, name="bias-request").start()
         return future
 
@@ -563,7 +559,7 @@ class _RequestDrawing(Drawing):
     def _take(
         self, pending: "set[Future[list[StoredImage]]]", seconds: float, *, everything: bool = False
     ) -> "set[Future[list[StoredImage]]]":
-        """Hand over what came within that time; which requests have ended."""
+        """Pass on the answers of that time; return the ended requests."""
         ended = wait(pending, timeout=seconds, return_when="ALL_COMPLETED" if everything else FIRST_COMPLETED).done
         for future in ended:
             error = future.exception()
@@ -579,21 +575,21 @@ class _RequestDrawing(Drawing):
         return ended
 
     def _service_down(self, error: NotDrawn) -> BiasCoreError | None:
-        """The error that ends a run of failures; None while it may go on."""
+        """The error after too many failures in a row; None before that."""
         if self._in_a_row < (_MOST_IN_A_ROW if self._n_drawn else _MOST_AT_FIRST):
             return None
         kind = Interrupted if self._n_drawn else ModelUnavailable
         return kind(
-            f"{error}. {self._in_a_row} pictures failed one after the other, so no more were asked for; what came is "
+            f"{error}. {self._in_a_row} pictures failed in a row, so no more were requested; earlier ones are "
             "kept, and the same settings go on from there"
         )
 
     def _say_failures(self) -> None:
-        """Raise what became of the pictures that did not come."""
+        """Raise the error for the missing pictures, if any."""
         n, first = len(self._failures), self._failures[0]
         if not self._n_drawn:
             raise ModelUnavailable(f"{first}; no picture came")
         raise Interrupted(
-            f"{n:,} of {len(self._rows):,} pictures did not come after all tries ({first}). The others are kept, and "
-            "the same settings ask for these alone"
+            f"{n:,} of {len(self._rows):,} pictures did not come after all tries ({first}). The others are kept; "
+            "the same settings request only the missing ones"
         )

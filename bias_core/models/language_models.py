@@ -1,4 +1,4 @@
-"""Captioners, answerers of questions, language models and judges."""
+"""Captioners, question answerers, language models and judges."""
 
 import inspect
 import re
@@ -24,7 +24,7 @@ _OPENS = (
 _CLOSES = rf"(?:[<◁]\|?/{_NAMES}\|?[>▷]|(?-i:\[/THINK\])|[<]/details>|<channel\|>)"
 _MARK = re.compile(rf"{_OPENS}|(?P<closes>{_CLOSES})", re.IGNORECASE)
 _OPEN_AT_END = re.compile(rf"{_OPENS}\s*$", re.IGNORECASE)
-# gpt-oss answers in a channel of its own; where special tokens are left out, only the names of channels stay.
+# gpt-oss answers in a separate channel; without special tokens only the channels' names remain.
 _CHANNELS = re.compile(r"<\|channel\|>(?!final)")
 _FINAL, _MESSAGE, _ANALYSIS, _FINAL_PLAIN = "<|channel|>final", "<|message|>", "analysis", "assistantfinal"
 _AROUND = re.compile(
@@ -33,7 +33,7 @@ _AROUND = re.compile(
 
 
 def without_thoughts(text: str) -> str:
-    r"""The answer in a text that may think aloud first; "" where the thought is cut off.
+    r"""The answer in a text that may think aloud first; "" if the thought is cut off.
 
     >>> without_thoughts("<think>The picture shows no beard.</think>\n\nYes"), without_thoughts("<think>No beard")
     ('Yes', '')
@@ -47,7 +47,7 @@ def without_thoughts(text: str) -> str:
 
 
 def _final_of(text: str) -> str | None:
-    """The text of the last channel for answers; None where there is none."""
+    """The text of the last answer channel; None without one."""
     before, sign, after = text.rpartition(_MESSAGE)
     start = before.rfind(_FINAL)
     if sign and start >= 0:
@@ -57,7 +57,7 @@ def _final_of(text: str) -> str | None:
 
 
 def _unthought(text: str) -> str:
-    """The text without thoughts, be they closed, cut off, or begun before it."""
+    """The text without complete, cut-off or earlier begun thoughts."""
     parts, start, thinks = list[str](), 0, False
     for mark in _MARK.finditer(text):
         if mark["closes"] and not thinks:
@@ -71,7 +71,7 @@ def _unthought(text: str) -> str:
 
 
 def open_thought(prompt: str) -> str:
-    """The mark with which a chat template has a model begin by thinking; "" for others."""
+    """The mark by which a chat template makes a model think first; "" for others."""
     match = _OPEN_AT_END.search(prompt)
     return match[0] if match else ""
 
@@ -113,9 +113,8 @@ class _Blip(HubModel[tuple[Any, Any, str]]):
         kind = getattr(transformers, self.model_class)
         model = load_whole(kind, source, name=self.name, dtype=torch.float32, **local)
         if folder.is_dir() and not any(file for kind in _VOCABULARIES for file in folder.glob(kind)):
-            raise ModelUnavailable(  # else the class would make up one that knows no word
-                f"{self.name} has no tokenizer ({', '.join(_VOCABULARIES)}); put the one that it was trained with "
-                "into the folder"
+            raise ModelUnavailable(  # otherwise the class would create an empty one
+                f"{self.name} has no tokenizer ({', '.join(_VOCABULARIES)}); put its training tokenizer into the folder"
             )
         return model.to(device).eval(), transformers.BlipProcessor.from_pretrained(source, **local), device
 
@@ -178,8 +177,8 @@ class TransformersLanguageModel(HubModel[tuple[Any, Any, Any, str]]):
     def propose(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
         """For each prefix, its ``n`` likeliest continuations by one token, likeliest first.
 
-        Special tokens are left out, and so are tokens that show nothing (blanks, halves of a letter): there
-        are fewer than ``n`` where the vocabulary is small. The prefix is kept letter by letter.
+        Special and invisible tokens (blanks, parts of a letter) are left out: there
+        are fewer than ``n`` for a small vocabulary. The prefix is kept letter by letter.
 
         Raises InvalidInput: a prefix has no token, and the model none to begin with; ModelUnavailable: weights
         missing or corrupt, or the model answers NaN.
@@ -189,7 +188,7 @@ class TransformersLanguageModel(HubModel[tuple[Any, Any, Any, str]]):
         return [texts for batch in batches for texts in batch]
 
     def complete(self, prompt: str, max_new_tokens: int) -> str:
-        """The likeliest answer, token by token, in the model's chat form where it has one."""
+        """The likeliest answer, token by token, in the model's chat format if it has one."""
         with self._running() as (model, tokenizer, _, device), torch.inference_mode():
             text = prompt
             if tokenizer.chat_template:
@@ -197,7 +196,7 @@ class TransformersLanguageModel(HubModel[tuple[Any, Any, Any, str]]):
                     [{"role": "user", "content": prompt}],
                     add_generation_prompt=True,
                     tokenize=False,
-                    enable_thinking=False,  # a template that knows no such switch ignores it
+                    enable_thinking=False,  # templates without this switch ignore it
                 )
                 ids = tokenizer(text, add_special_tokens=False)["input_ids"]  # the template has them already
             else:
@@ -232,7 +231,7 @@ class TransformersLanguageModel(HubModel[tuple[Any, Any, Any, str]]):
         return [self._texts(*row) for row in zip(prefixes, ids, best, strict=True)]
 
     def _texts(self, prefix: str, ids: list[int], following: list[int]) -> list[str]:
-        """The prefix as it was typed, with each token as it reads after it (with or without a space)."""
+        """The typed prefix with each token, as decoded after it (with or without a space)."""
         _, tokenizer, _, _ = self._parts()
         options = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
         text_so_far = tokenizer.decode(ids, **options)
@@ -240,7 +239,7 @@ class TransformersLanguageModel(HubModel[tuple[Any, Any, Any, str]]):
         return [prefix + text.removeprefix(text_so_far) for text in longer]
 
     def _ids(self, text: str) -> list[int]:
-        """Tokens of a text to be continued: its end mark, if the tokenizer sets one, is taken off."""
+        """Tokens of a text to continue, without an end mark of the tokenizer."""
         _, tokenizer, _, _ = self._parts()
         ids: list[int] = tokenizer(text)["input_ids"]
         while ids and ids[-1] == tokenizer.eos_token_id:
@@ -261,7 +260,7 @@ class TransformersLanguageModel(HubModel[tuple[Any, Any, Any, str]]):
         tokenizer = transformers.AutoTokenizer.from_pretrained(source, padding_side="left", **files)
         if tokenizer.pad_token_id is None:
             tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
-        # Of each token id, whether it may be proposed: not special, and something to be seen.
+        # By token id, true for tokens to propose: visible and not special.
         special = set(tokenizer.all_special_ids)
         special |= {token for token, added in tokenizer.added_tokens_decoder.items() if added.special}
         n_words = int(model.config.vocab_size)
@@ -274,7 +273,7 @@ class TransformersLanguageModel(HubModel[tuple[Any, Any, Any, str]]):
 
 
 def package_gguf(package: str) -> Path:
-    """The GGUF file that an installed package holds; ModelUnavailable where there is none."""
+    """The GGUF file of an installed package; ModelUnavailable if missing."""
     spec = find_spec(package)
     folders = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
     files = sorted(path for folder in folders for path in folder.glob("*.gguf"))
@@ -287,21 +286,21 @@ def package_gguf(package: str) -> Path:
 
 
 def _room(model: Any) -> int:
-    """Longest text that leaves room for one more token."""
+    """Maximum text length with room for one more token."""
     return int(getattr(model.config, "max_position_embeddings", 2048)) - 1
 
 
 ANSWER_WORDS = (("yes",), ("no",), ("cannot", "can't"))
 """First words of the answers yes, no, and cannot tell, in the order of the probabilities."""
 
-_INSTRUCTION = " Answer yes"  # where a question's own words end
+_INSTRUCTION = " Answer yes"  # end of a question's own words
 
 
 class TransformersJudge(HubModel[tuple[Any, Any, list[Any], str]]):
-    """Answers of ``AutoModelForImageTextToText`` in its chat form, by the first token that it would say.
+    """Judge by the first token of ``AutoModelForImageTextToText`` in its chat format.
 
     A probability is the softmax over the three answers, each the sum over its words' spellings ("yes", "Yes", " YES").
-    Pictures of one size with the same question go together: none is padded, so no answer depends on its company.
+    Pictures of one size with the same question share a batch without padding, so answers do not depend on the batch.
     """
 
     def __init__(self, name: str, source: str, *, batch_size: int = 8, **options: Any) -> None:
@@ -311,7 +310,7 @@ class TransformersJudge(HubModel[tuple[Any, Any, list[Any], str]]):
         """Probabilities ``(n, 3)`` of "yes", "no" and "cannot tell".
 
         Raises InvalidInput: not one question per picture, or a blank one; ModelUnavailable: weights missing or
-        corrupt, or a model that holds no conversation about a picture.
+        corrupt, or a model that cannot chat about a picture.
         """
         check_questions(images, questions)
         answers = np.empty((len(images), 3))
@@ -334,7 +333,7 @@ class TransformersJudge(HubModel[tuple[Any, Any, list[Any], str]]):
         how = {"add_generation_prompt": True, "enable_thinking": False}  # templates without this switch ignore it
         if open_thought(processor.apply_chat_template(turns[:1], tokenize=False, **how)[0]):
             raise ModelUnavailable(
-                f"{self.name} thinks aloud before it answers, so its first word is no answer; choose one of the "
+                f"{self.name} thinks aloud first, so its first word is not an answer; choose one of the "
                 "-Instruct models, or serve it (BIAS_JUDGE_URL)"
             )
         inputs = processor.apply_chat_template(turns, tokenize=True, return_dict=True, return_tensors="pt", **how)
@@ -356,7 +355,7 @@ class TransformersJudge(HubModel[tuple[Any, Any, list[Any], str]]):
         processor = transformers.AutoProcessor.from_pretrained(source, **local)
         if not getattr(processor, "chat_template", None):
             raise ModelUnavailable(
-                f"{self.name} has no chat template, so it holds no conversation about a picture; choose a model that "
+                f"{self.name} has no chat template, so it cannot chat about a picture; choose a model that "
                 "was taught to answer, such as one of the -Instruct models"
             )
         tokens = [torch.tensor(ids, device=device) for ids in first_tokens(processor.tokenizer, self.name)]
@@ -364,7 +363,7 @@ class TransformersJudge(HubModel[tuple[Any, Any, list[Any], str]]):
 
 
 def first_tokens(tokenizer: Any, name: str) -> list[list[int]]:
-    """By answer, the ids of tokens with which it may begin, and no other answer; ModelUnavailable for none."""
+    """Ids of tokens that start only this answer, by answer; ModelUnavailable without any."""
     ids: list[set[int]] = []
     for words in ANSWER_WORDS:
         forms = {form for word in words for form in (word, word.capitalize(), word.upper())}
@@ -380,10 +379,10 @@ def first_tokens(tokenizer: Any, name: str) -> list[list[int]]:
 
 
 class ClassifierJudge(HubModel[Any]):
-    """Answers of an image classifier, by what its ``labels`` mean: a label, and the word that it stands for.
+    """Judge by an image classifier; ``labels`` gives the words that its labels mean.
 
-    A question that names the words of some labels is answered yes by their probability and no by that of the other
-    labels that have a word; what is left, or all where it names none, is "cannot tell".
+    For a question with the words of some labels, "yes" has their probability and "no" that of the other
+    labels with a word; the rest, or everything for a question without such words, is "cannot tell".
     """
 
     def __init__(self, name: str, source: str, labels: Mapping[str, str], **options: Any) -> None:
@@ -429,7 +428,7 @@ class ClassifierJudge(HubModel[Any]):
 
 
 def read_labels(text: str) -> dict[str, str]:
-    """Labels of a classifier with their words; InvalidInput quotes what is none.
+    """Read the labels of a classifier with their words; InvalidInput quotes malformed ones.
 
     >>> read_labels("Male=man, Female=woman")
     {'Male': 'man', 'Female': 'woman'}
@@ -437,5 +436,5 @@ def read_labels(text: str) -> dict[str, str]:
     pairs = [one.partition("=") for one in text.split(",")]
     words = {label.strip(): word.strip() for label, _, word in pairs}
     if not all(words) or not all(words.values()):
-        raise InvalidInput(f"labels of a classifier are Label=word, with commas between; got {text!r}")
+        raise InvalidInput(f"write labels of a classifier as Label=word, with commas between; got {text!r}")
     return words

@@ -1,4 +1,4 @@
-"""Weights by name: their place, their version, their download, and whether this machine has room for them."""
+"""Weights by name: place, version, download, and fit to this machine."""
 
 import ctypes
 import math
@@ -45,14 +45,14 @@ _SMALL = ["model_index.json", "*/config.json", "*/scheduler_config.json"]
 
 
 class ModelSources:
-    """Finds weights; a hub is asked once for the commit of a name, and files are looked at every time."""
+    """Finds weights; asks a hub once for a name's commit, and checks files every time."""
 
     def __init__(self, settings: Settings, hashes: FileHashes) -> None:
         self._settings, self._hashes = settings, hashes
         self._answers = BuiltOnce()
 
     def find(self, path: str) -> str:
-        """A folder of the assets, a folder or file of the user, or what it was: a hub id, or a name."""
+        """The path of an assets' or user's folder or file; other names (hub ids) unchanged."""
         shipped = self._settings.assets_dir / path
         if path.startswith("calibration/") or shipped.is_dir():
             return str(shipped)
@@ -65,16 +65,16 @@ class ModelSources:
         return info.embedded or Path(self.find(path)).is_dir() or is_cached(path, info.revision)
 
     def hub_folder(self, repo: str, revision: str) -> Path | None:
-        """The small files of a hub's repository; None where they cannot be had."""
+        """The small files of a hub's repository; None if unavailable."""
         name, offline = f"{repo}@{revision}" if revision else repo, self._settings.offline
         try:
             ask = partial(snapshot, repo, revision, name=name, offline=offline)
             return self._answers.get("snapshot", name, ask, limit=HUB_SECONDS)
-        except ModelUnavailable:  # said when it is used
+        except ModelUnavailable:  # reported on use
             return None
 
     def checkpoint_folder(self, file: str, prediction: str) -> Path:
-        """The folder of a checkpoint in one file, made when it is first named; ModelUnavailable where it cannot be."""
+        """The folder of a one-file checkpoint, created on first use; ModelUnavailable if that fails."""
         name = f"{self._hashes.fingerprint(Path(file))}{prediction and f'-{prediction}'}"
         folder = self._settings.data_dir / "checkpoints" / name
         write = partial(open_checkpoint, Path(file), prediction, folder, offline=self._settings.offline)
@@ -83,7 +83,7 @@ class ModelSources:
         return folder
 
     def pinned(self, info: ModelInfo) -> ModelInfo:
-        """With its folder, or the commits that its name stands for from now on."""
+        """The entry with its folder, or with the current commits of its name."""
         options = {**info.options, "path": self.find(str(info.options["path"]))}
         entry = replace(info, options=options)
         self.check_size(info.id, str(options["path"]), info.download_gb, info.revision)
@@ -91,12 +91,12 @@ class ModelSources:
         return self._answers.get("pinned", info.id, ask, limit=HUB_SECONDS)
 
     def check_size(self, name: str, path: str, listed_gb: float, revision: str = "") -> None:
-        """Refuse, on a public server, what is larger than ``BIAS_ALLOWED_GB``, or the hub does not say how large.
+        """On a public server, refuse models larger than ``BIAS_ALLOWED_GB`` or of unknown size.
 
-        Of listed models the size is known.
+        Listed models have a known size.
         """
         most = self._settings.allowed_gb
-        asks = self._settings.public and not self._settings.offline  # offline, nothing is fetched
+        asks = self._settings.public and not self._settings.offline  # no downloads offline
         if not asks or listed_gb or not is_hub_id(self.find(path)):
             return
         n_gb = self._answers.get("size", name, partial(download_gb, path, revision), limit=HUB_SECONDS)
@@ -104,11 +104,11 @@ class ModelSources:
             raise ModelUnavailable(f"the hub does not say how large {name} is; choose another model")
         if n_gb > most:
             raise ModelUnavailable(
-                f"{name} has {n_gb:.0f} GB of weights, this server takes {most:g} GB; choose a smaller one"
+                f"{name} has {n_gb:.0f} GB of weights, and this server allows {most:g} GB; choose a smaller model"
             )
 
     def fit(self, info: ModelInfo) -> "ModelFit":
-        """The fit of a model to this machine; for one that is not listed, the hub is asked for its size, once."""
+        """The fit of a model to this machine; for unlisted ones, the hub is asked for the size, once."""
         settings, here = self._settings, self.is_here(info)
         if not here and not info.download_gb and not settings.offline:
             ask = partial(download_gb, str(info.options["path"]), info.revision)
@@ -117,13 +117,13 @@ class ModelSources:
         return model_fit(info, this_machine(), here=here, free_disk=free_disk(), **how)
 
     def loras(self, info: ModelInfo) -> Path | None:
-        """The folder with one LoRA per condition, for a model that has conditions."""
+        """The folder with one LoRA per condition, for a model with conditions."""
         return self._settings.assets_dir / str(info.options["loras"]) if "loras" in info.options else None
 
     def version(self, info: ModelInfo) -> str:
-        """The version of the entry's weights now: commits of a hub, or fingerprints of the files.
+        """The current version of the entry's weights: commits of a hub, or fingerprints of the files.
 
-        ModelUnavailable is raised where neither a hub nor this machine has them, or a file cannot be read.
+        ModelUnavailable if neither a hub nor this machine has them, or a file is unreadable.
         """
         if info.family == "renderer":
             from bias_core.world.planted import REVISION
@@ -141,7 +141,7 @@ class ModelSources:
         return "+".join(versions) + conditions
 
     def fetch(self, info: ModelInfo, version: str, device: str) -> None:
-        """Download the model's files; call it without a lock, so that drawing goes on meanwhile."""
+        """Download the model's files; call it without a lock, so that drawing continues."""
         if info.embedded or info.family == "renderer" or self._settings.offline:
             return
         variant = None if pick_device(device) == "cpu" else info.options.get("variant")
@@ -150,20 +150,20 @@ class ModelSources:
         self._answers.get("files", info.id, fetch, version=version, limit=WEIGHTS_SECONDS)
 
     def files(self, info: ModelInfo) -> tuple[Path, ...]:
-        """The folders and files that :meth:`version` reads; no hub is asked."""
+        """The folders and files that :meth:`version` reads, without asking a hub."""
         if info.family == "renderer":
             return ()
         options = {**info.options, "path": self.find(str(info.options["path"]))}
         return tuple(_local_sources(replace(info, options=options)).values())
 
     def reader_version(self, info: ToolInfo) -> str:
-        """Fingerprint of a reader's folder or file now; "" for one of a hub, a package or a server."""
+        """Current fingerprint of a reader's folder or file; "" for a hub's, package's or server's."""
         source = Path(self.find(info.local or info.path))
         return self._hashes.fingerprint(source) if info.path and source.exists() else ""
 
 
 def check_version(name: str, version: str, now: Callable[[], str]) -> None:
-    """Refuse weights that are not those that pictures or numbers are about to be kept under."""
+    """Refuse weights that changed, since results are stored under their version."""
     if now() != version:
         raise ModelUnavailable(
             f"the files of {name} have changed since this began; start again, and the new ones are used"
@@ -173,7 +173,7 @@ def check_version(name: str, version: str, now: Callable[[], str]) -> None:
 def snapshot(repo: str, revision: str = "", *, name: str, offline: bool = False) -> Path:
     """Folder of the repository's small files as of a commit, tag or branch; its name is the commit.
 
-    The hub is asked which commit a branch is at now; without a network it is the one that was used last.
+    A branch gives its current commit on the hub; without a network, the last one used.
     ModelUnavailable: no such repository or revision, no access to it, or neither a network nor a copy.
     """
     with loading(name, repo):
@@ -182,10 +182,10 @@ def snapshot(repo: str, revision: str = "", *, name: str, offline: bool = False)
 
 
 def pinned(info: ModelInfo, *, offline: bool = False) -> ModelInfo:
-    """The entry with the commit of everything that it takes from a hub: one run is one set of weights.
+    """The entry with the commit of every hub file that it uses, so that one run has one set of weights.
 
-    A pipeline of two has both: ``options`` names the second with "@commit" then, like a LoRA on top. A commit
-    that the entry names itself is taken as it is.
+    For a pipeline of two, ``options`` names the second with "@commit", like a LoRA. A commit
+    in the entry stays.
     """
 
     def commit(repo: str, revision: str, name: str) -> str:
@@ -205,13 +205,13 @@ def pinned(info: ModelInfo, *, offline: bool = False) -> ModelInfo:
 
 
 def _local_sources(info: ModelInfo) -> dict[str, Path]:
-    """The folders and files of a pinned entry that are no hub's, by its options' names."""
+    """Local folders and files of a pinned entry, by option."""
     sources = {key: Path(str(info.options.get(key, ""))).expanduser() for key in ("path", *_PARTS)}
     return {key: path for key, path in sources.items() if info.options.get(key) and path.exists()}
 
 
 def fetch_pipeline(info: ModelInfo) -> None:
-    """Download what a pinned entry takes from a hub, and load nothing of it; ModelUnavailable where that fails."""
+    """Download a pinned entry's hub files without loading them; ModelUnavailable if that fails."""
     for key in ("path", *_PARTS):
         repo, revision = split_revision(str(info.options.get(key, "")))
         if not is_hub_id(repo):
@@ -228,7 +228,7 @@ def fetch_pipeline(info: ModelInfo) -> None:
 
 
 def download_pipeline(repo: str, **options: Any) -> Path:
-    """Return the folder of a repository, downloaded where it is not here; in half precision where it has only that.
+    """The folder of a repository, downloaded if missing; in half precision if there is no other.
 
     ``options`` are those of diffusers; parts among them that are None are left out.
     """
@@ -252,14 +252,14 @@ ZERO_GPU_BYTES = 70 * 10**9  # of the slice that a Space on ZeroGPU is lent
 class Machine:
     """Sizes in bytes."""
 
-    memory: int  # that programs on this machine, or in this container, may use
+    memory: int  # available to programs on this machine or in this container
     gpu_memory: int = 0  # of the largest GPU; 0 without one
     gpu: str = ""  # its name, "" without one
 
 
 @lru_cache(maxsize=1)
 def this_machine() -> Machine:
-    """Asked of the system once; torch is not imported for it."""
+    """Sizes of this machine, read once without importing torch."""
     total = int(psutil.virtual_memory().total)
     memory = min(total, _cgroup(_LIMITS) or total)
     if os.environ.get("SPACES_ZERO_GPU"):
@@ -269,30 +269,30 @@ def this_machine() -> Machine:
 
 
 def free_memory() -> int:
-    """Bytes that a program can still take before the system, or the container's limit, refuses."""
+    """Bytes of memory still available under the system's and the container's limits."""
     available = int(psutil.virtual_memory().available)
     limit, used = _cgroup(_LIMITS), _cgroup(_USED)
     return min(available, limit - used) if limit and used else available
 
 
 def free_bytes(folder: Path) -> int:
-    """Room on the disk of ``folder``, which need not exist yet."""
+    """Free bytes on the disk of ``folder``, which need not exist yet."""
     while not folder.exists():
         folder = folder.parent
     return shutil.disk_usage(folder).free
 
 
 def share_freed_memory() -> None:
-    """Have all threads of this process share two pools of memory, where the C library has one for each.
+    """Let all threads share two memory pools, instead of the C library's one per thread.
 
-    A server has a hundred threads, and each would keep what it once needed: more than a megabyte a visitor.
+    Each of a server's hundred threads would otherwise keep its peak: more than a megabyte per visitor.
     """
     with suppress(OSError, AttributeError):  # another C library than glibc has no such setting
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
 
 def _cgroup(names: tuple[str, ...]) -> int:
-    """A number of this container's bounds; 0 where there are none ("max")."""
+    """A limit of this container; 0 for none ("max")."""
     for name in names:
         with suppress(OSError, ValueError):
             return int((_CGROUP / name).read_text(encoding="ascii"))
@@ -300,7 +300,7 @@ def _cgroup(names: tuple[str, ...]) -> int:
 
 
 def _gpus() -> list[tuple[int, str]]:
-    """(bytes, name) of each NVIDIA GPU, from the driver's own tool."""
+    """(bytes, name) of each NVIDIA GPU, from the driver's tool."""
     command = ["nvidia-smi", "--query-gpu=memory.total,name", "--format=csv,noheader,nounits"]
     try:
         output = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE_SECONDS, check=True).stdout
@@ -311,12 +311,12 @@ def _gpus() -> list[tuple[int, str]]:
 
 
 _GB = 1e9
-ON_CPU = 2.2  # single precision takes twice the half-precision weights, and some to work with
+ON_CPU = 2.2  # single precision takes twice the half-precision weights, plus working memory
 _HUB_SECONDS = 5.0
 WORKING_BYTES_PER_PIXEL = 6_000
-"""Memory that one picture takes beside the weights, nearly all in the last layers of the VAE: about
+"""Memory of one picture in addition to the weights, nearly all in the last layers of the VAE: about
 1.6 GB at 512 x 512 and 6.3 GB at 1024 x 1024 for the VAEs of SD and SDXL."""
-_MOST_AT_ONCE = 8  # larger batches are hardly quicker, and Stop and progress come per batch
+_MOST_AT_ONCE = 8  # larger batches are hardly faster, and Stop and progress work per batch
 _GATED = (
     " Its makers ask for consent: accept their terms on its page, and give your own token (HF_TOKEN, or "
     "`hf auth login`)."
@@ -327,24 +327,24 @@ _GATED = (
 class ModelFit:
     """The fit of a model to this machine."""
 
-    here: bool  # its weights are on this machine
-    works: bool  # it can be used; False where it is certain that it cannot
-    short: str  # a few words for a menu, "" for models that come with the program
-    says: str  # the same in a sentence or two, with what to do
+    here: bool  # true if its weights are on this machine
+    works: bool  # false if it certainly cannot be used
+    short: str  # a few words for a menu; "" for shipped models
+    says: str  # one or two sentences with advice
 
 
 def model_fit(
     info: ModelInfo, machine: Machine, *, here: bool, offline: bool, free_disk: int, on_cpu: bool = False
 ) -> ModelFit:
-    """Judge one model, whose weights are ``here`` or would take some of the ``free_disk`` bytes.
+    """Judge one model with weights that are ``here`` or need part of the ``free_disk`` bytes.
 
-    Nothing may be downloaded where ``offline``, and the GPU is not to be used where ``on_cpu``.
+    ``offline`` forbids downloads, ``on_cpu`` the GPU.
     """
     size = info.download_gb
     if info.embedded:
         return ModelFit(here=True, works=True, short="", says="Comes with the program.")
     if not here and offline:
-        says = "Its weights are not on this machine, which may download none (BIAS_OFFLINE forbids it)."
+        says = "Its weights are not on this machine, and downloads are off (BIAS_OFFLINE forbids them)."
         return ModelFit(here=False, works=False, short="not on this machine", says=says)
     if not here and size * _GB > free_disk:
         says = (
@@ -352,7 +352,7 @@ def model_fit(
             "(or set HF_HOME to a larger disk)."
         )
         return ModelFit(here=False, works=False, short=f"no room for {size:g} GB", says=says)
-    weights, sentence = "size unknown", "What it downloads on first use is not known here."
+    weights, sentence = "size unknown", "The size of its download on first use is unknown."
     if here:
         weights, sentence = "on this machine", "Its weights are on this machine."
     elif size:
@@ -365,7 +365,7 @@ def model_fit(
 
 
 def hosted_fit(info: ModelInfo, hosted: HostedName, *, has_server: bool) -> ModelFit:
-    """The fit of a hosted model; no service is asked."""
+    """The fit of a hosted model, without asking a service."""
     price = "price unknown" if info.price_usd is None else f"{info.price_usd:g} USD a picture"
     if hosted.service == "openai" and not has_server:
         says = (
@@ -383,7 +383,7 @@ def hosted_fit(info: ModelInfo, hosted: HostedName, *, has_server: bool) -> Mode
 
 
 def _memory(info: ModelInfo, machine: Machine, *, on_cpu: bool) -> tuple[bool, str, str]:
-    """Tell if it can run, with a few words and a sentence; both are empty where nothing is known."""
+    """Tell if it can run, with a few words and a sentence; both empty if unknown."""
     needed, gpu = info.memory_gb, 0.0 if on_cpu else machine.gpu_memory / _GB
     if gpu and needed <= gpu:
         return True, "", f"It needs {needed:g} GB of the GPU's {gpu:.0f}." if needed else ""
@@ -401,7 +401,7 @@ def _memory(info: ModelInfo, machine: Machine, *, on_cpu: bool) -> tuple[bool, s
 
 
 def first_batch_size(info: ModelInfo, machine: Machine, device: str) -> int:
-    """Pictures at once to begin with: what ``options`` say, or what the GPU should hold; 1 on a CPU.
+    """Initial batch size: from ``options``, or an estimate for the GPU; 1 on a CPU.
 
     >>> sdxl = ModelInfo(id="xl", name="", family="sdxl", width=1024, height=1024, memory_gb=13.2)
     >>> [first_batch_size(sdxl, Machine(memory=0, gpu_memory=gb << 30), "auto") for gb in (0, 16, 24, 80)]
@@ -416,7 +416,7 @@ def first_batch_size(info: ModelInfo, machine: Machine, device: str) -> int:
 
 
 def fitting_readers(listed: Iterable[ToolInfo]) -> tuple[str, ...]:
-    """Readers of any pictures that this machine has room for, those that are here first."""
+    """Readers for any pictures that fit this machine, local ones first."""
     memory, room = this_machine().memory / ON_CPU, free_disk()
     general = [(info, is_cached(info.path, file="config.json")) for info in listed if not info.world]
     sizes = [(info.id, info.download_gb * _GB, here) for info, here in general]
@@ -425,7 +425,7 @@ def fitting_readers(listed: Iterable[ToolInfo]) -> tuple[str, ...]:
 
 
 def default_reader(listed: Sequence[ToolInfo], world: str, *, on_cpu: bool, offline: bool) -> str:
-    """The reader of pictures of a world, or of any others (""), that suits this machine; offline one that is here."""
+    """The default reader for pictures of a world ("" for any others) on this machine; offline a local one."""
     if own := [info.id for info in listed if world and info.world == world]:
         return own[0]
     machine = "gpu" if this_machine().gpu_memory and not on_cpu else "cpu"
@@ -438,27 +438,27 @@ def default_reader(listed: Sequence[ToolInfo], world: str, *, on_cpu: bool, offl
 
 
 def is_cached(repo: str, revision: str = "", file: str = "model_index.json") -> bool:
-    """True if ``file`` of the repository is on this machine; its weights come right after it."""
+    """True if ``file`` of the repository is on this machine; downloads fetch its weights right after it."""
     return isinstance(huggingface_hub.try_to_load_from_cache(repo, file, revision=revision or None), str)
 
 
 def cached_commit(repo: str) -> str:
-    """The commit of a reader's files on this machine; "" where they are not here, or not a hub's."""
+    """The commit of a reader's files on this machine; "" if they are missing, or not a hub's."""
     file = huggingface_hub.try_to_load_from_cache(repo, "config.json") if repo else None
     return Path(file).parent.name if isinstance(file, str) else ""
 
 
 def free_disk() -> int:
-    """Bytes that are free where downloads go."""
+    """Free bytes on the disk for downloads."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     return free_bytes(Path(HF_HUB_CACHE).absolute())
 
 
 def download_gb(repo: str, revision: str = "") -> float:
-    """Gigabytes of weights that a repository would download; 0 where the hub does not say.
+    """Gigabytes of weights in a repository's download; 0 if unknown.
 
-    Raises nothing: without a network, or without the right to read, the size is simply not known.
+    Raises nothing: without a network or access, the size is unknown.
     """
     errors = (hub_errors.HTTPError, hub_errors.HFValidationError, hub_errors.OfflineModeIsEnabled, OSError, ValueError)
     try:
@@ -471,7 +471,7 @@ def download_gb(repo: str, revision: str = "") -> float:
 
 
 def weights_gb(files: Iterable[tuple[str, int]]) -> float:
-    """Gigabytes of those (path, bytes) that are loaded: plain weights of components, else a model's own.
+    """Gigabytes of the (path, bytes) that are loaded: plain weights of components, else the model's.
 
     >>> weights_gb([("model.safetensors", 9), ("unet/diffusion_pytorch_model.safetensors", 2 * 10**9),
     ...             ("unet/diffusion_pytorch_model.fp16.safetensors", 10**9), ("unet/config.json", 5)])
@@ -487,7 +487,7 @@ def weights_gb(files: Iterable[tuple[str, int]]) -> float:
 
 
 PREDICTIONS = ("epsilon", "v_prediction")
-"""Quantities that a network of Stable Diffusion or SDXL may predict; files seldom name it."""
+"""Predictions of Stable Diffusion's and SDXL's networks; files seldom name theirs."""
 
 _NETWORKS = ("model.diffusion_model.", "double_blocks.", "joint_blocks.", "transformer_blocks.", "down_blocks.")
 _SETTINGS = ["*.json", "*.txt", "*.model", "*/*.json", "*/*.txt", "*/*.model"]
@@ -496,14 +496,14 @@ _SETTINGS = ["*.json", "*.txt", "*.model", "*/*.json", "*/*.txt", "*/*.model"]
 def open_checkpoint(file: Path, prediction: str, folder: Path, *, offline: bool = False) -> None:
     """Write the pipeline of a file into ``folder``; ``prediction`` is one of :data:`PREDICTIONS`, or "".
 
-    Its settings come from the folder of the same name beside it, or from the hub's model of its kind. Raises
-    ModelUnavailable: no whole checkpoint, settings that are not here, or a prediction that must (or cannot) be named.
+    Its settings come from the folder of the same name next to it, or from the hub's model of its kind. Raises
+    ModelUnavailable: an incomplete checkpoint, missing settings, or a prediction that must (or cannot) be named.
     """
     with loading(str(file), str(file)):
         keys, metadata = _header(file)
         if not any(key.startswith(_NETWORKS) for key in keys):
             raise ModelUnavailable(
-                f"{file} is no checkpoint of a whole model (its weights are {some_of(keys) or 'none'})"
+                f"{file} is not a checkpoint of a whole model (its weights are {some_of(keys) or 'none'})"
             )
         settings = _settings(file, offline=offline)
         name = str(read_json(settings / "model_index.json").get("_class_name"))
@@ -515,7 +515,7 @@ def open_checkpoint(file: Path, prediction: str, folder: Path, *, offline: bool 
         diffusers.utils.logging.disable_progress_bar()
         try:
             pipeline = kind.from_single_file(str(file), config=str(settings), local_files_only=True)
-        except NotImplementedError as error:  # a network that kept a tensor without numbers
+        except NotImplementedError as error:  # a network with a tensor without data
             raise ModelUnavailable(f"{file} lacks weights of one of its networks; download it again") from error
         _check_whole_of_single_file(file, pipeline)
         if more:
@@ -551,7 +551,7 @@ def _settings(file: Path, *, offline: bool) -> Path:
 def _scheduler_changes(
     file: Path, prediction: str, scheduler: Any, keys: set[str], metadata: dict[str, str]
 ) -> dict[str, Any]:
-    """Settings of the scheduler that follow from what the network predicts."""
+    """Settings of the scheduler that follow from the network's prediction."""
     if "FlowMatch" in str(scheduler.get("_class_name")):
         if prediction:
             raise ModelUnavailable(f"{file} is a flow model, which predicts a velocity; name it without @{prediction}")
@@ -569,7 +569,7 @@ def _scheduler_changes(
 
 
 def _check_whole_of_single_file(file: Path, pipeline: Any) -> None:
-    """Refuse a file that lacks weights: diffusers leaves these without numbers."""
+    """Refuse a file that lacks weights, which diffusers leaves without data."""
     for name, part in pipeline.components.items():
         if isinstance(part, torch.nn.Module):
             missing = [key for key, tensor in part.state_dict().items() if tensor.is_meta]

@@ -1,14 +1,14 @@
-"""A call of a diffusers pipeline: what goes in, what comes out, and what happens at each of its steps.
+"""Calls of a diffusers pipeline: arguments, results, and each of the steps.
 
 The second part looks into a generation through its scheduler, whose ``step`` every family of pipelines calls. A trace
-is three kinds of calls of one pipeline. The first draws the row as it is always drawn, and keeps each step: the latent,
-what the scheduler was given for it, and where it went. The second draws the attributes' sentences along that very path:
-``step`` answers with the kept latents, whatever was predicted. With guidance off a pipeline predicts from the text
+is three kinds of calls of one pipeline. The first draws the row as usual, and keeps each step: the latent,
+the scheduler's input, and its next latent. The second draws the attributes' sentences along the same path:
+``step`` answers with the kept latents, ignoring the prediction. With guidance off a pipeline predicts from the text
 alone, so these predictions are the conditional velocities, in the order, sign and packing of the scheduler. The third
-gives a latent that a step is heading for to the end of the pipeline's own code, which makes a picture of it.
+passes a step's predicted latent to the end of the pipeline's own code, which makes a picture of it.
 
-A generation whose text is exchanged on the way is two calls: of the first prompt as many steps as are taken with it,
-then of the later one, in which the denoiser repeats for these steps what it answered before.
+A generation that changes its text is two calls: first the first prompt's steps,
+then the later prompt, with the denoiser's answers of those steps repeated.
 """
 
 import inspect
@@ -35,22 +35,22 @@ from bias_core.protocols import StepCallback
 from bias_core.types import ImageRow, ModelInfo, VelocitySpace
 
 # Some pipelines would draw at another size and cut, have a language model rewrite the prompt, or clean it
-# where certain packages are installed: what is asked for is drawn, unless a model's options say otherwise.
+# if certain packages are installed: this is off, unless a model's options turn it on.
 REWRITING = frozenset({"use_pe", "enable_prompt_rewrite", "prompt_upsampling"})
 """Arguments that switch a pipeline's own rewriting of prompts."""
 _AS_ASKED = {"use_resolution_binning": False, "clean_caption": False, "guidance_schedule": None}
-_SCM_STEPS = 2  # the only number of steps that has a step in the middle
+_SCM_STEPS = 2  # the smallest number of steps with a middle one
 _STAGES = ("prior_num_inference_steps", "upscaler_num_inference_steps")
-_LONGEST = 300  # letters of an error that are passed on
+_LONGEST = 300  # letters of an error in a message
 _MAX_BYTES = 512_000_000
 
 
 def call_arguments(pipeline: Any, info: ModelInfo, rows: Sequence[ImageRow], **more: Any) -> dict[str, Any]:
-    """Those arguments of the call, ``more`` and the ``call`` of the model's options included, that it knows.
+    """Arguments that the call accepts, with ``more`` and the ``call`` of the model's options.
 
-    Each picture has a generator of its own, on the CPU: it looks the same on every device. No negative prompt
-    is not always an empty one: SDXL takes zeros. What is called true guidance only runs with one, and a space
-    is its makers' empty one.
+    Each picture has its own generator on the CPU, so that it looks the same on every device. No negative prompt
+    is not always an empty one: SDXL takes zeros. "True guidance" needs one, and a space
+    is its makers' choice for an empty one.
     """
     first, parameters, call = rows[0], accepted(pipeline), info.options.get("call", {})
     if first.rewrite and not REWRITING & set(parameters):
@@ -61,7 +61,7 @@ def call_arguments(pipeline: Any, info: ModelInfo, rows: Sequence[ImageRow], **m
     negative = first.guidance_scale > guidance.least if true_guidance else bool(first.negative_prompt or required)
     seeds = [row.seed for row in rows]
     if first.negative_prompt and _STAGES[0] in parameters:
-        seeds *= 2  # its prior draws embeddings of the negative prompts too
+        seeds *= 2  # its prior also embeds the negative prompts
     arguments: dict[str, Any] = {
         "prompt": [row.prompt for row in rows],
         "generator": [torch.Generator("cpu").manual_seed(seed) for seed in seeds],
@@ -86,20 +86,20 @@ NO_PICTURES = (
     "its weights are damaged, or too coarse in half precision; download it again, choose another model, or draw in "
     "single precision on the CPU (BIAS_DEVICE=cpu)"
 )
-"""Advice for a model that draws no picture at all."""
+"""Advice for a model that draws no pictures."""
 
 
 def no_rewriting(model: str, family: str) -> InvalidInput:
-    """The refusal of a model that is to rewrite prompts and cannot."""
+    """The error for a model that cannot rewrite prompts."""
     return InvalidInput(
-        f"{model} ({family}) has no rewriting of prompts of its own (rewrite=own); rewrite=fair, or an instruction of "
-        "yours, is carried out by a language model"
+        f"{model} ({family}) cannot rewrite prompts itself (rewrite=own); for rewrite=fair, or an instruction of "
+        "yours, a language model does it"
     )
 
 
 @contextmanager
 def guiders_set(pipeline: Any, rows: Sequence[ImageRow]) -> Iterator[None]:
-    """Have components that do the guiding guide by the scale of the rows, until the block ends."""
+    """Set the rows' scale in guider components until the block ends."""
     with ExitStack() as afterwards:
         for name in ("guider", "ocr_guider"):
             if (guider := getattr(pipeline, name, None)) is not None:
@@ -110,9 +110,9 @@ def guiders_set(pipeline: Any, rows: Sequence[ImageRow]) -> Iterator[None]:
 
 @contextmanager
 def after_each_step(pipeline: Any, done: Callable[[], None]) -> Iterator[dict[str, Any]]:
-    """Have ``done`` called after each step, or pass of a denoiser, of the call; yields arguments for it.
+    """Call ``done`` after each step, or pass of a denoiser; yields arguments for the call.
 
-    What ``done`` raises ends the call.
+    Errors of ``done`` end the call.
     """
     parameters, scheduler = accepted(pipeline), pipeline.scheduler
     newer = ("callback_on_step_end", "prior_callback_on_step_end")
@@ -137,7 +137,7 @@ def after_each_step(pipeline: Any, done: Callable[[], None]) -> Iterator[dict[st
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulerStep:
-    """The request of a pipeline to its scheduler; ``answer`` is the scheduler's own, and moves it one step on."""
+    """A pipeline's request to its scheduler; ``answer`` calls the scheduler, which moves one step on."""
 
     model_output: Any
     timestep: Any
@@ -147,11 +147,11 @@ class SchedulerStep:
 
 @contextmanager
 def step_replaced(scheduler: Any, look: Callable[[SchedulerStep], Any]) -> Iterator[None]:
-    """Have ``look`` answer each step of the scheduler, until the block ends."""
-    step, own = scheduler.step, vars(scheduler).get("step")  # its own where it is replaced already
+    """Let ``look`` answer each step of the scheduler until the block ends."""
+    step, own = scheduler.step, vars(scheduler).get("step")  # the instance's, if it is replaced already
     signature = inspect.signature(step)
 
-    @wraps(step)  # pipelines ask which arguments it takes
+    @wraps(step)  # pipelines inspect its arguments
     def replaced(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
         named = {name: given[name] for name in ("model_output", "timestep", "sample")}
@@ -169,8 +169,8 @@ def step_replaced(scheduler: Any, look: Callable[[SchedulerStep], Any]) -> Itera
 
 @contextmanager
 def forward_replaced(module: Any, forward: Callable[..., Any]) -> Iterator[None]:
-    """Have a network answer with this, until the block ends."""
-    own = vars(module).get("forward")  # set where components take turns on the device
+    """Replace a network's forward pass until the block ends."""
+    own = vars(module).get("forward")  # set if components take turns on the device
     module.forward = forward
     try:
         yield
@@ -182,30 +182,30 @@ def forward_replaced(module: Any, forward: Callable[..., Any]) -> Iterator[None]
 
 
 def pictures_of(output: Any) -> Any:
-    """Pixels ``(n, h, w, channels)`` in [0, 1], by the name that the family has for them."""
+    """Pixels ``(n, h, w, channels)`` in [0, 1], under the family's name for them."""
     return output.images if hasattr(output, "images") else output.image
 
 
 def report_steps(
     pipeline: Any, arguments: dict[str, Any], on_step: StepCallback | None, *, n_before: int = 0
 ) -> Callable[[], None]:
-    """Counts steps over all stages of a call, and ``n_before`` of another before it, and passes the count on."""
+    """Count steps over all stages of a call, after ``n_before`` of an earlier call, and report the count."""
     if on_step is None:
         return lambda: None
     parameters, steps = accepted(pipeline), count(1)
     total = n_before + arguments["num_inference_steps"]
     total += sum(arguments.get(s, parameters.get(s, 0)) for s in _STAGES)
-    return lambda: on_step(min(next(steps), total), total)  # some samplers take a step more than they are asked for
+    return lambda: on_step(min(next(steps), total), total)  # some samplers take one step more than requested
 
 
 @contextmanager
 def in_float32(pipeline: Any) -> Iterator[bool]:
-    """Compute in float32 until the block ends; False where the weights are so already, or memory has no room for it."""
+    """Compute in float32 until the block ends; False if the weights are in it already, or do not fit."""
     networks = [part for part in pipeline.components.values() if isinstance(part, torch.nn.Module)]
     tensors = {id(tensor): tensor for part in networks for tensor in (*part.parameters(), *part.buffers())}
     half = [(tensor, tensor.dtype) for tensor in tensors.values() if tensor.dtype in (torch.float16, torch.bfloat16)]
     fits = 2 * sum(tensor.nbytes for tensor, _ in half if tensor.device.type == "cpu") < free_memory()
-    whole = all(tensor.device.type != "meta" for tensor, _ in half)  # else layers take turns on the device
+    whole = all(tensor.device.type != "meta" for tensor, _ in half)  # otherwise layers take turns on the device
     try:
         if half and fits and whole:
             for tensor, _ in half:
@@ -217,7 +217,7 @@ def in_float32(pipeline: Any) -> Iterator[bool]:
 
 
 def to_image(pixels: np.ndarray, model: str) -> Image.Image:
-    """A picture from ``(h, w, 3)`` in [0, 1]; transparent ones, ``(h, w, 4)``, lie on white.
+    """Make a picture from ``(h, w, 3)`` in [0, 1]; transparent ``(h, w, 4)`` goes on white.
 
     ModelUnavailable is raised for NaN.
     """
@@ -231,7 +231,7 @@ def to_image(pixels: np.ndarray, model: str) -> Image.Image:
 
 @contextmanager
 def warnings_of_diffusers() -> Iterator[list[str]]:
-    """Collect the warnings of diffusers in this thread until the block ends, each once."""
+    """Collect this thread's distinct warnings of diffusers until the block ends."""
     logger, texts, thread = logging.getLogger("diffusers"), list[str](), threading.get_ident()
 
     class Collector(logging.Handler):
@@ -250,13 +250,13 @@ def warnings_of_diffusers() -> Iterator[list[str]]:
 def records(
     pipeline: Any, arguments: Mapping[str, Any], output: Any, warnings: Sequence[str], rows: Sequence[ImageRow]
 ) -> list[dict[str, Any]]:
-    """For each picture of a call: what was asked of the pipeline, and what it says it did.
+    """For each picture of a call, the pipeline's arguments and its own report.
 
     Returns
     -------
     ``asked`` are the plain arguments of the call, ``reported`` the guidance that the pipeline says it ran
-    with, ``revised_prompt`` the text that was drawn in place of the prompt, ``warnings`` those of diffusers
-    and a sentence where both disagree; what is not known is left out.
+    with, ``revised_prompt`` the text drawn instead of the prompt, ``warnings`` those of diffusers
+    and a sentence if both disagree; unknown facts are left out.
     """
     plain = (str, int, float, bool, type(None))
     names = ("guidance_scale", "do_classifier_free_guidance")
@@ -269,7 +269,7 @@ def records(
     guidance, scale, notes = guidance_of(facts_of(pipeline), arguments), rows[0].guidance_scale, list(warnings)
     if guidance.argument == "guidance_scale":
         if reported.get("guidance_scale", scale) != scale:
-            notes.append(f"guidance {scale:g} was asked for, the pipeline says {reported['guidance_scale']:g}")
+            notes.append(f"guidance {scale:g} was requested, and the pipeline reports {reported['guidance_scale']:g}")
         runs = reported.get("do_classifier_free_guidance")
         if runs is not None and math.isfinite(guidance.least) and runs != (scale > guidance.least):
             notes.append(f"at guidance {scale:g} the pipeline says that it was {'' if runs else 'not '}guided")
@@ -281,9 +281,9 @@ def records(
 
 @contextmanager
 def errors_in_a_sentence(pipeline: Any, model: str, row: ImageRow) -> Iterator[None]:
-    """Word whatever a pipeline's own code raises as one sentence; running out of memory is left as it is.
+    """Turn errors of a pipeline's code into one sentence; out-of-memory errors pass unchanged.
 
-    InvalidInput where it refused an argument, ModelUnavailable where it broke.
+    InvalidInput if it refused an argument, ModelUnavailable if it failed.
     """
     try:
         yield
@@ -299,11 +299,11 @@ def errors_in_a_sentence(pipeline: Any, model: str, row: ImageRow) -> Iterator[N
 
 
 class TextCache:
-    """Answers of a pipeline's text encoders, by text; the longest unused go first.
+    """Cache of a pipeline's text encoders' outputs by text; evicts the longest unused.
 
-    It stands in for the forward pass of the encoder during a call, and so below everything a pipeline does
-    with its answers. An answer is kept with the shape of the batch it came from: what comes out is, bit for
-    bit, what the encoder would have said. They take at most ``max_bytes`` of main memory.
+    It replaces the encoder's forward pass during a call, below everything that a pipeline does
+    with the output. An output is cached with its batch shape, so that it equals, bit for
+    bit, the encoder's. The cache takes at most ``max_bytes`` of main memory.
     """
 
     def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
@@ -312,16 +312,16 @@ class TextCache:
 
     @property
     def n_bytes(self) -> int:
-        """That they take now."""
+        """Bytes in use."""
         return sum(size for _, _, size in self._rows.values())
 
     def clear(self) -> None:
-        """Forget everything, since the encoders have changed."""
+        """Empty the cache, since the encoders have changed."""
         self._rows.clear()
 
     @contextmanager
     def of(self, pipeline: Any) -> Iterator[None]:
-        """Use it in calls of this pipeline until the end of the block."""
+        """Use the cache in calls of this pipeline until the block ends."""
         with ExitStack() as afterwards:
             for name, module in pipeline.components.items():
                 if "text_encoder" in name and hasattr(module, "forward"):
@@ -329,9 +329,9 @@ class TextCache:
             yield
 
     def _remembering(self, name: str, forward: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(forward)  # `generate` asks for its arguments
+        @wraps(forward)  # `generate` inspects its arguments
         def remembered(input_ids: Any = None, *args: Any, **kwargs: Any) -> Any:
-            # A key can be made of these, and not of the state that a text grows from, word by word.
+            # Only these give a key; the state of a text that grows word by word does not.
             plain = (bool, int, float, str, type(None), list, tuple, torch.Tensor)
             if input_ids is None or args or not all(isinstance(value, plain) for value in kwargs.values()):
                 return forward(input_ids, *args, **kwargs)
@@ -349,9 +349,9 @@ class TextCache:
             kinds, rows, _ = zip(*(self._rows[key] for key in keys), strict=True)
             return kinds[0](**tree_map(lambda *parts: torch.stack(parts).to(ids.device), *rows))
         output = forward(ids, **kwargs)
-        if not hasattr(output, "items"):  # an answer of a form that we do not know
+        if not hasattr(output, "items"):  # an output in an unknown format
             return output
-        fields = {  # memories of past tokens are no tensors, and go
+        fields = {  # caches of past tokens are no tensors, and are dropped
             name: value
             for name, value in output.items()
             if isinstance(value, (tuple, torch.Tensor)) and all(hasattr(leaf, "shape") for leaf in tree_leaves(value))
@@ -365,9 +365,9 @@ class TextCache:
 
 
 def _keys(ids: Any, kwargs: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """The key of each row of the answer: its tokens, their mask, and the batch they came in.
+    """The key of each row of the output: its tokens, their mask, and the batch shape.
 
-    A mask that has no row per text counts as a whole.
+    A mask without a row per text counts as a whole.
     """
     rest = tuple(sorted((name, repr(value)) for name, value in kwargs.items() if not hasattr(value, "shape")))
     masks = [value for _, value in sorted(kwargs.items()) if hasattr(value, "shape")]
@@ -386,18 +386,18 @@ _SPACES: dict[str, VelocitySpace] = {
     "v_prediction": "v_prediction",
     "trigflow": "v_prediction",  # cos(t) x_t - sin(t) v: the noise is sin(t)
 }
-_SEVERAL_STAGES = "it draws in several stages, each with a sampler and velocities of its own"
+_SEVERAL_STAGES = "it draws in several stages, each with its own sampler and velocities"
 _UNTRACEABLE = {
     "IFPipeline": _SEVERAL_STAGES,
     "DeepFloydPipeline": _SEVERAL_STAGES,
-    "GlmImagePipeline": "its denoiser follows tokens that a language model draws from the text at random",
+    "GlmImagePipeline": "its denoiser follows random tokens that a language model makes from the text",
 }
 
 
 def velocity_space(facts: PipelineFacts, model: str) -> VelocitySpace:
-    """The kind of velocities that the scheduler of a pipeline is given.
+    """The kind of velocities that a pipeline gives to its scheduler.
 
-    InvalidInput: this family, or its scheduler, has no velocity that could be compared over prompts.
+    InvalidInput: this family or scheduler has no velocity that can be compared across prompts.
     """
     name = str(facts.scheduler.get("_class_name"))
     scheduler = getattr(diffusers, name, None)
@@ -407,7 +407,7 @@ def velocity_space(facts: PipelineFacts, model: str) -> VelocitySpace:
     prediction = "flow_prediction" if name.startswith("FlowMatch") else "unknown"
     if "prediction_type" in parameters:
         prediction = str(facts.scheduler.get("prediction_type", parameters["prediction_type"].default))
-    # Schedulers of EDM scale what the network predicts; that of trigonometric flow only shares the name.
+    # EDM's schedulers scale the prediction; that of trigonometric flow only shares the name.
     rescaled = "sigma_data" in parameters and prediction != "trigflow"
     if prediction not in _SPACES or rescaled or getattr(scheduler, "order", 1) != 1:
         raise InvalidInput(
@@ -426,12 +426,12 @@ def _refusal(facts: PipelineFacts) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """One step of a generation; tensors are on the CPU, a batch of one, shaped as the scheduler has them."""
+    """One step of a generation; tensors are on the CPU, a batch of one, in the scheduler's shape."""
 
     sigma: float  # standard deviation of the noise in ``xt``, in [0, 1]
-    xt: Any  # the latent as the network saw it, scaled as :class:`bias_core.types.Step` says
+    xt: Any  # the network's input latent, scaled as in :class:`bias_core.types.Step`
     velocity: Any
-    following: Any  # the latent that the scheduler went to
+    following: Any  # the scheduler's next latent
 
 
 @dataclass
@@ -440,11 +440,11 @@ class Tracer:
 
     pipeline: Any
     space: VelocitySpace  # of :func:`velocity_space`
-    after_step: Callable[[], None] = lambda: None  # called after each step of each call, but for those that decode
+    after_step: Callable[[], None] = lambda: None  # called after each step of each call, except decoding calls
     _answers: dict[str, list[Any]] = field(default_factory=dict, init=False)
 
     def path(self, call: Call) -> list[Moment]:
-        """Every step of a call that draws one picture."""
+        """Draw one picture and return every step."""
         moments: list[Moment] = []
 
         def look(step: SchedulerStep) -> Any:
@@ -460,7 +460,7 @@ class Tracer:
         return moments
 
     def velocities(self, call: Call, path: list[Moment]) -> list[Any]:
-        """For each step of a path its velocities towards the texts of a call, ``(n_texts, ...)``."""
+        """Yield for each step of a path the velocities towards the texts of a call, ``(n_texts, ...)``."""
         velocities: list[Any] = []
 
         def look(step: SchedulerStep) -> Any:
@@ -474,10 +474,10 @@ class Tracer:
         return velocities
 
     def picture(self, call: Call, moment: Moment) -> np.ndarray:
-        """Pixels ``(h, w, channels)`` in [0, 1] of what a step is heading for.
+        """Pixels ``(h, w, channels)`` in [0, 1] of a step's predicted picture.
 
-        Only the decoder works anew each time: the denoiser, whose predictions are not used, repeats what it answered
-        to the first of these calls.
+        Only the decoder works anew each time: the denoiser, whose predictions are not used, repeats its answers
+        of the first of these calls.
         """
         x0 = torch.from_numpy(self.heading(moment.xt, moment.velocity, moment.sigma)).float()
         with ExitStack() as afterwards:
@@ -490,25 +490,25 @@ class Tracer:
         return pixels
 
     def heading(self, xt: Any, velocity: Any, sigma: float) -> np.ndarray:
-        """The finished latent that a step is heading for, of tensors on the CPU."""
-        # First needed here: SciPy, which a measure brings, is half of the time in which a server or worker starts.
+        """The finished latent that a step predicts, from tensors on the CPU."""
+        # Imported here, because SciPy (of a measure) takes half of the start time of a server or worker.
         from bias_core.measures.propagation import predicted_sample
 
         return predicted_sample(xt.float().numpy(), velocity.float().numpy(), sigma, space=self.space)
 
     def network_input(self, step: SchedulerStep) -> Any:
-        """The latent as the network saw it; asked for before the scheduler moves on."""
+        """The network's input latent; call it before the scheduler moves on."""
         scheduler = self.pipeline.scheduler
         if hasattr(scheduler, "scale_model_input"):
             return scheduler.scale_model_input(step.sample, step.timestep)
         return step.sample
 
     def velocity(self, output: Any) -> Any:
-        """The direction from the picture to the noise, also where time runs the other way; on the CPU."""
+        """The direction from picture to noise, also for reversed time; on the CPU."""
         return _copied(-output if self.pipeline.scheduler.config.get("invert_sigmas") else output)
 
     def noise(self, i: int, timestep: Any) -> float:
-        """Standard deviation of the noise in what the network sees at step ``i``."""
+        """Standard deviation of the noise in the network's input at step ``i``."""
         scheduler, time = self.pipeline.scheduler, float(torch.as_tensor(timestep).flatten()[0])
         if self.space == "flow":
             sigma = float(scheduler.sigmas[i])
@@ -522,17 +522,17 @@ class Tracer:
 
 
 def following_of(answer: Any) -> Any:
-    """The latent that a scheduler went to, by its answer."""
+    """The next latent in a scheduler's answer."""
     return answer[0] if isinstance(answer, tuple) else answer.prev_sample
 
 
 def _copied(tensor: Any) -> Any:
-    """On the CPU, out of reach of what a pipeline does to its latents in place."""
+    """Copy to the CPU, safe from in-place changes by the pipeline."""
     return tensor.to("cpu", copy=True)
 
 
 def _with_sample(answer: Any, sample: Any) -> Any:
-    """A scheduler's answer with another latent in it, in the place of each that it has."""
+    """Replace every latent in a scheduler's answer."""
 
     def replaced(value: Any) -> Any:
         if not isinstance(value, torch.Tensor) or value.shape[1:] != sample.shape[1:]:
@@ -550,10 +550,10 @@ class _EnoughSteps(Exception):
 
 @contextmanager
 def first_steps_of(pipeline: Any, call: Call, n_steps: int, after_step: Callable[[], None]) -> Iterator[None]:
-    """Have the denoiser answer the first steps of the next call as it answers those of ``call``, until the block ends.
+    """Repeat the denoiser's first answers of ``call`` in the next call, until the block ends.
 
-    Latents, noise and the scheduler's memory of earlier steps are then those of ``call``, bit for bit, whatever the
-    text of the next call is; from there on the denoiser reads that one. No picture of ``call`` is made.
+    Latents, noise and the scheduler's memory then equal those of ``call``, bit for bit, for any
+    text of the next call; after that the denoiser reads the new text. ``call`` makes no picture.
     """
     networks = {name: part for name, part in pipeline.components.items() if name in DENOISERS and part is not None}
     answers: dict[str, list[Any]] = {name: [] for name in networks}
@@ -572,7 +572,7 @@ class _StepsDone:
 
 @contextmanager
 def _answering(pipeline: Any, networks: Mapping[str, Any], by: Callable[..., Any]) -> Iterator[_StepsDone]:
-    """Have ``by`` answer for networks: of their name, the steps done, their own answer, and what they were given."""
+    """Let ``by`` answer for networks, from their name, the steps done, their own answer, and their input."""
     done = _StepsDone()
 
     def counted(step: SchedulerStep) -> Any:
@@ -592,7 +592,7 @@ def _recorded(
     answers: Mapping[str, list[Any]], name: str, _done: _StepsDone, own: Call, *args: Any, **given: Any
 ) -> Any:
     output = own(*args, **given)
-    answers[name].append(_cloned(output))  # pipelines change in place what they are given
+    answers[name].append(_cloned(output))  # pipelines change their inputs in place
     return output
 
 
@@ -600,7 +600,7 @@ def _from_record(
     answers: Mapping[str, list[Any]], n_steps: int, name: str, done: _StepsDone, own: Call, *args: Any, **given: Any
 ) -> Any:
     if not 0 < done.n < n_steps:
-        output = own(*args, **given)  # in the first step too, where some networks take up what the text is
+        output = own(*args, **given)  # also in the first step, when some networks store the text
         if done.n:
             return output
     return answers[name].pop(0)
@@ -620,9 +620,9 @@ def _cloned(output: Any) -> Any:
 
 @contextmanager
 def _repeated_answers(pipeline: Any, answers: dict[str, list[Any]]) -> Iterator[None]:
-    """Have networks repeat these answers; where there are none yet, they answer themselves, and that is remembered.
+    """Let networks repeat these answers; without any yet, record their own.
 
-    All but the decoder, and text encoders, whose answers the adapter remembers by their text.
+    All except the decoder and text encoders, whose outputs the adapter caches by text.
     """
 
     def wrapped(earlier: list[Any], forward: Callable[..., Any]) -> Callable[..., Any]:

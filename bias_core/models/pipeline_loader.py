@@ -1,4 +1,4 @@
-"""Loads a diffusers pipeline: safetensors only, whole, and as much of it at a time as the device holds."""
+"""Load a complete diffusers pipeline from safetensors only, placed to fit the device."""
 
 import inspect
 import logging
@@ -31,22 +31,22 @@ from bias_core.models.weights import check_json, drop_longest_unused, load_whole
 from bias_core.types import ModelInfo
 
 Placement = Literal["resident", "tiled", "offload", "sequential"]
-"""All weights on the device; the same, with the VAE working in tiles; one component at a time; layer by
+"""Placements: all weights on the device; the same with a tiled VAE; one component at a time; layer by
 layer. Each needs less memory than the one before, and is slower."""
 
 TILED_BYTES = 800_000_000  # the same with tiles of 512 x 512 or less, one picture at a time
-_LAYER_BYTES = 1_500_000_000  # the largest layers of today's models, with what passes through them
+_LAYER_BYTES = 1_500_000_000  # the largest layers of today's models, with their activations
 _GB = 1e9
 _ENLARGED = 4  # times, by the second stage
 
 _log = logging.getLogger(__name__)
 
-# Inputs of pipelines that edit a picture, or make a film or a sound.
+# Inputs of pipelines that edit pictures, or make videos or sound.
 _NOT_FROM_TEXT = {
     *("image", "mask_image", "control_image", "num_frames", "video_length", "audio_length_in_s"),
     "source_prompt",
 }
-# Parts of the names of classes that want a picture even where it may be None, or draw something else.
+# Parts of class names that need a picture (even if it may be None), or draw something else.
 _OTHER_WORK = (
     *("Img2Img", "Inpaint", "Edit", "Control", "Refiner", "Upscale", "Instruct", "Fill", "Super"),
     *("Video", "Adapter", "3D", "Pix2Pix", "GLIGEN", "Blip"),
@@ -61,7 +61,7 @@ _SLOWER: Mapping[Placement, str] = {
 def load_pipeline(
     info: ModelInfo, source: str, *, device: str = "auto", offline: bool = False, compiled: bool = False
 ) -> Any:
-    """The pipeline of ``source`` on the device, ready to be called; NotEnoughMemory where it does not fit.
+    """Load the pipeline of ``source`` on the device, ready to call; NotEnoughMemory if it does not fit.
 
     The model's ``options`` may hold ``dtype`` and ``variant`` (of the files, taken on a GPU). The blocks of the
     denoiser are ``compiled`` on a GPU that holds the model as a whole.
@@ -86,27 +86,27 @@ def load_pipeline(
 
 
 def dtype_name(info: ModelInfo, device: str) -> str:
-    """Precision of the weights: single on a CPU, half on a GPU unless ``options`` say otherwise.
+    """Precision of the weights: single on a CPU, half on a GPU unless ``options`` differ.
 
-    Families that are not listed are newer ones: trained in bfloat16, whose range float16 does not have.
+    Unlisted families are newer ones: trained in bfloat16, which has a wider range than float16.
     """
     half = "float16" if info.family in {"sd1", "sd2", "sdxl", "kandinsky", "deepfloyd", "pixart"} else "bfloat16"
     return "float32" if device == "cpu" else str(info.options.get("dtype", half))
 
 
 def check_memory(info: ModelInfo, folder: Path) -> None:
-    """Refuse before reading what this machine could not hold; weights pass through its main memory."""
+    """Refuse a model too large for main memory, which all weights pass through, before reading it."""
     needed, free = sum(path.stat().st_size for path in folder.glob("**/*.safetensors")), free_memory()
     needed = needed or round(info.download_gb * _GB)
     if needed > free:
         raise NotEnoughMemory(
             f"{info.id} needs {needed / _GB:.1f} GB of memory to load, and this machine has "
-            f"{free / _GB:.1f} GB free; choose a smaller model, or close what else runs"
+            f"{free / _GB:.1f} GB free; choose a smaller model, or close other programs"
         )
 
 
 def plan_placement(parts: Mapping[str, int], *, free: int, pixels: int) -> Placement | None:
-    """Return how to place components of these sizes (bytes) on a device with ``free`` bytes; None if in no way.
+    """The placement of components of these sizes (bytes) on a device with ``free`` bytes; None if impossible.
 
     >>> sizes = {"transformer": 12_000_000_000, "text_encoder_3": 10_000_000_000, "vae": 200_000_000}
     >>> [plan_placement(sizes, free=gb * 10**9, pixels=1024 * 1024) for gb in (40, 24, 14, 6, 1)]
@@ -123,7 +123,7 @@ def plan_placement(parts: Mapping[str, int], *, free: int, pixels: int) -> Place
 
 
 def component_sizes(pipeline: Any) -> dict[str, int]:
-    """Bytes of the weights of each component that has some."""
+    """Bytes of weights by component."""
     modules = {name: part for name, part in pipeline.components.items() if hasattr(part, "parameters")}
     return {
         name: sum(tensor.nbytes for tensor in (*part.parameters(), *part.buffers())) for name, part in modules.items()
@@ -131,9 +131,9 @@ def component_sizes(pipeline: Any) -> dict[str, int]:
 
 
 def put_on_device(pipeline: Any, info: ModelInfo, device: str) -> Placement:
-    """Place the pipeline so that it fits, others let go first, and say in the log where that makes it slower.
+    """Place the pipeline so that it fits, after others are freed; log a slower placement.
 
-    NotEnoughMemory is raised where the device has not even room for a layer at a time.
+    NotEnoughMemory if the device cannot hold even one layer at a time.
     """
     if device != "cuda":
         pipeline.to(device)
@@ -147,8 +147,8 @@ def put_on_device(pipeline: Any, info: ModelInfo, device: str) -> Placement:
     if placement is None:
         raise NotEnoughMemory(
             f"{info.id} has {sum(sizes.values()) / _GB:.1f} GB of weights, and the GPU {free / _GB:.1f} GB "
-            "free, too little even for a layer at a time; choose a smaller model, or close what else uses "
-            "the GPU (or set BIAS_DEVICE=cpu)"
+            "free, too little even for a layer at a time; choose a smaller model, or close other programs "
+            "on the GPU (or set BIAS_DEVICE=cpu)"
         )
     if placement in ("resident", "tiled"):
         pipeline.to(device)
@@ -165,26 +165,26 @@ def put_on_device(pipeline: Any, info: ModelInfo, device: str) -> Placement:
 
 
 def speed_up(pipeline: Any, *, compiled: bool) -> None:
-    """Layout that convolutions on tensor cores want; compilation where it was asked for."""
+    """Use the memory layout for tensor cores, and compile if requested."""
     for name in ("unet", "vae", "movq"):
         if isinstance(part := getattr(pipeline, name, None), torch.nn.Module):
             part.to(memory_format=torch.channels_last)
     denoiser: Any = getattr(pipeline, "transformer", None) or getattr(pipeline, "unet", None)
     if compiled and getattr(denoiser, "_repeated_blocks", None):
-        denoiser.compile_repeated_blocks()  # one block is compiled, all of its kind gain
+        denoiser.compile_repeated_blocks()  # compiling one block serves all of its kind
 
 
 def pipeline_of(info: ModelInfo, source: str, **how: Any) -> Any:
-    """The pipeline of a hub id or folder, by ``from_pretrained``, with what belongs to it from elsewhere.
+    """Load the pipeline of a hub id or folder by ``from_pretrained``, with parts from other repositories.
 
     The model's ``options`` may hold ``prior`` (Kandinsky), ``upscaler`` (DeepFloyd IF) and ``llama`` (HiDream), as hub
-    ids, with "@revision" where that is pinned, or folders. Raises ModelUnavailable: it does not draw from text, or
-    needs code of its own.
+    ids, with "@revision" if pinned, or folders. Raises ModelUnavailable: it does not draw from text, or
+    needs its own code.
     """
     index = read_index(source, revision=how["revision"], local_files_only=how["local_files_only"])
     name, kind = _pipeline_class(info, index)
     if name == "HiDreamImagePipeline" and (index.get("text_encoder_4") or [None])[0] is None:
-        how |= _llama(info, how)  # its makers may not hand it on
+        how |= _llama(info, how)  # its makers may not redistribute it
     absent = {part: None for part, value in index.items() if value == [None, None] and part not in how}
     check_parts(PipelineFacts(kind=kind), absent, info.id)
     if name == "KandinskyV22Pipeline":
@@ -192,7 +192,7 @@ def pipeline_of(info: ModelInfo, source: str, **how: Any) -> Any:
     if name == "IFPipeline":
         return _with_upscaler(info, source, index, how)
     if "add_watermarker" in inspect.signature(kind.__init__).parameters:
-        how["add_watermarker"] = False  # else pixels would depend on whether a package is installed
+        how["add_watermarker"] = False  # otherwise pixels would depend on an installed package
     return load_components(source, info.id, **how)
 
 
@@ -210,10 +210,10 @@ def _pipeline_class(info: ModelInfo, index: Mapping[str, Any]) -> tuple[str, Any
         )
     if "Prior" in name:
         raise ModelUnavailable(
-            f"{info.id} is a {name}, a prior alone: what it draws is the embedding of a picture; choose the "
+            f"{info.id} is a {name}, a prior alone, which draws the embedding of a picture; choose the "
             "decoder that belongs to it, such as kandinsky-community/kandinsky-2-2-decoder"
         )
-    inputs = accepted(kind)  # a prompt and a size have to be all that is needed; a picture may be optional
+    inputs = accepted(kind)  # prompt and size must suffice; a picture may be optional
     others = {part for part in _NOT_FROM_TEXT & set(inputs) if part != "image" or inputs[part] is not None}
     others |= {part for part, default in inputs.items() if default is inspect.Parameter.empty}
     others -= {"self", "prompt", "args", "kwargs"}
@@ -226,7 +226,7 @@ def _pipeline_class(info: ModelInfo, index: Mapping[str, Any]) -> tuple[str, Any
 
 
 def _load_other(info: ModelInfo, option: str, default: str, how: dict[str, Any]) -> Any:
-    """The second pipeline, that an option names."""
+    """Load the second pipeline, named by an option."""
     source = str(info.options.get(option, default))
     folder = Path(source).expanduser()
     if folder.is_dir():
@@ -236,7 +236,7 @@ def _load_other(info: ModelInfo, option: str, default: str, how: dict[str, Any])
 
 
 def _llama(info: ModelInfo, how: Mapping[str, Any]) -> dict[str, Any]:
-    """HiDream's fourth text encoder and its tokenizer."""
+    """Load HiDream's fourth text encoder and its tokenizer."""
     source, name = str(info.options.get("llama", HIDREAM_LLAMA)), f"{info.id}: text_encoder_4"
     with loading(name, source):
         folder = llama_folder(source, offline=how["local_files_only"])
@@ -245,7 +245,7 @@ def _llama(info: ModelInfo, how: Mapping[str, Any]) -> dict[str, Any]:
             str(folder),
             name=name,
             local_files_only=True,
-            attn_implementation="eager",  # the pipeline asks for attentions
+            attn_implementation="eager",  # the pipeline requests attentions
             **({"dtype": how["dtype"]} if how.get("dtype") is not None else {}),
         )
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
@@ -272,20 +272,20 @@ def _with_upscaler(info: ModelInfo, source: str, index: Mapping[str, Any], how: 
 
 
 def load_components(source: str, name: str, **how: Any) -> Any:
-    """The pipeline of a hub id or a folder, as ``DiffusionPipeline.from_pretrained`` gives it.
+    """Load the pipeline of a hub id or a folder, like ``DiffusionPipeline.from_pretrained``.
 
-    Each network is loaded here, with its weights checked, and handed in; components in ``how`` are taken as they
-    are, None for without. Raises ModelUnavailable: a component is missing, of a class that is not known, or its
-    weights are not whole.
+    Each network is loaded here, with its weights checked; components in ``how`` are used as they
+    are, None for without. Raises ModelUnavailable: a component is missing, of an unknown class, or its
+    weights are incomplete.
     """
     options = {key: value for key, value in how.items() if key != "dtype"}
     folder = Path(source) if Path(source).is_dir() else download_pipeline(source, **options)
     index = read_json(folder / INDEX)
-    # Diffusers must be told of each component that was never there.
+    # Diffusers needs a None for each component that never existed.
     how = {part: None for part, value in index.items() if value == [None, None]} | how
     variant, dtype = how.pop("variant", None), how.get("dtype")
     for part, entry in index.items():
-        # Others are settings, be they lists of two numbers, or null.
+        # Others are settings, also lists of two numbers or null.
         names_class = isinstance(entry, list) and len(entry) == 2 and isinstance(entry[1], str)
         if part.startswith("_") or part in how or not names_class:
             continue
@@ -304,7 +304,7 @@ def load_components(source: str, name: str, **how: Any) -> Any:
 
 
 def _component_class(folder: Path, part: str, library: str, class_name: str, name: str) -> Any:
-    """The class of a component, whose files are there: of diffusers, of transformers, or of a pipeline."""
+    """The class of a component with files: from diffusers, transformers, or a pipeline."""
     if not (folder / part).is_dir():
         raise ModelUnavailable(f"{name} has no folder {part}, which its {INDEX} names; download the model again")
     places = {"diffusers": diffusers, "transformers": transformers}
@@ -319,7 +319,7 @@ def _component_class(folder: Path, part: str, library: str, class_name: str, nam
 
 
 class SafetyChecker(IFSafetyChecker):
-    """The checker, made as transformers 5 wants its models made: diffusers' own cannot be loaded there."""
+    """The safety checker in transformers 5's form, which cannot load diffusers' own class."""
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
@@ -331,8 +331,8 @@ class DeepFloydPipeline(DiffusionPipeline):
 
     The text is encoded once for both, and the checker sees the enlarged picture.
 
-    The third stage (1024 x 1024) is left out: it is a Stable Diffusion upscaler that may change what is in
-    the picture. No watermark is drawn into pictures that are to be measured.
+    The third stage (1024 x 1024) is left out: a Stable Diffusion upscaler that may change the contents of
+    the picture. Measured pictures get no watermark.
     """
 
     model_cpu_offload_seq = "text_encoder->unet->upscaler->safety_checker"
@@ -376,11 +376,11 @@ class DeepFloydPipeline(DiffusionPipeline):
             requires_safety_checker=safety_checker is not None,
         )
         for method in ("load_lora_weights", "unload_lora_weights", "set_adapters", "get_list_adapters"):
-            setattr(self, method, getattr(self.first, method))  # stage I decides what is drawn
+            setattr(self, method, getattr(self.first, method))  # stage I decides the contents
 
     @classmethod
     def of(cls, first: IFPipeline, second: IFSuperResolutionPipeline) -> "DeepFloydPipeline":
-        """Both stages, with the text encoder and the checker of the first."""
+        """Combine both stages, with the text encoder and the checker of the first."""
         parts = {name: part for name, part in first.components.items() if name != "watermarker"}
         return cls(
             **parts,
@@ -404,7 +404,7 @@ class DeepFloydPipeline(DiffusionPipeline):
         callback: Callable[[int, Any, Any], None] | None = None,
         output_type: str = "np",
     ) -> IFPipelineOutput:
-        """Both stages; ``callback`` is called after each step of either."""
+        """Run both stages; ``callback`` is called after each step of either."""
         positive, negative = self.first.encode_prompt(
             list(prompt), negative_prompt=list(negative_prompt), clean_caption=False
         )

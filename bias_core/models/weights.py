@@ -1,6 +1,6 @@
-"""Weights of models and of adapters: where they are, and whether they can be loaded safely.
+"""Load weights of models and adapters safely.
 
-Also what all models with weights share: they load with the first input, and work in batches that fit the memory.
+Also the base of all models with weights: they load with the first input, and work in batches that fit the memory.
 """
 
 import gc
@@ -35,13 +35,13 @@ TROUBLES = (
     *(ArithmeticError, AssertionError, AttributeError, EOFError, ImportError, LookupError, NameError),
     *(OSError, RuntimeError, TypeError, UnpicklingError, ValueError, struct.error),
 )
-"""Errors that a library raises where a model's files or arguments are not what it expects."""
+"""Errors of libraries for unexpected files or arguments of a model."""
 
 _last_used: "WeakKeyDictionary[LazyModel[Any], int]" = WeakKeyDictionary()
 _clock = count()
 _log = logging.getLogger(__name__)
 _OF_READERS = ["*.json", "*.txt", "*.model", "*.jinja", "*.safetensors"]
-_SHOWN = 3  # keys named in a message
+_SHOWN = 3  # keys in a message
 _INDEX = ".safetensors.index"
 _TOKENIZER = "tokenizer.json"
 _JSON = (
@@ -49,9 +49,9 @@ _JSON = (
     *("preprocessor_config.json", "processor_config.json", "tokenizer_config.json"),
 )
 _WHOLE_NUMBERS = {"BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64"}
-# Buffers that every model computes for itself and that older versions of the libraries wrote down.
+# Buffers that models compute themselves and older library versions saved.
 _COMPUTED = re.compile(r"(^|\.)(position_ids|inv_freq|masked_bias|num_batches_tracked)$")
-# By what a configuration calls its kind: keys of the whole model of which it is a part.
+# By a configuration's kind: keys of the whole model of which it is a part.
 _REST_OF = {
     "clip_text_model": re.compile(r"^(vision_model|visual_projection|text_projection|logit_scale)(\.|$)"),
     "clip_vision_model": re.compile(r"^(text_model|text_projection|visual_projection|logit_scale)(\.|$)"),
@@ -60,9 +60,9 @@ _REST_OF = {
 }
 _UNREACHED = (
     "its files are not on this machine, and the hub was not reached; check the network (and BIAS_OFFLINE), or "
-    "choose a model that is here"
+    "choose a local model"
 )
-# By the name of the error, the more particular ones first.
+# By name of the error, specific ones first.
 _REFUSALS = {
     "GatedRepoError": "its makers ask for consent; accept their terms on the model's page and give your own token "
     "(HF_TOKEN, or `hf auth login`), or choose another model",
@@ -84,7 +84,7 @@ _PICKLE = (
 
 
 def pick_device(device: str) -> str:
-    """The device to use: for "auto", CUDA where there is one; ModelUnavailable for one that is not there."""
+    """The device to use: for "auto", CUDA if present; ModelUnavailable for a missing device."""
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     present = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
@@ -94,7 +94,7 @@ def pick_device(device: str) -> str:
 
 
 def cpu_threads(n: int = 0) -> int:
-    """Threads that this process computes with; from now on ``n``, where that is given."""
+    """Number of computing threads of this process; sets it to ``n`` if given."""
     if n:
         torch.set_num_threads(n)
     return int(torch.get_num_threads())
@@ -102,7 +102,7 @@ def cpu_threads(n: int = 0) -> int:
 
 @contextmanager
 def loading(name: str, source: str) -> Iterator[None]:
-    """Word every failure of reading weights as ModelUnavailable, with what to do; libraries print nothing."""
+    """Turn every failure to read weights into ModelUnavailable with advice; silence the libraries."""
     with ExitStack() as around:
         around.push(partial(_raise_in_words, name, source))
         for log in map(logging.getLogger, ("diffusers", "transformers")):
@@ -112,7 +112,7 @@ def loading(name: str, source: str) -> Iterator[None]:
 
 
 def _raise_in_words(name: str, source: str, kind: object, error: BaseException | None, _trace: object) -> None:
-    """The tokenizers' library, written in Rust, has no class for its errors but Python's most general one."""
+    """Reraise in words; the tokenizers' library, in Rust, raises plain Exception."""
     others = (hub_errors.HTTPError, safetensors.SafetensorError, hub_errors.StrictDataclassError)
     foreseen = isinstance(error, (*TROUBLES, *others)) or kind is Exception
     if error is None or isinstance(error, BiasCoreError) or not foreseen:
@@ -124,7 +124,7 @@ def _raise_in_words(name: str, source: str, kind: object, error: BaseException |
 
 
 def _why(source: str, error: BaseException) -> str:
-    """The end of a message: the source, the fault and what to do; shipped folders are named from ``assets`` on."""
+    """The end of a message: source, fault and advice; shipped folders are named from ``assets`` on."""
     folder = Path(source)
     shipped = folder.is_absolute() and folder.parent.name == "calibration"
     place = "/".join(folder.parts[-3:]) if shipped else source
@@ -141,7 +141,7 @@ def _why(source: str, error: BaseException) -> str:
 
 
 def _refusal(error: BaseException | None) -> str:
-    """The refusal of a hub in plain words, by the error or its cause; "" for other troubles."""
+    """A hub's refusal in plain words, by the error or its cause; "" for other errors."""
     kinds, messages = set[str](), ""
     while error is not None:
         kinds |= {kind.__name__ for kind in type(error).__mro__}
@@ -154,7 +154,7 @@ def _refusal(error: BaseException | None) -> str:
 
 
 def drop_longest_unused() -> bool:
-    """Let go of the weights that were unused longest; False where none are loaded."""
+    """Free the longest unused weights; False if none are loaded."""
     if not _last_used:
         return False
     min(_last_used, key=_last_used.__getitem__).unload()
@@ -167,7 +167,7 @@ def drop_longest_unused() -> bool:
 class Batches:
     """Inputs in batches of at most ``size``, which halves for good when the device's memory runs out."""
 
-    filled_up = False  # whether `work` makes the last batch as large as the others
+    filled_up = False  # true if `work` fills up the last batch
 
     def __init__(self, name: str, size: int) -> None:
         self.name, self.size = name, size
@@ -193,7 +193,7 @@ class Batches:
             _log.warning("%s: memory ran out; %d at a time from now on", self.name, self.size)
 
     def too_large(self, batch: Sequence[Any]) -> ModelUnavailable:
-        """The error for a batch that cannot be made smaller."""
+        """The error for a batch that cannot shrink."""
         return ModelUnavailable(
             f"{self.name} ran out of memory at a single input; use a smaller model, or close what "
             "else uses the GPU (or set BIAS_DEVICE=cpu)"
@@ -201,15 +201,15 @@ class Batches:
 
 
 class LazyModel(ABC, Generic[T]):
-    """A model whose weights load with the first input.
+    """A model that loads its weights with the first input.
 
     Parameters
     ----------
-    name : identity for caches, messages and reports.
+    name : name in caches, messages and reports.
     source : hub id, or a folder in Hugging Face layout.
     device : "auto", "cpu", "cuda" or "mps".
     offline : never ask the hub.
-    unchanged : called when files were read; raises where they are not those that ``name`` means any more.
+    unchanged : called after reading files; raises if they no longer match ``name``.
     batch_size : inputs at once, at most; halved when memory runs out.
     """
 
@@ -231,10 +231,10 @@ class LazyModel(ABC, Generic[T]):
 
     @abstractmethod
     def _load(self) -> T:
-        """The model and what else works with it."""
+        """Load the model and its other parts."""
 
     def _parts(self) -> T:
-        """The result of :meth:`_load`, loaded now if it is not.
+        """The result of :meth:`_load`, loaded now if necessary.
 
         Raises ModelUnavailable: missing or corrupt, or it does not fit even when nothing else is loaded.
         """
@@ -248,23 +248,23 @@ class LazyModel(ABC, Generic[T]):
 
     @contextmanager
     def _running(self) -> Iterator[T]:
-        """The same parts, which stay until the block ends; for readers, which hold no ``model_lock``."""
+        """The same parts, kept until the block ends; for readers, which hold no ``model_lock``."""
         with self._at_work:
             yield self._parts()
 
     def _keep(self, value: T) -> None:
-        """Have this from now on, as if it had been loaded."""
+        """Use ``value`` from now on, as if it had been loaded."""
         self._value = value
         _last_used[self] = next(_clock)
 
     def _load_with_room(self) -> T:
-        transformers.utils.logging.disable_progress_bar()  # it would run through our own
+        transformers.utils.logging.disable_progress_bar()  # otherwise it would run through our own
         try:
             return self._load()
         except (NotEnoughMemory, torch.OutOfMemoryError):
             if not drop_longest_unused():
                 raise
-        return self._load_with_room()  # ends when nothing else is loaded
+        return self._load_with_room()  # ends once nothing else is loaded
 
     @property
     def loaded(self) -> bool:
@@ -277,36 +277,36 @@ class LazyModel(ABC, Generic[T]):
         return self._batches.size
 
     def load(self) -> None:
-        """Read the weights now; ModelUnavailable where that fails."""
+        """Read the weights now; ModelUnavailable if that fails."""
         self._parts()
 
     def unload(self) -> None:
-        """Let go of the weights, once they are not in use; the next input loads them again."""
+        """Free the weights once they are unused; the next input loads them again."""
         with self._at_work:
             self._value = None
         _last_used.pop(self, None)
 
 
 class HubModel(LazyModel[T]):
-    """Reads pictures or texts with what a hub, or a folder in Hugging Face layout, has."""
+    """A reader of pictures or texts from a hub, or a folder in Hugging Face layout."""
 
     _local = ""
 
     def fetch(self) -> None:
-        """Download what is missing on this machine; nothing is loaded."""
+        """Download missing files; nothing is loaded."""
         if self._offline or Path(self.source).is_dir() or not is_hub_id(self.source):
             self._files()
             return
         with loading(self.name, self.source):
             folder = huggingface_hub.snapshot_download(self.source, allow_patterns=_OF_READERS, ignore_patterns=["*/*"])
-        if any(Path(folder).glob("*.safetensors")):  # of others, their loading says what is missing
+        if any(Path(folder).glob("*.safetensors")):  # other models report missing files on loading
             self._local = folder
 
     def _files(self) -> tuple[str, dict[str, Any]]:
-        """The source to load from, with an argument of ``from_pretrained``.
+        """The source to load from, with an argument for ``from_pretrained``.
 
-        transformers asks the hub for adapters even where it is told to read local files only; of a folder it
-        asks nothing. So offline it is the folder of an earlier download.
+        transformers asks the hub for adapters even with local files only; for a folder it
+        does not. So offline the source is the folder of an earlier download.
         """
         source = self._local or self.source
         if self._offline and not Path(source).is_absolute() and not Path(source).is_dir():
@@ -318,17 +318,17 @@ class HubModel(LazyModel[T]):
 
 
 class ReadersTurn:
-    """Held while readers are asked (encoders, captioners, language models); can be entered again and again.
+    """A lock to hold while readers work (encoders, captioners, language models); can be entered repeatedly.
 
-    A reader works while a generator draws the next pictures. It loads while none does: then what a
-    generator holds can leave the memory to make room. It is downloaded before, outside of both locks.
+    A reader works while a generator draws the next pictures. It loads while none draws: then a
+    generator's weights can be freed. It is downloaded before that, outside of both locks.
 
     Parameters
     ----------
-    readers : that will be asked; others than a :class:`HubModel` hold no weights, or load them elsewhere.
-    reader_lock : one for all readers.
-    model_lock : that generators hold.
-    downloads : in which each reader's files are got once, however many ask for them.
+    readers : readers to use; those other than :class:`HubModel` have no weights, or load them elsewhere.
+    reader_lock : the lock of all readers.
+    model_lock : the lock of the generators.
+    downloads : gets each reader's files once for all threads.
     """
 
     def __init__(
@@ -338,10 +338,10 @@ class ReadersTurn:
         self._reader_lock, self._model_lock, self._downloads = reader_lock, model_lock, downloads
 
     def fetch(self) -> None:
-        """Download what the readers lack, and load nothing."""
+        """Download the readers' missing files, and load nothing."""
         for reader in self._readers:
             if not reader.loaded:
-                # By its id: another one of this name has to know its files, too.
+                # By its id: another reader of this name needs its files, too.
                 self._downloads.get(
                     "files of a reader", reader.name, reader.fetch, version=f"{id(reader)}", limit=WEIGHTS_SECONDS
                 )
@@ -363,23 +363,23 @@ class ReadersTurn:
 
 
 def not_here(name: str) -> ModelUnavailable:
-    """The error for weights that may not be downloaded."""
+    """The error for missing weights while downloads are forbidden."""
     return ModelUnavailable(
-        f"{name} is not on this machine, which may download nothing (BIAS_OFFLINE forbids it); name another one"
+        f"{name} is not on this machine, and downloads are off (BIAS_OFFLINE forbids them); choose another one"
     )
 
 
 def load_whole(
     kind: Any, source: str, *, name: str, stem: str = "model", variant: str | None = None, **how: Any
 ) -> Any:
-    """``kind.from_pretrained(source, **how)``, every weight of which came from the files and is a number.
+    """``kind.from_pretrained(source, **how)`` with a check that every weight came from the files and is finite.
 
     ``stem`` and ``variant`` are of its safetensors: "model" or "diffusion_pytorch_model", and None or "fp16". Raises
     ModelUnavailable: weights are missing, left over, of other shapes, or not finite; the message names some of them.
 
-    What the class itself declares as dispensable (``_keys_to_ignore_on_load_missing``, tied weights) is not missing.
-    Left over may be what it declares, buffers that it computes for itself now (``position_ids``, as Stable Diffusion's
-    text encoder has it), and the rest of a larger model where only one tower of it is asked for: the picture tower of a
+    Keys that the class declares dispensable (``_keys_to_ignore_on_load_missing``, tied weights) are not missing.
+    Keys may be left over if it declares them, if they are buffers that it now computes (``position_ids`` of Stable
+    Diffusion's text encoder), or if they belong to a larger model of which one tower is loaded: the picture tower of a
     CLIP, the decoder of a T5.
     """
     folder = Path(source) / str(how.get("subfolder") or "")
@@ -409,7 +409,7 @@ def load_whole(
 
 
 def check_finite(model: Any, name: str) -> None:
-    """Refuse NaN and infinity in the weights: what comes of them can look like an answer."""
+    """Refuse NaN and infinity in the weights, whose results can look valid."""
     with torch.no_grad():
         for key, tensor in model.named_parameters():
             if tensor.is_floating_point() and tensor.numel() and tensor.device.type != "meta":
@@ -422,7 +422,7 @@ def check_finite(model: Any, name: str) -> None:
 
 
 def check_json(folder: Path) -> None:
-    """Refuse, by ValueError, a folder whose configuration is no JSON or whose tokenizer has no vocabulary."""
+    """Raise ValueError for a folder with a malformed configuration or a tokenizer without a vocabulary."""
     for file in _JSON:
         if (folder / file).is_file():
             read_json(folder / file)
@@ -433,9 +433,9 @@ def check_json(folder: Path) -> None:
 
 
 def _check_files(folder: Path, name: str) -> None:
-    """Refuse files of weights that are missing, or of whole numbers, which loaders would round to.
+    """Refuse missing weight files, and weights of whole numbers, to which loaders would round.
 
-    Those of quantised models are such, and their configuration says so.
+    Quantised models have such weights, and declare it in their configuration.
     """
     for index in sorted(folder.glob(f"*{_INDEX}*.json")):
         files = set(read_json(index).get("weight_map", {}).values())
@@ -460,7 +460,7 @@ def _check_files(folder: Path, name: str) -> None:
 
 
 def _variant_of(folder: Path, stem: str, preferred: str | None) -> str | None:
-    """The variant of the weights to read: the preferred one, the plain one, or the only kind there is."""
+    """The variant of the weights to read: the preferred, the plain, or the only one."""
     if not folder.is_dir():
         return preferred
     shard = r"(?:-\d{5}-of-\d{5})?"
@@ -473,16 +473,16 @@ def _variant_of(folder: Path, stem: str, preferred: str | None) -> str | None:
 
 
 def some_of(keys: Iterable[object]) -> str:
-    """The first few, in order."""
+    """The first few keys, in order."""
     names = sorted(map(str, keys))
     return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
 
 
-# How peft and torch say that layers are missing or have other sizes.
+# Messages of peft and torch for missing layers or other sizes.
 _MISFITS = ("size mismatch", "Target modules", "loading state_dict")
 _STANDARD = "pytorch_lora_weights.safetensors"
 _PEFT, _PEFT_CONFIG = "adapter_model.safetensors", "adapter_config.json"
-# By a part of the names of its weights: adapters of other kinds, which LyCORIS and others train.
+# Other kinds of adapters (of LyCORIS and others), by a part of their weights' names.
 _OTHER_KINDS = {
     "hada_": "a LoHa",
     "lokr_": "a LoKr",
@@ -492,11 +492,11 @@ _OTHER_KINDS = {
     "emb_params": "a textual inversion",
     "string_to_param": "a textual inversion",
     "hypernet": "a hypernetwork",
-    "model.diffusion_model.": "a whole checkpoint, which is named as a model of its own",
+    "model.diffusion_model.": "a whole checkpoint, which is a model of its own",
 }
 _LAYERS = (".weight", ".bias")
 _EMBEDDINGS = {"clip_l", "clip_g"}  # of textual inversions for models with two text encoders
-# Files that a LoRA of a hub may be, the usual names first.
+# Possible files of a hub's LoRA, usual names first.
 _HUB_PATTERNS = ([_STANDARD, _PEFT, _PEFT_CONFIG], ["*.safetensors"])
 
 
@@ -511,18 +511,18 @@ def put_on(
     weight: float = 1.0,
     offline: bool = False,
 ) -> None:
-    """Load one adapter into a pipeline that has none, and use it.
+    """Load one adapter into a pipeline without any, and use it.
 
     Parameters
     ----------
-    model : whose pipeline it is, for messages.
+    model : name of the model, for messages.
     source : hub id, folder, or a .safetensors file; the folder may be one of peft's ``save_pretrained``.
-    name : of the adapter inside the pipeline.
-    file : in the folder or repository; without one its only .safetensors file.
-    weight : its strength; 1 is as it was trained.
+    name : name of the adapter in the pipeline.
+    file : file in the folder or repository; by default its only .safetensors file.
+    weight : its strength; 1 as in training.
 
     Raises ModelUnavailable: missing, corrupt, a pickle, made for another model as a whole or in part, or the
-    family takes none. What was put into the pipeline by then stays there: do not use it any more.
+    family takes none. The pipeline may then hold parts of it: do not use it any more.
     """
     if not hasattr(pipeline, "load_lora_weights"):
         raise ModelUnavailable(f"{model}: a {type(pipeline).__name__} takes no LoRA; choose another base")
@@ -530,7 +530,7 @@ def put_on(
     if path.is_file():
         source, file = str(path.parent), path.name
     place = str(path) if path.exists() else source
-    loader = getattr(pipeline, "first", pipeline)  # of two stages the one that decides what is drawn
+    loader = getattr(pipeline, "first", pipeline)  # of two stages the one that decides the contents
     misfit = f"{model}: the LoRA {place} does not fit this model; it was made for another"
     with loading(f"{model}: the LoRA", place):
         folder = Path(source) if Path(source).is_dir() else hub_folder(source, revision, offline=offline)
@@ -550,9 +550,9 @@ def put_on(
 
 
 def use_in_parts(pipeline: Any, *, denoiser: str, text_encoders: str) -> None:
-    """Have the denoiser work with one of the adapters that are loaded, and the text encoders with another.
+    """Use one loaded adapter for the denoiser, and another for the text encoders.
 
-    A name that none of them has is none: these networks then answer as without any.
+    A network uses none for an unknown name.
     """
     for part, network in _networks(getattr(pipeline, "first", pipeline)).items():
         name = text_encoders if part.startswith("text_encoder") else denoiser
@@ -564,7 +564,7 @@ def use_in_parts(pipeline: Any, *, denoiser: str, text_encoders: str) -> None:
 
 
 def hub_folder(repo: str, revision: str, *, offline: bool = False) -> Path:
-    """The folder of a LoRA of a hub, downloaded where that is allowed."""
+    """The folder of a hub's LoRA, downloaded if allowed."""
     for patterns in _HUB_PATTERNS:
         how = {"revision": revision or None, "allow_patterns": patterns, "local_files_only": offline}
         folder = Path(huggingface_hub.snapshot_download(repo, **how))
@@ -574,7 +574,7 @@ def hub_folder(repo: str, revision: str, *, offline: bool = False) -> Path:
 
 
 def _check_kind(path: Path, what: str) -> None:
-    """Refuse an adapter that is no LoRA, by what it is, and a DoRA whose magnitudes diffusers would leave out."""
+    """Refuse an adapter that is not a LoRA, and a DoRA whose magnitudes diffusers would ignore."""
     with safetensors.safe_open(path, framework="pt") as file:
         keys = sorted(file.keys())
         n_axes = [len(file.get_slice(key).get_shape()) for key in keys]
@@ -586,7 +586,7 @@ def _check_kind(path: Path, what: str) -> None:
         ) > set()
         kind = "a textual inversion" if is_word else f"no LoRA (its weights are {some_of(keys) or 'none'})"
     if kind:
-        raise ModelUnavailable(f"{what} is {kind}, and only LoRA is taken")
+        raise ModelUnavailable(f"{what} is {kind}, and only a LoRA works")
     if n := sum("dora_scale" in key for key in keys):
         raise ModelUnavailable(
             f"{what} fits only in part: it is a DoRA, and its {n} magnitudes (dora_scale) have no place here; take a "
@@ -595,7 +595,7 @@ def _check_kind(path: Path, what: str) -> None:
 
 
 def _load(loader: Any, folder: Path, file: str, name: str) -> set[str]:
-    """Put it on; the keys that should be there now."""
+    """Load it; return the expected keys."""
     how = {"weight_name": file, "use_safetensors": True, "local_files_only": True}
     state = loader.lora_state_dict(str(folder), **how)
     tensors = state[0] if isinstance(state, tuple) else state
@@ -610,12 +610,12 @@ def _load(loader: Any, folder: Path, file: str, name: str) -> set[str]:
 
 
 def _load_peft(loader: Any, folder: Path, name: str) -> set[str]:
-    """Put on what peft's ``save_pretrained`` wrote of one component; it does not say of which."""
+    """Load the output of peft's ``save_pretrained``, which does not name its component."""
     from safetensors.torch import load_file
 
     kind = read_json(folder / _PEFT_CONFIG).get("peft_type")
     if kind != "LORA":
-        raise ModelUnavailable(f"{folder} is an adapter of the kind {kind}, and only LoRA is taken")
+        raise ModelUnavailable(f"{folder} is an adapter of the kind {kind}, and only a LoRA works")
     tensors = {key.removeprefix("base_model.model."): value for key, value in load_file(folder / _PEFT).items()}
     networks = _networks(loader)
     fitting = {part: _in_peft_words(tensors, network, part) for part, network in networks.items()}
@@ -650,7 +650,7 @@ def _networks(loader: Any) -> dict[str, Any]:
 
 
 def _in_peft_words(tensors: Mapping[str, Any], part: Any, name: str) -> dict[str, Any]:
-    """The tensors of one component under the names that peft gives them there."""
+    """The tensors of one component under peft's names."""
     words, of_text, convert = dict(tensors), name.startswith("text_encoder"), diffusers.utils.state_dict_utils
     if words and not any("lora_A" in key for key in words):
         if of_text:
@@ -663,7 +663,7 @@ def _in_peft_words(tensors: Mapping[str, Any], part: Any, name: str) -> dict[str
 
 
 def _check_whole(loader: Any, keys: set[str], name: str, what: str, misfit: str) -> None:
-    """Refuse a LoRA that is not in the pipeline as a whole: diffusers only warns of what it left out.
+    """Refuse a LoRA that is only partly in the pipeline: diffusers only warns about left-out parts.
 
     ModelUnavailable: no layer of it fits, or some do not, or a layer lacks one of its halves, or has NaN.
     """
@@ -679,7 +679,7 @@ def _check_whole(loader: Any, keys: set[str], name: str, what: str, misfit: str)
     expected = {key.removesuffix(".weight") for key in keys if not key.endswith(".alpha")}
     wrong = {
         "{} of its {} weights have no place in this model": expected - there,
-        "{} weights are missing beside its {}": there - expected,
+        "{} weights are missing next to its {}": there - expected,
     }
     for words, some in wrong.items():
         if some:

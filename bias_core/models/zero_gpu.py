@@ -1,10 +1,10 @@
 """Models on a Space with ZeroGPU: each call borrows a GPU for some seconds, in a forked process.
 
-The package ``spaces`` lends the GPU: what is decorated with ``spaces.GPU`` runs in a process that is forked when it is
-called (or was by a call before), gets its arguments pickled, and may take as long as it asked for. Only there is CUDA;
-here, models are on the CPU. So a model is built again over there, from its name, and what it draws or reads comes back.
-A visitor has a few minutes a day: what comes with the program runs on the CPU and takes nothing of them, weights are
-downloaded before the clock runs, and a call asks for as much time as such calls took before.
+The package ``spaces`` lends the GPU: a function decorated with ``spaces.GPU`` runs in a process that is forked when it
+is called (or by an earlier call), gets its arguments pickled, and may take the requested time. Only there is CUDA;
+here, models are on the CPU. So a model is built again there, from its name, and its results come back.
+A visitor has a few minutes a day: shipped models run on the CPU for free, weights are
+downloaded before the clock starts, and a call requests as much time as earlier calls took.
 """
 
 import importlib
@@ -23,17 +23,17 @@ from bias_core.types import Attribute, GeneratedImage, ImageRow, ModelInfo, Step
 from bias_core.waiting import one_at_a_time
 
 _LEAST_SECONDS, _MOST_SECONDS = 10, 120
-_MARGIN = 1.4  # over what the calls before took: one that takes longer than it asked for is killed
-_FORK_SECONDS = 3.0  # until a process has the GPU
-_SECONDS_A_CALL = 60.0  # that a call of many pictures aims at
+_MARGIN = 1.4  # margin over earlier calls: a call that exceeds its request is killed
+_FORK_SECONDS = 3.0  # seconds until a process has the GPU
+_SECONDS_A_CALL = 60.0  # target length of a call of many pictures
 _MOST_ROWS = 32
-_INPUTS_A_SECOND = 20.0  # a first guess for readers, until one was timed
+_INPUTS_A_SECOND = 20.0  # a first guess for readers, before one is timed
 
 
 def gpu_seconds_left(token: str) -> float | None:
-    """Seconds of GPU time that this token's account has left today; None where that cannot be asked.
+    """Seconds of GPU time left today for this token's account; None if unknown.
 
-    The token of a sign-in needs the scope ``read-billing``; it is not known of visitors who have not signed in.
+    The token of a sign-in needs the scope ``read-billing``; it is unknown for visitors without a sign-in.
     """
     refusals = (hub_errors.HTTPError, hub_errors.HFValidationError, hub_errors.OfflineModeIsEnabled)
     ask = getattr(huggingface_hub, "get_zero_gpu_quota", None)  # older versions have none
@@ -46,10 +46,10 @@ def gpu_seconds_left(token: str) -> float | None:
 
 
 _Event = tuple[str, Any]
-"""A message that comes back: "ready" and after how many seconds, a "step" and of how many, a "value", or an "error".
+"""A message from there: "ready" with seconds, a "step" with their number, a "value", or an "error".
 
-The error is one of ours: of those that are raised ``spaces`` tells only the name."""
-_models: dict[str, Any] = {}  # of a process that has the GPU
+The error is one of ours, because ``spaces`` passes only the name of raised ones."""
+_models: dict[str, Any] = {}  # of a process with the GPU
 
 
 def run_job(
@@ -59,18 +59,18 @@ def run_job(
     arguments: tuple[Any, ...],
     options: dict[str, Any],
     steps: bool,
-    seconds: int,  # noqa: ARG001 - the time to ask for
+    seconds: int,  # noqa: ARG001 - the requested time
 ) -> Generator[_Event, None, None]:
-    """Runs where the GPU is, and all of its arguments are pickled; closing it stops at the next step.
+    """Run a method in the GPU's process, with pickled arguments; closing it stops at the next step.
 
-    The model is built once per process, and named by its key. With ``steps`` the method yields one thing after
-    another, and tells its steps.
+    The model is built once per process, by its key. With ``steps`` the method yields items one after
+    another, and reports its steps.
     """
 
     def work(hand: Callable[[_Event], None]) -> None:
         started = time.monotonic()
         if key not in _models:
-            torch.set_num_threads(1)  # a fork must not wait for threads that only its parent has (OpenMP)
+            torch.set_num_threads(1)  # a fork must not wait for threads of its parent (OpenMP)
             _models[key] = build()
             if load := getattr(_models[key], "load", None):
                 load()
@@ -92,12 +92,12 @@ def _gpu_call() -> Callable[..., Generator[_Event, None, None]]:
 
 
 def prepare() -> None:
-    """Tell ``spaces`` what will want a GPU; a Space that told nothing does not start."""
+    """Tell ``spaces`` which function needs a GPU; otherwise a Space does not start."""
     _gpu_call()
 
 
 class CallPace:
-    """Time that calls take: some seconds until the model is there, then so many per unit of work.
+    """Timing of calls: seconds to load the model, then seconds per unit of work.
 
     A unit is a step of a picture, or an input of a reader. Before the first call both are guesses.
     """
@@ -106,37 +106,37 @@ class CallPace:
         self._load, self._unit = load, unit
 
     def seconds(self, units: float) -> int:
-        """Seconds to ask for."""
+        """Seconds to request."""
         estimate = _FORK_SECONDS + _MARGIN * (self._load + units * self._unit)
         return min(_MOST_SECONDS, max(_LEAST_SECONDS, math.ceil(estimate)))
 
     def units_in(self, seconds: float) -> float:
-        """Units that one call of so many seconds is likely to do."""
+        """The likely number of units in one call of ``seconds``."""
         return max(0.0, (seconds - _FORK_SECONDS - self._load) / self._unit) if self._unit else math.inf
 
     def likely_seconds(self, units: float) -> float:
-        """Seconds that a call is likely to take, without a margin."""
+        """Likely seconds of a call, without a margin."""
         return _FORK_SECONDS + self._load + units * self._unit
 
     def learn(self, *, load: float, units: float, seconds: float) -> None:
-        """Learn from a finished call: a load can be as long as the longest, a unit is like the last."""
+        """Learn from a finished call: the longest load, and the last time per unit."""
         self._load = max(load, self._load / 2)
         if units:
             self._unit = seconds / units
 
     def slow_down(self) -> None:
-        """After a call that was killed because it took longer than it had asked for."""
+        """Expect longer calls, after one was killed for exceeding its request."""
         self._load, self._unit = 2 * self._load, 2 * self._unit
 
 
 class Borrower:
-    """Calls methods of a model over there.
+    """Calls methods of a model in the GPU's process.
 
     Parameters
     ----------
     key, build : as of :func:`run_job`.
-    local : the same model on the CPU of this process; for all that needs no GPU.
-    fetch : downloads what it needs, before the clock runs; called once.
+    local : the same model on this process's CPU, for work without a GPU.
+    fetch : downloads its files before the clock starts; called once.
     """
 
     def __init__(
@@ -155,9 +155,9 @@ class Borrower:
         steps: bool = False,
         **options: Any,
     ) -> Iterator[Any]:
-        """Yield what the method gives, as it comes; Interrupted where no time is left for it."""
+        """Yield the method's results as they come; Interrupted if no time is left."""
         self._fetch()
-        refusal = importlib.import_module("gradio").Error  # that `spaces` raises; only the page imports gradio here
+        refusal = importlib.import_module("gradio").Error  # raised by `spaces`; only the page imports gradio here
         load, started = 0.0, time.monotonic()
         events = _gpu_call()(self._key, self._build, method, arguments, options, steps, self._pace.seconds(units))
         try:
@@ -181,34 +181,34 @@ class Borrower:
         self._pace.learn(load=load, units=units, seconds=time.monotonic() - started)
 
     def _refused(self, error: Exception) -> BiasCoreError:
-        """Word what ``spaces`` said. Its errors have a title by which they are told apart."""
+        """Turn an error of ``spaces``, known by its title, into ours."""
         title, message = str(getattr(error, "title", "")), " ".join(str(error).strip("'\"").split())
         if title != "ZeroGPU worker error":
             return Interrupted(
-                f"No GPU time for {self._key} now: {message.rstrip('.')}. What is finished is kept: press again "
-                "later to go on from there, or choose a calibration model, which needs no GPU"
+                f"No GPU time for {self._key} now: {message.rstrip('.')}. Finished work is kept: press again "
+                "later to continue, or choose a calibration model, which needs no GPU"
             )
         if "aborted" not in message:
             return ModelUnavailable(f"{self._key} failed on the GPU ({message}); the Space's log has the details")
         self._pace.slow_down()
         return Interrupted(
-            f"{self._key} took longer than the GPU was asked for, and was stopped. What is finished "
-            "is kept: press again to go on, with more time"
+            f"{self._key} exceeded its requested GPU time and was stopped. Finished work "
+            "is kept: press again to continue with more time"
         )
 
 
 class ZeroGpuTextToImage(Borrower):
-    """A generator whose pictures are drawn over there, many in a call; its size gives the first guess of the time."""
+    """A generator that draws on the borrowed GPU, many pictures per call; its size gives a first guess of the time."""
 
     def __init__(
         self, key: str, build: Callable[[], Any], local: Any, info: ModelInfo, fetch: Callable[[], None]
     ) -> None:
-        # On the GPU that is lent, SD 1.5 (5 GB) takes about 0.05 s a step and picture, FLUX (34 GB) 0.3 s.
+        # On this GPU, SD 1.5 (5 GB) takes about 0.05 s per step and picture, FLUX (34 GB) 0.3 s.
         guess = 0.02 + 0.01 * (info.download_gb or 10.0) * min(1.0, info.width * info.height / 512**2)
         super().__init__(key, build, local, CallPace(load=5 + info.download_gb / 2, unit=guess), fetch)
         fit = int(_SECONDS_A_CALL / (guess * max(1, info.default_steps)))
         inner = int(local.batch_size)
-        # A whole number of the model's own batches, and the same for a whole run.
+        # A whole number of the model's batches, constant for a run.
         self.batch_size = max(1, min(fit, _MOST_ROWS) // inner) * inner
         for method in (
             "check_rewriting",
@@ -222,15 +222,15 @@ class ZeroGpuTextToImage(Borrower):
                 setattr(self, method, getattr(local, method))
 
     def pictures_in(self, seconds: float, steps: int) -> int:
-        """Pictures of so many steps that this GPU time is likely to draw, in calls of whole batches."""
+        """The likely number of pictures of ``steps`` steps in this GPU time, in calls of whole batches."""
         units = max(1, steps)
         n_calls, rest = divmod(seconds, self._pace.likely_seconds(self.batch_size * units))
         return int(n_calls) * self.batch_size + int(min(self._pace.units_in(rest) / units, self.batch_size - 1))
 
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
-        """Yield one picture per row, in order; where time is short, in several calls of fewer rows.
+        """Yield one picture per row, in order; if time is short, in several calls of fewer rows.
 
-        Interrupted is raised when the visitor's time is used up; pictures yielded before are whole.
+        Interrupted if the visitor's time is used up; pictures yielded before are whole.
         """
         left, size = list(rows), len(rows)
         while left:
@@ -243,7 +243,7 @@ class ZeroGpuTextToImage(Borrower):
             except Interrupted:
                 size = len(batch) // 2
                 if n_drawn or size < int(self.local.batch_size):
-                    raise  # fewer rows would not do either
+                    raise  # fewer rows would fail, too
             left = left[n_drawn:]
 
     def trace(
@@ -263,7 +263,7 @@ class ZeroGpuTextToImage(Borrower):
 
 
 class ZeroGpuReader(Borrower):
-    """A reader that runs over there; it does what the local one does."""
+    """A reader on the borrowed GPU, with the interface of the local one."""
 
     def __init__(self, key: str, build: Callable[[], Any], local: Any, download_gb: float) -> None:
         super().__init__(key, build, local, CallPace(load=4 + download_gb, unit=1 / _INPUTS_A_SECOND), self._download)
@@ -274,12 +274,12 @@ class ZeroGpuReader(Borrower):
             self.prompt_limits = local.prompt_limits
 
     def _ask(self, method: str, inputs: Any, *more: Any) -> Any:
-        """A unit of work is an input, or a token of an answer to one text."""
+        """Call a method; a unit of work is an input, or a token of an answer to one text."""
         given, units = (inputs, more[0]) if isinstance(inputs, str) else (list(inputs), len(inputs))
         (answer,) = self.call(method, given, *more, units=units)
         return answer
 
     def _download(self) -> None:
-        """Load on this machine's CPU: whatever is missing, or cannot be read, is said here."""
+        """Load on this machine's CPU, which reports missing or unreadable files."""
         self.local.load()
         self.local.unload()

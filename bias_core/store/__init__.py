@@ -1,5 +1,5 @@
-"""What lies on disk, and pictures that come in and go out.
+"""Files on disk, and the import and export of pictures.
 
-``images``, ``manifests``, ``readings`` (what models read in pictures), ``uploads``, ``files``. Import: ``imports``,
+``images``, ``manifests``, ``readings`` (embeddings and answers), ``uploads``, ``files``. Import: ``imports``,
 ``picture_metadata`` with ``comfy_graph`` and ``drawing_facts``, ``copies``, ``tables``. Export: ``export``.
 """

@@ -1,4 +1,4 @@
-"""ComfyUI's graph, followed from the picture that was saved back to the texts and settings that drew it."""
+"""Follow ComfyUI's graph from a saved picture back to its texts and settings."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,9 +35,9 @@ Inputs = Mapping[str, Any]
 
 MOST_GRAPH = 1_000_000  # characters
 _MOST_NODES = 5_000
-_DEEPEST = 150  # nodes behind one another
+_DEEPEST = 150  # nodes in a chain
 _MOST_VISITS = 500_000  # of nodes, their links and their texts, in one graph
-_TEXT_OF_A_VISIT = 100  # characters that cost as much as one visit
+_TEXT_OF_A_VISIT = 100  # characters that count as one visit
 _TEXTS = ("text", "text_g", "text_l", "clip_l", "clip_g", "t5xxl", "llama", "prompt", "populated_text")
 _NO_CONDITIONING = re.compile(
     "clip|model|vae|image|pixels|latent|samples|control_net|mask|noise|style|sigmas|sampler|bbox|sam_", re.IGNORECASE
@@ -57,21 +57,21 @@ _CHANGES = re.compile(
 _PART = re.compile(
     r"(?:text|string|prompt|str|value|input|part|prepend|append|prefix|suffix|before|after)_?[0-9a-z]?", re.IGNORECASE
 )
-_WILD = re.compile(r"\{[^{}|]*\||__\w")  # what a wild-card node puts other words in place of
+_WILD = re.compile(r"\{[^{}|]*\||__\w")  # text that a wild-card node replaces
 _VALUES = ("value", "int", "float", "number", "seed", "noise_seed")
 
 
 class _Unclear(Exception):
-    """Why a text cannot be followed."""
+    """A text cannot be followed; the message says why."""
 
 
 def facts_of_graph(text: str, file_name: str = "") -> PictureMetadata:
-    """The facts of the picture of this name, from the graph that was executed.
+    """Return the facts of the picture of this name, from the executed graph.
 
-    The page's own ``workflow`` is not needed: a program that asks ComfyUI for pictures has none.
+    The page's ``workflow`` is not needed: programs that call ComfyUI have none.
 
-    Raises ValueError, TypeError, LookupError, AttributeError or RecursionError: it is no graph. InvalidInput: it is
-    one that is too large to be followed.
+    Raises ValueError, TypeError, LookupError, AttributeError or RecursionError: it is not a graph. InvalidInput: it is
+    too large to follow.
     """
     nodes = {str(key): node for key, node in read_json(check_length(text, "its workflow", MOST_GRAPH)).items()}
     if len(nodes) > _MOST_NODES:
@@ -80,7 +80,7 @@ def facts_of_graph(text: str, file_name: str = "") -> PictureMetadata:
                    {key: str(node.get("class_type", ""))[:LONGEST_NAME] for key, node in nodes.items()})  # fmt: skip
     found = [graph.facts(end) for end in graph.ends(file_name)]
     prompts = different(prompt for one in found for prompt in (one.prompt or one.unclear,))
-    if len(prompts) > 1:  # the file's name does not say which of them it is
+    if len(prompts) > 1:  # the file's name does not tell which of them it is
         return PictureMetadata(program="ComfyUI", unclear=several_prompts(prompts))
     if len(found) > 1:
         found = [_common(found)]
@@ -88,7 +88,7 @@ def facts_of_graph(text: str, file_name: str = "") -> PictureMetadata:
 
 
 def _common(found: list[PictureMetadata]) -> PictureMetadata:
-    """What several pictures of one workflow and prompt agree on."""
+    """The facts that several pictures of one workflow and prompt share."""
     names = ("negative_prompt", "seed", "num_inference_steps", "guidance_scale", "sampler", "model", "width", "height")
     values: dict[str, Any] = {name: agreed(getattr(one, name) for one in found) for name in names}
     values |= {name: values[name] or "" for name in ("negative_prompt", "sampler", "model")}
@@ -99,7 +99,7 @@ def _common(found: list[PictureMetadata]) -> PictureMetadata:
 
 
 class _Graph:
-    """Nodes by their numbers: ``inputs``, and ``kinds``, the names of their classes."""
+    """The nodes by number: ``inputs``, and ``kinds``, their class names."""
 
     def __init__(self, inputs: Mapping[str, dict[str, Any]], kinds: Mapping[str, str]) -> None:
         self.inputs, self.kinds = inputs, kinds
@@ -107,13 +107,13 @@ class _Graph:
         self._n_visits = 0
 
     def _count(self, n: int, texts: Iterable[str] = ()) -> None:
-        """Count visits, and what is made of texts; InvalidInput where these are too many."""
+        """Count visits and characters; InvalidInput if there are too many."""
         self._n_visits += n + sum(map(len, texts)) // _TEXT_OF_A_VISIT
         if self._n_visits > _MOST_VISITS:
-            raise InvalidInput("its workflow is larger than it is followed")
+            raise InvalidInput("its workflow is too large to follow")
 
     def ends(self, file_name: str) -> list[str]:
-        """Nodes that may have saved the file: those whose prefix its name has, else all that save or end something."""
+        """Nodes that may have saved the file: those with a prefix of its name, else all that save or end something."""
         used = {link for inputs in self.inputs.values() for value in inputs.values() if (link := self._link(value))}
         saving = [node for node in self.inputs if re.search("save", self.kinds[node], re.IGNORECASE)]
         ends = [node for node in saving if self._passes(node)]
@@ -127,7 +127,7 @@ class _Graph:
         return [node for node, length in fitting.items() if length == longest] or ends
 
     def facts(self, end: str) -> PictureMetadata:
-        """The facts of the picture that arrives at a node."""
+        """Return the facts of the picture that arrives at a node."""
         passes = self._passes(end)
         first = [one for one in passes if len(self._passes(one)) == 1]
         try:
@@ -136,7 +136,7 @@ class _Graph:
         except _Unclear as why:
             prompts, unclear = [], str(why)
         prompt = "" if unclear else without_networks(prompts[0])
-        drawing = [one for one in passes if self._setting(one, "add_noise") != "disable"]  # what a refiner goes on with
+        drawing = [one for one in passes if self._setting(one, "add_noise") != "disable"]  # a refiner's input
         width, height = self._size(end)
         return PictureMetadata(
             program="ComfyUI",
@@ -154,14 +154,14 @@ class _Graph:
         )
 
     def _once(self, what: object, node: str, find: Callable[[], T]) -> T:
-        """What ``find`` finds of a node, which is remembered."""
+        """Cache the result of ``find`` for a node."""
         if (key := (what, node)) not in self._known:
             self._known[key] = find()
         known: T = self._known[key]
         return known
 
     def _link(self, value: object) -> str:
-        """The node that an input is linked to; "" where it is none."""
+        """The node that an input links to; "" without a link."""
         is_link = isinstance(value, list) and len(value) == 2 and isinstance(value[0], str | int)
         return str(value[0]) if is_link and str(value[0]) in self.inputs else ""  # type: ignore[index]
 
@@ -172,7 +172,7 @@ class _Graph:
         )
 
     def _before(self, start: str, links: Callable[[str], Iterable[str]]) -> list[str]:
-        """All nodes that ``links`` lead to, and ``start``; what comes before another stands before it."""
+        """``start`` and all nodes before it by ``links``, earlier nodes first."""
         done: dict[str, None] = {}
         waiting, seen = [(start, False)], set[str]()
         while waiting:
@@ -187,7 +187,7 @@ class _Graph:
         return list(done)
 
     def _passes(self, end: str) -> list[str]:
-        """The samplers whose picture arrives at a node, the first one first."""
+        """The samplers that lead to a node, first pass first."""
         return self._once(
             "passes", end, lambda: [node for node in self._before(end, self._picture_links) if self._draws(node)]
         )
@@ -208,7 +208,7 @@ class _Graph:
         return bool(usual or piped or parts or (seeded and self._link(inputs["positive"])))
 
     def _setting(self, node: str, name: str) -> Any:
-        """The value of a sampler's setting: its own, or of the parts (noise, guider, schedule, pipe) that it has."""
+        """The value of a sampler's setting, from itself or its parts (noise, guider, schedule, pipe)."""
         for part in [node, *self._parts(node)]:
             if (value := self.inputs[part].get(name)) is not None:
                 return self._constant(value)
@@ -219,7 +219,7 @@ class _Graph:
         return self._before(node, lambda one: filter(None, (self._link(self.inputs[one].get(n)) for n in names)))[:-1]
 
     def _constant(self, value: Any) -> Any:
-        """The value of an input that is linked to a node with nothing but one value."""
+        """The value of an input linked to a node with a single value."""
         if not (link := self._link(value)):
             return value
         inputs = self.inputs[link]
@@ -236,7 +236,7 @@ class _Graph:
         return with_schedule(name, schedule)
 
     def _guidance(self, node: str) -> float | None:
-        """Of models that were distilled with guidance (FLUX), whose cfg is 1, the guidance that they are told."""
+        """The guidance input of models distilled with guidance (FLUX), whose cfg is 1."""
         cfg, behind = guidance(self._setting(node, "cfg")), self._conditioning_nodes(node, "positive")
         told = (guidance(self._constant(self.inputs[one].get("guidance"))) for one in behind)
         distilled = next((value for value in told if value is not None), None)
@@ -265,7 +265,7 @@ class _Graph:
     # Texts
 
     def _texts(self, node: str, role: Role) -> list[str]:
-        """The different texts that a sampler draws by, or away from."""
+        """The distinct texts that guide a sampler, or that it avoids."""
         for part in [node, *self._parts(node)]:
             for name in (role, "conditioning" if role == "positive" else "", "text_embeds"):
                 if (value := self.inputs[part].get(name)) is not None:
@@ -275,7 +275,7 @@ class _Graph:
         return []
 
     def _conditioned(self, value: Any, role: Role, depth: int) -> list[str]:
-        """The texts behind a conditioning, or the one of a node that loads and encodes at once."""
+        """The texts of a conditioning, or of a node that loads and encodes at once."""
         if not (node := self._link(value)):
             return [value] if isinstance(value, str) else []
         if (key := (role, node)) not in self._known:
@@ -290,7 +290,7 @@ class _Graph:
         if "zeroout" in self.kinds[node].lower():
             return []
         if depth > _DEEPEST:
-            raise _Unclear("its workflow is deeper than it is followed")
+            raise _Unclear("its workflow is too deep to follow")
         for names in ((f"{role}_prompt",), (role,), ("populated_text",), _TEXTS):
             if own := [inputs[name] for name in names if name in inputs and not self._is_setting(node, name)]:
                 if names == (role,):
@@ -306,19 +306,19 @@ class _Graph:
         return list(found)
 
     def _is_setting(self, node: str, name: str) -> bool:
-        """Whether an input called like a text is what a further text is made of, as of a node that joins several."""
+        """Return true for an input with a text's name that is only part of a text, as in a node that joins several."""
         return name != "populated_text" and bool(_JOINS.search(self.kinds[node]) and "clip" not in self.inputs[node])
 
     def _conditioning_nodes(self, node: str, role: Role) -> list[str]:
-        """The nodes that a sampler's conditioning comes from."""
+        """The nodes of a sampler's conditioning."""
         starts = [self._link(self.inputs[part].get(name)) for part in [node, *self._parts(node)]
                   for name in (role, "conditioning")]  # fmt: skip
         return [one for start in filter(None, starts) for one in self._before(start, self._links)]
 
     def _text(self, value: Any, depth: int) -> str:
-        """The text of an input: its own, or what the nodes before it make of theirs.
+        """The text of an input, computed through the nodes before it.
 
-        Raises _Unclear: one of them does what its values do not tell.
+        Raises _Unclear: the values of a node do not determine its text.
         """
         if not (node := self._link(value)):
             return check_length(value) if isinstance(value, str) else ""
@@ -332,7 +332,7 @@ class _Graph:
     def _made_text(self, node: str, depth: int) -> str:
         inputs, kind = self.inputs[node], self.kinds[node]
         if depth > _DEEPEST:
-            raise _Unclear("its workflow is deeper than it is followed")
+            raise _Unclear("its workflow is too deep to follow")
         if isinstance(populated := inputs.get("populated_text"), str) and populated.strip():
             return populated
         if chosen := self._chosen(node):
@@ -356,7 +356,7 @@ class _Graph:
         return text
 
     def _joined(self, node: str, parts: Mapping[str, str], depth: int) -> str | None:
-        """The parts of a node that joins texts, one behind the other."""
+        """Join the parts of a node that joins texts."""
         inputs, kind = self.inputs[node], self.kinds[node]
         if kind.startswith("StringFunction"):
             tidy = ", " if inputs.get("tidy_tags") == "yes" else ""
@@ -369,7 +369,7 @@ class _Graph:
         return between.join(filter(None, parts.values()))
 
     def _replaced(self, node: str, parts: Mapping[str, str], depth: int) -> str | None:
-        """The text of a node that puts words in place of others."""
+        """The text of a node that replaces words."""
         inputs, kind = self.inputs[node], self.kinds[node]
         if kind.startswith("StringFunction") and inputs.get("action") == "replace":
             text, old, new = (parts.get(f"text_{x}", "") for x in "abc")
@@ -383,7 +383,7 @@ class _Graph:
         return replaced
 
     def _chosen(self, node: str) -> str:
-        """The node that a switch lets through; "" where the node is no switch, or says not which."""
+        """The node that a switch selects; "" if the node is no switch or does not tell."""
         return self._once("chosen", node, lambda: self._choice(node))
 
     def _choice(self, node: str) -> str:
@@ -408,7 +408,7 @@ class _Graph:
         return ""
 
     def _negative(self, first: list[str]) -> str:
-        """What the first pass draws away from: nothing where its guidance of 1 leaves it out."""
+        """The negative prompt of the first pass; none if guidance 1 ignores it."""
         try:
             texts = {text for one in first for text in self._texts(one, "negative")
                      if number(self._setting(one, "cfg")) != 1}  # fmt: skip
@@ -437,7 +437,7 @@ class _Graph:
             return [str(why)]
 
     def _pictures(self, end: str) -> Iterator[str]:
-        """Pictures that the drawing started from, or was guided by."""
+        """Start pictures and guide pictures."""
         start = set(self._before(end, self._picture_links))
         for node in self._before(end, self._links):
             if re.search("load.{0,20}image|image.{0,20}load", self.kinds[node], re.IGNORECASE):
@@ -445,9 +445,9 @@ class _Graph:
 
 
 def _put(new: str, old: str, text: str) -> str:
-    """``text`` with ``new`` in place of ``old``."""
+    """Replace ``old`` by ``new``."""
     if len(text) + (text.count(old) * len(new) if old else 0) > MOST_TEXT:
-        raise _Unclear("its workflow makes a longer prompt than is read")
+        raise _Unclear("its workflow makes a prompt that is too long")
     return text.replace(old, new) if old else text
 
 

@@ -1,4 +1,4 @@
-"""Pictures of an import that belong together: drafts and finished ones, copies, sheets."""
+"""Copies in an import: drafts of finished pictures, duplicates, contact sheets."""
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
@@ -11,21 +11,21 @@ from PIL import Image
 from bias_core.store.drawing_facts import PictureMetadata
 from bias_core.store.picture_metadata import finished_stem, is_sheet_name
 
-_SIDE, _CELLS = 48, 16  # pixels of the grey thumbnail; cells of a side, of which two pictures are compared
+_SIDE, _CELLS = 48, 16  # pixels of the grey thumbnail; cells per side, by which two pictures are compared
 _FLAT = 2.0  # standard deviation of grey below which thumbnails say nothing
 _SAME_CELL, _SAME_MEAN = 8.0, 2.0  # greatest and mean difference of the cells of one picture in two sizes or formats
-_REDRAWN_MEAN, _REDRAWN_LIKENESS = 6.0, 0.95  # of a picture of which a part was drawn again, or a tile of a sheet
-_STAGE_LIKENESS = 0.6  # of a picture and the larger one that a later pass of the same run made of it
+_REDRAWN_MEAN, _REDRAWN_LIKENESS = 6.0, 0.95  # of a picture with a redrawn part, or a tile of a sheet
+_STAGE_LIKENESS = 0.6  # of a picture and its larger version by a later pass of the same run
 _SAME_SHAPE = 0.02  # relative difference of the proportions of one picture in two sizes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A picture of a folder that may be a copy of another one of the same prompt."""
+    """A picture that may be a copy of another one with the same prompt."""
 
     name: str
     content: str  # digest of the file
-    pixels: str  # digest of what it shows
+    pixels: str  # digest of its pixels
     own_id: str  # of the row in our own record; "" without one
     size: tuple[int, int]
     format: str
@@ -35,7 +35,7 @@ class Candidate:
 
     @property
     def settings(self) -> Hashable:
-        """Everything that decides its pixels, as far as its program says; None where no seed is known."""
+        """All known settings that decide its pixels; None without a seed."""
         facts = self.drawing
         if facts.seed is None or self.own_id:
             return None
@@ -49,29 +49,29 @@ class Candidate:
 
     @property
     def cells(self) -> np.ndarray:
-        """Mean grey of each cell: ``(256,)``."""
+        """Mean grey of each cell, ``(256,)``."""
         step = _SIDE // _CELLS
         return self.grey.reshape(_CELLS, step, _CELLS, step).mean(axis=(1, 3)).ravel()  # type: ignore[no-any-return]
 
     def likeness(self, other: "Candidate") -> float:
-        """Correlation of the cells of both, in [-1, 1]; 0 where one is flat."""
+        """Correlation of the cells of both pictures, in [-1, 1]; 0 if one is flat."""
         if min(self.cells.std(), other.cells.std()) <= _FLAT:
             return 0.0
         return float(np.corrcoef(self.cells, other.cells)[0, 1])
 
     def has_shape_of(self, other: "Candidate") -> bool:
-        """Whether both have the same proportions."""
+        """Return true if both have the same proportions."""
         own, theirs = (size[0] / size[1] for size in (self.size, other.size))
         return abs(own / theirs - 1) <= _SAME_SHAPE
 
 
 def grey_of(image: Image.Image) -> np.ndarray:
-    """The thumbnail that pictures are compared by."""
+    """Make the thumbnail by which pictures are compared."""
     return np.asarray(image.convert("L").resize((_SIDE, _SIDE), Image.Resampling.BOX))
 
 
 def copies_among(pictures: Sequence[Candidate]) -> dict[str, str]:
-    """Names of the pictures of one prompt that do not count, each with the reason."""
+    """Return the names of pictures of one prompt that do not count, with reasons."""
     left: dict[str, str] = {}
     for find in (
         _drafts_and_sheets,
@@ -108,14 +108,14 @@ def _drafts_and_sheets(pictures: Sequence[Candidate]) -> Found:
 
 
 def _same_files(pictures: Sequence[Candidate]) -> Found:
-    """Blank pictures of which no seed is known may each have been drawn."""
+    """Find identical files; blank pictures without a seed may each have been drawn."""
     files = [None if one.is_blank and one.drawing.seed is None else one.content for one in pictures]
     for group in _groups(pictures, files) + _groups(pictures, [one.own_id or None for one in pictures]):
         yield from ((one, f"the same picture as {group[0].name}") for one in group[1:])
 
 
 def _smaller_versions(pictures: Sequence[Candidate]) -> Found:
-    """Programs that keep a picture before and after it is enlarged write the same settings into both."""
+    """Find pictures that a program saved before it enlarged them: both files have the same settings."""
     for group in _groups(pictures, [one.settings for one in pictures]):
         largest = max(group, key=lambda one: one.n_pixels)
         for one in group:
@@ -124,7 +124,7 @@ def _smaller_versions(pictures: Sequence[Candidate]) -> Found:
 
 
 def _earlier_stages(pictures: Sequence[Candidate]) -> Found:
-    """One run of a graph may save a picture before and after a second pass, with other settings in each."""
+    """Find pictures that a graph saved before a second pass, which has other settings."""
     for group in _groups(pictures, [one.drawing.workflow or None for one in pictures]):
         for one in group:
             larger = (other for other in group if other.n_pixels > one.n_pixels and one.has_shape_of(other))
@@ -150,7 +150,7 @@ def _same_pixels(pictures: Sequence[Candidate]) -> Found:
 
 
 def _look_alikes(pictures: Sequence[Candidate]) -> Found:
-    """One picture in two sizes or formats, or of which a part was drawn again; the largest counts, then the first."""
+    """Find pictures in two sizes or formats, or with a redrawn part; the largest counts, then the first."""
     own = sorted((one for one in _comparable(pictures) if one.cells.std() > _FLAT), key=lambda one: one.cells.mean())
     if len(own) < 2:
         return
@@ -164,7 +164,7 @@ def _look_alikes(pictures: Sequence[Candidate]) -> Found:
             other = own[place + 1 + offset]
             if _is_one(one, other, apart[offset]):
                 fewer, more = sorted((one, other), key=lambda each: (each.n_pixels, -order[each.name]))
-                yield fewer, f"the same picture as {more.name}, in another size or format, or in part drawn again"
+                yield fewer, f"the same picture as {more.name}, in another size or format, or with a redrawn part"
 
 
 def _is_one(one: Candidate, other: Candidate, apart: np.ndarray) -> bool:
@@ -178,11 +178,11 @@ def _is_one(one: Candidate, other: Candidate, apart: np.ndarray) -> bool:
 
 
 _LAYOUTS = [(columns, rows) for columns in range(1, 5) for rows in range(1, 5) if columns * rows > 1]
-_MOST_SHEETS = 300  # pictures of one prompt that are looked through for sheets
+_MOST_SHEETS = 300  # pictures of one prompt that are searched for sheets
 
 
 def _tiled(pictures: Sequence[Candidate]) -> Found:
-    """Sheets that show at least two of the other pictures."""
+    """Find sheets that show at least two of the other pictures."""
     own = [one for one in _comparable(pictures) if one.cells.std() > _FLAT]
     if len(own) < 3 or len(own) > _MOST_SHEETS:
         return
@@ -199,7 +199,7 @@ def _tiled(pictures: Sequence[Candidate]) -> Found:
 
 
 def _n_shown(sheet: Candidate, small: np.ndarray, columns: int, rows: int) -> int:
-    """How many of the pictures ``small (n, pixels)`` are tiles of a sheet."""
+    """Count the pictures ``small (n, pixels)`` that are tiles of a sheet."""
     whole, shown = Image.fromarray(sheet.grey), set[int]()
     for row in range(rows):
         for column in range(columns):

@@ -1,4 +1,4 @@
-"""Facts on how a picture was drawn elsewhere, and their values as programs write them."""
+"""Facts about an imported picture's drawing, and readers for their values in other programs' metadata."""
 
 import math
 import re
@@ -11,8 +11,8 @@ from bias_core.errors import InvalidInput
 
 T = TypeVar("T")
 
-MOST_TEXT = 65_536  # characters of one text that patterns are looked for in
-LARGEST_SEED = 2**63 - 1  # that a table of numbers holds
+MOST_TEXT = 65_536  # characters of one text that are searched for patterns
+LARGEST_SEED = 2**63 - 1  # of a table
 MOST_STEPS = 10_000
 _MOST_GUIDANCE = 1000.0
 LARGEST_SIDE = 100_000
@@ -20,42 +20,42 @@ LONGEST_NAME = 300  # of a model or sampler
 _LONGEST_QUOTE = 200
 _MOST_FURTHER = 12  # further texts and pictures of one picture
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters and half characters
-_EXTRA_NETWORK = re.compile(r"<((?:lora|lyco|hypernet):[^<>]+)>")  # what the prompt loads; no encoder reads it
+_EXTRA_NETWORK = re.compile(r"<((?:lora|lyco|hypernet):[^<>]+)>")  # networks to load; no encoder reads them
 
 
 @dataclass(frozen=True, kw_only=True)
 class PictureMetadata:
-    """What is known of how a picture was drawn; None or "" where nothing is."""
+    """Known settings of an imported picture; None or "" for unknown ones."""
 
-    program: str = ""  # that drew it
+    program: str = ""  # program that drew it
     prompt: str = ""
-    unclear: str = ""  # why there is no prompt, though a program wrote something
+    unclear: str = ""  # reason for a missing prompt, despite metadata
     negative_prompt: str = ""
     seed: int | None = None
     num_inference_steps: int | None = None
     guidance_scale: float | None = None
     sampler: str = ""
     model: str = ""
-    # width, height: pixels that were asked for; another program may have enlarged the picture afterwards
+    # width, height: requested pixels; another program may have enlarged the picture afterwards
     width: int | None = None
     height: int | None = None
-    revised_prompt: str = ""  # what the program made of the prompt (styles, expansion)
-    further: tuple[str, ...] = ()  # every other text and picture that shaped it, such as: Hires prompt “a man”
-    digital_source_type: str = ""  # how the picture came to be, as its IPTC metadata say
+    revised_prompt: str = ""  # the prompt after the program's changes (styles, expansion)
+    further: tuple[str, ...] = ()  # all other texts and pictures that shaped it, such as: Hires prompt “a man”
+    digital_source_type: str = ""  # digital source type of its IPTC metadata
     is_figure: bool = False  # a figure of a report of ours
-    is_sheet: bool = False  # several pictures side by side
+    is_sheet: bool = False  # several pictures in one
     is_blanked: bool = False  # a safety checker blurred or blanked it
-    workflow: str = field(default="", compare=False)  # digest of the graph that was run, which may save several stages
+    workflow: str = field(default="", compare=False)  # digest of the executed graph, which may save several stages
 
     def over(self, other: "PictureMetadata") -> "PictureMetadata":
-        """The same, with what only the ``other`` knows."""
+        """Fill unknown facts from ``other``."""
         values = ((f.name, getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
         return replace(
             self, **{name: theirs if own is False or own in (None, "", ()) else own for name, own, theirs in values}
         )
 
     def record(self) -> dict[str, Any]:
-        """What the store keeps beside the row: program, model, sampler and so on, where they are known."""
+        """Known facts that the store keeps next to the row: program, model, sampler and so on."""
         names = ("program", "model", "sampler", "seed", "width", "height", "revised_prompt", "digital_source_type")
         record = {name: value for name in names if (value := getattr(self, name)) not in (None, "")}
         return record | ({"further": list(self.further)} if self.further else {})
@@ -74,11 +74,11 @@ _COLUMNS = {
     "width": ("width",),
     "height": ("height",),
 }
-"""Names under which programs write a fact, without case, spaces and lines."""
+"""Names that programs give to a fact, without case, spaces and lines."""
 
 
 def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetadata:
-    """The facts of a table of names and values, in whichever of the usual names they stand.
+    """Read the facts from a table of names and values, under any of the usual names.
 
     >>> facts = facts_of_table({"Prompt": "a doctor", "cfgscale": "7", "Refiner prompt": "a man"}, "X")
     >>> facts.prompt, facts.guidance_scale, facts.further
@@ -97,7 +97,7 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
     return PictureMetadata(
         program=program,
         prompt=prompt,
-        negative_prompt="" if cfg == 1 else negative,  # guidance of 1 leaves it out of the sum
+        negative_prompt="" if cfg == 1 else negative,  # guidance 1 ignores it
         seed=first("seed", lambda value: whole(value, LARGEST_SEED)),
         num_inference_steps=first("steps", lambda value: whole(value, MOST_STEPS)),
         guidance_scale=cfg,
@@ -115,7 +115,7 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
     )
 
 
-_BLANKED = re.compile("imagensfw|nsfwcontentdetected|hasnsfwconcept")  # DiffusionDB's is 2 where it was blurred
+_BLANKED = re.compile("imagensfw|nsfwcontentdetected|hasnsfwconcept")  # DiffusionDB has 2 for a blurred picture
 _YES = frozenset({"true", "[true]"})
 
 
@@ -130,7 +130,7 @@ _NOTHING = frozenset({"", "none", "false", "0", "[]", "{}", "null"})
 
 
 def further_of(table: Mapping[str, Any], *, but: Iterable[str] = ()) -> tuple[str, ...]:
-    """Every text of a table that is a prompt or caption, ``but`` these, and every picture that it names."""
+    """All prompts and captions of a table ``but`` these, and all pictures that it names."""
     told, known = [], {one_line(text) for text in but}
     for name, value in _leaves(table):
         plain, text = _plain(name), one_line(value) if isinstance(value, str) else ""
@@ -145,8 +145,8 @@ def further_of(table: Mapping[str, Any], *, but: Iterable[str] = ()) -> tuple[st
 
 
 def _leaves(value: object, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Names and values of a nested table; a list of texts is one text."""
-    if isinstance(value, Mapping) and value and depth < 8:  # deeper than any program nests
+    """Flatten a nested table to names and values; a list of texts is one text."""
+    if isinstance(value, Mapping) and value and depth < 8:  # no program nests deeper
         if name and _PICTURE.search(_plain(name)):
             yield name, "given"
         for key, inner in value.items():
@@ -163,37 +163,37 @@ def _plain(name: object) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text between quotation marks, its end cut off where it is long."""
+    """A text in quotation marks, shortened at its end."""
     return f"“{text[:_LONGEST_QUOTE]}{'…' if len(text) > _LONGEST_QUOTE else ''}”"
 
 
 def check_length(text: str, what: str = "a text of its metadata", most: int = MOST_TEXT) -> str:
-    """``text``; InvalidInput where it is too long to be looked through."""
+    """Return ``text``; InvalidInput if it is too long to search."""
     if len(text) > most:
-        raise InvalidInput(f"{what} has more than {most:,} characters; it is not read")
+        raise InvalidInput(f"{what} has more than {most:,} characters and was not read")
     return text
 
 
 def without_networks(text: str) -> str:
-    """A prompt on one line, without what it loads."""
+    """A prompt on one line, without the networks that it loads."""
     plain, n_networks = _EXTRA_NETWORK.subn("", text)
     return one_line(plain).strip(" ,") if n_networks else one_line(plain)
 
 
 def with_networks(model: str | None, prompts: Iterable[str]) -> str:
-    """The model with what the prompts load on top of it."""
+    """The model's name with the networks that the prompts load."""
     networks = different(name for prompt in prompts for name in _EXTRA_NETWORK.findall(prompt))
     return " + ".join(filter(None, [model or "", *networks]))[:LONGEST_NAME]
 
 
 def with_schedule(name: str, schedule: str) -> str:
-    """A sampler's name and its schedule, where that is said apart."""
+    """A sampler's name with its schedule, if that is separate."""
     repeats = not schedule or schedule.lower() in name.lower() or schedule.lower() == "automatic"
     return name if repeats else f"{name} {schedule}".strip()
 
 
 def several_prompts(prompts: list[str]) -> str:
-    """Why several prompts of one workflow are none, or that there is none; "" for one."""
+    """The reason that several prompts, or none, do not give the picture's prompt; "" for one."""
     if len(prompts) > 1:
         shown = "; ".join(f"“{text[:80]}”" for text in prompts[:3])
         return f"{len(prompts)} prompts are in its workflow ({shown})"
@@ -201,18 +201,18 @@ def several_prompts(prompts: list[str]) -> str:
 
 
 def different(texts: Iterable[str]) -> list[str]:
-    """Texts that are not empty, each once."""
+    """Distinct texts without empty ones."""
     return list(dict.fromkeys(filter(None, texts)))
 
 
 def agreed(values: Iterable[T | None]) -> T | None:
-    """The one value that all have; None where they differ."""
+    """The common value; None if values differ."""
     distinct = set(values)
     return distinct.pop() if len(distinct) == 1 else None
 
 
 def one_line(value: object) -> str:
-    """A text with single spaces, without what cannot be written; "" for anything else."""
+    """A text with single spaces and without invalid characters; "" for other values."""
     return " ".join(_UNWRITABLE.sub(" ", value).split()) if isinstance(value, str) else ""
 
 
@@ -222,7 +222,7 @@ def name_of(value: object) -> str:
 
 
 def number(value: object) -> float | None:
-    """A finite number, also where it is written as a text."""
+    """A finite number, also from text; else None."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     with suppress(ValueError, OverflowError):
@@ -231,7 +231,7 @@ def number(value: object) -> float | None:
 
 
 def whole(value: object, most: int) -> int | None:
-    """A whole number from 0 to ``most``; no digit of a seed is lost."""
+    """A whole number from 0 to ``most``, with every digit of a seed; else None."""
     as_float = number(value)
     if as_float is None or not as_float.is_integer():
         return None
@@ -243,13 +243,13 @@ def whole(value: object, most: int) -> int | None:
 
 
 def guidance(value: object) -> float | None:
-    """A scale of guidance."""
+    """A guidance scale."""
     scale = number(value)
     return scale if scale is not None and 0 <= scale <= _MOST_GUIDANCE else None
 
 
 def size_of_text(text: object) -> tuple[int | None, int | None]:
-    """Width and height, as "512x768" or "(1152, 896)"."""
+    """Read width and height from "512x768" or "(1152, 896)"."""
     sides = re.fullmatch(r"\D{0,9}(\d{1,6})\D{1,9}(\d{1,6})\D{0,9}", str(text)[:40])
     width, height = (whole(side, LARGEST_SIDE) for side in sides.groups()) if sides else (None, None)
     return (width, height) if width and height else (None, None)

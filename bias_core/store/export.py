@@ -1,8 +1,8 @@
-"""A run as files that other programs read: pictures, tables, a dataset card and Croissant.
+"""Export a run as files for other programs: pictures, tables, a dataset card and Croissant.
 
-Texts of others in Markdown are shown as they are, and become no image, link, tag, heading or emphasis, as CommonMark,
-GitHub and the Hugging Face hub read it. A word that some of them would take for an address is shown as code, for no
-other way of writing it keeps all of them from making a link of it.
+Texts of users stay literal in Markdown: they become no image, link, tag, heading or emphasis in CommonMark,
+on GitHub or on the Hugging Face hub. A word that one of them would take for an address is shown as code, because no
+other form keeps all of them from making it a link.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from bias_core.store.images import with_source
 from bias_core.types import ImageRow
 
 METADATA = "train/metadata.jsonl"
-# Words that name a split wherever they stand in a path, for whoever loads an export with `datasets`.
+# Words that `datasets` takes for the name of a split anywhere in a path.
 _SPLIT = re.compile(
     r"(?<![a-z])(train|training|valid|validation|val|dev|test|testing|eval|evaluation)(?![a-z])", re.IGNORECASE
 )
@@ -39,42 +39,42 @@ Entry = tuple[str, "bytes | ExportedImage"]
 
 @cache
 def _book() -> dict[str, Any]:
-    """Texts of the card, what the columns hold that every export has, and what is always the same in Croissant."""
+    """Texts of the card, descriptions of the common columns, and fixed parts of Croissant."""
     return dict(yaml.safe_load(Path(__file__).with_name("export.yaml").read_text(encoding="utf-8")))
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetFacts:
-    """What the card and the Croissant file say."""
+    """Facts for the card and the Croissant file."""
 
-    # key, title, summary: name for programs, name for people, what was asked
+    # key, title, summary: name for programs, name for people, question of the run
     key: str
     title: str
     summary: str
-    model: str  # that drew, with its condition and revision in words; "" for pictures from elsewhere
-    annotation: str  # how the pictures were read, and by which program
-    limits: str  # what the numbers do not say
-    command: str  # that gives the same numbers
+    model: str  # generator with its condition and revision in words; "" for imported pictures
+    annotation: str  # classification of the pictures, with the program
+    limits: str  # limits of the numbers
+    command: str  # command that gives the same numbers
     # n_pictures, n_prompts: in this export
     n_pictures: int
     n_prompts: int
-    reference: str = ""  # of the paper that the study follows, "" for none
-    licence: str = ""  # SPDX id where the pictures' licence is known, "" otherwise
-    licence_note: str = ""  # what is to be said of it
-    readers: Sequence[str] = ()  # names of the programs that read them
-    notes: Sequence[str] = ()  # what was noticed on the way
-    versions: Mapping[str, str] = field(default_factory=dict)  # of the programs and weights
+    reference: str = ""  # key of the study's paper, "" for none
+    licence: str = ""  # SPDX id of the pictures' licence; "" if unknown
+    licence_note: str = ""  # note on the licence
+    readers: Sequence[str] = ()  # names of the classifiers
+    notes: Sequence[str] = ()  # notes of the run
+    versions: Mapping[str, str] = field(default_factory=dict)  # versions of programs and weights
     date: str = field(default_factory=lambda: time.strftime("%Y-%m-%d", time.gmtime()))
 
     @property
     def collection(self) -> str:
-        """How the pictures came to be."""
+        """The origin of the pictures."""
         texts = _book()["texts"]
         return f"{texts['collected']} The model is {self.model}." if self.model else str(texts["imported"])
 
 
 def without_splits(name: str) -> str:
-    """A part of a file's name that `datasets` takes for no split: with "s" after each word that would be one.
+    """Change a part of a file's name so that `datasets` finds no split in it: add "s" to each word that names one.
 
     >>> without_splits("1-test"), without_splits("2-latest-tests")
     ('1-tests', '2-latest-tests')
@@ -83,19 +83,19 @@ def without_splits(name: str) -> str:
 
 
 def text_from(name: str, *, autoescape: bool = False, **values: Any) -> str:
-    """A template of ``assets/texts`` with these values; the filters keep markup of others out of a card."""
+    """Render a template of ``assets/texts``; its filters keep users' markup out of a card."""
     environment = Environment(autoescape=autoescape, trim_blocks=True, keep_trailing_newline=True)
     environment.filters |= {"line": in_markdown, "paragraphs": paragraphs, "code": as_code, "fenced": fenced}
     return environment.from_string((ASSETS / "texts" / name).read_text(encoding="utf-8")).render(values)
 
 
 def json_lines(rows: Iterable[Mapping[Any, Any]]) -> str:
-    """JSONL: an object a line."""
+    """Rows as JSONL."""
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def dataset_card(facts: DatasetFacts, columns: Mapping[str, str]) -> str:
-    """Markdown with the YAML head that dataset hubs read; ``columns`` of the metadata and what they hold."""
+    """Markdown with a YAML head for dataset hubs; ``columns`` of the metadata with their meaning."""
     n, unknown = facts.n_pictures, {"license": "other", "license_name": "see-card"}
     head = {
         "pretty_name": " ".join(facts.title.split()),
@@ -116,7 +116,7 @@ def dataset_card(facts: DatasetFacts, columns: Mapping[str, str]) -> str:
 
 
 def column_kinds(lines: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Croissant's type of each column, from its values; text where there is doubt."""
+    """Croissant's type of each column, from its values; text in doubt."""
     kinds: dict[str, set[str]] = {}
     for line in lines:
         for name, value in line.items():
@@ -128,12 +128,12 @@ def column_kinds(lines: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def described(names: Iterable[str]) -> dict[str, str]:
-    """Each column and what it holds."""
-    return {name: _book()["columns"].get(name, "what the study knows of, or found in, the picture") for name in names}
+    """Columns with their descriptions."""
+    return {name: _book()["columns"].get(name, "known or measured by the study for the picture") for name in names}
 
 
 def croissant(facts: DatasetFacts, metadata: bytes, kinds: Mapping[str, str]) -> dict[str, Any]:
-    """The description; ``metadata`` is the content of ``train/metadata.jsonl``, ``kinds`` of its columns."""
+    """The Croissant description; ``metadata``: content of ``train/metadata.jsonl``, ``kinds``: its column types."""
     book = _book()
     metadata_file = book["metadata"] | {
         "contentSize": f"{len(metadata)} B",
@@ -166,7 +166,7 @@ def croissant(facts: DatasetFacts, metadata: bytes, kinds: Mapping[str, str]) ->
 
 
 def _field(records: str, name: str, kind: str, source: str, part: str, text: str = "") -> dict[str, Any]:
-    """A field that is a ``part`` of a file's lines (a column), or of a set of files (their names or contents)."""
+    """A field from a ``part`` of a file's lines (a column), or of a set of files (names or contents)."""
     place, what = ("fileObject", {part: name}) if part == "column" else ("fileSet", {"fileProperty": part})
     return {
         "@type": "cr:Field",
@@ -187,7 +187,7 @@ def _responsible(facts: DatasetFacts) -> dict[str, Any]:
         "rai:dataCollectionMissingData": " ".join(missing) or "None was noticed.",
         "rai:dataAnnotationProtocol": facts.annotation,
         "rai:machineAnnotationTools": list(facts.readers),
-        "rai:annotationsPerItem": "1 per attribute and reader" if facts.readers else "",
+        "rai:annotationsPerItem": "1 per attribute and classifier" if facts.readers else "",
         "rai:dataBiases": [texts["biases"]],
         "rai:dataLimitations": [facts.limits, *facts.notes],
         "rai:dataUseCases": [texts["uses"]],
@@ -198,15 +198,15 @@ def _responsible(facts: DatasetFacts) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportedImage:
-    """A picture to hand over: its original, its row, and what else its line of metadata says."""
+    """A picture to export: its file, its row, and further metadata."""
 
     path: Path
     row: ImageRow
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    source: str = ""  # its digital source type: marked in the file where it is not
+    source: str = ""  # digital source type, written into the file if it has none
 
     def data(self) -> bytes:
-        """The file, which says how the picture came to be.
+        """The file with its digital source type.
 
         Raises StorageError: the picture is no longer in the store.
         """
@@ -217,22 +217,22 @@ class ExportedImage:
 
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """What goes into a folder or a zip."""
+    """Contents of an exported folder or zip."""
 
-    # originals, into `train/` with `train/metadata.jsonl` (Hugging Face imagefolder); where there are none, there is no
+    # originals, into `train/` with `train/metadata.jsonl` (Hugging Face imagefolder); without pictures there is no
     # such folder
     images: Sequence[ExportedImage]
     tables: Mapping[str, pd.DataFrame]  # data frames by name, each as `<name>.parquet` and `<name>.csv`
     report: Mapping[str, Any]  # as `report.json`
     markdown: str  # as `report.md`
-    # anything else by its name in the folder, such as figures; what takes long is made when it is written
+    # other files by name, such as figures; slow ones are made when they are written
     files: Mapping[str, bytes | Callable[[], bytes]] = field(default_factory=dict)
-    # for the dataset card `README.md` and for `croissant.json`; None: neither is written
+    # for the dataset card `README.md` and `croissant.json`; None: neither is written
     facts: DatasetFacts | None = None
 
 
 def write_zip(export: Export, target: Path) -> Path:
-    """Write everything into one zip, which appears under its name only when it is whole.
+    """Write everything into one zip, which gets its name only when complete.
 
     Raises StorageError: the disk is full, or a picture is no longer in the store.
     """
@@ -254,7 +254,7 @@ def write_folder(export: Export, target: Path) -> Path:
 
 
 def csv_bytes(table: pd.DataFrame) -> bytes:
-    """CSV (UTF-8) in which no text is taken for a formula by a spreadsheet."""
+    """CSV (UTF-8) in which a spreadsheet finds no formulas."""
     return str(table.rename(columns=_not_a_formula).map(_not_a_formula).to_csv(index=False)).encode()
 
 
@@ -291,12 +291,12 @@ _WORD = re.compile(r"([\s`|<>\\]+)")  # between words; these are never in code
 _ADDRESS = re.compile(r"//|www\.|@|mailto:|xmpp:|[^\W_]\.[^\W\d_]{2}", re.IGNORECASE)
 _SPECIAL = {
     **{character: f"\\{character}" for character in "*~$[]|"},
-    "`": "&#96;",  # beside the backticks of code, a backslash would not do
+    "`": "&#96;",  # a backslash does not escape backticks of code
     "\\": "&#92;",  # a backslash before it, as in "\(", would begin a formula on the hub
     "<": "&lt;",
 }
 _TABLE = str.maketrans(_SPECIAL)
-_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")  # within a word it is no emphasis
+_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")  # inside a word it is not emphasis
 _ENTITY = re.compile(r"&(?=#?\w+;)")
 _HASH = re.compile(r"(?<!\S)#")
 _LEADING = re.compile(r"(?:[-+](?=\s|$)|[-=+]+$|>|:)")  # of a line: a list, a rule, a quotation
@@ -304,7 +304,7 @@ _NUMBERED = re.compile(r"(\d{1,9})([.)])(?=\s|$)")
 
 
 def in_markdown(text: object) -> str:
-    r"""Text on one line, for a paragraph, a heading, an item of a list, a cell of a table or the words of a link.
+    r"""Escape text to one line of Markdown: for a paragraph, heading, list item, table cell or link text.
 
     >>> in_markdown("91 % [82, 96]"), in_markdown("![x](http://evil.example)")
     ('91 % [82, 96]', '`![x](http://evil.example)`')
@@ -326,12 +326,12 @@ def _word(word: str) -> str:
 
 
 def paragraphs(text: str) -> str:
-    """Paragraphs, each as :func:`in_markdown` has it."""
+    """Escape each paragraph by :func:`in_markdown`."""
     return "\n\n".join(filter(None, map(in_markdown, re.split(r"\n\s*\n", text))))
 
 
 def as_code(text: object) -> str:
-    """Text on one line as code; as words where it has a bar, which would end a cell of a table."""
+    """Text on one line as code; as plain text if it has a bar, which would end a table cell."""
     line = " ".join(str(text).split())
     if "|" in line:
         return in_markdown(line)
@@ -346,5 +346,5 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def _fence(text: str, shortest: int) -> str:
-    """Backticks that do not occur in a text."""
+    """A run of backticks that does not occur in a text."""
     return "`" * max(shortest, 1 + max(map(len, re.findall("`+", text)), default=0))

@@ -1,4 +1,4 @@
-"""Files written whole, and their hashes."""
+"""Atomic writing of files, and file hashes."""
 
 import errno
 import hashlib
@@ -24,7 +24,7 @@ _REASONS = {
 
 @contextmanager
 def replaced_file(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside ``path`` that takes its name when the block ends well.
+    """Yield a temporary path next to ``path`` that takes its name if the block succeeds.
 
     Raises StorageError: the disk is full or read-only. Nothing half-written stays behind.
     """
@@ -39,7 +39,7 @@ def replaced_file(path: Path) -> Iterator[Path]:
         reason = _REASONS.get(error.errno or 0, error.strerror or str(error))
         raise StorageError(f"cannot write {path.name} in {path.parent}: {reason}") from error
     finally:
-        with suppress(OSError):  # it was renamed, or never made
+        with suppress(OSError):  # renamed, or never made
             temporary.unlink()
 
 
@@ -52,7 +52,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def evict_oldest(files: Iterable[Path], limit: int, *, protected: Callable[[Path], bool]) -> list[Path]:
-    """Delete the files that were changed longest ago until at most ``limit`` bytes remain; those that went.
+    """Delete the oldest files (by change) until at most ``limit`` bytes remain; return the deleted ones.
 
     Files that are ``protected`` stay, even when more than ``limit`` bytes then remain.
     """
@@ -73,7 +73,7 @@ def evict_oldest(files: Iterable[Path], limit: int, *, protected: Callable[[Path
 
 
 def total_bytes(files: Iterable[Path]) -> int:
-    """Bytes of the files that are there."""
+    """Bytes of the existing files."""
     total = 0
     for path in files:
         with suppress(FileNotFoundError):
@@ -84,19 +84,19 @@ def total_bytes(files: Iterable[Path]) -> int:
 _SCHEMA = "CREATE TABLE IF NOT EXISTS hashes (path TEXT PRIMARY KEY, state TEXT NOT NULL, sha256 TEXT NOT NULL)"
 _CHUNK = 1 << 23  # bytes read at a time
 _LARGE = 1 << 20  # bytes; smaller files are read again by each process
-_SETTLED_NS = 100_000_000  # within this a second change may leave a file's times as they were
+_SETTLED_NS = 100_000_000  # a second change within this time may leave a file's times unchanged
 _POLL_SECONDS = 0.1
-_READ_BY_PEOPLE = {".md", ".png", ".jpg", ".jpeg", ".webp", ".gif"}  # and by no loader
+_READ_BY_PEOPLE = {".md", ".png", ".jpg", ".jpeg", ".webp", ".gif"}  # no loader reads these
 
 
 class FileHashes:
-    """SHA-256 of files, known in this process and, for large files, in later ones.
+    """SHA-256 of files, cached in this process and, for large files, on disk.
 
-    A hash is kept under the file's real path and holds as long as its size, times and inode stay. Only the
-    file in hand is locked while it is read: two that need it read it once.
+    A hash is cached by the file's real path and is valid while its size, times and inode stay. Only the
+    file in use is locked while it is read, so that two threads read it once.
 
-    ``path``: of an SQLite file. Where it cannot be written, each process reads for itself; ``repairs``: is told where
-    that file was damaged and begun anew.
+    ``path``: of an SQLite file. If it cannot be written, each process hashes for itself; ``repairs``: gets a note if
+    that file was damaged and replaced.
     """
 
     def __init__(self, path: Path, repairs: Repairs | None = None) -> None:
@@ -106,14 +106,14 @@ class FileHashes:
         self._locks: dict[str, threading.Lock] = {}
 
     def fingerprint(self, source: Path, patterns: Sequence[str] = ()) -> str:
-        """Twelve hex digits that change with any byte of a file, or of the files of a folder.
+        """Twelve hex digits that change with any byte of a file, or of a folder's files.
 
         Hidden files do not count, nor do READMEs and pictures, which no loader reads; the name of the
-        folder and the way it is spelled are no part of it.
+        folder does not count either.
 
-        ``patterns``: of the files of the folder that count; with none, all of them.
+        ``patterns``: patterns of the files that count; all without any.
 
-        Raises ModelUnavailable: there is nothing, or it cannot be read.
+        Raises ModelUnavailable: the file is missing or unreadable.
         """
         digest = hashlib.sha256()
         for name, path in sorted(_files_of(source, patterns).items()):
@@ -121,9 +121,9 @@ class FileHashes:
         return digest.hexdigest()[:12]
 
     def reading(self, *sources: Path) -> Iterator[tuple[int, int]]:
-        """Read what their fingerprints need and is not known: (bytes read, bytes in all) on the way.
+        """Hash the sources without a known fingerprint; yield (bytes read, bytes in all).
 
-        It can be left at any step; files that were read whole are known from then on.
+        It can be stopped at any step; completely read files stay cached.
         """
         files = [path for source in sources for path in _files_of(source, ()).values()]
         unknown = [path for path in files if not self._find(path, _state(path))]
@@ -138,7 +138,7 @@ class FileHashes:
         self._file.close()
 
     def _read(self, path: Path) -> Generator[int, None, str]:
-        """The hash of a file; yields how many bytes each chunk had, and 0 while another reads the file."""
+        """Hash a file; yield the bytes of each chunk, and 0 while another thread reads the file."""
         if sha256 := self._find(path, _state(path)):
             return sha256
         lock = self._locks.setdefault(os.path.realpath(path), threading.Lock())
@@ -163,11 +163,11 @@ class FileHashes:
             lock.release()
 
     def _find(self, path: Path, state: "_State") -> str:
-        """The hash that holds for this state of the file, "" where it must be read."""
+        """The cached hash for this state of the file; "" if it must be read."""
         real, written = os.path.realpath(path), str(state)
         if real not in self._hashes and state.size >= _LARGE and self._file.path.exists():
             query = "SELECT state, sha256 FROM hashes WHERE path = ?"
-            with suppress(StorageError):  # where nothing can be kept, the file is read again
+            with suppress(StorageError):  # without a cache the file is read again
                 for was, sha256 in self._file.run(lambda connection: connection.execute(query, (real,)).fetchall()):
                     self._hashes[real] = str(was), str(sha256)
         was, sha256 = self._hashes.get(real, ("", ""))
@@ -183,7 +183,7 @@ class FileHashes:
 
 
 class _State(NamedTuple):
-    """What the file system says of a file; another one when the file was changed."""
+    """State of a file in the file system, which differs after a change."""
 
     size: int
     modified_ns: int
@@ -191,7 +191,7 @@ class _State(NamedTuple):
     inode: int
 
     def is_settled(self) -> bool:
-        """Whether a change from now on will be seen in the times."""
+        """True if a change from now on would show in the times."""
         return time.time_ns() - max(self.modified_ns, self.changed_ns) > _SETTLED_NS
 
     def __str__(self) -> str:
@@ -205,7 +205,7 @@ def _state(path: Path) -> _State:
 
 
 def _files_of(source: Path, patterns: Sequence[str]) -> dict[str, Path]:
-    """The files that count, by their path inside of the folder."""
+    """The files that count, by path inside the folder."""
     if not source.is_dir():
         return {source.suffix: source}
     paths = {path for pattern in patterns for path in source.glob(pattern)} if patterns else set(_walk(source, set()))
@@ -213,7 +213,7 @@ def _files_of(source: Path, patterns: Sequence[str]) -> dict[str, Path]:
 
 
 def _walk(folder: Path, above: set[str]) -> Iterator[Path]:
-    """All files below that are not hidden and not for people alone, through links to folders but no loops."""
+    """All files below but hidden ones and those for people alone; follows links to folders, without loops."""
     here = above | {os.path.realpath(folder)}
     with _readable(folder):
         entries = sorted(folder.iterdir())
@@ -236,9 +236,9 @@ def _last(steps: Generator[int, None, str]) -> str:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """The operating system's refusal to read, in words."""
+    """Describe the operating system's refusal to read."""
     try:
         yield
     except OSError as error:
         why = error.strerror or type(error).__name__
-        raise ModelUnavailable(f"cannot read {path}: {why}; check the path and the rights to read it") from error
+        raise ModelUnavailable(f"cannot read {path}: {why}; check the path and your right to read it") from error

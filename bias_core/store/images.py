@@ -1,7 +1,7 @@
-"""Pictures as files: PNGs that carry their record, the store of them, and files of strangers, decoded within limits.
+"""Picture files: PNGs with their record, their store, and decoding of imported files within limits.
 
-Two faults of Pillow (12.3) are worked around here: a directory of EXIF or TIFF whose entries all name the same bytes is
-copied once per entry, and the parts before the pixels are joined one by one, which takes the square of their number.
+Two faults of Pillow (12.3) are avoided here: it copies the bytes of an EXIF or TIFF directory once per entry, even if
+all entries share them, and joins the parts before the pixels one by one, in quadratic time.
 """
 
 import hashlib
@@ -35,24 +35,24 @@ from bias_core.store.readings import Repairs
 from bias_core.types import EXCHANGED, IMPORTED, GeneratedImage, ImageRow, PictureRecord, StoredImage
 
 RECORD_KEY = "bias_core"
-# The fast end of zlib: a few percent larger than the default, several times quicker.
+# Fast zlib: a few percent larger than the default, several times quicker.
 _COMPRESS_LEVEL = 1
-_DRAWN = frozenset((b"IHDR", b"PLTE", b"IEND", b"tRNS", b"eXIf", b"acTL"))  # parts of a PNG that show in its picture
+_DRAWN = frozenset((b"IHDR", b"PLTE", b"IEND", b"tRNS", b"eXIf", b"acTL"))  # parts of a PNG that decide its pixels
 _MOST_PARTS = 100_000  # of a PNG
 _LARGEST = 2**63 - 1  # number of a record
 _SHOWN = 300  # characters of an error
 _STALE_SECONDS = 24 * 3600
-_REMOVED = ".removed"  # an empty file, written when pictures made room for others
+_REMOVED = ".removed"  # an empty file, written when pictures were evicted
 _WRITERS = 4  # threads: a write waits for the disk, not for the processor
 
 
 class DamagedRecord(StorageError):
-    """A picture has a record of ours, which is forged or damaged, or written for another picture."""
+    """The record in a picture is forged, damaged, or of another picture."""
 
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 XMP_KEY = "XML:com.adobe.xmp"
-"""The text of a PNG that holds XMP."""
+"""Key of the PNG text that holds XMP."""
 TRAINED, PROGRAM = "trainedAlgorithmicMedia", "algorithmicMedia"
 _TERMS = "http://cv.iptc.org/newscodes/digitalsourcetype/"
 _TERM = re.compile(r"cv\.iptc\.org/newscodes/digitalsourcetype/([A-Za-z]{3,60})")
@@ -60,18 +60,18 @@ _BEFORE_TEXT = len(SIGNATURE) + 25  # the header chunk
 
 
 def source_of(record: PictureRecord) -> str:
-    """The term for how a picture came to be; "" for one that was brought along and does not say."""
+    """The digital source type of a picture; "" for an imported one without it."""
     drawn = record.drawn or {}
     given = drawn.get("digital_source_type")
     if isinstance(given, str) and re.fullmatch("[A-Za-z]{3,60}", given):
         return given
     if record.row.model.startswith(IMPORTED):
         return TRAINED if drawn.get("program") else ""
-    return TRAINED if record.truth is None else PROGRAM  # the renderer alone knows what it draws
+    return TRAINED if record.truth is None else PROGRAM  # only the renderer has ground truth
 
 
 def read_source(xmp: str) -> str:
-    """The term in an XMP text, "" where there is none.
+    """Read the digital source type of an XMP text; "" without one.
 
     >>> read_source(_packet(TRAINED)), read_source("")
     ('trainedAlgorithmicMedia', '')
@@ -81,7 +81,7 @@ def read_source(xmp: str) -> str:
 
 
 def with_source(data: bytes, term: str) -> bytes:
-    """A PNG with this digital source type; unchanged where it has XMP already, or the term is ""."""
+    """Add a digital source type to a PNG; unchanged if it has XMP already, or the term is ""."""
     beginning = b"iTXt" + XMP_KEY.encode() + b"\0"
     if not term or beginning in data:
         return data
@@ -95,13 +95,13 @@ def _packet(term: str) -> str:
 
 
 def with_chunks(data: bytes, bodies: Iterable[bytes]) -> bytes:
-    """A PNG with further chunks, each its kind and its content, behind the header."""
+    """Add chunks (kind, content) after the header of a PNG."""
     chunks = b"".join(struct.pack(f">I{len(b)}sI", len(b) - 4, b, zlib.crc32(b)) for b in bodies)
     return data[:_BEFORE_TEXT] + chunks + data[_BEFORE_TEXT:]
 
 
 def encode_png(generated: GeneratedImage) -> bytes:
-    """The picture as PNG with text chunks: prompt, seed, model, ... for people, one JSON for programs."""
+    """Encode the picture as PNG with text chunks: prompt, seed, model, ... for people, one JSON for programs."""
     buffer = io.BytesIO()
     generated.image.save(buffer, "PNG", compress_level=_COMPRESS_LEVEL)
     data, row = buffer.getvalue(), asdict(generated.row)
@@ -118,9 +118,9 @@ def encode_png(generated: GeneratedImage) -> bytes:
 
 
 def read_record(data: bytes) -> PictureRecord:
-    """Check every chunk's checksum, and the pixels against their digest, and give the record.
+    """Check every chunk's checksum and the digest of the pixels, and return the record.
 
-    Raises StorageError: the file is truncated, altered, or was not written by :func:`encode_png`; DamagedRecord where
+    Raises StorageError: the file is truncated, altered, or was not written by :func:`encode_png`; DamagedRecord if
     its record is.
     """
     keyword = RECORD_KEY.encode() + b"\0"
@@ -136,7 +136,7 @@ def read_record(data: bytes) -> PictureRecord:
         raise DamagedRecord(f"the picture's record cannot be read: {str(error)[:_SHOWN]}") from error
     # Pictures of earlier versions have no digest.
     if "pixels" in record and record["pixels"] != _digest(chunks):
-        raise DamagedRecord("the pixels are not those that the record was written for")
+        raise DamagedRecord("the record was written for other pixels")
     return of_picture
 
 
@@ -145,7 +145,7 @@ _FIELDS = [(field.name, field.default, _KINDS.get(str(field.type), str)) for fie
 
 
 def _record_of(record: Mapping[str, Any]) -> PictureRecord:
-    """The record, all values of which are of their types: somebody may have forged it."""
+    """Check the type of every value of the record, which may be forged."""
     row, truth, blocked, drawn = record["row"], record["truth"], record["blocked"], record.get("drawn")
     if not all(isinstance(one, dict) for one in (row, truth or {}, drawn or {})) or not isinstance(blocked, bool):
         raise TypeError("it has another form")
@@ -158,7 +158,7 @@ def _record_of(record: Mapping[str, Any]) -> PictureRecord:
 
 
 def pixel_digest(data: bytes) -> str:
-    """Equal for two pictures of this store where all their pixels are, whatever their records say.
+    """Digest of a picture's pixels, independent of its record.
 
     Raises StorageError: the file is truncated or altered.
     """
@@ -171,7 +171,7 @@ def _digest(chunks: Iterable[tuple[bytes, bytes]]) -> str:
 
 
 def without_texts(data: bytes) -> bytes:
-    """A PNG of the parts that decide its pixels; the others can be huge or broken. Other data as it is.
+    """Keep only the parts of a PNG that decide its pixels; others can be huge or broken. Other data is unchanged.
 
     Raises StorageError: it has more parts than any program writes.
     """
@@ -183,7 +183,7 @@ def without_texts(data: bytes) -> bytes:
 
 
 def _parts(data: bytes) -> Iterator[tuple[int, int]]:
-    """Where each chunk of a PNG begins and ends, its length and checksum included."""
+    """Yield start and end of each chunk of a PNG, including its length and checksum."""
     start = len(SIGNATURE)
     for n_parts in count():
         if start >= len(data):
@@ -196,7 +196,7 @@ def _parts(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The kind and the content of each chunk; StorageError where one does not fit its checksum."""
+    """Yield kind and content of each chunk; StorageError if a checksum does not match."""
     if not data.startswith(SIGNATURE):
         raise StorageError("not a PNG file")
     for start, end in _parts(data):
@@ -208,11 +208,11 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 class ImageStore:
     """Pictures under ``folder``, at ``<first two digits of the id>/<id>.png``.
 
-    A file exists only when it is whole (it is renamed into place), and says itself what it is, so the
+    A file exists only when complete (it is renamed into place), and holds its own record, so the
     store needs no index and survives a kill at any moment. Any number of processes, on any machines that
     share the folder, may write at once: the same id has the same picture, and the last to be renamed stays.
 
-    ``folder``: created on the first write; ``repairs``: is told of pictures that were not what they should be.
+    ``folder``: created on the first write; ``repairs``: gets notes on damaged or wrong pictures.
     """
 
     def __init__(self, folder: Path, repairs: Repairs | None = None) -> None:
@@ -222,13 +222,13 @@ class ImageStore:
         self._n_bytes: int | None = None
 
     def path(self, image_id: str) -> Path:
-        """Where the picture of this id is, or would be."""
+        """The path for this id; the file may not exist."""
         return self.folder / image_id[:2] / f"{image_id}.png"
 
     def find(self, rows: Mapping[str, ImageRow]) -> dict[str, StoredImage]:
-        """The stored pictures among ``rows`` (by id), marked as just used.
+        """Return the stored pictures among ``rows`` by id, and mark them as just used.
 
-        A truncated or altered file, or one of another id, counts as absent and is removed, so that it is
+        A truncated or altered file, or one with another id, counts as absent and is removed, so that it is
         drawn again.
         """
         images = ((image_id, self._read(row, image_id)) for image_id, row in rows.items())
@@ -244,15 +244,15 @@ class ImageStore:
         return image
 
     def add(self, generated: Sequence[GeneratedImage]) -> list[StoredImage]:
-        """Write pictures, each whole or not at all, in the order given.
+        """Write pictures in order, each completely or not at all.
 
-        Raises StorageError: the disk is full. What was written before stays.
+        Raises StorageError: the disk is full. Pictures written before stay.
         """
         with ThreadPoolExecutor(_WRITERS) as pool:
             return list(pool.map(self._write, generated))
 
     def adopt(self, image: StoredImage) -> StoredImage:
-        """Take note of a picture that another process wrote into this store.
+        """Register a picture that another process wrote into this store.
 
         Raises StorageError: it is not there: the other process does not share this folder.
         """
@@ -268,11 +268,11 @@ class ImageStore:
         return replace(image, path=path)
 
     def n_present(self, image_ids: Iterable[str]) -> int:
-        """How many of these ids have a file, which is not read."""
+        """Count the ids that have a file, without reading it."""
         return len(self.sizes(image_ids))
 
     def sizes(self, image_ids: Iterable[str]) -> list[int]:
-        """Bytes of each picture of these that is there."""
+        """Bytes of each of these pictures that exists."""
         sizes, folder = list[int](), str(self.folder)
         for image_id in image_ids:
             with suppress(OSError):
@@ -281,7 +281,7 @@ class ImageStore:
 
     @property
     def last_removal(self) -> float:
-        """When pictures were last removed, in seconds since 1970; 0 if none were."""
+        """Time of the last removal, in seconds since 1970; 0 without any."""
         try:
             return (self.folder / _REMOVED).stat().st_mtime
         except OSError:
@@ -289,7 +289,7 @@ class ImageStore:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of all pictures: counted once, then kept up to date by this process's writes."""
+        """Bytes of all pictures: counted once, then updated by this process's writes."""
         with self._lock:
             if self._n_bytes is None:
                 self._n_bytes = total_bytes(self.folder.glob("??/*.png"))
@@ -299,11 +299,11 @@ class ImageStore:
         """Delete the least recently used pictures until at most ``limit`` bytes remain.
 
         Pictures whose id is in ``protected`` (kept runs, runs at work) are never deleted, even when
-        the store then stays above the limit. Returns the ids that went.
+        the store then stays above the limit. Returns the deleted ids.
         """
         if self.n_bytes <= limit:
             return []
-        for path in self.folder.glob("??/.*.tmp"):  # which writers left half-written when they were killed
+        for path in self.folder.glob("??/.*.tmp"):  # left half-written by killed writers
             with suppress(FileNotFoundError):
                 if path.stat().st_mtime < time.time() - _STALE_SECONDS:
                     path.unlink()
@@ -329,7 +329,7 @@ class ImageStore:
             path.unlink(missing_ok=True)
             self._repairs.note(f"Stored picture {image_id}: {error}; it is drawn anew")
             return None
-        with suppress(OSError):  # a read-only store can be read all the same
+        with suppress(OSError):  # reading a read-only store still works
             os.utime(path)
         return StoredImage(path=path, **vars(record) | {"row": row})
 
@@ -346,7 +346,7 @@ class ImageStore:
 
 
 def png_bytes(image: Image.Image) -> bytes:
-    """The picture as a PNG file."""
+    """Encode the picture as PNG."""
     buffer = io.BytesIO()
     image.save(buffer, format="PNG")
     return buffer.getvalue()
@@ -359,7 +359,7 @@ _MOST_READS = 50_000  # a part takes two or more
 
 
 class _Limited:
-    """A file that refuses to be read for more than so many bytes, or too often."""
+    """A file with a limit on the bytes and number of readings."""
 
     def __init__(self, file: IO[bytes], most: int) -> None:
         self._file = file
@@ -369,7 +369,7 @@ class _Limited:
         data = self._file.read(n)
         self.most, self.n_reads = self.most - len(data), self.n_reads - 1
         if self.most < 0 or self.n_reads < 0:
-            raise InvalidInput("what stands before its pixels is too long to be read")
+            raise InvalidInput("its data before the pixels is too long")
         return data
 
     def __getattr__(self, name: str) -> Any:
@@ -377,7 +377,7 @@ class _Limited:
 
 
 def open_picture(file: BinaryIO) -> Image.Image:
-    """A picture whose pixels are not read yet; what Pillow raises, and InvalidInput where too much is before them."""
+    """Open a picture without reading its pixels; raises as Pillow, and InvalidInput if its header is too long."""
     head = file.read(4)
     file.seek(0)
     length = next((n for begin, n in _MOST_BEFORE_PIXELS.items() if head.startswith(begin)), 0)
@@ -401,30 +401,30 @@ TiffImagePlugin.ImageFileDirectory_v2.load = _load_limited  # type: ignore[metho
 
 MOST_PIXELS = 50_000_000
 _MOST_OPAQUE, _MOST_TRANSPARENT = 17_000_000, 10_000_000  # of other files than JPEG: about 100 MB
-_SCAN = b"\xff\xda"  # begins each passage over the pixels of a JPEG; of several all numbers are kept, two bytes each
-_MOST_KEPT, _MOST_PASSED = 100_000_000, 5_000_000_000  # bytes, and pixels of all passages: a few seconds
+_SCAN = b"\xff\xda"  # start of each pass over the pixels of a JPEG; several passes need two bytes per number
+_MOST_KEPT, _MOST_PASSED = 100_000_000, 5_000_000_000  # bytes, and pixels of all passes: a few seconds
 LONGEST_SIDE = 1024
-"""Pixels of an imported picture's longer side; a larger one is made smaller, as no reader takes more in."""
+"""Maximum longer side of an imported picture in pixels; larger ones shrink, as no classifier sees more."""
 _LARGE = 4_000_000  # pixels
 _decoding_large = BoundedSemaphore()
 
 
 def decode(data: bytes) -> Image.Image:
-    """The picture in RGB, the right way up, its longer side at most ``LONGEST_SIDE``.
+    """Decode a picture to RGB, upright, with its longer side at most ``LONGEST_SIDE``.
 
-    Only one large picture of all visitors is unpacked at a time, and it takes about 100 MB for a moment.
+    Only one large picture is decoded at a time for all visitors, in about 100 MB of memory.
 
-    Transparent parts are white, of an animation the first frame counts, 16 bits are scaled to 8.
+    Transparent parts become white, animations give their first frame, and 16 bits are scaled to 8.
 
-    Raises InvalidInput: it has none of the formats that are read, it is truncated, or it has too many pixels.
+    Raises InvalidInput: it has an unsupported format, is truncated, or has too many pixels.
     """
     try:
         data = without_texts(data)
         with open_picture(file := io.BytesIO(data)) as opened:
-            n_more = data.count(_SCAN, file.tell())  # what was read so far ends with the head of the first
+            n_more = data.count(_SCAN, file.tell())  # the data read so far ends with the header of the first
             if (n_pixels := opened.width * opened.height) > (most := _most_pixels(opened, n_more)):
                 raise InvalidInput(
-                    f"{opened.width} x {opened.height} pixels are too many; at most {most:,} are read of such a file"
+                    f"{opened.width} x {opened.height} pixels are too many; such a file may have at most {most:,}"
                 )
             with _decoding_large if n_pixels > _LARGE else nullcontext():
                 opened.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))  # a JPEG need not be unpacked in full size
@@ -432,7 +432,7 @@ def decode(data: bytes) -> Image.Image:
                 image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
                 return _on_white(ImageOps.exif_transpose(image))
     except UnidentifiedImageError as error:
-        raise InvalidInput(f"no picture in one of the formats {', '.join(FORMATS)}") from error
+        raise InvalidInput(f"not a picture in one of the formats {', '.join(FORMATS)}") from error
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         if isinstance(error, InvalidInput):
             raise
@@ -440,9 +440,9 @@ def decode(data: bytes) -> Image.Image:
 
 
 def _most_pixels(opened: Image.Image, n_more: int) -> int:
-    """Return how many pixels may be unpacked; transparency needs a second copy, and a JPEG is unpacked smaller.
+    """The pixel limit of a file: transparency needs a second copy, and a JPEG can be decoded smaller.
 
-    ``n_more``: how often a JPEG goes over its pixels once again.
+    ``n_more``: number of additional passes of a JPEG.
     """
     if opened.format in ("JPEG", "MPO"):
         if not n_more:
@@ -453,23 +453,23 @@ def _most_pixels(opened: Image.Image, n_more: int) -> int:
 
 
 def _with_eight_bits(opened: Image.Image) -> Image.Image:
-    """The first frame in a mode whose numbers can be averaged: grey or colours, with or without transparency."""
+    """Convert the first frame to grey or RGB, with or without transparency."""
     if opened.mode.startswith("I;16") or (opened.mode == "I" and opened.format == "PNG"):
-        bands = np.array_split(np.asarray(opened), 64)  # whole, its numbers would take eight times the room
+        bands = np.array_split(np.asarray(opened), 64)  # undivided, its numbers would take eight times the memory
         image = Image.fromarray(
             np.concatenate([((band.astype(np.int32) + 128) // 257).astype(np.uint8) for band in bands])
         )
-        image.info = opened.info  # which way it is turned
+        image.info = opened.info  # orientation
         return image
     if opened.mode[0] in "FI":
-        raise InvalidInput(f"its pixels are numbers of {opened.mode}, whose black and white are not known")
+        raise InvalidInput(f"its pixels are of the mode {opened.mode}, in which black and white are undefined")
     if opened.mode in ("PA", "La", "RGBa", "LA") or "transparency" in opened.info:
         return opened.convert("RGBA")
     return opened if opened.mode in ("RGB", "RGBA", "L") else opened.convert("RGB")
 
 
 def _on_white(image: Image.Image) -> Image.Image:
-    """In RGB, where nothing shows through."""
+    """Put transparent parts on white, in RGB."""
     if image.mode != "RGBA":
         return image.convert("RGB")
     return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")

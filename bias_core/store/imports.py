@@ -1,4 +1,4 @@
-"""Pictures from elsewhere, each with its prompt: a folder or zip in the layouts that people keep them in."""
+"""Imported pictures with their prompts, from a folder or zip in common layouts."""
 
 import hashlib
 import io
@@ -42,17 +42,17 @@ MOST_FILES = 200_000
 _MOST_OF_PARQUET, _MOST_OF_JSON, _MOST_OF_SIDECAR = 32_000_000, 8_000_000, 300_000  # bytes of one
 _MOST_IN_TABLES = 128_000_000  # bytes of all tables in Parquet or JSON
 _MOST_LINES = 300_000  # of all metadata files
-_MOST_CHARACTERS = 50_000_000  # of all prompts and what else pictures say of themselves
+_MOST_CHARACTERS = 50_000_000  # of all prompts and other metadata
 _LONGEST_NAME = 255  # bytes of a file's or folder's, as systems have them
 _SHOWN = 200  # characters of a name in a message
 _LOCAL_HEAD = 30  # bytes before each file of a zip, at least
-_ENTRY = b"PK\x01\x02"  # begins what the directory of a zip says of one file
+_ENTRY = b"PK\x01\x02"  # start of a file's entry in the directory of a zip
 # RuntimeError: it wants a password; NotImplementedError: a way of packing that Python does not know.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError)
 METADATA = ("metadata.csv", "metadata.tsv", "metadata.jsonl")
-TEXTS = ("prompt", "text", "caption")  # columns that hold the prompt, the first that there is
+TEXTS = ("prompt", "text", "caption")  # columns for the prompt, in order of preference
 WHOM = ("left", "middle", "right", "identity")
-"""Columns that name whom a picture was to show: two people side by side, or one; none is needed."""
+"""Optional columns for the people that a picture should show: two side by side, or one."""
 _FIGURE = "a figure of a report"
 PICTURES = frozenset(
     (".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif")
@@ -72,9 +72,9 @@ _MARKED_UTF8 = 0x800  # flag of a file in a zip
 
 
 def open_files(path: Path) -> "Files":
-    """The files of a folder or zip, in the order of their names; hidden ones are left out.
+    """Open the files of a folder or zip, sorted by name, without hidden ones.
 
-    Raises InvalidInput: there is nothing at ``path``, it is neither, it is damaged, or a name in it leads out of it.
+    Raises InvalidInput: ``path`` does not exist, is neither, is damaged, or has a name that leads out of it.
     """
     try:
         path = path.expanduser()
@@ -86,13 +86,13 @@ def open_files(path: Path) -> "Files":
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(f"{str(path)[:200]!r} cannot be opened: {error}") from error
-    raise InvalidInput(f"there is no folder or zip {str(path)[:200]!r}")
+    raise InvalidInput(f"there is no folder or zip at {str(path)[:200]!r}")
 
 
 def check_name(name: str) -> str:
-    r"""``name`` with forward slashes for those of Windows, if it stays inside: relative, without ".." or drive.
+    r"""Return ``name`` with forward slashes, if it stays inside: relative, without ".." or drive.
 
-    Raises InvalidInput: it does not.
+    Raises InvalidInput: it leads out.
 
     >>> check_name("train/1.png"), check_name(r"train\1.png")
     ('train/1.png', 'train/1.png')
@@ -105,9 +105,9 @@ def check_name(name: str) -> str:
 
 
 class _Folder:
-    """Files by their names, which are relative and use forward slashes.
+    """Files of a folder by relative name with forward slashes.
 
-    ``read`` tells why one cannot be read; ``open`` raises what Python does.
+    ``read`` returns an error in words; ``open`` raises Python's errors.
     """
 
     def __init__(self, path: Path) -> None:
@@ -116,7 +116,7 @@ class _Folder:
         files = {name: file for name, file in files.items() if not _hidden(name) and file.is_file()}
         inside = {name for name, file in files.items() if file.resolve().is_relative_to(self._root)}
         self.names = tuple(name for name in files if name in inside)
-        self.rejected = tuple(f"{name}: a link that leads out of the folder" for name in files if name not in inside)
+        self.rejected = tuple(f"{name}: a link out of the folder" for name in files if name not in inside)
 
     def open(self, name: str) -> BinaryIO:
         return (self._root / name).open("rb")
@@ -132,7 +132,7 @@ class _Folder:
 
 
 class _Zip:
-    """The same of a zip, opened once, for each opening reads the whole directory."""
+    """Files of a zip, opened once, because each opening reads the whole directory."""
 
     def __init__(self, path: Path) -> None:
         self.rejected: tuple[str, ...] = ()
@@ -142,9 +142,9 @@ class _Zip:
             self._archive = zipfile.ZipFile(path)
             files = [info for info in self._archive.infolist() if not info.orig_filename.endswith(("/", "\\"))]
         except _DAMAGE as error:
-            raise InvalidInput(f"{path.name} is no zip that can be read: {error}") from error
+            raise InvalidInput(f"{path.name} is not a readable zip: {error}") from error
         _check_overlap(path.name, self._archive.infolist())
-        unpacked = sum(info.file_size for info in files)  # more than it says is not read of any file
+        unpacked = sum(info.file_size for info in files)  # never read more of a file than its entry says
         if unpacked > MOST_UNPACKED:
             raise InvalidInput(
                 f"{path.name} would unpack to {unpacked / 1e9:.2f} GB; at most {MOST_UNPACKED / 1e9:g} GB "
@@ -157,7 +157,7 @@ class _Zip:
                 rejected.append(f"{name[:_SHOWN]}…: a name of more than {_LONGEST_NAME} bytes")
                 continue
             if name in self._infos:
-                rejected.append(f"{name}: twice in the zip; the first was left out")
+                rejected.append(f"{name}: twice in the zip; only the last counts")
             self._infos[name] = info
         self.rejected = tuple(rejected)
         self.names = tuple(sorted(name for name in self._infos if not _hidden(name)))
@@ -179,7 +179,7 @@ Files = _Folder | _Zip
 
 
 def _check_entries(path: Path) -> None:
-    """Refuse a zip of too many files, before Python makes an object of each."""
+    """Refuse a zip with too many files, before Python makes an object for each."""
     n_files, end = 0, b""
     with path.open("rb") as file:
         while piece := file.read(1 << 20):
@@ -190,16 +190,16 @@ def _check_entries(path: Path) -> None:
 
 
 def _check_overlap(name: str, infos: Sequence[zipfile.ZipInfo]) -> None:
-    """Refuse a zip whose files share bytes, as bombs do; zipfile does not look before Python 3.11.8."""
+    """Refuse a zip bomb with overlapping files, which zipfile does not check before Python 3.11.8."""
     end = 0
     for info in sorted(infos, key=lambda one: one.header_offset):
         if info.header_offset < end:
-            raise InvalidInput(f"{name} is no zip that can be read: files in it overlap")
+            raise InvalidInput(f"{name} is not a readable zip: its files overlap")
         end = info.header_offset + _LOCAL_HEAD + info.compress_size
 
 
 def _stored_name(info: zipfile.ZipInfo) -> str:
-    """The name as stored: zipfile cuts it at NUL, and reads UTF-8 that is not marked as such (macOS) as MS-DOS text."""
+    """The stored name: zipfile cuts it at NUL, and reads unmarked UTF-8 (macOS) as MS-DOS text."""
     if not info.flag_bits & _MARKED_UTF8:
         with suppress(UnicodeError):
             return info.orig_filename.encode("cp437").decode()
@@ -207,22 +207,22 @@ def _stored_name(info: zipfile.ZipInfo) -> str:
 
 
 def _hidden(name: str) -> bool:
-    """Files that systems leave behind: ``.DS_Store``, ``__MACOSX/``, ``Thumbs.db``."""
+    """Return true for system files: ``.DS_Store``, ``__MACOSX/``, ``Thumbs.db``."""
     parts = PurePosixPath(name).parts
     return any(part.startswith(".") for part in parts) or parts[0] == "__MACOSX" or parts[-1] == "Thumbs.db"
 
 
 @dataclass(frozen=True)
 class _Line:
-    """What a metadata file says of one picture."""
+    """A metadata file's facts about one picture."""
 
     prompt: str
-    identities: Mapping[str, str]  # whom it was to show
-    drawing: PictureMetadata  # how it was drawn
+    identities: Mapping[str, str]  # people that it should show
+    drawing: PictureMetadata  # settings of its drawing
 
 
 def _lines(name: str, files: Files) -> Iterator[tuple[str, str, _Line]]:
-    """The place of each line of a metadata file, the picture's name, relative to that of the file, and the rest."""
+    """Yield each line of a metadata file: its place, the picture's name, and its facts."""
     problems, folder = Problems(), PurePosixPath(name).parent
     try:
         for place, row in read_table(name, partial(files.open, name), needs=[("file_name",), TEXTS], further=WHOM):
@@ -249,22 +249,22 @@ def _line(row: Mapping[str, Any]) -> tuple[str, _Line]:
 
 
 class ImportedImages:
-    """The pictures of a folder or zip, found by their prompts; a text-to-image model that draws nothing.
+    """Pictures of a folder or zip by prompt; they act as a text-to-image model that draws nothing.
 
     Their rows have the model "imported:<name>" and the digest of the file as revision, so a picture that was
-    imported once is found in the store again. A picture's prompt is the first of these that there is:
+    imported once is found in the store again. A picture's prompt comes from the first of these that exists:
 
     - of ``metadata.csv``, ``.tsv`` or ``.jsonl`` with ``file_name`` and ``prompt``, ``text`` or ``caption``
       (Hugging Face imagefolder, and this program's own exports), for the pictures below its folder;
     - of ``metadata.parquet``, or the JSON of a part of DiffusionDB;
-    - in the picture itself: our own record, or what AUTOMATIC1111, Forge, ComfyUI, SwarmUI, InvokeAI, Fooocus, NovelAI,
-      Midjourney, Easy Diffusion or Draw Things wrote into it;
-    - of a text file beside it: ``1.txt``, ``1.caption`` or ``1.json`` for ``1.png``;
-    - the name of its folder, as DallEval keeps them: ``a photo of a doctor/3.png``;
+    - in the picture itself: our own record, or metadata of AUTOMATIC1111, Forge, ComfyUI, SwarmUI, InvokeAI, Fooocus,
+      NovelAI, Midjourney, Easy Diffusion or Draw Things;
+    - in a text file next to it: ``1.txt``, ``1.caption`` or ``1.json`` for ``1.png``;
+    - the name of its folder, as in DallEval: ``a photo of a doctor/3.png``;
     - its file name: ``a photo of a doctor_3.png``.
 
     Seed, negative prompt, steps, guidance, sampler and model come from the same places, each from the first that has
-    it. A picture of which no seed is known has its number among those of its prompt in the row. A picture that was
+    it. In a row without a known seed, the picture's number among those of its prompt stands for it. A picture that was
     drawn once counts once: copies, drafts and contact sheets are left out (:mod:`bias_core.store.copies`).
 
     ``path``: folder or zip.
@@ -272,12 +272,12 @@ class ImportedImages:
     Attributes
     ----------
     name : of the folder or zip.
-    counts : how many files each prompt has, in the order of the files; after :meth:`examine` how many pictures.
-    rejected : why a picture was left out, one line each; grows while pictures are read.
-    copies, blanks, animations : pictures that do not count, count as blanked, or count with their first frame alone.
-    unread_metadata : why what a picture says of itself was not taken, one line each; grows likewise.
+    counts : number of files per prompt, in file order; after :meth:`examine` number of pictures.
+    rejected : reasons for left-out pictures, one line each; grows while pictures are read.
+    copies, blanks, animations : pictures that do not count, count as blanked, or count by their first frame.
+    unread_metadata : reasons for ignored metadata, one line each; grows likewise.
 
-    Raises InvalidInput: there is no such folder or zip, nothing in it is a picture with a prompt, there are too many,
+    Raises InvalidInput: there is no such folder or zip, it has no picture with a prompt, there are too many pictures,
     or a name leads out of it.
     """
 
@@ -298,7 +298,7 @@ class ImportedImages:
         self._n_characters = 0
         if not (prompts := self._find()):
             raise InvalidInput(
-                f"{path} holds no picture with a prompt: give a metadata.csv or metadata.jsonl with "
+                f"{path} has no picture with a prompt: add a metadata.csv or metadata.jsonl with "
                 "file_name and prompt, or name folders or files after their prompts"
                 + (f" ({'; '.join(self.rejected[:3])})" if self.rejected else "")
             )
@@ -315,9 +315,9 @@ class ImportedImages:
         self._drawings: dict[str, PictureMetadata] = {}
 
     def examine(self, check: Callable[[], None] = lambda: None) -> None:
-        """Read every picture, calling ``check`` before each; counts are of those that can be used from then on.
+        """Read every picture, calling ``check`` before each; afterwards only usable ones count.
 
-        Raises InvalidInput: none can.
+        Raises InvalidInput: none is usable.
         """
         for prompt in list(self.counts):
             if not (rows := self._examined(key(prompt), check)):
@@ -328,7 +328,7 @@ class ImportedImages:
             raise InvalidInput(f"no picture of {self.name} can be used: {'; '.join(self.rejected[:3])}")
 
     def remarks(self) -> list[tuple[str, str, list[str]]]:
-        """Sentences on pictures that do not count as they are, for one and for several, and which they are."""
+        """Sentences (for one, for several) about pictures that do not count as they are, and the pictures."""
         parts = (
             ("file could not be used", "files could not be used", self.rejected),
             ("file is a copy of a picture, a draft or a contact sheet, and does not count",
@@ -337,17 +337,17 @@ class ImportedImages:
              "pictures have one colour all over, or are blurred by a checker, and count as blanked", self.blanks),
             ("file is an animation, of which the first frame counts",
              "files are animations, of which the first frames count", self.animations),
-            ("picture holds metadata that was not taken", "pictures hold metadata that was not taken",
+            ("picture has metadata that was not used", "pictures have metadata that was not used",
              self.unread_metadata),
         )  # fmt: skip
         return [part for part in parts if part[2]]
 
     def rows(self, prompt: str, n: int) -> list[ImageRow]:
-        """Rows of the first ``n`` usable pictures of a prompt, or of as many as there are."""
+        """Rows of the first ``n`` usable pictures of a prompt, or fewer."""
         return self._examined(key(prompt))[:n]
 
     def _examined(self, prompt_key: str, check: Callable[[], None] = lambda: None) -> list[ImageRow]:
-        """The rows of all pictures of a prompt that count."""
+        """The rows of all counting pictures of a prompt."""
         if prompt_key not in self._rows:
             read = []
             for name, own_prompt in self._unread.get(prompt_key, ()):
@@ -368,7 +368,7 @@ class ImportedImages:
         return self._rows[prompt_key]
 
     def _read(self, name: str, prompt: str) -> tuple[Candidate, ImageRow, PictureRecord | None]:
-        """A picture for its comparison with others, its row, and its own record."""
+        """Read a picture: its candidate for comparison, its row, and its record."""
         image = decode(data := self._files.read(name))
         record, drawing = self._drawing(name, data)
         with open_picture(io.BytesIO(without_texts(data))) as opened:
@@ -400,7 +400,7 @@ class ImportedImages:
         return candidate, row, record
 
     def _keep(self, rows: list[ImageRow], candidate: Candidate, row: ImageRow, record: PictureRecord | None) -> None:
-        """Add a picture that counts; one of no seed has its number in place of it."""
+        """Add a counting picture; without a seed, its number takes the seed's place."""
         drawing = candidate.drawing
         if drawing.seed is None or row.id in self._names:  # the same blank file twice
             row, drawing = replace(row, seed=len(rows)), replace(drawing, seed=None)
@@ -413,15 +413,15 @@ class ImportedImages:
         rows.append(row)
 
     def _drawing(self, name: str, data: bytes) -> tuple[PictureRecord | None, PictureMetadata]:
-        """Our own record, where it is whole; and all that is known of the drawing."""
+        """Return our own intact record, and all known drawing facts."""
         record, inside = None, PictureMetadata()
         try:
             record = read_record(data)
             inside = metadata_of_record(record)
-        except StorageError as error:  # it has no record that is whole
+        except StorageError as error:  # it has no intact record
             if isinstance(error, DamagedRecord):
                 self.unread_metadata.append(f"{name}: {error}")
-            with suppress(InvalidInput):  # was noted, where its prompt was looked for
+            with suppress(InvalidInput):  # noted already, with its prompt
                 inside = read_metadata(io.BytesIO(data), name)
         line, known = self._lines.get(name), self._tables.get(name, PictureMetadata()).over(inside)
         with suppress(InvalidInput):  # likewise
@@ -430,24 +430,24 @@ class ImportedImages:
         return record, known if line is None else line.drawing.over(known)
 
     def _beside(self, name: str) -> PictureMetadata:
-        """What the text file beside a picture says; InvalidInput where it cannot be read."""
+        """Read the text file next to a picture; InvalidInput if it cannot be read."""
         text = self._sidecars.get(name)
         return facts_of_sidecar(self._files.read(text, _MOST_OF_SIDECAR)) if text else PictureMetadata()
 
     def n_of(self, prompt: str) -> int:
-        """How many files a prompt has, usable or not."""
+        """Number of files of a prompt, usable or not."""
         return self._n_files.get(key(prompt), 0)
 
     def record(self, image_id: str) -> tuple[str, str]:
-        """Model and revision that drew a picture of :meth:`rows`, as it says itself; "" where it does not."""
+        """Model and revision of a picture of :meth:`rows`, by its own record; "" without one."""
         return self._records.get(image_id, ("", ""))
 
     def drawing(self, image_id: str) -> PictureMetadata:
-        """What is known of how a picture of :meth:`rows` was drawn."""
+        """Known drawing facts of a picture of :meth:`rows`."""
         return self._drawings.get(image_id, PictureMetadata())
 
     def generate(self, rows: Sequence[ImageRow], *, on_step: StepCallback | None = None) -> Iterator[GeneratedImage]:
-        """Yield the pictures of rows that :meth:`rows` gave."""
+        """Yield the pictures of these rows of :meth:`rows`."""
         for done, row in enumerate(rows, start=1):
             if row.id not in self._names:
                 raise InvalidInput(f"{self.name} has no such picture of {row.prompt!r}")
@@ -455,25 +455,25 @@ class ImportedImages:
             drawing = self._drawings[row.id]
             blocked, drawn = is_blank(image) or drawing.is_blanked, drawing.record()
             if blocked:
-                colour = "one colour all over, as a safety checker leaves it"
-                drawn["refused"] = colour if is_blank(image) else "blurred by a safety checker, as its metadata say"
+                colour = "one colour all over, like a picture blanked by a safety checker"
+                drawn["refused"] = colour if is_blank(image) else "blurred by a safety checker, by its metadata"
             yield GeneratedImage(row=row, image=image, blocked=blocked, drawn=drawn or None)
             if on_step is not None:
                 on_step(done, len(rows))
 
     def whom(self, image_id: str) -> Mapping[str, str]:
-        """Whom the metadata says that a picture was to show (``left``, ``middle``, ``right``, ``identity``)."""
+        """The people that a picture should show, by its metadata (``left``, ``middle``, ``right``, ``identity``)."""
         line = self._lines.get(self._names.get(image_id, ""))
         return {} if line is None else line.identities
 
     def _count(self, *texts: str) -> None:
-        """Count what is kept of a picture; InvalidInput where it is too much of all of them together."""
+        """Count the kept characters; InvalidInput if all pictures together have too many."""
         self._n_characters += sum(map(len, texts))
         if self._n_characters > _MOST_CHARACTERS:
             raise InvalidInput(f"{self.name} has more than {_MOST_CHARACTERS:,} characters of prompts: divide it")
 
     def _read_metadata(self, names: Sequence[str]) -> set[PurePosixPath]:
-        """Take up the lines of all metadata files; the folders whose pictures these are about."""
+        """Read the lines of all metadata files; return the folders of their pictures."""
         folders: set[PurePosixPath] = set()
         alike, n_lines = defaultdict[str, list[str]](list), 0
         for name in names:
@@ -514,12 +514,12 @@ class ImportedImages:
             elif key(prompt):
                 self._count(prompt)
                 prompts[name] = prompt
-            elif unclear != _FIGURE:  # of our own export; nobody misses it
+            elif unclear != _FIGURE:  # of our own export; no loss
                 self.rejected.append(f"{name}: {unclear or 'no prompt'}")
         return prompts
 
     def _looks_like_a_picture(self, name: str) -> bool:
-        """Whether a file is read as a picture, by its ending or its first bytes; notes one of a kind that is not."""
+        """Return true if a file is read as a picture, by ending or first bytes; note other picture formats."""
         path = PurePosixPath(name)
         ending, is_own_figure = path.suffix.lower(), path.parent.name == "figures" and path.suffix == ".svg"
         if ending in PICTURES or ending in _NO_PICTURES or is_own_figure:
@@ -531,11 +531,11 @@ class ImportedImages:
             except _DAMAGE:
                 return False
             return head.startswith(_HEADS) or head[8:12] == b"WEBP" or head[4:12] in (b"ftypavif", b"ftypavis")
-        self.rejected.append(f"{name}: pictures of the kind {ending} are not read; save it as PNG, JPEG or WebP")
+        self.rejected.append(f"{name}: {ending} pictures are not supported; save it as PNG, JPEG or WebP")
         return False
 
     def _read_tables(self, names: Sequence[str]) -> None:
-        """Take up what other tables and texts beside the pictures say."""
+        """Read other tables, and the texts next to pictures."""
         self._sidecars = sidecars_of(names, self._files.names)
         there, beside, n_bytes = set(names), set(self._sidecars.values()), 0
         for path in map(PurePosixPath, self._files.names):
@@ -545,7 +545,7 @@ class ImportedImages:
             n_absent, absent = 0, ""
             try:
                 if n_bytes > _MOST_IN_TABLES:
-                    raise InvalidInput("is not read: the tables before it are large enough")
+                    raise InvalidInput("was not read: the tables before it use up the size limit")
                 data = self._files.read(path.as_posix(), _MOST_OF_PARQUET if is_parquet else _MOST_OF_JSON)
                 n_bytes += len(data)
                 for name, facts in facts_of_parquet(data) if is_parquet else facts_of_part(data).items():
@@ -561,14 +561,14 @@ class ImportedImages:
                 self.rejected.append(f"{path}: {n_absent:,} of its pictures are not here, such as {absent[:_SHOWN]}")
 
     def _own_prompt(self, name: str, wrapper: str) -> tuple[str, str]:
-        """The prompt that a picture holds, or by which it or its folder is named; "" and why there is none."""
+        """The prompt in a picture, its name or its folder's name; "" with the reason if there is none."""
         own = PictureMetadata()
         try:
             with self._files.open(name) as file:
                 own = read_metadata(file, name)
         except InvalidInput as error:
             self.unread_metadata.append(f"{name}: {error}")
-        except _DAMAGE:  # which is told when the picture itself is read
+        except _DAMAGE:  # reported when the picture itself is read
             pass
         if own.is_figure:
             return "", _FIGURE
@@ -580,19 +580,19 @@ class ImportedImages:
         if told := self._tables.get(name, own).prompt or own.prompt or beside.prompt:
             return told, ""
         by_name = facts_of_name(name, wrapper).prompt
-        # Programs number their files: a name is taken for a prompt only where it reads like one.
+        # Programs number their files: a name counts as a prompt only if it reads like one.
         if not own.unclear or len(by_name.split()) >= FEWEST_WORDS:
             return by_name, ""
         return "", f"{own.unclear}: give its prompt in a metadata.csv"
 
 
 def _alike(name: str) -> str:
-    """What the names of a file share that systems and spreadsheets write differently."""
+    """Normalise a file's name, which systems and spreadsheets write differently."""
     return normal_form("NFC", name.replace("\\", "/").strip()).casefold()
 
 
 def key(prompt: str) -> str:
-    """What two prompts share when they are the same but for case, spaces and punctuation.
+    """Normalise a prompt: equal for prompts that differ only in case, spaces and punctuation.
 
     >>> key("A photo of a light-skinned nurse.") == key("a_photo of a light skinned Nurse")
     True

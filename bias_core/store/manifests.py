@@ -1,6 +1,6 @@
-"""One JSON file per run: what was asked, every row that it needs, and how far it came; and one of its report.
+"""One JSON file per run with its settings, rows and progress, and one for its report.
 
-What all stores may take of the disk: above that, what was unused longest makes room.
+Also the disk limits of all stores, which evict the longest unused files.
 """
 
 import json
@@ -20,40 +20,40 @@ from bias_core.types import ImageRow
 
 Status = Literal["running", "finished", "cancelled", "failed"]
 
-STALE_SECONDS = 24 * 3600  # a run that a kill left "running" protects its pictures from eviction no longer than this
+STALE_SECONDS = 24 * 3600  # for this time, a killed run that is still "running" protects its pictures from eviction
 _MOST_ID = 100  # characters: an id becomes the name of a file
 _HEAD_BYTES = 1024  # id, study and session stand first
 _PIECE = 1 << 16  # bytes that are read together
 _SESSION = rb'"session"\s*:\s*%s'
 _ROWS = re.compile(rb',\s*"rows"\s*:\s*\[')
 _NO_MANIFEST = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
-"""Errors of reading a file that is not there, or holds something else."""
+"""Errors from a missing file or one with other contents."""
 DERIVED = ("derived", "traces")
-"""Folders of what studies make out of pictures: other pictures, and what denoising steps were like."""
-_SHARE = 0.05  # of the picture store's limit that reports, runs and what is derived may take, each
-_LEAST = 50_000_000  # bytes of each of these that always have room
+"""Folders of derived data: pictures of steps, and facts about denoising steps."""
+_SHARE = 0.05  # share of the picture store's limit for each of reports, runs and derived data
+_LEAST = 50_000_000  # bytes that each of these may always use
 _NAMED = re.compile(rf"(?:{'|'.join(DERIVED)})/[\w./-]+")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunHead:
-    """A run on record, without its rows."""
+    """A stored run without its rows."""
 
-    id: str  # hash of visitor and settings, so that the same question resumes the same run
-    study: str  # which study asked, e.g. "explore".
-    session: str  # the visitor it belongs to; "" on the command line
-    title: str  # a line for the list of runs
+    id: str  # hash of visitor and settings, so that equal settings resume the run
+    study: str  # kind of study, e.g. "explore"
+    session: str  # its visitor; "" on the command line
+    title: str  # line in the list of runs
     settings: Mapping[str, Any]  # the study's settings as plain JSON values
-    status: Status = "running"  # "running" also after a kill, until it is resumed
-    is_kept: bool = False  # the user wants it kept: its pictures are never evicted; "kept" in the file
+    status: Status = "running"  # also "running" after a kill, until it resumes
+    is_kept: bool = False  # kept by the user: its pictures are never evicted; "kept" in the file
     # created, updated: seconds since 1970
     created: float = field(default_factory=time.time)
     updated: float = field(default_factory=time.time)
-    versions: Mapping[str, str] = field(default_factory=dict)  # of the programs and weights that made it
-    # the study's design as plain JSON values, so that one's own can go on, too
+    versions: Mapping[str, str] = field(default_factory=dict)  # versions of programs and weights
+    # the study's design as plain JSON values, so that custom designs can resume
     design: Mapping[str, Any] = field(default_factory=dict)
     label_tasks: tuple[str, ...] = ()  # ids of the labelling tasks that correct its numbers
-    # n_bytes, complete: of all its pictures, and when all were stored, in seconds since 1970; 0: they never were
+    # n_bytes, complete: size of all its pictures, and the time when all were stored, in seconds since 1970; 0: never
     n_bytes: int = 0
     complete: float = 0.0
     # image_ids, models, conditions: of its rows, each once; filled in when it is written
@@ -63,18 +63,18 @@ class RunHead:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether it runs, and is not only left so by a kill long ago."""
+        """True if it runs, unless it was killed long ago."""
         return self.status == "running" and self.updated > time.time() - STALE_SECONDS
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest(RunHead):
-    """A run on record."""
+    """A stored run with its rows."""
 
     rows: tuple[ImageRow, ...]  # one per picture
 
     def described(self) -> "Manifest":
-        """The same with what its head says of its rows."""
+        """Copy with the head's facts about the rows."""
         return replace(
             self,
             image_ids=tuple(dict.fromkeys(row.id for row in self.rows)),
@@ -88,28 +88,28 @@ def _is_id(run_id: object) -> bool:
 
 
 class _RunFiles:
-    """Files ``<folder>/<run id>.json``, each whole or not there."""
+    """Files ``<folder>/<run id>.json``, each complete or absent."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def path(self, run_id: str) -> Path:
-        """The run's file, which may not be there."""
+        """The path of the run's file, which may not exist."""
         # The id becomes a file name and may come from a visitor.
         if not _is_id(run_id):
-            raise InvalidInput(f"a run id has letters and digits only, {_MOST_ID} at most; got {run_id!r:.80}")
+            raise InvalidInput(f"a run id may have letters and digits only, {_MOST_ID} at most; got {run_id!r:.80}")
         return self.folder / f"{run_id}.json"
 
     def delete(self, run_id: str) -> None:
-        """Forget the run; its pictures go by eviction, for other runs may share them."""
+        """Delete the run; its pictures go by eviction, because other runs may share them."""
         self.path(run_id).unlink(missing_ok=True)
 
 
 class ReportStore(_RunFiles):
-    """Finished reports, as texts; what is in them is the studies' business."""
+    """Finished reports as texts; the studies define their contents."""
 
     def save(self, run_id: str, text: str) -> None:
-        """Write it, whole or not at all; StorageError where the disk refuses."""
+        """Write the text completely or not at all; StorageError if the disk fails."""
         write_atomically(self.path(run_id), text.encode())
 
     def find(self, run_id: str) -> str | None:
@@ -130,17 +130,17 @@ class ManifestStore(_RunFiles):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self._old: dict[tuple[str, int], RunHead | None] = {}  # heads of files that were read whole, by id and time
+        self._old: dict[tuple[str, int], RunHead | None] = {}  # heads of completely read files, by id and time
 
     def save(self, manifest: Manifest) -> Manifest:
-        """Write it and give it back with its time of change; what is kept of the run survives a re-run."""
+        """Write the manifest and return it with its time; a re-run does not lose that the run is kept."""
         if (earlier := self.head(manifest.id)) is not None:
             manifest = replace(manifest, is_kept=earlier.is_kept or manifest.is_kept, label_tasks=earlier.label_tasks)
             manifest = replace(manifest, created=earlier.created)
         return self._write(manifest)
 
     def find(self, run_id: str) -> Manifest | None:
-        """The manifest of this id, or None. An unreadable one counts as absent."""
+        """The manifest of this id; None if it is missing or unreadable."""
         path = self.path(run_id)
         try:
             values = _read_values(path.read_bytes())
@@ -149,9 +149,9 @@ class ManifestStore(_RunFiles):
             return None
 
     def head(self, run_id: str, session: str | None = None) -> RunHead | None:
-        """The head of a run of this visitor, or of any; None where there is none. Its rows are not read.
+        """The head of a run of this visitor (or any), without reading its rows; None if missing.
 
-        A file of an earlier version has its rows in the middle: it is read whole, once.
+        A file of an earlier version has its rows in the middle and is read completely, once.
         """
         written = 0
         try:
@@ -172,7 +172,7 @@ class ManifestStore(_RunFiles):
         return self._old[run_id, written]
 
     def get(self, run_id: str) -> Manifest:
-        """The manifest of this id; StorageError where there is none."""
+        """The manifest of this id; StorageError if missing."""
         if (manifest := self.find(run_id)) is None:
             raise StorageError(f"no run {run_id!r} on record")
         return manifest
@@ -184,20 +184,20 @@ class ManifestStore(_RunFiles):
         return sorted(mine, key=lambda run: run.updated, reverse=True)
 
     def keep(self, run_id: str, is_kept: bool = True) -> Manifest:
-        """Mark the run as kept (its pictures are then never evicted), or no longer."""
+        """Mark the run as kept (its pictures are then never evicted), or not."""
         return self._write(replace(self.get(run_id), is_kept=is_kept))
 
     def add_label_task(self, run_id: str, task_id: str) -> Manifest:
-        """People label pictures of this run: it is kept, so that these are not evicted."""
+        """Add a labelling task to the run, and keep it so that its pictures are not evicted."""
         run = self.get(run_id)
         return self._write(replace(run, label_tasks=(*run.label_tasks, task_id), is_kept=True))
 
     def protected_ids(self) -> set[str]:
-        """Ids of the pictures that eviction must not touch: of kept runs, and of runs at work."""
+        """Ids of the pictures of kept and running runs, which eviction must not touch."""
         return {image_id for run in self.list() if run.is_kept or run.is_at_work for image_id in run.image_ids}
 
     def restore(self, manifest: Manifest) -> Manifest:
-        """Put a deleted run back as it was."""
+        """Restore a deleted run."""
         manifest = manifest.described()
         values = _values_of(manifest, Manifest)
         values["kept"] = values.pop("is_kept")
@@ -210,7 +210,7 @@ class ManifestStore(_RunFiles):
 
 
 def _values_of(one: object, kind: type) -> dict[str, Any]:
-    """The fields of a dataclass; dataclasses.asdict copies deeply, which takes a third of a second for 2,000 rows."""
+    """The fields of a dataclass; dataclasses.asdict copies deeply: a third of a second for 2,000 rows."""
     return {f.name: getattr(one, f.name) for f in fields(kind)}
 
 
@@ -225,12 +225,12 @@ def _read_values(data: bytes) -> dict[str, Any]:
 
 
 def make_room(data: Path, limit: int, images: ImageStore, manifests: ManifestStore) -> Sequence[str]:
-    """Delete what is too much in a data folder, but nothing of a run that is kept, or at work.
+    """Delete files above the limits of a data folder, but none of kept or running runs.
 
     ``data``: the folder that holds everything; ``limit``: bytes of the pictures; 5 % of it, or 50 MB, is the limit of
-    the reports, of the runs on record and of what is derived from pictures.
+    reports, stored runs and derived data each.
 
-    Gives the ids of the pictures that went.
+    Returns the ids of deleted pictures.
     """
 
     @cache

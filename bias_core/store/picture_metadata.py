@@ -1,8 +1,8 @@
-"""How a picture was drawn, as the program that drew it wrote into it: prompt, seed, sampler settings and model.
+"""Read prompt, seed, sampler settings and model from the metadata that other programs write into pictures.
 
 AUTOMATIC1111 and Forge, SwarmUI, Easy Diffusion, Draw Things and Midjourney are read here, ComfyUI in ``comfy_graph``,
 and InvokeAI, Fooocus and NovelAI by ``sd_parsers``: from a PNG's texts and the EXIF of other formats. Its own
-``ParserManager`` is not used: it gives the EXIF of one open picture to the next.
+``ParserManager`` is not used, because it passes the EXIF of one open picture to the next.
 """
 
 import hashlib
@@ -48,14 +48,14 @@ from bias_core.types import IMPORTED, PictureRecord
 from bias_core.values import read_json
 
 OWN_RECORD = "bias_core"  # the text of a PNG that this program writes
-FIGURE_MARK = "bias_core_figure"  # the same of a figure of a report, which is no picture of a model
+FIGURE_MARK = "bias_core_figure"  # the same for a figure of a report, which no model drew
 _MOST_TEXT = 2_000_000  # characters of one picture's metadata
-# What parsers raise on what no program writes.
+# Errors of parsers on malformed data.
 UNREADABLE = (ParserError, LookupError, ValueError, TypeError, AttributeError, RecursionError)
 
 
 def metadata_of_line(line: Mapping[str, Any]) -> PictureMetadata:
-    """What a line of a table says beside the prompt, by our names or usual ones."""
+    """Facts of a table's line other than the prompt, under our names or usual ones."""
     facts = facts_of_table(line)
     model = name_of(line.get("drawn_with_model")) or facts.model
     facts = replace(
@@ -68,12 +68,12 @@ def metadata_of_line(line: Mapping[str, Any]) -> PictureMetadata:
         width=None,  # of the picture as it is
         height=None,
     )
-    # The seed of a row of ours is one of the model's only where we drew it ourselves, on seeds.
+    # The seed of our row is the model's only if we drew it ourselves from seeds.
     return facts if _draws_by_seed(name_of(line.get("model"))) else replace(facts, seed=None)
 
 
 def metadata_of_record(record: PictureRecord) -> PictureMetadata:
-    """What our own record of a picture says; of one that was imported before what its program said then."""
+    """Facts from our own record; for a picture imported before, the facts of its original program."""
     row, drawn = record.row, record.drawn
     before = drawn if drawn and "program" in drawn else {}
     metadata = PictureMetadata(
@@ -92,11 +92,11 @@ def metadata_of_record(record: PictureRecord) -> PictureMetadata:
 
 
 def read_metadata(file: BinaryIO, name: str = "") -> PictureMetadata:
-    """What a picture says of how it was drawn; only its head is read where that suffices.
+    """Read a picture's metadata, from its header alone if that suffices.
 
-    ``name`` of the file tells which picture of a workflow it is that saves several.
+    The file's ``name`` tells which picture it is of a workflow that saves several.
 
-    Raises InvalidInput: it says something that cannot be read, or too much; the picture itself may be all right.
+    Raises InvalidInput: its metadata is unreadable or too long; the picture itself may be fine.
     """
     try:
         with open_picture(file) as opened:
@@ -106,7 +106,7 @@ def read_metadata(file: BinaryIO, name: str = "") -> PictureMetadata:
     except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
         raise InvalidInput(f"its metadata cannot be read: {error}") from error
     if sum(map(len, texts.values())) > _MOST_TEXT:
-        raise InvalidInput(f"its metadata has more than {_MOST_TEXT:,} characters; it is not read")
+        raise InvalidInput(f"its metadata has more than {_MOST_TEXT:,} characters and was not read")
     if FIGURE_MARK in texts:
         return PictureMetadata(is_figure=True)
     metadata = _of_own_text(texts[OWN_RECORD]) if OWN_RECORD in texts else _of_a_program(texts, name)
@@ -115,7 +115,7 @@ def read_metadata(file: BinaryIO, name: str = "") -> PictureMetadata:
 
 
 def _is_tiled(metadata: PictureMetadata, size: tuple[int, int], texts: Mapping[str, str]) -> bool:
-    """Whether a picture has several times the size that was asked for in one direction alone, as contact sheets do."""
+    """Return true for a picture several times its requested size in one direction, such as a contact sheet."""
     if not metadata.width or not metadata.height or "scale" in texts.get("parameters", "").replace("CFG scale", ""):
         return False
     columns, rows = size[0] / metadata.width, size[1] / metadata.height
@@ -123,7 +123,7 @@ def _is_tiled(metadata: PictureMetadata, size: tuple[int, int], texts: Mapping[s
 
 
 def facts_of_text(text: str) -> PictureMetadata:
-    r"""What the text file beside a picture says: a program's settings, else the prompt alone.
+    r"""Read the text file next to a picture: a program's settings, else the prompt alone.
 
     >>> facts_of_text("Prompt: a doctor\nSeed: 3\nGuidance Scale: 7.5").seed, facts_of_text("a nurse").prompt
     (3, 'a nurse')
@@ -152,19 +152,19 @@ def _of_a_program(texts: Mapping[str, str], name: str) -> PictureMetadata:
                     raise
                 refused = refused or keys[0]
     if refused and _looks_written_by_a_program(texts[refused]):
-        raise InvalidInput(f"its metadata ({refused}) has a form that is not known here")
+        raise InvalidInput(f"its metadata ({refused}) has an unknown format")
     return PictureMetadata()
 
 
 def _texts(opened: Image.Image) -> dict[str, str]:
-    """Texts of a PNG by their keys; of EXIF the comment as A1111's ``parameters``, and ComfyUI's two as its own."""
+    """Texts of a PNG by key; EXIF's comment as A1111's ``parameters``, and ComfyUI's two texts under its keys."""
     texts = {str(key): str(value) for key, value in opened.info.items() if isinstance(value, str)}
     if isinstance(xmp := opened.info.get("xmp"), bytes):  # of JPEG and WebP
         texts[XMP_KEY] = xmp.decode("utf-8", "replace")
     if "exif" not in opened.info:
         return texts
     exif = opened.getexif()
-    with suppress(KeyError, ValueError, TypeError, OSError, SyntaxError):  # of a damaged part; the rest may be whole
+    with suppress(KeyError, ValueError, TypeError, OSError, SyntaxError):  # a damaged part; the rest may be intact
         comment = exif.get(ExifTags.Base.UserComment) or exif.get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.UserComment)
         if text := _comment(comment):
             texts.setdefault("parameters", text)
@@ -178,7 +178,7 @@ def _texts(opened: Image.Image) -> dict[str, str]:
 
 
 def _comment(value: object) -> str:
-    """The text of an EXIF comment: eight bytes that name its code come before it; some programs leave them out."""
+    """The text of an EXIF comment, after eight bytes with its encoding, which some programs leave out."""
     if isinstance(value, str):
         return value.strip("\0 ")
     if not isinstance(value, bytes):
@@ -186,13 +186,13 @@ def _comment(value: object) -> str:
     code, text = value[:8], value[8:]
     if code != b"UNICODE\0":
         return value.removeprefix(b"ASCII\0\0\0").decode("utf-8", "replace").strip("\0 ")
-    # The order of the bytes is not said; what is written in English shows it by its zeros.
+    # The byte order is not given; English text shows it by its zeros.
     order = "utf-16-be" if text[0::2].count(0) >= text[1::2].count(0) else "utf-16-le"
     return text.decode(order, "replace").strip("\0 ")
 
 
 def _of_own_text(text: str) -> PictureMetadata:
-    """The prompt of our own record; the rest is taken from the whole record, once its pixels are checked."""
+    """The prompt of our own record; the rest follows from the full record, after a check of the pixels."""
     try:
         return PictureMetadata(prompt=one_line(read_json(text)["row"]["prompt"]))
     except UNREADABLE as error:
@@ -200,12 +200,12 @@ def _of_own_text(text: str) -> PictureMetadata:
 
 
 def _looks_written_by_a_program(text: str) -> bool:
-    """No camera's or person's comment."""
+    """Return true unless a camera or person wrote the comment."""
     return text.lstrip().startswith("{") or "Steps:" in text
 
 
 def _of_a1111(text: str) -> PictureMetadata:
-    """A1111's form, which Forge, SD.Next and many sites write, too: prompt, negative prompt, one line of settings."""
+    """Read A1111's format, also of Forge, SD.Next and many sites: prompt, negative prompt, a line of settings."""
     lines = check_length(text).split("\n")
     tables = ((place, _settings(line)) for place, line in reversed([*enumerate(lines)]) if "Steps:" in line)
     place, table = next(((place, one) for place, one in tables if len(_A1111 & set(one)) >= _FEWEST_SETTINGS), (0, {}))
@@ -235,7 +235,7 @@ _FEWEST_SETTINGS = 3  # of a line of A1111's
 
 
 def _settings(line: str) -> dict[str, str]:
-    r"""Names and values of A1111's line; a value with a comma stands between quotation marks.
+    r"""Names and values of A1111's line; a value with a comma is quoted.
 
     >>> _settings('Steps: 20, ADetailer prompt: "a \\"male\\" face, detailed", Seed: 1')
     {'Steps': '20', 'ADetailer prompt': 'a "male" face, detailed', 'Seed': '1'}
@@ -260,13 +260,13 @@ _QUOTED = re.compile(r'[ ]?"(?:[^"\\]|\\.)*"')
 
 
 def _program(table: Mapping[str, str]) -> str:
-    """Of those that write A1111's form, the one that names itself."""
+    """The program that wrote A1111's format, if it names itself."""
     forge = "Forge" if re.match(r"f\d", table.get("Version", "")) else ""
     return name_of(table.get("App")) or forge or "AUTOMATIC1111"
 
 
 def _of_json(text: str) -> PictureMetadata:
-    """Settings as JSON: of SwarmUI, Draw Things, Easy Diffusion, or whoever uses the usual names."""
+    """Settings as JSON: SwarmUI, Draw Things, Easy Diffusion, or others with the usual names."""
     table = read_json(text)
     if isinstance(swarm := table.get("sui_image_params"), dict):
         return _of_swarm(swarm)
@@ -282,7 +282,7 @@ def _of_json(text: str) -> PictureMetadata:
 
 
 def _of_swarm(table: Mapping[str, Any]) -> PictureMetadata:
-    """SwarmUI's parameters: after the first part of its prompt others for segments, regions and the refiner."""
+    """SwarmUI's parameters: after the first part of its prompt come parts for segments, regions and the refiner."""
     prompt, *parts = re.split(r"<((?:segment|region|object|refiner|base|video|extend)\b[^<>]{0,200})>",
                               check_length(one_line(table.get("prompt"))))  # fmt: skip
     facts = facts_of_table({**table, "prompt": prompt}, "SwarmUI")
@@ -296,7 +296,7 @@ _SWITCH = re.compile(r"(?:^| )(?:--(?=[A-Za-z])|—(?=(?:ar|v|no|seed|style|styl
 
 
 def facts_of_midjourney(text: str) -> PictureMetadata:
-    """Midjourney's description: the prompt, then switches, then the number of the job.
+    """Read Midjourney's description: prompt, switches, job number.
 
     >>> facts = facts_of_midjourney("https://s.mj.run/x a doctor --ar 1:1 --no hats --seed 7 --v 6.0 Job ID: 0a-1b")
     >>> facts.prompt, facts.negative_prompt, facts.seed, facts.model, facts.further
@@ -350,7 +350,7 @@ def _parsed(parser: type[Parser], prepared: Callable[[Mapping[str, str]], dict[s
 
 
 def _metadata(info: PromptInfo) -> PictureMetadata:
-    """What a parser found, in our words."""
+    """A parser's result as our facts."""
     (sampler,), more, raw = info.samplers, info.metadata, info.raw_parameters
     written = [one.value for one in sampler.prompts if isinstance(one.value, str)]
     prompts = different(map(without_networks, written))
@@ -383,7 +383,7 @@ def _model(sampler: Sampler) -> str:
 
 
 def _size(more: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """As one text, or width and height."""
+    """Read a size from one text, or from width and height."""
     if text := more.get("Size") or more.get("resolution"):
         return size_of_text(text)
     width, height = (whole(more.get(name), LARGEST_SIDE) for name in ("width", "height"))
@@ -391,14 +391,14 @@ def _size(more: Mapping[str, Any]) -> tuple[int | None, int | None]:
 
 
 def _revised(more: Mapping[str, Any], prompts: list[str]) -> str:
-    """Fooocus's prompt after its styles and expansion, where it is another one."""
+    """Fooocus's prompt after styles and expansion, if different."""
     full = more.get("full_prompt")
     text = one_line(", ".join(map(str, full)) if isinstance(full, list) else full)
     return "" if [text] == prompts else text[:10_000]
 
 
 def _of_invoke(texts: Mapping[str, str]) -> dict[str, Any]:
-    """Newer versions name no scheduler for every model, and the model otherwise."""
+    """Read InvokeAI's metadata, in which newer versions have other keys for scheduler and model."""
     if "invokeai_metadata" not in texts:
         return {name: " ".join(text.split()) if name == "Dream" else text for name, text in texts.items()}
     metadata = read_json(texts["invokeai_metadata"])
@@ -409,7 +409,7 @@ def _of_invoke(texts: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _of_novel(texts: Mapping[str, str]) -> dict[str, Any]:
-    """Without the request's own name for the prompt, which is the description."""
+    """Read NovelAI's metadata, in which the description is the prompt."""
     return {**texts, "Source": name_of(texts["Source"])}
 
 
@@ -426,11 +426,11 @@ _PROGRAMS: tuple[tuple[tuple[str, ...], _Read], ...] = (
     (("Comment", "Description", "Source"), _parsed(NovelAIParser, _of_novel)),
     (("Description",), _of_description),
 )
-"""Which texts each program writes, and who reads them; the first that can."""
+"""Programs' texts and their parsers; the first match counts."""
 
 
 def _draws_by_seed(model: str) -> bool:
-    """Whether a seed that stands beside this model's name is one that it drew from."""
+    """Return true if a seed next to this model's name is one that it drew from."""
     return not model.startswith((IMPORTED, *(f"{service}:" for service in get_args(Service))))
 
 
@@ -444,7 +444,7 @@ _SAMPLERS = dict(enumerate(
 
 
 def sidecars_of(pictures: Sequence[str], files: Sequence[str]) -> dict[str, str]:
-    """The text file beside each picture that has one, by the names of the pictures."""
+    """The text file next to each picture that has one, by picture name."""
     there = set(files)
     names = {one: (PurePosixPath(one).with_suffix("").as_posix(), one) for one in pictures}
     found = {
@@ -455,21 +455,21 @@ def sidecars_of(pictures: Sequence[str], files: Sequence[str]) -> dict[str, str]
 
 
 def facts_of_sidecar(data: bytes) -> PictureMetadata:
-    """What a text beside a picture says.
+    """Read the text file of a picture.
 
-    Raises InvalidInput: it is too long, no text, or in no form that is known.
+    Raises InvalidInput: it is too long, not a text, or in an unknown format.
     """
     try:
         facts = facts_of_text(check_length(data.decode("utf-8-sig")))
     except InvalidInput:
         raise
     except UNREADABLE as error:
-        raise InvalidInput("has a form that is not known here") from error
+        raise InvalidInput("has an unknown format") from error
     return facts if any(map(str.isalpha, facts.prompt)) else PictureMetadata()
 
 
 def facts_of_part(data: bytes) -> dict[str, PictureMetadata]:
-    """The facts of DiffusionDB's pictures, by file name, from the JSON of one part; {} for any other file."""
+    """Facts of DiffusionDB's pictures by file name, from the JSON of one part; {} for other files."""
     try:
         table = read_json(data)
         lines = {str(name): {_PART[key]: line[key] for key in _PART if key in line} for name, line in table.items()}
@@ -479,7 +479,7 @@ def facts_of_part(data: bytes) -> dict[str, PictureMetadata]:
 
 
 def facts_of_parquet(data: bytes) -> Iterator[tuple[str, PictureMetadata]]:
-    """The file names (imagefolder's, DiffusionDB's) of a table with a column of prompts, each with its facts.
+    """File names and facts from a table with a column of prompts (imagefolder's, DiffusionDB's).
 
     Raises InvalidInput: it cannot be read, is too large, or lacks a column; this may come after some of them.
     """
@@ -498,7 +498,7 @@ def _facts(line: Mapping[str, Any]) -> PictureMetadata:
     return metadata_of_line(line).over(PictureMetadata(prompt=text))
 
 
-FEWEST_WORDS = 3  # of a file name that is a prompt and no number
+FEWEST_WORDS = 3  # of a file name that counts as a prompt
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _MIDJOURNEY = re.compile(rf"[^_\s]+_([^\s]+)_{_UUID}(?:_\d+)?", re.IGNORECASE)  # user, prompt and switches, job
 _DATE = r"\d{4}-\d\d-\d\d(?:[ T_-]+(?:at )?\d\d[.:_-]?\d\d(?:[.:_-]?\d\d)?)?"
@@ -510,7 +510,7 @@ _OF_PROGRAMS = (
 _BEFORE = re.compile(rf"^(?:{_DATE}|\d{{8}}(?=\D)|\d{{3,}}(?=[-_]))[\s_-]*")
 _AFTER = re.compile(rf"(?:\(\d+\)|#?\d+|{_DATE}|{_UUID}|(?<=[\s_-])(?=[a-z]*\d)[0-9a-f]{{8,}})$", re.IGNORECASE)
 _BETWEEN = " \t_-"
-_LONGEST_NAME, _LONGEST_END, _MOST_ENDS = 255, 80, 8  # characters; numbers, dates and ids behind one another
+_LONGEST_NAME, _LONGEST_END, _MOST_ENDS = 255, 80, 8  # characters; of numbers, dates and ids in a row
 _NO_PROMPT = re.compile(
     r"(?:ChatGPT Image|Gemini[ _]Generated[ _]Image|Copilot[ _]\d|Screen ?shot|WhatsApp Image|OIG\d?[.-]).*"
     r"|(?:IMG|DSC|PXL|ComfyUI|SwarmUI|image|picture|photo|download|untitled|unnamed|output|sample|file)[\W\d_]*",
@@ -525,7 +525,7 @@ _EARLIER = re.compile(r"(.+?)-(?:before-[a-z-]+|ad-before|ad-preview[-\d]*|init-
 
 
 def facts_of_name(name: str, wrapper: str) -> PictureMetadata:
-    """The prompt by which the picture's folder is called, or the file where the folder's name is none.
+    """The prompt in the name of the picture's folder, or else in the file's name.
 
     >>> names = ("a photo of a doctor/3.png", "x/00012-123-a_nurse-7.png", "DALL·E 2023-10-12 10.41.55 - A cook.png")
     >>> [facts_of_name(name, "x").prompt for name in (*names, "00000-1234.png", "2026-11-22/a cook-3.png")]
@@ -547,12 +547,12 @@ def facts_of_name(name: str, wrapper: str) -> PictureMetadata:
 
 
 def words_of(name: str) -> str:
-    """A file name as a prompt: without its ending, dates, numbers and ids; "" where nothing else is in it."""
+    """A file name as a prompt, without ending, dates, numbers and ids; "" if no words remain."""
     return _words(_stem(name))
 
 
 def _stem(name: str) -> str:
-    """A name without its folders and ending; "" for one that is longer than systems have them."""
+    """A name without folders and ending; "" if it is longer than systems allow."""
     stem = PurePosixPath(name).stem
     return stem if len(stem) <= _LONGEST_NAME else ""
 
@@ -571,7 +571,7 @@ def _words(text: str) -> str:
 
 
 def wrapper_of(names: Sequence[str]) -> str:
-    """The folder that everything lies in where its name is no prompt, as zips often have; "" if none."""
+    """The one outer folder of a zip if its name is no prompt; "" if none."""
     tops = {PurePosixPath(name).parts[0] for name in names}
     if len(tops) != 1 or any(len(PurePosixPath(name).parts) == 1 for name in names):
         return ""
@@ -580,12 +580,12 @@ def wrapper_of(names: Sequence[str]) -> str:
 
 
 def is_sheet_name(name: str) -> bool:
-    """Whether a program or person calls a file a sheet of several pictures."""
+    """Return true if a file's name says that it is a sheet of several pictures."""
     return bool(_SHEET.fullmatch(_stem(name)))
 
 
 def finished_stem(name: str) -> str:
-    """The name, without ending, of the picture that a program finished from this one; "" where it is no draft.
+    """The name, without ending, of the finished picture of a draft; "" for other files.
 
     >>> finished_stem("a/00000-70-before-highres-fix.png")
     'a/00000-70'

@@ -1,4 +1,4 @@
-"""What models read in pictures, kept in SQLite files."""
+"""Caches of embeddings and answers about pictures, in SQLite files."""
 
 import hashlib
 import logging
@@ -29,17 +29,17 @@ T = TypeVar("T")
 _UNUSABLE = ("readonly", "unable to open", "no such table", "no such column", "has no column")
 
 
-# Between machines nothing keeps a log's index in step, so that SQLite must not use WAL there; of FUSE nobody can say.
+# SQLite must not use WAL between machines, where its index is not kept in step; FUSE may be such a file system.
 _NETWORK = re.compile(r"nfs\d?|cifs|smb\w*|9p|virtiofs|afs|ceph|lustre|glusterfs|beegfs|gpfs|fuse(\..*)?")
-_NO_LOG = ("locking protocol", "disk I/O error", "unable to open")  # how a file system says that it cannot have one
+_NO_LOG = ("locking protocol", "disk I/O error", "unable to open")  # errors of file systems without support for a log
 _MOUNTS = Path("/proc/self/mountinfo")
 
 
 def use_journal(connection: sqlite3.Connection, path: Path) -> str:
-    """Let a database have a log (WAL, in which readers never wait), or SQLite's older journal where that is not safe.
+    """Give a database a log (WAL: reading never waits), or SQLite's older journal where WAL is not safe.
 
-    It is not on a network's file system, such as a bucket that is mounted in a Space, nor where it is refused.
-    Returns "wal" or the name of the journal; raises what sqlite3 does, such as "database is locked".
+    WAL is not safe on a network file system, such as a bucket mounted in a Space.
+    Returns "wal" or the name of the journal; raises sqlite3's errors, such as "database is locked".
     """
     if _NETWORK.fullmatch(file_system(path)):
         return _journal(connection, "DELETE")
@@ -56,21 +56,21 @@ def _journal(connection: sqlite3.Connection, mode: str) -> str:
 
 
 def file_system(path: Path) -> str:
-    """The kind of file system that holds ``path``, such as "ext4" or "nfs4"; "" where the system does not tell."""
+    """The kind of file system of ``path``, such as "ext4" or "nfs4"; "" if unknown."""
     try:
         lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return ""
     mounts = {}
     for place, _, kind in (line.partition(" - ") for line in lines):
-        # A space in a name is written \040; of two mounts in one place the later is on top.
+        # A space in a name is written \040; the later of two mounts in one place is on top.
         mounts[Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), place.split()[4]))] = kind.split()[0]
     resolved = path.absolute().resolve()
     return next((mounts[folder] for folder in (resolved, *resolved.parents) if folder in mounts), "")
 
 
 class Repairs:
-    """Sentences in the order in which they came; safe to use from several threads."""
+    """Notes on repairs, in order; safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -78,7 +78,7 @@ class Repairs:
         self._n = 0
 
     def note(self, sentence: str) -> None:
-        """Take note of a repair; the sentence must name no visitor and nothing of theirs."""
+        """Note a repair; the sentence must not identify a visitor."""
         with self._lock:
             self._sentences.append(sentence)
             self._n += 1
@@ -86,24 +86,24 @@ class Repairs:
 
     @property
     def n(self) -> int:
-        """How many there were so far: where a run that starts now begins to look."""
+        """Number of repairs so far, the start for :meth:`since`."""
         return self._n
 
     def since(self, n: int) -> list[str]:
-        """The repairs after the first ``n``, each sentence once."""
+        """Distinct repairs after the first ``n``."""
         with self._lock:
             return list(dict.fromkeys(islice(self._sentences, max(0, len(self._sentences) - (self._n - n)), None)))
 
 
 class SqliteFile:
-    """Opens on the first use; several threads of a process share it.
+    """An SQLite file that opens on first use; threads of a process share it.
 
     Parameters
     ----------
-    what : names it in messages.
-    schema : makes its table if need be.
-    form : number of the schema; a file of another form is set aside.
-    repairs : is told what was set aside.
+    what : name in messages.
+    schema : creates its table if missing.
+    form : version of the schema; a file of another version is set aside.
+    repairs : gets a note if a file is set aside.
     """
 
     def __init__(self, path: Path, *, what: str, schema: str, form: int, repairs: Repairs) -> None:
@@ -113,9 +113,9 @@ class SqliteFile:
         self._connection: sqlite3.Connection | None = None
 
     def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """``work`` with a connection of one's own; it counts whole or not at all.
+        """Run ``work`` with a connection, in one transaction.
 
-        Where the file turns out to be damaged it is set aside, and ``work`` runs again on an empty one.
+        A damaged file is set aside, and ``work`` runs again on an empty one.
 
         Raises StorageError: the disk is full or read-only, or the file cannot be opened.
         """
@@ -161,14 +161,14 @@ class SqliteFile:
         return connection
 
     def _set_aside(self, why: str) -> None:
-        """Give the file another name; whoever wonders can still look into it."""
+        """Rename the file, so that it can still be inspected."""
         self._let_go()
         for ending in ("", "-wal", "-shm"):
             part = self.path.with_name(self.path.name + ending)
             with suppress(FileNotFoundError):
                 part.replace(self.path.with_name(f"{self.path.name}.old{ending}"))
         self._repairs.note(
-            f"The {self._what} was {why}: it was set aside as {self.path.name}.old, and what it held is computed anew"
+            f"The {self._what} was {why}: it was set aside as {self.path.name}.old, and its contents are computed anew"
         )
 
     def _let_go(self) -> None:
@@ -178,16 +178,16 @@ class SqliteFile:
 
 
 class CheckedRows:
-    """One SQLite file of values by key and reader, each with a checksum; one that does not fit counts as absent.
+    """An SQLite file of values by key and reader, each with a checksum; a value that does not match counts as absent.
 
-    The reader's name must change with its weights. ``repairs`` is told of what did not fit.
+    The reader's name must change with its weights. ``repairs`` gets a note on mismatches.
     """
 
     _what: ClassVar[str]  # in messages
     _table: ClassVar[str]
     _columns: ClassVar[tuple[str, ...]]  # of the key, of the reader, and of the value
     _kind: ClassVar[str]  # of the value, in SQL
-    _remedy: ClassVar[str]  # "kept answer(s)", and what is done now
+    _remedy: ClassVar[str]  # "kept answer(s)", and the remedy
 
     def __init__(self, path: Path, repairs: Repairs | None = None) -> None:
         self._repairs = repairs or Repairs()
@@ -200,7 +200,7 @@ class CheckedRows:
         self._file = SqliteFile(path, what=self._what, schema=schema, form=1, repairs=self._repairs)
 
     def find(self, reader: str, keys: Sequence[tuple[str, ...]]) -> dict[Any, Any]:
-        """The values that are kept, by their keys."""
+        """Stored values by key."""
         *names, value = self._columns
         query = f"SELECT {value}, checksum FROM {self._table} WHERE {' = ? AND '.join(names)} = ?"
         rows = self._file.run(
@@ -214,13 +214,13 @@ class CheckedRows:
         return fitting
 
     def keep(self, reader: str, values: Mapping[Any, Any]) -> None:
-        """Write values down; a new one takes the place of an old one."""
+        """Store values, replacing old ones."""
         rows = [(*key, reader, value, self._checksum(key, reader, value)) for key, value in values.items()]
         command = f"INSERT OR REPLACE INTO {self._table} VALUES ({', '.join('?' * (len(self._columns) + 1))})"
         self._file.run(lambda connection: connection.executemany(command, rows))
 
     def forget(self, image_ids: Collection[str]) -> None:
-        """Drop what is kept of evicted pictures, of every reader."""
+        """Delete all readers' values for evicted pictures."""
         query = f"DELETE FROM {self._table} WHERE {self._columns[0]} = ?"
         self._file.run(lambda connection: connection.executemany(query, [(one,) for one in image_ids]))
 
@@ -232,7 +232,7 @@ class CheckedRows:
         return hashlib.blake2b(self._checked(key, reader, value), digest_size=8).digest()
 
     def _checked(self, key: tuple[str, ...], reader: str, value: Any) -> bytes:
-        """What the checksum is of."""
+        """The bytes for the checksum."""
         raise NotImplementedError
 
 
@@ -241,12 +241,12 @@ R = TypeVar("R")
 Question = tuple[str, str]  # id of a picture, and the question; "" asks for a caption
 
 _BATCH = 64  # inputs per call of the encoder
-_MOST_PIXELS = 32_000_000  # of the pictures that are open at a time: 128 MB
+_MOST_PIXELS = 32_000_000  # pixels of the pictures open at a time: 128 MB
 _THREADS = min(8, os.cpu_count() or 1)
 
 
 class EmbeddingCache(CheckedRows):
-    """Float32 unit rows by encoder and input; one that does not fit its checksum is computed anew."""
+    """Float32 unit rows by encoder and input; a row that fails its checksum is computed anew."""
 
     _what, _table, _kind = "embedding cache", "embeddings", "BLOB"
     _columns = ("key", "encoder", "vector")
@@ -255,7 +255,7 @@ class EmbeddingCache(CheckedRows):
     def images(
         self, encoder: ImageTextEncoder, images: Sequence[StoredImage], *, lock: Turn | None = None
     ) -> np.ndarray:
-        """Rows ``(n, d)`` of the original PNGs, computing and keeping only those that are missing.
+        """Rows ``(n, d)`` of the original PNGs; only missing ones are computed and stored.
 
         ``lock`` is held while the encoder runs, one batch at a time; the next batch is opened meanwhile.
         """
@@ -263,8 +263,8 @@ class EmbeddingCache(CheckedRows):
         return self._rows(encoder.name, items, encoder.encode_images, lock, prepare=open_pictures, size=n_pixels)
 
     def texts(self, encoder: ImageTextEncoder, texts: Sequence[str], *, lock: Turn | None = None) -> np.ndarray:
-        """Rows ``(n, d)`` of the sentences, computing and keeping only those that are missing."""
-        # By keys that cannot be taken for a picture's id.
+        """Rows ``(n, d)`` of the sentences; only missing ones are computed and stored."""
+        # Keys that cannot equal a picture's id.
         items = [(f"text:{hashlib.sha256(text.encode()).hexdigest()[:20]}", text) for text in texts]
         return self._rows(encoder.name, items, encoder.encode_texts, lock, prepare=list, size=lambda _text: 0)
 
@@ -296,7 +296,7 @@ class EmbeddingCache(CheckedRows):
 
 
 class AnswerCache(CheckedRows):
-    """Captions and answers by :data:`Question` and reader; one that does not fit its checksum is asked for anew."""
+    """Captions and answers by :data:`Question` and reader; one that fails its checksum is asked for anew."""
 
     _what, _table, _kind = "answer cache", "answers", "TEXT"
     _columns = ("image_id", "question", "reader", "answer")
@@ -307,7 +307,7 @@ class AnswerCache(CheckedRows):
 
 
 def batched(items: Sequence[T], sizes: Sequence[int], *, most: int = _BATCH) -> list[list[T]]:
-    """``items`` in parts of at most ``most``, whose sizes (pixels) together are not too much for the memory.
+    """Split ``items`` into batches of at most ``most`` with limited total size (pixels).
 
     >>> batched(["a", "b", "c"], [1, 1, 50_000_000])
     [['a', 'b'], ['c']]
@@ -324,25 +324,25 @@ def batched(items: Sequence[T], sizes: Sequence[int], *, most: int = _BATCH) -> 
 
 
 def n_pixels(image: StoredImage) -> int:
-    """Of a stored picture, from its record."""
+    """Pixels of a stored picture, from its record."""
     width, height = image.size
     return width * height
 
 
 def open_pictures(images: Sequence[StoredImage]) -> list[Image.Image]:
-    """The originals as RGB, read whole; by several threads, as reading a PNG lets go of Python's lock."""
+    """Read the originals as RGB, in several threads: reading a PNG releases Python's lock."""
     with ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(open_picture, images))
 
 
 def open_picture(image: StoredImage) -> Image.Image:
-    """The original as RGB, read whole."""
+    """Read the original as RGB."""
     with Image.open(image.path) as opened:
         return opened.convert("RGB")
 
 
 def _one_ahead(batches: Sequence[T], prepare: Callable[[T], R]) -> Iterator[R]:
-    """``prepare`` of each batch, made while the one before is used."""
+    """Yield ``prepare(batch)``, computed one batch ahead in a thread."""
     with ThreadPoolExecutor(1) as pool:
         ready: Future[R] | None = None
         for batch in batches:
@@ -355,7 +355,7 @@ def _one_ahead(batches: Sequence[T], prepare: Callable[[T], R]) -> Iterator[R]:
 
 
 def _encode_named(items: Mapping[str, T], encode: Callable[[Sequence[T]], np.ndarray]) -> np.ndarray:
-    """Encode, and when an embedding is unusable, say which picture or sentence it was."""
+    """Encode; name the picture or sentence of an unusable embedding."""
     try:
         rows = np.asarray(encode(list(items.values())), dtype=np.float32)
     except InvalidInput as error:

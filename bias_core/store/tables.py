@@ -22,38 +22,38 @@ if TYPE_CHECKING:
     from pyarrow import parquet
 
 
-Row = tuple[str, dict[str, Any]]  # where it stands, as "line 4", and its cells by column
+Row = tuple[str, dict[str, Any]]  # its place, such as "line 4", and its cells by column
 
 MOST_ROWS, MOST_CELLS = 200_000, 4_000_000
 _MOST_BYTES = 64_000_000  # of a table
 _MOST_LINES = 1_000_000
 _LONGEST_ROW = 1_000_000  # characters
-_PIECE = 1 << 16  # bytes that are looked at together
+_PIECE = 1 << 16  # bytes read at a time
 _SEPARATORS = ",;\t|"
-_NO_SEPARATOR = "\x1f"  # of a table with one column, whose commas are text
+_NO_SEPARATOR = "\x1f"  # stands for no separator in a table with one column, which may have commas
 _SEPARATOR_LINE = re.compile(r"\"?sep=([,;\t|])\"?[ \t]*", re.IGNORECASE)  # Excel's first line
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
-_NO_TEXT = "cannot be read: it is no text; save a spreadsheet as CSV"
+_NO_TEXT = "cannot be read: it is not a text; save a spreadsheet as CSV"
 _SIMILAR, _NEARLY_SAME = 0.6, 0.8  # of names of columns, difflib's ratio
 _MOST_NAMED = 5  # lines in one message
 _MOST_COLUMNS = 1000
 
 
 class Problems:
-    """Lines of a file that cannot be used: the first few, and the number of all."""
+    """Bad lines of a file: the first few, and their number."""
 
     def __init__(self) -> None:
         self._first: list[str] = []
         self._n = 0
 
     def add(self, problem: str) -> None:
-        """Note one."""
+        """Add a problem."""
         self._n += 1
         if len(self._first) < _MOST_NAMED:
             self._first.append(problem)
 
     def refuse(self, name: str) -> None:
-        """Raise InvalidInput with the first of them and the number of the others, if there are any."""
+        """Raise InvalidInput for the first problems and the number of others, if any."""
         if self._n:
             more = f"; and {self._n - _MOST_NAMED:,} more" if self._n > _MOST_NAMED else ""
             raise InvalidInput(f"{name}: {'; '.join(self._first)}{more}")
@@ -62,10 +62,10 @@ class Problems:
 def read_table(
     name: str, opened: Callable[[], BinaryIO], *, needs: Sequence[Sequence[str]], further: Collection[str] = ()
 ) -> Iterator[Row]:
-    r"""Read the rows of a table one by one; cells are text in CSV, any JSON value in JSON lines.
+    r"""Read the rows of a table one by one; cells are texts in CSV, any JSON values in JSON lines.
 
-    The content decides which it is: JSON lines, or CSV separated by a comma, semicolon, tab or bar; in UTF-8, UTF-16 or
-    Windows-1252. Blank lines are left out. Names of columns come in lower case with "_" for spaces and hyphens, text in
+    The content decides the format: JSON lines, or CSV separated by comma, semicolon, tab or bar; in UTF-8, UTF-16 or
+    Windows-1252. Blank lines are skipped. Column names become lower case with "_" for spaces and hyphens, texts are in
     Unicode's composed form (NFC).
 
     Parameters
@@ -73,11 +73,11 @@ def read_table(
     name : of the file, for messages.
     opened : opens the file; called twice.
     needs : names of columns; the table has at least one of each sequence.
-    further : other columns that are read. Columns of other names are passed over, unless they nearly have one of these.
+    further : optional columns. Others are ignored, unless their names are close to one of these.
 
     Raises
     ------
-    InvalidInput : it cannot be read or is too large; the message names the lines, what they lack, or the nearest name
+    InvalidInput : it cannot be read or is too large; the message names the lines, their faults, or the nearest name
         of a column. It may come after the last row.
 
     Examples
@@ -97,7 +97,7 @@ def read_table(
 
 
 def _encoding(name: str, file: BinaryIO) -> str:
-    """The encoding of a file's text, all of which is looked at; InvalidInput where it is none, or too long."""
+    """The encoding of a file, from its whole text; InvalidInput if it is not a text, or too long."""
     piece = file.read(2)
     encoding, is_windows, wrong_line = "utf-8", True, 0
     if piece in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
@@ -108,7 +108,7 @@ def _encoding(name: str, file: BinaryIO) -> str:
     n_bytes, n_lines, is_last = 0, 1, False
     while not is_last:
         n_bytes, is_last = n_bytes + len(piece), not piece
-        # Windows-1252 has no character for five bytes, and where letters of UTF-8 stand, it is damaged UTF-8.
+        # Five bytes have no character in Windows-1252, and a text with letters in UTF-8 is damaged UTF-8.
         is_windows &= lenient.decode(piece).isascii() and not any(map(piece.__contains__, b"\x81\x8d\x8f\x90\x9d"))
         try:
             decoder.decode(piece, final=is_last)
@@ -126,31 +126,31 @@ def _encoding(name: str, file: BinaryIO) -> str:
 
 
 def _n_ends(text: bytes) -> int:
-    """The number of ends of lines, be they of Windows, Unix or an old Mac."""
+    """Number of line ends of Windows, Unix or old Macs."""
     return max(text.count(b"\n"), text.count(b"\r"))
 
 
 class _Lines(Iterator[str]):
-    """The lines of a file from the first that is not blank, each with its end; U+2028 and its like end none."""
+    """Lines of a file from the first that is not blank, with their ends; U+2028 and the like end no line."""
 
     def __init__(self, name: str, file: BinaryIO, encoding: str) -> None:
         self._name, self._text = name, io.TextIOWrapper(file, encoding=encoding, newline="")
-        self._n_characters = 0  # of the row that is read
+        self._n_characters = 0  # of the current row
         self.number = 0  # of the line ``first``
         self.skip()
 
     def skip(self) -> None:
-        """Go on to the next line that is not blank."""
+        """Skip blank lines."""
         while True:
             self.new_row()
             self.first, self._is_waiting, self.number = self._read(), True, self.number + 1
-            if self.number == 1:  # a file that was converted twice has two marks of UTF-8
+            if self.number == 1:  # a file converted twice has two UTF-8 marks
                 self.first = self.first.lstrip("\ufeff")
             if not self.first or self.first.strip():
                 return
 
     def new_row(self) -> None:
-        """Count the characters of a row from here."""
+        """Start to count the characters of a row."""
         self._n_characters = 0
 
     def __next__(self) -> str:
@@ -170,7 +170,7 @@ class _Lines(Iterator[str]):
 
 
 def _counted(name: str, rows: Iterable[Row]) -> Iterator[Row]:
-    """The rows, as far as they are not too many."""
+    """Yield the rows, with a limit on their number."""
     n_cells = 0
     for n_rows, row in enumerate(rows, start=1):
         n_cells += len(row[1])
@@ -191,12 +191,12 @@ def _json_rows(name: str, lines: _Lines, needs: Sequence[Sequence[str]], further
                 except InvalidInput as error:
                     problems.add(f"line {number}: {error}")
                 except ValueError:
-                    problems.add(f'line {number}: is no object such as {{"prompt": "a photo of a nurse"}}')
+                    problems.add(f'line {number}: is not an object such as {{"prompt": "a photo of a nurse"}}')
 
     for row in _counted(name, rows()):
         columns |= dict.fromkeys(row[1])
         if len(columns) > _MOST_COLUMNS:
-            raise InvalidInput(f"{name} has more than {_MOST_COLUMNS:,} columns, which are not read")
+            raise InvalidInput(f"{name} has more than {_MOST_COLUMNS:,} columns; at most that many are allowed")
         yield row
     problems.refuse(name)
     _check_columns(name, list(columns), needs, further)
@@ -210,7 +210,7 @@ def _json_row(line: str) -> dict[str, Any]:
 
 
 def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON, which would else keep the last of two values."""
+    """Make a JSON object, refusing repeated keys (Python would keep the last value)."""
     values: dict[str, Any] = {}
     for key, value in pairs:
         if key in values:
@@ -244,7 +244,7 @@ def _csv_rows(name: str, lines: _Lines, needs: Sequence[Sequence[str]], further:
 
 
 def _cells(name: str, lines: _Lines, separator: str) -> Iterator[tuple[str, list[str]]]:
-    """The place and the cells of every row that is not blank."""
+    """Yield place and cells of every row that is not blank."""
     reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
     while True:
         place = f"line {reader.line_num + lines.number}"
@@ -254,7 +254,7 @@ def _cells(name: str, lines: _Lines, separator: str) -> Iterator[tuple[str, list
         except StopIteration:
             return
         except csv.Error as error:  # a quotation mark that is not closed, or closed too early
-            raise InvalidInput(f"{name}: {place}: look at its quotation marks ({error})") from error
+            raise InvalidInput(f"{name}: {place}: check its quotation marks ({error})") from error
         if len(cells) > _MOST_COLUMNS:
             raise InvalidInput(f"{name}: {place} has {len(cells):,} cells; at most {_MOST_COLUMNS:,} columns are read")
         if any(map(str.strip, cells)):
@@ -262,7 +262,7 @@ def _cells(name: str, lines: _Lines, separator: str) -> Iterator[tuple[str, list
 
 
 def _separator_of(head: str, known: Collection[str]) -> str:
-    """The separator that gives the first line most of the known names, then most cells."""
+    """The separator that gives the first line the most known names, then the most cells."""
 
     def names_and_cells(separator: str) -> tuple[int, int]:
         try:
@@ -283,7 +283,7 @@ def _cell(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if _HALF_CHARACTER.search(value):
-        raise InvalidInput(f"holds half a character: {quoted(value)}")
+        raise InvalidInput(f"has an incomplete character: {quoted(value)}")
     return normal_form("NFC", value)
 
 
@@ -301,7 +301,7 @@ def _check_columns(name: str, columns: list[str], needs: Sequence[Sequence[str]]
             raise InvalidInput(f"{name} has no column {' or '.join(names)}; {nearest}{there}")
     for column in further:
         if column not in named and (similar := get_close_matches(column, others, 1, _NEARLY_SAME)):
-            raise InvalidInput(f"{name} has a column {quoted(similar[0])}, which is not read: is {column} meant?")
+            raise InvalidInput(f"{name} has a column {quoted(similar[0])}, which is unknown: do you mean {column}?")
 
 
 _MOST_GROUPS, _MOST_PAGES = 1000, 20_000
@@ -309,14 +309,14 @@ _MOST_PAGE, _MOST_UNPACKED = 8_000_000, 250_000_000  # bytes of one page, and of
 _FOOTER: Mapping[str, Any] = {"thrift_string_size_limit": 200_000, "thrift_container_size_limit": 200_000}
 _LONGEST_TEXT = 65_536  # characters of a cell
 _BATCH = 1000  # rows
-# Of the format's encodings plain, two of dictionaries, run lengths, differences of numbers, and split numbers. Not
-# texts that go on from the one before: these unpack to the product of length and number.
+# Allowed encodings: plain, two of dictionaries, run lengths, differences of numbers, and split numbers. Not
+# texts as differences from the one before: these unpack to the product of length and number.
 _ENCODINGS = frozenset({0, 2, 3, 5, 8, 9})
-_DAMAGED = "cannot be read: the head of a page is damaged"
+_DAMAGED = "cannot be read: a page header is damaged"
 
 
 def parquet_rows(data: bytes) -> Iterator[dict[str, Any]]:
-    """The rows of a table, with its columns of texts, lists of texts, numbers, and true or false.
+    """Read the rows of a Parquet table, with its columns of texts, lists of texts, numbers and booleans.
 
     Raises InvalidInput: it cannot be read, or is too large; this may come after some rows.
     """
@@ -335,7 +335,7 @@ def parquet_rows(data: bytes) -> Iterator[dict[str, Any]]:
     except (ArrowException, OSError, ValueError, OverflowError) as error:
         if isinstance(error, InvalidInput):
             raise
-        raise InvalidInput("cannot be read as a table in Parquet") from error
+        raise InvalidInput("is not a readable Parquet table") from error
 
 
 def _is_read(kind: "pa.DataType", *, in_list: bool = False) -> bool:
@@ -354,7 +354,7 @@ def _has_part_of(columns: Collection[str], chunk: "parquet.ColumnChunkMetaData")
 
 
 def _chunks(metadata: "parquet.FileMetaData") -> Iterator["parquet.ColumnChunkMetaData"]:
-    """The parts of all columns; InvalidInput where there are too many of them, or of rows."""
+    """The chunks of all columns; InvalidInput for too many columns, groups or rows."""
     if metadata.num_row_groups > _MOST_GROUPS or metadata.num_columns > _MOST_COLUMNS:
         raise InvalidInput(f"has more than {_MOST_COLUMNS:,} columns, or {_MOST_GROUPS:,} groups of rows")
     groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
@@ -365,7 +365,7 @@ def _chunks(metadata: "parquet.FileMetaData") -> Iterator["parquet.ColumnChunkMe
 
 
 def _check_pages(data: bytes, chunks: Sequence["parquet.ColumnChunkMetaData"]) -> None:
-    """Refuse what unpacks to too much, by what stands before each page; what the footer says may be forged."""
+    """Refuse data that unpacks to too much, by the page headers; the footer may be forged."""
     n_pages, n_bytes, n_cells = 0, 0, 0
     for page in (page for one in chunks for page in _pages(data, one)):
         n_pages, n_bytes, n_cells = n_pages + 1, n_bytes + page.n_bytes, n_cells + page.n_cells
@@ -374,11 +374,11 @@ def _check_pages(data: bytes, chunks: Sequence["parquet.ColumnChunkMetaData"]) -
         if page.n_cells < 0 or n_cells > MOST_CELLS:
             raise InvalidInput(f"has more than {MOST_CELLS:,} cells")
         if page.encoding not in _ENCODINGS:
-            raise InvalidInput("packs its texts in a way that is not read; write it anew with dictionaries")
+            raise InvalidInput("packs its texts in an unsupported way; write it again with dictionaries")
 
 
 class _Page(NamedTuple):
-    """What the head of a page says."""
+    """The header of a page."""
 
     n_bytes: int  # unpacked
     n_cells: int
@@ -400,17 +400,17 @@ def _pages(data: bytes, chunk: "parquet.ColumnChunkMetaData") -> Iterator[_Page]
 
 
 _Fields = dict[int, "int | _Fields"]
-_DEEPEST = 4  # structs within one another, of the heads of pages
+_DEEPEST = 4  # nested structs in page headers
 
 
 class _Head:
-    """Reads what stands before a page, in the compact form of Apache Thrift, from the place ``at``."""
+    """Reads a page header, in Apache Thrift's compact form, from the place ``at``."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self._data, self.at = data, at
 
     def fields(self, depth: int = 0) -> _Fields:
-        """Whole numbers and structs by the numbers of their fields; others are passed over."""
+        """Whole numbers and structs by field number; other fields are skipped."""
         fields: _Fields = {}
         number = 0
         while mark := self._byte():
@@ -460,7 +460,7 @@ class _Head:
 
 
 def _cells_of_column(column: "pa.Array") -> list[Any]:
-    """The values of a column; of a text that stands in many rows there is one."""
+    """The values of a column; equal texts share one object."""
     from pyarrow import types
 
     if types.is_list(column.type):
@@ -494,13 +494,13 @@ class PackedPrompt:
 
     prompt: str
     group: str = ""
-    n: int | None = None  # pictures of it; None: as many as of the others
-    attributes: tuple[str, ...] = ()  # to be looked for in its group's pictures, beside those of the run
-    place: str = ""  # where it stands in its file
+    n: int | None = None  # number of its pictures; None: as for the others
+    attributes: tuple[str, ...] = ()  # attributes to measure in its group's pictures, next to the run's
+    place: str = ""  # its place in the file
 
 
 def is_pack(name: str) -> bool:
-    """Whether a name is that of a pack: a file by its ending, or a data set of a hub.
+    """Return true if a name is a pack's: a file by its ending, or a data set of a hub.
 
     >>> is_pack("my/prompts.CSV"), is_pack("hf://datasets/org/prompts"), is_pack("pst-power")
     (True, True, False)
@@ -509,16 +509,16 @@ def is_pack(name: str) -> bool:
 
 
 def read_pack(name: str) -> tuple[PackedPrompt, ...]:
-    """The prompts of a file or of a data set of a hub, ``hf://datasets/owner/name[@revision][/file]``.
+    """Read the prompts of a file or a hub's data set, ``hf://datasets/owner/name[@revision][/file]``.
 
-    Raises InvalidInput: nothing can be read there, or rows of it cannot be used; these are named by their lines.
+    Raises InvalidInput: it is unreadable, or has bad rows, which the message names by their lines.
     HubNotReached: the hub does not answer.
     """
     path = _from_hub(name) if name.startswith(HUB) else Path(name).expanduser()
     shown = name if name.startswith(HUB) else path.name
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise InvalidInput(f"{shown} is larger than {MOST_BYTES // 1_000_000} MB, which no pack of prompts is")
+            raise InvalidInput(f"{shown} is larger than {MOST_BYTES // 1_000_000} MB, the limit for a pack of prompts")
         if path.suffix.lower() == ".parquet":
             return checked_prompts(shown, _parquet_rows(shown, path.read_bytes()))
         return checked_prompts(shown, read_table(shown, lambda: path.open("rb"), needs=[_PROMPT], further=_FURTHER))
@@ -535,7 +535,7 @@ def _parquet_rows(name: str, data: bytes) -> Iterator[Row]:
 
 
 def checked_prompts(name: str, rows: Iterable[Row]) -> tuple[PackedPrompt, ...]:
-    """The prompts of all rows, each with the place where it stands; InvalidInput names the bad ones together."""
+    """Check the prompts of all rows, with their places; InvalidInput lists the bad ones together."""
     prompts, wrong, places = list[PackedPrompt](), Problems(), dict[str, str]()
     for n_rows, (place, row) in enumerate(rows, start=1):
         if n_rows > _MOST_ROWS:
@@ -543,7 +543,7 @@ def checked_prompts(name: str, rows: Iterable[Row]) -> tuple[PackedPrompt, ...]:
         try:
             one = replace(_prompt(row), place=place)
             if one.prompt in places:
-                raise InvalidInput(f"the prompt of {places[one.prompt]} again")
+                raise InvalidInput(f"repeats the prompt of {places[one.prompt]}")
             places[one.prompt] = place
             prompts.append(one)
         except InvalidInput as error:
@@ -560,7 +560,7 @@ def _prompt(row: Mapping[str, Any]) -> PackedPrompt:
         raise InvalidInput("has no prompt")
     n = None if _is_empty(row.get("n")) else as_whole(row["n"], "number n of pictures")
     if n is not None and not 1 <= n <= MOST_PICTURES:
-        raise InvalidInput(f"n is 1 to {MOST_PICTURES:,}; got {n:,}")
+        raise InvalidInput(f"n must be 1 to {MOST_PICTURES:,}; got {n:,}")
     return PackedPrompt(prompt=prompt, group=_text(row, "group", _LONGEST_GROUP), n=n, attributes=_attributes(row))
 
 
@@ -570,7 +570,7 @@ def _attributes(row: Mapping[str, Any]) -> tuple[str, ...]:
         return ()
     texts = given.split(";") if isinstance(given, str) else list(given) if hasattr(given, "__iter__") else [given]
     if not all(isinstance(one, str) for one in texts):
-        raise InvalidInput(f"attributes are names with ; between them; got {quoted(given)}")
+        raise InvalidInput(f"write attributes as names with ; between them; got {quoted(given)}")
     check_texts("attributes", texts, longest=MAX_PROMPT_CHARACTERS)
     names = tuple(dict.fromkeys(" ".join(one.split()) for one in texts if one.strip()))
     if len(names) > _MOST_ATTRIBUTES:
@@ -589,14 +589,14 @@ def _text(row: Mapping[str, Any], name: str, longest: int) -> str:
 
 
 def _is_empty(value: object) -> bool:
-    """Nothing, a blank cell, or the nan of a table."""
+    """Return true for None, a blank cell, or a table's nan."""
     if isinstance(value, float):
         return isnan(value)
     return value is None or (isinstance(value, str) and not value.strip())
 
 
 def _from_hub(name: str) -> Path:
-    """The file of a data set, downloaded; the only one that can hold prompts where none is named."""
+    """Download the file of a data set; without a name, the only one that can hold prompts."""
     from huggingface_hub import HfApi, constants, hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, HFValidationError, HTTPError, RepositoryNotFoundError
 
@@ -609,10 +609,12 @@ def _from_hub(name: str) -> Path:
             file = _only_file(name, HfApi().list_repo_files(repo, repo_type="dataset", revision=revision))
         if not file.lower().endswith(_ON_HUB):
             raise InvalidInput(f"{name}: a pack is a file {', '.join(_ON_HUB)}; got {quoted(file)}")
-        if not constants.HF_HUB_OFFLINE:  # a file of any size would be downloaded
+        if not constants.HF_HUB_OFFLINE:  # otherwise a file of any size would be downloaded
             infos = HfApi().get_paths_info(repo, [file], repo_type="dataset", revision=revision)
             if any(getattr(info, "size", 0) > MOST_BYTES for info in infos):
-                raise InvalidInput(f"{name} is larger than {MOST_BYTES // 1_000_000} MB, which no pack of prompts is")
+                raise InvalidInput(
+                    f"{name} is larger than {MOST_BYTES // 1_000_000} MB, the limit for a pack of prompts"
+                )
         return Path(hf_hub_download(repo, file, repo_type="dataset", revision=revision))
     except (RepositoryNotFoundError, EntryNotFoundError, HFValidationError) as error:
         raise InvalidInput(f"there is no data set {name}, or it is not public: {_first_line(error)}") from error

@@ -1,7 +1,7 @@
-"""Files that visitors sent: each content is stored once, counted while it is there, and deleted when it is not used.
+"""Visitors' uploads: each content is stored once, counts while stored, and is deleted when unused.
 
-A content has one file, and each use of it is a hard link: the upload itself, which lasts an hour, and what pages and
-runs hold. A content without links is deleted. All lies in a folder of this process, which goes with it.
+A content has one file, and each use is a hard link: the upload itself, which lasts an hour, and the links of pages and
+runs. A content without links is deleted. Everything lies in a folder of this process, which is deleted with it.
 """
 
 import hashlib
@@ -24,43 +24,43 @@ from bias_core.errors import InvalidInput, UploadsFull
 from bias_core.store.files import evict_oldest
 
 _NAME = "t2i-bias-uploads-"
-_LASTS_SECONDS = 3600.0  # that an upload lasts which no page uses
+_LASTS_SECONDS = 3600.0  # lifetime of an unused upload
 _SWEEP_SECONDS = 60.0
-_OVERHEAD = 8192  # bytes that a file takes at least, with its folder
+_OVERHEAD = 8192  # minimum bytes of a file with its folder
 _OF_ONE_ADDRESS = 0.25  # of all bytes
-_OF_ONE_VISITOR = 200_000_000  # bytes that a visitor's pages hold; the oldest make room
-_DIGITS = 16  # of a content's digest, in the path of what is held
-_GONE = "this file is no longer on the server: upload it again"
+_OF_ONE_VISITOR = 200_000_000  # limit of a visitor's pages; the oldest links go first
+_DIGITS = 16  # characters of a content's digest in the path of a link
+_GONE = "this file is no longer on the server: please upload it again"
 
 
 def gradio_folder() -> Path:
-    """The only folder from which Gradio takes the files of its pages (`gradio.utils.get_upload_folder`)."""
+    """The only folder that Gradio serves uploads from (`gradio.utils.get_upload_folder`)."""
     return Path(os.environ.get("GRADIO_TEMP_DIR") or Path(tempfile.gettempdir()) / "gradio").resolve()
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Content:
     n_bytes: int
-    address: str  # of whoever sent it first, whose share it counts to
+    address: str  # address that sent it first and is charged for it
 
 
 @dataclass(kw_only=True)
 class _Sent:
     digest: str
     address: str
-    owner: str = ""  # who used it first
-    page: Callable[[], "HeldUploads | None"] = lambda: None  # which holds it
+    owner: str = ""  # first user
+    page: Callable[[], "HeldUploads | None"] = lambda: None  # its holder
     since: float = field(default_factory=time.monotonic)
 
 
 class HeldUploads:
-    """Links to the uploads that a visitor's pages or runs use; they go when nothing refers to this any more."""
+    """Links to the uploads that a visitor's pages or runs use; they go with this object."""
 
     def __init__(self) -> None:
         self._folder: Path | None = None
 
     def folder(self, parent: Path) -> Path:
-        """The folder of the links, a new one below ``parent`` at first."""
+        """The folder of the links, created below ``parent`` on first use."""
         if self._folder is None:
             parent.mkdir(parents=True, exist_ok=True)
             self._folder = Path(tempfile.mkdtemp(dir=parent))
@@ -69,11 +69,11 @@ class HeldUploads:
 
 
 class UploadStore:
-    """All uploads of this process; ``limit``: bytes of all together, of which one address may have a quarter."""
+    """All uploads of this process; ``limit``: total bytes, of which one address may use a quarter."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._counts, self._files = threading.Lock(), threading.Lock()  # the first is never held for long
+        self._counts, self._files = threading.Lock(), threading.Lock()  # the first is held only briefly
         self._root: Path | None = None
         self._lock_file: IO[bytes] | None = None
         self._contents: dict[str, _Content] = {}  # by digest
@@ -83,17 +83,17 @@ class UploadStore:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes that are stored or arriving."""
+        """Bytes stored or arriving."""
         with self._counts:
             return self._n_bytes.total()
 
     @property
     def is_sweep_due(self) -> bool:
-        """Whether a minute has passed since :meth:`sweep`."""
+        """True if a minute has passed since :meth:`sweep`."""
         return self._root is not None and time.monotonic() - self._swept >= _SWEEP_SECONDS
 
     def folder(self) -> Path:
-        """Return the folder of this process, made at first; folders of processes that were killed are deleted then."""
+        """The folder of this process, created on first use; that also deletes folders of killed processes."""
         with self._files:
             if self._root is None:
                 parent = gradio_folder()
@@ -111,14 +111,14 @@ class UploadStore:
             return self._root
 
     def has_room(self, address: str) -> bool:
-        """Whether an address may send anything."""
+        """True if an address may still upload."""
         with self._counts, suppress(UploadsFull):
             self._check(address, _OVERHEAD)
             return True
         return False
 
     def count(self, address: str, n_bytes: int) -> None:
-        """Add to the bytes of an address, or take them off.
+        """Add to (or subtract from) the bytes of an address.
 
         Raises UploadsFull: there is no room.
         """
@@ -133,19 +133,19 @@ class UploadStore:
         most_of_one = int(self._limit * _OF_ONE_ADDRESS)
         if self._n_bytes.total() + n_bytes > self._limit:
             raise UploadsFull(
-                f"All visitors together have {_gigabytes(self._limit)} GB of uploads on this server, and more is not "
-                "kept. Try again in an hour, or bring fewer or smaller pictures."
+                f"The uploads of all visitors fill the {_gigabytes(self._limit)} GB of this server. "
+                "Try again in an hour, or upload fewer or smaller pictures."
             )
         if address and self._n_bytes[address] + n_bytes > most_of_one:
             raise UploadsFull(
-                f"From your network {_gigabytes(most_of_one)} GB were uploaded within an hour or are in use, and more "
-                "is not kept. Try again in an hour, or bring fewer or smaller pictures."
+                f"The uploads from your network fill its share of {_gigabytes(most_of_one)} GB. "
+                "Try again in an hour, or upload fewer or smaller pictures."
             )
 
     def keep(self, arrived: Path, name: str, address: str) -> Path:
-        """The place of an upload, from the file in which it arrived; a content that is there already is not kept twice.
+        """Store an arrived file and return its path; equal contents share one file.
 
-        Raises UploadsFull: as :meth:`count`. OSError: the disk does not take it.
+        Raises UploadsFull: as :meth:`count`. OSError: the disk fails.
         """
         with arrived.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -164,24 +164,24 @@ class UploadStore:
 
     @staticmethod
     def hides(path: str) -> bool:
-        """Whether a path leads to an upload otherwise than its sender knows it."""
+        """True if a path leads to an upload by another name than its sender's."""
         _, found, below = os.path.normpath(path).partition(_NAME)
         return bool(found) and Path(below).parts[1:2] != ("sent",)
 
     def check(self, path: str) -> None:
-        """Raise InvalidInput where a path is not that of an upload."""
+        """Raise InvalidInput if a path is not an upload's."""
         if path not in self._sent:
             raise InvalidInput(_GONE)
 
     def hold(self, path: str, owner: str, held: HeldUploads) -> Path:
-        """A link to an upload that lasts as long as ``held`` does, one place for the same content and name.
+        """Link to an upload for as long as ``held`` exists; equal content and name give one path.
 
-        From its first use on an upload is its owner's alone. Above 200 MB the oldest links of ``held`` go.
+        The first user owns an upload. Above 200 MB the oldest links of ``held`` go.
 
         Raises InvalidInput: there is no such upload, or another's.
         """
         root, sent = self.folder(), self._sent.get(path)
-        if sent is None or sent.owner not in ("", owner):  # another's is not even said to be there
+        if sent is None or sent.owner not in ("", owner):  # do not reveal another visitor's upload
             raise InvalidInput(_GONE)
         sent.owner, sent.page = owner, ref(held)
         with self._files:
@@ -199,7 +199,7 @@ class UploadStore:
         return target
 
     def sweep(self) -> None:
-        """Delete uploads that are older than an hour, and contents that nothing uses."""
+        """Delete uploads older than an hour, and unused contents."""
         if self._root is None:
             return
         self._swept = time.monotonic()
@@ -228,7 +228,7 @@ class UploadStore:
 
 
 def _locked(path: Path) -> IO[bytes] | None:
-    """The open file at ``path`` with this process's lock on it; None where it is not there, or another's."""
+    """Open the file at ``path`` with this process's lock; None if it is missing or another process's."""
     if sys.platform == "win32":
         return None
     import fcntl

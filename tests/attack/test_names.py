@@ -92,7 +92,7 @@ def test_without_a_list_no_hub_model_is_taken(tmp_path):
             strict.model_info(name)
 
 
-@pytest.mark.parametrize(("n_gb", "words"), [(55.0, "55 GB of weights, this server takes 20"), (0.0, "how large")])
+@pytest.mark.parametrize(("n_gb", "words"), [(55.0, "55 GB of weights, and this server allows 20"), (0.0, "how large")])
 def test_an_allowed_model_that_is_too_large_is_refused_before_it_is_fetched(public, monkeypatch, n_gb, words):
     monkeypatch.setattr(model_sources, "download_gb", lambda *_: n_gb)
     online = Services(public.settings.model_copy(update={"offline": False}))

@@ -119,12 +119,12 @@ def test_bytes_are_counted_as_they_arrive_by_address_and_in_all(store):
         assert asked(app, form(os.urandom(90_000)))[0] == 200
     status, text, n_read = asked(app, form(os.urandom(90_000)))  # a quarter of all is 250,000
     assert status == 507
-    assert "From your network" in text
+    assert "uploads from your network" in text
     assert 0 < n_read < 9
     assert store.n_bytes < 250_000
     statuses = [asked(app, form(os.urandom(90_000)), address=f"203.0.113.{i}") for i in range(12)]
     assert [status for status, *_ in statuses].count(200) == 7
-    assert "All visitors together have 0.001 GB" in statuses[-1][1]
+    assert "fill the 0.001 GB of this server" in statuses[-1][1]
     assert on_disk(gradio_folder()) <= 1_000_000
 
 

@@ -273,7 +273,7 @@ def test_an_owner_brings_pictures_makes_a_task_of_them_and_sees_what_raters_say(
         page.locator(f"#label-right-{i} label").first.click()
     page.click("#label-mark")
     page.wait_for_selector("#label-picked:has-text('1 marked in all')")
-    for name, value in (("How many pictures", "2"), ("Checks among the pictures, %", "99")):
+    for name, value in (("Number of pictures", "2"), ("Attention checks, % of pictures", "99")):
         page.locator(f"input[aria-label='{name}']:visible").fill(value)
         page.locator(f"input[aria-label='{name}']:visible").blur()
     page.click("#label-make")

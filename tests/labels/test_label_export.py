@@ -155,7 +155,7 @@ def test_the_card_says_what_was_asked_and_of_how_many(task, out):
     card = (out / "README.md").read_text()
     head = yaml.safe_load(card.split("---")[1])
     assert head["pretty_name"] == task.task.title
-    assert "9 answers of 3 raters to 3 pictures (3 have the 3 raters that were wanted)" in card
+    assert "9 answers of 3 raters to 3 pictures (3 have all 3 raters)" in card
     for text in ("perceive", "random name", "not exactly two people", "Taking part is voluntary"):
         assert text in card
 
@@ -192,7 +192,7 @@ def test_what_a_rater_deleted_is_in_no_export(store, task, tmp_path):
     gone = join(store, task.join_code).code
     delete_my_answers(store, gone)
     card = (unpacked(store, task.key, tmp_path) / "README.md").read_text()
-    assert "0 answers of 1 raters were deleted by them" in card
+    assert "1 raters deleted their 0 answers" in card
 
 
 def test_a_task_without_answers_can_be_exported(store, tmp_path):

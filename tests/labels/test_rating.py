@@ -118,7 +118,7 @@ def test_an_answer_sent_again_changes_nothing(store, tmp_path):
     assert [one.choices for one in given_answers(store, task.key)] == [CHOICES]
     with pytest.raises(InvalidInput, match="another act"):
         undo(store, code, answer_id="the-same-id")
-    with pytest.raises(InvalidInput, match="answered or skipped already"):
+    with pytest.raises(InvalidInput, match="answered or skipped this picture already"):
         say(store, code, turn)
     other = join(store, task.join_code).code  # two raters may make the same id
     say(store, other, next_item(store, other), answer_id="the-same-id")

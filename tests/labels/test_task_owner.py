@@ -256,9 +256,9 @@ def test_a_new_version_asks_the_same_and_only_known_states_are_set(store, tmp_pa
     made = open_task(store, tmp_path, 1)
     for changes, message in (
         ({"title": ""}, "title is empty"),
-        ({"questions": {"left": "Who?", "middle": "Who?"}}, "positions of a task stay"),
-        ({"answers": pst_task(paired=True).answers[:2]}, "answer_keys of a task stay"),
-        ({"kind": "own"}, "kind of a task stay"),
+        ({"questions": {"left": "Who?", "middle": "Who?"}}, "positions of a task cannot change"),
+        ({"answers": pst_task(paired=True).answers[:2]}, "answer_keys of a task cannot change"),
+        ({"kind": "own"}, "kind of a task cannot change"),
     ):
         with pytest.raises(InvalidInput, match=message):
             change_task(store, made.key, replace(made.task, **changes))
@@ -272,12 +272,12 @@ def test_a_new_version_asks_the_same_and_only_known_states_are_set(store, tmp_pa
 def test_pictures_that_do_not_fit_the_question_are_refused(store, tmp_path):
     task, (good,) = pst_task(paired=True), pictures(tmp_path, 1)
     for bad, message in (
-        (replace(good, identities={"left": "nurse"}), "question of right names whom"),
-        (replace(good, identities={**good.identities, "middle": "x"}), "'middle' is no position"),
+        (replace(good, identities={"left": "nurse"}), "question of right names the person"),
+        (replace(good, identities={**good.identities, "middle": "x"}), "'middle' is not a position"),
         (replace(good, identities={"left": "x" * 301, "right": "y"}), "301 characters"),
         (replace(good, image_id=""), "image_id is empty"),
         (replace(good, gold={"left": "feminine"}), "no answer for right"),
-        (replace(good, gold=GOLD), "nothing to ask"),
+        (replace(good, gold=GOLD), "is an attention check"),
     ):
         with pytest.raises(InvalidInput, match=message):
             create_task(store, task, [bad])
@@ -347,7 +347,7 @@ def test_an_excluded_rater_s_answers_stay_are_marked_and_count_in_nothing(store,
         assert bad in archive.read("excluded.csv").decode()
         assert bad not in archive.read("labels.csv").decode()
         assert bad not in archive.read("label_studio/tasks.json").decode()
-        assert "raters were excluded by the owner" in archive.read("README.md").decode()
+        assert "The owner excluded" in archive.read("README.md").decode()
     exclude_rater(store, task.key, bad, excluded=False)
     after = task_progress(store, task.key)
     assert (after.n_answers, after.n_complete, after.n_excluded_answers) == (15, 5, 0)

@@ -183,20 +183,20 @@ def test_it_waits_as_long_as_the_server_asks_and_tries_again(serve):
     (error(404, "The model `wise` does not exist"), r"has no model 'wise'.*check BIAS_LLM_MODEL"),
     (error(400, "maximum context length is 10"), "maximum context length is 10"),
     ((307, b"", {"Location": "http://127.0.0.1:1/v1"}), "set BIAS_LLM_URL to the final address"),
-    ((200, b"<html>hello</html>"), "no OpenAI-compatible server"),
-    ((200, b'{"choices": [{"mess'), "no OpenAI-compatible server"),
-    ((200, b"\xff\xfe\x00garbage"), "no OpenAI-compatible server"),
-    ((200, []), "no OpenAI-compatible server"),
-    ((200, "text"), "no OpenAI-compatible server"),
+    ((200, b"<html>hello</html>"), "is not an OpenAI-compatible server"),
+    ((200, b'{"choices": [{"mess'), "is not an OpenAI-compatible server"),
+    ((200, b"\xff\xfe\x00garbage"), "is not an OpenAI-compatible server"),
+    ((200, []), "is not an OpenAI-compatible server"),
+    ((200, "text"), "is not an OpenAI-compatible server"),
     ((200, {"choices": []}), "answered with an empty list"),
     ((200, {"error": {"message": "Insufficient credits", "code": 402}}), r"has no credit left.*402.*Insufficient"),
     (error(403, "Your team has used all available credits"), "has no credit left"),
     (error(429, "Billing hard limit has been reached"), "or reached its limit; see its billing"),
     (chat("<think>It is gr", finish_reason="length"), "a model that thinks aloud may need more tokens"),
-    (chat([{"type": "thinking", "thinking": "hm"}]), "answered nothing"),
-    ((200, {"choices": [{"message": None}]}), "no OpenAI-compatible server"),
-    (chat(None, finish_reason="length"), r"answered nothing \(finish_reason 'length'\)"),
-    (chat(" \n"), "answered nothing"),
+    (chat([{"type": "thinking", "thinking": "hm"}]), "gave an empty answer"),
+    ((200, {"choices": [{"message": None}]}), "is not an OpenAI-compatible server"),
+    (chat(None, finish_reason="length"), r"gave an empty answer \(finish_reason 'length'\)"),
+    (chat(" \n"), "gave an empty answer"),
     ((502, b"<html><h1>Bad Gateway</h1></html>"), "Bad Gateway"),
 ])  # fmt: skip
 def test_what_goes_wrong_is_said_with_what_to_do_and_without_the_key(serve, answer, said, caplog):
@@ -220,7 +220,7 @@ def test_a_word_in_place_of_a_key_takes_no_word_out_of_a_message(serve):
 def test_garbage_instead_of_probabilities_is_said(serve):
     for content in (b"{", b"[]", b'{"choices": [{"logprobs": 5}]}', b'{"choices": 3}'):
         _, model = serve((200, content))
-        with pytest.raises(ModelUnavailable, match="no OpenAI-compatible server"):
+        with pytest.raises(ModelUnavailable, match="is not an OpenAI-compatible server"):
             model.propose(["a"], 3)
 
 

@@ -409,7 +409,7 @@ def test_guidance_that_a_schnell_does_not_read_is_said(tiny_flux, tmp_path):
 
 def test_what_is_special_of_a_family_is_said():
     z = model_of("Z-Image", tiny_families.z_image())
-    assert z.check_settings(row_of("Z-Image")) == ("tiny counts guidance from 0: 3 is what others call 4.",)
+    assert z.check_settings(row_of("Z-Image")) == ("tiny counts guidance from 0: 3 here is 4 in other models.",)
     said = " ".join(model_of("Ideogram 4", tiny_families.ideogram4()).check_settings(row_of("Ideogram 4")))
     assert "structured captions" in said
     assert "3 steps of 3" in said
@@ -478,7 +478,7 @@ def test_warnings_of_diffusers_and_what_it_reports_of_its_guidance_are_kept_with
     model.pipeline().__class__ = quiet
     (item,) = model.generate(rows_of("sd2", 1))
     first, second = item.drawn["warnings"]
-    assert "guidance 3 was asked for, the pipeline says 1" in first
+    assert "guidance 3 was requested, and the pipeline reports 1" in first
     assert "was not guided" in second
 
 
@@ -535,7 +535,7 @@ def test_a_size_is_drawn_as_it_was_foretold_or_refused(family, pipeline, tmp_pat
     assert picture.image.size == told == (picture.row.width, picture.row.height) != (91, 51)
     assert model.drawn_size(*told) == told
     (said,) = [note for note in model.check_settings(row) if "pixels" in note]
-    assert f"draws {told[0]}x{told[1]} pixels where 91x51 were asked for" in said
+    assert f"draws {told[0]}x{told[1]} pixels instead of 91x51" in said
     if family not in {"HiDream", "Kandinsky 5"}:  # these are not as their constructors make them
         assert configured(pipeline, tmp_path).drawn_size(91, 51) == told
         np.testing.assert_array_equal(picture.image, to_image(draw_bare(family, pipeline, row), "bare"))
@@ -549,7 +549,7 @@ def test_families_with_sizes_of_their_own_say_them_from_their_small_files(family
     model = configured(pipeline, tmp_path)
     assert model.drawn_size(*asked) == drawn
     notes = model.check_settings(row_of(family, width=asked[0], height=asked[1]))
-    assert any("pixels where" in note for note in notes) == (asked != drawn)
+    assert any("pixels instead of" in note for note in notes) == (asked != drawn)
     assert not model.loaded
 
 
@@ -577,7 +577,7 @@ def test_rows_reports_and_pictures_of_a_run_have_the_size_that_is_drawn(newer_pi
     )
     plan = plan_explore(settings, services).rows
     assert {(row.width, row.height) for row in plan} == {(256, 256)}
-    said = f"draws 256x256 pixels where {asked.width}x{asked.height} were asked for"
+    said = f"draws 256x256 pixels instead of {asked.width}x{asked.height}"
     assert any(said in note for note in before_drawing(services, plan))
     maker = RowMaker.build(StudySettings(model=name), services)
     (row,) = maker.of(Shot(prompt="a nurse", group="a", n=1))
@@ -675,7 +675,7 @@ def test_flow_models_refuse_a_sampler_in_a_sentence_loaded_or_not(tiny_sd3):
     with pytest.raises(InvalidInput, match=words):
         list(model.generate([replace(ROW, sampler="ddim")]))
     absent = DiffusersTextToImage(info, "org/absent", device="cpu", offline=True)
-    with pytest.raises(InvalidInput, match="models of the family sd3 have one of their own"):
+    with pytest.raises(InvalidInput, match="models of the family sd3 have their own sampler"):
         absent.check_sampler("ddim")
     absent.check_sampler("")
     check_sampler(replace(info, family="sd1"), None, "ddim")

@@ -337,7 +337,7 @@ def test_a_model_without_a_conversation_or_whose_answers_begin_alike_is_refused(
     )
     assert TransformersJudge("loud", str(folder), device="cpu", offline=True).judge(colours[:1], [MAN]).shape == (1, 3)
     folder = save_llava(tmp_path / "always", template=TEMPLATE + "<think>\n")
-    with pytest.raises(ModelUnavailable, match="always thinks aloud before it answers"):
+    with pytest.raises(ModelUnavailable, match="always thinks aloud first"):
         TransformersJudge("always", str(folder), device="cpu", offline=True).judge(colours[:1], [MAN])
     tokenizer = tokenizer_of([*WORDS[:5], "yes"], framed=False)
     with pytest.raises(ModelUnavailable, match="same token"):

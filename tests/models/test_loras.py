@@ -138,9 +138,9 @@ def test_a_folder_that_is_no_lora_is_said(tmp_path, request):
     safetensors.save_file({}, tmp_path / "empty.safetensors")
     assert "is no LoRA (its weights are none)" in refused(folder, tmp_path / "empty.safetensors")
     for said, keys in {
-        "a LoHa, and only LoRA": ("lora_unet_a.hada_w1_a", "lora_unet_b.lora_up.weight"),
-        "a LoKr, and only LoRA": ("lora_unet_a.lokr_w1", "lora_unet_a.lokr_w2_a"),
-        "a textual inversion, and only LoRA": ("emb_params",),
+        "a LoHa, and only a LoRA": ("lora_unet_a.hada_w1_a", "lora_unet_b.lora_up.weight"),
+        "a LoKr, and only a LoRA": ("lora_unet_a.lokr_w1", "lora_unet_a.lokr_w2_a"),
+        "a textual inversion, and only a LoRA": ("emb_params",),
         "is a textual inversion": ("<new-word>",),
         "a textual inversion,": ("clip_l", "clip_g"),
         "a whole checkpoint": ("model.diffusion_model.out.2.weight", "cond_stage_model.x.weight"),
@@ -195,7 +195,7 @@ NO_PLACE = r"fits only in part: \d+ of its \d+ weights have no place in this mod
 @pytest.mark.parametrize(("change", "said"), [
     (renamed, rf"{NO_PLACE} \(unet.mid_block_of_another"),
     (for_no_component, rf"{NO_PLACE} \(text_encoder_2"),
-    (without_a_half, r"fits only in part: 1 weights are missing beside its \d+ \(unet\S+lora_B"),
+    (without_a_half, r"fits only in part: 1 weights are missing next to its \d+ \(unet\S+lora_B"),
     (with_magnitudes, r"fits only in part: it is a DoRA, and its \d+ magnitudes"),
     (with_nan, r"NaN or infinity"),
 ])  # fmt: skip
@@ -241,7 +241,7 @@ def test_a_folder_of_peft_for_another_model_or_of_another_kind_is_refused(reques
         draw(adapter, "sd3")
     config = json.loads((adapter / "adapter_config.json").read_text())
     (adapter / "adapter_config.json").write_text(json.dumps(config | {"peft_type": "LOHA"}))
-    assert "an adapter of the kind LOHA, and only LoRA is taken" in refused(folder_of("sd1", request), adapter)
+    assert "an adapter of the kind LOHA, and only a LoRA works" in refused(folder_of("sd1", request), adapter)
     (adapter / "adapter_config.json").write_text("{")
     assert "adapter_config.json: it is not JSON" in refused(folder_of("sd1", request), adapter)
 

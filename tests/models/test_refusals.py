@@ -290,7 +290,7 @@ def test_open_clip_takes_only_whole_weights(tiny_open_clip, tmp_path, damage, wo
         OpenClipEncoder("mine", "", str(folder), device="cpu", offline=True).load()
     assert "\n" not in str(said.value)
     (folder / "open_clip_model.safetensors").unlink()
-    with pytest.raises(ModelUnavailable, match="no weights beside it"):
+    with pytest.raises(ModelUnavailable, match="without weights; put"):
         OpenClipEncoder("mine", "", str(folder), device="cpu", offline=True).load()
 
 

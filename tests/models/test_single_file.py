@@ -107,7 +107,7 @@ def test_what_it_does_not_say_or_lacks_is_asked_for(checkpoint, services, tmp_pa
     with pytest.raises(ModelUnavailable, match="lacks weights of one of its networks"):
         services.model_info(f"{file}@epsilon")
     safetensors.save_file({"a": torch.ones(1)}, file)
-    with pytest.raises(ModelUnavailable, match=r"no checkpoint of a whole model \(its weights are a\)"):
+    with pytest.raises(ModelUnavailable, match=r"not a checkpoint of a whole model \(its weights are a\)"):
         services.model_info(f"{file}@epsilon")
     checkpoint()
     shutil.rmtree(tmp_path / "model")

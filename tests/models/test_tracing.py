@@ -117,7 +117,7 @@ def test_perturbed_attention_is_left_out_of_conditional_velocities(request):
 
 def test_families_that_have_no_velocity_say_why(newer_pipeline):
     with pytest.raises(
-        InvalidInput, match=r"tiny.*GlmImagePipeline.*no velocity to trace: its denoiser follows tokens"
+        InvalidInput, match=r"tiny.*GlmImagePipeline.*no velocity to trace: its denoiser follows random tokens"
     ):
         velocity_space(facts_of(newer_pipeline("GLM-Image")), "tiny")
 

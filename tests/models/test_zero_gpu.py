@@ -232,7 +232,7 @@ def test_when_the_quota_ends_what_is_finished_is_kept_and_the_next_press_goes_on
     model = drawer(info=replace(INFO, default_steps=200))
     spaces.quota = 40  # for some calls
     with pytest.raises(
-        Interrupted, match=r"No GPU time for big now: .*Try again in 23:12:05\. What is finished is kept: press again"
+        Interrupted, match=r"No GPU time for big now: .*Try again in 23:12:05\. Finished work is kept: press again"
     ):
         run(model, store, wanted)
     finished = store.n_present(row.id for row in wanted)
@@ -258,7 +258,7 @@ def test_a_call_that_took_too_long_keeps_its_pictures_and_asks_for_more_the_next
     store, wanted = ImageStore(tmp_path), rows(4)
     model = drawer()
     spaces.abort_after = 6  # ready, three steps, a picture, and a step of the next
-    with pytest.raises(Interrupted, match=r"took longer than the GPU was asked for.* press again"):
+    with pytest.raises(Interrupted, match=r"exceeded its requested GPU time.* press again"):
         run(model, store, wanted)
     assert store.n_present(row.id for row in wanted) == 1
     spaces.abort_after = None

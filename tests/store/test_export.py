@@ -181,7 +181,7 @@ def again(services, report, tmp_path_factory):
 def test_imported_pictures_have_an_unknown_licence_and_origin(again):
     facts = to_export(again, pictures=True).facts
     assert facts.licence == ""
-    assert "known to that person only" in facts.collection
+    assert "Only that person knows" in facts.collection
 
 
 @pytest.mark.parametrize("kind", ["study", "explore"])

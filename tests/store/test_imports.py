@@ -217,7 +217,7 @@ def test_a_zip_that_needs_a_password_is_said_to(tmp_path):
     ({"1.png": picture(1)}, "no picture with a prompt"),  # a number is no prompt
     ({"metadata.csv": "file,text\n1.png,x\n", "1.png": picture(1)}, "file_name"),
     ({"metadata.csv": "file_name,colour\n1.png,x\n", "1.png": picture(1)}, "no column prompt or text or caption"),
-    ({"metadata.jsonl": "{", "1.png": picture(1)}, "line 1: is no object"),
+    ({"metadata.jsonl": "{", "1.png": picture(1)}, "line 1: is not an object"),
     ({"metadata.jsonl": "[1]", "1.png": picture(1)}, "line 1"),
     ({"metadata.csv": "filename,prompt\n1.png,x\n", "1.png": picture(1)}, "the nearest is 'filename'"),
     ({"metadata.csv": "file_name,prompt,n\n1.png,x\n", "1.png": picture(1)}, "line 2: ends after 2 of 3 cells"),
@@ -234,7 +234,7 @@ def test_no_folder_no_zip_a_damaged_zip_and_too_many_pictures_are_refused(tmp_pa
         ImportedImages(tmp_path / "nothing")
     damaged = tmp_path / "damaged.zip"
     damaged.write_bytes(b"PK\x03\x04 and no more")
-    with pytest.raises(InvalidInput, match="no zip"):
+    with pytest.raises(InvalidInput, match="not a readable zip"):
         ImportedImages(damaged)
 
     monkeypatch.setattr(imports, "MOST_PICTURES", 2)
@@ -272,7 +272,7 @@ def test_a_zip_whose_files_overlap_is_refused(tmp_path):
     second = data.rindex(b"PK\x01\x02")
     data[second + 42 : second + 46] = bytes(4)  # where its file begins: there the first one does
     path.write_bytes(data)
-    with pytest.raises(InvalidInput, match="files in it overlap"):
+    with pytest.raises(InvalidInput, match="its files overlap"):
         ImportedImages(path)
 
 
@@ -280,7 +280,7 @@ def test_a_zip_of_windows_or_a_mac_is_read_with_its_folders(tmp_path):
     windows = {f"{DOCTOR}\\1.png": picture(1), f"{DOCTOR}\\": b"", f"{DOCTOR}/1.png": picture(2)}
     found = ImportedImages(zipped(tmp_path, windows))
     assert found.counts == {DOCTOR: 1}
-    assert found.rejected == [f"{DOCTOR}/1.png: twice in the zip; the first was left out"]
+    assert found.rejected == [f"{DOCTOR}/1.png: twice in the zip; only the last counts"]
     assert len(found.rows(DOCTOR, 2)) == 1
     path = zipped(tmp_path, {"a photo of a café/1.png": picture(1)})
     data = path.read_bytes()
@@ -782,7 +782,7 @@ def test_a_graph_of_any_shape_is_followed_in_bounded_steps(kind, monkeypatch):
 
 
 def test_a_graph_of_too_many_nodes_or_steps_is_said_to_be(tmp_path):
-    for graph, words in ((chain(5001, "a"), "5,001 nodes"), (SHAPES["guiders"](), "larger than it is followed")):
+    for graph, words in ((chain(5001, "a"), "5,001 nodes"), (SHAPES["guiders"](), "too large to follow")):
         with pytest.raises(InvalidInput, match=words):
             facts_of_graph(json.dumps(graph))
 
@@ -790,7 +790,7 @@ def test_a_graph_of_too_many_nodes_or_steps_is_said_to_be(tmp_path):
 def test_more_text_than_is_read_is_noted(tmp_path, monkeypatch):
     monkeypatch.setattr(picture_metadata, "_MOST_TEXT", 100)
     found = ImportedImages(folder(tmp_path, {f"{DOCTOR}/1.png": png(parameters=A1111)}))
-    assert found.unread_metadata == [f"{DOCTOR}/1.png: its metadata has more than 100 characters; it is not read"]
+    assert found.unread_metadata == [f"{DOCTOR}/1.png: its metadata has more than 100 characters and was not read"]
 
 
 def test_numbers_that_cannot_be_are_left_out():
@@ -838,9 +838,9 @@ SHOWN_AGAIN = {
     "the same file": ({"2.png": saved(smooth(1))}, "the same picture as 1.png"),
     "the same pixels": ({"2.png": saved(smooth(1), note="x")}, "the same pixels as 1.png"),
     "another format": ({"2.jpg": saved(smooth(1), "JPEG")}, "the same picture as 1.png, in another size or format, or "
-                       "in part drawn again"),
+                       "with a redrawn part"),
     "a smaller size": ({"0.png": saved(smooth(1).resize((40, 40)))}, "the same picture as 1.png, in another size or "
-                       "format, or in part drawn again"),
+                       "format, or with a redrawn part"),
     "a draft": ({"1-before-highres-fix.png": saved(smooth(2))}, "a draft of 1.png"),
     "a sheet by its name": ({"grid-0003.png": saved(smooth(2))}, "a contact sheet"),
     "a sheet by its settings": ({"7.png": drawn_by_a1111(7, smooth(7), ", Script: X/Y/Z plot")}, "a contact sheet"),
@@ -856,7 +856,7 @@ SHOWN_AGAIN = {
                            "a smaller version of 4.png"),
     "before a face was redrawn": ({"2.png": drawn_by_a1111(5, smooth(1)), "4.png": drawn_by_a1111(5, redrawn),
                                    "1.png": saved(smooth(3))},
-                                  "the same picture as 2.png, in another size or format, or in part drawn again"),
+                                  "the same picture as 2.png, in another size or format, or with a redrawn part"),
 }  # fmt: skip
 
 
@@ -985,7 +985,7 @@ def test_texts_and_tables_beside_pictures_are_read(tmp_path):
     assert "someone" not in repr([found.drawing(row.id) for row in rows])
     assert "parquet/metadata.parquet: 1 of its pictures are not here, such as parquet/z.png" in found.rejected
     assert found.unread_metadata == [
-        "texts/long.txt: a text of its metadata has more than 65,536 characters; it is not read"
+        "texts/long.txt: a text of its metadata has more than 65,536 characters and was not read"
     ]
 
 

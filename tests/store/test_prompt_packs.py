@@ -55,23 +55,23 @@ def test_a_cell_over_several_lines_is_one_prompt_and_moves_the_lines_behind_it(t
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("prompt,n\na,0\nb,x\nc,2.5\n,4\na,3\n", r"2: n is 1 to .*; line 3: .*'x'; line 4: .*whole.*; line 5: has no"),
-    ("prompt\na nurse\na doctor\na  nurse\n", "line 4: the prompt of line 2 again"),
+    ("prompt,n\na,0\nb,x\nc,2.5\n,4\na,3\n", r"2: n must be 1 to .*; line 3: .*'x'; line 4: .*whole.*; line 5: has no"),
+    ("prompt\na nurse\na doctor\na  nurse\n", "line 4: repeats the prompt of line 2"),
     ("prompt\n" + "\n".join("" for _ in range(3)) + "\n", "0 prompts; a pack has 1 to 1,000"),
     ("prompt\n" + "\n".join(f"p{i}" for i in range(1001)), "1,001 prompts; a pack has 1 to 1,000"),
     ("words,n\na,3\n", "has no column prompt or text; its columns are 'words, n'"),
     ("promt,n\na,3\n", "has no column prompt or text; the nearest is 'promt'; its columns are 'promt, n'"),
-    ("prompt,atributes\na,man\n", "'atributes', which is not read: is attributes meant?"),
+    ("prompt,atributes\na,man\n", "'atributes', which is unknown: do you mean attributes?"),
     ("prompt,n,Prompt\na,3,b\n", "has the column prompt twice"),
     ("", "has no column prompt or text; it is empty"),
     ("prompt,n\na nurse, smiling,3\nb\nc,3\n", r"2: has more cells .* '3' .*3: .*1 of 2 .*without n$"),
     (",prompt,,n\n0,a,,3\n1,b,c,3\n", "line 3: has more cells than columns with a name: 'c' has none"),
-    ('prompt,n\na,3\n"b,3\nc,3\n', "line 3: look at its quotation marks"),
+    ('prompt,n\na,3\n"b,3\nc,3\n', "line 3: check its quotation marks"),
     (f"prompt\n{'x' * 2001}\n", "line 2: prompt has 2,001 characters; at most 2,000"),
-    ("prompt\na\x07b\n", r"line 2: prompt holds the character U\+0007"),
+    ("prompt\na\x07b\n", r"line 2: prompt holds U\+0007"),
     (b"prompt\n\xff\x81\n", "line 2 is not UTF-8"),
     ("prompt\na café\n".encode() + b"caf\xe9\n", "line 3 is not UTF-8"),
-    (b"PK\x03\x04\0\0", "is no text; save a spreadsheet as CSV"),
+    (b"PK\x03\x04\0\0", "is not a text; save a spreadsheet as CSV"),
     (b"prompt\n" + b"x" * 5_000_001, "larger than 5 MB"),
 ], ids=["n", "twice", "none", "many", "no column", "nearest", "further", "column twice",
         "empty", "ragged", "nameless", "quotes", "long", "control", "encoding", "damaged", "spreadsheet",
@@ -82,7 +82,7 @@ def test_what_cannot_be_used_is_named_by_its_line(tmp_path, text, message):
 
 
 def test_of_many_bad_rows_the_first_are_named_and_the_others_counted(tmp_path):
-    with pytest.raises(InvalidInput, match=r"line 1: is no object such as .*line 5: .*; and 2 more$"):
+    with pytest.raises(InvalidInput, match=r"line 1: is not an object such as .*line 5: .*; and 2 more$"):
         pack(tmp_path, '[1]\n{\n3\nnull\n"a"\n\n[]\n{"prompt": "a", "prompt": "b"}\n', "bad.jsonl")
     with pytest.raises(InvalidInput, match=r"line 1: has no prompt; line 2: prompt must be a text"):
         pack(tmp_path, '{"n": 1}\n{"prompt": [1]}\n', "bad.jsonl")

@@ -245,15 +245,15 @@ def test_answers_of_a_task_are_kept_apart_by_the_sentence_that_they_are_about():
 def test_what_cannot_be_labelled_is_said(services, exploration, tmp_path):
     for how, words in (
         ({"n": 1}, "at least 2 pictures"),
-        ({"seed": -1}, "seed is 0 or more"),
+        ({"seed": -1}, "seed must be 0 or more"),
         ({"attributes": ["beard"]}, "no attribute 'beard'; it has man, glasses"),
-        ({"stratify_by": "beard"}, "by what the reader says of man, glasses; got 'beard'"),
+        ({"stratify_by": "beard"}, "by the classifier on man, glasses; got 'beard'"),
     ):
         with pytest.raises(InvalidInput, match=words):
             labelled(services, exploration, **how)
     with pytest.raises(InvalidInput, match="not on record"):
         labelled(services, replace(exploration, run_id="0123abcd"))
-    with pytest.raises(InvalidInput, match="nothing that people could correct"):
+    with pytest.raises(InvalidInput, match="people can correct nothing"):
         labelled(services, replace(exploration, pictures=None))
     assert not readings_of(replace(exploration, pictures=None))
 
@@ -261,7 +261,7 @@ def test_what_cannot_be_labelled_is_said(services, exploration, tmp_path):
 def test_a_run_that_was_deleted_and_brought_back_has_its_labels_again(services):
     report = of_sixty(services, concept="nurse", n_images=12)
     made = labelled(services, report, n=8, stratify_by="man")
-    assert "in equal parts by what the reader says of man" in made.task.sample
+    assert "in equal parts by the classifier on man" in made.task.sample
     answered(services, report, made)
     deleted = delete_run(services, SESSION, report.run_id)
     assert corrected(services, report) is None

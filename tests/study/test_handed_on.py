@@ -261,7 +261,7 @@ def test_figures_of_an_export_are_not_taken_for_pictures_that_a_model_drew(repor
     source = ImportedImages(write_zip(to_export(few, pictures=True), tmp_path / "all.zip"))
     assert sum(source.counts.values()) == len(report.pictures)
     assert not source.rejected
-    with pytest.raises(InvalidInput, match="holds no picture"):
+    with pytest.raises(InvalidInput, match="has no picture"):
         ImportedImages(write_zip(to_export(few), tmp_path / "numbers.zip"))
     gone = replace(report, design=replace(report.design, kind="gone"))  # a kind of study that is no more
     assert to_export(gone).facts.command == ""  # none that would fail

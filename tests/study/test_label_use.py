@@ -176,7 +176,7 @@ def test_without_two_raters_nothing_is_said_of_agreement(services, study):
     empty = create_task(services.labels, task, task_pictures(candidates(study, "pst_paired")[:2], task))
     report = label_report(task_progress(services.labels, empty.key), labelled_items(services.labels, empty.key))
     assert not report.results.findings
-    with pytest.raises(InvalidInput, match="nobody has answered"):
+    with pytest.raises(InvalidInput, match="no one has answered"):
         people_labels(services.labels, empty.key)
 
 

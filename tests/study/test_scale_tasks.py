@@ -145,7 +145,7 @@ def test_a_task_on_a_scale_serves_its_run(services, report):
     assert "10 of 40 pictures at random" in made.task.sample
     more = label_run(report, services.manifests, services.labels, n=40, attributes=["skin tone"])
     assert "30 of 30" in more.task.sample  # what an earlier task asks about is left out
-    with pytest.raises(InvalidInput, match="nothing else"):
+    with pytest.raises(InvalidInput, match="that scale alone"):
         label_run(report, services.manifests, services.labels, n=10, attributes=["skin tone", AGES.scale])
 
 

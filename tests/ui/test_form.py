@@ -162,7 +162,7 @@ def test_models_are_in_the_menu_with_what_they_and_readers_mean_here(on_a_laptop
     assert model_hint(on_a_laptop, "calibration-renderer") == HINT
     assert model_hint(on_a_laptop, "no model!") == HINT
     hint = model_hint(on_a_laptop, "org/name")
-    assert hint.startswith("Its weights are not on this machine, which may download none. Where no reader")
+    assert hint.startswith("Its weights are not on this machine, and downloads are off. Where no reader")
     assert hint.endswith(
         "SigLIP 2 base 224 (transformers) (google/siglip2-base-patch16-224, encoder, downloads 1.5 GB first)."
     )
@@ -440,7 +440,7 @@ def test_what_is_written_of_an_arm_is_read_as_its_settings_each_of_which_has_a_f
     assert "Where no reader is chosen" in arms.on_model(photographs)
     html = str(objects.arms.fields.value)
     assert all(f'name="{name}"' in html for name in settings_of(Arm) if name != "images")
-    assert '<option value="fair">Nothing: the same rates for every concept</option>' in html
+    assert '<option value="fair">The same rates for every concept</option>' in html
 
 
 def test_presets_suit_the_model_that_draws(services):

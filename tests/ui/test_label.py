@@ -124,14 +124,14 @@ def test_a_task_is_made_from_a_run_opened_paused_and_closed(tab, services, visit
 def test_what_cannot_be_made_is_said_in_place(tab, visitor, run):
     for changes, words in (  # of what belongs to the task itself see tests/labels/test_task_owner.py
         ({"source": None}, "choose one of your runs"),
-        ({"source": "../../etc"}, "run id has letters"),
-        ({"n": -1}, "at least 0"),
+        ({"source": "../../etc"}, "run id may have letters"),
+        ({"n": -1}, "or more"),
         ({"raters": "many"}, "number of raters"),
         ({"consent": " "}, "consent is empty"),
         ({"gold": "first: feminine"}, "not a picture"),
-        ({"gold": f"1: {EVIL}"}, "is no answer"),
+        ({"gold": f"1: {EVIL}"}, "is not an answer"),
         ({"kind": "own", "question": "", "answers": "yes\nno"}, "question"),
-        ({"kind": "anything"}, "choose what is asked"),
+        ({"kind": "anything"}, "choose a question"),
         ({"n_gold": 1, "share": 0}, "never shown"),
         ({"share": "some"}, "share of attention checks"),
         ({"gold": "999: feminine"}, "picture 999, which is not in this task"),
@@ -178,7 +178,7 @@ def test_a_mark_that_cannot_be_set_is_said_in_place_and_another_question_forgets
         (checks.on_mark(4, "pst_paired", "", "", "", "", EVIL, "feminine", "feminine"), "is not a picture"),
         (checks.on_pick(visitor, run, picked(10_000), *own, ""), "choose the run again"),
         (checks.on_pick(visitor, None, picked(0), *own, ""), "choose one of your runs"),
-        (checks.on_pick(visitor, run, picked(0), "pst_single", "", "", "", "", "1: x"), "is no answer"),
+        (checks.on_pick(visitor, run, picked(0), "pst_single", "", "", "", "", "1: x"), "is not an answer"),
     ):
         assert words in told[says]
         assert "<img" not in told[says]
@@ -233,7 +233,7 @@ def test_answers_are_shown_compared_taken_along_and_used(tab, services, visitor,
     told = tab.on_open(visitor, None, key)
     assert "3 raters" in told[parts["progress"]]
     assert "α" in told[tab.answers.parts["header"]]
-    assert "the record of what was drawn" in details(tab, told)
+    assert "the ground truth" in details(tab, told)
     report = told[parts["report"]]
     for what, name in (
         ("labels:csv", "labels.csv"), ("labels:zip", "labels.zip"), ("table:raters:csv", "-raters.csv"),
@@ -287,7 +287,7 @@ def test_a_report_s_button_makes_its_task_and_shows_what_people_say(tab, service
     assert [value for _, value in updates[people.by]["choices"]] == ["", "man"]
     assert not updates[people.corrected]["visible"]
     press = tab.label_handler(shown)
-    assert "run something first" in press(visitor, None, None, 8, "")[status]
+    assert "run a study first" in press(visitor, None, None, 8, "")[status]
     assert "at least 2 pictures" in press(visitor, None, report, 1, "")[status]
     told = press(visitor, None, report, 8, "man")
     key = str(told[tab.parts["key"]])
@@ -306,7 +306,7 @@ def test_a_report_s_button_makes_its_task_and_shows_what_people_say(tab, service
     written = take(people.extended(report), "report::md", visitor.folder).read_text()
     assert lead.replace("\N{NO-BREAK SPACE}", " ") in written.partition("##")[0]
     assert corrected.replace("\N{NO-BREAK SPACE}", " ") in written
-    assert "in equal parts by what the reader says of man" in updates[people.corrected]["value"]
+    assert "in equal parts by the classifier on man" in updates[people.corrected]["value"]
     assert "man: Ψ" in tab.on_open(visitor, None, key)[tab.answers.at_once["corrected"]]
     assert "man: P" in take(people.extended(report), "table:corrected:csv", visitor.folder).read_text()
     delete_run(services, visitor.key, report.run_id)
@@ -341,7 +341,7 @@ def test_reports_that_people_cannot_correct_have_no_button(services, visitor):
 def test_texts_and_limits_of_joining_are_changed_as_a_new_version_and_shown_as_text(tab, services, visitor, run):
     key = made(tab, visitor, run)
     told = tab.on_change(visitor, None, key, None, EVIL, "Look twice.", "You may stop.", "", 20)
-    assert "Version 2" in told[tab.parts["status"]]
+    assert "version 2" in told[tab.parts["status"]]
     assert "&lt;img" in told[tab.parts["header"]]
     assert EVIL not in told[tab.parts["header"]]
     told = tab.on_change(visitor, None, key, None, "", "", "", "", 10)
@@ -349,7 +349,7 @@ def test_texts_and_limits_of_joining_are_changed_as_a_new_version_and_shown_as_t
     assert tab.on_return(visitor, None, "", None) == {tab.parts["key"]: "", tab.parts["status"]: READY}
     key = made(tab, visitor, run)
     told = tab.on_change(visitor, None, key, None, "T", "", "You may stop.", "", 10, 30, 60)
-    assert "Version 2" in told[tab.parts["status"]]
+    assert "version 2" in told[tab.parts["status"]]
     task, _ = owned_task(services.labels, OwnerKey.parse(key))
     assert (task.joins_per_address, task.joins_per_hour) == (30, 60)
     for bad in (0, -1, 10**30, float("inf"), float("nan"), "many", None, 2.5, [3]):
@@ -365,7 +365,7 @@ def test_an_owner_excludes_a_rater_and_takes_them_back_in(tab, services, visitor
     bad = choices[2][1]
     shown = tab.on_exclude(visitor, None, key, None, bad)
     assert set(shown) <= set(tab.owned_outputs())
-    assert f"{bad} counts in nothing" in shown[parts["status"]]
+    assert f"{bad} no longer counts" in shown[parts["status"]]
     assert "raters excluded: 1" in shown[parts["progress"]]
     assert "excluded" in shown[parts["rater"]]["choices"][2][0]
     assert bad not in Path(tab.on_take(visitor, key, None, taking("labels:csv"))[parts["file"]]).read_text()
@@ -442,7 +442,7 @@ def test_a_task_s_report_is_laid_out_as_a_study_s_with_pictures_by_what_people_s
     answer_all(services, key, "feminine", "masculine")
     told = tab.on_open(visitor, None, key)
     report = told[tab.parts["report"]]
-    assert "What most raters say" in told[page.parts["plot"]] or "Raters against" in told[page.parts["plot"]]
+    assert "Majority answers" in told[page.parts["plot"]] or "Raters against" in told[page.parts["plot"]]
     assert told[page.pictures.grid].count("data:image") >= 2
     image_id = next(iter(report.stored))
     assert "people say" in page.pictures.large(report, image_id)

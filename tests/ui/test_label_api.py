@@ -161,7 +161,7 @@ def test_who_joins_has_read_the_page_and_consent_is_given_and_never_assumed(clie
     for page in forged:
         reply = client.post("/label/join", json={"task": task.join_code, "agreed": True, "page": page})
         assert reply.status_code == 403
-        assert "open the link again" in reply.json()["error"]
+        assert "open the link, read" in reply.json()["error"]
     reply = client.post("/label/join", json={"task": task.join_code, "agreed": True})
     assert reply.status_code == 403
     assert not task_progress(fakes.labels, task.key).raters
