@@ -98,6 +98,7 @@ def _words_of(role: Role, name: str, services: StudyServices) -> str:
 def reading_words(facts: ReaderFacts) -> str:
     """Return the name, role and download of a classifier, to be shown before a run.
 
+    >>> from bias_core.types import ReaderFacts
     >>> reading_words(ReaderFacts(role="encoder", id="org/clip", name="A CLIP", download_gb=1.5))
     'A CLIP (org/clip, encoder, downloads 1.5 GB first)'
     """
