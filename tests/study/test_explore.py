@@ -231,7 +231,9 @@ def test_long_prompts_are_said_to_be_cut(services):
     settings = explore_settings(RENDERED, model="calibration-diffusion", template=long, n_images=2, attribute_a="")
     settings = explore_settings(settings, attribute_b="", num_inference_steps=1)
     (note,) = [note for note in run(settings, services).notes if "too long for" in note]
-    assert note.startswith("The prompt is too long for CLIP (22 tokens, at most 16), which did not see “and so on with a hat”")
+    assert note.startswith(
+        "The prompt is too long for CLIP (22 tokens, at most 16), which did not see “and so on with a hat”"
+    )
     assert not any("too long for" in note for note in run(explore_settings(RENDERED, template=long), services).notes)
     alike = Attribute(name="hat", positive="a man " * 12 + "with a hat", negative="a man " * 12 + "with a beard")
     notes = run(explore_settings(RENDERED, attributes=(alike,)), services).notes
@@ -273,7 +275,7 @@ def test_sentences_that_the_encoder_cannot_tell_apart_have_no_score(services):
     report = run(explore_settings(RENDERED, attributes=(MAN, blind)), services)
     man, x = report.attributes
     assert math.isnan(x.prevalence.value + x.stereotype.value)
-    assert "same" in x.prevalence.note
+    assert "cannot distinguish" in x.prevalence.note
     assert not math.isnan(man.prevalence.value)
 
 

@@ -48,7 +48,10 @@ def test_what_is_suggested_can_be_measured_against_the_base(services, iranian):
 def test_each_suggestion_says_where_it_comes_from(iranian):
     table = iranian.results.frame(SUGGESTIONS)
     counts = table.dropna(subset="pictures").iloc[0]
-    assert f"in {counts['pictures']:.0f} of 16 pictures, {counts['base']:.0f} of 16 in the baseline" in counts["where from"]
+    assert (
+        f"in {counts['pictures']:.0f} of 16 pictures, {counts['base']:.0f} of 16 in the baseline"
+        in counts["where from"]
+    )
     assert table["where from"].str.contains("words: ").any()
     assert {finding.metric for finding in iranian.results.findings} == {"object_odds"}
     (old,) = [one.attribute for one in suggested_in(iranian) if one.attribute.name == "old"]
