@@ -196,6 +196,10 @@ def test_a_title_may_go_on_in_the_next_line_and_the_entry_is_kept_as_it_stands(t
     assert (reference.title, reference.authors, reference.bibtex) == ("One line and another", "A. Long", entry)
 
 
+def test_every_entry_of_the_bibliography_ends_before_the_next_begins():
+    assert list(load_references()) == re.findall(r"^@\w+\{([^,\s]+),$", BIB, re.M)
+
+
 def test_a_missing_bibliography_is_said(tmp_path):
     with pytest.raises(StorageError, match="bibliography"):
         load_references(tmp_path / "none.bib")
