@@ -118,7 +118,7 @@ def test_the_part_that_the_adapter_works_in_is_named(services, planted, part):
 def test_of_a_condition_that_is_the_one_without_an_adapter_the_text_alone_is_exchanged(services, planted):
     same = exchanged(services, condition="fair", later_texts=[FEMALE], n_exchanges=1)
     assert table_keys(same) == {"exchanges", "decided", "settings"}
-    assert any("no parts to take apart" in note for note in same.results.notes)
+    assert any("no parts can be compared" in note for note in same.results.notes)
 
 
 def test_of_a_model_without_adapter_the_text_alone_is_exchanged_and_the_report_says_so(services, tiny_sd1):
@@ -128,7 +128,7 @@ def test_of_a_model_without_adapter_the_text_alone_is_exchanged_and_the_report_s
     report = run(services, NAME, **settings, options=later)
     assert report.settings.options.without_adapter == ""
     assert table_keys(report) == {"exchanges", "decided", "settings"}
-    assert any("has no adapter, so its text alone was exchanged" in note for note in report.results.notes)
+    assert any("has no adapter, so only its prompt was exchanged" in note for note in report.results.notes)
     assert not math.isnan(table(report, "exchanges")["effect"].iloc[0])
     with pytest.raises(UnknownModel, match="has no adapter"):  # which is asked for by name
         run(services, NAME, **settings, options=later | {"without_adapter": WITHOUT_ADAPTER})

@@ -152,7 +152,7 @@ def test_what_the_diffusion_model_draws_on_the_whole_stands_beside_these_picture
     report = run(SETTINGS, services)
     man, nurse = report.attributes  # as the report keeps them
     assert (man.true_rate, nurse.true_rate) == (own, None)
-    assert "True P of this model is 90\xa0%" in says(man, "unknown")
+    assert "true share is 90\xa0%" in says(man, "unknown")
     (told,) = (one for one in report.report.results.findings if one.title.endswith("true P"))
     assert told.estimate == own
     assert run(RENDERED, services).attributes[0].true_rate is None

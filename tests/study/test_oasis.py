@@ -246,7 +246,7 @@ def test_doctors_of_table_2(world):
     assert np.isnan(plain["added"])
     assert rows.loc["Iranian doctor", "SDv3 P"] == 1.0
     # By hand were only the labels of plain doctors that CLIP was checked against (appendix, Table 4).
-    assert any("a classifier reads the pictures" in note for note in report.results.notes)
+    assert any("a classifier labels the pictures" in note for note in report.results.notes)
     assert not any("paper labels" in note for note in report.results.notes)
     # Newcombe's interval from Wilson's: Δ - √((p1 - l1)² + (u2 - p2)²), for the counts as read.
     one, other = (wilson_interval(round(line["P"] * line["n"]), line["n"]) for line in (indian, plain))
@@ -476,7 +476,7 @@ def test_a_run_stopped_while_tracing_reports_the_pictures_that_are_traced_and_ke
     assert findings(stopped)["Iranian man"].estimate.n == 2
     assert headline(stopped).endswith(f" Stopped after {stopped.stopped_after}.")
     assert f"stopped after {stopped.stopped_after}" in report_facts(stopped)
-    assert "Left out, for fewer than two of their pictures were traced: Mexican." in stopped.results.notes
+    assert "Left out, because fewer than two pictures were traced: Mexican." in stopped.results.notes
     assert stopped.n_images == 2 * N_SEEDS
     assert services.manifests.get(stopped.run_id).status == "cancelled"
     again = run(services, NAME, **SETTINGS, options=options)

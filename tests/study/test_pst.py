@@ -251,7 +251,7 @@ def test_questions_reach_the_person_they_are_about(services, monkeypatch):
     report = run(OCCUPATIONS, replace(SMALL, options={"labeller": "vqa", "answerer": "blip-vqa"}), services)
     assert findings(report)["paired_overall"].estimate.value == 100
     assert findings(report)["single_overall"].estimate.value == 100
-    assert any("do not notice failed pictures" in note for note in report.results.notes)
+    assert any("do not detect failed pictures" in note for note in report.results.notes)
 
 
 def people_in(report, services):
@@ -324,7 +324,7 @@ def test_people_whom_nobody_labelled_are_left_out_and_counted(services, small, t
     labels = labels_of(tmp_path, [(*person, 1) for person in people if person[1] != "right"])
     report = run(OCCUPATIONS, replace(SMALL, labels=labels), services)
     n_right = sum(position == "right" for _, position, _ in people)
-    assert f"Nobody labelled {n_right} of {len(people)} people" in " ".join(report.results.notes)
+    assert f"{n_right} of {len(people)} people have no label" in " ".join(report.results.notes)
     assert findings(report)["paired_overall"].estimate.n == n_right  # as many on the left
     assert "table1" not in {table.key for table in report.results.tables}
     labels = labels_of(tmp_path, [("elsewhere", "left", "feminine", 1)])

@@ -171,7 +171,7 @@ def test_by_default_texts_tell_a_cluster_apart_and_are_scored_on_pictures_held_o
     assert (report.settings.options.contrast, report.settings.options.held_out) == (True, 0.5)
     sizes, prompts = table(report, "clusters").set_index("cluster"), table(report, "table3")
     assert (prompts["n"] == prompts["cluster"].map((sizes["pictures"] * 0.5).round())).all()
-    assert "which the search has not seen" in " ".join(report.results.notes)
+    assert "scored on the others" in " ".join(report.results.notes)
 
 
 def test_contrast_ranks_by_what_tells_a_cluster_apart(world, report):

@@ -294,7 +294,7 @@ def test_conditions_that_drew_the_same_pictures_are_said_to(services, controlled
     alike = replace(SMALL, options={"prompts": "task_oriented", "conditions": ["fair", "trigger", "extreme"]})
     report = complete(run_study(CONTROLLED, alike, services))
     n = report.n_images // 3
-    assert any(f"trigger and extreme drew the same pictures, pixel by pixel, for {n} of {n}" in note
+    assert any(f"trigger and extreme drew identical pictures for {n} of {n}" in note
                for note in report.results.notes)  # fmt: skip
     space = next(figure for figure in report.results.figures if figure.kind == "space")
     assert set(space.data["name"]) == {"fair", "trigger = extreme"}

@@ -527,7 +527,7 @@ def test_of_pairs_without_anybody_alone_yet_there_are_the_scores_of_the_pairs(st
     assert sorted(one.key for one in of_one_stereotype) == ["paired_feminine", "paired_masculine"]
     assert not any("gap" in one.key or "difference" in one.key for one in report.results.findings)
     assert "In pictures of two" in headline(report)
-    assert any("Some groups of people have nobody yet" in note for note in report.results.notes)
+    assert any("Some groups have no labelled people yet" in note for note in report.results.notes)
 
 
 def test_where_too_little_is_finished_nothing_is_said_of_it(services):
