@@ -73,12 +73,7 @@ def exploration_results(
     if alike is not None:
         eigenvalues = {"number": range(1, len(alike.eigenvalues) + 1), "eigenvalue": alike.eigenvalues}
         tables.append(
-            table(
-                EIGENVALUES,
-                "Eigenvalues that decide the number of groups",
-                pd.DataFrame(eigenvalues),
-                alike.note,
-            )
+            table(EIGENVALUES, "Eigenvalues that decide the number of groups", pd.DataFrame(eigenvalues), alike.note)
         )
         figures.append(_map_figure(alike))
     return Results(
@@ -424,7 +419,7 @@ def _differences_of_arms(report: StudyReport) -> str:
         reach = max(shares[["low", "high"]].abs().max())
         one = "The largest gap: " if len(shares) > 1 else ""
         says = f"No clear difference. {one}{says}{_taken_back(row, len(shares))}"
-        return f"{says} A gap of up to {100 * reach:.0f} points cannot be ruled out."
+        return f"{says} A gap of up to {100 * reach:.0f} points is still possible."
     others = f" {len(clear)} of {len(shares)} gaps of shares are clear." if len(shares) > 1 else ""
     return f"{says}{others}"
 

@@ -180,7 +180,7 @@ def _without_rates(options: ExploreOptions, scores: Sequence[AttributeScore]) ->
 def _notes(data: StudyData, n: int, *, missing: bool) -> list[str]:
     settings = data.settings
     info = None if settings.images else data.services.model_info(settings.model)
-    n_all, blanked = len(data.frame) + data.n_blocked, "The model or its safety checker did not deliver"
+    n_all, blanked = len(data.frame) + data.n_blocked, "The model refused or failed, or its safety checker blanked"
     notes = {
         f"{blanked} {data.n_blocked} of {n_all} pictures; they are not scored.": data.n_blocked > 0,
         "No picture could be scored.": n == 0,

@@ -204,7 +204,7 @@ def test_stopping_at_once_gives_an_empty_report_and_not_a_zero(empty):
     report = run(RENDERED, empty, cancelled=lambda: True)
     assert report.images == ()
     assert report.attributes == ()
-    assert any("no picture" in note for note in report.notes)
+    assert any("No picture could be scored" in note for note in report.notes)
     to_markdown(report.report)
 
 

@@ -77,7 +77,7 @@ def test_every_prompt_gets_its_pictures_and_every_group_what_its_rows_ask_for(pa
 def test_left_to_the_program_it_looks_for_what_the_rows_name_alone(file, fakes):
     packed = complete(run_study(*pack_of(file, explore_settings(model="calibration-renderer", n_images=4)), fakes))
     assert shares(packed) == {"care-glasses-p": 11, "land-hat-p": 5}
-    assert "so often: glasses, care, in " in to_export(packed).report["headline"]
+    assert "prompts ask for: glasses, care, in " in to_export(packed).report["headline"]
 
 
 def test_without_groups_it_counts_by_prompt_and_without_attributes_it_looks_for_the_usual_ones(tmp_path, fakes):
