@@ -276,7 +276,7 @@ def test_the_verdict_is_where_the_interval_lies_and_no_unknown_reads_as_no_bias(
     undefined = score(NAN, NAN, NAN)
     assert "could not be measured" in explore_tab.says(undefined, "unknown")
     assert "does not mean that there is no bias" in explore_tab.does_not_say(undefined)
-    assert "none ruled out" in explore_tab.says(score(0.5, 0.3, 0.7), "within")
+    assert "no clear difference" in explore_tab.says(score(0.5, 0.3, 0.7), "within")
     read = score(0.5, 0.3, 0.7)
     assert "is not known" in explore_tab.does_not_say(replace(read, errors=None, corrected=None))
     chance = ReaderErrors(sensitivity=0.6, specificity=0.4, n_positive=100, n_negative=100)

@@ -197,7 +197,7 @@ def test_a_side_is_named_where_the_interval_lies_on_it(flow, internal):
         leaning = changed(flow, "scores", value=value, low=value - 0.1, high=value + 0.1)
         assert internal.closer_html(leaning, "man").count(f"<strong>{side}</strong>") == 4
     sides = changed(flow, "table3", **{"δ′": 0.0, "δ′ low": [-0.3, -0.1, 0.1], "δ′ high": [-0.1, 0.1, 0.3]})
-    moved = "Between their own poles (δ′), drawing moves man to men, woman to women; 1 of 3 to neither clearly."
+    moved = "Compared with their prompts (δ′), pictures shift man towards men, woman towards women; 1 of 3 clearly towards neither."
     assert headline(sides) == moved
     sides = changed(
         flow, "table3", **{"δ′": float("nan"), "MCAS low": [-0.3, -0.1, 0.1], "MCAS high": [-0.1, 0.1, 0.3]}
@@ -207,7 +207,7 @@ def test_a_side_is_named_where_the_interval_lies_on_it(flow, internal):
 
 def test_an_interval_across_0_is_no_side_and_no_proof_and_where_there_is_no_alpha_its_reason_stands(flow, internal):
     unclear = changed(flow, "table3", **{"δ′": 0.0, "δ′ low": -0.1, "δ′ high": 0.1})
-    moves = "Between their own poles (δ′), drawing moves"
+    moves = "Compared with their prompts (δ′), pictures shift"
     none = f"{moves} none of 3 targets clearly to men or women; none is shown to be even."
     assert headline(unclear) == none
     assert "The difference is not told apart from nothing" in internal.closer_html(unclear, "man")
