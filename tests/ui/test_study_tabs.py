@@ -202,13 +202,13 @@ def test_a_side_is_named_where_the_interval_lies_on_it(flow, internal):
     sides = changed(
         flow, "table3", **{"δ′": float("nan"), "MCAS low": [-0.3, -0.1, 0.1], "MCAS high": [-0.1, 0.1, 0.3]}
     )
-    assert headline(sides).endswith("lean to men for man, to women for woman; 1 of 3 to neither clearly.")
+    assert headline(sides).endswith("associate man with men, woman with women; 1 of 3 clearly with neither.")
 
 
 def test_an_interval_across_0_is_no_side_and_no_proof_and_where_there_is_no_alpha_its_reason_stands(flow, internal):
     unclear = changed(flow, "table3", **{"δ′": 0.0, "δ′ low": -0.1, "δ′ high": 0.1})
     moves = "Compared with their prompts (δ′), pictures shift"
-    none = f"{moves} none of 3 targets clearly to men or women; none is shown to be even."
+    none = f"{moves} none of 3 targets clearly towards men or women; this does not prove that there is no bias."
     assert headline(unclear) == none
     assert "The difference is not told apart from nothing" in internal.closer_html(unclear, "man")
     moved = changed(flow, "table3", **{"δ′": 0.2, "δ′ low": 0.1, "δ′ high": 0.3, "α′": NAN, "why no α′": "weak words"})
