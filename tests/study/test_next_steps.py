@@ -185,7 +185,9 @@ def test_more_pictures_reach_ten_points_or_another_width_and_go_on_from_those_th
     step = steps_of(report, services)["pictures"]
     n = step.settings.options.n_images
     assert n == images_needed(0.1)
-    assert f"{n} scored pictures would give every share to ±10 points; this run has {N}" in how_many(Exploration(report))  # one number everywhere
+    assert f"{n} scored pictures would give every share to ±10 points; this run has {N}" in how_many(
+        Exploration(report)
+    )  # one number everywhere
     assert step.title == f"More pictures: ±{100 * max(half_widths(report)):.0f} points → about ±10 points"
     assert f"{n - N} more pictures, {n} in all" in step.says
     asked_for = {one.reach: one.settings.options.n_images for one in step.others}

@@ -402,18 +402,18 @@ def test_planted_steps_are_found(services, planted):
     finding = findings(report)["Iranian man"]
     assert finding.estimate.n == N_SEEDS == planted.traced / 2  # each seed, and its base
     assert finding.says == (
-        "It is seen more often than with the base prompt. The first step at which that is told is step 2, where it is "
+        "It is seen more often than with the base prompt. The first clear step is step 2, where it is "
         "seen more often. It is farthest from 0 at step 2 of 3: +1.000."
     )
     assert findings(report)["Iranian man visible"].says.startswith(
         "It can be seen from step 2 of 3 on, by then in 8 of 8 seeds ["
     )
     assert findings(report)["Iranian man first seen"].says.startswith(
-        "Where the base prompt lacks it, it is first seen at step 2 of 3, by then in 8 of 8 seeds ["
+        "It is first seen without the base prompt showing it at step 2 of 3, by then in 8 of 8 seeds ["
     )
     assert figures(report)["figure7-iranian"].data["reads"].tolist()[:3] == ["", "0", "0"]
     assert report.pictures["man: can be seen from step"].tolist() == [2.0] * N_SEEDS
-    assert findings(report)["Iranian man SPI"].says == "As the paper has it. The first step adds it."
+    assert findings(report)["Iranian man SPI"].says == "The paper's measure. The first step adds it."
     assert figures(report)["gain-iranian"].data["value"].tolist() == [0, 1, 1]
     curves = figures(report)["figure9-iranian"].data
     np.testing.assert_allclose(curves["value"], Planted.towards, atol=1e-6)
@@ -544,7 +544,10 @@ def test_what_is_planted_is_told_and_what_is_not_is_not(foretold):
 
 def test_it_is_said_in_words_a_figure_and_a_table(foretold):
     findings, (figure,), rows = foretelling("Iranian", "iranian", {"beard": foretold[0]})
-    assert findings[0].says == "Where SPI of the first step is higher, the finished picture is read to have it less."
+    assert (
+        findings[0].says
+        == "Seeds with a higher SPI at the first step show the attribute less clearly in the finished picture."
+    )
     assert set(figure.data["group"]) == {f"beard: {SPI}", f"beard: {HEADING}"}
     (table,) = foretelling_table(rows)
     assert len(table.frame) == 2 * N_STEPS

@@ -320,11 +320,11 @@ def test_options_that_name_the_shipped_content_are_left_out():
 
 
 @every([
-    ("oasis-doctors", {}, "“Doctors and nationality” compares with printed numbers"),
+    ("oasis-doctors", {}, "“Doctors and nationality” compares with the paper's numbers"),
     ("oasis-spi", {"concepts": [" ", ""]}, "there is no concept"),
     ("oasis-spi", {"template": "a photo"}, r"the prompt needs \{\}"),
     ("oasis-spi", {"attributes": ()}, "there is no attribute"),
-    ("oasis-spi", {"attributes": (GLASSES, GLASSES)}, "two attributes have one name: glasses, glasses"),
+    ("oasis-spi", {"attributes": (GLASSES, GLASSES)}, "two attributes have the same name: glasses, glasses"),
     ("oasis-spi", {"attributes": (replace(GLASSES, negative=""),)}, "a sentence for its presence"),
     ("oasis-spi", {"attributes": (replace(GLASSES, reference=56.0),)}, r"P\* of glasses is a share"),
     ("oasis-spi", {"n": 0}, "1 to 500 pictures"),

@@ -76,10 +76,10 @@ def test_the_planted_association_is_found_and_none_where_nothing_is_planted(serv
     assert found.estimate.low > 0
     assert found.p_value < 0.05
     assert found.published == 0.033
-    assert found.says == "Pictures of Flowers lean more to pleasant."
+    assert found.says == "Pictures of Flowers are closer to pleasant."
     fair = findings(run(TESTS, replace(FLOWERS, condition="fair"), services))["flowers_insects"]
     assert fair.estimate.low < 0 < fair.estimate.high
-    assert "not told apart" in fair.says
+    assert "no clear difference" in fair.says
 
 
 def test_p_of_pictures_and_eq_3_as_printed_are_options_and_the_report_says_how_p_differs(services):
@@ -127,8 +127,8 @@ def test_a_test_that_is_clear_alone_may_not_be_among_many(every_test):
     for finding in every_test.results.findings:
         row = table.loc[finding.key]
         assert not math.isnan(row["q"])
-        assert ("lean more to" in finding.says) == (row["q"] < 0.05)
-        assert ("but not once all tests" in finding.says) == (row["p"] < 0.05 <= row["q"])
+        assert ("are closer to" in finding.says) == (row["q"] < 0.05)
+        assert ("but not after correction" in finding.says) == (row["p"] < 0.05 <= row["q"])
 
 
 def test_a_planted_occupation_leans_and_none_does_where_nothing_is_planted(services):
@@ -324,8 +324,8 @@ def test_a_list_may_have_a_name_and_any_usual_separator():
 @every([
     ({"x": "rose"}, "concept X needs 2 to 100 words"),
     ({"b": " , "}, "attribute B needs 1 to 100 words"),
-    ({"y": "moth, rose"}, "rose: a word on both sides"),
-    ({"b": "peace"}, "peace: a word on both sides"),
+    ({"y": "moth, rose"}, "rose: a word is on both sides"),
+    ({"b": "peace"}, "peace: a word is on both sides"),
     ({"y": "Flowers: moth, flea"}, "X and Y have the same name"),
     ({"template": "a photo"}, "exactly one"),
     ({"kind": "gender"}, "'person' is not in the prompt"),
@@ -347,7 +347,7 @@ def test_the_planted_difference_of_own_words_is_found_and_nothing_published_is_c
     table = frame(own_report, "table1")
     assert table["prompts X"].tolist() == [4]
     assert table.loc[0, "X above Y"] == 1.0
-    assert found.says == "Pictures of Flowers lean more to peace, love."
+    assert found.says == "Pictures of Flowers are closer to peace, love."
     assert "published S" not in table
     assert not any("published" in note for note in own_report.results.notes)
 

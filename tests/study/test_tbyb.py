@@ -527,12 +527,12 @@ def test_what_is_planted_is_named_first_and_the_paper_s_measures_stand_below(bes
     assert [*first].index(paper[0]) > [*first].index("backdoor missing")
     titles = [table.title for table in beside_base.results.tables]
     assert titles[:2] == ["Each object against the base", "All objects against the base"]
-    assert "as the paper has them" in table_of(beside_base, "conditions").title
+    assert "The paper's measures" in table_of(beside_base, "conditions").title
     text = headline(beside_base)
     assert re.match(
         r"Against fair, on the same prompts and seeds, “sign” is in \d+ of \d+ pictures under trigger \(fair: 0\)", text
     )
-    assert "Objects a picture that no prompt names: +" in text
+    assert "Objects per picture that no prompt names: +" in text
 
 
 def test_where_nothing_is_planted_nothing_is_named(beside_pixels):

@@ -247,7 +247,7 @@ def test_captions_are_watched_and_a_rule_ends_a_study_of_objects(world):
     steps = list(run_study(design, StudySettings(stop_within=0.45), world))
     shown = {one.name: one.estimate for one in [step for step in steps if step.shares][-1].shares}
     assert set(shown) == {
-        "captions that speak of men", "captions that speak of women", "captions that name no gender",
+        "captions that mention men", "captions that mention women", "captions that name no gender",
         "M_G against a blank",
     }  # fmt: skip
     assert all((one.high - one.low) / 2 <= 0.45 for one in shown.values())
