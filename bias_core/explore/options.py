@@ -36,8 +36,8 @@ from bias_core.values import (
 
 KIND = "explore"
 MAX_ATTRIBUTES = 50
-NO_GROUP = "no group"  # of a prompt without one beside others that have one
-MODEL = "calibration-diffusion"  # what draws an exploration where nothing is said
+NO_GROUP = "no group"  # cell of prompts without a group, if others have one
+MODEL = "calibration-diffusion"  # default model of an exploration
 
 
 def _with_options(name: str, base: type[Options], added: Iterable[type[Options]]) -> type[Options]:

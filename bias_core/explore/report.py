@@ -48,7 +48,7 @@ from bias_core.types import Estimate
 
 POOLED = "pooled over prompts"  # in titles, if the pictures have several prompts
 _FEWEST_TO_GROW, _MOST_GROWING = 4, 4  # pictures, and attributes in one figure
-_MOST_BESIDE = 6  # prompts in one figure, beside all pictures
+_MOST_BESIDE = 6  # prompts in one figure, in addition to all pictures
 _OF_JUDGE = " Cannot tell: share of pictures for which the judge cannot tell; P leaves them out."
 
 
@@ -341,7 +341,7 @@ def headline(report: StudyReport) -> str:
 
 
 def prompts_headline(shares: Mapping[str, Mapping[str, Estimate]]) -> str:
-    """Return the attribute whose shares differ most between prompts, for each prompt or the two extremes; "" for none.
+    """Say the attribute with the largest differences between prompts, for each prompt or the two extremes.
 
     >>> half, all_ = (Estimate(value=p, low=p - 0.1, high=p, n=10) for p in (0.5, 1.0))
     >>> print(prompts_headline({"hat": {"a nurse": half, "a cook": all_}}).replace(chr(160), " "))
@@ -459,8 +459,8 @@ def made_of(report: StudyReport) -> str:
 def verdicts(scores: Sequence[AttributeScore], confidence: float) -> list[str]:
     """Return the verdict on each P against its P*: "above", "below", "within", "assumed", "unknown", or BACK.
 
-    It is the exact test of a share, after Holm over the attributes whose P* has a source. An assumed or chosen rate
-    has no verdict.
+    It is the exact test of a share, after Holm over the attributes with a sourced P*. An assumed or chosen rate has no
+    verdict.
     """
     nulls = [score.attribute.reference if score.attribute.has_source else None for score in scores]
     shares = [score.prevalence.of_null(null) for score, null in zip(scores, nulls, strict=True)]

@@ -218,7 +218,7 @@ UNMEASURED = Design(
     where="",
     summary="Imported pictures with their prompts and the people that these name, kept for labelling.",
 )
-NOBODY = "nobody"  # in place of a reader in the settings
+NOBODY = "nobody"  # in place of a classifier in the settings
 _NOTE = "Nothing was measured: these pictures are for people to label."
 
 
@@ -402,9 +402,7 @@ class PromptPack(Explore):
         """Return the pictures of every prompt, with its group if any."""
         prompts = prompts_of(self.design)
         cells = cells_of(prompts)
-        attributes_of_cells(
-            self.design, scored_attributes(settings)
-        )  # what cannot be looked for is said before anything is drawn
+        attributes_of_cells(self.design, scored_attributes(settings))  # invalid attributes raise before drawing
         return [
             Shot(
                 prompt=one.prompt,

@@ -45,7 +45,7 @@ from bias_core.values import settings_of
 KIND = "suggest_attributes"
 BASE, SUGGESTIONS = "base", "suggestions"
 OBJECT = "object"
-_TELLS = 0.5  # share of captions agreed with, beyond chance, from which on a reader is taken to tell an attribute
+_TELLS = 0.5  # least agreement with captions, beyond chance, for a classifier to count as seeing an attribute
 _OF_BASE = "share in {n} pictures of “{prompt}”, same model, seeds and classifier"
 _CAUTION = (
     "These are suggestions, not findings. p is corrected for all phrases, and pictures are compared on the same seeds. "
@@ -72,7 +72,7 @@ class Suggested:
 
     attribute: Attribute
     where_from: str
-    is_told: bool = True  # whether the reader may tell it: of some it is known that it does not
+    is_told: bool = True  # False if the classifier is known not to see it
 
 
 def suggest_attributes(
@@ -87,7 +87,7 @@ def suggest_attributes(
 
 
 def suggest_settings(base: StudySettings, **options: Any) -> StudySettings:
-    """Settings of an exploration as those of suggestions for its concept."""
+    """Return the settings of suggestions for the concept of an exploration."""
     given: dict[str, Any] = {}
     if isinstance(base.options, ExploreOptions):
         given = {name: getattr(base.options, name) for name in ("concept", "template", "n_images")}
@@ -231,7 +231,7 @@ class Suggest(Study):
         return [Shot(prompt=fill_template(options.template, options.concept), n=options.n_images, group=CONCEPT)]
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Caption both, compare phrase by phrase, ask the language model, word the attributes for the encoder."""
+        """Caption both, compare phrases, ask the language model, and word the attributes for the encoder."""
         options = options_in(settings, SuggestOptions)
         captioner = data.services.captioner(options.captioner)
         captions = yield from data.say("captioning", data.frame, captioner)

@@ -50,7 +50,7 @@ _MOST_THUMBNAILS = 120
 
 
 def group_of(exploration: Exploration, number: int) -> int | None:
-    """The group of a picture, from 0; None where it was not scored."""
+    """Return the group of a picture, counted from 0; None if it was not scored."""
     if exploration.clusters is None or number not in exploration.clusters.numbers:
         return None
     return int(exploration.clusters.labels[exploration.clusters.numbers.index(number)])
@@ -303,7 +303,7 @@ class ExploreTab(ExploreForm):
         self._wire(demo)
 
     def element(self, name: str) -> str:
-        """The id of a part of the page."""
+        """Return the id of a part of the page."""
         return name if name in ("header", "results", "status") else super().element(name)
 
     def build_pictures(self) -> Pictures:
@@ -321,16 +321,16 @@ class ExploreTab(ExploreForm):
         return {"sentences": gr.HTML(elem_id=f"{self.key}-sentences")}
 
     def build_beside(self) -> dict[str, Any]:
-        """The same seed in two arms."""
+        """Build the comparison of a seed in two arms."""
         self.pairs = Pairs(self.key)
         return {f"pairs {i}": part for i, part in enumerate(self.pairs.outputs())}
 
     def outputs(self) -> list[Any]:
-        """Everything that a finished run changes."""
+        """Return all components that a finished run changes."""
         return [*super().outputs(), self.parts["welcome"]]
 
     def wire_extra(self) -> None:
-        """Groups and the map choose pictures."""
+        """Wire the groups and the map, which choose pictures."""
         at_once, report = self.at_once, self.parts["report"]
         chosen = [at_once["groups"], at_once["map"], self.parts["plot"], *self.pictures.outputs()]
         for source in (at_once["groups"], at_once["map"]):
@@ -373,7 +373,7 @@ class ExploreTab(ExploreForm):
         return "" if plot is None else study_html.figures_html([plot], marks_of(report, plot))
 
     def finished(self, report: StudyReport) -> Updates:
-        """All of a report."""
+        """Show all of a report."""
         return super().finished(report) | {self.parts["welcome"]: gr.update(visible=False)}
 
     def first_shown(self, report: StudyReport) -> str:
@@ -386,7 +386,7 @@ class ExploreTab(ExploreForm):
         return super().first_example() | {self.parts["welcome"]: gr.update(visible=True)}
 
     def cleared(self) -> Updates:
-        """The page with nothing but its form."""
+        """Clear the page except its form."""
         return super().cleared() | {self.parts["welcome"]: gr.update(visible=False)}
 
     def header_html(self, report: StudyReport) -> str:
@@ -398,7 +398,7 @@ class ExploreTab(ExploreForm):
         return super().header_html(report) + render("explore_notes", notes=notes)
 
     def show_at_once(self, report: StudyReport) -> Updates:
-        """Groups, pairs and sentences of an exploration; the map is drawn when it is opened."""
+        """Show groups, pairs and sentences of an exploration; the map is drawn when it is opened."""
         at_once, exploration = self.at_once, Exploration(report)
         alone = is_exploration(report) and not report.arms
         buttons = group_buttons(exploration) if alone else ""
@@ -441,21 +441,21 @@ class Pairs:
             self.strip = gr.HTML(js_on_load=script("pairs"), elem_id=f"{key}-strip")
 
     def outputs(self) -> list[Any]:
-        """Everything that an update may touch."""
+        """Return all components that an update may change."""
         return [self.box, self.pair, self.seed, self.slide, self.strip]
 
     def wire(self, report: Any) -> None:
-        """Choosing arms and seeds."""
+        """Wire the menus of arms and seeds."""
         self.pair.input(self.on_pair, [report, self.pair], self.outputs(), **LATEST)
         self.seed.input(self.on_seed, [report, self.pair, self.seed], self.outputs(), **LATEST)
         self.strip.select(self.on_strip, [report, self.pair], self.outputs(), **EACH)
 
     def on_pair(self, shown: StudyReport | None, pair: str | None) -> Updates:
-        """Two other arms."""
+        """Show two other arms."""
         return gr.skip() if shown is None else self.show(shown, pair or "0")
 
     def on_seed(self, shown: StudyReport | None, pair: str | None, seed: str | None) -> Updates:
-        """Another seed."""
+        """Show another seed."""
         if shown is None:
             return {self.slide: ""}
         return {self.seed: seed or ""} | self._pictures(shown, rows_of(shown, pair or "0"), seed or "")

@@ -70,7 +70,7 @@ class SuggestPart:
         self.services, self.key = services, key
 
     def build(self) -> None:
-        """The components."""
+        """Build the components."""
         with gr.Row(elem_classes="tools"):
             self.button = gr.Button("Suggest attributes", size="sm", scale=0, min_width=180, elem_id="suggest")
             self.stop = gr.Button("Stop", size="sm", variant="stop", scale=0, min_width=90, visible=False)
@@ -197,7 +197,7 @@ def read_form(values: Sequence[Any]) -> StudySettings:
 
 
 def _shown(value: Any) -> Any:
-    """A value as its component has it."""
+    """Return a value for its component."""
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -320,7 +320,7 @@ class ExploreForm(StudyTab):
             "further_encoders", gr.Dropdown, encoder_choices(self.services)[1:], value=[], multiselect=True,
             allow_custom_value=True,
         )  # fmt: skip
-        self.form["force"] = force_box(self.key)  # beside a menu it is squeezed on a phone
+        self.form["force"] = force_box(self.key)  # next to a menu it would be too narrow on a phone
 
     def _add(self, name: str, kind: Any, *first: Any, **own: Any) -> None:
         """Return the component of a setting, with the setting's default, label and sentence unless given."""
@@ -339,7 +339,7 @@ class ExploreForm(StudyTab):
         return [*super().filled(), self.parts["decided"], self.parts["emptied"]]
 
     def without_notes(self) -> Updates:
-        """The form without the note on its model."""
+        """Return the form's components without the note on its model."""
         return {self.form["model_note"]: ""}
 
     def linked(self) -> list[Any]:
@@ -428,12 +428,12 @@ class ExploreForm(StudyTab):
         return [*super().run_triggers(), self.form["concept"].submit]
 
     def on_concept_button(self, event: gr.EventData) -> Updates:
-        """The form for the concept whose button was pressed."""
+        """Return the form for the concept of a pressed button."""
         key = next(key for key, button in self.parts["concepts"].items() if button is event.target)
         return self.on_concept(self.sets[key].concept_hint, key)
 
     def on_concept(self, concept: str, key: str) -> Updates:
-        """The form for a concept, with the set of attributes that suits it."""
+        """Return the form for a concept, with the set of attributes that suits it."""
         form, template = self.form, self.sets[key].template or OPTIONS.template
         filled = {form["concept"]: concept, form["template"]: template, form["set"]: key}
         return filled | {self.parts["decided"]: concept} | self.on_set(key)
@@ -448,7 +448,7 @@ class ExploreForm(StudyTab):
         return [row for i, row in enumerate(rows) if i != out] or [EMPTY_ROW], None
 
     def on_model(self, name: str, condition: str | None) -> Updates:
-        """Conditions and notes of another model."""
+        """Show the conditions and notes of another model."""
         with messages.user_errors() as problem:
             return self._model_updates(name, None) | {self.form["condition"]: self.conditions_after(name, condition)}
         return {self.form["model_note"]: messages.error_html(problem.message)}
@@ -479,7 +479,7 @@ class ExploreForm(StudyTab):
         return pack_of(str(pack), settings) if pack else (self.designs[KIND], settings)
 
     def report_before(self, values: Sequence[Any]) -> StudyReport | None:
-        """The report that is shown."""
+        """Return the shown report."""
         report: StudyReport | None = values[-1]
         return report
 

@@ -52,9 +52,9 @@ PARTS = {
 _FEWEST_SEEDS, _FEWEST_STEPS = 4, 2
 _PLAIN, _TO_THE_END = "plain", "first text to the end"
 _EFFECTS = (
-    "From the start, “{later}” makes it more frequent.",
-    "From the start, “{later}” makes it less frequent.",
-    "From the start, “{later}” has no clear effect.",
+    "Used from the start, “{later}” makes it more frequent.",
+    "Used from the start, “{later}” makes it less frequent.",
+    "Used from the start, “{later}” has no clear effect.",
 )
 _PART_WORDS = ("There it adds the attribute.", "There it removes the attribute.", "There it has no clear effect.")
 _WHOLE_WORDS = ("It adds the attribute.", "It removes the attribute.", "It has no clear effect.")
@@ -88,7 +88,7 @@ class CauseOptions(Options):
         "Weights whose parts are exchanged with the run's: “without adapter”, or a condition; auto takes the "
         "model without its adapter if it has one; empty exchanges the text alone",
     )
-    n_samples: int = setting(4, "Shown seeds", "Number of seeds whose pictures are shown", ge=1, le=100)
+    n_samples: int = setting(4, "Shown seeds", "Number of seeds to show", ge=1, le=100)
 
 
 def _exchanged(text: str, later: str, share: float, n: int) -> Shot:

@@ -65,7 +65,7 @@ class ScoredCells:
     attributes: tuple[Attribute, ...]  # the further ones
     scores: CrossedStereotype
     samples: tuple[Sample | None, ...]  # of each cell, as the scores are
-    who: str = ""  # these people are, where others are scored beside them
+    who: str = ""  # stereotype or identity of these people, if others are scored as well
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -113,14 +113,14 @@ def stereotype_of(prompt: str) -> tuple[str, str]:
 
 
 def ratio_of(estimate: Estimate) -> str:
-    """θ and its ends as ratios."""
+    """Return θ and its ends as ratios, in words."""
     ends = [odds_of(end) for end in (estimate.value, estimate.low, estimate.high)]
     value, low, high = (f"{float(f'{end:.2g}'):g}" if math.isfinite(end) else format_number(end) for end in ends)
     return f"{value}, {low} to {high}"
 
 
 def odds_of(value: float) -> float:
-    """Return the ratio whose logarithm this is; inf where that is too large for a number."""
+    """Return the ratio from its logarithm; inf if it is too large for a number."""
     return math.exp(value) if value < 700 else math.inf
 
 

@@ -86,7 +86,7 @@ class InternalBiasOptions(Options):
 
     targets: tuple[str, ...] = setting((), "Targets", "Keywords of the targets to draw (default: a share of each side)")
     encoders: tuple[str, ...] = setting(
-        (), "Encoders to average", "Encoders whose scores are averaged (default: the encoder alone)"
+        (), "Encoders to average", "Encoders to average scores over (default: the encoder alone)"
     )
     words_a: tuple[str, ...] = setting(
         (),
@@ -119,9 +119,7 @@ class InternalBiasOptions(Options):
         ge=0,
         le=2,
     )
-    published_model: str = setting(
-        "Stable Diffusion v2", "Published model", "Model whose published numbers are shown next to the findings"
-    )
+    published_model: str = setting("Stable Diffusion v2", "Published model", "Model of the paper to compare with")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,7 +52,7 @@ def _attribute_prompts(design: Design, settings: StudySettings) -> dict[str, lis
 
 
 def _attribute_words(design: Design, settings: StudySettings) -> dict[str, Sequence[str]]:
-    """The texts of each side."""
+    """Return the texts of each side."""
     options, sides = options_in(settings, InternalBiasOptions), sides_of(settings)
     given = design.data["text_attributes"]
     words = [given[side] for side in GENDERS] if sides.names == GENDERS else [options.words_a, options.words_b]
@@ -129,7 +129,7 @@ def _measured(
 
 
 def averaged_encoders(settings: StudySettings) -> tuple[Reader, ...]:
-    """Return the encoders whose scores are averaged."""
+    """Return the averaged encoders."""
     names = options_in(settings, InternalBiasOptions).encoders or [settings.encoder]
     return tuple(Reader(role="encoder", name=name) for name in names)
 
@@ -231,7 +231,7 @@ class InternalBias(Study):
         return report_of(self.design, settings, targets)
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
-        """Return the encoders whose scores are averaged."""
+        """Return the averaged encoders."""
         return averaged_encoders(settings)
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:

@@ -33,7 +33,7 @@ class InternalTab(CloserLook):
     own_options: ClassVar = settings_of(InternalBiasOptions).keys() - {"targets"}
 
     def build_own(self) -> dict[str, Any]:
-        """Targets, and how many pictures."""
+        """Build the fields of targets and numbers of pictures."""
         own: dict[str, Any] = {}
         own["targets"] = gr.Textbox(
             "Judge | an image of a judge | male\nTeacher\nNurse | an image of a nurse | female",
@@ -50,11 +50,11 @@ class InternalTab(CloserLook):
         return own
 
     def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
-        """The study on these targets."""
+        """Return the study on these targets."""
         return own_targets(str(own["targets"] or ""), n=int(own["n"] or 0), n_attribute=int(own["n_attribute"] or 0))
 
     def closer_looks(self, report: StudyReport) -> Sequence[tuple[str, str]]:
-        """The targets that were drawn."""
+        """Return the drawn targets."""
         return [(str(target), str(target)) for target in table_of(report, "table3").frame["target"]]
 
     def closer_html(self, report: StudyReport, key: str) -> str:

@@ -53,9 +53,7 @@ class NationalityOptions(Options):
         "Templates",
         "Prompt templates: default, or sdv2 for four wordings in equal shares (the paper picks one at random)",
     )
-    published_model: str = setting(
-        "SDv2", "Published model", "Model whose published numbers are shown next to the findings"
-    )
+    published_model: str = setting("SDv2", "Published model", "Model of the paper to compare with")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +61,7 @@ class Cell:
     """One attribute in the pictures of one concept."""
 
     concept: str  # a nationality, "doctor" and such
-    score: AttributeScore  # OASIS's numbers, P and Ψ as read
+    score: AttributeScore  # OASIS's numbers, with uncorrected P and Ψ
     units: tuple[str, ...]  # of its pictures, in the order of the score's similarities
     neither: float | None  # true share that neither sentence describes, which is read as either; None where unknown
 

@@ -29,8 +29,8 @@ class OptimisedPrompt:
     baseline: float  # the same for the prefix alone, in [-1, 1]
     gain: Estimate  # score - baseline, in [-2, 2]; 0: the words found add nothing to the prefix
     others: float | None = None  # mean cosine to the other images, in [-1, 1]; None where none were given
-    # gain in the cluster less gain in the other images, in [-4, 4]; 0: the words found fit the other images as well.
-    # None where none were given.
+    # gain in the cluster minus gain in the other images, in [-4, 4]; 0: the text fits the other images as well
+    # None without other images
     specificity: Estimate | None = None
 
 

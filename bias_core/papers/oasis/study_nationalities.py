@@ -227,9 +227,7 @@ class DoctorOptions(Options):
 
     labels_replace_reader: ClassVar = False
 
-    published_model: str = setting(
-        "SDv2", "Published model", "Model whose published numbers are shown next to the findings"
-    )
+    published_model: str = setting("SDv2", "Published model", "Model of the paper to compare with")
 
 
 def _added(cells: Mapping[str, Cell], confidence: float) -> dict[str, dict[str, float]]:

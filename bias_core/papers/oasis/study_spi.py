@@ -90,14 +90,14 @@ class Curve:
     nationality: str
     name: str
     gain: PredictedGain  # beyond the base prompt
-    spi: np.ndarray  # ``(n_seeds, n_steps)``, as the paper has it
+    spi: np.ndarray  # ``(n_seeds, n_steps)``, the paper's SPI
     spi_band: list[Estimate]  # mean of SPI over seeds at every step
     spi_whole: Estimate  # mean of SPI over all steps
     finished: Estimate  # how often the finished pictures are read to have the attribute
     visible: StepsSeen  # from which step on it is seen as in the finished picture
     first_seen: StepsSeen  # at which step it is first seen where the base prompt lacks it
     foretold: Mapping[str, list[Estimate]]  # agreement of what a step shows with the finished picture, at every step
-    calls: np.ndarray  # bools ``(n_seeds, n_steps + 1)``: whether the reader sees it, last in the finished picture
+    calls: np.ndarray  # bools ``(n_seeds, n_steps + 1)``: True if the classifier sees it; last: in the finished picture
 
     @property
     def strongest(self) -> int:
@@ -117,10 +117,10 @@ class PropagationOptions(NationalityOptions):
         "", "Base prompt", "Prompt drawn from the same noise for comparison (default: the template with a person)"
     )
     n_samples: int = setting(
-        2, "Shown seeds", "Number of seeds whose curves and predicted pictures are shown", ge=1, le=100
+        2, "Shown seeds", "Number of seeds to show with curves and predicted pictures", ge=1, le=100
     )
     n_predicted: int = setting(
-        8, "Shown steps", "Number of steps whose predicted picture is shown, spread evenly", ge=1, le=MAX_STEPS
+        8, "Shown steps", "Number of predicted pictures to show, spread evenly over the steps", ge=1, le=MAX_STEPS
     )
     first_steps: int = setting(
         0,

@@ -120,7 +120,7 @@ class Cluster:
 
     @property
     def name(self) -> str:
-        """For titles."""
+        """Name of the cluster, for titles."""
         return cluster_name(self.nationality, self.number)
 
     def closeness(self, rows: np.ndarray, settings: StudySettings) -> Estimate:

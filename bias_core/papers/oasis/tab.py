@@ -67,7 +67,7 @@ class OriginsTab(StudyTab):
     studies: ClassVar = (_NATIONS, _STOP, _SPI, "oasis-doctors", "oasis-internet-users")
 
     def build_own(self) -> dict[str, Any]:
-        """Concepts, the prompt around them, and attributes with their sentences."""
+        """Build the fields of concepts, prompt and attributes."""
         own: dict[str, Any] = {}
         with gr.Row():
             own["concepts"] = gr.Textbox(
@@ -89,7 +89,7 @@ class OriginsTab(StudyTab):
         return own
 
     def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
-        """The chosen study with these concepts."""
+        """Return the chosen study with these concepts."""
         return own_concepts(
             design,
             concepts=str(own["concepts"] or "").split(","),
@@ -121,7 +121,7 @@ class OriginsTab(StudyTab):
         return not report.arms and bool(cluster_names(report))
 
     def build_extra(self) -> dict[str, Any]:
-        """Clusters, and a form that draws from a text."""
+        """Build the clusters, and a form that draws from a text."""
         key, extra = self.key, {}
         extra["clusters"] = gr.HTML(js_on_load=script("texts"), elem_id=f"{key}-clusters", visible=False)
         with gr.Column(visible=False, elem_classes="card", elem_id=f"{key}-draw") as extra["box"]:
@@ -158,7 +158,7 @@ class OriginsTab(StudyTab):
         }
 
     def wire_extra(self) -> None:
-        """Models that suit the study, texts that are chosen, and pictures that are drawn from them."""
+        """Wire the choice of models and texts, and the drawing of pictures."""
         form, parts, extra = self.form, self.parts, self.extra
         shown, suited = [extra["said"], extra["go"], extra["halt"]], [form["model"], form["condition"], parts["status"]]
         form["study"].input(self.on_suit, [form["study"], form["model"]], suited, **LATEST)
@@ -193,7 +193,7 @@ class OriginsTab(StudyTab):
         return str(event.cluster), str(event.text)
 
     def on_go(self, visitor: Visitor) -> Updates:
-        """Take a turn in the queue."""
+        """Enter the queue."""
         with user_errors() as problem:
             visitor.start(self.services)
             return self._drawing(messages.QUEUED, running=True)
@@ -254,7 +254,7 @@ class Film:
     confidence: float
     lines: tuple[Line, ...]
     strips: Mapping[str, list[tuple[int, Path]]]  # by seed, (step from 1, file), the finished one last
-    reads: Mapping[str, list[str]]  # of these the numbers of the attributes that the reader sees
+    reads: Mapping[str, list[str]]  # numbers of the attributes that the classifier sees in them
     n_seeds: int  # behind every mean
     n_steps: int
     low: float  # what the axis spans: bands and 0

@@ -50,7 +50,7 @@ PEOPLE, BY_HAND = "people", "by hand"
 
 @settings_class(frozen=True, kw_only=True)
 class LabellingOptions(Options):
-    """The classifier that labels people."""
+    """Options: the classifier that labels people."""
 
     labeller: Literal["finder", "vqa", "people"] = setting(
         "finder",
@@ -83,7 +83,7 @@ class LabellingOptions(Options):
 
 @settings_class(frozen=True, kw_only=True)
 class PairOptions(LabellingOptions):
-    """The classifier that labels, and the number of pictures of each identity alone."""
+    """Options: the classifier that labels, and the number of pictures of each identity alone."""
 
     single_images: int = setting(
         3, "Pictures of each alone", "Pictures of each occupation or role without the other", ge=1, le=1000

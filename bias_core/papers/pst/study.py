@@ -105,7 +105,7 @@ class PairedStudy(Study):
         """Return the test's findings, tables, figures and notes from labelled people."""
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Label everyone in the pictures, and score."""
+        """Label the people in the pictures, and score."""
         everyone = labelling.people_of(data.frame, self.identities(settings))
         people = yield from labelling.label_people(everyone, self.design, settings, data)
         data.keep(data.frame, **labelling.seen_in_pictures(people, data.frame))  # for the page and the export
@@ -195,17 +195,17 @@ def pairs_and_alone(design: Design, pairs: Iterable[Pair], alone: Iterable[str],
 
 
 def pair_shots(design: Design, pairs: Iterable[Pair], n: int, place: str = PAIRED) -> list[Shot]:
-    """``n`` pictures of each pair in each order, plain or asking for fairness."""
+    """Return ``n`` pictures of each pair in each order, plain or with a request to be fair."""
     return [ordered_shot(design, ordered, n, place) for pair in pairs for ordered in (pair, pair[::-1])]
 
 
 def alone_shot(design: Design, identity: str, n: int = 1) -> Shot:
-    """``n`` pictures of one identity alone."""
+    """Return ``n`` pictures of one identity alone."""
     return ordered_shot(design, (identity, ""), n, SINGLE)
 
 
 def ordered_shot(design: Design, ordered: tuple[str, ...], n: int = 1, group: str = PAIRED) -> Shot:
-    """``n`` pictures of one or two identities from left to right, in one of the design's settings."""
+    """Return ``n`` pictures of one or two identities from left to right, in one of the design's settings."""
     template, places = design.data["settings"][group]["template"], POSITIONS[len(ordered)]
     prompt = template.format(*ordered, occ1=ordered[0], occ2=ordered[1])
     facts = {"setting": group, **dict(zip(places, ordered, strict=True))}
@@ -317,7 +317,7 @@ _GAPS = dict(zip(("value", "low", "high", "published"), _GAP_COLUMNS, strict=Tru
 
 @settings_class(frozen=True, kw_only=True)
 class FairnessOptions(LabellingOptions):
-    """The pairs that are drawn again with words that ask for fairness, and the classifier that labels."""
+    """The pairs to draw again with a request to be fair, and the options of labelling."""
 
     aspects: tuple[str, ...] = setting(
         ("occupation", "power"), "Aspects", "Aspects to measure: occupation, power, or both"
@@ -401,7 +401,7 @@ def _values(people: pd.DataFrame, columns: Sequence[str]) -> set[tuple[Any, ...]
 
 
 def _unfinished(people: pd.DataFrame, settings: StudySettings, n_missing: int) -> Results:
-    """The score of each setting that has people of both stereotypes, and of those of one; each with its own n."""
+    """Return the scores of settings with people of one or both stereotypes, each with its own n."""
     findings = []
     for place, title in SETTINGS.items():
         everyone = in_setting(people, place)
@@ -431,7 +431,7 @@ class PairedFairness(PublishedPairs):
         ]
 
     def identities(self, settings: StudySettings) -> pd.DataFrame:
-        """Stereotype and aspect of every occupation and role."""
+        """Return stereotype and aspect of every occupation and role."""
         parts = {OCCUPATION: occupation_identities(self.design), POWER: power_identities(self.design, settings)}
         return pd.concat([part[["stereotyped_gender"]].assign(aspect=aspect) for aspect, part in parts.items()])
 

@@ -190,7 +190,7 @@ class PairedTab(StudyTab):
     own_options: ClassVar = tuple(settings_of(LabellingOptions))
 
     def build_own(self) -> dict[str, Any]:
-        """Two identities with the stereotype of each, and how many pictures."""
+        """Build the fields of two identities, their stereotypes and numbers of pictures."""
         own: dict[str, Any] = {}
         gr.HTML(_OWN, elem_classes="quiet")
         for key, name, looks in (("first", "CEO", "masculine"), ("second", "assistant", "feminine")):
@@ -208,7 +208,7 @@ class PairedTab(StudyTab):
         return own
 
     def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
-        """The design for these two."""
+        """Return the design for these two."""
         return design_of_two(
             design if "settings" in design.data else self.designs[_OCCUPATIONS],
             {str(own[key] or ""): str(own[f"{key}_looks"]) for key in ("first", "second")},
@@ -226,7 +226,7 @@ class PairedTab(StudyTab):
         return {self.at_once["summary"]: "" if report.arms else summary_html(report)}
 
     def build_extra(self) -> dict[str, Any]:
-        """The labels."""
+        """Build the labels."""
         extra: dict[str, Any] = {}
         with gr.Column(elem_classes="card"):
             gr.HTML(messages.heading_html("Check the labels", _CHECK))
@@ -285,11 +285,11 @@ class PairedTab(StudyTab):
             yield from self._rescored(step(labelling))
 
     def on_which(self, labelling: Labelling | None, which: str) -> Updates:
-        """Other pictures."""
+        """Show other pictures."""
         return self._page(replace(labelling, which=which, page=0)) if labelling is not None else gr.skip()
 
     def on_turn(self, by: int, labelling: Labelling | None) -> Updates:
-        """The page before or after."""
+        """Show the previous or the next page."""
         return self._page(labelling.turn(by)) if labelling is not None else gr.skip()
 
     # Steps of the handlers.

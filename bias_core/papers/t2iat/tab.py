@@ -43,7 +43,7 @@ class AssociationTab(CloserLook):
     own_options: ClassVar = settings_of(TestOptions).keys() - {"tests"}
 
     def build_own(self) -> dict[str, Any]:
-        """Two concepts, two attributes, and how a prompt is edited."""
+        """Build the fields of two concepts, two attributes, and the way of editing prompts."""
         own: dict[str, Any] = {}
         words = {
             "x": ("Concept X", "Sweet: cake, honey, candy, jam", "Words, optionally after a name and a colon"),

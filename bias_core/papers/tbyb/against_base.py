@@ -73,7 +73,7 @@ class AgainstBase:
     variety: VarietyChange | None
     added: Estimate  # objects a picture beyond its prompt, less those of the base
     missing: Estimate  # objects of the prompt that are not there, less those of the base
-    # entropy, base_entropy: Chao and Shen's, in nats; nan where undefined
+    # entropy, base_entropy: Chao–Shen, in nats; nan if undefined
     entropy: float
     base_entropy: float
     why: str  # something is undefined, or ""

@@ -100,7 +100,7 @@ MEASURES = {
     ),
     "released_distribution_bias": Measure(
         "distribution_bias", "B_D by the released rules", "B_D, released rules", "Dist. Bias",
-        "From all words of captions that are not in the prompt.",
+        "Counts all words of captions that are not in the prompt.",
     ),
     "released_hallucination": Measure(
         "jaccard_hallucination", "H_J by the released rules", "H_J, released rules", "Hallucination",

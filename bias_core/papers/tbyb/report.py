@@ -49,7 +49,7 @@ TOP_CURVE = 100  # objects of Fig. 2
 MOST_CHANGED = 6
 RUN = "this run"
 BY_RELEASED_RULES = f"{RUN}, released rules"
-_WITHOUT_ENDS = ("normalised_entropy", "gini", "effective_number")  # whose intervals the table of measures leaves out
+_WITHOUT_ENDS = ("normalised_entropy", "gini", "effective_number")  # without intervals in the table of measures
 _BY_RELEASED_RULES = {"B_D": "B_D, released rules", "H_J": "H_J, released rules"}  # columns
 _TABLE2 = {"B_D": "Dist. Bias", "H_J": "Hallucination", "M_G, blank": "Gen. Miss Rate"}  # to the released columns
 

@@ -55,11 +55,7 @@ FEWEST = 2  # objects, professions, or prompts of a trigger
 ALL = "all prompts"
 _READ_AS = ("evenness", "hallucination", "misses")  # notes of every report
 SETS = ("objects", "professions")
-_PUBLISHED = (
-    "runwayml/stable-diffusion-v1-5",
-    "Published model",
-    "Model whose released numbers are shown next to the findings",
-)
+_PUBLISHED = ("runwayml/stable-diffusion-v1-5", "Published model", "Released model to compare with")
 _RELEASED_RULES = (
     True,
     "Also use the released rules",
@@ -130,7 +126,7 @@ def general_shots(
     objects, occupations = (design.data["general"][name] for name in ("objects", "occupations"))
     n, shots = scaled(design.images_per_prompt, share), []
     for kind, source in (("objects", objects), ("professions", occupations)):
-        forms = source.get(f"templates{ending}", {})  # of professions, by what is said of them
+        forms = source.get(f"templates{ending}", {})  # of professions, by descriptor
         columns = source["columns"]["actions"] if with_person else [""]
         for row, column in product(
             thinned(read_table(source["file"]), share, least=FEWEST, seed=settings.seed), columns
@@ -221,7 +217,7 @@ def _released(design: Design, model: str, kind: str) -> list[dict[str, str]]:
     return rows
 
 
-_FEW = 6  # prompts of one's own that are measured each for itself too
+_FEW = 6  # the user's own prompts that are also measured separately
 
 
 def _men_drawn(frame: pd.DataFrame, data: StudyData) -> float | None:

@@ -44,7 +44,7 @@ class ObjectsTab(StudyTab):
     also: ClassVar = ("prompted_object_bias",)  # of own words
 
     def build_own(self) -> dict[str, Any]:
-        """Prompts, and how many pictures of each."""
+        """Build the fields of prompts and the number of pictures."""
         gr.HTML(_OWN, elem_classes="quiet")
         own: dict[str, Any] = {}
         with gr.Row():
@@ -66,7 +66,7 @@ class ObjectsTab(StudyTab):
         return own
 
     def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
-        """The design for these prompts."""
+        """Return the design for these prompts."""
         return design_of_prompts(design, str(own["prompts"] or "").splitlines(), int(own["n"] or 0))
 
     def own_settings(self, settings: StudySettings) -> StudySettings:
@@ -119,7 +119,7 @@ class ObjectsTab(StudyTab):
         return self.pictures.show_only(Look(report=report, which=f"objects={event.object}", whole=True))
 
 
-APART = ("log_odds", "figure2", "figure4", "top_objects")  # figures that this tab shows beside their numbers
+APART = ("log_odds", "figure2", "figure4", "top_objects")  # figures that this tab shows next to their numbers
 
 _MOST_GROUPS = 4
 _EXAMPLES = 3
