@@ -145,7 +145,7 @@ def test_a_planted_occupation_leans_and_none_does_where_nothing_is_planted(servi
     assert fair["n"] == 20
     assert fair["beyond low"] < 0 < fair["beyond high"]
     assert extreme["beyond high"] < 0
-    assert "lean to female" in findings(report)["librarian"].says
+    assert "closer to female" in findings(report)["librarian"].says
     # Pictures of men and of women are not equally alike to this reader, so 0 is not neutral.
     assert findings(report)["librarian"].estimate.null_value == extreme["even mix"] != 0
 
@@ -263,7 +263,7 @@ def test_undecided_pictures_are_left_out(services, judged, tmp_path):
 def test_answers_about_other_pictures_or_in_other_words_are_refused(services, judged, tmp_path):
     flowers = frame(judged, "judged").loc[0, "image_id"]
     for image_id, answer, words in (
-        ("elsewhere", "a", "none of the"), ("elsewhere", "nice", "nice"), (flowers, "male", "flowers is judged 'male'"),
+        ("elsewhere", "a", "none of the"), ("elsewhere", "nice", "nice"), (flowers, "male", "flowers has the answer 'male'"),
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match=words):
             run(HUMAN, replace(JUDGED, labels=labels_of(tmp_path, [(image_id, answer, 1)])), services)
@@ -440,12 +440,12 @@ def flowers(services):
 
 def test_the_smallest_p_of_few_prompts_is_said_before_anything_is_drawn(services):
     few = StudySettings(scale=0.01, options={"tests": ["science_arts"]})
-    assert study_of(TESTS).run_size(settle(TESTS, few).settings).note == "with 4 against 4 prompts p is 0.029 at best"
-    assert "pictures (with 4 against 4 prompts p is 0.029 at best) with" in outlook(
+    assert study_of(TESTS).run_size(settle(TESTS, few).settings).note == "with 4 against 4 prompts, p is 0.029 at best"
+    assert "pictures (with 4 against 4 prompts, p is 0.029 at best) with" in outlook(
         plan_study(TESTS, few, services, estimate=True), services
     )
     several = StudySettings(options={"tests": ["science_arts", "flowers_insects"]})
     assert (
         study_of(TESTS).run_size(settle(TESTS, several).settings).note
-        == "with 25 against 25 prompts p is 0.0010 at best in one test"
+        == "with 25 against 25 prompts, p is 0.0010 at best in one test"
     )

@@ -87,7 +87,7 @@ def test_a_headline_says_the_side_and_never_that_nothing_is_there(report, tab):
     assert clear.startswith(f"Pictures of Arts are closer to “man” than pictures of {EVIL}: S = −0.20 [")
     unclear = headline(changed(report, "table1", q=[0.3]))
     assert "no clear difference" in unclear
-    assert "3 against 3 prompts give p = 0.10 at best: take more" in unclear
+    assert "3 against 3 prompts give p = 0.10 at best: use more" in unclear
     enough = headline(changed(report, "table1", q=[0.3], **{"smallest p": [0.03]}))
     assert "does not prove that there is none" in enough
 
@@ -320,7 +320,7 @@ def test_examples_show_what_was_asked_and_seen_and_nothing_is_shown_twice(object
 
 def test_prompts_that_cannot_be_used_are_refused_and_a_single_one_needs_a_sentence(services):
     for prompts, n, words in (
-        ([" ", ""], 4, "one a line"),
+        ([" ", ""], 4, "one per line"),
         ([f"prompt {i}" for i in range(300)], 4, "300"),
         (["x" * 600], 4, "500 characters"),
         (list(PROMPTS), 0, "needs a picture"),
@@ -413,7 +413,7 @@ def test_every_step_has_its_picture_its_reading_and_its_words(traced):
     assert re.search(r"<b>hat\.</b> .* None of the 6 steps differs clearly from the base prompt", html)
     assert "about 1 of these 18 intervals" in html  # 18 x 0.05
     assert "beside “a photo of a person”" in html
-    assert "from step 1 for beard (more often)" in headline(traced)
+    assert "beard more often (first at step 1)" in headline(traced)
     assert "no clear difference: hat" in headline(traced)
     (figure,) = [one for one in traced.results.figures if one.key == film.labels["predicted"]]
     assert film.reads == {
@@ -502,7 +502,7 @@ def test_own_words_go_with_the_chosen_study(origins):
     assert origins.on_count(*values) == ""  # how many users there are is an option
     values[0] = "oasis-doctors"
     *_, last = origins.on_run(Visitor(), *values)
-    assert "compares with the paper's numbers" in last[origins.parts["status"]]
+    assert "takes no other words" in last[origins.parts["status"]]
 
 
 def test_every_study_is_said_in_a_sentence(services):
