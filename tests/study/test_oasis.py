@@ -169,7 +169,7 @@ def test_accuracy_on_doctors_stands_beside_table_4(world, tmp_path):
 
 
 def test_labels_that_cannot_be_used_are_refused_before_anything_is_drawn(tmp_path):
-    with pytest.raises(InvalidInput, match="direction=rbf needs a CSV of people's answers"):
+    with pytest.raises(InvalidInput, match="direction=rbf needs people's answers"):
         shots_of(NATIONALITIES, options={"direction": "rbf"})
     for position, answer, words in (("wings", "yes", "man, turban.*got 'wings'"), ("man", "maybe", "yes, no")):
         labels = write_labels(tmp_path / "l.csv", ["image_id", "position", "answer"], [("a", position, answer)])
@@ -184,7 +184,7 @@ def test_where_nothing_is_planted_nationalities_are_alike(world):
         assert share.low < 0.5 < share.high
     assert fair["Iranian man stereotype"].estimate.low == 0
     assert fair["Iranian man difference"].estimate.low < 0 < fair["Iranian man difference"].estimate.high
-    assert "Not told" in fair["Iranian man difference"].says
+    assert "Not clearly" in fair["Iranian man difference"].says
     turbans = [fair[f"{n} turban P"].estimate for n in ("Iranian", "Indian")]
     assert max(t.low for t in turbans) < min(t.high for t in turbans)
 
@@ -192,7 +192,7 @@ def test_where_nothing_is_planted_nationalities_are_alike(world):
 def test_a_threshold_is_part_of_the_reading(world):
     found = findings(run(world, NATIONALITIES, scale=0.025, options={"threshold": 0.9}))
     assert "by more than 0.9" in found["Iranian beard difference"].says
-    assert found["Iranian beard difference"].says.startswith("Not told")
+    assert found["Iranian beard difference"].says.startswith("Not clearly")
 
 
 def test_sdv2_s_four_wordings_share_the_pictures_and_no_seed():

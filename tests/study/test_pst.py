@@ -444,7 +444,7 @@ def test_a_picture_fails_as_a_whole_and_is_freed_as_a_whole(two):
     assert coverage.loc["paired", "failed"] == 1
     freed = chosen(labelled_people(broken), (image_id, "left"), "feminine")
     assert freed == {(image_id, "left"): "feminine", (image_id, "right"): "cannot_identify"}
-    with pytest.raises(InvalidInput, match="nobody"):
+    with pytest.raises(InvalidInput, match="has no person"):
         chosen(people, ("elsewhere", "left"), "feminine")
     with pytest.raises(InvalidInput, match="tall"):
         chosen(people, (image_id, "left"), "tall")
