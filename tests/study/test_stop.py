@@ -288,7 +288,7 @@ def test_drawing_can_be_stopped_and_what_cannot_be_drawn_is_refused(owned, fakes
     with pytest.raises(Cancelled):
         drawn(owned, fakes, prompt="another text", cancelled=lambda: True)
     brought = replace(owned, settings=replace(owned.settings, images="some.zip"))
-    with pytest.raises(InvalidInput, match="brought along"):
+    with pytest.raises(InvalidInput, match="pictures are imported"):
         drawn(brought, fakes)
 
 

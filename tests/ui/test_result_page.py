@@ -326,7 +326,7 @@ def test_which_way_pictures_lean_is_said_of_what_lies_beyond_an_even_mix(counted
         attribute_a="male", attribute_b="female", mean=mean, associations=np.zeros(7),
         beyond=estimate(0.02, -0.03, 0.07),
     )  # fmt: skip
-    assert "no lean towards “male” or “female” is shown" in explore_tab.association_says(lean)
+    assert "not clearly closer to “male” or to “female”" in explore_tab.association_says(lean)
     assert "an even mix = 0" in explore_tab.association_says(lean)
     unvaried = replace(lean, beyond=None)
     assert explore_tab.association_says(unvaried).startswith("The pictures are more like those of “male”")
