@@ -263,7 +263,7 @@ def test_undecided_pictures_are_left_out(services, judged, tmp_path):
 def test_answers_about_other_pictures_or_in_other_words_are_refused(services, judged, tmp_path):
     flowers = frame(judged, "judged").loc[0, "image_id"]
     for image_id, answer, words in (
-        ("elsewhere", "a", "none of the"), ("elsewhere", "nice", "nice"), (flowers, "male", "flowers has the answer 'male'"),
+        ("elsewhere", "a", "none of the"), ("elsewhere", "nice", "nice"), (flowers, "male", "has the answer 'male'"),
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match=words):
             run(HUMAN, replace(JUDGED, labels=labels_of(tmp_path, [(image_id, answer, 1)])), services)
