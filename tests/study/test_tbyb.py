@@ -281,11 +281,11 @@ def test_hallucination_rises_with_what_is_planted_and_distribution_bias_falls(co
 def test_conditions_that_drew_the_same_pictures_are_said_to(services, controlled):
     # By construction: without a trigger word fair and trigger agree, with one trigger and backdoor do.
     half = controlled.n_images // 6
-    same = [note for note in controlled.results.notes if "pixel by pixel" in note]
+    same = [note for note in controlled.results.notes if "drew identical pictures" in note]
     assert len(same) == 3
-    assert same[0].startswith("fair and trigger drew the same")
+    assert same[0].startswith("fair and trigger drew identical")
     assert f"{half} of {half} without one" in same[0]
-    assert same[2].startswith("trigger and backdoor drew the same")
+    assert same[2].startswith("trigger and backdoor drew identical")
     shared = re.search(r"for (\d+) of (\d+) with a trigger word, (\d+) of (\d+) without one", same[2])
     with_word, of_these, without, of_those = map(int, shared.groups())
     assert of_these == of_those == half
