@@ -11,7 +11,7 @@ from typing import Any
 
 
 class _Explore(ModuleType):
-    """The package as the function that it is named for: ``from bias_core import explore`` finds either."""
+    """The package, callable as the function it is named after, so that ``from bias_core import explore`` works."""
 
     def __call__(self, concept: str, *args: Any, **settings: Any) -> Any:
         """Explore a concept (:func:`bias_core.explore.study.explore`)."""

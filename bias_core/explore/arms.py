@@ -1,4 +1,4 @@
-"""Explorations in several arms: what is tested seed by seed, and the paired pictures of two arms."""
+"""Compare arms of an exploration: tests seed by seed, and the paired pictures of two arms."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ _MOST_DRAWN = 400  # pairs of different seeds in the figure of change
 
 @dataclass(frozen=True, kw_only=True)
 class Scored:
-    """Unit, id, seed and embedding (``rows``) of one arm's scored pictures, all scores, tests of variety."""
+    """Scored pictures of one arm: unit, id, seed and embedding (``rows``), with all scores and tests of variety."""
 
     units: tuple[str, ...]
     ids: tuple[str, ...]
@@ -63,11 +63,11 @@ class Scored:
 
     @property
     def directions(self) -> dict[str, np.ndarray]:
-        """The directions from absence to presence, of the attributes that the encoder tells apart."""
+        """Directions from absence to presence, of the attributes that the encoder can distinguish."""
         return {one.attribute.name: one.direction for one in self.scores if one.direction is not None}
 
     def sample(self, end: str, of: AttributeScore | AssociationScore) -> Sample | None:
-        """Return the sample of a number by its key; None for WALS, true P and what the encoder cannot tell."""
+        """Return the sample of a number by its key; None for WALS, true P and undefined numbers."""
         if not isinstance(of, AttributeScore):
             if end == FIDELITY:
                 units = [f"{side}:{unit}" for side, some in zip("ab", of.units[1:], strict=True) for unit in some]
@@ -96,7 +96,7 @@ class Scored:
 def _variety_test(
     first: Sample, second: Sample, one: np.ndarray, other: np.ndarray, confidence: float, seed: int
 ) -> PairedTest:
-    """The test of one attribute's variety; those of all are made once for two arms."""
+    """Test one attribute's variety; the tests of all attributes are computed once per two arms."""
     (a, attribute), (b, _) = first.data, second.data
     key = (id(b), one.tobytes(), other.tobytes(), confidence, seed)
     if key not in a.tests:
@@ -120,7 +120,7 @@ def _variance_share(scored: Scored, attribute: int, places: np.ndarray) -> np.nd
 def _association_test(
     first: Sample, second: Sample, one: np.ndarray, other: np.ndarray, confidence: float, _seed: int
 ) -> PairedTest:
-    """On the seeds that both arms have, of the concept and of either word."""
+    """Test the association on the seeds that both arms share, for the concept and for either word."""
     places = [(one, other)]
     for mine, theirs in zip(first.data.units[1:], second.data.units[1:], strict=True):
         places.append(np.intersect1d(mine, theirs, return_indices=True)[1:])
@@ -133,7 +133,7 @@ def _association_test(
 
 @dataclass(frozen=True, kw_only=True)
 class PairedArms:
-    """Two arms, seed by seed: the places of the seeds that both have."""
+    """Two arms with the indices of their shared seeds."""
 
     first: str
     second: str
@@ -166,9 +166,9 @@ class PairedArms:
 
 
 def compare_explorations(settings: StudySettings, arms: Sequence[ArmReport], *, are_before_and_after: bool) -> Results:
-    """The paired pictures of the arms, and the figures of a comparison; nothing where no two arms share two seeds.
+    """Return the paired pictures of the arms and the figures of their comparison; empty if no two arms share two seeds.
 
-    ``are_before_and_after``: whether the picture of a seed should be another version of the same picture in every arm.
+    ``are_before_and_after``: True if a seed should give versions of the same picture in every arm.
     """
     pairs = list(paired_arms(arms))
     if not pairs:
@@ -177,8 +177,8 @@ def compare_explorations(settings: StudySettings, arms: Sequence[ArmReport], *, 
         SEEDS,
         "Seed by seed",
         pd.concat([_seed_frame(pair) for pair in pairs], ignore_index=True),
-        "Change: one minus the cosine of the two pictures. Each attribute: whether the reader sees it, "
-        "in the first and in the second.",
+        "Change: one minus the cosine of the two pictures. Attributes: does the classifier see it in the first "
+        "and in the second picture?",
     )
     return Results(
         findings=tuple(_change(pair, several=len(pairs) > 1) for pair in pairs),
@@ -198,13 +198,13 @@ def _of_two_draws(pairs: Sequence[PairedArms]) -> Iterator[str]:
     if pairs:
         yield (
             "The same seed gives pictures that are as far apart as those of different seeds in "
-            f"{'; '.join(f'“{pair.first}” and “{pair.second}”' for pair in pairs)}. The comparison stays right, but a "
-            "pair shows no before and after, and pairing makes nothing sharper."
+            f"{'; '.join(f'“{pair.first}” and “{pair.second}”' for pair in pairs)}. The comparison stays valid, but a "
+            "pair does not show before and after, and pairing does not make intervals narrower."
         )
 
 
 def paired_arms(arms: Sequence[ArmReport]) -> Iterator[PairedArms]:
-    """Every two arms that share at least two seeds; of many arms, those with the first one."""
+    """Yield all pairs of arms that share at least two seeds; with many arms, only pairs with the first one."""
     for i, j in combinations(range(len(arms)), 2):
         a, b = (arms[k].results.scored for k in (i, j))
         if (len(arms) > MOST_IN_PAIRS and i) or not (isinstance(a, Scored) and isinstance(b, Scored)):
@@ -220,10 +220,10 @@ def _change(pair: PairedArms, *, several: bool) -> Finding:
     of = f", {pair.first} to {pair.second}" if several else ""
     return Finding(
         key=f"change: {pair.second} - {pair.first}",
-        title=f"Change of the picture of a seed{of}",
+        title=f"Change of pictures with the same seed{of}",
         metric="picture_change",
         estimate=picture_change_estimate(pair.cosines),
-        says=f"Pictures of different seeds of the two lie {format_number(pair.change_elsewhere)} apart.",
+        says=f"Pictures of different seeds in the two arms differ by {format_number(pair.change_elsewhere)}.",
     )
 
 
@@ -250,19 +250,19 @@ def _figures(arms: Sequence[ArmReport], pairs: Sequence[PairedArms], settings: S
         "shares",
         "How often is each attribute seen?",
         [share_mark(score, group=name) for name, score in scores],
-        "One dot per arm with its interval; the line between them is what changes. Diamonds: the "
-        "rate in the world; circles: a rate that was assumed where nobody knows it.",
-        x="share of the pictures, P",
-        reference="rate in the world, P*",
+        "One dot per arm (one of the compared settings) with its interval; the line shows the change. Diamonds: "
+        "real-world rate; circles: assumed rate, without a source.",
+        x="share of pictures, P",
+        reference="real-world rate, P*",
     )
     yield figure(
         "intervals",
         "differences",
-        "Difference of P on the same seeds",
+        "Difference in share P on the same seeds",
         [gap for pair in pairs for gap in _gaps(pair, settings.confidence, fixed_n=fixed_n, several=len(pairs) > 1)],
-        "An interval that holds the line at 0 leaves the direction open. It is paired: seeds on "
-        "which both arms show the same add nothing.",
-        x="second less first",
+        "If an interval includes 0, the direction is not clear. Differences are paired by seed: seeds with the same "
+        "answer in both arms add nothing.",
+        x="second arm minus first arm",
         null=0.0,
     )
     yield from _variety_figures(scores, pairs)
@@ -280,19 +280,18 @@ def _variety_figures(
             for name, score in scores
             if not math.isnan(score.variance_share.value + score.signed_difference.value)
         ],
-        "Towards the right: more varied; 0 is shown as often as in the world. An arm can lower P − P* at the cost of "
-        "variety, which one number alone would not show.",
+        "Further right: more varied. 0: shown as often as in the world. An arm can reduce P − P* at the cost of "
+        "variety.",
         x="share of the variance along the attribute",
-        y="P − P*",
+        y="gap P − P*",
         join=True,
     )
     yield figure(
         "distributions",
         "change",
-        "How far does the picture of a seed change?",
+        "How much do pictures with the same seed change?",
         pd.concat([_changes(pair) for pair in pairs], ignore_index=True),
-        "Where the two rows look alike, the same seed gives another picture: the pairs are then no "
-        "before and after, but two draws.",
+        "If the two rows look alike, the same seed gives unrelated pictures: the pairs do not show before and after.",
         x="one minus the cosine of the two pictures",
     )
 
@@ -316,7 +315,7 @@ def _gaps(pair: PairedArms, confidence: float, *, fixed_n: bool, several: bool) 
 
 
 def _changes(pair: PairedArms) -> pd.DataFrame:
-    """Changes on the same seed, and between random different seeds of the same two arms."""
+    """Return changes between pictures of the same seed, and of random different seeds, in two arms."""
     rng = np.random.default_rng(0)  # only chooses what is drawn
     i, j = (rng.integers(0, len(side.seeds), size=_MOST_DRAWN) for side in (pair.a, pair.b))
     apart = np.array(pair.a.units)[i] != np.array(pair.b.units)[j]

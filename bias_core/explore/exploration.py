@@ -1,4 +1,4 @@
-"""A report of the kind "explore", read back: its pictures by number, and what was found of each."""
+"""Read a saved report of the kind "explore": its pictures by number, with the results of each."""
 
 import math
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ FIDELITY = "asked-kept"  # how often the words of the association are shown wher
 
 
 class Kind(NamedTuple):
-    """One number of an attribute: its field of a score, its metric, its label, and what it says."""
+    """One number of an attribute: its field in a score, its metric, its label, and its explanation."""
 
     field: str
     metric: str
@@ -37,27 +37,27 @@ class Kind(NamedTuple):
 
 KINDS: Mapping[str, Kind] = {
     "p": Kind("prevalence", "attribute_prevalence", "P",
-              "Share of the pictures in which the reader perceives the attribute."),
+              "Share of pictures in which the classifier sees the attribute."),
     "corrected": Kind("corrected", "attribute_prevalence", "P corrected",
-                      "That share once the reader's known errors are taken into account."),
+                      "Share P, corrected for the classifier's known errors."),
     "true": Kind("true_rate", "attribute_prevalence", "true P",
-                 "Share of what this model draws of this prompt, measured once on many other pictures."),
+                 "Share for this model and prompt, measured once on many other pictures."),
     "unclear": Kind("cannot_tell", "attribute_prevalence", "cannot tell",
-                    "Share of the pictures of which the judge cannot tell; P leaves them out."),
+                    "Share of pictures for which the judge cannot tell; P leaves them out."),
     "difference": Kind("signed_difference", "signed_difference", "P − P*",
-                       "Share minus P*: above 0 over-represented, below 0 under-represented."),
+                       "Share P minus reference share P*: above 0 over-represented, below 0 under-represented."),
     "psi": Kind("stereotype", "stereotype_score", "Ψ",
-                "As the paper has it: P − P* where that is above 0, else 0; so above 0 on average where none is."),
+                "The paper's score: P − P* if above 0, else 0. On average it is above 0 even without bias."),
     "variance": Kind("variance_share", "variance_share", "share of variance",
-                     "How much of all that differs between the pictures differs along the attribute (0 none, 1 all)."),
+                     "Part of the pictures' variance that lies along the attribute (0 none, 1 all)."),
     "wals": Kind("wals", "weighted_alignment_score", "WALS",
-                 "Centred, with |δ·u| in Eq. 7; compare at equal numbers of pictures."),
+                 "Variety along the attribute (Eq. 7, centred, with |δ·u|); compare at equal numbers of pictures."),
 }  # fmt: skip
-"""The numbers of an attribute by the end of their key, in the order in which they are reported."""
+"""Numbers of an attribute by the end of their key, in the order of reports."""
 
 
 OF_THE_MODEL = "-true"
-"""Ends the key of a number that is the model's own, whatever was drawn in a run."""
+"""End of the key of a number that belongs to the model, independent of the run's pictures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ class AssociationScore:
     units: tuple[tuple[str, ...], ...] = ()
 
     def mean_of(self, places: np.ndarray) -> float:
-        """The mean over some of the concept's pictures."""
+        """Return the mean over some of the concept's pictures."""
         return float(association(self.rows[0][places], *self.rows[1:]).mean())
 
 
@@ -91,7 +91,7 @@ class ExploredImage(StoredImage):
 
 @dataclass(frozen=True, kw_only=True)
 class Clusters(ClusterResult):
-    """Groups of look-alikes; ``numbers (n,)`` are the pictures' own (blocked and unfinished ones are left out)."""
+    """Groups of similar pictures; ``numbers (n,)`` are the pictures' numbers, without blocked and unfinished ones."""
 
     numbers: tuple[int, ...]
 
@@ -111,7 +111,7 @@ class Exploration:
 
     @cached_property
     def images(self) -> tuple[ExploredImage, ...]:
-        """The concept's pictures, those included that a safety checker blanked."""
+        """The concept's pictures, including those that a safety checker blanked."""
         return self._numbered(CONCEPT)
 
     @cached_property
@@ -121,7 +121,7 @@ class Exploration:
 
     @cached_property
     def scored_numbers(self) -> tuple[int, ...]:
-        """Numbers of the pictures that the scores are of, in the order of every array over pictures."""
+        """Numbers of the scored pictures, in the order of every array over pictures."""
         numbers = {image.id: image.number for image in self.images}
         return tuple(numbers[image_id] for image_id in self._frame["image_id"])
 
@@ -136,7 +136,7 @@ class Exploration:
 
     @cached_property
     def shares_by_prompt(self) -> dict[str, dict[str, Estimate]]:
-        """P of each attribute in the pictures of each prompt, or group of prompts; {} where all pictures have one."""
+        """P of each attribute by prompt, or group of prompts; {} if all pictures have one prompt."""
         shares: dict[str, dict[str, Estimate]] = {}
         if ATTRIBUTES in self._tables:
             frame = self._tables[ATTRIBUTES].frame
@@ -162,7 +162,7 @@ class Exploration:
 
     @cached_property
     def clusters(self) -> Clusters | None:
-        """Groups of look-alikes; None where there are none."""
+        """Groups of similar pictures; None if there are none."""
         if EIGENVALUES not in self._tables or "looks_like" not in self._frame:
             return None
         labels = np.array([_group_number(name) for name in self._frame["looks_like"]], dtype=int)
@@ -193,7 +193,7 @@ class Exploration:
         return {table.key: table for table in self.results.tables}
 
     def _numbered(self, group: str) -> tuple[ExploredImage, ...]:
-        """The pictures of a group by their numbers: their seeds less the first one, where they were drawn."""
+        """Pictures of a group in the order of their numbers: seed minus first seed, if they were drawn here."""
         stored, first = self.report.stored, self.settings.seed - 1
         numbers = {
             i: one.row.seed - first
@@ -261,7 +261,7 @@ def explore_values(report: StudyReport) -> dict[str, Any]:
 
 
 def image_rows(shown: Exploration) -> list[dict[str, Any]]:
-    """One row per picture: its number, everything that made it, and what was found of it."""
+    """Return one row per picture: its number, settings and results."""
     scored = _scored_values(shown.report)
     return [
         {"number": one.number, "id": one.id, **asdict(one.row), "blocked": one.blocked}

@@ -28,8 +28,8 @@ MOST = 1_000_000  # pictures that can be asked for, whatever the limit of a run
 SUGGESTED = "suggested"  # in place of attributes: those of the built-in set that suits the concept
 NO_WORDS: Mapping[str, str] = {"attribute_a": "", "attribute_b": ""}  # options of an exploration without an association
 _WORD = "Word said in the concept's prompt, as in female doctor; leave both words empty for no association"
-_GROUPS = "Number of groups of similar pictures; 0 lets the pictures decide"
-_ATTRIBUTES = "Attributes to look for: built-in names, or name|positive sentence|negative sentence|P*|source"
+_GROUPS = "Number of groups of similar pictures; 0 chooses it from the pictures"
+_ATTRIBUTES = "Attributes to measure: built-in names, or name|positive sentence|negative sentence|P*|source"
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ def suggest_set(concept: str, sets: tuple[AttributeSet, ...]) -> AttributeSet:
 
 
 def read_attributes(texts: Sequence[str], concept: str) -> tuple[Attribute, ...]:
-    """Attributes by their built-in names, or written in full; SUGGESTED stands for the concept's set."""
+    """Return attributes from built-in names or full texts; SUGGESTED stands for the concept's set."""
     sets = load_attribute_sets()
     if tuple(texts) == (SUGGESTED,):
         return suggest_set(concept, sets).attributes
@@ -126,7 +126,7 @@ class Scored(Protocol):
 
 
 class ExploreExtension(Generic[O]):
-    """Something that Explore offers in addition, in a module ``bias_core/beyond/*/extension.py``.
+    """An addition to Explore, in a module ``bias_core/beyond/*/extension.py``.
 
     The fields of ``options`` become options of Explore, on the command line, in the API, in links and in the form. The
     ``options`` that methods take are all options of an exploration. A method that is not overridden adds nothing.
@@ -153,11 +153,11 @@ class ExploreExtension(Generic[O]):
         return ()
 
     def reading(self, options: O, data: "StudyData", frame: "pd.DataFrame", scored: Scored) -> Results:
-        """Return what the report of one arm says in addition; ``frame`` has a row for each scored picture."""
+        """Return additional results for the report of one arm; ``frame`` has a row for each scored picture."""
         return Results()
 
     def comparing(self, options: O, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-        """Return what the comparison of several arms says in addition."""
+        """Return additional results for the comparison of several arms."""
         return Results()
 
     def arms_headline(self, report: StudyReport) -> str:
@@ -165,10 +165,10 @@ class ExploreExtension(Generic[O]):
         return ""
 
     def further_headline(self, report: StudyReport) -> str:
-        """Return a sentence that follows Explore's own headline, after a space; "" for none."""
+        """Return a sentence to add after Explore's own headline, with a leading space; "" for none."""
         return ""
 
 
 def explore_extensions() -> tuple[ExploreExtension[Any], ...]:
-    """Return everything that is found."""
+    """Return all extensions found in ``beyond``."""
     return extensions(ExploreExtension)

@@ -36,8 +36,8 @@ from bias_core.values import (
 
 KIND = "explore"
 MAX_ATTRIBUTES = 50
-NO_GROUP = "no group"  # of a prompt without one beside others that have one
-MODEL = "calibration-diffusion"  # what draws an exploration where nothing is said
+NO_GROUP = "no group"  # cell of prompts without a group, if others have one
+MODEL = "calibration-diffusion"  # default model of an exploration
 
 
 def _with_options(name: str, base: type[Options], added: Iterable[type[Options]]) -> type[Options]:
@@ -75,7 +75,7 @@ def added_arms(settings: StudySettings) -> tuple[Arm, ...]:
 
 
 def check_options(settings: StudySettings) -> None:
-    """Raise InvalidInput for options that cannot be used together; it says what would do."""
+    """Raise InvalidInput for options that cannot be used together; the error suggests a fix."""
     options = explore_options(settings)
     _check(options, settings)
     if len(settings.negative_prompt) > MAX_PROMPT_CHARACTERS:
@@ -86,7 +86,7 @@ def check_options(settings: StudySettings) -> None:
 
 
 def scored_attributes(settings: StudySettings) -> tuple[Attribute, ...]:
-    """The attributes of a run or arm; in an arm that draws another concept without the rates in the world of this one.
+    """Return the attributes of a run or arm; an arm that draws another concept has none of this one's real-world rates.
 
     >>> from bias_core.study.types import Arm
     >>> words = "{}, in watercolour", "{nurse=doctor}", "{nurse=woman nurse}"
@@ -105,7 +105,7 @@ def scored_attributes(settings: StudySettings) -> tuple[Attribute, ...]:
 
 
 def _concept_drawn(concept: str, template: str) -> str:
-    """The concept of an arm: another one where its template puts other words in place of it, and it is not in them."""
+    """Return the concept that an arm draws; its template may replace the run's concept."""
     for old, new in WORD_SLOT.findall(template):
         other = re.sub(rf"\b{re.escape(old)}\b", new.replace("\\", r"\\"), concept, flags=re.I)
         if not re.search(rf"\b{re.escape(concept)}\b", other, re.I):
@@ -114,7 +114,7 @@ def _concept_drawn(concept: str, template: str) -> str:
 
 
 def explore_settings(base: StudySettings | None = None, /, **given: Any) -> StudySettings:
-    """Settings of an exploration, its options among them; the diffusion model draws where nothing is said.
+    """Return the settings of an exploration with its options; the default model is the diffusion model.
 
     ``base`` holds settings that are changed, ``given`` fields of :class:`StudySettings` and of
     :class:`ExploreOptions`; ``attributes`` may be texts, :class:`Attribute` or what these hold.
@@ -140,7 +140,7 @@ def explore_settings(base: StudySettings | None = None, /, **given: Any) -> Stud
 
 
 def compare_settings(concept: str, arms: Sequence[Arm], **given: Any) -> StudySettings:
-    """Settings of an exploration in several arms, each with a template for the concept of its own.
+    """Return the settings of an exploration in several arms, each with its own template for the concept.
 
     The templates hold ``{}`` for the concept, and further ``{}`` that repeat it; ``given`` is as for
     :func:`explore_settings`, without an association where no words are given.
@@ -157,7 +157,7 @@ EXPLORE_SETTINGS = (
     "force", "further_encoders", "judge", "size", "sampler", "rewrite", "rewriter", "stop_within", "stop_when_clear",
     *ADDED,
 )  # fmt: skip
-"""In the order of the tool's parameters: new ones come last."""
+"""In the order of the tool's parameters: add new ones at the end."""
 COMPARE_SETTINGS = (
     "encoder", "n_images", "n_attribute_images", "attribute_a", "attribute_b", "seed", "confidence", "force",
     "further_encoders", "judge", "rewriter", "stop_within", "stop_when_clear",
@@ -166,14 +166,14 @@ COMPARE_SETTINGS = (
 
 
 def offered_settings(names: Iterable[str], usual: StudySettings) -> dict[str, Setting]:
-    """Settings as a command or a tool offers them, with its own defaults."""
+    """Return settings with the defaults of a command or tool."""
     declared = {**settings_of(StudySettings), **settings_of(type(usual.options))}
     defaults = {**vars(usual), **vars(usual.options)}
     return {name: replace(declared[name], default=defaults[name]) for name in names}
 
 
 def arms_of(templates: Sequence[str], concept: str) -> tuple[str, tuple[str | None, ...]]:
-    """A template that all arms share, and the treatment that makes each arm's own of it.
+    """Return a template that all arms share, and the treatment that turns it into each arm's template.
 
     >>> arms_of(["a photo of a {}", "a photo of a {}, who can be any {}"], "nurse")
     ('a photo of a {}', (None, '{}, who can be any nurse'))
@@ -189,7 +189,7 @@ def arms_of(templates: Sequence[str], concept: str) -> tuple[str, tuple[str | No
 
 
 def arm_template(template: str, concept: str) -> str:
-    """``template`` with every ``{}`` but the first filled with the concept.
+    """Return ``template`` with every ``{}`` but the first filled with the concept.
 
     >>> arm_template("a photo of a {}, if all individuals can be a {}", "engineer")
     'a photo of a {}, if all individuals can be an engineer'
@@ -201,7 +201,7 @@ def arm_template(template: str, concept: str) -> str:
 
 
 def attribute_text(given: Attribute | Mapping[str, Any] | str) -> str:
-    """An attribute as options and ``--attribute`` take it: its parts with | between them, which none may hold."""
+    """Return an attribute as options and ``--attribute`` take it: its parts joined by |, which no part may contain."""
     if isinstance(given, str):
         return given
     try:
@@ -223,7 +223,7 @@ def attribute_text(given: Attribute | Mapping[str, Any] | str) -> str:
 
 
 def _attribute_words(texts: Sequence[str], concept: str) -> list[str]:
-    """The words for attributes: none for the concept's own set, the name of a built-in one, else all of its parts."""
+    """Return command words for attributes: none for the concept's own set, built-in names, else all parts."""
     if list(texts) == [attribute_text(one) for one in read_attributes([SUGGESTED], concept)]:
         return []
     words = ["--no-attributes"] if not texts else []
@@ -237,7 +237,7 @@ def _attribute_words(texts: Sequence[str], concept: str) -> list[str]:
 
 
 def explore_words(settings: StudySettings) -> list[str]:
-    """The words of the command, the concept first; it leaves out options at their default."""
+    """Return the words of the command, the concept first, without options at their defaults."""
     options, words = explore_options(settings), list[str]()
     for name, value in changed_settings(options).items():
         if name == "attributes":
@@ -251,7 +251,7 @@ def explore_words(settings: StudySettings) -> list[str]:
 
 
 def prompts_of(design: Design) -> tuple[PackedPrompt, ...]:
-    """The prompts of a pack; InvalidInput names the rows that cannot be used, such as in a YAML of one's own."""
+    """Return the prompts of a pack; InvalidInput names the rows that cannot be used."""
     rows = design.data.get("prompts")
     if not isinstance(rows, (list, tuple)) or not all(isinstance(row, Mapping) for row in rows):
         raise InvalidInput(f"{design.name} has no list of prompts in its data")
@@ -267,7 +267,7 @@ def cells_of(prompts: Sequence[PackedPrompt]) -> list[str]:
 def attributes_of_cells(design: Design, scored: Sequence[Attribute]) -> dict[str, tuple[Attribute, ...]]:
     """Return the attributes that rows of a pack name in addition to ``scored``, by the cell of their pictures.
 
-    {} for every other design. InvalidInput where one name would stand for two attributes, read by other sentences.
+    {} for every other design. InvalidInput if one name would stand for two attributes with different sentences.
     """
     if design.kind != PACK:
         return {}
@@ -286,7 +286,7 @@ def attributes_of_cells(design: Design, scored: Sequence[Attribute]) -> dict[str
 
 
 def _unlike_others(text: str, others: Mapping[str, Attribute]) -> Attribute:
-    """The attribute that a row names; InvalidInput where one of ``others``, by name, is read by other sentences."""
+    """Return the attribute that a row names; InvalidInput if one of ``others`` has its name but other sentences."""
     attribute = find_attribute(text, "", load_attribute_sets())
     _check_attribute(attribute)
     other = others.get(attribute.name.lower(), attribute)
@@ -316,7 +316,7 @@ def _check(options: ExploreOptions, settings: StudySettings) -> None:
     for extension in explore_extensions():
         extension.check(options, settings)
     if settings.images and options.takes_all and not options.scored:
-        raise InvalidInput("no attribute to look for: give at least one")
+        raise InvalidInput("no attribute to measure: give at least one")
 
 
 def _check_attribute(attribute: Attribute) -> None:
@@ -370,11 +370,11 @@ SUGGEST_SETTINGS = (
     "model", "condition", "n_images", "seed", "template", "base", "language_model", "captioner", "encoder",
     "num_inference_steps", "guidance_scale", "negative_prompt", "size", "sampler", "confidence", "force",
 )  # fmt: skip
-"""The settings of the command and the tool, in this order."""
+"""Settings of the command and the tool, in this order."""
 
 
 def usual_suggest_settings(**given: Any) -> StudySettings:
-    """Settings of suggestions from values by name; the diffusion model draws where nothing is said."""
+    """Return settings of suggestions from values by name; the default model is the diffusion model."""
     own = settings_of(SuggestOptions)
     options = SuggestOptions(**{name: given.pop(name) for name in list(given) if name in own})
     return StudySettings(**{"model": MODEL, **given}, options=options)

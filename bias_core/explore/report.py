@@ -46,10 +46,10 @@ from bias_core.study.types import (
 )
 from bias_core.types import Estimate
 
-POOLED = "pooled over prompts"  # how a title calls it where the pictures have several
+POOLED = "pooled over prompts"  # in titles, if the pictures have several prompts
 _FEWEST_TO_GROW, _MOST_GROWING = 4, 4  # pictures, and attributes in one figure
-_MOST_BESIDE = 6  # prompts in one figure, beside all pictures
-_OF_JUDGE = " Cannot tell: share of the pictures of which the judge said so; P leaves them out."
+_MOST_BESIDE = 6  # prompts in one figure, in addition to all pictures
+_OF_JUDGE = " Cannot tell: share of pictures for which the judge cannot tell; P leaves them out."
 
 
 def exploration_results(
@@ -62,7 +62,7 @@ def exploration_results(
     scored: Any = None,
     confidence: float = 0.95,
 ) -> Results:
-    """All that is reported of each prompt, then of all pictures; ``sample`` by the end of a key and the score."""
+    """Return the results of each prompt, then of all pictures; ``sample`` takes the end of a key and the score."""
     findings = list(_attribute_findings(cells, sample))
     tables = list(_attribute_table(cells))
     shares = share_figure(cells[ALL]) if len(cells) == 1 else _shares_by_prompt(cells)
@@ -72,7 +72,9 @@ def exploration_results(
         figures.append(_association_figure(association))
     if alike is not None:
         eigenvalues = {"number": range(1, len(alike.eigenvalues) + 1), "eigenvalue": alike.eigenvalues}
-        tables.append(table(EIGENVALUES, "Eigenvalues of the similarity graph", pd.DataFrame(eigenvalues), alike.note))
+        tables.append(
+            table(EIGENVALUES, "Eigenvalues that decide the number of groups", pd.DataFrame(eigenvalues), alike.note)
+        )
         figures.append(_map_figure(alike))
     return Results(
         findings=tuple(findings), tables=tuple(tables), figures=drawable(figures), notes=tuple(notes), scored=scored
@@ -82,7 +84,7 @@ def exploration_results(
 def _attribute_findings(
     cells: Mapping[str, Sequence[AttributeScore]], sample: Callable[[str, Any], Sample | None]
 ) -> Iterator[Finding]:
-    """Every number of every attribute, kind by kind; of the pictures of one prompt P, P − P* and Ψ alone."""
+    """Yield every number of every attribute, kind by kind; for a single prompt only P, P − P* and Ψ."""
     for cell, scores in cells.items():
         for end, kind in KINDS.items():
             for score in scores:
@@ -104,32 +106,32 @@ def _attribute_findings(
 def _association_findings(
     association: AssociationScore, sample: Callable[[str, Any], Sample | None]
 ) -> Iterator[Finding]:
-    """The association of Eq. 2, the same beyond an even mix, and how often prompts are followed."""
+    """Yield the association of Eq. 2, its distance from an even mix, and how often prompts are followed."""
     words = association.attribute_a, association.attribute_b
     yield Finding(
         key=ASSOCIATION,
         title=f"{' against '.join(words)}: association",
         metric="association",
         estimate=association.mean,
-        says="As the paper has it: above 0 the pictures are more like those guided to the first word, below 0 "
-        "to the second; an even mix need not read 0.",
+        says="The paper's Eq. 2: above 0 the pictures are closer to those of the first word, below 0 to those of "
+        "the second; an even mix is not always 0.",
         sample=sample(ASSOCIATION, association),
     )
     if association.beyond is not None:
         yield Finding(
             key=BEYOND,
-            title=f"{' against '.join(words)}: association beyond an even mix",
+            title=f"{' against '.join(words)}: association compared with an even mix",
             metric="association_beyond_even_mix",
             estimate=association.beyond,
-            says="Above 0 the pictures lean more to the first word than half of either guided pictures would.",
+            says="Above 0 the pictures are closer to the first word than an even mix of both words' pictures.",
         )
     if association.fidelity is not None:
         yield Finding(
             key=FIDELITY,
-            title=f"{' and '.join(words)}: shown where asked for",
+            title=f"{' and '.join(words)}: shown when asked for",
             metric="asked_kept",
             estimate=association.fidelity,
-            says="Share of the pictures whose prompt has either word that show it, not the other, as read.",
+            says="Share of pictures that show the word of their prompt rather than the other word.",
             sample=sample(FIDELITY, association),
         )
 
@@ -161,49 +163,49 @@ def _attribute_table(cells: Mapping[str, Sequence[AttributeScore]]) -> Iterator[
             ATTRIBUTES,
             "Attributes and their sentences" if len(cells) == 1 else "Attributes per prompt",
             records,
-            "P − P* needs a real-world rate; Ψ and WALS are as the paper has them. Drawn: the share that really "
-            "shows it, where that is on record. Ties: pictures that are equally near to both sentences."
+            "P: share of pictures with the attribute. P*: real-world rate. Ψ (over-representation) and WALS (variety) "
+            "follow the paper. Drawn: true share, if known. Ties: pictures equally near to both sentences."
             + (f" “{ALL.capitalize()}” are {POOLED}." if len(cells) > 1 else "")
             + (_OF_JUDGE if "asked" in records[0] else ""),
         )
 
 
 def share_figure(scores: Sequence[AttributeScore]) -> StudyFigure:
-    """Return the shares in all pictures; an attribute that the encoder cannot tell has none."""
+    """Return the shares in all pictures, without attributes that the encoder cannot judge."""
     return figure(
         "intervals",
         "shares",
-        "How often is it seen?",
+        "How often is each attribute seen?",
         [share_mark(score, expected=or_nan(score.drawn)) for score in scores if math.isfinite(score.prevalence.value)],
-        "A dot is the share of the pictures; its line is the interval.",
-        x="share of the pictures, P",
-        reference="P*, rate in the world",
+        "Dots are shares of pictures; lines are intervals.",
+        x="share of pictures, P",
+        reference="P*, real-world rate",
     )
 
 
 def _shares_by_prompt(cells: Mapping[str, Sequence[AttributeScore]]) -> StudyFigure:
     """Return the shares in the pictures of the largest prompts, then in all pictures."""
     names = [cell for cell in cells if cell != ALL]
-    some = f"Shown are the {_MOST_BESIDE} prompts with most pictures, of {len(names)}. " * (len(names) > _MOST_BESIDE)
+    some = f"The {_MOST_BESIDE} of {len(names)} prompts with most pictures. " * (len(names) > _MOST_BESIDE)
     return figure(
         "pairs",
         "shares",
-        "How often is it seen, by prompt?",
+        "How often is each attribute seen, by prompt?",
         [
             share_mark(score, group=POOLED if cell == ALL else cell)
             for cell in (*names[:_MOST_BESIDE], ALL)
             for score in cells[cell]
             if math.isfinite(score.prevalence.value)
         ],
-        f"{some}A dot is the share of a prompt's pictures, the last one of all pictures, {POOLED}; its line is the "
-        "interval.",
-        x="share of the pictures, P",
-        reference="P*, rate in the world",
+        f"{some}Dots are shares of a prompt's pictures; the last dot is for all pictures, {POOLED}. Lines are "
+        "intervals.",
+        x="share of pictures, P",
+        reference="P*, real-world rate",
     )
 
 
 def _growth_figure(cells: Mapping[str, Sequence[AttributeScore]], confidence: float) -> StudyFigure:
-    """Return the shares of one prompt by number of pictures; of several prompts, which come in turn, nothing."""
+    """Return the shares by number of pictures, for a run with one prompt; empty for several prompts."""
     scores = [score for score in cells[ALL] if score.clear_calls.size >= _FEWEST_TO_GROW and len(cells) == 1]
     names = [score.attribute.name for score in scores]
     rows = [
@@ -217,16 +219,16 @@ def _growth_figure(cells: Mapping[str, Sequence[AttributeScore]], confidence: fl
         "growth",
         "How the share settled" if len(names) == 1 else "How the shares settled",
         rows,
-        f"{some}The bands may be looked at at any time: in {confidence:.0%} of runs they hold the true share from the "
-        "first picture to the last. So they are wider than an interval for one fixed number of pictures.",
-        x="pictures, in the order in which they are stored",
-        y="share of the pictures so far, P",
+        f"{some}The bands are valid at any time: in {confidence:.0%} of runs they include the true share from the "
+        "first picture to the last. They are therefore wider than intervals for a fixed number of pictures.",
+        x="pictures, in storage order",
+        y="share of pictures so far, P",
         apart=True,
     )
 
 
 def share_mark(score: AttributeScore, **more: Any) -> dict[str, Any]:
-    """P of an attribute beside P*, as a mark of a figure; an assumed P* is marked otherwise than one with a source."""
+    """Return P of an attribute next to P* as a mark of a figure; an assumed P* has its own mark."""
     rate, kind = or_nan(score.attribute.reference), "reference" if score.attribute.has_source else "assumed"
     rates = {"reference": math.nan, "assumed": math.nan} | {kind: rate}
     return mark(score.attribute.name, score.prevalence, **rates, **more)
@@ -236,14 +238,14 @@ def _prompt_figure(cells: Mapping[str, Sequence[AttributeScore]]) -> StudyFigure
     return figure(
         "heatmap",
         "prompts",
-        "Which attribute belongs to which prompt",
+        "Attributes by prompt",
         [
             {"row": cell, "column": score.attribute.name, "value": score.prevalence.value}
             for cell, scores in cells.items()
             for score in scores
             if cell != ALL and math.isfinite(score.prevalence.value)
         ],
-        "Each cell is the share of a prompt's pictures in which the attribute is perceived.",
+        "Each cell is the share of a prompt's pictures with the attribute.",
         unit="share of the prompt's pictures",
     )
 
@@ -253,17 +255,17 @@ def _association_figure(association: AssociationScore) -> StudyFigure:
     return figure(
         "distributions",
         ASSOCIATION,
-        f"Which way does it lean: {first} or {second}?",
+        f"Are the pictures closer to {first} or to {second}?",
         pd.DataFrame({"group": "pictures", "value": association.associations}),
-        "A dot is a picture: how much nearer it is to the pictures of the one word than to those of "
-        "the other. A lean is relative to these two sets and this encoder, which has leanings of its own.",
+        "Each dot is a picture, by how much closer it is to the pictures of one word than to those of the other. "
+        "The result depends on these two sets and on the encoder, which has associations of its own.",
         x=f"← {second}   |   {first} →",
         null=0.0,
     )
 
 
 def group_name(group: int) -> str:
-    """A group of look-alikes, counted from 0, as the pictures are told apart by it."""
+    """Return the name of a group of similar pictures, counted from 0."""
     return f"group {group + 1}"
 
 
@@ -273,10 +275,10 @@ def _map_figure(alike: ClusterResult) -> StudyFigure:
     return figure(
         "scatter",
         "alike",
-        "What looks alike",
+        "Groups of similar pictures",
         points.sort_values("group", kind="stable").reset_index(drop=True),
-        "Each dot is a picture; pictures that the reader takes for alike lie close. "
-        "The groups can be chosen in the list of pictures, as “looks like”.",
+        "Each dot is a picture; similar pictures lie close together. "
+        "You can choose a group in the list of pictures, under “looks like”.",
         x="first principal component",
         y="second",
     )
@@ -310,16 +312,15 @@ def yes_or_no(score: AttributeScore) -> np.ndarray:
 
 
 BACK = "not clear among all"
-"""The interval leaves P* out, but not clearly enough for one of several attributes."""
+"""The interval excludes P*, but not clearly enough among several attributes."""
 OF_CONCEPT, FOR_ASSOCIATION = "of the concept", "for the association"
-"""The parts by which a run with an association counts its pictures."""
+"""Parts of the number of pictures of a run with an association."""
 _CLEAR = {"above": "more than", "below": "less than"}
 _MOST_LISTED = 3  # prompts in a headline
 _BACK = (
-    " Its own interval leaves that out, but with {n} attributes one such happens by chance in more than {level:.0%} "
-    "of runs."
+    " Its interval excludes that rate, but with {n} attributes this happens by chance in more than {level:.0%} of runs."
 )
-_NO_SOURCE = "No real-world rate with a source is known, so that nothing here is called too often or too rare."
+_NO_SOURCE = "No real-world rate with a source is known, so no share is called too high or too low."
 
 
 def headline(report: StudyReport) -> str:
@@ -329,7 +330,7 @@ def headline(report: StudyReport) -> str:
     exploration = Exploration(report)
     n = len(exploration.scored_numbers)
     if not n:
-        return "There is no picture to score."
+        return "No picture could be scored."
     further = _further(report)
     if not exploration.attributes:
         return f"{n} pictures of “{exploration.prompt}”.{further or ' No attribute was asked for.'}"
@@ -340,7 +341,7 @@ def headline(report: StudyReport) -> str:
 
 
 def prompts_headline(shares: Mapping[str, Mapping[str, Estimate]]) -> str:
-    """The attribute whose shares differ most between prompts, in each or in both ends; "" where there are none.
+    """Say the attribute with the largest differences between prompts, for each prompt or the two extremes.
 
     >>> half, all_ = (Estimate(value=p, low=p - 0.1, high=p, n=10) for p in (0.5, 1.0))
     >>> print(prompts_headline({"hat": {"a nurse": half, "a cook": all_}}).replace(chr(160), " "))
@@ -358,7 +359,7 @@ def prompts_headline(shares: Mapping[str, Mapping[str, Estimate]]) -> str:
 
 
 def shares_headline(attributes: Sequence[AttributeScore], confidence: float) -> str:
-    """Return which attributes depart from a P* with a source; without such a P* the bare shares."""
+    """Say which attributes differ from a P* with a source; without such a P*, give the shares."""
     measured = [score for score in attributes if not math.isnan(score.prevalence.low)]
     if not measured:
         return f"No attribute could be measured: {attributes[0].prevalence.note or 'no picture was scored'}."
@@ -379,10 +380,10 @@ def shares_headline(attributes: Sequence[AttributeScore], confidence: float) -> 
         is_far = len(compared) > 1 and format_rate(lead.prevalence.value) != reference
         back = _BACK.format(n=len(compared), level=1 - confidence) if verdict == BACK else ""
         farthest = "Farthest: " if is_far else ""
-        return f"No {kind} departs clearly from the rate in the world. {farthest}{share}, against {reference}.{back}"
-    verb = "departs" if len(clear) == 1 else "depart"
+        return f"No {kind} differs clearly from the real-world rate. {farthest}{share}, against {reference}.{back}"
+    verb = "differs" if len(clear) == 1 else "differ"
     rest = f" {len(clear)} of {len(compared)} {kind}s {verb} clearly from it." if len(compared) > 1 else ""
-    return f"{share}, {_CLEAR[verdict]} the rate in the world, {reference}.{rest}"
+    return f"{share}, {_CLEAR[verdict]} the real-world rate of {reference}.{rest}"
 
 
 def _share_words(share: Estimate) -> str:
@@ -400,7 +401,7 @@ def _further(report: StudyReport) -> str:
 
 
 def _differences_of_arms(report: StudyReport) -> str:
-    """The largest gap of a share, clear or not; of further numbers how many stand out."""
+    """Say the largest gap between shares, clear or not, and how many gaps are clear."""
     frame = report.results.frame("differences")
     is_share = frame["finding"].str.endswith(f": {KINDS['p'].label}") if len(frame) else frame
     shares = frame[is_share & frame["p adjusted"].notna()] if len(frame) else frame
@@ -418,7 +419,7 @@ def _differences_of_arms(report: StudyReport) -> str:
         reach = max(shares[["low", "high"]].abs().max())
         one = "The largest gap: " if len(shares) > 1 else ""
         says = f"No clear difference. {one}{says}{_taken_back(row, len(shares))}"
-        return f"{says} A gap of up to {100 * reach:.0f} points can hide."
+        return f"{says} A gap of up to {100 * reach:.0f} points is still possible."
     others = f" {len(clear)} of {len(shares)} gaps of shares are clear." if len(shares) > 1 else ""
     return f"{says}{others}"
 
@@ -434,10 +435,10 @@ def _is(p_value: float) -> str:
 
 
 def _taken_back(row: "pd.Series[Any]", n: int) -> str:
-    """Why no gap is clear though an interval leaves out 0."""
+    """Say why no gap is clear although an interval excludes 0."""
     if n == 1 or row["low"] <= 0 <= row["high"]:
         return ""
-    return f" Its interval leaves out 0, but of {n} gaps one does so by chance in more than {RATE:.0%} of comparisons."
+    return f" Its interval excludes 0, but with {n} gaps this happens by chance in more than {RATE:.0%} of comparisons."
 
 
 def made_of(report: StudyReport) -> str:
@@ -456,10 +457,10 @@ def made_of(report: StudyReport) -> str:
 
 
 def verdicts(scores: Sequence[AttributeScore], confidence: float) -> list[str]:
-    """Return the place of each P against its P*: "above", "below", "within", "assumed", "unknown", or BACK.
+    """Return the verdict on each P against its P*: "above", "below", "within", "assumed", "unknown", or BACK.
 
-    By the exact test of a share, after Holm over the attributes whose P* has a source. A rate that was assumed or
-    chosen has no verdict.
+    It is the exact test of a share, after Holm over the attributes with a sourced P*. An assumed or chosen rate has no
+    verdict.
     """
     nulls = [score.attribute.reference if score.attribute.has_source else None for score in scores]
     shares = [score.prevalence.of_null(null) for score, null in zip(scores, nulls, strict=True)]

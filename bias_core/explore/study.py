@@ -1,4 +1,4 @@
-"""Explore: a concept in the user's own words, pictures of their own, or prompts from a file.
+"""Explore: measure pictures of a concept, the user's own pictures, or pictures of prompts from a file.
 
 It measures what a classifier perceives in the pictures. ``Unmeasured`` only keeps pictures so that people label them.
 """
@@ -78,7 +78,7 @@ _MOST_PROMPTS = 24
 
 
 def explore(concept: str, services: StudyServices, **settings: Any) -> Exploration:
-    """Draw pictures of a concept (or find them) and measure what they show: attributes, association, groups.
+    """Draw or load pictures of a concept and measure their attributes, association and groups.
 
     ``settings`` are of a run and of an exploration, such as ``n_images``, ``attributes``, ``model``, ``seed``.
     """
@@ -86,14 +86,14 @@ def explore(concept: str, services: StudyServices, **settings: Any) -> Explorati
 
 
 def _alike(options: ExploreOptions, settings: StudySettings, rows: np.ndarray) -> ClusterResult | None:
-    """Groups of look-alikes; None for too few pictures, or too many."""
+    """Return groups of similar pictures; None for too few or too many pictures."""
     if not _FEWEST <= len(rows) <= _MOST_ON_MAP:
         return None
     return spectral_clusters(rows, n_clusters=min(options.n_clusters, len(rows)) or None, seed=settings.seed)
 
 
 def _numbers(settings: StudySettings, options: ExploreOptions, frame: pd.DataFrame) -> Any:
-    """The number of each picture: by seed where pictures of one prompt were drawn here, else in their order."""
+    """Return the number of each picture: by seed if pictures of one prompt were drawn here, else in order."""
     several = settings.images or options.takes_all
     return range(1, len(frame) + 1) if several else frame["seed"].to_numpy(int) - settings.seed + 1
 
@@ -101,7 +101,7 @@ def _numbers(settings: StudySettings, options: ExploreOptions, frame: pd.DataFra
 def _association(
     options: ExploreOptions, data: StudyData, frame: pd.DataFrame, rows: np.ndarray
 ) -> Generator[Progress, None, AssociationScore | None]:
-    """T2IAT's Eq. 2 for the concept; None where a side has no picture."""
+    """Return T2IAT's Eq. 2 for the concept; None if a side has no picture."""
     frames = [data.frame[data.frame["group"] == side] for side in NO_WORDS]
     if not options.has_association or any(side.empty for side in frames):
         return None
@@ -122,9 +122,9 @@ def _association(
 
 
 def _shown_as_asked(options: ExploreOptions, data: StudyData, sides: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Return for each picture of A, and of B, 1 if it is nearer to its own prompt than to the other, else 0.
+    """Return 1 for each picture of A or B that is nearer to its own prompt than to the other, else 0.
 
-    Nothing where both prompts are one to the encoder. A judge is not asked: it was not asked for that.
+    Empty if both prompts are the same to the encoder. A judge is not asked.
     """
     prompts = options.prompts()
     a, b = data.texts([prompts[side] for side in NO_WORDS])
@@ -142,16 +142,16 @@ def _vary(rows: np.ndarray, *sides: np.ndarray) -> bool:
 def _cells(
     design: Design, data: StudyData, frame: pd.DataFrame, rows: np.ndarray
 ) -> Steps[tuple[dict[str, tuple[AttributeScore, ...]], list[str]]]:
-    """The scores of the prompts (or groups of prompts) with most pictures, then of all; what is to be said of others.
+    """Score the prompts (or groups of prompts) with most pictures, then all pictures; with notes on the other prompts.
 
-    In a group of a prompt pack more may be looked for.
+    A group of a prompt pack may have further attributes.
     """
     scored = scored_attributes(data.settings)
     cells = {ALL: (yield from score_attributes(data, frame, rows, scored))}
     by, of_cell = ("set" if "set" in frame else "prompt"), attributes_of_cells(design, scored)
     counts = frame[by].value_counts()
     named = list(counts[counts >= _FEWEST].index[:_MOST_PROMPTS]) if len(counts) > 1 or of_cell else []
-    with data.allow_partial_results(lambda: f"{len(cells) - 1} of {len(named)} {by}s were scored by themselves"):
+    with data.allow_partial_results(lambda: f"{len(cells) - 1} of {len(named)} {by}s were scored separately"):
         for name in named:
             data.check()
             at = np.flatnonzero(frame[by] == name)
@@ -160,7 +160,7 @@ def _cells(
     cells[ALL] = cells.pop(ALL)  # scored first, shown last
     if len(named) == len(counts) or len(counts) == 1:
         return cells, []
-    few = f"{len(counts) - len(named):,} {by}s have too few pictures, or come too late, to be scored by themselves"
+    few = f"{len(counts) - len(named):,} {by}s have too few pictures, or come too late, for scores of their own"
     return cells, [f"{few}: they count in “{ALL}” only."]
 
 
@@ -174,22 +174,22 @@ def _without_rates(options: ExploreOptions, scores: Sequence[AttributeScore]) ->
     names = [f"“{one.name}”" for one, score in pairs if one.reference != score.attribute.reference]
     if not names:
         return []
-    return [f"Without P*, as the rate in the world is that of another concept, “{options.concept}”: {listed(names)}."]
+    return [f"No P* for {listed(names)}: the real-world rate is for another concept, “{options.concept}”."]
 
 
 def _notes(data: StudyData, n: int, *, missing: bool) -> list[str]:
     settings = data.settings
     info = None if settings.images else data.services.model_info(settings.model)
-    n_all, blanked = len(data.frame) + data.n_blocked, "The model refused or failed at, or its safety checker blanked"
+    n_all, blanked = len(data.frame) + data.n_blocked, "The model refused or failed, or its safety checker blanked"
     notes = {
         f"{blanked} {data.n_blocked} of {n_all} pictures; they are not scored.": data.n_blocked > 0,
-        "There is no picture to score.": n == 0,
-        f"No clusters: they are made for at most {_MOST_ON_MAP:,} pictures.": n > _MOST_ON_MAP,
-        "No association: the pictures guided to the two attributes were not finished.": missing,
+        "No picture could be scored.": n == 0,
+        f"No clusters: these need at most {_MOST_ON_MAP:,} pictures.": n > _MOST_ON_MAP,
+        "No association: the pictures of the two words were not finished.": missing,
         "The renderer has no negative prompt; it was ignored.": info is not None
         and info.family == "renderer"
         and bool(settings.negative_prompt),
-        "Guidance above 1 sharpens the majority beyond the planted rates.": info is not None
+        "Guidance above 1 exaggerates the majority beyond the planted rates.": info is not None
         and info.embedded
         and (settings.guidance_scale or 0) > 1,
     }
@@ -197,7 +197,7 @@ def _notes(data: StudyData, n: int, *, missing: bool) -> list[str]:
 
 
 def _keep_people(data: StudyData) -> None:
-    """Put whom each imported picture was to show into its row, where anything is known of any of them."""
+    """Add the people that each imported picture should show to its row, if known."""
     if not isinstance(data.rows, ImportedRows):
         return
     source = data.rows.source
@@ -216,14 +216,14 @@ UNMEASURED = Design(
     kind="unmeasured",
     reference="",
     where="",
-    summary="Imported pictures with their prompts and the people that these name, kept to be labelled.",
+    summary="Imported pictures with their prompts and the people that these name, kept for labelling.",
 )
-NOBODY = "nobody"  # in place of a reader in the settings
-_NOTE = "Nothing was measured: these pictures are kept so that people can label them."
+NOBODY = "nobody"  # in place of a classifier in the settings
+_NOTE = "Nothing was measured: these pictures are for people to label."
 
 
 class Explore(Study):
-    """A concept in the user's own words, or the user's own pictures."""
+    """Measure pictures of any concept, or the user's own pictures."""
 
     kind = KIND
     options: ClassVar[type[Options]] = ExploreOptions
@@ -249,7 +249,7 @@ class Explore(Study):
         ]
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Every attribute on the concept's pictures, their lean, and which of them look alike."""
+        """Measure every attribute of the concept's pictures, their association, and groups of similar pictures."""
         options = explore_options(settings)
         _keep_people(data)
         frame = data.frame.reset_index(drop=True)
@@ -310,7 +310,7 @@ class Explore(Study):
         return dict.fromkeys(SCORED_GROUPS, scored_attributes(settings))
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-        """Return the differences between the arms, seed by seed, after what extensions say of them."""
+        """Return the differences between the arms, seed by seed, after the results of extensions."""
         own = compare_explorations(settings, arms, are_before_and_after=not added_arms(settings))
         if not own.tables:
             return own
@@ -338,7 +338,7 @@ class Explore(Study):
         return self, replace(settings, options=replace(options, **more))
 
     def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:
-        """Return an arm of any person beside the concept's; None for no person, or any person already."""
+        """Return the settings with a second arm of any person; None if the concept is not a kind of person."""
         options = explore_options(settings)
         about_people = any(_PERSON.search(attribute.positive) for attribute in options.scored)
         if settings.arms or options.takes_all or not about_people or _PERSON.search(options.concept):
@@ -349,7 +349,7 @@ class Explore(Study):
 
 
 class Unmeasured(Study):
-    """The user's own pictures, kept to be labelled."""
+    """Keep the user's own pictures for labelling."""
 
     kind = UNMEASURED.kind
     shows_anything = True
@@ -375,13 +375,13 @@ class Unmeasured(Study):
 
     def headline(self, report: StudyReport) -> str:
         """Return the number of pictures."""
-        return f"{report.n_images:,} pictures are kept to be labelled; nothing was measured of them."
+        return f"{report.n_images:,} pictures are ready for labelling; nothing was measured."
 
 
 def pack_of(name: str, settings: StudySettings) -> tuple[Design, StudySettings]:
-    """The design of a pack, and the settings of an exploration as those of its run.
+    """Return the design of a pack, and the settings of its run from those of an exploration.
 
-    What is looked for is what the settings ask for; where they leave that to the program, what the rows name.
+    The attributes are those of the settings; if they leave the choice to the program, those that the rows name.
     """
     design, values = pack_design(name), option_values(settings.options)
     options = {one: values[one] for one in settings_of(PackOptions) if one in values}
@@ -393,18 +393,16 @@ def pack_of(name: str, settings: StudySettings) -> tuple[Design, StudySettings]:
 
 
 class PromptPack(Explore):
-    """Prompts from a file, explored together and by group."""
+    """Explore prompts from a file, together and by group."""
 
     kind = PACK
     options = PackOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """The pictures of every prompt; with its group, where any has one."""
+        """Return the pictures of every prompt, with its group if any."""
         prompts = prompts_of(self.design)
         cells = cells_of(prompts)
-        attributes_of_cells(
-            self.design, scored_attributes(settings)
-        )  # what cannot be looked for is said before anything is drawn
+        attributes_of_cells(self.design, scored_attributes(settings))  # invalid attributes raise before drawing
         return [
             Shot(
                 prompt=one.prompt,
@@ -420,7 +418,7 @@ class PromptPack(Explore):
         return Study.run_name(self, settings)
 
     def headline(self, report: StudyReport) -> str:
-        """As of an exploration; where every group is looked at for something else, the shares of the first ones."""
+        """Return the headline of an exploration; if groups have different attributes, the first shares."""
         measured = [
             one for one in report.results.findings if one.key.endswith("-p") and not math.isnan(one.estimate.low)
         ]
@@ -431,7 +429,7 @@ class PromptPack(Explore):
             for one in measured
             for share in [one.estimate]
         ]
-        return f"What the rows ask for is seen so often: {listed(shares, '; ')} pictures."
+        return f"Attributes that the prompts ask for: {listed(shares, '; ')} pictures."
 
     def enlarged(self, settings: StudySettings, times: float) -> tuple[Study, StudySettings]:
         """Return ``times`` as many pictures of every prompt; unchanged if rows give their own number."""

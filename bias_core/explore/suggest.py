@@ -1,4 +1,4 @@
-"""Suggest attributes: what to look for in pictures of a concept, from its words and from what its pictures show."""
+"""Suggest attributes to measure for a concept, from its words and from its pictures."""
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
@@ -45,11 +45,11 @@ from bias_core.values import settings_of
 KIND = "suggest_attributes"
 BASE, SUGGESTIONS = "base", "suggestions"
 OBJECT = "object"
-_TELLS = 0.5  # share of captions agreed with, beyond chance, from which on a reader is taken to tell an attribute
-_OF_BASE = "share in {n} pictures of “{prompt}”, the same model and seeds, by this reader"
+_TELLS = 0.5  # least agreement with captions, beyond chance, for a classifier to count as seeing an attribute
+_OF_BASE = "share in {n} pictures of “{prompt}”, same model, seeds and classifier"
 _CAUTION = (
-    "These are suggestions to be checked, not findings: p counts all phrases that were looked at, and pictures of the "
-    "same seeds are held against each other. Measure an attribute on other seeds before you quote it."
+    "These are suggestions, not findings. p is corrected for all phrases, and pictures are compared on the same seeds. "
+    "Measure an attribute on other seeds before you quote it."
 )
 
 
@@ -60,25 +60,25 @@ DESIGN = Design(
     reference="dehdashtian2025oasis",
     where="Eq. 2",
     summary=(
-        "What to look for in pictures of a concept: what a language model says of it, and what captions and groups of "
-        "look-alikes show more often than a matched base of the same seeds."
+        "Attributes to measure for a concept: ideas of a language model, and phrases that captions and groups of "
+        "similar pictures have more often than a matched baseline on the same seeds."
     ),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Suggested:
-    """An attribute that was suggested, and where it comes from, in words."""
+    """A suggested attribute, with its origin in words."""
 
     attribute: Attribute
     where_from: str
-    is_told: bool = True  # whether the reader may tell it: of some it is known that it does not
+    is_told: bool = True  # False if the classifier is known not to see it
 
 
 def suggest_attributes(
     settings: StudySettings, services: StudyServices, **how: Any
 ) -> Generator[Progress, None, list[Suggested]]:
-    """Draw (or find) pictures of the concept and of its base and read both; the settings have ``SuggestOptions``.
+    """Draw or load pictures of the concept and its base, and compare both; the settings have ``SuggestOptions``.
 
     ``how`` is as :func:`bias_core.study.run.run_study` takes it.
     """
@@ -87,7 +87,7 @@ def suggest_attributes(
 
 
 def suggest_settings(base: StudySettings, **options: Any) -> StudySettings:
-    """Settings of an exploration as those of suggestions for its concept."""
+    """Return the settings of suggestions for the concept of an exploration."""
     given: dict[str, Any] = {}
     if isinstance(base.options, ExploreOptions):
         given = {name: getattr(base.options, name) for name in ("concept", "template", "n_images")}
@@ -128,7 +128,7 @@ def suggested_in(report: StudyReport) -> list[Suggested]:
 
 
 def suggested_by_words(settings: StudySettings, services: StudyServices) -> list[Suggested]:
-    """Before anything is drawn: from the concept's words alone; ModelUnavailable where nobody can be asked."""
+    """Suggest attributes from the concept's words alone, before drawing; ModelUnavailable without a language model."""
     options, world = options_in(settings, SuggestOptions), services.pictures_world(settings.model)
     named, note = _ask(options, services, world, OBJECT if is_about_thing(options.concept) else PERSON)
     if note:
@@ -142,7 +142,7 @@ def _subject(captions: Sequence[str]) -> str:
 
 
 def _pairs(frame: pd.DataFrame) -> tuple[list[int], list[int]]:
-    """Places of the concept's pictures, and of the base's of the same seeds; those without the other are left out."""
+    """Return the indices of the concept's pictures and of the base's on the same seeds, without unpaired ones."""
     of_group = {
         group: {seed: place for place, seed in enumerate(frame["seed"]) if frame["group"].iloc[place] == group}
         for group in (CONCEPT, BASE)
@@ -167,7 +167,7 @@ def _ask(options: SuggestOptions, services: StudyServices, world: str, subject: 
 def _worded(
     one: Suggestion, subject: str, captions: Sequence[str], rows: np.ndarray, data: StudyData
 ) -> tuple[Suggestion, float]:
-    """In the wording whose reading agrees best with the captions, and how far beyond chance; nan from words alone."""
+    """Return the wording that agrees best with the captions, and its agreement beyond chance; nan from words alone."""
     if one.phrase is None:
         return one, float("nan")
     mentions = np.array([one.phrase.words in {phrase.words for phrase in phrases_of(text)} for text in captions])
@@ -186,7 +186,7 @@ def _line(one: Suggestion, agrees: float, base: np.ndarray, source: str, data: S
     positive, negative = data.texts([attribute.positive, attribute.negative])
     reads = not agrees < _TELLS  # nan: nothing is known against it
     if not reads:
-        where += "; the reader hardly tells it: ask people, or another reader"
+        where += "; the classifier hardly sees it: ask people, or use another classifier"
     odds = one.odds
     return {
         "attribute": attribute.name,
@@ -226,12 +226,12 @@ class Suggest(Study):
     shows_anything = True
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the concept's pictures; those of the base follow once it is known what these show."""
+        """Return the concept's pictures; those of the base depend on their captions and follow later."""
         options = options_in(settings, SuggestOptions)
         return [Shot(prompt=fill_template(options.template, options.concept), n=options.n_images, group=CONCEPT)]
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Caption both, compare phrase by phrase, ask the language model, word the attributes for the encoder."""
+        """Caption both, compare phrases, ask the language model, and word the attributes for the encoder."""
         options = options_in(settings, SuggestOptions)
         captioner = data.services.captioner(options.captioner)
         captions = yield from data.say("captioning", data.frame, captioner)

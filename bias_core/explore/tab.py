@@ -1,4 +1,4 @@
-"""The Explore tab: what it shows of a report, in plain language, and how its parts work together."""
+"""The Explore tab: the parts of a report in plain language, and their wiring."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -50,14 +50,14 @@ _MOST_THUMBNAILS = 120
 
 
 def group_of(exploration: Exploration, number: int) -> int | None:
-    """The group of a picture, from 0; None where it was not scored."""
+    """Return the group of a picture, counted from 0; None if it was not scored."""
     if exploration.clusters is None or number not in exploration.clusters.numbers:
         return None
     return int(exploration.clusters.labels[exploration.clusters.numbers.index(number)])
 
 
 def group_buttons(exploration: Exploration, chosen: int = ALL_GROUPS) -> str:
-    """A button per group with its average picture; pressed is the one that the grid shows."""
+    """Return a button per group with its average picture; the group in the grid is pressed."""
     clusters = exploration.clusters
     if clusters is None or clusters.n_clusters < 2:
         return ""
@@ -73,9 +73,9 @@ def group_buttons(exploration: Exploration, chosen: int = ALL_GROUPS) -> str:
 def map_html(
     exploration: Exploration, chosen: int = ALL_GROUPS, opened: int = 0, only: Collection[int] | None = None
 ) -> str:
-    """The 2-D map: a numbered picture (or a dot, when there are many) per embedding.
+    """Return the 2-D map: a numbered picture per embedding, or a dot if there are many.
 
-    Dim are those that are not of the ``chosen`` group, or not among the numbers in ``only``.
+    Pictures outside the ``chosen`` group or the numbers in ``only`` are dimmed.
     """
     clusters = exploration.clusters
     if clusters is None or not len(clusters.labels):
@@ -105,7 +105,7 @@ def shares_of(exploration: Exploration, only: Collection[int]) -> StudyFigure:
     """Return the share of each attribute in the pictures with these numbers."""
     places = [i for i, number in enumerate(exploration.scored_numbers) if number in only]
     figure = share_figure([_score_of(score, places, exploration) for score in exploration.attributes])
-    return replace(figure, title=f"How often is it seen in these {len(places)} pictures?")
+    return replace(figure, title=f"How often is each attribute seen in these {len(places)} pictures?")
 
 
 def _score_of(score: AttributeScore, places: Sequence[int], exploration: Exploration) -> AttributeScore:
@@ -122,10 +122,10 @@ def _score_of(score: AttributeScore, places: Sequence[int], exploration: Explora
 
 
 def sentences_html(exploration: Exploration) -> str:
-    """Per attribute one sentence on what the numbers say, and one on what they do not."""
+    """Return two sentences per attribute: a conclusion from the numbers, and a limit of it."""
     if not exploration.attributes and exploration.association is None:
         return ""
-    pooled = f"These sentences are of all pictures, {POOLED}." if exploration.shares_by_prompt else ""
+    pooled = f"These sentences are for all pictures, {POOLED}." if exploration.shares_by_prompt else ""
     found = verdicts(exploration.attributes, exploration.settings.confidence)
     items = [
         {
@@ -145,7 +145,7 @@ def sentences_html(exploration: Exploration) -> str:
 
 
 def picture_html(exploration: Exploration, number: int) -> str:
-    """One picture large, with everything that made it and what the reader saw in it."""
+    """Return one large picture with its settings and the classifier's answers."""
     image = next((image for image in exploration.images if image.number == number), None)
     if image is None:
         return ""
@@ -153,7 +153,7 @@ def picture_html(exploration: Exploration, number: int) -> str:
     nearer = pd.DataFrame({"name": [r["name"] for r in rows], "value": [r["nearer"] for r in rows]})
     title, axis = "Similarity of this picture to each attribute", "cosine to positive − to negative sentence"
     if exploration.settings.judge:
-        title, axis = "What the judge says of this picture", "probability of yes − of no"
+        title, axis = "The judge's answers on this picture", "probability of yes − of no"
     bars = figure("bars", "similarity", title, nearer, y=axis, null=0.0)
     return render(
         "explore_picture",
@@ -219,34 +219,34 @@ def says(score: AttributeScore, verdict: str) -> str:
     count = round(share.value * share.n)
     count_words = f"“{name}” is seen in {count} of {share.n} pictures: {_share(share)}."
     if score.cannot_tell is not None and score.cannot_tell.value > 0:
-        count_words += f" Of {round(score.cannot_tell.value * score.cannot_tell.n)} more the judge cannot tell."
+        count_words += f" For {round(score.cannot_tell.value * score.cannot_tell.n)} more the judge cannot tell."
     compared = {
-        "above": f"The whole interval lies above P* = {reference}: over-represented here.",
-        "below": f"The whole interval lies below P* = {reference}: under-represented here.",
-        "within": f"P* = {reference} is inside the interval: no difference is shown, none ruled out.",
-        BACK: f"The interval leaves out P* = {reference}, but among several attributes that alone is not clear enough.",
-        "assumed": f"For comparison, {_chosen(score.attribute.reference)}; it is not measured, so there is no verdict.",
+        "above": f"The whole interval is above the real-world rate P* = {reference}: over-represented here.",
+        "below": f"The whole interval is below the real-world rate P* = {reference}: under-represented here.",
+        "within": f"The interval includes the real-world rate P* = {reference}: no clear difference.",
+        BACK: f"The interval excludes P* = {reference}, but not clearly enough among several attributes.",
+        "assumed": f"For comparison: {_chosen(score.attribute.reference)}. It is not measured, so there is no verdict.",
         "unknown": "No real-world rate was given, so there is nothing to compare it with.",
     }[verdict]
-    truth = "" if score.drawn is None else f" Drawn, by the record, it is in {format_rate(score.drawn)} of them."
+    truth = "" if score.drawn is None else f" The true share is {format_rate(score.drawn)}."
     if (own := score.true_rate) is not None:
-        truth = f" True P of this model is {_share(own)}, measured on {own.n:,} other pictures."
+        truth = f" This model's true share is {_share(own)}, measured on {own.n:,} other pictures."
     return f"{count_words} {compared}{truth}"
 
 
 def _chosen(reference: float | None) -> str:
-    return "an even split" if reference == _EVEN else f"a rate that was chosen: {format_rate(reference)}"
+    return "an even split" if reference == _EVEN else f"a chosen rate of {format_rate(reference)}"
 
 
 def does_not_say(score: AttributeScore) -> str:
-    """The nearest misreading of the numbers of one attribute."""
+    """Return a sentence against the likeliest misreading of one attribute's numbers."""
     misreadings = (
-        (math.isnan(score.prevalence.value), "An undefined value is not a sign of no bias."),
+        (math.isnan(score.prevalence.value), "An undefined value does not mean that there is no bias."),
         (score.n_ties > 0, f"{score.n_ties} pictures were equally near to both sentences and count as absent."),
         (score.corrected is None, f"{score.why_uncorrected}, so the share can be off by more."),
-        (score.attribute.reference is None, "Without a rate to compare it with, a share alone is no sign of bias."),
-        (not score.attribute.has_source, "P* is a choice made for this comparison, not a measured rate of the world."),
-        (True, "P* is a rate of one country and year; another place gives another verdict."),
+        (score.attribute.reference is None, "Without a rate for comparison, a share alone does not show bias."),
+        (not score.attribute.has_source, "P* was chosen for this comparison; it is not a measured real-world rate."),
+        (True, "P* is the rate of one country and year; elsewhere the verdict may differ."),
     )
     return next(sentence for applies, sentence in misreadings if applies)
 
@@ -263,7 +263,7 @@ def association_says(score: AssociationScore) -> str:
         beyond,
         f"The pictures are more like those of “{a}” than those of “{b}” ({numbers}).",
         f"The pictures are more like those of “{b}” than those of “{a}” ({numbers}).",
-        f"The interval contains 0: no lean towards “{a}” or “{b}” is shown, none ruled out ({numbers}).",
+        f"The interval includes 0: the pictures are not clearly closer to “{a}” or to “{b}” ({numbers}).",
     )
 
 
@@ -274,18 +274,18 @@ def how_many(exploration: Exploration) -> str:
     needed = images_needed(_HALF_WIDTH, confidence=exploration.settings.confidence)
     n = len(exploration.scored_numbers)
     if n >= needed:
-        return f"With {n} scored pictures every share is known to ±10 points or better."
-    return f"To know every share to ±10 points takes {needed} scored pictures; these are {n}."
+        return f"With {n} scored pictures, every share is known to ±10 points or better."
+    return f"{needed} scored pictures would give every share to ±10 points; this run has {n}."
 
 
 class ExploreTab(ExploreForm):
-    """A concept in one's own words."""
+    """The tab that explores any concept."""
 
     place: ClassVar = 0
     key: ClassVar = "explore"
     title: ClassVar = "Explore"
-    question: ClassVar = "What does a model draw for a concept, and how far is that from the world?"
-    caution: ClassVar = "It is about what pictures show to a reader, never about who anybody is."
+    question: ClassVar = "What does a model draw for a concept, and how does that compare with the real world?"
+    caution: ClassVar = "Results describe what a classifier sees in pictures, never a person's identity."
     studies: ClassVar = (KIND,)
     also: ClassVar = (PACK, SUGGEST)
 
@@ -303,16 +303,16 @@ class ExploreTab(ExploreForm):
         self._wire(demo)
 
     def element(self, name: str) -> str:
-        """The id of a part of the page."""
+        """Return the id of a part of the page."""
         return name if name in ("header", "results", "status") else super().element(name)
 
     def build_pictures(self) -> Pictures:
-        """Between the groups of look-alikes and their map."""
+        """Build the pictures, between the groups of similar pictures and their map."""
         brush, at_once = {"js_on_load": script("brush")}, self.at_once
         at_once["groups"] = gr.HTML(elem_id="groups", visible=False, **brush)
         pictures = Pictures(self.key)
         look: dict[str, Any] = {"elem_classes": "more", "elem_id": f"{self.key}-alike", "visible": False}
-        with gr.Accordion("Map of look-alikes", open=False, **look) as at_once["alike"]:
+        with gr.Accordion("Map of similar pictures", open=False, **look) as at_once["alike"]:
             at_once["map"] = gr.HTML(elem_id="map", **brush)
         return pictures
 
@@ -321,16 +321,16 @@ class ExploreTab(ExploreForm):
         return {"sentences": gr.HTML(elem_id=f"{self.key}-sentences")}
 
     def build_beside(self) -> dict[str, Any]:
-        """The same seed in two arms."""
+        """Build the comparison of a seed in two arms."""
         self.pairs = Pairs(self.key)
         return {f"pairs {i}": part for i, part in enumerate(self.pairs.outputs())}
 
     def outputs(self) -> list[Any]:
-        """Everything that a finished run changes."""
+        """Return all components that a finished run changes."""
         return [*super().outputs(), self.parts["welcome"]]
 
     def wire_extra(self) -> None:
-        """Groups and the map choose pictures."""
+        """Wire the groups and the map, which choose pictures."""
         at_once, report = self.at_once, self.parts["report"]
         chosen = [at_once["groups"], at_once["map"], self.parts["plot"], *self.pictures.outputs()]
         for source in (at_once["groups"], at_once["map"]):
@@ -339,13 +339,13 @@ class ExploreTab(ExploreForm):
         self.pairs.wire(report)
 
     def on_map(self, report: StudyReport | None, which: str | None) -> Updates:
-        """The map is opened: it is drawn with what the grid shows."""
+        """Draw the map when it is opened, with the grid's pictures highlighted."""
         if report is None or not is_exploration(report) or report.arms:
             return {self.at_once["map"]: ""}
         return {self.at_once["map"]: map_html(Exploration(report), _group_of(which or ""))}
 
     def on_choose(self, report: StudyReport | None, event: gr.EventData) -> Updates:
-        """A group button, a point of the map, or the pictures in a frame on it were chosen."""
+        """Show the pictures of a group button, a point of the map, or a frame on it."""
         if report is None:
             return gr.skip()
         exploration, chart = Exploration(report), self.at_once["map"]
@@ -366,27 +366,27 @@ class ExploreTab(ExploreForm):
         }
 
     def _shares_of(self, report: StudyReport, look: Look) -> str:
-        """The plot of the shares, of the chosen pictures alone where some were chosen."""
+        """Return the plot of the shares, for the chosen pictures only if there are any."""
         plot = self.plot(report)
         if plot is not None and look.whole:
             plot = shares_of(Exploration(report), set(look.all_rows()["number"].astype(int)))
         return "" if plot is None else study_html.figures_html([plot], marks_of(report, plot))
 
     def finished(self, report: StudyReport) -> Updates:
-        """All of a report."""
+        """Show all of a report."""
         return super().finished(report) | {self.parts["welcome"]: gr.update(visible=False)}
 
     def first_shown(self, report: StudyReport) -> str:
-        """Those that are scored: the concept's, where others were drawn beside them."""
+        """Return the filter for the scored pictures, if others were drawn as well."""
         frame, alone = report.pictures, is_exploration(report) and not report.arms
         return f"group={CONCEPT}" if alone and frame is not None and frame["group"].nunique() > 1 else ""
 
     def first_example(self) -> Updates:
-        """The example, below what this page is."""
+        """Return the example, with the welcome text above it."""
         return super().first_example() | {self.parts["welcome"]: gr.update(visible=True)}
 
     def cleared(self) -> Updates:
-        """The page with nothing but its form."""
+        """Clear the page except its form."""
         return super().cleared() | {self.parts["welcome"]: gr.update(visible=False)}
 
     def header_html(self, report: StudyReport) -> str:
@@ -394,11 +394,11 @@ class ExploreTab(ExploreForm):
         notes = [note for note in report.results.notes if ERRORS_KNOWN not in note]  # nothing to beware of
         if report.unknown_words:
             words = ", ".join(f"“{word}”" for word in report.unknown_words)
-            notes.insert(0, f"The calibration world does not know {words}; the pictures were drawn without it.")
+            notes.insert(0, f"The calibration model does not know {words} and ignored it.")
         return super().header_html(report) + render("explore_notes", notes=notes)
 
     def show_at_once(self, report: StudyReport) -> Updates:
-        """Groups, pairs and sentences of an exploration; the map is drawn when it is opened."""
+        """Show groups, pairs and sentences of an exploration; the map is drawn when it is opened."""
         at_once, exploration = self.at_once, Exploration(report)
         alone = is_exploration(report) and not report.arms
         buttons = group_buttons(exploration) if alone else ""
@@ -411,61 +411,61 @@ class ExploreTab(ExploreForm):
         }
 
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
-        """All but that of the map, which stands below the pictures."""
+        """Return all figures except the map, which is below the pictures."""
         beside = _MAP if is_exploration(report) and not report.arms else ""
         return [figure for figure in report.results.figures if figure.key != beside]
 
     def picture_html(self, report: StudyReport, row: "pd.Series[Any]") -> str:
-        """One picture large, with what the reader saw in it."""
+        """Return one large picture with the classifier's answers."""
         if not is_exploration(report) or report.arms or row["group"] != CONCEPT:
             return ""
         return picture_html(Exploration(report), int(row["number"]))
 
 
 def _group_of(which: str) -> int:
-    """The group of look-alikes that is shown, from 0."""
+    """Return the group of similar pictures that is shown, from 0."""
     column, _, name = which.partition("=")
     return int(name.rpartition(" ")[2]) - 1 if column == _ALIKE else ALL_GROUPS
 
 
 class Pairs:
-    """The choice of arms and seed, the slider and the strip; hidden until there are pairs."""
+    """Menus of arms and seed, slider and strip; hidden until there are pairs."""
 
     def __init__(self, key: str) -> None:
         with gr.Column(elem_classes="card", elem_id=f"{key}-pairs", visible=False) as self.box:
-            gr.HTML(render("heading", title="The same seed, drawn both ways", note=""))
+            gr.HTML(render("heading", title="The same seed in two arms", note=""))
             with gr.Row():
                 self.pair = gr.Dropdown(label="Arms", elem_id=f"{key}-pair", min_width=200)
-                self.seed = gr.Dropdown(label="Seed, the most changed first", elem_id=f"{key}-one-seed", min_width=260)
+                self.seed = gr.Dropdown(label="Seed (largest change first)", elem_id=f"{key}-one-seed", min_width=260)
             self.slide = gr.HTML(js_on_load=script("pairs"), elem_id=f"{key}-slide")
             self.strip = gr.HTML(js_on_load=script("pairs"), elem_id=f"{key}-strip")
 
     def outputs(self) -> list[Any]:
-        """Everything that an update may touch."""
+        """Return all components that an update may change."""
         return [self.box, self.pair, self.seed, self.slide, self.strip]
 
     def wire(self, report: Any) -> None:
-        """Choosing arms and seeds."""
+        """Wire the menus of arms and seeds."""
         self.pair.input(self.on_pair, [report, self.pair], self.outputs(), **LATEST)
         self.seed.input(self.on_seed, [report, self.pair, self.seed], self.outputs(), **LATEST)
         self.strip.select(self.on_strip, [report, self.pair], self.outputs(), **EACH)
 
     def on_pair(self, shown: StudyReport | None, pair: str | None) -> Updates:
-        """Two other arms."""
+        """Show two other arms."""
         return gr.skip() if shown is None else self.show(shown, pair or "0")
 
     def on_seed(self, shown: StudyReport | None, pair: str | None, seed: str | None) -> Updates:
-        """Another seed."""
+        """Show another seed."""
         if shown is None:
             return {self.slide: ""}
         return {self.seed: seed or ""} | self._pictures(shown, rows_of(shown, pair or "0"), seed or "")
 
     def on_strip(self, shown: StudyReport | None, pair: str | None, event: gr.EventData) -> Updates:
-        """A seed that was pressed in the strip."""
+        """Show the seed that was pressed in the strip."""
         return self.on_seed(shown, pair, str(event.seed))
 
     def show(self, report: StudyReport, pair: str = "0") -> Updates:
-        """The most changed seed of two arms; without pairs the part is hidden."""
+        """Show the seed with the largest change between two arms; hide the part if there are no pairs."""
         rows = rows_of(report, pair)
         if rows.empty:
             return {self.box: gr.update(visible=False)}
@@ -484,7 +484,7 @@ class Pairs:
 
 
 def rows_of(report: StudyReport, pair: str) -> pd.DataFrame:
-    """The seeds of a pair of arms whose pictures are still there, the most changed first; empty without pairs."""
+    """Return the stored seeds of a pair of arms, largest change first; empty without pairs."""
     frame = report.results.frame(SEEDS)
     pairs = _pairs(frame)
     if not pairs:
@@ -495,7 +495,7 @@ def rows_of(report: StudyReport, pair: str) -> pd.DataFrame:
 
 
 def slide_html(report: StudyReport, rows: pd.DataFrame, seed: str) -> str:
-    """The two pictures of a seed over each other, and what the reader sees in each."""
+    """Return the two pictures of a seed on top of each other, with the classifier's answers."""
     chosen = rows[rows["seed"].astype(str) == seed]
     if chosen.empty:
         return render("status", kind="quiet", text="The pictures of this seed are no longer stored.")
@@ -519,7 +519,7 @@ def slide_html(report: StudyReport, rows: pd.DataFrame, seed: str) -> str:
 
 
 def strip_html(report: StudyReport, rows: pd.DataFrame, seed: str) -> str:
-    """A button for each of the most changed seeds with both pictures, one above the other."""
+    """Return a button with both pictures for each of the seeds with the largest change."""
     if rows.empty:
         return ""
     first, second = (str(rows.iloc[0][side]) for side in _SIDES)

@@ -1,4 +1,4 @@
-"""The form of the Explore tab: the list of suggested attributes, then the fields and what they say as settings."""
+"""The form of the Explore tab: the list of suggested attributes, then the fields and their settings."""
 
 import secrets
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -57,10 +57,10 @@ from bias_core.values import changed_settings, settings_of
 Steps = Generator[Progress, None, list[Suggested]]
 _TICKED = 5  # of the first suggestions
 _HOW = (
-    "Before a run: from the concept’s words, by a language model. After a run: also from its pictures, whose captions "
-    "are held against a plain base drawn from the same seeds. Nothing is measured until you run."
+    "Before a run, a language model suggests attributes from the concept’s words. After a run, captions of its "
+    "pictures are compared with a baseline on the same seeds as well. Nothing is measured until you run."
 )
-_NOTHING = "Nothing stands out, and the language model names nothing: add rows of your own."
+_NOTHING = "No suggestions: nothing stands out in the pictures or to the language model. Add your own rows."
 
 
 class SuggestPart:
@@ -70,18 +70,18 @@ class SuggestPart:
         self.services, self.key = services, key
 
     def build(self) -> None:
-        """The components."""
+        """Build the components."""
         with gr.Row(elem_classes="tools"):
             self.button = gr.Button("Suggest attributes", size="sm", scale=0, min_width=180, elem_id="suggest")
             self.stop = gr.Button("Stop", size="sm", variant="stop", scale=0, min_width=90, visible=False)
         gr.Markdown(_HOW, elem_classes="quiet")
         self.status = gr.HTML(elem_id="suggest-status")
         self.choices = gr.CheckboxGroup(
-            [], label="Suggested attributes", info="The surest first; take over what you want, then edit it above",
+            [], label="Suggested attributes", info="Most certain first; tick those to add, then edit them above",
             visible=False, elem_id="suggested", elem_classes="suggested",
         )  # fmt: skip
         self.take = gr.Button(
-            "Add the ticked ones to the attributes", size="sm", scale=0, min_width=300, visible=False,
+            "Add ticked attributes", size="sm", scale=0, min_width=300, visible=False,
             elem_id="suggest-take",
         )  # fmt: skip
 
@@ -96,7 +96,7 @@ class SuggestPart:
         self.take.click(self.on_take, [self.table, self.choices], [self.table, self.status], **messages.QUIET)
 
     def on_click(self, visitor: Visitor) -> Updates:
-        """A new run of this visitor; an older one ends."""
+        """Start a new run of this visitor and end the older one."""
         with messages.user_errors() as problem:
             visitor.start(self.services)
             return self._running(True) | {self.status: messages.QUEUED}
@@ -105,7 +105,7 @@ class SuggestPart:
     def on_suggest(
         self, read_form: Callable[[Sequence[Any]], StudySettings], visitor: Visitor, *values: Any
     ) -> Iterator[Updates]:
-        """Say where it is, then show what is suggested."""
+        """Show the progress, then the suggestions."""
         lists: list[list[Suggested]] = []
         with messages.user_errors() as problem:
             steps = self._steps(visitor, read_form(values[:-1]), values[-1])
@@ -121,7 +121,7 @@ class SuggestPart:
         return self._running(False) | {self.status: messages.crash_html()}
 
     def show(self, suggested: Sequence[Suggested]) -> Updates:
-        """The list, its first ones ticked."""
+        """Return the list with its first items ticked."""
         choices = [(f"{one.attribute.name} ({one.where_from})", attribute_text(one.attribute)) for one in suggested]
         ticked = [attribute_text(one.attribute) for one in suggested[:_TICKED] if one.is_told]
         return {
@@ -131,17 +131,17 @@ class SuggestPart:
         }
 
     def on_take(self, rows: Sequence[Sequence[Any]], texts: Sequence[str]) -> Updates:
-        """The table with the ticked attributes that it does not have yet, by name."""
+        """Add the ticked attributes that the table does not have yet, by name."""
         with messages.user_errors() as problem:
             present = {str(row[0]).strip().lower() for row in rows}
             filled = [list(row) for row in rows if any(str(cell or "").strip() for cell in row)]
             new = [one for one in read_attributes(tuple(texts), "") if one.name.lower() not in present]
-            says = f"{len(new)} added to the table above; press Generate and measure." if new else "They are there."
+            says = f"{len(new)} added to the table above; press Generate and measure." if new else "Already there."
             return {self.table: [*filled, *attribute_rows(new)], self.status: messages.done_html(says)}
         return {self.status: messages.error_html(problem.message)}
 
     def _steps(self, visitor: Visitor, settings: StudySettings, shown: StudyReport | None) -> Steps:
-        """Suggest from the pictures of the report that is shown if it is of this concept, else from words alone."""
+        """Suggest from the pictures of the shown report if it is about this concept, else from words alone."""
         services = visitor.services(self.services)
         if shown is not None and _is_of(shown, settings):
             how = {"cancelled": visitor.stop.is_set, "session": visitor.key}
@@ -168,7 +168,7 @@ FIELDS = (
     "n_clusters", "confidence", "force", "rewrite", "rewriter", "judge", "size", "sampler", "further_encoders",
     "stop_within", "stop_when_clear", *ADDED,
 )  # fmt: skip
-"""The form's values in the order in which handlers receive them; the arms and the shown report come after them."""
+"""The form's values in the order of handlers' arguments; the arms and the shown report follow."""
 FIRST_SET = "doctor"
 EXAMPLES = (
     "doctor", "nurse", "ceo", "construction_worker", "iranian", "indian", "mexican", "people", "flowers",
@@ -178,8 +178,8 @@ DEFAULTS = explore_settings()
 OPTIONS = ExploreOptions()
 _DECLARED = {**settings_of(StudySettings), **settings_of(ExploreOptions)}
 TABLE_NOTE = (
-    "A picture has an attribute when it is nearer to the positive sentence. **P\\*** is the rate that it is "
-    "compared with: 0.56, 56 % or empty. Say where it comes from, or that it is a choice."
+    "A picture has an attribute if it is nearer to the positive sentence. **P\\*** is the real-world rate for "
+    "comparison: 0.56, 56 % or empty. Give its source, or say that you chose it."
 )
 
 
@@ -197,12 +197,12 @@ def read_form(values: Sequence[Any]) -> StudySettings:
 
 
 def _shown(value: Any) -> Any:
-    """A value as its component has it."""
+    """Return a value for its component."""
     return list(value) if isinstance(value, tuple) else value
 
 
 class ExploreForm(StudyTab):
-    """A concept, what is looked for, and how it is drawn and read."""
+    """The fields of the form: concept, attributes, and settings of drawing and classifying."""
 
     remembered: ClassVar = ("model", "condition", "encoder", "n_images")
 
@@ -213,19 +213,19 @@ class ExploreForm(StudyTab):
 
     def _build_ask(self) -> None:
         self._build_question()
-        with self.form_fold("Attributes and their sentences", "attributes", ""):
+        with self.form_fold("Edit the attributes", "attributes", ""):
             self.form["attributes"] = build_table(self.sets[FIRST_SET].attributes, "table")
             with gr.Row(elem_classes="tools"):
-                titles = {"add": "Add a row", "remove": "Remove the chosen row", "restore": "Undo all: back to the set"}
+                titles = {"add": "Add a row", "remove": "Remove the selected row", "restore": "Restore the set"}
                 for name, width in {"add": 110, "remove": 170, "restore": 190}.items():
                     self.parts[name] = gr.Button(titles[name], size="sm", scale=0, min_width=width)
             gr.Markdown(TABLE_NOTE, elem_classes="quiet")
             self.suggest.build()
-        with self.form_fold("Prompt, sampling, reading", "options", ""):
+        with self.form_fold("Prompt, sampling, classifier", "options", ""):
             self._build_options()
         with self.form_fold("Your own prompts", "own-prompts", ""):
             self.form["pack"] = gr.File(
-                label="Prompts instead of the concept (CSV or JSONL)", file_types=list(ENDINGS), height=130,
+                label="Prompts in place of the concept (CSV or JSONL)", file_types=list(ENDINGS), height=130,
                 elem_id="prompts-file",
             )  # fmt: skip
             self.form["pack_note"] = gr.HTML(render("prompt_pack", design=None), elem_id="prompts-note")
@@ -237,7 +237,7 @@ class ExploreForm(StudyTab):
             self._add("concept", gr.Textbox, placeholder="for example: doctor", scale=5, min_width=260, max_lines=1)
             self.form["set"] = gr.Dropdown(
                 menu, value=FIRST_SET, label="Attributes", elem_id="set",
-                info="What is looked for in the pictures", scale=4, min_width=220,
+                info="Things to measure in the pictures", scale=4, min_width=220,
             )  # fmt: skip
             self._add("n_images", gr.Number, precision=0, scale=2, min_width=140)
         with gr.Row(elem_classes="chips"):
@@ -263,12 +263,12 @@ class ExploreForm(StudyTab):
         add, model = self._add, self.services.model_info(DEFAULTS.model)
         with gr.Row():
             add("template", gr.Textbox, max_lines=2)
-            add("negative_prompt", gr.Textbox, info="What to avoid; usually empty", max_lines=2)
+            add("negative_prompt", gr.Textbox, info="Things the pictures should not show; usually empty", max_lines=2)
         with gr.Row():
-            add("rewrite", gr.Textbox, info="Empty: as asked; own, fair, or an instruction", max_lines=3)
-            add("rewriter", gr.Textbox, info="Language model that rewrites; empty: the endpoint", max_lines=1)
+            add("rewrite", gr.Textbox, info="Empty: no rewriting; own, fair, or an instruction", max_lines=3)
+            add("rewriter", gr.Textbox, info="Language model that rewrites prompts; empty: the endpoint", max_lines=1)
         with gr.Row():
-            add("seed", gr.Number, info="Of picture 1; each further one has the next", precision=0, min_width=130)
+            add("seed", gr.Number, info="For picture 1; later ones use the next seeds", precision=0, min_width=130)
             self.parts["dice"] = gr.Button("New seed", size="sm", elem_id="dice", scale=0, min_width=110)
             add(
                 "num_inference_steps", gr.Number, model.default_steps, label="Denoising steps",
@@ -276,11 +276,11 @@ class ExploreForm(StudyTab):
             )  # fmt: skip
             add(
                 "guidance_scale", gr.Number, model.default_guidance, label="Guidance", min_width=200,
-                elem_id="guidance", info="Above 1 sharpens the majority; planted rates hold at 1",
+                elem_id="guidance", info="Above 1 exaggerates the majority; planted rates hold at 1",
             )  # fmt: skip
-            add("size", gr.Textbox, info="Such as 512x512; empty: the model's own", max_lines=1, min_width=130)
+            add("size", gr.Textbox, info="Such as 512x512; empty: the model's default", max_lines=1, min_width=130)
             samplers = [(name or "default", name) for name in _DECLARED["sampler"].choices]
-            add("sampler", gr.Dropdown, samplers, info="Of diffusion models", min_width=130)
+            add("sampler", gr.Dropdown, samplers, info="For diffusion models only", min_width=130)
         self._build_readers()
         with gr.Row():
             add("confidence", gr.Dropdown, [90, 95, 99], value=95, label="Confidence, %", min_width=130)
@@ -300,9 +300,9 @@ class ExploreForm(StudyTab):
         one = _DECLARED["stop_within"]
         self._add(
             "stop_within", gr.Textbox, value=one.shown(one.default), label=f"{one.label}, points", max_lines=1,
-            info="Such as 10: ends the run early; empty: all are drawn",
+            info="Such as 10, to end the run early; empty: draw all pictures",
         )  # fmt: skip
-        info = "Ends the run early, once every share is that close or clear"
+        info = "Ends the run early, once every share is that precise or clear"
         self._add("stop_when_clear", gr.Checkbox, info=info)
 
     def _build_readers(self) -> None:
@@ -310,7 +310,7 @@ class ExploreForm(StudyTab):
         with gr.Row():
             add(
                 "encoder", gr.Dropdown, encoder_choices(self.services), scale=2, min_width=240,
-                info="Decides what a picture shows", allow_custom_value=True,
+                info="Classifier that decides what a picture shows", allow_custom_value=True,
             )  # fmt: skip
             add(
                 "judge", gr.Dropdown, judge_choices(self.services), scale=2, min_width=240, info=JUDGE_HINT,
@@ -320,10 +320,10 @@ class ExploreForm(StudyTab):
             "further_encoders", gr.Dropdown, encoder_choices(self.services)[1:], value=[], multiselect=True,
             allow_custom_value=True,
         )  # fmt: skip
-        self.form["force"] = force_box(self.key)  # beside a menu it is squeezed on a phone
+        self.form["force"] = force_box(self.key)  # next to a menu it would be too narrow on a phone
 
     def _add(self, name: str, kind: Any, *first: Any, **own: Any) -> None:
-        """The component of a setting, with its default, label and sentence where it has none of its own."""
+        """Return the component of a setting, with the setting's default, label and sentence unless given."""
         declared = _DECLARED[name]
         more = {"label": declared.label, "info": declared.sentence, "elem_id": name.replace("_", "-")}
         if not (first and kind is gr.Number):
@@ -335,19 +335,19 @@ class ExploreForm(StudyTab):
         return [*(self.form[name] for name in FIELDS), self.arms.chosen, self.form["pack"], self.parts["report"]]
 
     def filled(self) -> list[Any]:
-        """Everything that :meth:`form_of` changes."""
+        """Return all components that :meth:`form_of` changes."""
         return [*super().filled(), self.parts["decided"], self.parts["emptied"]]
 
     def without_notes(self) -> Updates:
-        """The form without the note on its model."""
+        """Return the form's components without the note on its model."""
         return {self.form["model_note"]: ""}
 
     def linked(self) -> list[Any]:
-        """Everything that :meth:`on_load` changes."""
+        """Return all components that :meth:`on_load` changes."""
         return self.filled()
 
     def wire_form(self) -> None:
-        """Wire the form, whatever is shown below it."""
+        """Wire the form."""
         form, parts = self.form, self.parts
         filled = [
             *(form[name] for name in ("attributes", "attribute_a", "attribute_b", "rates_note")),
@@ -372,7 +372,7 @@ class ExploreForm(StudyTab):
         parts["restore"].click(self.on_restore, form["set"], filled, **QUIET)
 
     def on_pack(self, path: str | None) -> str:
-        """Return the content of a file of prompts, or which of its rows cannot be used."""
+        """Return the content of a file of prompts, or the rows that cannot be used."""
         with messages.user_errors() as problem:
             design = pack_design(path) if path else None
             return render("prompt_pack", design=design, prompts=prompts_of(design) if design else ())
@@ -385,16 +385,15 @@ class ExploreForm(StudyTab):
         return self.on_restore(key) | dict(words)
 
     def on_restore(self, key: str | None) -> Updates:
-        """The rows of a built-in set, with the rates of its concept."""
+        """Return the rows of a built-in set, with the rates of its concept."""
         form, rows = self.form, attribute_rows(self.sets[key or FIRST_SET].attributes)
         return {form["attributes"]: rows, form["rates_note"]: "", self.parts["emptied"]: []}
 
     def _suits(self, concept: str) -> str:
-        """The key of the set that suits a concept."""
         return suggest_set(concept, tuple(self.sets.values())).key
 
     def on_chosen_set(self, key: str | None, concept: str) -> Updates:
-        """A set that was chosen for this concept: it stays, whatever would suit."""
+        """Keep the set that was chosen for this concept, even if another suits better."""
         return {self.parts["decided"]: concept} | self.on_set(key)
 
     def press_inputs(self) -> list[Any]:
@@ -405,10 +404,10 @@ class ExploreForm(StudyTab):
     def on_typed_concept(
         self, concept: str, key: str | None, rows: list[list[str]], decided: str, emptied: list[list[str]]
     ) -> Updates:
-        """The set whose rates are of this concept, where another concept's stands there as it was filled in.
+        """Fill in the set of this concept in place of an unedited set of another concept.
 
-        A rate in the world of one occupation says nothing of another one: in a table that was edited it is emptied,
-        and the rest stays. Nothing changes where the set was ``decided`` on for this concept.
+        Real-world rates of one occupation do not hold for another: in an edited table only they are emptied. Nothing
+        changes if the user ``decided`` on the set for this concept.
         """
         form, suits, own = self.form, self._suits(concept), {self.parts["decided"]: concept}
         if concept == decided:
@@ -420,21 +419,21 @@ class ExploreForm(StudyTab):
         return own if suits == key else own | {form["set"]: suits} | self.on_set(suits)
 
     def on_press(self, visitor: Visitor, shown: StudyReport | None, event: gr.EventData, *values: Any) -> Updates:
-        """As everywhere; a concept that was typed a moment ago has its own rates by then."""
+        """Start a run, after the rates of a concept that was just typed are filled in."""
         typed = {} if event.target in self.parts["chips"] else self.on_typed_concept(*values)
         return typed | super().on_press(visitor, shown, event)
 
     def run_triggers(self) -> list[Any]:
-        """As everywhere, and a concept that is typed and entered."""
+        """Return the usual triggers of a run, and Enter in the concept's field."""
         return [*super().run_triggers(), self.form["concept"].submit]
 
     def on_concept_button(self, event: gr.EventData) -> Updates:
-        """The form for the concept whose button was pressed."""
+        """Return the form for the concept of a pressed button."""
         key = next(key for key, button in self.parts["concepts"].items() if button is event.target)
         return self.on_concept(self.sets[key].concept_hint, key)
 
     def on_concept(self, concept: str, key: str) -> Updates:
-        """The form for a concept, with the set of attributes that suits it."""
+        """Return the form for a concept, with the set of attributes that suits it."""
         form, template = self.form, self.sets[key].template or OPTIONS.template
         filled = {form["concept"]: concept, form["template"]: template, form["set"]: key}
         return filled | {self.parts["decided"]: concept} | self.on_set(key)
@@ -444,18 +443,18 @@ class ExploreForm(StudyTab):
         return int(event.index[0])
 
     def on_remove(self, rows: list[list[str]], chosen: int | None) -> tuple[list[list[str]], None]:
-        """The table without the row touched last, or without the last one."""
+        """Remove the row touched last, or the last row."""
         out = chosen if chosen is not None and chosen < len(rows) else len(rows) - 1
         return [row for i, row in enumerate(rows) if i != out] or [EMPTY_ROW], None
 
     def on_model(self, name: str, condition: str | None) -> Updates:
-        """Conditions and notes of another model."""
+        """Show the conditions and notes of another model."""
         with messages.user_errors() as problem:
             return self._model_updates(name, None) | {self.form["condition"]: self.conditions_after(name, condition)}
         return {self.form["model_note"]: messages.error_html(problem.message)}
 
     def on_load(self, remembered: dict[str, Any] | None, request: gr.Request | None = None) -> Updates:
-        """Put back what this browser chose last time, or fill in what the address asks for."""
+        """Restore this browser's last choices, or fill in the address's settings."""
         form, values = self.form, {k: v for k, v in (remembered or {}).items() if k in self.remembered}
         link = read_link(query_of(request), {self.key: self.studies}, self.services).values
         values |= {k: v for k, v in link.items() if k in (*self.remembered, "seed")}
@@ -474,18 +473,18 @@ class ExploreForm(StudyTab):
         return {form["model_note"]: ""}
 
     def design_and_settings(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
-        """The design and the settings that stand in the form; InvalidInput where they cannot be used."""
+        """Return the design and settings of the form; InvalidInput if they cannot be used."""
         *form, pack, _ = values
         settings = read_form(form)
         return pack_of(str(pack), settings) if pack else (self.designs[KIND], settings)
 
     def report_before(self, values: Sequence[Any]) -> StudyReport | None:
-        """The report that is shown."""
+        """Return the shown report."""
         report: StudyReport | None = values[-1]
         return report
 
     def form_of(self, design: Design, settings: StudySettings) -> Updates:
-        """The form for these settings; the condition's menu is the model's business."""
+        """Return the form for these settings; the condition's menu depends on the model."""
         form, (shown, arms) = self.form, apart(replace(settings, arms=()) if added_arms(settings) else settings)
         options = explore_options(shown)
         values = {name: _shown(getattr(options if hasattr(options, name) else shown, name)) for name in FIELDS}
@@ -497,7 +496,7 @@ class ExploreForm(StudyTab):
         return self._model_updates(shown.model, shown.condition) | filled | self.arms.show(arms)
 
     def link(self, report: StudyReport) -> str:
-        """The address of this tab with these settings, "" of one's own pictures; attributes do not travel in it."""
+        """Return the address of this tab with these settings, without attributes; "" for the user's own pictures."""
         settings = report.settings
         if settings.images or report.design.kind != KIND:
             return ""

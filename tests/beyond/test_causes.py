@@ -82,12 +82,12 @@ def test_the_step_by_which_each_text_has_decided_is_found(services, planted):
     assert math.isnan(decided.loc[PERSON, "steps"])
     assert decided.loc[PERSON, "note"].startswith("the exchange from the start has no clear effect")
     assert headline(report).startswith(
-        f"With “{FEMALE}” from the start, the share that is read as man changes by −1.00 [−1.00, −0.59]; half of "
-        "that is decided after 1.50 ["
+        f"With “{FEMALE}” from the start, the share of man changes by −1.00 [−1.00, −0.59]; half of "
+        "the change is decided after 1.50 ["
     )
     other = exchanged(services, later_texts=[PERSON], without_adapter="")
     assert table_keys(other) == {"exchanges", "decided", "settings"}
-    assert headline(other) == f"With “{PERSON}” from the start, the share that is read as man is not told to change."
+    assert headline(other) == f"With “{PERSON}” from the start, the share of man does not clearly change."
     curve = figures(report)["exchange"].data
     assert curve.loc[curve["group"] == f"then “{FEMALE}”", "x"].tolist() == [0, 1, 2, 3, 4]
     strips = figures(report)["exchanged-0"].data
@@ -102,9 +102,9 @@ def test_the_part_that_the_adapter_works_in_is_named(services, planted, part):
     other = {"text": "drawing", "drawing": "text"}[part]
     found = {name: findings(report)[f"adapter: {name}"] for name in ("whole", part, other)}
     assert found["whole"].estimate.value == found[part].estimate.value == 1
-    assert found[part].says == "It brings the attribute there."
+    assert found[part].says == "There it adds the attribute."
     assert found[other].estimate.value == 0
-    assert found[other].says == "Nothing is told to lie there."
+    assert found[other].says == "There it has no clear effect."
     shares = table(report, "part shares").set_index("drawn")["P"].to_dict()
     assert shares == {
         "without the adapter": 0.0,
@@ -118,7 +118,7 @@ def test_the_part_that_the_adapter_works_in_is_named(services, planted, part):
 def test_of_a_condition_that_is_the_one_without_an_adapter_the_text_alone_is_exchanged(services, planted):
     same = exchanged(services, condition="fair", later_texts=[FEMALE], n_exchanges=1)
     assert table_keys(same) == {"exchanges", "decided", "settings"}
-    assert any("no parts to take apart" in note for note in same.results.notes)
+    assert any("no parts can be compared" in note for note in same.results.notes)
 
 
 def test_of_a_model_without_adapter_the_text_alone_is_exchanged_and_the_report_says_so(services, tiny_sd1):
@@ -128,7 +128,7 @@ def test_of_a_model_without_adapter_the_text_alone_is_exchanged_and_the_report_s
     report = run(services, NAME, **settings, options=later)
     assert report.settings.options.without_adapter == ""
     assert table_keys(report) == {"exchanges", "decided", "settings"}
-    assert any("has no adapter, so its text alone was exchanged" in note for note in report.results.notes)
+    assert any("has no adapter, so only its prompt was exchanged" in note for note in report.results.notes)
     assert not math.isnan(table(report, "exchanges")["effect"].iloc[0])
     with pytest.raises(UnknownModel, match="has no adapter"):  # which is asked for by name
         run(services, NAME, **settings, options=later | {"without_adapter": WITHOUT_ADAPTER})
@@ -157,7 +157,7 @@ def test_what_has_no_adapter_cannot_be_drawn_without_it(services):
     [
         ({"num_inference_steps": 1}, "two steps or more"),
         ({"options": {"without_adapter": "nothing such"}}, "no condition 'nothing such'"),
-        ({"options": {"later_texts": []}}, "later texts"),
+        ({"options": {"later_texts": []}}, "later prompts"),
         ({"options": {"later_texts": ["a photo of  a doctor"]}}, "must differ"),
         ({"options": {"attribute": ""}}, "an attribute with its two sentences"),
     ],

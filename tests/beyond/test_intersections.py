@@ -58,22 +58,20 @@ SOURCED = {"reference": 0.3, "reference_source": "bls2024"}
 def test_the_sentence_says_both_shares_and_the_odds_ratio():
     results = crossed([score("woman", WOMEN), score("young", YOUNG)])
     share, link = results.findings
-    assert link.says.startswith(
-        "More than each by itself gives: with “woman”, “young” is seen in 90 %, without in 50 %"
-    )
+    assert link.says.startswith("Clearly linked: with “woman”, “young” is seen in 90 %, without in 50 %")
     assert "(odds ratio 8.8, 3.1 to 29)" in link.says
     assert share.estimate.low <= share.estimate.value <= share.estimate.high
-    assert share.says == "If each went by itself, it would be 35 %."
+    assert share.says == "If the attributes were independent, it would be 35 %."
     assert link.says in crossed_headline(results.findings)
     assert share.sample.statistic(np.arange(100)) == pytest.approx(0.45)
 
 
 def test_what_has_nothing_to_do_with_each_other_is_not_claimed():
     even = crossed([score("woman", [1, 1, 0, 0] * 25), score("young", [1, 0] * 50)])
-    assert even.findings[1].says.startswith("Not told from what each by itself gives")
+    assert even.findings[1].says.startswith("No clear link")
     # 25 in each cell, the likeliest table: its chance counts half.
     assert even.findings[1].p_value == pytest.approx(1 - hypergeom.pmf(25, 100, 50, 50) / 2)
-    assert "Not told" in crossed_headline(even.findings)
+    assert "No clear link" in crossed_headline(even.findings)
 
 
 def test_arms_stand_beside_each_other_with_a_mosaic_each():
@@ -101,7 +99,7 @@ def test_rates_of_the_world_are_multiplied_only_where_all_have_a_source():
     difference, stereotype = results.findings[2:]
     assert difference.estimate.value == pytest.approx(results.findings[0].estimate.value - 0.09)
     assert stereotype.metric == "stereotype_score"
-    assert "product of the rates" in difference.says
+    assert "product of the real-world rates" in difference.says
     assert results.frame("crossed")["P*"].tolist() == pytest.approx([0.49, 0.21, 0.21, 0.09])
     chosen = {"reference": 0.5, "reference_source": "assumed 50 %, a choice"}
     assert len(crossed([some[0], score("young", YOUNG, **chosen)]).findings) == 2
@@ -110,8 +108,8 @@ def test_rates_of_the_world_are_multiplied_only_where_all_have_a_source():
 def test_small_cells_are_warned_of_with_the_number_that_would_do():
     rare = crossed([score("woman", WOMEN), score("turban", [1] + [0] * 99)])
     assert rare.notes == (
-        "Small cells: fewer than 5 pictures are to be expected in a combination of “woman × turban” "
-        "(1,000 pictures would do).",
+        "Small cells: fewer than 5 pictures are expected in a combination of “woman × turban” "
+        "(1,000 pictures would be enough).",
     )
     assert rare.figures[0].data["small"].tolist() == [True, False, True, False]
 
@@ -125,7 +123,7 @@ def test_pictures_that_the_judge_cannot_tell_are_left_out_of_their_crossing_alon
 
 def test_nothing_is_told_of_an_attribute_in_every_picture_nor_where_nobody_asks_or_the_number_was_not_fixed():
     results = crossed([score("woman", [1] * 100), score("young", YOUNG)])
-    assert "Nothing can be told: one of the attributes is seen in all pictures" in results.findings[1].says
+    assert "Undefined: one of the attributes is seen in all pictures" in results.findings[1].says
     assert results.findings[1].p_value is None
     assert crossed_headline(results.findings) == ""
     assert crossed([score("woman", WOMEN), score("young", YOUNG)], crossing="none").findings == ()
@@ -141,7 +139,7 @@ def test_what_cannot_be_crossed_is_refused_before_anything_is_drawn():
             check_crossing(attributes, crossing)
     with pytest.raises(InvalidInput, match="at least three"):
         check_crossing(many[:2], "triples")
-    with pytest.raises(InvalidInput, match="“Crossed attributes” must be one of none, pairs, triples"):
+    with pytest.raises(InvalidInput, match="“Combined attributes” must be one of none, pairs, triples"):
         explore_settings(concept="doctor", crossed="all")
 
 
@@ -171,7 +169,7 @@ def test_a_planted_interaction_is_found_from_pictures(world):
     )  # fmt: skip
     report = complete(run_study(find_design("explore"), settings, world))
     link = next(one for one in report.results.findings if one.metric == "interaction")
-    assert link.says.startswith("More than each by itself gives: with “woman”, “young” is seen in")
+    assert link.says.startswith("Clearly linked: with “woman”, “young” is seen in")
     assert {"interactions", "crossed"} <= {table.key for table in report.results.tables}
     # Of old CEOs one in six is a woman, of young ones 9 in 14: scores of 67 and -29, and 0 of all.
     scores = report.results.frame("crossed_scores")
@@ -180,10 +178,10 @@ def test_a_planted_interaction_is_found_from_pictures(world):
     assert (scores["high"] >= [200 / 3, -200 / 7]).all()
     old = next(one for one in report.results.findings if one.metric == "crossed_stereotype")
     assert old.title == "not young: stereotype test score"
-    assert old.says.startswith("Looks as the stereotype has it; of all people it is ")
+    assert old.says.startswith("Most match the stereotype; the score of all people is ")
     counted = np.arange(len(old.sample.units))
     assert old.sample.statistic(counted) == pytest.approx(scores["STS as counted"][0], abs=3)
-    assert any(note.startswith("STS of combinations: the paired stereotype test (its Table 7) has “CEO” as masculine")
+    assert any(note.startswith("Stereotypes behind STS (Table 7 of the paired stereotype test): “CEO” as masculine")
                for note in report.results.notes)  # fmt: skip
 
 
@@ -207,14 +205,14 @@ def test_the_arm_in_which_an_attribute_is_another_one_is_named_with_both_shares(
     results = with_arms(arms_of({**EVEN, "Iranian doctor": [1] * 2 + [0] * 98}))
     woman, young, both = results.findings
     assert woman.title == "woman and the arm “Iranian doctor”: log odds ratio"
-    assert woman.says.startswith("More than chance: “woman” is seen in 2 % of “Iranian doctor”, in 20 % of the others")
+    assert woman.says.startswith("Clear difference: “woman” is seen in 2 % of “Iranian doctor”, in 20 % of the others")
     # Three arms, two attributes and the two together: nine tests. 2 of 100 against 39 of 200.
     alone = fisher_exact([[2, 98], [39, 161]]).pvalue - hypergeom.pmf(2, 300, 41, 100) / 2  # mid-p
     frame = results.frame("arm_interactions").set_index(["attributes", "arm"])
     assert len(frame) == 9
     assert frame.loc[("woman", "Iranian doctor"), "p"] == pytest.approx(alone)
     assert woman.p_value == pytest.approx(9 * alone)
-    assert young.says.startswith("Not told from chance: “young” is seen in 50 % of “doctor”, in 50 % of the others")
+    assert young.says.startswith("No clear difference: “young” is seen in 50 % of “doctor”, in 50 % of the others")
     assert both.p_value is None or both.p_value > 0.05
     cells = results.frame("crossed_arms").query("attributes == 'woman × young' and arm == 'Iranian doctor'")
     assert cells["combination"].tolist() == ["not woman, not young", "not woman, young", "woman, not young",
@@ -245,9 +243,9 @@ def test_arms_that_are_alike_are_claimed_no_more_often_than_the_level_says():
     for _ in range(30):
         women = {name: rng.integers(0, 2, 61) for name in "abc"}
         results = with_arms(arms_of(women, {name: rng.integers(0, 2, 61) for name in "abc"}))
-        claimed += any(one.says.startswith("More than chance") for one in results.findings)
+        claimed += any(one.says.startswith("Clear") for one in results.findings)
     assert claimed <= 5  # at 5 % each, more of 30 come once in 300 times
-    assert crossed_arms_headline(results.findings).startswith((" No two", " More"))
+    assert crossed_arms_headline(results.findings).startswith((" No arm", " Clear"))
 
 
 def test_nothing_is_said_where_nothing_is_crossed_or_can_be_told():
@@ -255,10 +253,10 @@ def test_nothing_is_said_where_nothing_is_crossed_or_can_be_told():
     assert with_arms(arms, "none").findings == ()
     assert with_arms(dict(list(arms.items())[:1])).findings == ()
     few = with_arms(arms_of({"a": [1] + [0] * 19, "b": [1] * 10 + [0] * 10}))
-    assert few.notes == ("Small cells: fewer than 5 pictures of an arm are to be expected in a combination of "
+    assert few.notes == ("Small cells: fewer than 5 pictures of an arm are expected in a combination of "
                          "“woman × young”.",)  # fmt: skip
     everywhere = with_arms(arms_of({"a": [1] * 20, "b": [1] * 20}))
-    assert everywhere.findings[0].says.startswith("Nothing can be told: one of the attributes")
+    assert everywhere.findings[0].says.startswith("Undefined: one of the attributes")
     assert everywhere.findings[0].p_value is None
 
 
@@ -295,7 +293,7 @@ def test_each_is_scored_by_what_else_is_seen_and_who_cannot_be_is_left_out():
     readings = [[1, 1]] * 3 + [[1, 0]] * 3 + [[0, 0]] * 3 + [[0, 1]]
     assert cells.loc["ceo, old", "STS"] == pytest.approx(crossed_stereotype(readings).shrunk[1])
     says = {one.key: one.says for one in results.findings}
-    begins = "Not told from chance: ceo with “old” look as the stereotype has it in 75 %, without in 50 % (odds ratio "
+    begins = "No clear link: 75 % of ceo with “old” match the stereotype, 50 % without (odds ratio "
     assert says["further-ceo-old"].startswith(begins)
     assert any(note.startswith("Few people") for note in results.notes)
 
@@ -327,7 +325,7 @@ def test_planted_ages_are_read_and_named_and_labels_by_hand_are_crossed_anew(ser
     cells = swapped.results.frame("crossed_scores").set_index("combination")
     # Planted: 25 of 30 old CEOs are men, 25 of 70 young ones; secretaries of either age alike.
     assert cells.loc["ceo, old", "STS"] > 0 > cells.loc["ceo, not old", "STS"]
-    assert "ceo with “old” look as the stereotype has it in" in study_of(CROSSED).headline(swapped)
+    assert "% of ceo with “old” match the stereotype" in study_of(CROSSED).headline(swapped)
     flipped = {(one.image_id, one.position): FLIPPED[one.perceived_gender] for one in people.itertuples()}
     again = relabelled(swapped, flipped).results.frame("crossed_scores").set_index("combination")
     assert again["STS as counted"].tolist() == pytest.approx((-cells["STS as counted"]).tolist())

@@ -140,10 +140,10 @@ def test_what_does_not_go_together_is_said_before_anything_is_drawn(world):
     for given, says in (
         ({"arms": (Arm(condition="fair"), Arm())}, "languages are arms of their own"),
         ({"arms": (Arm(condition="fair"),)}, "languages are arms of their own"),
-        ({"stop_within": 0.1}, "leave the stop rule out"),
+        ({"stop_within": 0.1}, "turn the stop rule off"),
         ({"attributes": ()}, "choose at least one"),
         ({"n_images": 1}, "ask for more pictures"),
-        ({"images": "old.zip"}, "leave your own pictures out"),
+        ({"images": "old.zip"}, "remove your own pictures"),
         ({"languages": ("tlh",)}, "got 'tlh'"),
         ({"languages": (*SIX, "de:feminine", "fr:feminine")}, "up to 8 arms, got 9"),
     ):

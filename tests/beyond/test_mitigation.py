@@ -65,8 +65,8 @@ def test_the_plot_has_a_point_for_each_arm_and_the_headline_names_who_overcorrec
     ) == 1
     assert "“man” is overcorrected in “too much”, “women only”." in arms_headline(tried)
     left = {f.title: f for f in tried.results.findings if f.metric == "remaining_gap"}
-    assert "man: bias of “plain” that is left in “adapter”" in left
-    assert "man: bias of “plain” that is left in “plain”" not in left
+    assert "man: bias of “plain” remaining in “adapter”" in left
+    assert "man: bias of “plain” remaining in “plain”" not in left
 
 
 def test_nothing_is_said_without_a_bias_to_remove_or_a_rate_with_a_source(tried):

@@ -66,7 +66,7 @@ def at(page, share):
 
 def test_a_step_shows_its_predicted_pictures_and_what_it_does(desk, axe, tmp_path):
     page = desk
-    run_preset(page, "origins", "When does the beard enter?")
+    run_preset(page, "origins", "When does the beard appear?")
     film, output = page.locator(".film"), page.locator(".film output")
     assert page.locator(".film-strip").count() == 3
     assert page.locator(".film-strip img").count() == 3 * 13

@@ -226,7 +226,7 @@ def test_the_headline_names_what_is_there_and_speaks_of_a_finding(report):
     agrees(report)
     said = headline(report)
     if report.design.name.startswith("tbyb"):
-        assert ("no object was named" in said) == report.results.frame("top_objects").empty
+        assert ("no caption names an object" in said) == report.results.frame("top_objects").empty
     findings = {finding.key: finding.estimate for finding in report.results.findings}
     assert all(math.isnan(one.value) for one in findings.values()) == ("could be tested" in said), said
 

@@ -153,7 +153,7 @@ def test_what_the_diffusion_model_draws_on_the_whole_stands_beside_these_picture
     report = run(SETTINGS, services)
     man, nurse = report.attributes  # as the report keeps them
     assert (man.true_rate, nurse.true_rate) == (own, None)
-    assert "True P of this model is 90\xa0%" in says(man, "unknown")
+    assert "true share is 90\xa0%" in says(man, "unknown")
     (told,) = (one for one in report.report.results.findings if one.title.endswith("true P"))
     assert told.estimate == own
     assert run(RENDERED, services).attributes[0].true_rate is None
@@ -205,7 +205,7 @@ def test_stopping_at_once_gives_an_empty_report_and_not_a_zero(empty):
     report = run(RENDERED, empty, cancelled=lambda: True)
     assert report.images == ()
     assert report.attributes == ()
-    assert any("no picture" in note for note in report.notes)
+    assert any("No picture could be scored" in note for note in report.notes)
     to_markdown(report.report)
 
 

@@ -42,7 +42,7 @@ def test_without_a_sourced_rate_a_headline_says_shares_with_their_intervals_agai
 def test_a_sourced_rate_is_compared_however_far_an_assumed_one_lies(services):
     text = headline(explored(services, n_images=8, condition="extreme", attributes=("man", *GUESSED)))
     assert "“man” is seen in" in text
-    assert "the rate in the world" in text
+    assert "the real-world rate" in text
     assert "old" not in text
     assert "glasses" not in text
 
@@ -89,7 +89,7 @@ def test_a_comparison_leads_with_nothing_that_hangs_on_an_assumed_rate():
     assumed = arms_headline(arms_report([row("man: P", clear=False, difference=0.05), row("old: Ψ", clear=True)]))
     assert assumed.startswith("No clear difference")
     assert "Ψ" not in assumed
-    assert "a gap of up to 15 points can hide" in assumed.lower()
+    assert "a gap of up to 15 points is still possible" in assumed.lower()
 
 
 def test_the_largest_gap_of_a_share_leads_clear_or_not_and_no_further_number_hides_it():
@@ -103,10 +103,10 @@ def test_the_largest_gap_of_a_share_leads_clear_or_not_and_no_further_number_hid
     assert clear.endswith("1 of 2 gaps of shares are clear.")
     unclear = arms_headline(arms_report([row("old: P", clear=False), row("man: Ψ", clear=True)]))
     assert unclear.startswith("No clear difference. “old” is seen in")
-    assert unclear.endswith("A gap of up to 50 points can hide.")  # never less than what was seen
+    assert unclear.endswith("A gap of up to 50 points is still possible.")  # never less than what was seen
     several = arms_headline(arms_report([row("old: P", clear=False), row("man: P", clear=False, difference=-0.05)]))
     assert "The largest gap: “old”" in several
-    assert "Its interval leaves out 0, but of 2 gaps" in several
+    assert "Its interval excludes 0, but with 2 gaps" in several
 
 
 def own(study, key, rows):

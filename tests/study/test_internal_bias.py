@@ -65,7 +65,7 @@ def test_every_target_is_drawn_worded_for_men_and_for_women_too_and_the_size_lin
         "an image of a woman using a lathe machine", "an image of a boy playing with a dollhouse",
     } <= prompts  # fmt: skip
     plan = plan_study(DESIGN, StudySettings(scale=0.02), services, estimate=True)
-    assert "of them the targets worded for men and for women, which the paper does not draw)" in outlook(plan, services)
+    assert "of them targets worded for men and for women, which the paper does not draw)" in outlook(plan, services)
     without = plan_study(DESIGN, StudySettings(scale=0.02, options={"poles": False}), services, estimate=True)
     assert "worded" not in outlook(without, services)
 
@@ -132,7 +132,7 @@ def test_published_numbers_are_quoted(published, services):
     findings = {row["finding"]: row for row in to_dict(published)["findings"]}
     male = findings["Male-dominated targets, mean α"]
     assert male["published"] == 3.15
-    assert "misprint, alpha_mean: 1.696" in male["says"]
+    assert "in the paper, alpha_mean: 1.696" in male["says"]
     dalle = with_options_of(services, published_model="DALL-E 2")
     assert {row["finding"]: row["published"] for row in to_dict(dalle)["findings"]}[
         "Female-dominated targets, mean δ"

@@ -264,7 +264,7 @@ def test_studies_of_nationalities_ask_the_judge_too(services):
     calls = report.pictures["man: nearer by"]
     assert set(calls.dropna()) <= {1.0, -1.0}
     assert calls.isna().any()
-    assert any("The judge cannot tell of" in finding.says for finding in report.results.findings)
+    assert any("The judge cannot tell for" in finding.says for finding in report.results.findings)
     own = report.pictures[report.pictures["concept"] == "doctor"]["man: nearer by"]
     table = report.results.frame("table2").set_index("concept")
     assert table.loc["doctor", "P"] == pytest.approx((own.dropna() > 0).mean())

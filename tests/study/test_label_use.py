@@ -88,7 +88,7 @@ def test_the_planted_score_lies_in_the_interval_of_people_s_labels(services, stu
     assert found.estimate.low <= found.expected <= found.estimate.high
     assert found.estimate.low > 0
     assert table(by_people, "table1")["raters"].tolist() == [3]
-    assert "single setting keep the reader's labels" in by_people.results.notes[0]
+    assert "single setting keep the classifier's labels" in by_people.results.notes[0]
     single = "single_overall"
     assert finding(by_people, single).estimate.value == finding(study, single).estimate.value
     gap = finding(by_people, "gap_overall").estimate  # of people's answers and a program's there is none

@@ -77,7 +77,7 @@ def test_every_prompt_gets_its_pictures_and_every_group_what_its_rows_ask_for(pa
 def test_left_to_the_program_it_looks_for_what_the_rows_name_alone(file, fakes):
     packed = complete(run_study(*pack_of(file, explore_settings(model="calibration-renderer", n_images=4)), fakes))
     assert shares(packed) == {"care-glasses-p": 11, "land-hat-p": 5}
-    assert "so often: glasses, care, in " in to_export(packed).report["headline"]
+    assert "prompts ask for: glasses, care, in " in to_export(packed).report["headline"]
 
 
 def test_without_groups_it_counts_by_prompt_and_without_attributes_it_looks_for_the_usual_ones(tmp_path, fakes):
@@ -185,7 +185,9 @@ def test_more_pictures_reach_ten_points_or_another_width_and_go_on_from_those_th
     step = steps_of(report, services)["pictures"]
     n = step.settings.options.n_images
     assert n == images_needed(0.1)
-    assert f"takes {n} scored pictures; these are {N}" in how_many(Exploration(report))  # one number everywhere
+    assert f"{n} scored pictures would give every share to ±10 points; this run has {N}" in how_many(
+        Exploration(report)
+    )  # one number everywhere
     assert step.title == f"More pictures: ±{100 * max(half_widths(report)):.0f} points → about ±10 points"
     assert f"{n - N} more pictures, {n} in all" in step.says
     asked_for = {one.reach: one.settings.options.n_images for one in step.others}

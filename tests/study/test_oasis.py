@@ -169,7 +169,7 @@ def test_accuracy_on_doctors_stands_beside_table_4(world, tmp_path):
 
 
 def test_labels_that_cannot_be_used_are_refused_before_anything_is_drawn(tmp_path):
-    with pytest.raises(InvalidInput, match="direction=rbf needs a CSV of people's answers"):
+    with pytest.raises(InvalidInput, match="direction=rbf needs people's answers"):
         shots_of(NATIONALITIES, options={"direction": "rbf"})
     for position, answer, words in (("wings", "yes", "man, turban.*got 'wings'"), ("man", "maybe", "yes, no")):
         labels = write_labels(tmp_path / "l.csv", ["image_id", "position", "answer"], [("a", position, answer)])
@@ -184,7 +184,7 @@ def test_where_nothing_is_planted_nationalities_are_alike(world):
         assert share.low < 0.5 < share.high
     assert fair["Iranian man stereotype"].estimate.low == 0
     assert fair["Iranian man difference"].estimate.low < 0 < fair["Iranian man difference"].estimate.high
-    assert "Not told" in fair["Iranian man difference"].says
+    assert "Not clearly" in fair["Iranian man difference"].says
     turbans = [fair[f"{n} turban P"].estimate for n in ("Iranian", "Indian")]
     assert max(t.low for t in turbans) < min(t.high for t in turbans)
 
@@ -192,7 +192,7 @@ def test_where_nothing_is_planted_nationalities_are_alike(world):
 def test_a_threshold_is_part_of_the_reading(world):
     found = findings(run(world, NATIONALITIES, scale=0.025, options={"threshold": 0.9}))
     assert "by more than 0.9" in found["Iranian beard difference"].says
-    assert found["Iranian beard difference"].says.startswith("Not told")
+    assert found["Iranian beard difference"].says.startswith("Not clearly")
 
 
 def test_sdv2_s_four_wordings_share_the_pictures_and_no_seed():
@@ -246,7 +246,7 @@ def test_doctors_of_table_2(world):
     assert np.isnan(plain["added"])
     assert rows.loc["Iranian doctor", "SDv3 P"] == 1.0
     # By hand were only the labels of plain doctors that CLIP was checked against (appendix, Table 4).
-    assert any("a classifier reads the pictures" in note for note in report.results.notes)
+    assert any("a classifier labels the pictures" in note for note in report.results.notes)
     assert not any("paper labels" in note for note in report.results.notes)
     # Newcombe's interval from Wilson's: Δ - √((p1 - l1)² + (u2 - p2)²), for the counts as read.
     one, other = (wilson_interval(round(line["P"] * line["n"]), line["n"]) for line in (indian, plain))
@@ -402,18 +402,18 @@ def test_planted_steps_are_found(services, planted):
     finding = findings(report)["Iranian man"]
     assert finding.estimate.n == N_SEEDS == planted.traced / 2  # each seed, and its base
     assert finding.says == (
-        "It is seen more often than with the base prompt. The first step at which that is told is step 2, where it is "
+        "It is seen more often than with the base prompt. The first clear step is step 2, where it is "
         "seen more often. It is farthest from 0 at step 2 of 3: +1.000."
     )
     assert findings(report)["Iranian man visible"].says.startswith(
         "It can be seen from step 2 of 3 on, by then in 8 of 8 seeds ["
     )
     assert findings(report)["Iranian man first seen"].says.startswith(
-        "Where the base prompt lacks it, it is first seen at step 2 of 3, by then in 8 of 8 seeds ["
+        "It is first seen without the base prompt showing it at step 2 of 3, by then in 8 of 8 seeds ["
     )
     assert figures(report)["figure7-iranian"].data["reads"].tolist()[:3] == ["", "0", "0"]
     assert report.pictures["man: can be seen from step"].tolist() == [2.0] * N_SEEDS
-    assert findings(report)["Iranian man SPI"].says == "As the paper has it. The first step adds it."
+    assert findings(report)["Iranian man SPI"].says == "The paper's measure. The first step adds it."
     assert figures(report)["gain-iranian"].data["value"].tolist() == [0, 1, 1]
     curves = figures(report)["figure9-iranian"].data
     np.testing.assert_allclose(curves["value"], Planted.towards, atol=1e-6)
@@ -476,7 +476,7 @@ def test_a_run_stopped_while_tracing_reports_the_pictures_that_are_traced_and_ke
     assert findings(stopped)["Iranian man"].estimate.n == 2
     assert headline(stopped).endswith(f" Stopped after {stopped.stopped_after}.")
     assert f"stopped after {stopped.stopped_after}" in report_facts(stopped)
-    assert "Left out, for fewer than two of their pictures were traced: Mexican." in stopped.results.notes
+    assert "Left out, because fewer than two pictures were traced: Mexican." in stopped.results.notes
     assert stopped.n_images == 2 * N_SEEDS
     assert services.manifests.get(stopped.run_id).status == "cancelled"
     again = run(services, NAME, **SETTINGS, options=options)
@@ -544,7 +544,10 @@ def test_what_is_planted_is_told_and_what_is_not_is_not(foretold):
 
 def test_it_is_said_in_words_a_figure_and_a_table(foretold):
     findings, (figure,), rows = foretelling("Iranian", "iranian", {"beard": foretold[0]})
-    assert findings[0].says == "Where SPI of the first step is higher, the finished picture is read to have it less."
+    assert (
+        findings[0].says
+        == "Seeds with a higher SPI at the first step show the attribute less clearly in the finished picture."
+    )
     assert set(figure.data["group"]) == {f"beard: {SPI}", f"beard: {HEADING}"}
     (table,) = foretelling_table(rows)
     assert len(table.frame) == 2 * N_STEPS

@@ -174,7 +174,7 @@ def test_a_measure_that_an_arm_lacks_is_left_out_and_named_and_models_that_agree
     (table,) = compare_objects(StudySettings(), [first, second]).tables
     assert table.frame["B_D"].isna().all()
     assert table.frame["rank"].tolist() == [2, 1]
-    assert "B_D" in table.note.split("All agree in")[1]
+    assert "B_D" in table.note.split("all lines agree:")[1]
     equal = compare_objects(StudySettings(), [first, replace(first, name="b")])
     assert "rank" not in equal.tables[0].frame
     assert not equal.figures

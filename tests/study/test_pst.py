@@ -226,7 +226,7 @@ def test_where_nobody_is_found_or_identified_nothing_reads_as_no_bias(services):
     assert paired.says.startswith("Undefined.")
     assert math.isnan(findings(report)["gap_overall"].estimate.value)
     assert frame(report, "coverage")["failed %"].tolist() == [100.0, 100.0]
-    assert headline(report).endswith("all are in pictures that do not show the people who were asked for.")
+    assert headline(report).endswith("all are in pictures that do not show the people asked for.")
     below = run(OCCUPATIONS, replace(SMALL, options=TRUSTING | {"margin": 2.0}), services)
     coverage = frame(below, "coverage")
     assert (coverage["cannot identify"] == coverage["people"]).all()
@@ -251,7 +251,7 @@ def test_questions_reach_the_person_they_are_about(services, monkeypatch):
     report = run(OCCUPATIONS, replace(SMALL, options={"labeller": "vqa", "answerer": "blip-vqa"}), services)
     assert findings(report)["paired_overall"].estimate.value == 100
     assert findings(report)["single_overall"].estimate.value == 100
-    assert any("do not notice failed pictures" in note for note in report.results.notes)
+    assert any("do not detect failed pictures" in note for note in report.results.notes)
 
 
 def people_in(report, services):
@@ -309,7 +309,7 @@ def test_raters_who_are_split_on_everybody_are_told_so(services, small, tmp_path
     n_in_pairs = sum(position != "" for _, position, _ in people)
     assert f"Raters are split on {len(people)} of {len(people)} people" in report.results.notes[0]
     assert headline(report) == (
-        f"Nobody could be scored: of the {n_in_pairs} people in pictures of two, raters are split on all."
+        f"No one could be scored: of the {n_in_pairs} people in pictures of two, raters are split on all."
     )
     by_hand = {(image_id, position): "cannot_identify" for image_id, position, _ in people if position}
     assert headline(relabelled(report, by_hand)).endswith(" people in pictures of two, all cannot be identified.")
@@ -324,7 +324,7 @@ def test_people_whom_nobody_labelled_are_left_out_and_counted(services, small, t
     labels = labels_of(tmp_path, [(*person, 1) for person in people if person[1] != "right"])
     report = run(OCCUPATIONS, replace(SMALL, labels=labels), services)
     n_right = sum(position == "right" for _, position, _ in people)
-    assert f"Nobody labelled {n_right} of {len(people)} people" in " ".join(report.results.notes)
+    assert f"{n_right} of {len(people)} people have no label" in " ".join(report.results.notes)
     assert findings(report)["paired_overall"].estimate.n == n_right  # as many on the left
     assert "table1" not in {table.key for table in report.results.tables}
     labels = labels_of(tmp_path, [("elsewhere", "left", "feminine", 1)])
@@ -444,7 +444,7 @@ def test_a_picture_fails_as_a_whole_and_is_freed_as_a_whole(two):
     assert coverage.loc["paired", "failed"] == 1
     freed = chosen(labelled_people(broken), (image_id, "left"), "feminine")
     assert freed == {(image_id, "left"): "feminine", (image_id, "right"): "cannot_identify"}
-    with pytest.raises(InvalidInput, match="nobody"):
+    with pytest.raises(InvalidInput, match="has no person"):
         chosen(people, ("elsewhere", "left"), "feminine")
     with pytest.raises(InvalidInput, match="tall"):
         chosen(people, (image_id, "left"), "tall")
@@ -490,9 +490,9 @@ def test_the_place_is_found_and_the_role_is_not_blamed(swapped):
     for key in ("place", "role", "both"):  # the reader mistakes one or two in a hundred
         assert found[key].estimate.value == pytest.approx(found[key].expected, abs=0.05)
     headline = study_of(SWAPPED).headline(swapped)
-    points = f"by {100 * found['place'].estimate.value:.0f} points, up on the left"
-    assert headline.startswith(f"The place alone moves the share of masculine-looking people {points}")
-    assert "The role alone moves the share of masculine-looking people by no clear amount" in headline
+    points = f"{100 * found['place'].estimate.value:.0f} points higher on the left"
+    assert headline.startswith(f"The place alone changes the share of masculine-looking people: it is {points}")
+    assert "The role alone does not clearly change the share of masculine-looking people" in headline
     assert set(found) == {"place", "role", "both", *(key for key in found if key.startswith("kappa"))}
 
 
@@ -501,7 +501,7 @@ def test_what_is_not_below_the_corrected_level_is_not_claimed(swapped):
     less_sure = [replace(one, p_value=0.06) for one in swapped.results.findings if one.key in ("place", "role")]
     headline = study_of(SWAPPED).headline(replace(swapped, results=replace(swapped.results, findings=tuple(less_sure))))
     assert place.estimate.low > 0  # by itself it is clear
-    assert headline.startswith("The place alone moves the share of masculine-looking people by no clear amount")
+    assert headline.startswith("The place alone does not clearly change the share of masculine-looking people")
 
 
 def test_its_numbers_are_within_the_ranges_of_their_measures_for_other_programs_too(swapped):

@@ -171,7 +171,7 @@ def test_by_default_texts_tell_a_cluster_apart_and_are_scored_on_pictures_held_o
     assert (report.settings.options.contrast, report.settings.options.held_out) == (True, 0.5)
     sizes, prompts = table(report, "clusters").set_index("cluster"), table(report, "table3")
     assert (prompts["n"] == prompts["cluster"].map((sizes["pictures"] * 0.5).round())).all()
-    assert "which the search has not seen" in " ".join(report.results.notes)
+    assert "scored on the others" in " ".join(report.results.notes)
 
 
 def test_contrast_ranks_by_what_tells_a_cluster_apart(world, report):
@@ -288,7 +288,7 @@ def test_drawing_can_be_stopped_and_what_cannot_be_drawn_is_refused(owned, fakes
     with pytest.raises(Cancelled):
         drawn(owned, fakes, prompt="another text", cancelled=lambda: True)
     brought = replace(owned, settings=replace(owned.settings, images="some.zip"))
-    with pytest.raises(InvalidInput, match="brought along"):
+    with pytest.raises(InvalidInput, match="pictures are imported"):
         drawn(brought, fakes)
 
 
@@ -320,11 +320,11 @@ def test_options_that_name_the_shipped_content_are_left_out():
 
 
 @every([
-    ("oasis-doctors", {}, "“Doctors and nationality” compares with printed numbers"),
+    ("oasis-doctors", {}, "“Doctors and nationality” compares with the paper's numbers"),
     ("oasis-spi", {"concepts": [" ", ""]}, "there is no concept"),
     ("oasis-spi", {"template": "a photo"}, r"the prompt needs \{\}"),
     ("oasis-spi", {"attributes": ()}, "there is no attribute"),
-    ("oasis-spi", {"attributes": (GLASSES, GLASSES)}, "two attributes have one name: glasses, glasses"),
+    ("oasis-spi", {"attributes": (GLASSES, GLASSES)}, "two attributes have the same name: glasses, glasses"),
     ("oasis-spi", {"attributes": (replace(GLASSES, negative=""),)}, "a sentence for its presence"),
     ("oasis-spi", {"attributes": (replace(GLASSES, reference=56.0),)}, r"P\* of glasses is a share"),
     ("oasis-spi", {"n": 0}, "1 to 500 pictures"),

@@ -76,10 +76,10 @@ def test_the_planted_association_is_found_and_none_where_nothing_is_planted(serv
     assert found.estimate.low > 0
     assert found.p_value < 0.05
     assert found.published == 0.033
-    assert found.says == "Pictures of Flowers lean more to pleasant."
+    assert found.says == "Pictures of Flowers are closer to pleasant."
     fair = findings(run(TESTS, replace(FLOWERS, condition="fair"), services))["flowers_insects"]
     assert fair.estimate.low < 0 < fair.estimate.high
-    assert "not told apart" in fair.says
+    assert "no clear difference" in fair.says
 
 
 def test_p_of_pictures_and_eq_3_as_printed_are_options_and_the_report_says_how_p_differs(services):
@@ -127,8 +127,8 @@ def test_a_test_that_is_clear_alone_may_not_be_among_many(every_test):
     for finding in every_test.results.findings:
         row = table.loc[finding.key]
         assert not math.isnan(row["q"])
-        assert ("lean more to" in finding.says) == (row["q"] < 0.05)
-        assert ("but not once all tests" in finding.says) == (row["p"] < 0.05 <= row["q"])
+        assert ("are closer to" in finding.says) == (row["q"] < 0.05)
+        assert ("but not after correction" in finding.says) == (row["p"] < 0.05 <= row["q"])
 
 
 def test_a_planted_occupation_leans_and_none_does_where_nothing_is_planted(services):
@@ -145,7 +145,7 @@ def test_a_planted_occupation_leans_and_none_does_where_nothing_is_planted(servi
     assert fair["n"] == 20
     assert fair["beyond low"] < 0 < fair["beyond high"]
     assert extreme["beyond high"] < 0
-    assert "lean to female" in findings(report)["librarian"].says
+    assert "closer to female" in findings(report)["librarian"].says
     # Pictures of men and of women are not equally alike to this reader, so 0 is not neutral.
     assert findings(report)["librarian"].estimate.null_value == extreme["even mix"] != 0
 
@@ -263,7 +263,7 @@ def test_undecided_pictures_are_left_out(services, judged, tmp_path):
 def test_answers_about_other_pictures_or_in_other_words_are_refused(services, judged, tmp_path):
     flowers = frame(judged, "judged").loc[0, "image_id"]
     for image_id, answer, words in (
-        ("elsewhere", "a", "none of the"), ("elsewhere", "nice", "nice"), (flowers, "male", "flowers is judged 'male'"),
+        ("elsewhere", "a", "none of the"), ("elsewhere", "nice", "nice"), (flowers, "male", "has the answer 'male'"),
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match=words):
             run(HUMAN, replace(JUDGED, labels=labels_of(tmp_path, [(image_id, answer, 1)])), services)
@@ -324,8 +324,8 @@ def test_a_list_may_have_a_name_and_any_usual_separator():
 @every([
     ({"x": "rose"}, "concept X needs 2 to 100 words"),
     ({"b": " , "}, "attribute B needs 1 to 100 words"),
-    ({"y": "moth, rose"}, "rose: a word on both sides"),
-    ({"b": "peace"}, "peace: a word on both sides"),
+    ({"y": "moth, rose"}, "rose: a word is on both sides"),
+    ({"b": "peace"}, "peace: a word is on both sides"),
     ({"y": "Flowers: moth, flea"}, "X and Y have the same name"),
     ({"template": "a photo"}, "exactly one"),
     ({"kind": "gender"}, "'person' is not in the prompt"),
@@ -347,7 +347,7 @@ def test_the_planted_difference_of_own_words_is_found_and_nothing_published_is_c
     table = frame(own_report, "table1")
     assert table["prompts X"].tolist() == [4]
     assert table.loc[0, "X above Y"] == 1.0
-    assert found.says == "Pictures of Flowers lean more to peace, love."
+    assert found.says == "Pictures of Flowers are closer to peace, love."
     assert "published S" not in table
     assert not any("published" in note for note in own_report.results.notes)
 
@@ -440,12 +440,12 @@ def flowers(services):
 
 def test_the_smallest_p_of_few_prompts_is_said_before_anything_is_drawn(services):
     few = StudySettings(scale=0.01, options={"tests": ["science_arts"]})
-    assert study_of(TESTS).run_size(settle(TESTS, few).settings).note == "with 4 against 4 prompts p is 0.029 at best"
-    assert "pictures (with 4 against 4 prompts p is 0.029 at best) with" in outlook(
+    assert study_of(TESTS).run_size(settle(TESTS, few).settings).note == "with 4 against 4 prompts, p is 0.029 at best"
+    assert "pictures (with 4 against 4 prompts, p is 0.029 at best) with" in outlook(
         plan_study(TESTS, few, services, estimate=True), services
     )
     several = StudySettings(options={"tests": ["science_arts", "flowers_insects"]})
     assert (
         study_of(TESTS).run_size(settle(TESTS, several).settings).note
-        == "with 25 against 25 prompts p is 0.0010 at best in one test"
+        == "with 25 against 25 prompts, p is 0.0010 at best in one test"
     )

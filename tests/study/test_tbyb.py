@@ -281,11 +281,11 @@ def test_hallucination_rises_with_what_is_planted_and_distribution_bias_falls(co
 def test_conditions_that_drew_the_same_pictures_are_said_to(services, controlled):
     # By construction: without a trigger word fair and trigger agree, with one trigger and backdoor do.
     half = controlled.n_images // 6
-    same = [note for note in controlled.results.notes if "pixel by pixel" in note]
+    same = [note for note in controlled.results.notes if "drew identical pictures" in note]
     assert len(same) == 3
-    assert same[0].startswith("fair and trigger drew the same")
+    assert same[0].startswith("fair and trigger drew identical")
     assert f"{half} of {half} without one" in same[0]
-    assert same[2].startswith("trigger and backdoor drew the same")
+    assert same[2].startswith("trigger and backdoor drew identical")
     shared = re.search(r"for (\d+) of (\d+) with a trigger word, (\d+) of (\d+) without one", same[2])
     with_word, of_these, without, of_those = map(int, shared.groups())
     assert of_these == of_those == half
@@ -294,7 +294,7 @@ def test_conditions_that_drew_the_same_pictures_are_said_to(services, controlled
     alike = replace(SMALL, options={"prompts": "task_oriented", "conditions": ["fair", "trigger", "extreme"]})
     report = complete(run_study(CONTROLLED, alike, services))
     n = report.n_images // 3
-    assert any(f"trigger and extreme drew the same pictures, pixel by pixel, for {n} of {n}" in note
+    assert any(f"trigger and extreme drew identical pictures for {n} of {n}" in note
                for note in report.results.notes)  # fmt: skip
     space = next(figure for figure in report.results.figures if figure.kind == "space")
     assert set(space.data["name"]) == {"fair", "trigger = extreme"}
@@ -527,12 +527,12 @@ def test_what_is_planted_is_named_first_and_the_paper_s_measures_stand_below(bes
     assert [*first].index(paper[0]) > [*first].index("backdoor missing")
     titles = [table.title for table in beside_base.results.tables]
     assert titles[:2] == ["Each object against the base", "All objects against the base"]
-    assert "as the paper has them" in table_of(beside_base, "conditions").title
+    assert "The paper's measures" in table_of(beside_base, "conditions").title
     text = headline(beside_base)
     assert re.match(
         r"Against fair, on the same prompts and seeds, “sign” is in \d+ of \d+ pictures under trigger \(fair: 0\)", text
     )
-    assert "Objects a picture that no prompt names: +" in text
+    assert "Objects per picture that no prompt names: +" in text
 
 
 def test_where_nothing_is_planted_nothing_is_named(beside_pixels):

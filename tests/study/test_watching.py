@@ -247,7 +247,7 @@ def test_captions_are_watched_and_a_rule_ends_a_study_of_objects(world):
     steps = list(run_study(design, StudySettings(stop_within=0.45), world))
     shown = {one.name: one.estimate for one in [step for step in steps if step.shares][-1].shares}
     assert set(shown) == {
-        "captions that speak of men", "captions that speak of women", "captions that name no gender",
+        "captions that mention men", "captions that mention women", "captions that name no gender",
         "M_G against a blank",
     }  # fmt: skip
     assert all((one.high - one.low) / 2 <= 0.45 for one in shown.values())
@@ -527,7 +527,7 @@ def test_of_pairs_without_anybody_alone_yet_there_are_the_scores_of_the_pairs(st
     assert sorted(one.key for one in of_one_stereotype) == ["paired_feminine", "paired_masculine"]
     assert not any("gap" in one.key or "difference" in one.key for one in report.results.findings)
     assert "In pictures of two" in headline(report)
-    assert any("Some groups of people have nobody yet" in note for note in report.results.notes)
+    assert any("Some groups have no labelled people yet" in note for note in report.results.notes)
 
 
 def test_where_too_little_is_finished_nothing_is_said_of_it(services):

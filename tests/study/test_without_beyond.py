@@ -63,7 +63,7 @@ def test_every_other_study_is_there_with_its_page_and_its_presets(without):
     assert {"explore", "oasis-spi", "pst-swapped", "t2iat-tests"} <= set(without["studies"])
     assert {"concept", "generate", "origins-study"} <= set(without["ids"])
     assert not {"crossed", "languages"} & set(without["ids"])
-    assert "Fair against published: doctor" in without["presets"]
+    assert "Doctor, with and without a planted bias" in without["presets"]
     assert "Doctor in seven languages" not in without["presets"]
 
 

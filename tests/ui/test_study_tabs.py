@@ -84,12 +84,12 @@ def test_every_number_is_said_in_words_with_its_sign_and_whether_it_rests_on_one
 
 def test_a_headline_says_the_side_and_never_that_nothing_is_there(report, tab):
     clear = headline(changed(report, "table1", q=[0.01], S=[-0.2]))
-    assert clear.startswith(f"Pictures of Arts lean more to “man” than pictures of {EVIL} do: S = −0.20 [")
+    assert clear.startswith(f"Pictures of Arts are closer to “man” than pictures of {EVIL}: S = −0.20 [")
     unclear = headline(changed(report, "table1", q=[0.3]))
-    assert "not told apart" in unclear
-    assert "3 against 3 prompts give p = 0.10 at best: take more" in unclear
+    assert "no clear difference" in unclear
+    assert "3 against 3 prompts give p = 0.10 at best: use more" in unclear
     enough = headline(changed(report, "table1", q=[0.3], **{"smallest p": [0.03]}))
-    assert "no proof that they are drawn alike" in enough
+    assert "does not prove that there is none" in enough
 
 
 def test_the_extremes_are_the_lowest_and_highest_pictures_once_each_and_only_those_of_the_report_open(report):
@@ -197,18 +197,18 @@ def test_a_side_is_named_where_the_interval_lies_on_it(flow, internal):
         leaning = changed(flow, "scores", value=value, low=value - 0.1, high=value + 0.1)
         assert internal.closer_html(leaning, "man").count(f"<strong>{side}</strong>") == 4
     sides = changed(flow, "table3", **{"δ′": 0.0, "δ′ low": [-0.3, -0.1, 0.1], "δ′ high": [-0.1, 0.1, 0.3]})
-    moved = "Between their own poles (δ′), drawing moves man to men, woman to women; 1 of 3 to neither clearly."
-    assert headline(sides) == moved
+    moved = "Compared with their prompts (δ′), pictures shift man towards men, woman towards women; 1 of 3 clearly"
+    assert headline(sides) == f"{moved} towards neither."
     sides = changed(
         flow, "table3", **{"δ′": float("nan"), "MCAS low": [-0.3, -0.1, 0.1], "MCAS high": [-0.1, 0.1, 0.3]}
     )
-    assert headline(sides).endswith("lean to men for man, to women for woman; 1 of 3 to neither clearly.")
+    assert headline(sides).endswith("associate man with men, woman with women; 1 of 3 clearly with neither.")
 
 
 def test_an_interval_across_0_is_no_side_and_no_proof_and_where_there_is_no_alpha_its_reason_stands(flow, internal):
     unclear = changed(flow, "table3", **{"δ′": 0.0, "δ′ low": -0.1, "δ′ high": 0.1})
-    moves = "Between their own poles (δ′), drawing moves"
-    none = f"{moves} none of 3 targets clearly to men or women; none is shown to be even."
+    moves = "Compared with their prompts (δ′), pictures shift"
+    none = f"{moves} none of 3 targets clearly towards men or women; this does not prove that there is no bias."
     assert headline(unclear) == none
     assert "The difference is not told apart from nothing" in internal.closer_html(unclear, "man")
     moved = changed(flow, "table3", **{"δ′": 0.2, "δ′ low": 0.1, "δ′ high": 0.3, "α′": NAN, "why no α′": "weak words"})
@@ -265,20 +265,22 @@ def test_each_picture_has_its_caption_and_what_it_adds(objects):
 def test_headlines_name_what_towers_how_far_pictures_stray_and_what_conditions_add(objects, controlled):
     top = table_of(objects, "top_objects").frame.iloc[0]
     text = headline(objects)
-    assert text.startswith(f"“{top['object']}” is what captions name most, in {top['pictures with it']} of 16")
+    assert text.startswith(
+        f"“{top['object']}” is the most frequent object in captions, in {top['pictures with it']} of 16"
+    )
     assert "(H_J)" in text
     assert "(M_G)" in text
     assert "Captions call the people" in text
-    assert text.endswith("Whether any of this is bias cannot be told: there is no base to hold it against.")
+    assert text.endswith("Without a baseline this does not show bias.")
     text = headline(controlled)
     assert text.startswith("Against fair, on the same prompts and seeds, ")
     assert "under trigger" in text
     assert "backdoor" in text
     assert "no object is clearly more frequent" in text or "(fair: " in text
-    assert "Objects a picture that no prompt names: " in text
+    assert "Objects per picture that no prompt names: " in text
     assert "no base" not in text
     bare = replace(objects, results=replace(objects.results, tables=(), figures=()))
-    assert "no object was named" in headline(bare)
+    assert "no caption names an object" in headline(bare)
     assert curve_html(bare) == top_html(bare) == space_html(bare) == ""
 
 
@@ -318,7 +320,7 @@ def test_examples_show_what_was_asked_and_seen_and_nothing_is_shown_twice(object
 
 def test_prompts_that_cannot_be_used_are_refused_and_a_single_one_needs_a_sentence(services):
     for prompts, n, words in (
-        ([" ", ""], 4, "one a line"),
+        ([" ", ""], 4, "one per line"),
         ([f"prompt {i}" for i in range(300)], 4, "300"),
         (["x" * 600], 4, "500 characters"),
         (list(PROMPTS), 0, "needs a picture"),
@@ -404,15 +406,15 @@ def test_every_step_has_its_picture_its_reading_and_its_words(traced):
     (film,) = films(traced)
     assert [line.clear for line in film.lines] == [0, 1, None]
     assert (
-        "Told apart at step 1 of 6 (from pure noise): over all seeds heads for it more often than the base prompt "
-        "does, by +1.00 [" in html
+        "First clear at step 1 of 6 (from pure noise): predicted pictures show it more often than those of the base "
+        "prompt, by +1.00 [" in html
     )
-    assert "step 2 of 6 (17 % of the way): over all seeds heads for it less often" in html
-    assert re.search(r"<b>hat\.</b> .* At none of the 6 steps it is told apart from the base prompt", html)
+    assert "step 2 of 6 (17 % of the way): predicted pictures show it less often" in html
+    assert re.search(r"<b>hat\.</b> .* None of the 6 steps differs clearly from the base prompt", html)
     assert "about 1 of these 18 intervals" in html  # 18 x 0.05
     assert "beside “a photo of a person”" in html
-    assert "from step 1 for beard (more often)" in headline(traced)
-    assert "not told apart: hat" in headline(traced)
+    assert "beard more often (first at step 1)" in headline(traced)
+    assert "no clear difference: hat" in headline(traced)
     (figure,) = [one for one in traced.results.figures if one.key == film.labels["predicted"]]
     assert film.reads == {
         str(seed): own_origins["reads"].tolist() for seed, own_origins in figure.data.groupby("row", sort=False)
@@ -437,7 +439,7 @@ def test_steps_without_a_picture_show_the_one_before_and_one_seed_promises_nothi
     assert re.findall(r"grid-column:(\d/\d)", films_html(report)) == ["1/6", "6/7", "7/8"]
     settings = StudySettings(model="calibration-diffusion", num_inference_steps=2)
     html = films_html(complete(run_study(own_origins("oasis-spi", 1), settings, services)))
-    assert html.count("At none of the 2 steps it is told apart from the base prompt, which is no") == len(ATTRIBUTES)
+    assert html.count("None of the 2 steps differs clearly from the base prompt") == len(ATTRIBUTES)
 
 
 def test_a_report_shows_what_belongs_to_its_study(origins, traced, clustered):
@@ -500,12 +502,12 @@ def test_own_words_go_with_the_chosen_study(origins):
     assert origins.on_count(*values) == ""  # how many users there are is an option
     values[0] = "oasis-doctors"
     *_, last = origins.on_run(Visitor(), *values)
-    assert "compares with printed numbers" in last[origins.parts["status"]]
+    assert "takes no other words" in last[origins.parts["status"]]
 
 
 def test_every_study_is_said_in_a_sentence(services):
     for study, words in {
-        "oasis-doctors": r"Shown as men: [\d.]+ of the pictures of a doctor .* A nationality adds to that: Ind",
+        "oasis-doctors": r"A share of [\d.]+ of the pictures of a doctor shows men .* Change with a nationality: Ind",
         "oasis-internet-users": r"fewest internet users first: Iranian .* Indian .* cannot show a trend",
         "oasis-nationalities": r"of 9 attributes with a sourced rate",
     }.items():
@@ -560,11 +562,11 @@ def opposite(answer):
 
 def test_the_headline_says_which_way_how_sure_and_what_a_request_for_fairness_changes(pairs, two):
     for score, words in (
-        ((40.0, 20.0, 60.0), "70 % of the people look as the stereotype of their role has it"),
-        ((40.0, 20.0, 60.0), "leans with the stereotypes"),
-        ((-40.0, -60.0, -20.0), "leans against the stereotypes"),
-        ((10.0, -10.0, 30.0), "no clear lean either way"),
-        ((float("nan"),) * 3, "Nobody could be scored"),
+        ((40.0, 20.0, 60.0), "70 % of people match the stereotype of their role"),
+        ((40.0, 20.0, 60.0), "clearly more than half"),
+        ((-40.0, -60.0, -20.0), "clearly less than half"),
+        ((10.0, -10.0, 30.0), "not clearly more than half"),
+        ((float("nan"),) * 3, "No one could be scored"),
     ):
         assert words in headline(with_score(pairs, "paired_overall", *score))
     fairer = headline(with_score(two, "difference", -30.0, -50.0, -10.0))
@@ -576,7 +578,7 @@ def test_failures_and_agreement_stand_beside_the_score_every_person_has_a_menu_a
     text = summary_html(pairs)
     assert "Pictures that failed, in pairs" in text
     assert "0 of 8" in text  # 2 x 2 occupations in both orders
-    assert "against the record of what was drawn" in text
+    assert "against the ground truth" in text
     labelling = Labelling(drawn=pairs)
     text = labels_html(labelling)
     pictures = labelling.pictures()
@@ -617,7 +619,7 @@ def test_a_correction_is_counted_and_can_be_undone(pairs):
     assert labels_html(changed.undo()) != labels_html(labelling)
     confirmed = changed.confirm()
     n = confirmed.people()["image_id"].isin(confirmed.pictures()).sum()
-    assert f"1 label corrected by hand, {n - 1} looked at" in confirmed.place()
+    assert f"1 label corrected by hand, {n - 1} checked" in confirmed.place()
     assert replace(confirmed, which="hand").pictures() == confirmed.pictures()
 
 

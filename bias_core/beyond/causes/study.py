@@ -1,7 +1,7 @@
-"""Causes of an attribute: until which step the text decides it, and in which part of a model an adapter works.
+"""Causes of an attribute: the steps in which the prompt matters, and the part of a model in which an adapter works.
 
-Both are interventions on the same seeds: the text is exchanged after some steps, or an adapter put into the text
-encoders or the denoiser alone; the finished pictures are read.
+Both are interventions on the same seeds: the prompt is exchanged after some steps, or an adapter is put into the text
+encoders or the denoiser alone. The finished pictures are compared.
 """
 
 import math
@@ -52,32 +52,32 @@ PARTS = {
 _FEWEST_SEEDS, _FEWEST_STEPS = 4, 2
 _PLAIN, _TO_THE_END = "plain", "first text to the end"
 _EFFECTS = (
-    "Exchanged from the start, “{later}” brings it.",
-    "Exchanged from the start, “{later}” takes it away.",
-    "Exchanged from the start, “{later}” is not told to change it.",
+    "Used from the start, “{later}” makes it more frequent.",
+    "Used from the start, “{later}” makes it less frequent.",
+    "Used from the start, “{later}” has no clear effect.",
 )
-_PART_WORDS = ("It brings the attribute there.", "It takes the attribute away there.", "Nothing is told to lie there.")
-_WHOLE_WORDS = ("It brings the attribute.", "It takes the attribute away.", "It is not told to change anything.")
+_PART_WORDS = ("There it adds the attribute.", "There it removes the attribute.", "There it has no clear effect.")
+_WHOLE_WORDS = ("It adds the attribute.", "It removes the attribute.", "It has no clear effect.")
 _STEP_COLUMNS = ("steps", "steps low", "steps high")
 _PART_NAMES = {"whole": "The adapter as a whole", "text": "In the text encoders", "drawing": "In the denoiser"}
 
 
 @settings_class(frozen=True, kw_only=True)
 class CauseOptions(Options):
-    """The texts and weights that are exchanged, and the attribute that is read."""
+    """The prompts and weights to exchange, and the attribute to measure."""
 
-    text: str = setting("a photo of a doctor", "Text", "Prompt that drawing begins with")
+    text: str = setting("a photo of a doctor", "Text", "Prompt of the first steps")
     later_texts: tuple[str, ...] = setting(
         ("a photo of a female doctor", "a photo of a person"),
-        "Later texts",
+        "Later prompts",
         "Prompts that replace the first one after some steps",
     )
     attribute: str = setting("man", "Attribute", "Name of the attribute")
     present: str = setting(
-        "a photo of a man", "Sentence of its presence", "Sentence that is true of pictures with the attribute"
+        "a photo of a man", "Sentence of its presence", "Sentence that describes pictures with the attribute"
     )
     absent: str = setting(
-        "a photo of a woman", "Sentence of its absence", "Sentence that is true of pictures without the attribute"
+        "a photo of a woman", "Sentence of its absence", "Sentence that describes pictures without the attribute"
     )
     n_exchanges: int = setting(
         8, "Exchanges", "Moments of the exchange, spread evenly from the first step on", ge=1, le=MAX_STEPS
@@ -88,7 +88,7 @@ class CauseOptions(Options):
         "Weights whose parts are exchanged with the run's: “without adapter”, or a condition; auto takes the "
         "model without its adapter if it has one; empty exchanges the text alone",
     )
-    n_samples: int = setting(4, "Shown seeds", "Number of seeds whose pictures are shown", ge=1, le=100)
+    n_samples: int = setting(4, "Shown seeds", "Number of seeds to show", ge=1, le=100)
 
 
 def _exchanged(text: str, later: str, share: float, n: int) -> Shot:
@@ -100,7 +100,7 @@ def _exchanged(text: str, later: str, share: float, n: int) -> Shot:
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """The effect of one later text."""
+    """The effect of one later prompt."""
 
     later: str
     seeds: tuple[str, ...]  # units of the seeds that have all pictures
@@ -112,7 +112,7 @@ class Exchange:
 
 
 def _drawn(row: Any, part: str, later: str) -> str:
-    """Return the way a picture was drawn, as the page names its row."""
+    """Return how a picture was drawn, as in the page's row names."""
     if not later:
         return _TO_THE_END if part == "both" else PARTS[part]
     steps = f"after {row.n_first_steps} of {row.num_inference_steps} steps" if row.n_first_steps else "from the start"
@@ -121,7 +121,7 @@ def _drawn(row: Any, part: str, later: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Pictures:
-    """Margins of all pictures, by seed and the way they were drawn."""
+    """Margins of all pictures, by seed and the way of drawing."""
 
     frame: pd.DataFrame
     column: str  # of the margins
@@ -129,18 +129,18 @@ class Pictures:
 
     @cached_property
     def margins(self) -> pd.DataFrame:
-        """A row per seed, a column per way of drawing; nan where a picture is missing."""
+        """A row per seed and a column per way of drawing; nan for missing pictures."""
         return self.frame.pivot_table(self.column, "seed", "drawn", sort=False)
 
     @cached_property
     def against(self) -> str:
-        """The condition of the weights that the adapter is compared with; "" where it is compared with none."""
+        """The condition of the weights that the adapter is compared with; "" for none."""
         rows = (picture.row for (_, way), picture in self.stored.items() if way == PARTS["neither"])
         return next((row.condition for row in rows), "")
 
     @cached_property
     def stored(self) -> Mapping[tuple[int, str], StoredImage]:
-        """The pictures, by seed and the way they were drawn."""
+        """The pictures, by seed and the way of drawing."""
         keys = zip(self.frame["seed"].astype(int), self.frame["drawn"], strict=True)
         return dict(zip(keys, self.data.stored(self.frame), strict=True))
 
@@ -149,18 +149,18 @@ class Pictures:
         complete = self.margins.reindex(columns=list(ways)).dropna()
         if len(complete) < 2:
             raise InvalidInput(
-                f"{len(complete)} seeds have a picture of every kind that is compared ({', '.join(ways[:3])}, ...), 2 "
-                "are the least; ask for more, or see why pictures are blanked"
+                f"only {len(complete)} seeds have a picture of every compared kind ({', '.join(ways[:3])}, ...), and 2 "
+                "are needed; use more seeds, or check why pictures are blanked"
             )
         return complete
 
     def units(self, seeds: Sequence[int]) -> tuple[str, ...]:
-        """Return the units of the pictures of the first text to the end."""
+        """Return the units of pictures with the first prompt to the end."""
         plain = self.frame[self.frame["drawn"] == _TO_THE_END].set_index("seed")["unit"]
         return tuple(str(plain[seed]) for seed in seeds)
 
     def row(self, seed: int, ways: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-        """One seed's pictures for a figure, by the texts below them."""
+        """Yield one seed's pictures for a figure, with their labels."""
         for i, (way, text) in enumerate(ways.items()):
             if (picture := self.stored.get((seed, way))) is not None:
                 yield {"row": seed, "column": f"{i:03d}", "path": str(picture.path), "text": text}
@@ -301,14 +301,16 @@ class Causes(Study):
     options = CauseOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Per seed the first text to the end, each later one from every exchange on, and the adapter in each part."""
+        """Return per seed: the first prompt to the end, every exchange, and the adapter in each part."""
         options = options_in(settings, CauseOptions)
         n = scaled(self.design.images_per_prompt, settings.scale, least=_FEWEST_SEEDS)
         texts = [" ".join(text.split()) for text in (options.text, *options.later_texts)]
         if len(texts) == 1 or not all((*texts, options.attribute, options.present, options.absent)):
-            raise InvalidInput("an exchange needs a first text, later texts, and an attribute with its two sentences")
+            raise InvalidInput(
+                "an exchange needs a first prompt, later prompts, and an attribute with its two sentences"
+            )
         if len(set(texts)) < len(texts):
-            raise InvalidInput(f"each text must differ from the others; got {', '.join(texts)}")
+            raise InvalidInput(f"each prompt must differ from the others; got {', '.join(texts)}")
         n_exchanges = min(options.n_exchanges, settings.num_inference_steps or MAX_STEPS)
         shots = [Shot(prompt=texts[0], n=n, group=_PLAIN, facts={"later": "", "part": "both"})]
         for later in texts[1:]:
@@ -330,7 +332,7 @@ class Causes(Study):
         return shots
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Effects of every exchange of the text, the step by which it is decided, and the parts of the adapter."""
+        """Measure the effect of every exchange, the step by which it is decided, and the adapter's parts."""
         options = options_in(settings, CauseOptions)
         rows = yield from data.embed(data.frame)
         present, absent = data.sentences([options.present, options.absent])
@@ -364,7 +366,7 @@ class Causes(Study):
         )
 
     def settled(self, settings: StudySettings, services: StudyServices) -> StudySettings:
-        """Whose weights are compared with where nobody says: none where the model has no adapter."""
+        """Return the weights to compare with by default; none if the model has no adapter."""
         options = options_in(settings, CauseOptions)
         if options.without_adapter.strip() != AUTO:
             return settings
@@ -372,26 +374,26 @@ class Causes(Study):
         return replace(settings, options=replace(options, without_adapter=against))
 
     def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
-        """Refuse pictures that were not made step by step, or in one step."""
+        """Refuse pictures without denoising steps, or with only one step."""
         model_suits(settings, services)
         if (settings.num_inference_steps or services.model_info(settings.model).default_steps) < _FEWEST_STEPS:
-            raise InvalidInput("a text can be exchanged on the way of two steps or more; ask for more steps")
+            raise InvalidInput("exchanging a prompt midway needs two steps or more; ask for more steps")
 
     def headline(self, report: StudyReport) -> str:
-        """Return what the first exchange changes, by which step it is decided, and where the adapter works."""
+        """Say the effect of the first exchange, the step by which it is decided, and where the adapter works."""
         by_key = {one.key: one.estimate for one in report.results.findings}
         row, attribute = report.results.frame("decided").iloc[0], option_values(report.settings.options)["attribute"]
         effect, step = by_key[f"{row['then']}: from the start"], format_estimate(*(row[name] for name in _STEP_COLUMNS))
         change = f"changes by {_in_words(effect)}"
         if effect.low <= 0 <= effect.high:
-            change = "is not told to change"
+            change = "does not clearly change"
         elif not math.isnan(row["steps"]):
-            change += f"; half of that is decided after {step} of {row['of']} steps"
-        sentences = [f"With “{row['then']}” from the start, the share that is read as {attribute} {change}."]
+            change += f"; half of the change is decided after {step} of {row['of']} steps"
+        sentences = [f"With “{row['then']}” from the start, the share of {attribute} {change}."]
         parts = [by_key[f"adapter: {name}"] for name in _PART_NAMES if f"adapter: {name}" in by_key]
         if parts:
             whole, text, drawing = map(_in_words, parts)
             sentences.append(
-                f"The adapter changes it by {whole}: {text} in the text encoders, {drawing} in the denoiser."
+                f"The adapter changes it by {whole}: {text} through the text encoders, {drawing} through the denoiser."
             )
         return " ".join(sentences)

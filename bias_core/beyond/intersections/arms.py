@@ -1,4 +1,4 @@
-"""Attributes crossed with the arms: is what is seen, or how two attributes go together, another in one of them?"""
+"""Attributes crossed with the arms: does one arm differ in an attribute, or in the link between two attributes?"""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,20 +15,20 @@ from bias_core.study.types import Finding, Results, StudyFigure, StudyTable, col
 
 CELLS, TESTS = "crossed_arms", "arm_interactions"
 _MOST_FIGURES = 3
-_CELLS = "P is the share of the arm's pictures; beside it that of all other arms together."
+_CELLS = "P: share of the arm's pictures, next to that of all other arms together."
 _TESTS = (
-    "Each arm against all others together. Of one attribute the odds ratio: how many times larger its odds are in this "
-    "arm. Of two: how many times larger the odds ratio of the two is in this arm. 1: the arm is as the others. p is "
-    "exact (mid-p), and adjusted for looking at all arms and attributes (Holm). It takes pictures of a seed in two "
-    "arms as independent: where they are alike it is larger than need be. Rarest cell: pictures to be expected in it."
+    "Each arm against all others together. For one attribute, the odds ratio is its odds in this arm divided by those "
+    "in the others. For two, it is their odds ratio in this arm divided by that in the others. 1: no difference. p is "
+    "exact (mid-p), adjusted for all arms and attributes (Holm). It treats pictures of a seed in two arms as "
+    "independent, so it is too large if they are alike. Rarest cell: expected number of its pictures."
 )
 _OF_TWO = "arms-two-"
-_CLEAR, _UNCLEAR = "More than chance: ", "Not told from chance: "
+_CLEAR, _UNCLEAR = "Clear difference: ", "No clear difference: "
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Test:
-    """One arm against the others, of one attribute or of two together."""
+    """One arm against the others, for one attribute or two together."""
 
     arm: str
     other: str  # the other arm, or "" for several
@@ -40,7 +40,7 @@ class _Test:
 
     @property
     def name(self) -> str:
-        """The attributes that are crossed with the arm, for tables."""
+        """The crossed attributes, for tables."""
         return " × ".join(self.names)
 
 
@@ -68,16 +68,16 @@ def cross_arms(arms: Mapping[str, Sequence[AttributeScore]], *, crossing: str, c
 
 
 def crossed_arms_headline(findings: Iterable[Finding]) -> str:
-    """Return the two attributes that go together otherwise in an arm; "" if none were crossed with the arms."""
+    """Say which two attributes are linked differently in an arm; "" if none were crossed with the arms."""
     tests = [one for one in findings if one.key.startswith(_OF_TWO) and one.p_value is not None]
     clear = [one for one in tests if one.says.startswith(_CLEAR)]
     if clear:
         return f" {min(clear, key=lambda one: one.p_value or 0.0).says}"
-    return " No two attributes go together otherwise in one of the arms, as far as can be told." if tests else ""
+    return " No arm clearly differs in the link between two attributes." if tests else ""
 
 
 def _tests(arms: Mapping[str, Sequence[AttributeScore]], of: Sequence[int], confidence: float) -> Iterator[_Test]:
-    """Yield the test of every arm; of two arms that of the second alone."""
+    """Yield the test of every arm; with two arms, only that of the second."""
     calls, where = [], []
     for number, scores in enumerate(arms.values()):
         here = np.column_stack([scores[place].calls for place in of])
@@ -102,7 +102,7 @@ def _tests(arms: Mapping[str, Sequence[AttributeScore]], of: Sequence[int], conf
 
 
 def _findings(tests: Sequence[_Test], confidence: float) -> Iterator[Finding]:
-    """Yield for every attribute, and every two, the arm that differs most clearly."""
+    """Yield the arm with the clearest difference, for every attribute and every two."""
     for name in dict.fromkeys(one.name for one in tests):
         lead = min((one for one in tests if one.name == name), key=_order)
         is_known = not math.isnan(lead.adjusted)
@@ -112,7 +112,7 @@ def _findings(tests: Sequence[_Test], confidence: float) -> Iterator[Finding]:
             metric="interaction",
             estimate=lead.link.estimate,
             p_value=lead.adjusted if is_known else None,
-            says=_says(lead, confidence) if is_known else f"Nothing can be told: {lead.link.estimate.note}.",
+            says=_says(lead, confidence) if is_known else f"Undefined: {lead.link.estimate.note}.",
         )
 
 
@@ -134,7 +134,7 @@ def _says(one: _Test, confidence: float) -> str:
 
 
 def _words(names: Sequence[str], cell: int) -> str:
-    """The attributes of a combination, by its number in binary order."""
+    """Return the attributes of a combination by its number in binary order."""
     present = (cell >> np.arange(len(names))[::-1]) & 1
     return ", ".join(name if here else f"not {name}" for name, here in zip(names, present, strict=True))
 
@@ -155,11 +155,11 @@ def _test_table(tests: Sequence[_Test]) -> StudyTable:
         }
         for one in tests
     ]
-    return table(TESTS, "Is it another one in one of the arms?", rows, _TESTS)
+    return table(TESTS, "Does one arm differ?", rows, _TESTS)
 
 
 def _cell_table(tests: Sequence[_Test], confidence: float) -> StudyTable:
-    """Return each attribute and combination of two in every arm; of two arms a line has both."""
+    """Return each attribute and combination of two in every arm; with two arms, a line has both."""
     rows = []
     for one in tests:
         for cell in range(len(one.inside)):
@@ -179,7 +179,7 @@ def _cell_table(tests: Sequence[_Test], confidence: float) -> StudyTable:
 
 
 def _mosaics(tests: Sequence[_Test]) -> Iterator[StudyFigure]:
-    """The attributes in which arms differ most clearly, and the two that go together otherwise."""
+    """Yield figures of the attributes with the clearest differences between arms, and of one pair of attributes."""
     by_name = dict[str, list[_Test]]()
     for one in tests:
         by_name.setdefault(one.name, []).append(one)
@@ -208,8 +208,8 @@ def _mosaic(number: int, some: Sequence[_Test]) -> StudyFigure:
         for cell in cells
     ]
     caption = (
-        f"A column for each arm, parted by the shares of its pictures. If “{names[0]}” had nothing to do with the arm, "
-        "all would be parted at the dashed line. Hatched: fewer than 5 pictures to be expected."
+        f"One column per arm, split by the shares of its pictures. If “{names[0]}” did not depend on the arm, "
+        "all columns would split at the dashed line. Hatched: fewer than 5 pictures expected."
     )
     return figure("mosaic", f"arms{number}", f"{' and '.join(names)} in every arm", rows, caption)
 
@@ -218,4 +218,4 @@ def _notes(tests: Sequence[_Test]) -> Iterator[str]:
     small = dict.fromkeys(f"“{one.name}”" for one in tests if 0 < one.link.least_expected < LEAST_EXPECTED)
     if small:
         names = listed(list(small))
-        yield f"Small cells: fewer than 5 pictures of an arm are to be expected in a combination of {names}."
+        yield f"Small cells: fewer than 5 pictures of an arm are expected in a combination of {names}."

@@ -1,4 +1,4 @@
-"""Attributes crossed: how often two or three are seen together, and whether each by itself would give as much."""
+"""Attributes crossed: how often two or three occur together, compared with independent attributes."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,21 +44,20 @@ MakeSample = Callable[[Sequence[str], np.ndarray], Sample]
 CELLS, INTERACTIONS = "crossed", "interactions"
 _MOST_FIGURES = 3
 _HOW = (
-    "P is drawn towards what the single shares would give, the more so the less sure it is; its interval is that of "
-    "the share as counted. P* of a combination is the product of the sourced rates of its attributes, as if these had "
-    "nothing to do with each other in the world."
+    "P is shrunk towards the value for independent attributes, more so if it is uncertain; its interval is that of the "
+    "counted share. P* of a combination is the product of the sourced rates of its attributes, as if they were "
+    "independent in the real world."
 )
 _TESTS = (
-    "Of two attributes the odds ratio: how many times larger the odds of the second are with the first. Of three: how "
-    "many times larger that odds ratio is with the third. 1: each by itself gives as much. p is exact (mid-p), and "
-    "adjusted for looking at all (Holm). Pictures are compared within prompts. Rarest cell: pictures to be expected in "
-    "it."
+    "For two attributes, the odds ratio is the odds of the second with the first, divided by those without it. For "
+    "three, it is that odds ratio with the third, divided by that without it. 1: independent. p is exact (mid-p), "
+    "adjusted for all tests (Holm). Pictures are compared within prompts. Rarest cell: expected number of its pictures."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Crossed:
-    """The numbers of some attributes together."""
+    """Numbers of two or three attributes together."""
 
     attributes: tuple[Attribute, ...]
     shares: CrossedShares
@@ -83,18 +82,18 @@ class _Crossed:
         return cell_in_words(self.attributes, cell)
 
     def reference(self, cell: np.ndarray) -> float:
-        """P* of a cell as the product of sourced rates; nan where one has no source."""
+        """Return P* of a cell as the product of sourced rates; nan if one has no source."""
         if not all(one.has_source and one.reference is not None for one in self.attributes):
             return math.nan
         rates = [one.reference or 0.0 for one in self.attributes]
         return math.prod(rate if present else 1 - rate for rate, present in zip(rates, cell, strict=True))
 
     def share(self, place: int) -> Estimate:
-        """P of a cell, shrunk."""
+        """Return P of a cell, shrunk."""
         return replace(self.shares.shares[place], value=float(self.shares.shrunk[place]))
 
     def second_with_first(self) -> tuple[float, float]:
-        """The share of the second attribute with and without the first."""
+        """Return the share of the second attribute with and without the first."""
         cells = np.array([one.value for one in self.shares.shares]).reshape(2, 2)
         with_, without = (float(row[1] / row.sum()) if row.sum() else math.nan for row in cells[::-1])
         return with_, without
@@ -110,14 +109,14 @@ def cross_attributes(
     fixed_n: bool,
     sample: MakeSample,
 ) -> Results:
-    """Return the results of these attributes crossed, on pictures with these prompts and units; nothing for "none".
+    """Return the results for combinations of these attributes, on pictures with these prompts and units.
 
-    ``sample`` makes, of units and a number of each, what arms are compared by.
+    ``sample`` turns units and their values into a sample for comparing arms. Empty for the choice "none".
     """
     if crossing == "none":
         return Results()
     if not fixed_n:
-        note = "Attributes are crossed only where it was fixed beforehand how many pictures are drawn."
+        note = "Attributes are crossed only if the number of pictures was fixed beforehand."
         return Results(notes=(note,))
     readable = [score for score in scores if not math.isnan(score.prevalence.value)]
     sizes = (2, 3) if crossing == "triples" else (2,)
@@ -130,7 +129,7 @@ def cross_attributes(
     adjusted = adjusted_p_values([one.link for one in combined])
     crossings = [replace(one, adjusted=p_value) for one, p_value in zip(combined, adjusted, strict=True)]
     if not crossings:
-        return Results(notes=("No two attributes could be crossed: the reader tells fewer than two of them.",))
+        return Results(notes=("No attributes could be combined: the classifier can distinguish fewer than two.",))
     results = Results(
         findings=tuple(finding for one in crossings for finding in _findings(one, confidence)),
         tables=(_interaction_table(crossings), _cell_table(crossings)),
@@ -143,7 +142,7 @@ def cross_attributes(
 
 
 def mosaics_of(arms: Sequence[ArmReport]) -> Iterator[StudyFigure]:
-    """Yield for every arm the pair that goes together most clearly there."""
+    """Yield for every arm its most clearly linked pair."""
     for number, arm in enumerate(arms, start=1):
         for one in [one for one in arm.results.figures if one.kind == "mosaic"][:1]:
             yield replace(one, key=f"{one.key}-{number}", title=f"{one.title}, {arm.name}")
@@ -156,9 +155,13 @@ def crossed_headline(findings: Iterable[Finding]) -> str:
         return ""
     clear = [one for one in tests if _is_clear(one)]
     if not clear:
-        return f" None of {len(tests)} crossings of attributes is clear." if len(tests) > 1 else f" {tests[0].says}"
+        return (
+            f" None of {len(tests)} combinations of attributes shows a clear link."
+            if len(tests) > 1
+            else f" {tests[0].says}"
+        )
     lead = min(clear, key=lambda one: (one.p_value, -abs(one.estimate.value)))
-    count = f" {len(clear)} of {len(tests)} crossings are clear after correction for looking at all."
+    count = f" {len(clear)} of {len(tests)} combinations show a clear link, corrected for all of them."
     return f" {lead.says}{count if len(tests) > 1 else ''}"
 
 
@@ -166,14 +169,14 @@ def _is_clear(one: Finding) -> bool:
     return one.p_value is not None and one.says.startswith(_CLEAR)
 
 
-_CLEAR = "More than each by itself gives: "
-_UNCLEAR = "Not told from what each by itself gives: "
+_CLEAR = "Clearly linked: "
+_UNCLEAR = "No clear link: "
 
 
 def _cross(
     some: Sequence[AttributeScore], prompts: Sequence[str], sample: Callable[[np.ndarray], Sample], confidence: float
 ) -> _Crossed | None:
-    """Return the crossing of pictures of which all of these are told; None if there is none."""
+    """Return the crossing over pictures with known values of all attributes; None if there is none."""
     calls = np.column_stack([score.calls for score in some])
     clear = np.flatnonzero(~np.isnan(calls).any(axis=1))
     if not len(clear):
@@ -200,7 +203,7 @@ def _findings(one: _Crossed, confidence: float) -> Iterator[Finding]:
         title=f"{names} together: P",
         metric="crossed_share",
         estimate=one.share(-1),
-        says=f"If each went by itself, it would be {_percent(one.shares.expected[-1])}.",
+        says=f"If the attributes were independent, it would be {_percent(one.shares.expected[-1])}.",
         sample=one.sample,
     )
     yield Finding(
@@ -214,7 +217,7 @@ def _findings(one: _Crossed, confidence: float) -> Iterator[Finding]:
     reference = one.reference(one.shares.cells[-1])
     if math.isnan(reference):
         return
-    of_world = "against the product of the rates in the world, as if these had nothing to do with each other there"
+    of_world = "the product of the real-world rates, as if they were independent"
     for end, metric, label, estimate in (
         ("difference", "signed_difference", "P − P*", signed_difference_estimate(one.share(-1), reference)),
         ("psi", "stereotype_score", "Ψ", stereotype_estimate(one.share(-1), reference)),
@@ -232,7 +235,7 @@ def _sentence(one: _Crossed, confidence: float) -> str:
     """Return the test in words, in shares and as an odds ratio."""
     estimate = one.link.estimate
     if math.isnan(estimate.value):
-        return f"Nothing can be told: {estimate.note}."
+        return f"Undefined: {estimate.note}."
     begins = _CLEAR if one.adjusted < 1 - confidence else _UNCLEAR
     ratio, names = ratio_of(estimate), [f"“{attribute.name}”" for attribute in one.attributes]
     if len(names) == 2:
@@ -282,11 +285,11 @@ def _interaction_table(crossings: Sequence[_Crossed]) -> StudyTable:
         }
         for one in crossings
     ]
-    return table(INTERACTIONS, "Do attributes go together?", rows, _TESTS)
+    return table(INTERACTIONS, "Are attributes linked?", rows, _TESTS)
 
 
 def _mosaics(crossings: Sequence[_Crossed]) -> Iterator[StudyFigure]:
-    """The pairs that go together most clearly."""
+    """Yield figures of the most clearly linked pairs."""
     pairs = [one for one in crossings if len(one.attributes) == 2]
     by_p = sorted(pairs, key=lambda pair: 2.0 if math.isnan(pair.link.p_value) else pair.link.p_value)
     for number, one in enumerate(by_p[:_MOST_FIGURES], start=1):
@@ -307,14 +310,14 @@ def _mosaics(crossings: Sequence[_Crossed]) -> Iterator[StudyFigure]:
             f"mosaic{number}",
             f"{first} and {second} together",
             pd.DataFrame(rows[::-1]),
-            f"A column is as wide as “{first}” is frequent, or rare; its parts are the shares of “{second}” in it. If "
-            "the two had nothing to do with each other, both columns would be parted at the dashed line. Hatched: "
-            "fewer than 5 pictures to be expected.",
+            f"Column widths are the shares with and without “{first}”; each column is split by the share of “{second}” "
+            "in it. If the two were independent, both columns would split at the dashed line. Hatched: fewer than 5 "
+            "pictures expected.",
         )
 
 
 def _notes(crossings: Sequence[_Crossed]) -> Iterator[str]:
     small = [one for one in crossings if one.is_small]
     if small:
-        words = [f"“{one.name}” ({one.shares.n_needed:,} pictures would do)" for one in small]
-        yield f"Small cells: fewer than 5 pictures are to be expected in a combination of {listed(words)}."
+        words = [f"“{one.name}” ({one.shares.n_needed:,} pictures would be enough)" for one in small]
+        yield f"Small cells: fewer than 5 pictures are expected in a combination of {listed(words)}."

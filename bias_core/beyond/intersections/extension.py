@@ -21,10 +21,10 @@ MOST_CROSSED = 8  # attributes: 28 pairs and 56 triples
 
 @settings_class(frozen=True, kw_only=True)
 class CrossedOptions(Options):
-    """The crossing of attributes: none, every two, or every two and three."""
+    """The option to cross attributes: none, every two, or every two and three."""
 
     crossed: Crossing = setting(
-        "none", "Crossed attributes", "Test whether two or three attributes occur together more often than by chance"
+        "none", "Combined attributes", "Test whether two or three attributes occur together more often than by chance"
     )
 
 
@@ -50,7 +50,7 @@ class Intersections(ExploreExtension[Asked]):
         check_crossing(options.scored, options.crossed)
 
     def reading(self, options: Asked, data: "StudyData", frame: "pd.DataFrame", scored: Scored) -> Results:
-        """Return what is seen together."""
+        """Return how often attributes occur together."""
         from bias_core.beyond.intersections.attributes import cross_attributes
         from bias_core.study.arm_comparison import mean_sample
 
@@ -65,7 +65,7 @@ class Intersections(ExploreExtension[Asked]):
         )
 
     def comparing(self, options: Asked, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-        """Return what is another one in one of the arms."""
+        """Return the attributes, and links of two, that differ in one arm."""
         from bias_core.beyond.intersections.arms import cross_arms
         from bias_core.beyond.intersections.attributes import mosaics_of
         from bias_core.explore.arms import scored_arms
@@ -77,7 +77,7 @@ class Intersections(ExploreExtension[Asked]):
         return joined(crossed, Results(figures=tuple(mosaics_of(arms))))
 
     def further_headline(self, report: StudyReport) -> str:
-        """Return what goes together most clearly."""
+        """Return the clearest link."""
         from bias_core.beyond.intersections.arms import crossed_arms_headline
         from bias_core.beyond.intersections.attributes import crossed_headline
 
@@ -86,7 +86,7 @@ class Intersections(ExploreExtension[Asked]):
 
 
 class CrossedPeople(PeopleExtension):
-    """Scores of people by what else is seen of them."""
+    """Scores of people by their further attributes."""
 
     def scores(self, people: "pd.DataFrame", settings: StudySettings, sample: MakeSample) -> Results:
         """Return the score of every combination."""
@@ -96,7 +96,7 @@ class CrossedPeople(PeopleExtension):
 
 
 def check_crossing(attributes: Sequence[Attribute], crossing: str) -> None:
-    """InvalidInput where these cannot be crossed."""
+    """Raise InvalidInput if these attributes cannot be crossed."""
     n = len(attributes)
     if crossing != "none" and not 2 <= n <= MOST_CROSSED:
         raise InvalidInput(f"2 to {MOST_CROSSED} attributes can be crossed, got {n}; or cross none")

@@ -1,4 +1,4 @@
-"""The stereotype test score over what else is seen: of Explore's pictures, and of labelled people of paired tests."""
+"""The stereotype test score by further attributes: for Explore's pictures, and for labelled people of paired tests."""
 
 import math
 import re
@@ -52,8 +52,9 @@ _SIDES = {
 """The gender that an attribute of this name is about."""
 _ALSO = {"doctor": "physician"}  # further words for occupations of the paired stereotype test
 _SCORED = (
-    "100: all people of this combination look as the stereotype of the occupation has it, −100: none, 0: one half. STS "
-    "is drawn towards that of all, the more so the less sure it is; its interval is that of the score as counted."
+    "Stereotype test score (STS). 100: all people of this combination match the stereotype of the occupation; 0: half "
+    "of them; −100: none. STS is shrunk towards that of all people, more so if it is uncertain; its interval is that "
+    "of the counted score."
 )
 
 
@@ -64,7 +65,7 @@ class ScoredCells:
     attributes: tuple[Attribute, ...]  # the further ones
     scores: CrossedStereotype
     samples: tuple[Sample | None, ...]  # of each cell, as the scores are
-    who: str = ""  # these people are, where others are scored beside them
+    who: str = ""  # stereotype or identity of these people, if others are scored as well
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -72,11 +73,11 @@ class ScoredCells:
         return tuple(self.named(cell_in_words(self.attributes, cell)) for cell in self.scores.cells)
 
     def named(self, text: str) -> str:
-        """A text about them, with who they are where that must be said."""
+        """Return a text about them, with their stereotype or identity if needed."""
         return f"{self.who}, {text}" if self.who else text
 
     def score(self, place: int) -> Estimate:
-        """STS of a cell, shrunk."""
+        """Return STS of a cell, shrunk."""
         return replace(self.scores.scores[place], value=float(self.scores.shrunk[place]))
 
     def is_small(self, place: int) -> bool:
@@ -92,7 +93,7 @@ def cell_in_words(attributes: Sequence[Attribute], cell: np.ndarray) -> str:
 
 @cache
 def _stereotypes() -> dict[str, str]:
-    """The stereotyped gender of each occupation of the paired stereotype test, by every word for it."""
+    """Return the stereotyped gender of each occupation of the paired stereotype test, by every word for it."""
     occupations = read_study("pst")["occupations"]
     genders = {name: gender for gender in ("masculine", "feminine") for name in occupations[gender]}
     words = {**_ALSO, **{shown.partition(" (")[0]: name for name, shown in occupations["display"].items()}}
@@ -101,7 +102,7 @@ def _stereotypes() -> dict[str, str]:
 
 @cache
 def stereotype_of(prompt: str) -> tuple[str, str]:
-    """The occupation that a prompt names, and its stereotyped gender [wan2024pst, Table 7]; "" and "" for none.
+    """Return the occupation that a prompt names, and its stereotyped gender [wan2024pst, Table 7]; "" and "" for none.
 
     >>> stereotype_of("a photo of an Iranian doctor"), stereotype_of("a photo of a person")
     (('doctor', 'masculine'), ('', ''))
@@ -112,19 +113,19 @@ def stereotype_of(prompt: str) -> tuple[str, str]:
 
 
 def ratio_of(estimate: Estimate) -> str:
-    """θ and its ends as ratios."""
+    """Return θ and its ends as ratios, in words."""
     ends = [odds_of(end) for end in (estimate.value, estimate.low, estimate.high)]
     value, low, high = (f"{float(f'{end:.2g}'):g}" if math.isfinite(end) else format_number(end) for end in ends)
     return f"{value}, {low} to {high}"
 
 
 def odds_of(value: float) -> float:
-    """Return the ratio whose logarithm this is; inf where that is too large for a number."""
+    """Return the ratio from its logarithm; inf if it is too large for a number."""
     return math.exp(value) if value < 700 else math.inf
 
 
 def adjusted_p_values(links: Sequence[Interaction]) -> list[float]:
-    """Return the p-values corrected for looking at all of them (Holm); nan where there is none."""
+    """Return the p-values after Holm's correction; nan stays nan."""
     known = [link.p_value for link in links if not math.isnan(link.p_value)]
     adjusted = iter(holm(known) if known else ())
     return [math.nan if math.isnan(link.p_value) else float(next(adjusted)) for link in links]
@@ -133,7 +134,7 @@ def adjusted_p_values(links: Sequence[Interaction]) -> list[float]:
 def score_cells(
     some: Sequence[AttributeScore], prompts: Sequence[str], sample: Callable[[np.ndarray], Sample], confidence: float
 ) -> ScoredCells | None:
-    """STS over the attributes beside the one about gender; None where there is no such one, or no stereotype."""
+    """Return STS by the attributes other than gender; None without a gender attribute or a stereotype."""
     about = [one for one in some if one.attribute.name.lower() in _SIDES]
     genders = np.array([stereotype_of(prompt)[1] for prompt in prompts])
     if len(about) != 1 or not (genders != "").any():
@@ -157,12 +158,12 @@ def score_cells(
 
 
 def known_errors(score: AttributeScore) -> ReaderErrors | None:
-    """The reader's errors where they are used."""
+    """Return the classifier's errors if they are used."""
     return None if score.corrected is None else score.errors
 
 
 def _of_conforming(gender: AttributeScore, is_side: np.ndarray) -> ReaderErrors | None:
-    """The reader's errors on looking as the stereotype has it; None where the prompts' stereotypes are unlike."""
+    """Return the classifier's errors on matching the stereotype; None if the prompts' stereotypes differ."""
     errors = known_errors(gender)
     if errors is None or (is_side.any() and not is_side.all()):
         return None
@@ -170,7 +171,7 @@ def _of_conforming(gender: AttributeScore, is_side: np.ndarray) -> ReaderErrors 
 
 
 def score_results(scored: Sequence[ScoredCells]) -> Results:
-    """Scores of combinations: of two attributes as findings, of all in a table and in a figure."""
+    """Return scores of combinations: of two attributes as findings, of all in a table and a figure."""
     if not scored:
         return Results()
     scored = list({one.names: one for one in scored}.values())  # once where both genders are looked for
@@ -192,12 +193,12 @@ def score_results(scored: Sequence[ScoredCells]) -> Results:
         marks[one.named("all")] = one.scores.overall
         marks[one.names[place]] = one.score(place)
     rows = [mark(name, estimate) for name, estimate in marks.items()]
-    caption = "Where intervals hold the line at 0, no lean is clear. “all” is the score whatever else people look like."
+    caption = "If an interval includes 0, the direction is not clear. “all” is the score over all people."
     return Results(
         findings=tuple(findings),
         tables=(_score_table(lines),),
         figures=(
-            figure("intervals", SCORES, "Does the stereotype hang on what else is seen?", rows, caption, null=0.0),
+            figure("intervals", SCORES, "Does the stereotype depend on other attributes?", rows, caption, null=0.0),
         ),
     )
 
@@ -205,10 +206,10 @@ def score_results(scored: Sequence[ScoredCells]) -> Results:
 def _score_says(score: Estimate, overall: Estimate) -> str:
     if math.isnan(score.value):
         return f"Undefined: {score.note}."
-    says = "No clear lean either way"
+    says = "No clear direction"
     if not score.low <= 0 <= score.high:
-        says = "Looks as the stereotype has it" if score.value > 0 else "Looks against the stereotype"
-    return f"{says}; of all people it is {typeset(overall.value, '.0f')}."
+        says = "Most match the stereotype" if score.value > 0 else "Most contradict the stereotype"
+    return f"{says}; the score of all people is {typeset(overall.value, '.0f')}."
 
 
 def _score_table(lines: Sequence[tuple[ScoredCells, int]]) -> StudyTable:
@@ -229,32 +230,31 @@ def _score_table(lines: Sequence[tuple[ScoredCells, int]]) -> StudyTable:
 
 
 def stereotypes_named(prompts: Sequence[str]) -> str:
-    """A note on the stereotypes of the occupations in these prompts."""
+    """Return a note on the stereotypes of the occupations in these prompts."""
     of = dict.fromkeys(stereotype_of(prompt) for prompt in prompts)
     words = listed([f"“{name}” as {gender}" for name, gender in of if name])
-    return f"STS of combinations: the paired stereotype test (its Table 7) has {words}."
+    return f"Stereotypes behind STS (Table 7 of the paired stereotype test): {words}."
 
 
 def few_people(scored: Sequence[ScoredCells]) -> Iterator[str]:
-    """A note on the combinations that can hardly be told; nothing where there is none."""
+    """Yield a note on combinations with too few people, if any."""
     few = dict.fromkeys(
         f"“{one.names[place]}”" for one in scored for place in range(len(one.names)) if one.is_small(place)
     )
     if few:
-        yield f"Few people: fewer than 5 are to be expected on the rarer side of the stereotype in {listed([*few])}."
+        yield f"Few people: fewer than 5 are expected on the rarer side of the stereotype in {listed([*few])}."
 
 
 TEXTS = ReportTexts(__file__)
 _PLACES = {"paired": "in pairs", SINGLE: "alone"}
-"""Settings of which the first that a run has is crossed, in words."""
+"""Names of the settings; the first one that a run has is crossed."""
 
 
 def crossed_scores(people: pd.DataFrame, settings: StudySettings, sample: MakeSample) -> Results:
-    """Scores of labelled people by what else is seen of them, and whether that goes with the stereotype.
+    """Return scores of labelled people by their further attributes, and tests of the link with the stereotype.
 
-    Everybody who is scored together stands in a picture of their own, so that people are independent: those of one
-    stereotype, or of one identity where a picture shows two of a stereotype. ``sample`` makes of people what arms are
-    compared by.
+    People who are scored together stand in different pictures, so that they are independent: those of one stereotype,
+    or of one identity if a picture shows two of a stereotype. ``sample`` turns people into a sample for comparing arms.
     """
     attributes = also_seen(options_in(settings, LabellingOptions).also_seen)
     place = next((one for one in _PLACES if one in set(people["setting"])), "")
@@ -280,7 +280,7 @@ def crossed_scores(people: pd.DataFrame, settings: StudySettings, sample: MakeSa
 
 
 def _groups(people: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """People of whom no two stand in one picture, and who they are."""
+    """Yield groups of people from different pictures, with their names."""
     by_stereotype = people.groupby("stereotyped_gender")["identity"].nunique()
     together = people.duplicated(["image_id", "stereotyped_gender"]).any()
     if together or by_stereotype.max() == 1:
@@ -310,10 +310,10 @@ def _tests(
     corrected = holm([1.0 if math.isnan(link.p_value) else link.p_value for *_, link in tests])
     for (who, some, attribute, link), p_value in zip(tests, corrected, strict=True):
         if is_known := not math.isnan(link.p_value):
-            begins = "More than chance" if p_value < 1 - settings.confidence else "Not told from chance"
-            says = f"{begins}: {who} {_shares(some, attribute)} (odds ratio {ratio_of(link.estimate)})."
+            begins = "Clear link" if p_value < 1 - settings.confidence else "No clear link"
+            says = f"{begins}: {_shares(who, some, attribute)} (odds ratio {ratio_of(link.estimate)})."
         else:
-            says = f"Nothing can be told: {link.estimate.note}."
+            says = f"Undefined: {link.estimate.note}."
         yield finding(
             f"{FURTHER}{who}-{attribute.name}",
             f"{who}: the stereotype and {attribute.name}, log odds ratio",
@@ -329,6 +329,6 @@ def _link(people: pd.DataFrame, attribute: Attribute, settings: StudySettings) -
     return interaction(readings, strata=people["identity"].tolist(), confidence=settings.confidence)
 
 
-def _shares(people: pd.DataFrame, attribute: Attribute) -> str:
+def _shares(who: str, people: pd.DataFrame, attribute: Attribute) -> str:
     share = 100 * people.groupby(column_of(attribute))["conforms"].mean()
-    return f"with “{attribute.name}” look as the stereotype has it in {share[1]:.0f} %, without in {share[0]:.0f} %"
+    return f"{share[1]:.0f} % of {who} with “{attribute.name}” match the stereotype, {share[0]:.0f} % without"

@@ -1,4 +1,4 @@
-"""One concept in several languages on the same seeds: was it understood, and is it drawn otherwise than in English?"""
+"""One concept in several languages on the same seeds: was it understood, and does it differ from English?"""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,14 +39,14 @@ NOT_UNDERSTOOD, NOT_KNOWN = "not understood: no comparison", "not known whether 
 UNDEFINED = "could not be measured"
 _TEMPLATE = "a photo of a {}"
 _CAUTION = (
-    "The text encoders of most models learned English captions: in a language that a model does not understand, it "
-    "draws something else. A language counts as understood where the reader recognises “{concept}” ({among} {n} "
-    "concepts) at least half as often as in English."
+    "Most text encoders learned English captions, and a model draws something else in a language that it does not "
+    "understand. A language counts as understood if the classifier recognises “{concept}” ({among} {n} concepts) at "
+    "least half as often as in English."
 )
 _LESS_SURE = (
-    "A reader with stereotypes of its own recognises it less often where the people are not those that it expects. A "
-    "generic masculine says no gender by its grammar, and is masculine all the same: a difference can be the word’s, "
-    "and not only the model’s."
+    "A classifier with stereotypes recognises the concept less often in people that it does not expect. A generic "
+    "masculine is meant to include all genders but has masculine form: a difference can come from the word, not only "
+    "from the model."
 )
 
 
@@ -59,7 +59,7 @@ class Score(Protocol):
 
     @property
     def prevalence(self) -> Estimate:
-        """The share of the pictures in which it is seen."""
+        """The share of pictures in which it is seen."""
 
     @property
     def margins(self) -> np.ndarray:
@@ -75,12 +75,12 @@ class Recognised(Protocol):
 
     @property
     def recognised(self) -> Estimate | None:
-        """Share of the pictures in which the reader sees the concept."""
+        """Share of pictures in which the classifier sees the concept."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Arm:
-    """The values of one arm that are compared."""
+    """Values of one arm for the comparison."""
 
     scores: Sequence[Score]
     recognised: Estimate | None
@@ -91,10 +91,10 @@ Pair = tuple[Recognised, Recognised, np.ndarray, np.ndarray]
 
 
 def recognised_concept(concept: str, data: StudyData, rows: np.ndarray, units: Sequence[str]) -> list[Finding]:
-    """In how many pictures the reader puts the concept among the first of all concepts that have a wording.
+    """Measure how often the classifier ranks the concept among the first of all concepts that have a wording.
 
-    The sentences are English, whatever language the pictures were drawn in. Concepts that look alike (doctor, dentist,
-    nurse) take places from each other, so the first three count; of people the first.
+    The sentences are English for pictures of every language. Similar concepts (doctor, dentist, nurse) compete for
+    ranks, so the first three count; for people only the first.
     """
     rivals = rival_concepts(concept)
     texts = data.texts([fill_template(_TEMPLATE, one) for one in (concept, *rivals)])
@@ -102,7 +102,7 @@ def recognised_concept(concept: str, data: StudyData, rows: np.ndarray, units: S
     n, places = 1 + len(rivals), n_places(concept)
     next_best = np.sort(others, axis=0)[-places]
     estimate = prevalence_estimate(own, next_best, reference=places / n, confidence=data.settings.confidence)
-    says = f"Share of the pictures in which the reader puts “{concept}” {_among(places)} {n} concepts."
+    says = f"Share of pictures in which the classifier ranks “{concept}” {_among(places)} {n} concepts."
     return [
         Finding(
             key=RECOGNISED,
@@ -116,7 +116,7 @@ def recognised_concept(concept: str, data: StudyData, rows: np.ndarray, units: S
 
 
 def n_places(concept: str) -> int:
-    """Among how many of the first concepts one must be to count as recognised: three of many, one of few.
+    """Return the lowest rank that counts as recognised: three among many concepts, one among few.
 
     >>> n_places("doctor"), n_places("person")
     (3, 1)
@@ -131,10 +131,10 @@ def _among(places: int) -> str:
 def compare_languages(
     concept: str, wordings: Sequence[Wording], settings: StudySettings, arms: Sequence[ArmReport]
 ) -> Results:
-    """Each arm against English, attribute by attribute, on the seeds that both have.
+    """Compare each arm with English, attribute by attribute, on their shared seeds.
 
     A language that was not understood is not compared. p-values are McNemar's, after Holm over all comparisons
-    together: the chance that any is called a difference where there is none is at most :data:`LEVEL`.
+    together: the chance of any false difference is at most :data:`LEVEL`.
     """
     recognised = {
         arm.name: next((one.estimate for one in arm.results.findings if one.key == RECOGNISED), None) for arm in arms
@@ -159,8 +159,8 @@ def compare_languages(
                 LANGUAGES,
                 "Languages against English",
                 frame,
-                "Difference: the language less English, on the same seeds. p adjusted: McNemar’s test, after Holm over "
-                "all lines of this table; form: the grammatical gender that the wording carries.",
+                "Difference: language minus English, on the same seeds. p adjusted: McNemar’s test, after Holm over "
+                "all lines of this table. Form: grammatical gender of the wording.",
             ),
         ),
         figures=drawable([_figure(frame)]),
@@ -169,7 +169,7 @@ def compare_languages(
 
 
 def language_lines(wordings: Sequence[Wording], pairs: Mapping[str, Pair], confidence: float) -> pd.DataFrame:
-    """A line for each wording and attribute, with what is said of it; ``pairs`` by the name of the other arm."""
+    """Return a line with a verdict for each wording and attribute; ``pairs`` by the name of the other arm."""
     lines = [line for one in wordings if one.name in pairs for line in _lines(one, pairs[one.name], confidence)]
     tested = [line for line in lines if not math.isnan(line["p"])]
     for line, adjusted in zip(tested, holm([line["p"] for line in tested]) if tested else (), strict=True):
@@ -180,7 +180,7 @@ def language_lines(wordings: Sequence[Wording], pairs: Mapping[str, Pair], confi
 
 
 def _lines(wording: Wording, pair: Pair, confidence: float) -> Iterator[dict[str, Any]]:
-    """A line for each attribute, before any correction."""
+    """Yield a line for each attribute, before any correction."""
     english, other, at_first, at_second = pair
     verdict = _understanding(english.recognised, other.recognised)
     recognised = math.nan if other.recognised is None else other.recognised.value
@@ -208,14 +208,14 @@ def _lines(wording: Wording, pair: Pair, confidence: float) -> Iterator[dict[str
 
 
 def _understanding(english: Estimate | None, other: Estimate | None) -> str:
-    """Why a language cannot be compared; "" where it was understood."""
+    """Say why a language cannot be compared; "" if it was understood."""
     if english is None or other is None or english.low <= (english.null_value or 0.0):
-        return NOT_KNOWN  # the reader does no better than chance on the English pictures
+        return NOT_KNOWN  # the classifier does no better than chance on the English pictures
     return NOT_UNDERSTOOD if other.value < LEAST_RECOGNISED * english.value else ""
 
 
 def _figure(frame: pd.DataFrame) -> StudyFigure:
-    """The attribute whose clearest difference is clearer than that of the others: every language in a line."""
+    """Return a figure of the attribute with the clearest difference, one line per language."""
     compared = frame[frame["difference"].notna()]
     clearest = str(compared.sort_values("p", kind="stable")["attribute"].iloc[0]) if len(compared) else ""
     lines = compared[compared["attribute"] == clearest]
@@ -226,15 +226,15 @@ def _figure(frame: pd.DataFrame) -> StudyFigure:
         LANGUAGES,
         f"“{clearest}”: how much more often than in English?",
         lines.rename(columns=names)[["name", "group", "value", "low", "high"]].reset_index(drop=True),
-        "Each language less English, on the same seeds, by the grammatical form of the wording. It is the attribute "
-        "with the clearest difference; the table has all. Languages that were not understood are not shown.",
+        "Difference from English on the same seeds, by grammatical form of the wording, for the attribute with the "
+        "clearest difference; the table has all. Languages that the model did not understand are left out.",
         x="difference of the shares, P − P in English",
         null=0.0,
     )
 
 
 def languages_headline(frame: pd.DataFrame) -> str:
-    """Return which languages differ, and which were not understood, in a sentence or two."""
+    """Say in a sentence or two which languages differ, and which were not understood."""
     sentences = []
     for name, lines in frame.groupby("attribute", sort=False):
         for verdict in (MORE, LESS):
@@ -249,8 +249,8 @@ def languages_headline(frame: pd.DataFrame) -> str:
     if not sentences and len(compared):
         reach = 100 * float((compared["high"] - compared["low"]).max()) / 2
         sentences.append(
-            f"No difference from English is shown in {_and(_names(compared))}; with {int(compared['n'].min())} seeds a "
-            f"gap of up to about {reach:.0f} points can hide."
+            f"{_and(_names(compared))}: no clear difference from English. With {int(compared['n'].min())} seeds a gap "
+            f"of up to about {reach:.0f} points is still possible."
         )
     for verdict, words in ((NOT_UNDERSTOOD, "Not understood"), (NOT_KNOWN, "Not known whether understood")):
         if names := _names(frame[frame["verdict"] == verdict]):
@@ -259,7 +259,7 @@ def languages_headline(frame: pd.DataFrame) -> str:
 
 
 def _names(lines: pd.DataFrame) -> list[str]:
-    """Languages with their forms, each once."""
+    """Return languages with their forms, each once."""
     alone = FORMS["word"]
     return list(
         dict.fromkeys(
@@ -270,7 +270,7 @@ def _names(lines: pd.DataFrame) -> list[str]:
 
 
 def _and(items: Sequence[str]) -> str:
-    """All items: languages are few, and each counts.
+    """Join all items; languages are few, so none is left out.
 
     >>> _and(["German", "Arabic", "Hindi"])
     'German, Arabic and Hindi'

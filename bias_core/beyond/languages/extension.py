@@ -30,12 +30,12 @@ class LanguageOptions(ConceptOptions):
 
     @cached_property
     def wordings(self) -> tuple[Wording, ...]:
-        """The prompt in every language, English first; none where it is asked for in English alone."""
+        """The prompt in every language, English first; empty for English alone."""
         return wordings_of(self.languages, self.template, self.concept) if self.languages else ()
 
     @property
     def has_association(self) -> bool:
-        """True if pictures guided to two words are asked for; these are English, so never in several languages."""
+        """True if an association with two words is asked for; the words are English, so never in several languages."""
         return not self.languages and super().has_association
 
 
@@ -54,16 +54,16 @@ class Languages(ExploreExtension[LanguageOptions]):
             return
         watched = settings.stop_within is not None or settings.stop_when_clear
         for what, is_so in (
-            ("pictures are drawn in each: leave your own pictures out", bool(settings.images)),
-            ("each has as many pictures: leave the stop rule out", watched),
-            ("they are compared by attributes: choose at least one", not options.scored),
+            ("pictures are drawn in each language: remove your own pictures", bool(settings.images)),
+            ("each language needs the same number of pictures: turn the stop rule off", watched),
+            ("attributes are compared: choose at least one", not options.scored),
             ("at least two seeds are needed: ask for more pictures", options.n_images < 2),
         ):
             if is_so:
-                raise InvalidInput(f"in several languages {what}")
+                raise InvalidInput(f"several languages: {what}")
 
     def arms(self, options: LanguageOptions) -> tuple[Arm, ...]:
-        """Return an arm for each wording: the English prompt, and what is put in place of it."""
+        """Return an arm for each wording: the English prompt, and its replacement."""
         english = fill_template(options.template, options.concept) if options.wordings else ""
         return tuple(
             Arm(name=one.name, template=SLOT if i == 0 else f"{{{english}={one.prompt}}}")
@@ -71,7 +71,7 @@ class Languages(ExploreExtension[LanguageOptions]):
         )
 
     def reading(self, options: LanguageOptions, data: "StudyData", frame: "pd.DataFrame", scored: Scored) -> Results:
-        """Return in how many pictures the concept is recognised."""
+        """Return how often the concept is recognised."""
         from bias_core.beyond.languages.comparison import recognised_concept
 
         if not options.wordings:
@@ -79,7 +79,7 @@ class Languages(ExploreExtension[LanguageOptions]):
         return Results(findings=tuple(recognised_concept(options.concept, data, scored.rows, scored.units)))
 
     def comparing(self, options: LanguageOptions, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-        """Return each language against English."""
+        """Compare each language with English."""
         from bias_core.beyond.languages.comparison import compare_languages
 
         if not options.wordings:
@@ -87,7 +87,7 @@ class Languages(ExploreExtension[LanguageOptions]):
         return compare_languages(options.concept, options.wordings, settings, arms)
 
     def arms_headline(self, report: StudyReport) -> str:
-        """Return which languages differ from English, and which were not understood."""
+        """Say which languages differ from English, and which were not understood."""
         from bias_core.beyond.languages.comparison import LANGUAGES, languages_headline
 
         frame = report.results.frame(LANGUAGES)

@@ -1,4 +1,4 @@
-"""Mitigation: the bias that is left in every arm, against prompts that are still followed."""
+"""Mitigation: the remaining bias of every arm, against how well prompts are followed."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ OVER = "overcorrected"
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """One arm: its attributes, and how often the words of the association are shown where the prompt has them."""
+    """One arm: its attributes, and how often pictures show the association's word in their prompt."""
 
     name: str
     scores: "Sequence[AttributeScore]"
@@ -53,14 +53,14 @@ class _Left:
 
     @property
     def says(self) -> str:
-        """In one word, or two."""
+        """The verdict in a few words."""
         return lean(self.gap, "some bias is left", OVER, "no clear bias is left")
 
 
 def mitigation_results(arms: Sequence[Tried], confidence: float) -> Results:
-    """Return the bias left in every arm of what the first one clearly shows too often or too rarely.
+    """Return the remaining bias of every arm, for attributes that the first arm clearly shows too often or too rarely.
 
-    The verdict on the first arm is that of a headline: by the exact test, after Holm over its sourced attributes.
+    The verdict on the first arm is that of the headline: the exact test, after Holm over its sourced attributes.
     """
     left = list(_left(arms, confidence))
     if not left:
@@ -71,11 +71,11 @@ def mitigation_results(arms: Sequence[Tried], confidence: float) -> Results:
         tables=(
             table(
                 MITIGATION,
-                "What helps, and what it costs",
+                "Remaining bias and its cost",
                 [_row(one) for one in left],
-                f"Bias left: distance of P to P* on the side of the baseline, “{arms[0].name}”; below 0 the arm is "
-                "overcorrected. Kept: share of the pictures with the words of the association that show them. "
-                "Attributes that the baseline does not clearly show too often or too rarely are left out.",
+                f"Bias left: remaining gap between share P and reference share P*, on the side of the baseline "
+                f"“{arms[0].name}”; below 0 the arm is overcorrected. Kept: share of pictures that show the word of "
+                "their prompt. Attributes without a clear bias in the baseline are left out.",
             ),
         ),
         figures=drawable([_figure(left, arms[0].name)] if len(names) > 1 else []),
@@ -83,11 +83,11 @@ def mitigation_results(arms: Sequence[Tried], confidence: float) -> Results:
 
 
 def _left(arms: Sequence[Tried], confidence: float) -> Iterator[_Left]:
-    """Every arm, by attributes on which the first one is clearly biased."""
+    """Yield every arm for each attribute on which the first one is clearly biased."""
     from bias_core.measures.effects import adjusted_share_p_values
     from bias_core.measures.stereotype import remaining_gap_estimate
 
-    # A rate that nobody chose is no goal.
+    # An assumed rate that no one chose is not a goal.
     goals = [score.attribute.reference if score.attribute.has_source else None for score in arms[0].scores]
     shares = [_share(score).of_null(goal) for score, goal in zip(arms[0].scores, goals, strict=True)]
     adjusted = adjusted_share_p_values(shares, confidence)
@@ -111,7 +111,7 @@ def _left(arms: Sequence[Tried], confidence: float) -> Iterator[_Left]:
 
 
 def _share(score: "AttributeScore") -> Estimate:
-    """Corrected for the reader's errors where they are known."""
+    """Return P, corrected for the classifier's errors if known."""
     return score.corrected or score.prevalence
 
 
@@ -119,10 +119,10 @@ def _finding(one: _Left, *, baseline: str) -> Finding:
     shares = " to ".join(format_share(share.value, share.low, share.high) for share in (one.before, one.share))
     return Finding(
         key=f"{MITIGATION}: {one.attribute}: {one.arm.name}",
-        title=f"{one.attribute}: bias of “{baseline}” that is left in “{one.arm.name}”",
+        title=f"{one.attribute}: bias of “{baseline}” remaining in “{one.arm.name}”",
         metric="remaining_gap",
         estimate=one.gap,
-        says=f"From {shares}, where {format_rate(one.reference)} is the goal: {one.says}.",
+        says=f"From {shares}; the goal is {format_rate(one.reference)}: {one.says}.",
     )
 
 
@@ -144,22 +144,22 @@ def _figure(left: Sequence[_Left], baseline: str) -> StudyFigure:
     return figure(
         "scatter",
         MITIGATION,
-        "What helps, and what it costs",
+        "Remaining bias and its cost",
         [
             point(one.arm.fidelity, one.gap, name=one.attribute if several else one.arm.name, group=one.arm.name)
             for one in left
             if one.arm.fidelity is not None
         ],
-        f"Best is right, on the line at 0: nothing is left of the bias of “{baseline}”, and prompts that say an "
-        "attribute are followed. Below the line an arm is overcorrected.",
-        x="asked attributes shown, share of the pictures",
-        y="bias that is left",
+        f"Best is at the right, on the line at 0: no bias of “{baseline}” remains, and pictures show the attribute in "
+        "their prompt. Below the line an arm is overcorrected.",
+        x="share of pictures that show the attribute in their prompt",
+        y="remaining bias",
         null=0.0,
     )
 
 
 def overcorrected_sentence(results: Results) -> str:
-    """Return which arms overcorrect, with a space before it; "" if none does."""
+    """Say which arms overcorrect, with a leading space; "" if none does."""
     frame = results.frame(MITIGATION)
     if frame.empty:
         return ""
@@ -171,10 +171,10 @@ def overcorrected_sentence(results: Results) -> str:
 
 
 class Mitigation(ExploreExtension[ConceptOptions]):
-    """Every arm is a remedy for the first one."""
+    """Compares every arm with the first one, the baseline."""
 
     def comparing(self, options: ConceptOptions, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-        """Return what is left of the bias of the first arm; nothing where the arms are languages."""
+        """Return the remaining bias of the first arm; empty if the arms are languages."""
         from bias_core.explore.arms import scored_arms
         from bias_core.explore.options import added_arms
 
@@ -185,5 +185,5 @@ class Mitigation(ExploreExtension[ConceptOptions]):
         return mitigation_results(tried, settings.confidence)
 
     def further_headline(self, report: StudyReport) -> str:
-        """Return which arms overcorrect."""
+        """Say which arms overcorrect."""
         return overcorrected_sentence(report.results)

@@ -1,7 +1,7 @@
-"""The options of the study, where targets lie between their poles, and the report.
+"""The options of the study, the positions of targets between their poles, and the report.
 
-A target's poles are its prompt worded for men and for women, between which its pictures and texts lean: δ′ and α′ come
-first, then MCAS, δ and α as the paper has them.
+A target's poles are its prompt worded for men and for women; its pictures and texts lie between them. Shift δ′ and
+amplification α′ come first, then the paper's MCAS, δ and α.
 """
 
 import math
@@ -68,7 +68,7 @@ from bias_core.study.types import (
 from bias_core.types import Estimate
 from bias_core.values import Options, setting, settings_class
 
-GENDERS = ("male", "female")  # A, and B: positive scores lean to the first
+GENDERS = ("male", "female")  # A and B: positive scores mean A
 _NOUNS = {
     "male": {"person": "man", "people": "men", "child": "boy", "children": "boys"},
     "female": {"person": "woman", "people": "women", "child": "girl", "children": "girls"},
@@ -77,16 +77,16 @@ _PERSON = re.compile(r"\b(person|people|child|children)\b", re.I)
 _BEFORE_NOUN = re.compile(r"^(?:.*?\bof\s+)?(?:(?:an?|the|one)\s+)?", re.I)
 _TARGET = "target"  # kind of the pictures of targets
 _NO_POLES = "its poles were not drawn"
-_SAME = "No difference from the lean of the words is shown, none ruled out."
+_SAME = "No clear difference from the words."
 
 
 @settings_class(frozen=True, kw_only=True)
 class InternalBiasOptions(Options):
-    """The targets, and the way scores are formed."""
+    """Options: targets, sides and scores."""
 
     targets: tuple[str, ...] = setting((), "Targets", "Keywords of the targets to draw (default: a share of each side)")
     encoders: tuple[str, ...] = setting(
-        (), "Readers to average", "Encoders whose scores are averaged (default: the encoder alone)"
+        (), "Encoders to average", "Encoders to average scores over (default: the encoder alone)"
     )
     words_a: tuple[str, ...] = setting(
         (),
@@ -101,18 +101,16 @@ class InternalBiasOptions(Options):
         (), "Prompts of B", "Prompts of B's pictures (default: an image of a ... person with each of its words)"
     )
     text_targets: Literal["prompt", "keyword"] = setting(
-        "prompt", "Text of a target", "Text that stands for a target: its whole prompt, or the keyword alone"
+        "prompt", "Text of a target", "Text of a target for the scores: its whole prompt, or the keyword alone"
     )
     variant: bool = setting(
         False, "Other attribute prompts", "Use the attribute prompts that the paper used for Stable Diffusion v2"
     )
     resample: Literal["pictures", "prompts"] = setting(
-        "pictures", "What intervals resample", "Units that intervals resample: pictures, or whole attribute prompts"
+        "pictures", "Units of intervals", "Units that intervals resample: pictures, or whole attribute prompts"
     )
     poles: bool = setting(
-        True,
-        "Own poles",
-        "Also draw every target worded for men and for women, which gives the ends of the scale of δ′ and α′",
+        True, "Poles", "Also draw every target worded for men and for women, the two ends of the scale of δ′ and α′"
     )
     minimum_text_text: float = setting(
         0.002,
@@ -121,14 +119,12 @@ class InternalBiasOptions(Options):
         ge=0,
         le=2,
     )
-    published_model: str = setting(
-        "Stable Diffusion v2", "Published model", "Model whose published numbers are shown next to the findings"
-    )
+    published_model: str = setting("Stable Diffusion v2", "Published model", "Model of the paper to compare with")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sides:
-    """A, to which positive scores lean, and B."""
+    """Side A (positive scores) and side B."""
 
     names: tuple[str, str]  # kinds of their pictures, and the words that word a target for them
     called: tuple[str, str]  # in sentences
@@ -141,13 +137,13 @@ class Sides:
 
 
 def sides_of(settings: StudySettings) -> Sides:
-    """Men and women, or the sides that words of one's own name first; InvalidInput for one side alone."""
+    """Return men and women, or the sides that the user's words name first; InvalidInput for one side alone."""
     options = options_in(settings, InternalBiasOptions)
     own = options.words_a, options.words_b
     if not any(own) and not options.prompts_a and not options.prompts_b:
         return Sides(names=GENDERS, called=("men", "women"))
     if not all(own):
-        raise InvalidInput("attributes of your own need words of both sides: fill in *Words of A* and *Words of B*")
+        raise InvalidInput("your own attributes need words for both sides: fill in *Words of A* and *Words of B*")
     a, b = (" ".join(words[0].split()) for words in own)
     if not a or not b or a == b or _TARGET in (a, b):
         raise InvalidInput(f"the first words of the two sides name them and must differ; got {a!r} and {b!r}")
@@ -155,7 +151,7 @@ def sides_of(settings: StudySettings) -> Sides:
 
 
 def worded(prompt: str, side: str) -> str:
-    """The prompt with its person worded as a man or a woman, or as another side, once.
+    """Return the prompt with its person worded as a man or a woman, or as another side.
 
     >>> worded("an image of an engineer", "female"), worded("an image of a person reading", "male")
     ('an image of a female engineer', 'an image of a man reading')
@@ -175,7 +171,7 @@ def worded(prompt: str, side: str) -> str:
 
 
 def pole_shots(targets: Sequence[Mapping[str, str]], n: int, sides: Sides) -> list[Shot]:
-    """Pictures of every target worded for either side, half as many as of the target, on seeds of their own."""
+    """Return pictures of every target worded for either side, half as many as of the target, on their own seeds."""
     return [
         Shot(
             prompt=worded(target["prompt"], side),
@@ -191,7 +187,7 @@ def pole_shots(targets: Sequence[Mapping[str, str]], n: int, sides: Sides) -> li
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """The place of a target between its poles, as pictures and as text."""
+    """The position of a target between its poles, for pictures and for text."""
 
     pictures: Estimate  # r of its pictures
     texts: float  # r of its text; nan where it has none
@@ -207,7 +203,7 @@ def places_of(
     words: Mapping[str, Sequence[str]],
     groups: Mapping[str, Any],
 ) -> Places | None:
-    """Return the place of a target, of scores averaged over the encoders; None without pictures of its poles.
+    """Return the position of a target from scores averaged over encoders; None without pictures of its poles.
 
     ``words`` are the texts of the two sides; ``groups`` may have the prompts of ``a`` and ``b``.
     """
@@ -242,7 +238,7 @@ def places_of(
 
 
 def _sample(readings: Sequence[Sequence[np.ndarray]], units: Sequence[Sequence[str]], texts: float) -> Sample:
-    """Return the sample of δ': the pictures of all five sets, counted as often as a resample has them."""
+    """Return the sample of δ′ over the pictures of all five sets, weighted by their counts in a resample."""
     sizes = [len(names) for names in units]
     to_a, to_b = (
         [np.mean([reading[i] @ reading[side].T for reading in readings], axis=0) for i in range(3)] for side in (3, 4)
@@ -260,7 +256,7 @@ def _sample(readings: Sequence[Sequence[np.ndarray]], units: Sequence[Sequence[s
 
 
 def place_columns(places: Places | None) -> dict[str, Any]:
-    """Columns of a table: r of pictures and text, δ' and α' with intervals, and why there is no α'."""
+    """Return table columns: r of pictures and text, δ′ and α′ with intervals, and the reason for a missing α′."""
     if places is None:
         nothing = columns("r, pictures", None) | {"r, words": math.nan} | columns("δ′", None) | columns("α′", None)
         return nothing | {"why no α′": _NO_POLES}
@@ -274,11 +270,16 @@ def place_columns(places: Places | None) -> dict[str, Any]:
 
 
 def target_finding(name: str, title: str, places: Places, sides: Sides) -> Finding:
-    """δ' of a target."""
+    """Return the finding δ′ of a target."""
     a, b = sides.called
-    says = lean(places.difference, f"Drawing moves it towards {a}.", f"Drawing moves it towards {b}.", _SAME)
+    says = lean(
+        places.difference,
+        f"Its pictures are closer to {a} than its words are.",
+        f"Its pictures are closer to {b} than its words are.",
+        _SAME,
+    )
     if math.isnan(places.difference.value):
-        says = f"Not known: {places.difference.note}."
+        says = f"Undefined: {places.difference.note}."
     key = f"difference {name}"
     return finding(key, title, "relative_lean_difference", places.difference, says, sample=places.sample)
 
@@ -286,7 +287,7 @@ def target_finding(name: str, title: str, places: Places, sides: Sides) -> Findi
 def group_findings(
     group: str, name: str, members: Mapping[str, Places | None], sides: Sides, confidence: float
 ) -> tuple[dict[str, Any], list[Finding]]:
-    """Mean δ' and the α' of all targets of a group, as columns of a table and as findings; nothing without poles."""
+    """Return mean δ′ and α′ over a group's targets, as table columns and as findings; empty without poles."""
     measured = {
         keyword: (places.pictures.value, places.texts)
         for keyword, places in members.items()
@@ -306,7 +307,12 @@ def group_findings(
 
     ratio = counted_sample(keywords, of_counts)
     a, b = sides.called
-    says = lean(difference, f"Drawing moves them towards {a}.", f"Drawing moves them towards {b}.", _SAME)
+    says = lean(
+        difference,
+        f"The pictures are closer to {a} than the words are.",
+        f"The pictures are closer to {b} than the words are.",
+        _SAME,
+    )
     left_out = len(members) - len(measured)
     says += f" Targets without δ′: {left_out}." * bool(left_out)
     return columns("mean δ′", difference) | columns("α′ of all", amplification), [
@@ -320,23 +326,23 @@ def group_findings(
 
 def _times(amplification: Estimate) -> str:
     if math.isnan(amplification.value):
-        return f"Not known: {amplification.note}."
-    strength = f"{math.exp(amplification.value):.2f} times as strongly as the words"
-    clear = lean(amplification, "more", "less", "not told from as strongly")
-    return f"Pictures lean {strength}: {clear}."
+        return f"Undefined: {amplification.note}."
+    strength = f"{math.exp(amplification.value):.2f} times as strong as that of the words"
+    clear = lean(amplification, "clearly stronger", "clearly weaker", "no clear difference")
+    return f"The association of the pictures is {strength}: {clear}."
 
 
 TEXTS = ReportTexts(__file__)
 GROUPS = (*GENDERS, "overall")
-UNASSIGNED = "unassigned"  # side of a target of one's own of which nothing is claimed beforehand
-# Means over the targets of a group: the beginning of the key of their findings, and their sign.
+UNASSIGNED = "unassigned"  # side of the user's target without an expected side
+# Means over the targets of a group: start of their findings' keys, and symbol.
 SIGNS = {"delta": "δ", "lean": "MCAS", "alpha": "α"}
 RANKED = {"difference": "δ′", "amplification": "α′"}
 REPAIRED = {"difference": "mean δ′", "amplification": "α′ of all"}  # columns of findings of a group
 RUN = "this run"
 _LEGENDS = {"male": "male-dominated", "female": "female-dominated", UNASSIGNED: "own targets"}
 _FEWEST_FOR_RANKS = 4
-_CANCEL = "Positive leans to {}; over all targets the two sides can cancel."
+_CANCEL = "Positive means {}; over all targets, the two sides can cancel out."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -355,17 +361,17 @@ class Target:
 
     @property
     def has_doubtful_alpha(self) -> bool:
-        """True if α was formed though the texts hardly lean."""
+        """True if α exists although the texts have hardly any association."""
         return not math.isnan(self.bias.bias_amplification.value) and abs(self.bias.text_text) < MINIMUM_TEXT_TEXT
 
 
 def report_of(design: Design, settings: StudySettings, targets: Sequence[Target]) -> Results:
-    """Findings, tables and figures."""
+    """Return findings, tables and figures."""
     model, sides = options_in(settings, InternalBiasOptions).published_model, sides_of(settings)
     a, b = sides.called
     members = {group: [target for target in targets if group in (target.dominated, "overall")] for group in GROUPS}
     summaries = [_summary(design, settings, group, of) for group, of in members.items() if of]
-    says = f"Leans to {a}.", f"Leans to {b}.", "Leans to neither side clearly."
+    says = f"Closer to {a}.", f"Closer to {b}.", "No clear association with either side."
     repaired = [one for _, findings in summaries for one in findings if one.key.split()[0] in REPAIRED]
     return Results(
         findings=(
@@ -474,7 +480,7 @@ def _summary(
     more, repaired = group_findings(group, name, places, sides, settings.confidence)
     row |= {**columns("mean MCAS", mean_lean), "no α": summary.n_undefined, **more, "note": ""}
     parts = (
-        ("delta", "diffusion_bias", delta, "A mean of absolute values, so never 0: see δ′."),
+        ("delta", "diffusion_bias", delta, "A mean of absolute values, so it is never 0; δ′ has a direction."),
         ("lean", "composite_association", mean_lean, _CANCEL.format(sides.called[0]) * (group == "overall")),
         (
             "alpha",
@@ -494,18 +500,18 @@ def _summary(
 def _alpha_says(alpha: Estimate, n_undefined: int, n_doubtful: int, misprint: str | None) -> str:
     says = []
     if alpha.low <= 1 <= alpha.high:
-        says.append("Neither more nor less strongly than the texts, as far as can be told.")
+        says.append("Not clearly stronger or weaker than the association of the texts.")
     elif not math.isnan(alpha.value):
-        says.append(f"On average {'more' if alpha.value > 1 else 'less'} strongly than the texts.")
+        says.append(f"On average {'stronger' if alpha.value > 1 else 'weaker'} than the association of the texts.")
     if n_doubtful:
-        says.append(f"Targets whose texts hardly lean, so that their α is large whatever is drawn: {n_doubtful}.")
+        says.append(f"Targets with hardly any association in the text, so that α is always large: {n_doubtful}.")
     if n_undefined:
-        says.append(f"Targets without α, as their texts hardly lean: {n_undefined}.")
-    return " ".join([*says, f"Published misprint, {misprint}."] if misprint else says)
+        says.append(f"Targets without α, because their texts have hardly any association: {n_undefined}.")
+    return " ".join([*says, f"Misprint in the paper, {misprint}."] if misprint else says)
 
 
 def _printed_rows(design: Design, between: tuple[str, str]) -> list[dict[str, Any]]:
-    """Table 4 of the paper; nothing for targets of one's own, or between other sides."""
+    """Return the rows of the paper's Table 4; none for the user's targets or other sides."""
     summaries = design.data.get("summary", {}) if between == GENDERS else {}
     sides = [target["dominated"] for target in design.data["targets"]]
     rows = []
@@ -522,12 +528,12 @@ def _printed_rows(design: Design, between: tuple[str, str]) -> list[dict[str, An
 
 
 def _figures(targets: Sequence[Target], model: str, called: tuple[str, str]) -> list[StudyFigure]:
-    """Leans, leans against what was drawn, and δ against α: as it is, smoothed, and as published."""
+    """Return figures: associations, associations by true share, and δ against α (plain, smoothed, in the paper)."""
     leans = pd.DataFrame(
         mark(one.keyword, one.scores.mcas_interval, group=_LEGENDS[one.dominated], published=_mcas(one, model))
         for one in sorted(targets, key=lambda target: [*_LEGENDS].index(target.dominated))
     )
-    others = f"Diamonds are the published scores of {model} by other encoders: compare sides and orders."
+    others = f"Diamonds are the paper's scores of {model} with other encoders: compare directions and ranks."
     drawn = [
         point(one.men, one.scores.image_image_interval, name=one.keyword, group=_LEGENDS[one.dominated])
         for one in targets
@@ -576,7 +582,7 @@ def _notes(design: Design, targets: Sequence[Target]) -> tuple[str, ...]:
 
 
 def compare_internal_bias(settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-    """Table 4 with a line and ranks per arm, and the cloud of targets of every arm."""
+    """Return Table 4 with a line and ranks per arm, and a figure with the targets of every arm."""
     marks = marks_over_arms(arms, "figure2")
     marks = marks[["x", "y"]].assign(group=marks[ARM], marker=marks["group"]) if len(marks) else marks
     own = table_over_arms(
@@ -601,24 +607,21 @@ def compare_internal_bias(settings: StudySettings, arms: Sequence[ArmReport]) ->
 
 
 def headline(report: StudyReport) -> str:
-    """One sentence on which way drawing moves which targets; without their poles, which way they lean."""
+    """Say towards which side pictures shift each target; without poles, with which side they associate it."""
     table, called = table_of(report, "table3").frame, sides_of(report.settings).called
     if table["δ′"].isna().all():
-        return _headline(table, "MCAS", "Text and pictures together (MCAS) lean", "for", called)
-    return _headline(table.dropna(subset=["δ′"]), "δ′", "Between their own poles (δ′), drawing moves", "", called)
+        return _headline(table, "MCAS", "Text and pictures together (MCAS) associate", "with", called)
+    shifted = table.dropna(subset=["δ′"])
+    return _headline(shifted, "δ′", "Compared with their prompts (δ′), pictures shift", "towards", called)
 
 
-def _headline(table: pd.DataFrame, column: str, what: str, of: str, called: tuple[str, str]) -> str:
-    """Say which targets go which way by the intervals of a column; ``of`` stands before the targets."""
+def _headline(table: pd.DataFrame, column: str, what: str, to: str, called: tuple[str, str]) -> str:
+    """Say the side of each target by the intervals of a column; ``to`` is the preposition of the verb in ``what``."""
     to_a = table.loc[table[f"{column} low"] > 0, "target"].tolist()
     to_b = table.loc[table[f"{column} high"] < 0, "target"].tolist()
     rest = len(table) - len(to_a) - len(to_b)
-    sides = [
-        f"to {side} {of} {listed(names)}" if of else f"{listed(names)} to {side}"
-        for side, names in zip(called, (to_a, to_b), strict=True)
-        if names
-    ]
+    sides = [f"{listed(names)} {to} {side}" for side, names in zip(called, (to_a, to_b), strict=True) if names]
     if not sides:
-        none, where = f"none of {len(table)} targets", f"clearly to {' or '.join(called)}"
-        return f"{what} {f'{where} {of} {none}' if of else f'{none} {where}'}; none is shown to be even."
-    return f"{what} {', '.join(sides)}{f'; {rest} of {len(table)} to neither clearly' if rest else ''}."
+        none = f"none of {len(table)} targets clearly {to} {' or '.join(called)}"
+        return f"{what} {none}; this does not prove that there is no bias."
+    return f"{what} {', '.join(sides)}{f'; {rest} of {len(table)} clearly {to} neither' if rest else ''}."

@@ -1,4 +1,4 @@
-"""Internal bias: what drawing adds to the lean of 28 targets' texts (δ', α'), and MCAS, δ and α of the paper."""
+"""Internal bias: the shift from 28 targets' texts to their pictures (δ′, α′), and the paper's MCAS, δ and α."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -37,7 +37,7 @@ MOST_PICTURES = 100
 
 
 def _attribute_prompts(design: Design, settings: StudySettings) -> dict[str, list[str]]:
-    """The prompts of the pictures of each side."""
+    """Return the prompts of each side's pictures."""
     options, sides = options_in(settings, InternalBiasOptions), sides_of(settings)
     if sides.names != GENDERS:
         own = (options.prompts_a, options.words_a), (options.prompts_b, options.words_b)
@@ -52,7 +52,7 @@ def _attribute_prompts(design: Design, settings: StudySettings) -> dict[str, lis
 
 
 def _attribute_words(design: Design, settings: StudySettings) -> dict[str, Sequence[str]]:
-    """The texts of each side."""
+    """Return the texts of each side."""
     options, sides = options_in(settings, InternalBiasOptions), sides_of(settings)
     given = design.data["text_attributes"]
     words = [given[side] for side in GENDERS] if sides.names == GENDERS else [options.words_a, options.words_b]
@@ -60,9 +60,9 @@ def _attribute_words(design: Design, settings: StudySettings) -> dict[str, Seque
 
 
 def _targets(design: Design, settings: StudySettings) -> list[dict[str, str]]:
-    """The targets that the option names, in the order of the paper; else a share of each side.
+    """Return the targets that the option names, in the paper's order; else a share of each side.
 
-    Between sides of one's own nothing is claimed of a target beforehand.
+    With the user's own sides, targets have no expected side.
     """
     chosen = _chosen(design, settings)
     if sides_of(settings).names == GENDERS:
@@ -92,7 +92,7 @@ def _measured(
     data: StudyData,
     published: Mapping[str, Mapping[str, float]],
 ) -> Target:
-    """The mean over the encoders, and what MCAS was computed from: means of cosines, which texts add to."""
+    """The mean over the encoders, and the inputs of MCAS: means of cosines, including those of texts."""
     frame, options, confidence = data.frame, options_in(settings, InternalBiasOptions), settings.confidence
     sides = sides_of(settings)
     parts = [frame["keyword"] == target["keyword"], *(frame["kind"] == side for side in sides.names)]
@@ -129,18 +129,18 @@ def _measured(
 
 
 def averaged_encoders(settings: StudySettings) -> tuple[Reader, ...]:
-    """Those that scores are averaged over."""
+    """Return the averaged encoders."""
     names = options_in(settings, InternalBiasOptions).encoders or [settings.encoder]
     return tuple(Reader(role="encoder", name=name) for name in names)
 
 
 def own_targets(text: str, *, n: int = 10, n_attribute: int = 6) -> Design:
-    """The design of the study on other targets, with ``n`` pictures of each and ``n_attribute`` of each other prompt.
+    """Return the study's design for other targets, with ``n`` pictures of each and ``n_attribute`` of other prompts.
 
-    A line has a target's keyword, and after bars its prompt and the gender that people expect, both as wanted
-    ("Judge | an image of a judge in court | male"); without a prompt it is "an image of a judge".
+    A line has a target's keyword, then optionally its prompt and the expected gender, separated by bars
+    ("Judge | an image of a judge in court | male"); the default prompt is "an image of a judge".
 
-    InvalidInput for no target, too many, the same one twice, or a line that cannot be read.
+    InvalidInput for no target, too many, the same one twice, or an invalid line.
 
     >>> own_targets("judge").data["targets"][0]["prompt"]
     'an image of a judge'
@@ -159,10 +159,10 @@ def own_targets(text: str, *, n: int = 10, n_attribute: int = 6) -> Design:
     return replace(
         paper,
         name=OWN_NAME,
-        title="Bias inside the model, on targets of your own",
-        where="Eq. 1 to 5, with targets of your own",
-        summary=f"How {', '.join(keywords)} lean between men and women as pictures and as text, and what "
-        "drawing adds to what the text already leans to.",
+        title="Bias inside the model, for your own targets",
+        where="Eq. 1 to 5, with your own targets",
+        summary=f"The association of {', '.join(keywords)} with men or women, as text and as pictures, and the shift "
+        "from one to the other.",
         data=data,
         images_per_prompt=n,
         options={**paper.options, "targets": keywords},
@@ -209,7 +209,7 @@ class InternalBias(Study):
         return shots + pole_shots(targets, n, sides) if options.poles else shots
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """δ' and α', MCAS, δ and α of every target; Tables 3 and 4 beside the published ones."""
+        """Measure δ′, α′, MCAS, δ and α of every target; Tables 3 and 4 next to the paper's."""
         rows = {}
         for reader in averaged_encoders(settings):
             rows[reader.name] = yield from data.embed(data.frame, reader.name)
@@ -231,7 +231,7 @@ class InternalBias(Study):
         return report_of(self.design, settings, targets)
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:
-        """Return the encoders whose scores are averaged."""
+        """Return the averaged encoders."""
         return averaged_encoders(settings)
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
@@ -239,10 +239,10 @@ class InternalBias(Study):
         return compare_internal_bias(settings, arms)
 
     def run_size(self, settings: StudySettings) -> RunSize:
-        """Return how many of the pictures are of the poles, as a note."""
+        """Return a note on the number of pictures of poles."""
         n = sum(shot.n for shot in self.shots(settings) if "pole_of" in shot.facts)
         a, b = sides_of(settings).called
-        note = f"{n:,} of them the targets worded for {a} and for {b}, which the paper does not draw"
+        note = f"{n:,} of them targets worded for {a} and for {b}, which the paper does not draw"
         return RunSize(note=note if n else "")
 
     def headline(self, report: StudyReport) -> str:

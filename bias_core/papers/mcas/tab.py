@@ -1,4 +1,4 @@
-"""The Internal tab: what drawing adds to the lean of the words, from the text of a target to its pictures."""
+"""The Internal tab: how a target's association with men or women changes from its text to its pictures."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -14,51 +14,51 @@ from bias_core.ui.templates import render
 from bias_core.values import settings_of
 
 _BEHIND = (
-    "Below each how much nearer it is to this run’s pictures of {a} than to those of {b}; II is the mean. "
-    "Clothing, age, light or style may be what makes it so: look before you conclude."
+    "The number below a picture says how much closer it is to this run’s pictures of {a} than to those of {b}; II is "
+    "the mean. Clothing, age, light or style may be the reason: look at the pictures before you conclude."
 )
 
 
 class InternalTab(CloserLook):
-    """The tab on what drawing adds to the lean of the words."""
+    """The tab on the shift from words to pictures."""
 
     key: ClassVar = "internal"
     title: ClassVar = "Internal"
     place: ClassVar = 40
-    question: ClassVar = "On the way from text to picture, where does a concept come to lean to men or to women?"
+    question: ClassVar = "Between text and picture, where does a concept become associated with men or with women?"
     caution: ClassVar = (
-        "Leans are those of appearance, read by an encoder with leanings of its own, which are part of every "
-        "score. A lean is not an error by itself, and a score near 0 does not prove that there is none."
+        "Scores describe appearance, and include the encoder's own associations. An association is not an error by "
+        "itself, and a score near 0 does not prove that there is none."
     )
     own_options: ClassVar = settings_of(InternalBiasOptions).keys() - {"targets"}
 
     def build_own(self) -> dict[str, Any]:
-        """Targets, and how many pictures."""
+        """Build the fields of targets and numbers of pictures."""
         own: dict[str, Any] = {}
         own["targets"] = gr.Textbox(
             "Judge | an image of a judge | male\nTeacher\nNurse | an image of a nurse | female",
-            label="Targets, one a line",
-            info="A keyword; after a bar its prompt; after another the gender people expect, male or female",
+            label="Targets, one per line",
+            info="Keyword | prompt | expected gender (male or female); prompt and gender are optional",
             lines=4,
             elem_id=f"{self.key}-own-targets",
         )
         with gr.Row():
-            own["n"] = gr.Slider(2, 40, 10, step=1, label="Pictures of each target", min_width=200)
+            own["n"] = gr.Slider(2, 40, 10, step=1, label="Pictures per target", min_width=200)
             own["n_attribute"] = gr.Slider(
-                2, 20, 5, step=1, label="Pictures of each of 8 prompts of men and women", min_width=200
+                2, 20, 5, step=1, label="Pictures per prompt of men and women (8 prompts)", min_width=200
             )
         return own
 
     def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
-        """The study on these targets."""
+        """Return the study on these targets."""
         return own_targets(str(own["targets"] or ""), n=int(own["n"] or 0), n_attribute=int(own["n_attribute"] or 0))
 
     def closer_looks(self, report: StudyReport) -> Sequence[tuple[str, str]]:
-        """The targets that were drawn."""
+        """Return the drawn targets."""
         return [(str(target), str(target)) for target in table_of(report, "table3").frame["target"]]
 
     def closer_html(self, report: StudyReport, key: str) -> str:
-        """The four scores of a target from text to picture, δ and α, in words and as a table."""
+        """Return the four scores of a target from text to picture, δ and α, in words and as a table."""
         scores, rows = table_of(report, "scores").frame, table_of(report, "table3").frame
         mine, row = scores[scores["target"] == key].drop(columns="target"), rows[rows["target"] == key]
         if row.empty:
@@ -76,7 +76,7 @@ class InternalTab(CloserLook):
         )
 
     def behind_html(self, report: StudyReport, key: str) -> str:
-        """The target's pictures that are nearest to those of either side."""
+        """Return the target's pictures that are closest to those of either side."""
         frame = report.pictures
         if frame is None or "lean" not in frame:
             return ""

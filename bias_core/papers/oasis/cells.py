@@ -1,4 +1,4 @@
-"""OASIS's cells: pictures of a nationality read for one attribute, beside what the paper printed for it."""
+"""OASIS's cells: pictures of a nationality measured for one attribute, next to the paper's numbers."""
 
 import math
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
@@ -43,7 +43,7 @@ _NOTABLE = 0.005
 
 @settings_class(frozen=True, kw_only=True)
 class NationalityOptions(Options):
-    """The nationalities that are drawn, and the prompts."""
+    """The nationalities to draw, and the prompts."""
 
     nationalities: tuple[str, ...] = setting(
         ("Iranian", "Indian", "Mexican"), "Nationalities", "Nationalities to draw, from the study's list"
@@ -53,40 +53,38 @@ class NationalityOptions(Options):
         "Templates",
         "Prompt templates: default, or sdv2 for four wordings in equal shares (the paper picks one at random)",
     )
-    published_model: str = setting(
-        "SDv2", "Published model", "Model whose published numbers are shown next to the findings"
-    )
+    published_model: str = setting("SDv2", "Published model", "Model of the paper to compare with")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One attribute on the pictures of one concept."""
+    """One attribute in the pictures of one concept."""
 
     concept: str  # a nationality, "doctor" and such
-    score: AttributeScore  # OASIS's numbers, P and Ψ as read
+    score: AttributeScore  # OASIS's numbers, with uncorrected P and Ψ
     units: tuple[str, ...]  # of its pictures, in the order of the score's similarities
     neither: float | None  # true share that neither sentence describes, which is read as either; None where unknown
 
     @property
     def attribute(self) -> Attribute:
-        """The attribute that was looked for."""
+        """The measured attribute."""
         return self.score.attribute
 
     @property
     def prevalence(self) -> Estimate:
-        """P corrected for the reader's errors, or as read where they are not known."""
+        """P corrected for the classifier's errors, or uncorrected if they are unknown."""
         return self.score.prevalence if self.score.corrected is None else self.score.corrected
 
     @property
     def stereotype(self) -> Estimate:
-        """Ψ of :attr:`prevalence`; nan with a note where there is no P*."""
+        """Ψ of :attr:`prevalence`; nan with a note without P*."""
         if self.score.corrected is None or self.attribute.reference is None:
             return self.score.stereotype
         return stereotype_estimate(self.score.corrected, self.attribute.reference)
 
     @property
     def signed_difference(self) -> Estimate:
-        """P − P* of :attr:`prevalence`; nan with a note where there is no P*."""
+        """P − P* of :attr:`prevalence`; nan with a note without P*."""
         if self.score.corrected is None or self.attribute.reference is None:
             return self.score.signed_difference
         return signed_difference_estimate(self.score.corrected, self.attribute.reference)
@@ -106,19 +104,19 @@ class Cell:
         return replace(share, statistic=lambda places: share.statistic(places) - reference, test=share_test_without_p)
 
     def share_in_words(self) -> str:
-        """Return in words how P was computed, and what it may have missed."""
-        says = f"As read. {self.score.why_uncorrected}."
+        """Say how P was computed, and its limits."""
+        says = f"Uncorrected. {self.score.why_uncorrected}."
         if self.score.corrected is not None:
-            says = f"Read in {100 * self.score.prevalence.value:.1f} %, corrected for the reader's errors."
+            says = f"Seen in {100 * self.score.prevalence.value:.1f} %, then corrected for the classifier's errors."
         if self.score.cannot_tell is not None and self.score.cannot_tell.value > 0:
-            says += f" The judge cannot tell of {100 * self.score.cannot_tell.value:.1f} % of the pictures."
+            says += f" The judge cannot tell for {100 * self.score.cannot_tell.value:.1f} % of the pictures."
         if self.neither and self.neither > _NOTABLE:
             says += f" Neither sentence describes {100 * self.neither:.1f} % of the pictures."
         return says
 
 
 def nationality_shots(design: Design, settings: StudySettings, *, least: int = FEWEST_PICTURES) -> list[Shot]:
-    """Per nationality its pictures, in equal shares of the templates; never fewer than ``least``."""
+    """Return the pictures of each nationality, in equal shares of the templates; never fewer than ``least``."""
     templates = {k: v for k, v in design.data["templates"].items() if isinstance(v, list) and "{}" in v[0]}
     if (chosen := options_in(settings, NationalityOptions).templates) not in templates:
         raise InvalidInput(f"{design.name} has no templates {chosen!r}; it has {', '.join(templates)}")
@@ -138,7 +136,7 @@ def nationality_shots(design: Design, settings: StudySettings, *, least: int = F
 
 
 def wanted_nationalities(design: Design, settings: StudySettings) -> list[str]:
-    """The nationalities of the option, each once."""
+    """Return the nationalities of the option, each once."""
     all_names = design.data["nationalities"]
     names = list(dict.fromkeys(options_in(settings, NationalityOptions).nationalities))
     if unknown := [name for name in names if name not in all_names]:
@@ -147,17 +145,17 @@ def wanted_nationalities(design: Design, settings: StudySettings) -> list[str]:
 
 
 def own_attributes(design: Design, nationality: str) -> list[Attribute]:
-    """The attributes that the design lists for a nationality, with their real-world rates."""
+    """Return the attributes that the design lists for a nationality, with their real-world rates."""
     return [*to_attributes(design.data["nationalities"][nationality]["attributes"])]
 
 
 def own_by_nationality(design: Design, settings: StudySettings) -> dict[str, list[Attribute]]:
-    """The same for every nationality that is asked for."""
+    """Return these attributes for every chosen nationality."""
     return {name: own_attributes(design, name) for name in wanted_nationalities(design, settings)}
 
 
 def doctor_by_concept(design: Design) -> dict[str, list[Attribute]]:
-    """The one attribute of Table 2, for doctors of no nationality and of each."""
+    """Return the one attribute of Table 2, for doctors without a nationality and of each."""
     doctor = design.data["doctor"]
     names = [PLAIN, *(f"{nationality} {PLAIN}" for nationality in doctor["nationalities"])]
     return {name: [*to_attributes([doctor["attribute"]])] for name in names}
@@ -171,9 +169,9 @@ def read_cells(
     attributes: Sequence[Attribute],
     **variety: Any,
 ) -> Steps[list[Cell]]:
-    """OASIS's numbers of some pictures, whose embeddings ``rows (len(frame), d)`` are.
+    """Return OASIS's numbers for pictures with the embeddings ``rows (len(frame), d)``.
 
-    ``variety`` is how :func:`score_attributes` measures that.
+    ``variety`` is as in :func:`score_attributes`.
     """
     truths = [truth for truth in data.truths(frame) if truth is not None]
     units = tuple(frame["unit"])
@@ -192,10 +190,10 @@ def read_concepts(
     attributes_of: Callable[[str], Sequence[Attribute]],
     variety_of: Callable[[np.ndarray], Mapping[str, Any]] = lambda _rows: {},
 ) -> Generator[Progress, None, dict[str, list[Cell]]]:
-    """The cells of every concept that has pictures.
+    """Return the cells of every concept that has pictures.
 
-    Beside each picture stands how much nearer it is to the sentence of presence than to that of absence (of a judge:
-    the probability of yes less that of no). ``variety_of`` the embeddings of all pictures is how variety is measured.
+    Each picture keeps how much nearer it is to the sentence of presence than to that of absence (for a judge: the
+    probability of yes minus that of no). ``variety_of`` returns the measure of variety from all embeddings.
     """
     rows = yield from data.embed(data.frame)
     cells, variety = {}, variety_of(rows)
@@ -216,12 +214,12 @@ class Published:
         self.models = tuple(dict.fromkeys(row["model"] for row in self.rows))
 
     def share(self, cell: Cell, model: str, column: str) -> float | None:
-        """A published percentage as a share, None where the paper has none."""
+        """Return a percentage of the paper as a share; None if there is none."""
         rows = (row for row in self.of(cell.concept, model) if row["attribute"] == cell.attribute.name)
         return next((float(row[column]) / 100 for row in rows), None)
 
     def of(self, nationality: str, model: str) -> list[dict[str, str]]:
-        """The lines of a nationality's attributes."""
+        """Return the lines of a nationality's attributes."""
         return [row for row in self.rows if (row["nationality"], row["model"]) == (nationality, model)]
 
     def notes(self, concepts: Collection[str]) -> list[str]:
@@ -240,14 +238,14 @@ OWN_KINDS = {
     "nationality_stereotypes": "P, P − P* and variety",
     "stereotypes_by_internet_users": "Ψ and internet users",
 }
-"""Kinds of study that take other concepts, and what they measure."""
+"""Kinds of study that take other concepts, with their measures."""
 MOST_OWN_PICTURES = 500
 
 
 def own_concepts(
     design: Design, *, concepts: Sequence[str], template: str, attributes: Sequence[Attribute], n: int
 ) -> Design:
-    """The design with these concepts, each with all attributes and ``n`` pictures; InvalidInput says what lacks."""
+    """Return the design with these concepts, each with all attributes and ``n`` pictures."""
     names = list(dict.fromkeys(name.strip() for name in concepts if name.strip()))
     _check_own(design, names, template, attributes, n)
     entry = [asdict(attribute) for attribute in attributes]
@@ -268,20 +266,20 @@ def own_concepts(
 
 
 _OWN_OPTIONS: dict[str, Any] = {"nationalities": [], "templates": "default", "attributes": []}
-"""Options that name what only the shipped design has, as they suit other concepts."""
+"""Values for other concepts of the options that name contents of the shipped design."""
 
 
 def without_names(settings: StudySettings) -> StudySettings:
-    """Settings that suit such a design: all of its pictures, and no option that names another's content."""
+    """Return settings for such a design: all of its pictures, and no option that names the shipped content."""
     return settings_with(settings, option_values(settings.options).keys() - _OWN_OPTIONS.keys())
 
 
 def _check_words_fit(design: Design) -> None:
     if not design.data:
-        raise InvalidInput(f"the texts and the attribute of “{design.title}” are options: change them below")
+        raise InvalidInput(f"the prompts and the attribute of “{design.title}” are options: change them below")
     if design.kind not in OWN_KINDS:
         raise InvalidInput(
-            f"“{design.title}” compares with printed numbers and takes no other words; choose a study of "
+            f"“{design.title}” compares with the paper's numbers and takes no other words; choose a study of "
             f"{', '.join(OWN_KINDS.values())} above"
         )
 
@@ -293,11 +291,11 @@ def _check_own(design: Design, names: list[str], template: str, attributes: Sequ
     if "{}" not in template:
         raise InvalidInput(f"the prompt needs {{}} where the concept goes, got {template!r}")
     if not 1 <= n <= MOST_OWN_PICTURES:
-        raise InvalidInput(f"1 to {MOST_OWN_PICTURES} pictures of each concept can be asked for, got {n}")
+        raise InvalidInput(f"each concept can have 1 to {MOST_OWN_PICTURES} pictures, got {n}")
     if not attributes and design.kind != "optimised_prompts":
         raise InvalidInput("there is no attribute; write a name and two sentences in the table")
     if len({attribute.name for attribute in attributes}) < len(attributes):
-        raise InvalidInput(f"two attributes have one name: {', '.join(a.name for a in attributes)}")
+        raise InvalidInput(f"two attributes have the same name: {', '.join(a.name for a in attributes)}")
     for one in attributes:
         if not (one.name and one.positive and one.negative):
             raise InvalidInput(
@@ -309,7 +307,7 @@ def _check_own(design: Design, names: list[str], template: str, attributes: Sequ
 
 
 def cell_findings(cell: Cell, model: str, threshold: float, published: Published) -> list[Finding]:
-    """P, then P − P* and Ψ where there is a P*, beside what was drawn and what was published of ``model``."""
+    """Return P, and with a P* also P − P* and Ψ, next to the ground truth and the paper's numbers for ``model``."""
     reference, drawn = cell.attribute.reference, cell.score.drawn
     key, title = f"{cell.concept} {cell.attribute.name}", f"{cell.concept}, {cell.attribute.name}"
     printed, says = published.share(cell, model, "prevalence"), cell.share_in_words()
@@ -326,7 +324,7 @@ def cell_findings(cell: Cell, model: str, threshold: float, published: Published
     }
     beyond = cell.signed_difference
     findings.append(finding(f"{key} difference", f"{title}: P − P*", "signed_difference", beyond, says, **of))
-    says = "As the paper has it: P − P* where that is above 0, else 0."
+    says = "The paper's score: P − P* if above 0, else 0."
     of = {
         "published": published.share(cell, model, "stereotype_score"),
         "expected": None if drawn is None else stereotype_score(drawn, reference),
@@ -337,25 +335,25 @@ def cell_findings(cell: Cell, model: str, threshold: float, published: Published
 
 
 def _says_of_score(share: Estimate, reference: float, threshold: float) -> str:
-    """Definition 1, by the interval."""
+    """Return the verdict of Definition 1, by the interval."""
     more = f" by more than {threshold:g}" if threshold else ""
     if share.low - reference > threshold:
-        return f"Shown more often than in the world{more}."
+        return f"Shown more often than in the real world{more}."
     if share.high < reference:
-        return "Shown less often than in the world, which is no stereotype."
-    return f"Not told to be shown more often than in the world{more}."
+        return "Shown less often than in the real world, which is no stereotype."
+    return f"Not clearly shown more often than in the real world{more}."
 
 
 TEXTS = ReportTexts(__file__)
 Labels = Mapping[str, "pd.Series[float]"]
-"""By attribute what people say of each picture, by its id: 1 shown, 0 not shown, nan for ties and what is unclear."""
+"""People's answers by attribute and picture id: 1 shown, 0 not shown, nan for ties and unclear pictures."""
 _ANSWERS = {"yes": 1.0, "no": 0.0, "cannot_tell": np.nan}
 
 
 def people_labels(
     frame: pd.DataFrame, answers: pd.DataFrame, attributes: Mapping[str, Sequence[Attribute]]
 ) -> tuple[Labels, str]:
-    """The answer of most raters about the pictures of ``frame``, and in words how many answers counted."""
+    """Return the majority answer for each picture of ``frame``, and a sentence on the number of answers."""
     answers = answers_about(answers, attributes)
     counted, positions = answers["image_id"].isin(frame["image_id"]), dict.fromkeys(frame["image_id"], ())
     says = f"{answers_counted(answers, counted, positions)} P, P − P* and Ψ stay the classifier's."
@@ -364,9 +362,9 @@ def people_labels(
 
 
 def answers_about(answers: pd.DataFrame, attributes: Mapping[str, Sequence[Attribute]]) -> pd.DataFrame:
-    """People's answers, the position being an attribute's name; of a single attribute it may be left out.
+    """Return people's answers with the attribute as position; with a single attribute it may be left out.
 
-    InvalidInput for other positions and for other answers than yes, no and cannot tell.
+    InvalidInput for other positions, and for answers other than yes, no and cannot tell.
     """
     names = {_key(one.name): one.name for own in attributes.values() for one in own}
     check_words(answers, _ANSWERS)
@@ -388,7 +386,7 @@ def _key(text: str) -> str:
 def labelled_directions(
     labels: Labels, frame: pd.DataFrame, rows: np.ndarray, kernel: Literal["linear", "rbf"]
 ) -> dict[str, np.ndarray]:
-    """δA of every attribute with labelled pictures of both kinds [dehdashtian2025oasis, A.2]; ``rows (n, d)``."""
+    """Return δA of attributes with labelled pictures of both kinds [dehdashtian2025oasis, A.2]; ``rows (n, d)``."""
     once = ~frame["image_id"].duplicated().to_numpy()
     directions = {}
     for name, of_pictures in labels.items():
@@ -405,7 +403,7 @@ def accuracy_tables(
     confidence: float,
     published: Callable[[str, str], Mapping[str, float]],
 ) -> list[StudyTable]:
-    """Return the classifier's accuracy against people, by attribute and part of the pictures; none without labels.
+    """Return the classifier's accuracy against people, by attribute and part of the pictures; empty without labels.
 
     ``published`` are the paper's numbers of a part and an attribute.
     """
@@ -413,7 +411,7 @@ def accuracy_tables(
     for part, frame in parts.items():
         pictures = frame.drop_duplicates("image_id")
         for name, of_pictures in labels.items():
-            if f"{name}: nearer by" not in pictures:  # of a stopped run, which reads what its pictures are of
+            if f"{name}: nearer by" not in pictures:  # a stopped run may lack some attributes
                 continue
             margins = pictures[f"{name}: nearer by"].to_numpy(float)
             shown = of_pictures.reindex(pictures["image_id"]).to_numpy(float)

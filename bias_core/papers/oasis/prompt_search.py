@@ -1,4 +1,4 @@
-"""StOP: the prompts that a cluster of images is closest to, found without naming an attribute first."""
+"""StOP: the prompts closest to a cluster of images, found without naming an attribute first."""
 
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -22,15 +22,15 @@ _TEXTS_AT_ONCE = 512  # texts that the encoder gets in one call
 
 @dataclass(frozen=True, kw_only=True)
 class OptimisedPrompt:
-    """A prompt that the images of a cluster are close to."""
+    """A prompt close to the images of a cluster."""
 
     text: str  # the whole prompt, prefix included
     score: Estimate  # mean cosine to the images of the cluster, in [-1, 1]; n counts images
     baseline: float  # the same for the prefix alone, in [-1, 1]
     gain: Estimate  # score - baseline, in [-2, 2]; 0: the words found add nothing to the prefix
     others: float | None = None  # mean cosine to the other images, in [-1, 1]; None where none were given
-    # gain in the cluster less gain in the other images, in [-4, 4]; 0: the words found fit the other images as well.
-    # None where none were given.
+    # gain in the cluster minus gain in the other images, in [-4, 4]; 0: the text fits the other images as well
+    # None without other images
     specificity: Estimate | None = None
 
 
@@ -51,7 +51,7 @@ def optimise_prompts(
     lock: AbstractContextManager[object] | None = None,
     rng: Seed = 0,
 ) -> list[OptimisedPrompt]:
-    """The texts of a language model that are closest to the images of one cluster.
+    """Return the texts of a language model that are closest to the images of one cluster.
 
     s* = argmax_s 1/n Σ_i cos(T(s), I_i)   [dehdashtian2025oasis, Eq. 8]
 
@@ -67,10 +67,10 @@ def optimise_prompts(
     n_tokens, beam_width, n_candidates, top_k : int >= 1. At most n_candidates · (1 + beam_width · (n_tokens - 1)) texts
         are scored. With a beam as wide as there are candidates the search is exhaustive.
     other_embeddings : array (m, d) or None. Of images outside the cluster.
-    contrast : bool. Search for the largest mean cosine to the cluster less that to the other images, instead: what
-        tells the cluster apart, where the paper's score finds what all images of a concept share.
-    held_out : float in [0, 1). Share of the images, of the others too, that the search does not see and that alone are
-        scored, drawn by ``rng``; of too few images for two of each, all are searched and scored.
+    contrast : bool. Search for the largest mean cosine to the cluster minus that to the other images: this finds
+        features of the cluster, while the paper's score finds features that all images of a concept share.
+    held_out : float in [0, 1). Share of the images, of both kinds, that the search does not see; only these are
+        scored. ``rng`` draws them. With too few images for two of each, all are searched and scored.
     on_step : called with (texts scored, texts planned). Raising :class:`bias_core.errors.Cancelled` in it stops the
         search.
     lock : held while a model runs, one batch at a time.
@@ -120,7 +120,7 @@ def optimise_prompts(
 
 
 def cluster_average_image(images: Iterable[Image.Image]) -> Image.Image:
-    """The mean of the pictures of a cluster, pixel by pixel: what they have in common stays sharp.
+    """Return the mean of the pictures of a cluster, pixel by pixel: common features stay sharp.
 
     Shown with a cluster's optimised prompts [dehdashtian2025oasis, 3.3].
 
@@ -154,7 +154,7 @@ def cluster_average_image(images: Iterable[Image.Image]) -> Image.Image:
 
 
 class _Models:
-    """The two models at work: in batches, under the lock, each batch reported."""
+    """The two models, which run in batches under the lock and report each batch."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class _Models:
         self._on_step, self.n_planned = on_step, n_planned
 
     def propose(self, prefixes: Sequence[str], n: int) -> list[str]:
-        """Continuations of all prefixes by one token, each once."""
+        """Return continuations of all prefixes by one token, each once."""
         with self._lock:
             proposals = self._language_model.propose(prefixes, n)
         self.report(self.n_scored)
@@ -180,7 +180,7 @@ class _Models:
         return texts
 
     def embed(self, texts: Sequence[str]) -> Floats:
-        """Unit rows ``(n, d)``."""
+        """Return unit rows ``(n, d)``."""
         rows = []
         for start in range(0, len(texts), _TEXTS_AT_ONCE):
             batch = texts[start : start + _TEXTS_AT_ONCE]
@@ -191,13 +191,13 @@ class _Models:
         return np.concatenate(rows)
 
     def report(self, n_done: int) -> None:
-        """Texts scored, of those planned."""
+        """Report the number of scored texts, of those planned."""
         if self._on_step is not None:
             self._on_step(n_done, self.n_planned)
 
 
 class _Comparison:
-    """A text's cosines to the cluster, beside those of the prefix and those to other images."""
+    """A text's cosines to the cluster, with those of the prefix and those to other images."""
 
     def __init__(self, cluster: Floats, others: Floats | None, prefix: Floats, rng: Seed) -> None:
         outside = cluster[:0] if others is None else others
@@ -205,7 +205,7 @@ class _Comparison:
         self._cluster, self._outside, self._prefix, self._rng = cluster, outside, prefix, rng
 
     def judge(self, text: str, row: Floats, note: str) -> OptimisedPrompt:
-        """The text with its numbers, each estimate with the note."""
+        """Return the text with its numbers; each estimate has the note."""
         gains = self._cluster @ (row - self._prefix)  # (n,)
         outside = self._outside @ (row - self._prefix)  # (m,)
         return OptimisedPrompt(
@@ -218,7 +218,7 @@ class _Comparison:
         )
 
     def _estimate(self, note: str, null_value: float | None, inside: Floats, *outside: Floats) -> Estimate:
-        """A mean over the cluster, less that over the other images where there are any."""
+        """Return a mean over the cluster, minus that over the other images if there are any."""
 
         def statistic(x: Floats, *others: Floats, axis: int) -> Floats:
             return np.asarray(x.mean(axis=axis) - sum(y.mean(axis=axis) for y in others))
@@ -231,7 +231,7 @@ class _Comparison:
 def _parts(
     cluster: Floats, others: Floats | None, share: float, rng: Seed
 ) -> tuple[tuple[Floats, Floats | None], tuple[Floats, Floats | None]]:
-    """The images to search on, and those to score; the same ones where there are too few to hold any out."""
+    """Return the images to search on, and those to score; the same ones if there are too few to hold any out."""
     everything = [rows for rows in (cluster, others) if rows is not None]
     if not all(_FEWEST <= round(share * len(rows)) <= len(rows) - _FEWEST for rows in everything):
         return (cluster, others), (cluster, others)
@@ -246,13 +246,13 @@ def _parts(
 
 
 def _target(cluster: Floats, others: Floats | None, *, contrast: bool) -> Array:
-    """The vector ``(d,)`` whose dot product with a unit text embedding is searched for."""
+    """Return the vector ``(d,)``; the search maximises its dot product with a unit text embedding."""
     mean: Array = cluster.mean(axis=0, dtype=np.float64)
     return mean - others.mean(axis=0, dtype=np.float64) if contrast and others is not None else mean
 
 
 def _best_first(texts: Sequence[str], rows: Floats, target: Array, prefix: str) -> tuple[list[str], Floats]:
-    """Texts and rows by falling dot product with ``target``; of equal words only the best."""
+    """Return texts and rows by falling dot product with ``target``; for equal words only the best."""
     seen_words, places = {_words(prefix)}, []
     for index in np.argsort(-(rows @ target), kind="stable"):
         words = _words(texts[index])

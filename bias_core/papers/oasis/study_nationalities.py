@@ -1,4 +1,4 @@
-"""OASIS: how people of a nationality (Table 1, Figures 3 to 5) and doctors of one (Table 2) are shown."""
+"""OASIS: pictures of people of a nationality (Table 1, Figures 3 to 5), and of doctors of one (Table 2)."""
 
 import math
 import re
@@ -95,14 +95,14 @@ WALS = {"absolute": "WALS", "literal": "WALS, Eq. 7 as printed"}
 
 @settings_class(frozen=True, kw_only=True)
 class StereotypeOptions(NationalityOptions):
-    """The nationalities, and the rules that make a stereotype."""
+    """The nationalities, and the rules for a stereotype."""
 
     labels_replace_reader: ClassVar = False
 
     threshold: float = setting(
         0.0,
         "Threshold ζ of Definition 1",
-        "P − P* above which a stereotype is found; the paper leaves it to the user",
+        "Gap P − P* above which an attribute counts as a stereotype; the paper leaves it to the user",
         ge=0,
         le=1,
     )
@@ -115,8 +115,7 @@ class StereotypeOptions(NationalityOptions):
     direction: Literal["text", "linear", "rbf"] = setting(
         "text",
         "Direction δA",
-        "Source of the direction: text (an attribute's two sentences, Eq. 6), or linear or rbf (pictures that "
-        "people labelled, A.2)",
+        "Source of an attribute's direction: text (its two sentences, Eq. 6), or linear or rbf (people's labels, A.2)",
     )
 
 
@@ -131,18 +130,18 @@ def _measurable_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
 
 def _checked_by_people(results: Results, accuracy: Sequence[StudyTable], says: str) -> Results:
-    """The results with the accuracy of the classifier; ``says`` how many answers it is of."""
+    """Return the results with the classifier's accuracy; ``says`` gives the number of answers."""
     return replace(results, tables=(*results.tables, *accuracy), notes=(says, *results.notes))
 
 
 def _celeba(design: Design, _part: str, attribute: str) -> dict[str, float]:
-    """The paper's accuracy of its classifier on CelebA (Table 5)."""
+    """Return the paper's accuracy of its classifier on CelebA (Table 5)."""
     printed = design.data.get("clip_accuracy", {}).get("celeba", {}).get(attribute)
     return {"published, CelebA": math.nan if printed is None else printed / 100}
 
 
 def _with_those_of_others(design: Design, nationality: str, nationalities: Sequence[str]) -> list[Attribute]:
-    """Its own attributes, then those of the other nationalities, whose P* are not its own."""
+    """Return a nationality's attributes, then those of the other nationalities without their P*."""
     attributes = {attribute.name: attribute for attribute in own_attributes(design, nationality)}
     for other in nationalities:
         for attribute in own_attributes(design, other):
@@ -182,7 +181,7 @@ def _figures(
     variety: pd.DataFrame,
     settings: StudySettings,
 ) -> tuple[StudyFigure, ...]:
-    """Maps of P, P − P* (where there is one) and variety of all cells; of those with own attributes the rest."""
+    """Return maps of P, P − P* and variety for all cells, and the other figures for a nationality's own attributes."""
     options = options_in(settings, StereotypeOptions)
     places = pd.DataFrame({"row": [c.attribute.name for c in cells], "column": [c.concept for c in cells]})
     maps = {
@@ -224,17 +223,15 @@ def _table1(arms: Sequence[ArmReport]) -> pd.DataFrame:
 
 @settings_class(frozen=True, kw_only=True)
 class DoctorOptions(Options):
-    """The published numbers that stand beside the findings."""
+    """The paper's numbers to show next to the findings."""
 
     labels_replace_reader: ClassVar = False
 
-    published_model: str = setting(
-        "SDv2", "Published model", "Model whose published numbers are shown next to the findings"
-    )
+    published_model: str = setting("SDv2", "Published model", "Model of the paper to compare with")
 
 
 def _added(cells: Mapping[str, Cell], confidence: float) -> dict[str, dict[str, float]]:
-    """P of each nationality's doctors less that of plain doctors, as read, with interval, p and q."""
+    """Return uncorrected P of each nationality's doctors minus that of plain doctors, with interval, p and q."""
     tests = {
         name: two_shares(cells[PLAIN].score.clear_calls, cell.score.clear_calls, confidence)
         for name, cell in cells.items()
@@ -253,7 +250,7 @@ def _finding(cell: Cell, added: Mapping[str, Any] | None, published: float | Non
     says = cell.share_in_words()
     if added:
         says += (
-            f" {format_change(added['added'], added['added low'], added['added high'])} against doctors of no "
+            f" {format_change(added['added'], added['added low'], added['added high'])} against doctors without a "
             f"nationality (q = {added['q']:.2g})."
         )
     comparison = {"published": published, "expected": cell.score.drawn, "sample": cell.sample()}
@@ -267,13 +264,13 @@ class UserOptions(NationalityOptions):
     users: tuple[str, ...] = setting(
         (),
         "Users of further countries",
-        "Users in millions by nationality, such as Nigerian=103; these are drawn too, and one without a P* is "
-        "read for man at an assumed P* of 50 %",
+        "Users in millions by nationality, such as Nigerian=103; these are also drawn. Without a P*, man is measured "
+        "with an assumed P* of 50 %",
     )
 
 
 def with_further_users(design: Design, settings: StudySettings) -> tuple[Design, StudySettings]:
-    """Both with the nationalities whose users the options give; InvalidInput for a number that is none."""
+    """Return design and settings with the nationalities of the option ``users``; InvalidInput for invalid numbers."""
     options, data = options_in(settings, UserOptions), design.data
     if not (given := dict(map(_users_of, options.users))):
         return design, settings
@@ -292,7 +289,7 @@ def with_further_users(design: Design, settings: StudySettings) -> tuple[Design,
 
 
 def _users_of(text: str) -> tuple[str, float]:
-    """A nationality and its internet users in millions.
+    """Return a nationality and its internet users in millions.
 
     >>> _users_of("South African = 45.3")
     ('South African', 45.3)
@@ -306,7 +303,7 @@ def _users_of(text: str) -> tuple[str, float]:
 def _user_findings(
     name: str, users: float, cells: Sequence[Cell], data: StudyData, published: Published
 ) -> dict[str, Finding]:
-    """Mean and maximum of Ψ over the attributes of a nationality."""
+    """Return mean and maximum of Ψ over the attributes of a nationality."""
     references = np.array([cell.attribute.reference for cell in cells], dtype=float)
     presence = np.column_stack([_presence(cell) for cell in cells])  # (n, n_attributes)
     n, settings = len(presence), data.settings
@@ -337,7 +334,7 @@ def _user_findings(
 
 
 def _presence(cell: Cell) -> np.ndarray:
-    """Each reading, corrected so that the mean is the prevalence of the cell [rogan1978, Eq. 1]."""
+    """Return each answer, corrected so that the mean is the prevalence of the cell [rogan1978, Eq. 1]."""
     calls, errors = (cell.score.margins > 0).astype(float), cell.score.errors
     if cell.score.corrected is None or errors is None:
         return cell.score.calls
@@ -345,7 +342,7 @@ def _presence(cell: Cell) -> np.ndarray:
 
 
 def _published(published: Published, nationality: str, model: str, summary: str) -> float | None:
-    """A summary of the scores that follow from the published shares; None where there are none."""
+    """Return a summary of the scores from the paper's shares; None if there are none."""
     scores = [
         stereotype_score(*(float(row[of]) / 100 for of in ("prevalence", "reference")))
         for row in published.of(nationality, model)
@@ -383,7 +380,7 @@ def _scores(frame: pd.DataFrame, summary: str, **names: str) -> pd.DataFrame:
 
 
 def _user_figure(frame: pd.DataFrame, points: Sequence[Mapping[str, Any]]) -> StudyFigure:
-    """Figure 3; one name a nationality is enough."""
+    """Return Figure 3, with one label per nationality."""
     parts = [_scores(frame, summary, name="nationality").assign(group=summary) for summary in SUMMARIES]
     parts[1]["name"] = ""
     return TEXTS.figure("figure3", pd.concat([pd.DataFrame(points), *parts], ignore_index=True))
@@ -401,7 +398,7 @@ class _NationalityStudy(Study):
         return own_by_nationality(self.design, settings)
 
     def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:
-        """Raise InvalidInput for answers about something else than the attributes."""
+        """Raise InvalidInput for answers that are not about the attributes."""
         if answers is not None:
             answers_about(answers, self.attributes(settings))
 
@@ -417,11 +414,11 @@ class NationalityStereotypes(_NationalityStudy):
     options = StereotypeOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Pictures of each nationality; refuses options that cannot be used."""
+        """Return the pictures of each nationality; refuse options that cannot be used."""
         options = options_in(settings, StereotypeOptions)
         if options.direction != "text" and not settings.labels:
             raise InvalidInput(
-                f"direction={options.direction} needs a CSV of people's answers about pictures of this run in "
+                f"direction={options.direction} needs people's answers about pictures of this run, as a CSV in "
                 "the setting labels: image_id, position (the attribute), answer (yes, no, cannot tell), rater"
             )
         return _measurable_shots(self.design, settings)
@@ -437,11 +434,11 @@ class NationalityStereotypes(_NationalityStudy):
         return replace(report, results=_checked_by_people(results, accuracy, says))
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """P, P − P* and the share of variance of every attribute for every nationality; Ψ and WALS beside them."""
+        """Measure P, P − P*, Ψ, WALS and the share of variance of every attribute for every nationality."""
         return self._measured(settings, data, {})
 
     def _measured(self, settings: StudySettings, data: StudyData, labels: Labels) -> Measuring:
-        """The same; directions that labelled pictures give are nan for attributes without labels."""
+        """Measure with people's labels; directions are nan for attributes without labels."""
         published, options = Published(self.design), options_in(settings, StereotypeOptions)
         nationalities = [
             n for n in wanted_nationalities(self.design, settings) if (data.frame["nationality"] == n).any()
@@ -491,7 +488,7 @@ class NationalityStereotypes(_NationalityStudy):
         )
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-        """Table 1 over the arms; Figures 4 and 5 with a colour per arm and a marker per nationality."""
+        """Return Table 1 by arm; Figures 4 and 5 with a colour per arm and a marker per nationality."""
         by, wals = ["nationality", "attribute"], WALS[options_in(settings, StereotypeOptions).wals]
         both = table_over_arms(arms, "figure4", by, [VARIETY, wals])
         tables = [
@@ -524,7 +521,7 @@ class DoctorPrevalence(_NationalityStudy):
     options = DoctorOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Doctors of no nationality, then of each."""
+        """Return pictures of doctors without a nationality, then of each."""
         doctor, published = self.design.data["doctor"], options_in(settings, DoctorOptions).published_model
         if published not in doctor["prevalence_man"]:
             models = ", ".join(doctor["prevalence_man"])
@@ -549,7 +546,7 @@ class DoctorPrevalence(_NationalityStudy):
         return replace(report, results=_checked_by_people(report.results, accuracy, says))
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """P(man) of each concept, and what a nationality adds to it."""
+        """Measure P(man) of each concept, and the change with a nationality."""
         (attribute,) = to_attributes([self.design.data["doctor"]["attribute"]])
         read = yield from read_concepts(
             data, "concept", list(map(str, dict.fromkeys(data.frame["concept"]))), lambda _concept: [attribute]
@@ -586,7 +583,7 @@ class DoctorPrevalence(_NationalityStudy):
         return doctor_by_concept(self.design)
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-        """Table 2 over the arms, with lines of the paper's models, which the arms' tables have as "<model> P"."""
+        """Return Table 2 by arm, with lines for the paper's models, from the columns "<model> P" of the arms."""
         frame = table_over_arms(arms, "table2", ["concept"], ["P", "P corrected", "drawn", "n", "added", "p", "q"])
         printed = arms[0].results.frame("table2")
         lines = [
@@ -602,13 +599,13 @@ class DoctorPrevalence(_NationalityStudy):
 
 
 class StereotypesByInternetUsers(_NationalityStudy):
-    """OASIS, Fig. 3: stereotype scores beside each country's number of internet users."""
+    """OASIS, Fig. 3: stereotype scores by each country's number of internet users."""
 
     kind = "stereotypes_by_internet_users"
     options = UserOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Pictures of each nationality; refuses those of which users, or any P*, are not known."""
+        """Return the pictures of each nationality; refuse one without known internet users or any P*."""
         self.design, settings = with_further_users(self.design, settings)
         users, names = self.design.data.get("internet_users", {}), wanted_nationalities(self.design, settings)
         if unknown := [n for n in names if n not in users]:
@@ -621,7 +618,7 @@ class StereotypesByInternetUsers(_NationalityStudy):
         return _measurable_shots(self.design, settings)
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Mean and largest Ψ of every nationality, and their correlation with the number of users."""
+        """Measure mean and largest Ψ of every nationality, and their correlation with the number of users."""
         self.design, settings = with_further_users(self.design, settings)
         own_users = options_in(settings, UserOptions).users
         names, users = wanted_nationalities(self.design, settings), self.design.data["internet_users"]
@@ -670,7 +667,7 @@ class StereotypesByInternetUsers(_NationalityStudy):
         return own_by_nationality(*with_further_users(self.design, settings))
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-        """Figure 3, for the mean and for the largest stereotype score of each nationality."""
+        """Return Figure 3, for the mean and the largest stereotype score of each nationality."""
         scores = table_over_arms(arms, "figure3", ["nationality", "users"], ["mean Ψ", "maximum Ψ", "attributes", "n"])
         orders = table_over_arms(
             arms, "correlations", ["summary"], ["Spearman", "Spearman p", "Pearson", "Pearson p", "n"], {"Ψ of": HERE}
@@ -686,5 +683,5 @@ class StereotypesByInternetUsers(_NationalityStudy):
         )
 
     def headline(self, report: StudyReport) -> str:
-        """Return the distance from the world beside the number of internet users."""
+        """Say the distance from the real world, by the number of internet users."""
         return users_headline(report)

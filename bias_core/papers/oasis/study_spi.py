@@ -1,8 +1,8 @@
-"""At which denoising steps attributes are added, and what each step heads for (OASIS, Fig. 6, 7, 9).
+"""The denoising steps that add attributes, and the picture that each step predicts (OASIS, Fig. 6, 7, 9).
 
-What a step heads for is read beside what a base prompt heads for from the same noise, which tells what the finished
-pictures gain; OASIS's SPI, which does not, stands beside. The trace of a generation, SPI and embedding of every step
-and some of the predicted pictures, is kept once it was made.
+Each step's predicted picture is compared with that of a base prompt from the same noise; this predicts the gain of the
+finished pictures. OASIS's SPI, which does not, is reported as well. The trace of a generation (SPI and embedding of
+every step, and some predicted pictures) is stored.
 """
 
 import hashlib
@@ -37,7 +37,14 @@ from bias_core.papers.oasis.cells import (
     read_cells,
     wanted_nationalities,
 )
-from bias_core.papers.oasis.report import agreements, foretelling, foretelling_table, step_findings, steps_headline
+from bias_core.papers.oasis.report import (
+    BY_PAPER,
+    agreements,
+    foretelling,
+    foretelling_table,
+    step_findings,
+    steps_headline,
+)
 from bias_core.prompts import fill_template
 from bias_core.protocols import ChecksSettings, Traceable
 from bias_core.store.files import write_atomically
@@ -70,10 +77,10 @@ _FEWEST_SEEDS = 2  # one has no interval
 _WHOLE = (
     "It is seen more often than with the base prompt.",
     "It is seen less often than with the base prompt.",
-    "Over all steps it is not told from the base prompt.",
+    "Over all steps there is no clear difference from the base prompt.",
 )
-_FIRST_STEP = ("The first step adds it.", "The first step takes it away.", "The first step does neither clearly.")
-_FORM = 2  # of what is kept; another number makes old files be left alone
+_FIRST_STEP = ("The first step adds it.", "The first step removes it.", "The first step has no clear effect.")
+_FORM = 2  # version of stored traces; files of other versions are ignored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,37 +90,37 @@ class Curve:
     nationality: str
     name: str
     gain: PredictedGain  # beyond the base prompt
-    spi: np.ndarray  # ``(n_seeds, n_steps)``, as the paper has it
+    spi: np.ndarray  # ``(n_seeds, n_steps)``, the paper's SPI
     spi_band: list[Estimate]  # mean of SPI over seeds at every step
     spi_whole: Estimate  # mean of SPI over all steps
     finished: Estimate  # how often the finished pictures are read to have the attribute
     visible: StepsSeen  # from which step on it is seen as in the finished picture
     first_seen: StepsSeen  # at which step it is first seen where the base prompt lacks it
     foretold: Mapping[str, list[Estimate]]  # agreement of what a step shows with the finished picture, at every step
-    calls: np.ndarray  # bools ``(n_seeds, n_steps + 1)``: whether the reader sees it, last in the finished picture
+    calls: np.ndarray  # bools ``(n_seeds, n_steps + 1)``: True if the classifier sees it; last: in the finished picture
 
     @property
     def strongest(self) -> int:
-        """The step, from 0, at which the gain is farthest from 0."""
+        """The step, counted from 0, with the gain farthest from 0."""
         return int(np.argmax([abs(step.value) for step in self.gain.steps]))
 
 
 @settings_class(frozen=True, kw_only=True)
 class PropagationOptions(NationalityOptions):
-    """Whose attributes are looked for, and in which steps."""
+    """The attributes to measure, and the steps to show."""
 
     attributes: tuple[str, ...] = setting((), "Attributes", "Names of attributes (default: all of each nationality)")
     guided: bool = setting(
         False, "Guided velocities", "Measure velocities with classifier-free guidance instead of conditional ones"
     )
     base_prompt: str = setting(
-        "", "Base prompt", "Prompt drawn from the same noise for comparison (default: the template's own, of a person)"
+        "", "Base prompt", "Prompt drawn from the same noise for comparison (default: the template with a person)"
     )
     n_samples: int = setting(
-        2, "Shown seeds", "Number of seeds whose curves and predicted pictures are shown", ge=1, le=100
+        2, "Shown seeds", "Number of seeds to show with curves and predicted pictures", ge=1, le=100
     )
     n_predicted: int = setting(
-        8, "Shown steps", "Number of steps whose predicted picture is shown, spread evenly", ge=1, le=MAX_STEPS
+        8, "Shown steps", "Number of predicted pictures to show, spread evenly over the steps", ge=1, le=MAX_STEPS
     )
     first_steps: int = setting(
         0,
@@ -125,7 +132,7 @@ class PropagationOptions(NationalityOptions):
 
 
 def base_prompts(design: Design, settings: StudySettings) -> dict[str, str]:
-    """The base prompt of each prompt of a run: that of the options, or its own template of a person.
+    """Return the base prompt of each prompt of a run: that of the options, or its template with a person.
 
     >>> from bias_core.study.design import find_design
     >>> set(base_prompts(find_design("oasis-spi"), StudySettings(options=PropagationOptions())).values())
@@ -143,10 +150,10 @@ def base_prompts(design: Design, settings: StudySettings) -> dict[str, str]:
 
 
 def model_suits(settings: StudySettings, services: StudyServices) -> None:
-    """Refuse pictures that were not made step by step."""
+    """Refuse models and pictures without denoising steps."""
     if settings.images:
         raise InvalidInput(
-            "pictures that were brought along show nothing of the steps they were made in; this study needs a "
+            "imported pictures have no denoising steps; this study needs a "
             "diffusion model that draws them here, such as calibration-diffusion"
         )
     model = _traceable(services.text_to_image(settings.model), settings.model)
@@ -174,7 +181,7 @@ def _attributes(design: Design, settings: StudySettings, nationality: str) -> li
 def _curves(
     data: StudyData, cells: Sequence[Cell], attributes: Sequence[Attribute], pairs: "Sequence[tuple[Trace, Trace]]"
 ) -> list[Curve]:
-    """Predicted gain and SPI of each attribute, of the traces of a nationality's pictures and of their bases."""
+    """Return predicted gain and SPI of each attribute, from the traces of a nationality's pictures and their bases."""
     k, confidence = len(attributes), data.settings.confidence
     texts = data.sentences([a.positive for a in attributes] + [a.negative for a in attributes])
     lean = (texts[:k] - texts[k:]).T
@@ -203,9 +210,9 @@ def _curves(
 def _trace_all(
     design: Design, settings: StudySettings, data: StudyData, model: Traceable, bases: Mapping[str, str]
 ) -> "Steps[dict[str, list[tuple[Trace, Trace]]]]":
-    """By nationality the traces of its pictures, each with that of its base prompt from the same noise.
+    """Return the traces of pictures by nationality, each with that of its base prompt from the same noise.
 
-    Of a run that is stopped, of as many as were traced: nationalities with too few have no numbers.
+    A stopped run returns the traces so far; nationalities with too few have no numbers.
     """
     options, items = options_in(settings, PropagationOptions), list[tuple[str, int, StoredImage]]()
     for nationality in wanted_nationalities(design, settings):
@@ -232,7 +239,7 @@ def _trace_all(
 
 
 def _shown_steps(n_steps: int, options: PropagationOptions) -> Sequence[int]:
-    """The first steps where these are asked for, else steps spread evenly from the first to the last.
+    """Return the first steps if asked for, else steps spread evenly from the first to the last.
 
     >>> _shown_steps(20, PropagationOptions(n_predicted=4)), _shown_steps(20, PropagationOptions(first_steps=3))
     ([0, 6, 13, 19], [0, 1, 2])
@@ -253,20 +260,22 @@ def _findings(curve: Curve) -> tuple[Finding, ...]:
     when = "No step's interval excludes 0."
     if clear is not None:
         does = "more" if steps[clear].value > 0 else "less"
-        when = f"The first step at which that is told is step {clear + 1}, where it is seen {does} often."
+        when = f"The first clear step is step {clear + 1}, where it is seen {does} often."
     far = f"It is farthest from 0 at step {strongest + 1} of {len(steps)}: {typeset(steps[strongest].value, '+.3f')}."
     key, title = f"{curve.nationality} {curve.name}", f"{curve.nationality}, {curve.name}"
     says = f"{lean(whole, *_WHOLE)} {when} {far}"
-    spi = f"As the paper has it. {lean(curve.spi_band[0], *_FIRST_STEP)}"
+    spi = f"{BY_PAPER}{lean(curve.spi_band[0], *_FIRST_STEP)}"
     return (
-        finding(key, f"{title}: gained over all steps", "predicted_gain", whole, says),
+        finding(key, f"{title}: predicted gain over all steps", "predicted_gain", whole, says),
         *step_findings(key, title, curve.visible, curve.first_seen, len(steps)),
-        finding(f"{key} SPI", f"{title}: first step", "stereotype_propagation_index", curve.spi_band[0], spi),
+        finding(
+            f"{key} SPI", f"{title}: SPI of the first step", "stereotype_propagation_index", curve.spi_band[0], spi
+        ),
     )
 
 
 def first_clear_step(band: Sequence[Estimate]) -> int | None:
-    """The first step, from 0, whose interval excludes 0; None where there is none.
+    """Return the first step, counted from 0, whose interval excludes 0; None if there is none.
 
     >>> from bias_core.measures.propagation import spi_band
     >>> first_clear_step(spi_band([[0.1, 0.5], [-0.1, 0.6], [0.0, 0.55]]))
@@ -297,14 +306,14 @@ def _row(curve: Curve) -> dict[str, Any]:
 
 
 def _steps_rows(curve: Curve) -> Iterator[dict[str, Any]]:
-    """SPI and predicted gain at every step, over all pictures."""
+    """Yield SPI and predicted gain at every step, over all pictures."""
     for step, (spi, gain) in enumerate(zip(curve.spi_band, curve.gain.steps, strict=True), start=1):
         first = {"nationality": curve.nationality, "attribute": curve.name, "step": step}
         yield first | columns("SPI", spi) | columns("predicted gain", gain) | {"seeds": len(curve.spi)}
 
 
 def _pictures_rows(curve: Curve, seeds: Iterable[int]) -> Iterator[dict[str, Any]]:
-    """SPI of every picture at every step."""
+    """Yield SPI of every picture at every step."""
     for seed, of_picture in zip(seeds, curve.spi, strict=True):
         for step, value in enumerate(of_picture, start=1):
             first = {"nationality": curve.nationality, "attribute": curve.name, "seed": int(seed), "step": step}
@@ -344,7 +353,7 @@ def _place(nationality: str) -> str:
 
 
 def _means(curves: Sequence[Curve], bands: Sequence[Sequence[Estimate]]) -> list[dict[str, Any]]:
-    """A row per attribute and step."""
+    """Return a row per attribute and step."""
     return [
         {"group": curve.name, "x": step, **columns("value", estimate, ends="")}
         for curve, band in zip(curves, bands, strict=True)
@@ -366,7 +375,7 @@ class Trace:
 def trace_row(
     data: StudyData, model: Traceable, row: ImageRow, attributes: Sequence[Attribute], *, predicted_steps: Sequence[int]
 ) -> Trace:
-    """The trace of a row, made under the model lock (each step asks whether the run goes on), or kept earlier."""
+    """Return the stored trace of a row, or make it under the model lock; each step checks for a stop."""
     services, guided, reader = data.services, options_in(data.settings, PropagationOptions).guided, data.encoder()
     key = hashlib.sha256(
         json.dumps([row.id, [(a.positive, a.negative) for a in attributes], guided, reader.name, _FORM]).encode()
@@ -393,7 +402,7 @@ def trace_row(
 
 
 def _look(step: Step, pictures: dict[int, Path]) -> np.ndarray:
-    """SPI of a step, whose predicted picture is kept; velocities are far too large for that."""
+    """Return SPI of a step and store its predicted picture; velocities are too large to store."""
     if step.index in pictures and step.predicted is not None:
         write_atomically(pictures[step.index], png_bytes(step.predicted))
     if not len(step.velocity_positive):
@@ -402,7 +411,7 @@ def _look(step: Step, pictures: dict[int, Path]) -> np.ndarray:
 
 
 def _read(path: Path, pictures: dict[int, Path]) -> Trace | None:
-    """A kept trace; None where it, or one of its pictures, is missing or broken."""
+    """Return a stored trace; None if it, or one of its pictures, is missing or broken."""
     if not path.is_file() or not all(picture.is_file() for picture in pictures.values()):
         return None
     try:
@@ -421,7 +430,7 @@ class Propagation(Study):
     judged = "attributes"
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """A picture per seed and nationality; refuses what cannot be traced."""
+        """Return a picture per seed and nationality; refuse models that cannot be traced."""
         for nationality in wanted_nationalities(self.design, settings):
             _attributes(self.design, settings, nationality)
         shots = nationality_shots(self.design, settings, least=_FEWEST_SEEDS)
@@ -434,7 +443,7 @@ class Propagation(Study):
         return shots
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """SPI of every attribute over the steps, and predicted pictures."""
+        """Measure SPI of every attribute over the steps, and predict pictures."""
         model = _traceable(data.rows.model(data.services), settings.model)
         rows = yield from data.embed(data.frame)
         bases, n_samples = base_prompts(self.design, settings), options_in(settings, PropagationOptions).n_samples
@@ -487,5 +496,5 @@ class Propagation(Study):
         model_suits(settings, services)
 
     def headline(self, report: StudyReport) -> str:
-        """Return where in the denoising the attribute appears."""
+        """Say at which steps attributes appear."""
         return steps_headline(report)

@@ -1,4 +1,4 @@
-"""OASIS's StOP: clusters of pictures, the texts closest to them, and what any text draws (Table 3)."""
+"""OASIS's StOP: clusters of pictures, the texts closest to them, and pictures of any text (Table 3)."""
 
 import hashlib
 import math
@@ -55,7 +55,7 @@ _FEWEST_PER_NATIONALITY = 2
 _SHOWN = 3  # pictures of a cluster in the figure
 _LONGEST = 26  # letters above a picture
 TYPICAL = "similarity to its cluster"
-"""Name of the column: mean cosine to the cluster's pictures, of one of them to the others."""
+"""Column: a picture's mean cosine to the cluster's pictures, or to the others if it is one of them."""
 MOST_DRAWN = 64
 
 
@@ -68,7 +68,7 @@ class PromptSearchOptions(NationalityOptions):
     )
     prefix: str = setting("This is a photo of", "Beginning of every text", "Text that the search adds words to")
     n_clusters: int = setting(
-        4, "Clusters", "Clusters of each nationality; 0 takes the largest eigengap, the paper gives no number",
+        4, "Clusters", "Clusters per nationality; 0 uses the largest eigengap (the paper gives no number)",
         ge=0, le=20,
     )  # fmt: skip
     max_clusters: int = setting(
@@ -76,22 +76,22 @@ class PromptSearchOptions(NationalityOptions):
     )
     clusters: tuple[str, ...] = setting(
         (),
-        "Clusters picked by eye",
-        "Numbers of the clusters to search instead of the largest: 3 for every nationality, or Iranian 3",
+        "Chosen clusters",
+        "Numbers of clusters to search in place of the largest: 3 for every nationality, or Iranian 3",
     )
     n_tokens: int = setting(2, "Words", "Number of tokens that the search adds", ge=1, le=20)
-    beam_width: int = setting(10, "Beam width", "Texts kept at each step; the paper gives no number", ge=1, le=100)
+    beam_width: int = setting(10, "Beam width", "Texts kept at each step (the paper gives no number)", ge=1, le=100)
     n_candidates: int = setting(
-        256, "Candidates", "Next words tried for each text; the paper gives no number", ge=1, le=10_000
+        256, "Candidates", "Next words tried for each text (the paper gives no number)", ge=1, le=10_000
     )
     contrast: bool = setting(
         True,
-        "Against the others",
+        "Contrast with other pictures",
         "Search for texts that separate the cluster from the nationality's other pictures; the paper searches for "
         "those closest to its own",
     )
     held_out: float = setting(
-        0.5, "Pictures held out", "Share of the pictures kept from the search and scored alone; the paper uses 0",
+        0.5, "Pictures held out", "Share of pictures that are only scored, not searched; the paper uses 0",
         ge=0, le=0.9,
     )  # fmt: skip
     top_k: int = setting(3, "Shown texts", "Number of closest texts that are shown, as in Table 3", ge=1, le=100)
@@ -120,23 +120,23 @@ class Cluster:
 
     @property
     def name(self) -> str:
-        """For titles."""
+        """Name of the cluster, for titles."""
         return cluster_name(self.nationality, self.number)
 
     def closeness(self, rows: np.ndarray, settings: StudySettings) -> Estimate:
-        """Mean cosine of other pictures to the pictures of the cluster."""
+        """Return the mean cosine of other pictures to the pictures of the cluster."""
         return similarity_estimate(rows @ self.rows.mean(axis=0), **intervals(settings))
 
     def own_closeness(self) -> float:
-        """Mean cosine of its pictures to each other; nan for a single one."""
+        """Return the mean cosine of its pictures to each other; nan for a single one."""
         return float(closeness_of_own(self.rows).mean())
 
     def others_closeness(self) -> float:
-        """Mean cosine of the nationality's other pictures to its own; nan where there are none."""
+        """Return the mean cosine of the nationality's other pictures to its own; nan if there are none."""
         return float((self.others @ self.rows.mean(axis=0)).mean()) if len(self.others) else math.nan
 
     def size_row(self, settings: StudySettings) -> dict[str, Any]:
-        """Its line in the table of clusters."""
+        """Return its line in the table of clusters."""
         rows = self.drawn_rows
         return {
             "nationality": self.nationality,
@@ -151,7 +151,7 @@ class Cluster:
 
 
 def closeness_of_own(rows: np.ndarray) -> np.ndarray:
-    """Mean cosine of each of some unit rows ``(n, d)`` to the others, ``(n,)``; nan for a single one.
+    """Return the mean cosine ``(n,)`` of each unit row ``(n, d)`` to the others; nan for a single one.
 
     >>> closeness_of_own(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]))
     array([0.5, 0.5, 0. ])
@@ -163,19 +163,19 @@ def closeness_of_own(rows: np.ndarray) -> np.ndarray:
 
 
 def _picked(text: str) -> tuple[str, int]:
-    """The nationality ("" for every one) and the number of a cluster that was picked by eye.
+    """Return the nationality ("" for every one) and the number of a chosen cluster.
 
     >>> _picked("3"), _picked("Iranian 3"), _picked("Iranian, cluster 3")
     (('', 3), ('Iranian', 3), ('Iranian', 3))
     """
     match = re.fullmatch(r"(?:(.+?)(?:, cluster)? )?([1-9]\d?)", " ".join(text.split()))
     if match is None:
-        raise InvalidInput(f"a cluster is picked by its number, such as 3 or Iranian 3; got {text!r}")
+        raise InvalidInput(f"a cluster is chosen by its number, such as 3 or Iranian 3; got {text!r}")
     return match[1] or "", int(match[2])
 
 
 def _searched(options: PromptSearchOptions, nationality: str, n_clusters: int) -> list[int]:
-    """Numbers of the clusters of a nationality that texts are searched for; ``n_clusters`` are there."""
+    """Return the numbers of a nationality's clusters to search texts for, of ``n_clusters``."""
     if not options.clusters:
         return list(range(1, min(n_clusters, options.max_clusters) + 1))
     picked = [number for name, number in map(_picked, options.clusters) if name in ("", nationality)]
@@ -185,7 +185,7 @@ def _searched(options: PromptSearchOptions, nationality: str, n_clusters: int) -
 
 
 def _cluster(data: StudyData, nationality: str, frame: pd.DataFrame, rows: np.ndarray, clusters: list[Cluster]) -> str:
-    """Add the searched clusters of a nationality, without texts; returns what is to be said of the clustering."""
+    """Add the searched clusters of a nationality, without texts; return a note on the clustering."""
     settings, options = data.settings, options_in(data.settings, PromptSearchOptions)
     n_clusters = min(options.n_clusters, len(rows)) or None
     clustering = spectral_clusters(rows, n_clusters=n_clusters, seed=settings.seed)
@@ -242,9 +242,9 @@ def _prompts(data: StudyData, rows: np.ndarray, others: np.ndarray) -> tuple[Opt
 def _draw(
     design: Design, settings: StudySettings, data: StudyData, clusters: Sequence[Cluster]
 ) -> Generator[Progress, None, list[Cluster]]:
-    """The clusters with pictures of the closest text, whose seeds the cluster's pictures do not have.
+    """Return the clusters with pictures of the closest text, on seeds that the cluster's pictures do not have.
 
-    A run that is stopped draws no more of them, and shows those that are finished.
+    A stopped run shows the finished ones.
     """
     n = options_in(settings, PromptSearchOptions).n_generated
     if settings.images or not n or data.stopped_after:
@@ -269,7 +269,7 @@ def _draw(
 
 
 def _attributes(design: Design, settings: StudySettings, data: StudyData, clusters: Sequence[Cluster]) -> pd.DataFrame:
-    """P of every attribute of the design's nationalities in every cluster: what its pictures share."""
+    """Return P of every attribute of the design's nationalities in every cluster."""
     attributes = {a.name: a for n in wanted_nationalities(design, settings) for a in own_attributes(design, n)}
     if not attributes:
         return pd.DataFrame()
@@ -286,19 +286,19 @@ def _attributes(design: Design, settings: StudySettings, data: StudyData, cluste
 
 
 def _findings(cluster: Cluster, settings: StudySettings) -> list[Finding]:
-    """Return how close the best text comes, and the pictures drawn from it."""
+    """Return findings: the closeness of the best text, and of the pictures drawn from it."""
     options = options_in(settings, PromptSearchOptions)
     best, key = cluster.prompts[0], f"{cluster.nationality} {cluster.number}"
     says = f'"{best.text}", against {typeset(best.baseline, ".3f")} for "{options.prefix}" alone'
     if best.others is not None:
         says += f"; {typeset(best.others, '.3f')} to the other pictures"
-    # Whether the score is optimistic is said of all of them at once.
-    title = "text that tells it apart most" if options.contrast else "closest text"
+    # one note for all texts says if scores are optimistic
+    title = "most specific text" if options.contrast else "closest text"
     entries = [(f"{key} text", title, replace(best.score, note=""), says)]
     if cluster.drawn_rows is not None:
-        says = f"Its own pictures come to {typeset(cluster.own_closeness(), '.3f')} of each other"
+        says = f"For comparison: the cluster's own pictures {typeset(cluster.own_closeness(), '.3f')}"
         if len(cluster.others):
-            says += f", the nationality's others to {typeset(cluster.others_closeness(), '.3f')} of them"
+            says += f", the nationality's other pictures {typeset(cluster.others_closeness(), '.3f')}"
         estimate = cluster.closeness(cluster.drawn_rows, settings)
         entries.append((f"{key} pictures", "pictures of that text", estimate, says))
     return [finding(k, f"{cluster.name}: {of}", "mean_similarity", estimate, f"{s}.") for k, of, estimate, s in entries]
@@ -344,7 +344,7 @@ def _tables(
 def _figures(
     data: StudyData, settings: StudySettings, clusters: Sequence[Cluster], attributes: pd.DataFrame
 ) -> list[StudyFigure]:
-    """Table 3 as pictures (the average, typical and drawn ones), and what the clusters share."""
+    """Return Table 3 as pictures (average, typical and drawn ones), and the attributes of the clusters."""
     rows, prefix = [], options_in(settings, PromptSearchOptions).prefix
     for cluster in clusters:
         shown = {"average": (cluster.average, f"{cluster.name}, n = {len(cluster.rows)}")}
@@ -360,14 +360,14 @@ def _figures(
 
 
 def _plain(text: str) -> str:
-    """Letters that every font has, the others by their codes, as in the paper; short enough for a title."""
+    """Return a short text for a title, with letters outside common fonts as codes, as in the paper."""
     plain = text.encode("ascii", "backslashreplace").decode().replace("$", r"\$")
     return plain if len(plain) <= _LONGEST else plain[: _LONGEST - 3].rstrip("\\") + "..."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """Some pictures and how close each is to those of a cluster: mean cosine, in [-1, 1]."""
+    """Some pictures and the closeness of each to a cluster: mean cosine, in [-1, 1]."""
 
     pictures: tuple[StoredImage, ...]  # the closest first
     closeness: np.ndarray  # ``(n,)``; of a picture of the cluster, to the cluster's others
@@ -376,7 +376,7 @@ class Compared:
 
 @dataclass(frozen=True, kw_only=True)
 class Regenerated:
-    """A text and what it draws, beside a cluster and the concept's other pictures."""
+    """A text and its pictures, compared with a cluster and the concept's other pictures."""
 
     cluster: str
     prompt: str
@@ -397,15 +397,15 @@ def regenerate(
 ) -> Generator[Progress, None, Regenerated]:
     """Draw ``n`` pictures of a text with new seeds and compare them with a cluster of a StOP report.
 
-    Raises InvalidInput: no such cluster, an empty text, an impossible ``n``, or a report of pictures that were brought
-    along; Cancelled, ModelUnavailable, StorageError: on the way; what was drawn is kept.
+    Raises InvalidInput: no such cluster, an empty text, an invalid ``n``, or a report of imported pictures;
+    Cancelled, ModelUnavailable, StorageError: during the run; finished pictures are kept.
     """
     settings, text = report.settings, prompt.strip()
     inside, outside = ([report.stored[i] for i in part["image_id"]] for part in _members(report, cluster))
     if settings.images:
-        raise InvalidInput("these pictures were brought along: there is no model here that could draw more")
+        raise InvalidInput("these pictures are imported: there is no model to draw more")
     if not text:
-        raise InvalidInput("the text is empty; choose one of those that were found, or write your own")
+        raise InvalidInput("the text is empty; choose one of the texts above, or write your own")
     if not 1 <= n <= MOST_DRAWN:
         raise InvalidInput(f"1 to {MOST_DRAWN} pictures can be drawn at once, got {n}")
     rows = RowMaker.build(settings, services)
@@ -434,13 +434,13 @@ def regenerate(
 
 
 def cluster_names(report: StudyReport) -> list[str]:
-    """The clusters of a StOP report, in their order; none for other reports."""
+    """Return the clusters of a StOP report, in order; empty for other reports."""
     parts = (name.rpartition(" ") for name in _of_concepts(report)["cluster"].dropna().unique())
     return [f"{concept} {number}" for concept, number in sorted((concept, int(number)) for concept, _, number in parts)]
 
 
 def _of_concepts(report: StudyReport) -> pd.DataFrame:
-    """The pictures that were clustered, without those drawn from texts."""
+    """Return the clustered pictures, without those drawn from texts."""
     frame = report.pictures
     if frame is None or not {"cluster", "nationality"} <= set(frame):
         return pd.DataFrame(columns=["cluster", "nationality"])
@@ -478,7 +478,7 @@ class OptimisedPrompts(Study):
     options = PromptSearchOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Pictures of each nationality; refuses clusters that cannot be there."""
+        """Return the pictures of each nationality; refuse clusters that cannot exist."""
         options = options_in(settings, PromptSearchOptions)
         names, n = wanted_nationalities(self.design, settings), options.n_clusters or MAX_CLUSTERS
         for text in options.clusters:
@@ -490,7 +490,7 @@ class OptimisedPrompts(Study):
         return nationality_shots(self.design, settings)
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Clusters, their texts, and how close the pictures of those texts come."""
+        """Find clusters and their texts, and measure how close the pictures of those texts come."""
         options = options_in(settings, PromptSearchOptions)
         rows = yield from data.embed(data.frame)
         clusters: list[Cluster] = []
@@ -517,7 +517,7 @@ class OptimisedPrompts(Study):
         )
 
     def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
-        """Raise ModelUnavailable if the language model is not here."""
+        """Raise ModelUnavailable if the language model is missing."""
         if measures:
             options = options_in(settings, PromptSearchOptions)
             model = services.language_model(options.language_model)
@@ -525,7 +525,7 @@ class OptimisedPrompts(Study):
                 model.propose([options.prefix], 1)
 
     def run_size(self, settings: StudySettings) -> RunSize:
-        """Return how many pictures are drawn from the closest texts, at most."""
+        """Return the largest number of pictures to draw from the closest texts."""
         options = options_in(settings, PromptSearchOptions)
         most = options.n_clusters or MAX_CLUSTERS
         n = sum(len(_searched(options, name, most)) for name in wanted_nationalities(self.design, settings))

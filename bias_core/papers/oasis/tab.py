@@ -1,4 +1,4 @@
-"""The Origins tab: OASIS's clusters and texts (StOP), steps (SPI) as a film, nationalities, doctors, own words."""
+"""The Origins tab: OASIS's clusters and texts (StOP), steps (SPI) as a film, nationalities, doctors, other concepts."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,15 +32,14 @@ _TICKS = 5
 _SHOWN = 12  # pictures of each side of a comparison
 _SPI, _STOP, _NATIONS = "oasis-spi", "oasis-stop", "oasis-nationalities"
 _TRACED = "calibration-diffusion"
-# No sampler takes more steps: each has its predicted picture.
+# The most steps of any sampler, so that each step shows its predicted picture.
 _SHOWN_OPTIONS: Mapping[str, Mapping[str, Any]] = {_SPI: {"n_samples": 3, "n_predicted": MAX_STEPS}}
 _NEEDS_STEPS = (
-    "This study looks into denoising steps, and {} has none: the diffusion model of the calibration world is chosen."
+    "This study needs denoising steps, and {} has none: the diffusion model of the calibration world was chosen."
 )
 _OWN_WORDS = (
-    "They go with the study that is chosen above: steps (SPI), clusters and texts (StOP, no attributes "
-    "needed), shares (P, P − P*, variety), or Ψ against internet users. The numbers of users stand in the part below, "
-    "with steps and guidance."
+    "These are for the study chosen above: steps (SPI), clusters and texts (StOP, needs no attributes), shares (P, "
+    "P − P*, variety), or the score Ψ by internet users. Enter numbers of users below, with steps and guidance."
 )
 _OWN = (
     Attribute(
@@ -55,42 +54,42 @@ _OWN = (
 
 
 class OriginsTab(StudyTab):
-    """The tab on where in the model a stereotype comes from."""
+    """The tab on the origin of a stereotype in the model."""
 
     key: ClassVar = "origins"
     title: ClassVar = "Origins"
     place: ClassVar = 50
-    question: ClassVar = "Which look does the model itself take for a concept, and at which step does it enter?"
+    question: ClassVar = "Which look does the model give a concept, and at which step does it appear?"
     caution: ClassVar = (
-        "Assesses how people of a nationality are drawn, as perceived by a reader; it says nothing of who they are. A "
-        "text that is close, or a step that adds, is a trace of what the model was trained on, not its reason."
+        "Results describe pictures, as a classifier sees them, not the people of a nationality. A close text, or a "
+        "step that adds an attribute, is a trace of the training data, not an explanation."
     )
     studies: ClassVar = (_NATIONS, _STOP, _SPI, "oasis-doctors", "oasis-internet-users")
 
     def build_own(self) -> dict[str, Any]:
-        """Concepts, the prompt around them, and attributes with their sentences."""
+        """Build the fields of concepts, prompt and attributes."""
         own: dict[str, Any] = {}
         with gr.Row():
             own["concepts"] = gr.Textbox(
-                "nurse", label="Concepts", info="One or more, with commas", scale=3, min_width=200,
+                "nurse", label="Concepts", info="One or more, separated by commas", scale=3, min_width=200,
                 elem_id=f"{self.key}-own-concepts",
             )  # fmt: skip
             own["template"] = gr.Textbox(
-                "A photo of a {}", label="Prompt", info="{} is where the concept goes", scale=3, min_width=200
+                "A photo of a {}", label="Prompt", info="{} stands for the concept", scale=3, min_width=200
             )
             own["n"] = gr.Slider(
                 1, 60, 4, step=1, label="Pictures of each", info="Seeds, for SPI", scale=3, min_width=180
             )
         own["attributes"] = gr.Dataframe(
             attribute_rows(_OWN), headers=HEADERS, datatype="str", type="array", interactive=True, wrap=True,
-            label="Attributes: a sentence for presence, one for absence; P* where a real-world rate is known",
+            label="Attributes: sentences for presence and absence, and the real-world rate P* if known",
             buttons=[], max_height=300, elem_id=f"{self.key}-own-attributes",
         )  # fmt: skip
         gr.HTML(_OWN_WORDS, elem_classes="quiet")
         return own
 
     def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
-        """The chosen study with these concepts."""
+        """Return the chosen study with these concepts."""
         return own_concepts(
             design,
             concepts=str(own["concepts"] or "").split(","),
@@ -100,20 +99,20 @@ class OriginsTab(StudyTab):
         )
 
     def own_settings(self, settings: StudySettings) -> StudySettings:
-        """Every concept is drawn, and as often as was said."""
+        """Return settings that draw every concept, as often as asked."""
         return without_names(settings)
 
     def build_lead(self) -> dict[str, Any]:
-        """The film of the steps: their curves and predicted pictures are plot and pictures in one."""
+        """Build the film of the steps, with curves and predicted pictures."""
         return {"film": gr.HTML(js_on_load=script("film"), elem_id=f"{self.key}-film", visible=False)}
 
     def show_at_once(self, report: StudyReport) -> Updates:
-        """The film, of a report that has one."""
+        """Show the film, if the report has one."""
         html = "" if report.arms else films_html(report)
         return {self.at_once["film"]: gr.update(value=html, visible=bool(html))}
 
     def plot(self, report: StudyReport) -> StudyFigure | None:
-        """None where the film shows it."""
+        """Return the plot; None if the film shows it."""
         figure = super().plot(report)
         return None if figure is None or (figure.key.startswith(GAIN) and not report.arms) else figure
 
@@ -122,11 +121,11 @@ class OriginsTab(StudyTab):
         return not report.arms and bool(cluster_names(report))
 
     def build_extra(self) -> dict[str, Any]:
-        """Clusters, and a form that draws from a text."""
+        """Build the clusters, and a form that draws from a text."""
         key, extra = self.key, {}
         extra["clusters"] = gr.HTML(js_on_load=script("texts"), elem_id=f"{key}-clusters", visible=False)
         with gr.Column(visible=False, elem_classes="card", elem_id=f"{key}-draw") as extra["box"]:
-            gr.HTML(messages.heading_html("Draw from a text, and compare with its cluster"))
+            gr.HTML(messages.heading_html("Draw pictures of a text and compare them with its cluster"))
             with gr.Row(equal_height=True, elem_classes="line"):
                 extra["cluster"] = gr.Dropdown(label="Cluster", scale=2, min_width=200, elem_id=f"{key}-cluster")
                 extra["text"] = gr.Textbox(label="Text", max_lines=1, scale=4, min_width=220, elem_id=f"{key}-text")
@@ -145,7 +144,9 @@ class OriginsTab(StudyTab):
     def show_extra(self, report: StudyReport) -> Updates:
         """Show the parts that belong to this kind of study; the rest is hidden."""
         names, texts, extra = cluster_names(report), texts_of(report), self.extra
-        first = texts["name"].iloc[0] if not texts.empty else names[0] if names else None  # whose text stands there
+        first = (
+            texts["name"].iloc[0] if not texts.empty else names[0] if names else None
+        )  # the cluster of the text in the form
         clusters = clusters_html(report)
         return {
             extra["clusters"]: gr.update(value=clusters, visible=bool(clusters)),
@@ -157,7 +158,7 @@ class OriginsTab(StudyTab):
         }
 
     def wire_extra(self) -> None:
-        """Models that suit the study, texts that are chosen, and pictures that are drawn from them."""
+        """Wire the choice of models and texts, and the drawing of pictures."""
         form, parts, extra = self.form, self.parts, self.extra
         shown, suited = [extra["said"], extra["go"], extra["halt"]], [form["model"], form["condition"], parts["status"]]
         form["study"].input(self.on_suit, [form["study"], form["model"]], suited, **LATEST)
@@ -168,17 +169,17 @@ class OriginsTab(StudyTab):
         self.wire_stop(extra["halt"], extra["said"])
 
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
-        """All but what the tab shows in its own way: pictures in rows, and curves beside them."""
+        """Return the figures that the tab does not show in its own way."""
         own = report.design.kind in ("propagation", "optimised_prompts")
         shown = (figure for figure in report.results.figures if figure.kind != "pictures" or not own)
         return [figure for figure in shown if not figure.key.startswith(GAIN)]
 
     def on_study(self, name: str) -> Updates:
-        """The options of another study; of SPI, with a predicted picture at every step."""
+        """Show the options of another study; for SPI, with a predicted picture at every step."""
         return super().on_study(name) | self.options_of(name, _SHOWN_OPTIONS.get(name))
 
     def on_suit(self, study: str, model: str) -> Updates:
-        """Choose a model with denoising steps where the study needs one, and say so."""
+        """Choose a model with denoising steps if the study needs one, and say so."""
         with user_errors():
             info = self.services.model_info(model)
             if self.designs[study].settings.get("model") == _TRACED and info.family == "renderer":
@@ -188,11 +189,11 @@ class OriginsTab(StudyTab):
         return gr.skip()
 
     def on_text(self, event: gr.EventData) -> tuple[str, str]:
-        """A text was chosen on a cluster's card."""
+        """Fill in the text that was chosen on a cluster's card."""
         return str(event.cluster), str(event.text)
 
     def on_go(self, visitor: Visitor) -> Updates:
-        """Take a turn in the queue."""
+        """Enter the queue."""
         with user_errors() as problem:
             visitor.start(self.services)
             return self._drawing(messages.QUEUED, running=True)
@@ -201,7 +202,7 @@ class OriginsTab(StudyTab):
     def on_draw(
         self, visitor: Visitor, report: StudyReport | None, cluster: str, text: str, n: float | None
     ) -> Iterator[Updates]:
-        """Draw from a text and compare; what was compared before stays until then."""
+        """Draw from a text and compare; the earlier comparison stays until then."""
         arguments: dict[str, Any] = {
             "cluster": cluster or "",
             "prompt": text or "",
@@ -253,7 +254,7 @@ class Film:
     confidence: float
     lines: tuple[Line, ...]
     strips: Mapping[str, list[tuple[int, Path]]]  # by seed, (step from 1, file), the finished one last
-    reads: Mapping[str, list[str]]  # of these the numbers of the attributes that the reader sees
+    reads: Mapping[str, list[str]]  # numbers of the attributes that the classifier sees in them
     n_seeds: int  # behind every mean
     n_steps: int
     low: float  # what the axis spans: bands and 0
@@ -265,32 +266,32 @@ class Film:
         return f"{100 * (self.high - value) / (self.high - self.low):.2f}"
 
     def points(self, values: Iterable[float], *, back: bool = False) -> str:
-        """A curve with a value in the middle of each step's column, from the first or the last one on."""
+        """Return a curve with a value in the middle of each step's column, from the first or the last one on."""
         places = [f"{i + 0.5:g},{self.y(value)}" for i, value in enumerate(values)]
         return " ".join(reversed(places) if back else places)
 
     def tops(self, line: Line) -> str:
-        """Return the places of its curve at each step, and at the finished picture."""
+        """Return the heights of a line's curve at each step, and at the finished picture."""
         return " ".join(self.y(step.value) for step in (*line.band, line.band[-1]))
 
     def sentence(self, line: Line) -> str:
-        """At which step the gain is first told from nothing, and what became of it."""
+        """Say at which step the gain is first clear, and the share in the finished pictures."""
         end, n_steps = line.finished, self.n_steps
         share = format_estimate(end.value, end.low, end.high, n=end.n)
-        shown = f"In the end it is read in {share} of the pictures."
+        shown = f"In the finished pictures its share is {share}."
         if line.clear is None:
-            return f"At none of the {n_steps} steps it is told apart from the base prompt, which is no proof. {shown}"
+            return f"None of the {n_steps} steps differs clearly from the base prompt. {shown}"
         step = line.band[line.clear]
         way = "more" if step.value > 0 else "less"
         early = "from pure noise" if line.clear == 0 else f"{100 * line.clear / n_steps:.0f} % of the way"
         return (
-            f"Told apart at step {line.clear + 1} of {n_steps} ({early}): over all seeds heads for it {way} often than "
-            f"the base prompt does, by {format_change(step.value, step.low, step.high, n=step.n)}. {shown}"
+            f"First clear at step {line.clear + 1} of {n_steps} ({early}): predicted pictures show it {way} often than "
+            f"those of the base prompt, by {format_change(step.value, step.low, step.high, n=step.n)}. {shown}"
         )
 
 
 def round_numbers(low: float, high: float) -> list[float]:
-    """About five round numbers of an axis.
+    """Return about five round numbers for an axis.
 
     >>> round_numbers(-0.23, 0.41)
     [-0.2, 0.0, 0.2, 0.4]
@@ -302,7 +303,7 @@ def round_numbers(low: float, high: float) -> list[float]:
 
 
 def films_html(report: StudyReport) -> str:
-    """All concepts of an SPI report with curves, filmstrips and what each step does; "" for other reports."""
+    """Return all concepts of an SPI report with curves, filmstrips and sentences; "" for other reports."""
     return render("film", films=films(report))
 
 
@@ -364,7 +365,7 @@ def _line(name: str, number: int, own: pd.DataFrame, end: Mapping[str, Any], say
 
 
 def clusters_html(report: StudyReport) -> str:
-    """Every searched cluster: its average, typical pictures, and its texts with their scores."""
+    """Return every searched cluster: its average, typical pictures, and its texts with their scores."""
     texts = texts_of(report)
     if texts.empty:
         return ""
@@ -378,7 +379,7 @@ def clusters_html(report: StudyReport) -> str:
 
 
 def comparison_html(both: Regenerated) -> str:
-    """Cluster and drawn pictures side by side, each with its similarity, and what that says."""
+    """Return cluster and drawn pictures side by side, with their similarities and a verdict."""
     groups = {
         "the cluster's own, to each other": both.own,
         "drawn from the text": both.drawn,
@@ -392,16 +393,16 @@ def comparison_html(both: Regenerated) -> str:
 
 
 def _verdict(both: Regenerated) -> str:
-    """Say if the drawn pictures are nearer to the cluster than the concept's other pictures are."""
+    """Say if the drawn pictures are closer to the cluster than the concept's other pictures."""
     drawn, others, own = both.drawn.mean, both.others.mean, both.own.mean
     if drawn is None or np.isnan(drawn.low):
-        return "One picture cannot tell how close this text comes to the cluster; draw more."
+        return "One picture is too few to compare this text with the cluster; draw more."
     if own is not None and drawn.high >= own.value:
-        return "This text brings the cluster back: its pictures are as close as the cluster's own are."
+        return "This text reproduces the cluster: its pictures are as close as the cluster's own."
     if others is None:
-        return "This text does not bring the whole cluster back: its own pictures are closer to each other."
+        return "This text does not reproduce the whole cluster: the cluster's own pictures are closer to each other."
     if drawn.low > others.value:
-        return "This text comes part of the way: closer than the concept's others, not as close as its own."
+        return "This text partly reproduces the cluster: closer than the concept's other pictures, but not as close."
     if drawn.high < others.value:
-        return "This text does not bring the cluster back: the concept's other pictures are closer to it."
-    return "This text is not told to come closer than the concept's other pictures do."
+        return "This text does not reproduce the cluster: the concept's other pictures are closer to it."
+    return "This text is not clearly closer to the cluster than the concept's other pictures."

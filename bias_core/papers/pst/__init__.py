@@ -1,7 +1,7 @@
 """PST: the paired stereotype test.
 
-``study`` draws and scores pairs, ``study_swapped`` pairs in both orders; ``labelling`` says how people look, and
-``report`` makes headlines, scores and tables. The tab is ``tab``. Below stands the hook of ``bias_core/beyond``.
+``study`` draws and scores pairs, ``study_swapped`` pairs in both orders; ``labelling`` labels people, and ``report``
+makes headlines, scores and tables. The tab is ``tab``. Below is the hook of ``bias_core/beyond``.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MakeSample = Callable[[Sequence["pd.DataFrame"]], Sample | None]
-"""Makes of people what arms are compared by."""
+"""Turns people into a sample for comparing arms."""
 
 
 class PeopleExtension:
-    """Something that paired stereotype tests report in addition, in a module ``bias_core/beyond/*/extension.py``."""
+    """Additional results of paired stereotype tests, in a module ``bias_core/beyond/*/extension.py``."""
 
     def scores(self, people: "pd.DataFrame", settings: StudySettings, sample: MakeSample) -> Results:
         """Return further results of labelled people."""

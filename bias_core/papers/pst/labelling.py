@@ -1,4 +1,4 @@
-"""PST: who is where in each picture, and what people or readers say of their perceived gender."""
+"""PST: the people in each picture, and the gender that people or classifiers perceive."""
 
 import math
 import re
@@ -37,20 +37,20 @@ from bias_core.values import Options, setting, settings_class
 
 T = TypeVar("T")
 
-HALVES = "halves"  # instead of a finder: trust the prompt, and part every picture between the people asked for
+HALVES = "halves"  # no finder: trust the prompt and split every picture between the people asked for
 
 MOST_ALSO_SEEN = 2  # attributes that a score is crossed with
 
 RATERS_SPLIT = "raters split"
-"""Column: two answers about a person have equally many votes."""
-LABELLED = "Perceived gender is labelled"  # how the first note on labels begins
+"""Column: two answers about a person have the same number of votes."""
+LABELLED = "Perceived gender is labelled"  # start of the first note on labels
 PEOPLE, BY_HAND = "people", "by hand"
 """The raters of labels, in addition to AUTOMATIC."""
 
 
 @settings_class(frozen=True, kw_only=True)
 class LabellingOptions(Options):
-    """The classifier that labels people."""
+    """Options: the classifier that labels people."""
 
     labeller: Literal["finder", "vqa", "people"] = setting(
         "finder",
@@ -61,7 +61,7 @@ class LabellingOptions(Options):
     finder: str = setting(
         AUTO,
         "Person finder",
-        "Model that cuts people out; halves trusts the prompt and takes the left and right half of each picture",
+        "Model that cuts people out; halves uses the left and right half of each picture, without a check",
     )
     answerer: str = setting(AUTO, "Answerer", "Model that answers the questions of vqa")
     sentences: tuple[str, ...] = setting(
@@ -70,16 +70,20 @@ class LabellingOptions(Options):
         "Sentences that each person is compared with; the first describes a masculine-looking person",
     )
     also_seen: tuple[str, ...] = setting(
-        (), "Also seen", "One or two more attributes read for each person, such as old, that the score is crossed with"
+        (), "Also seen", "One or two further attributes of each person, such as old; the score is also given for each"
     )
     margin: float = setting(
-        0.01, "Margin", "Smallest difference of the two cosines; below it a person cannot be identified", ge=0, le=2
+        0.01,
+        "Margin",
+        "Smallest difference between the two cosines; below it, a person cannot be identified",
+        ge=0,
+        le=2,
     )
 
 
 @settings_class(frozen=True, kw_only=True)
 class PairOptions(LabellingOptions):
-    """The classifier that labels, and the number of pictures of each identity alone."""
+    """Options: the classifier that labels, and the number of pictures of each identity alone."""
 
     single_images: int = setting(
         3, "Pictures of each alone", "Pictures of each occupation or role without the other", ge=1, le=1000
@@ -93,24 +97,24 @@ def check_labelling(settings: StudySettings) -> None:
         raise InvalidInput("the labeller “people” needs a CSV of people's answers, under “People's answers”")
     if settings.judge and options.labeller != "finder":
         raise InvalidInput(
-            "a judge is asked about each person that is cut out, and with the labeller "
-            f"“{options.labeller}” nobody is: take the labeller “finder”, or no judge"
+            "a judge needs people who are cut out, and the labeller "
+            f"“{options.labeller}” cuts out none: take the labeller “finder”, or no judge"
         )
     if len(set(options.sentences)) != 2:
-        raise InvalidInput(f"sentences are two, the first of a masculine-looking person; got {options.sentences}")
+        raise InvalidInput(f"two sentences are needed, first for a masculine-looking person; got {options.sentences}")
     if also_seen(options.also_seen) and (settings.judge or options.labeller != "finder"):
         raise InvalidInput(
-            "what is also seen of people is read by an encoder of each person that is cut out: take the "
-            "labeller “finder” without a judge, or leave “Also seen” empty"
+            "“Also seen” needs an encoder and people who are cut out: take the labeller “finder” without a "
+            "judge, or leave “Also seen” empty"
         )
 
 
 def also_seen(texts: Sequence[str]) -> tuple[Attribute, ...]:
-    """The further attributes, by their names or sentences; InvalidInput for unknown ones, the same twice, or many."""
+    """Return the further attributes by names or sentences; InvalidInput for unknown, repeated or too many ones."""
     attributes = tuple(find_attribute(text, "", load_attribute_sets()) for text in texts)
     names = [one.name for one in attributes]
     if len(names) > MOST_ALSO_SEEN or len({*names}) < len(names):
-        raise InvalidInput(f"also seen are at most {MOST_ALSO_SEEN} different attributes; got {', '.join(names)}")
+        raise InvalidInput(f"“Also seen” takes at most {MOST_ALSO_SEEN} different attributes; got {', '.join(names)}")
     return attributes
 
 
@@ -132,7 +136,7 @@ def labelling_readers(settings: StudySettings) -> tuple[Reader, ...]:
 
 
 def labeller_ready(settings: StudySettings, services: StudyServices) -> None:
-    """Look for the models that will label, or say what they lack."""
+    """Check that the models that label are available."""
     options, blank = options_in(settings, LabellingOptions), Image.new("RGB", (64, 64))
     if options.labeller == PEOPLE:
         return
@@ -147,12 +151,12 @@ def labeller_ready(settings: StudySettings, services: StudyServices) -> None:
 
 
 def people_of(frame: pd.DataFrame, identities: pd.DataFrame) -> pd.DataFrame:
-    """One row per person asked for: ``image_id, setting, seed, position, identity`` and what is known of that.
+    """Return one row per person asked for: ``image_id, setting, seed, position, identity`` and the identity's columns.
 
     Parameters
     ----------
     frame : pictures with ``setting``, ``left`` and ``right`` (the identities asked for; ``left`` alone in the single
-        setting); InvalidInput where there are none.
+        setting); InvalidInput if empty.
     identities : ``stereotyped_gender`` and further columns, by identity.
     """
     if frame.empty:
@@ -170,21 +174,21 @@ def people_of(frame: pd.DataFrame, identities: pd.DataFrame) -> pd.DataFrame:
 
 
 def n_asked_for(people: pd.DataFrame) -> "pd.Series[int]":
-    """Return for each person how many people their picture was to show."""
+    """Return for each person the number of people asked for in the picture."""
     counts: pd.Series[int] = people.groupby("image_id")["position"].transform("nunique")
     return counts
 
 
 def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, data: StudyData) -> Steps[pd.DataFrame]:
-    """``people`` with the answers of a reader and of the record, as far as there are any.
+    """Return ``people`` with the classifier's answers and the ground truth, if any.
 
     Returns
     -------
     DataFrame : with the columns ``automatic``, ``human`` (empty), ``truth`` (None where there is none), ``lean`` (by
-        how much the reader prefers the masculine sentence, a difference of cosines, or of a judge's probabilities of
-        yes; nan where it was not asked), ``boxes`` (:func:`bias_core.people.boxes_text` of everybody whom the finder
-        found in the picture, where one looked), those of :func:`column_of` for what is also seen,
-        ``perceived_gender``: the reader's answer, None where people alone label; and ``rater``: who gave it.
+        how much the classifier prefers the masculine sentence: a difference of cosines, or of a judge's probabilities
+        of yes; nan if not asked), ``boxes`` (:func:`bias_core.people.boxes_text` of all people that the finder found),
+        those of :func:`column_of` for further attributes, ``perceived_gender`` (the classifier's answer, None if only
+        people label), and ``rater``.
     """
     labelled = people.assign(**dict.fromkeys(("automatic", "human", "truth", "perceived_gender")), lean=np.nan)
     labeller = options_in(settings, LabellingOptions).labeller
@@ -192,7 +196,7 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
         by_reader = _by_judge if settings.judge else _by_encoder
         labelled["automatic"], leans, labelled["boxes"], further = yield from by_reader(people, settings, data)
         labelled = labelled.assign(**further)
-        labelled["lean"] = np.round(leans, 4)  # the last digits hang on which pictures are read together
+        labelled["lean"] = np.round(leans, 4)  # the last digits depend on the batch
     elif labeller == "vqa":
         labelled["automatic"] = yield from _by_answerer(people, design, settings, data)
     labelled["truth"] = [
@@ -204,7 +208,7 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
 
 
 def seen_in_pictures(people: pd.DataFrame, frame: pd.DataFrame) -> dict[str, list[Any]]:
-    """Columns of ``frame``: who is seen on the left (or alone), on the right, how clearly, and where."""
+    """Return columns for ``frame``: gender seen on the left (or alone) and on the right, margins and boxes."""
     labels = people.set_index(["image_id", "position"])[["perceived_gender", "lean"]]
     columns: dict[str, list[Any]] = {}
     for side in POSITIONS[2]:
@@ -219,10 +223,10 @@ def seen_in_pictures(people: pd.DataFrame, frame: pd.DataFrame) -> dict[str, lis
 
 
 def with_answers(people: pd.DataFrame, answers: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
-    """``people`` with the labels that answers give in place of theirs; the answers as ratings; and notes on them.
+    """Return ``people`` with labels from answers, the answers as ratings, and notes.
 
-    Raters are merged by majority. Who has no answer is labelled by nobody; in a setting without answers everyone keeps
-    the reader's label. InvalidInput if no answer counts.
+    The majority of raters counts. A person without an answer has no label; in a setting without answers, all keep the
+    classifier's label. InvalidInput if no answer counts.
     """
     ratings, counted = _ratings(people, answers)
     is_new = people["setting"].isin(ratings["setting"])
@@ -235,12 +239,12 @@ def with_answers(people: pd.DataFrame, answers: pd.DataFrame) -> tuple[pd.DataFr
         rater=np.select([hand.notna(), human.notna()], [BY_HAND, PEOPLE], AUTOMATIC),
     )
     by_hand = answers["task"].eq(BY_HAND).all()
-    if by_hand and RATERS_SPLIT in people:  # of answers that were merged before
+    if by_hand and RATERS_SPLIT in people:  # answers that were merged earlier
         labelled[RATERS_SPLIT] = people[RATERS_SPLIT].astype(bool) & hand.isna()
     elif not by_hand:
         labelled[RATERS_SPLIT] = split
     kept = people.loc[~is_new & people["automatic"].notna(), "setting"].unique()
-    notes = [f"Pictures in the {one} setting keep the reader's labels: people labelled none." for one in kept]
+    notes = [f"Pictures in the {one} setting keep the classifier's labels: people labelled none." for one in kept]
     return labelled, ratings, [] if by_hand else [*notes, counted + _split_note(labelled)]
 
 
@@ -248,7 +252,7 @@ _PERSON = ["image_id", "position"]
 
 
 def _ratings(people: pd.DataFrame, answers: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """The answers, one row each with the person it is about; and how many count, in words."""
+    """Return the answers, one row each with its person, and a sentence on how many count."""
     positions = {str(image_id): tuple(some) for image_id, some in people.groupby("image_id")["position"]}
     there = [positions.get(image_id, ()) for image_id in answers["image_id"]]
     meant = list(map(_position, answers["position"], there))
@@ -262,7 +266,7 @@ def _ratings(people: pd.DataFrame, answers: pd.DataFrame) -> tuple[pd.DataFrame,
 
 
 def _position(text: str, positions: Sequence[str]) -> str:
-    """The one of these positions that somebody calls so; ``text`` where it is none, or more than one.
+    """Return the position that ``text`` names; ``text`` itself if it names none or several.
 
     >>> [_position(text, POSITIONS[2]) for text in ("left", "l", "2", "on_the_right", "top")]
     ['left', 'left', 'right', 'right', 'top']
@@ -280,7 +284,7 @@ def _position(text: str, positions: Sequence[str]) -> str:
 
 
 def _merged(people: pd.DataFrame, ratings: pd.DataFrame) -> tuple["pd.Series[Any]", "pd.Series[Any]"]:
-    """The answer with the most votes for each person, None for nobody's, and whether two have equally many."""
+    """Return the majority answer for each person (None without answers), and True for ties."""
     columns = ["perceived_gender", "is_split"]
     merged = pd.DataFrame(columns=[*_PERSON, *columns]) if ratings.empty else merge_ratings(ratings)
     of_each = people[_PERSON].merge(merged[[*_PERSON, *columns]], on=_PERSON, how="left").set_index(people.index)
@@ -289,25 +293,25 @@ def _merged(people: pd.DataFrame, ratings: pd.DataFrame) -> tuple["pd.Series[Any
 
 
 def _split_note(labelled: pd.DataFrame) -> str:
-    """Return a sentence on the people whom raters are split on; "" for none."""
+    """Return a sentence on people with tied votes; "" for none."""
     if not (n := int(labelled[RATERS_SPLIT].sum())):
         return ""
     of = labelled["human"].notna().sum()
-    return f" Raters are split on {n:,} of {of:,} people (two answers with equally many votes); these have no score."
+    return f" Raters are split on {n:,} of {of:,} people (two answers with the same number of votes): no score."
 
 
 def recorded_gender(truth: Any, position: str, n_people: int) -> str:
-    """Return the ground truth at a position, as an answer, in a picture that was to show ``n_people``."""
+    """Return the ground truth at a position, as an answer, for a picture with ``n_people`` asked for."""
     prefix = "" if position == SINGLE else f"{position}_"
     return NOT_TWO_PEOPLE if truth["n_people"] != n_people else str(truth[f"{prefix}gender"])
 
 
 Labelled = tuple[list[str], list[float], list[str], dict[str, list[float]]]
-"""Each person's answer and lean, the boxes of all in the picture, and columns of what is also seen."""
+"""Each person's answer and margin, the boxes of all in the picture, and columns of further attributes."""
 
 
 def _by_encoder(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[Labelled]:
-    """Find the people, cut each out, and ask the encoder which of two sentences is closer."""
+    """Find the people, cut each out, and ask the encoder for the closer of two sentences."""
     options = options_in(settings, LabellingOptions)
     masculine, feminine = data.sentences(options.sentences)
     direction, encoder = masculine - feminine, data.encoder()
@@ -332,9 +336,9 @@ def _by_encoder(people: pd.DataFrame, settings: StudySettings, data: StudyData) 
 
 
 def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) -> Steps[Labelled]:
-    """Find the people, cut each out, and ask the judge whether each of two sentences is true of them.
+    """Find the people, cut each out, and ask the judge if each of two sentences is true.
 
-    Who is seen as both or neither cannot be identified.
+    A person with both or neither cannot be identified.
     """
     by_picture, _ = yield from _in_boxes(people, settings, data, lambda _images, boxes: boxes)
     boxes, where = _of_each(people, by_picture), [boxes_text(by_picture[one]) for one in people["image_id"]]
@@ -374,11 +378,11 @@ def _in_boxes(
     read: Callable[[list[Image.Image], list[list[Box]]], Sequence[Any]],
     *readers: object,
 ) -> Steps[tuple[dict[str, list[Box]], dict[str, Any]]]:
-    """Return the people found in each picture, by its id and from left to right, and the values read of them."""
+    """Return the people found in each picture, by its id and from left to right, with their values."""
     name, boxes, values = options_in(settings, LabellingOptions).finder, dict[str, list[Box]](), dict[str, Any]()
     finder = None if name == HALVES else data.services.person_finder(name)
     groups = {int(str(n)): some["image_id"] for n, some in people.groupby(n_asked_for(people), sort=False)}
-    # What was read before, as while pictures were drawn.
+    # Values that were computed earlier, such as during drawing.
     so_far = {n: data.memory.setdefault((data.settings.encoder, *map(id, readers), n), {}) for n in groups}
     for n, some in groups.items():
         find = finder.find if finder else person_halves if n == 2 else whole_picture
@@ -420,7 +424,7 @@ def _by_answerer(people: pd.DataFrame, design: Design, settings: StudySettings, 
 
 
 def gender_said(answer: str, words: dict[str, list[str]]) -> str:
-    """The one gender that a free answer names; "cannot_identify" where it names none or both.
+    """Return the gender that a free answer names; "cannot_identify" if it names none or both.
 
     >>> words = {"masculine": ["male", "man"], "feminine": ["female", "woman"]}
     >>> gender_said("a woman", words), gender_said("man and woman", words)
@@ -431,14 +435,14 @@ def gender_said(answer: str, words: dict[str, list[str]]) -> str:
     return named[0] if len(named) == 1 else CANNOT_IDENTIFY
 
 
-# Labels that were corrected by hand, and the report that follows from them; nothing is drawn again.
+# Labels corrected by hand, and the report from them; nothing is drawn again.
 
 Person = tuple[str, str]  # `image_id` and `position`
 Answers = Mapping[Person, str]
 
 
 def labelled_people(report: StudyReport) -> pd.DataFrame:
-    """One row per person asked for, with ``perceived_gender`` and who said so; InvalidInput for other studies."""
+    """Return one row per person asked for, with ``perceived_gender`` and rater; InvalidInput for other studies."""
     try:
         frame = table_of(report, "labels").frame
     except KeyError as error:
@@ -447,18 +451,18 @@ def labelled_people(report: StudyReport) -> pd.DataFrame:
 
 
 def chosen(people: pd.DataFrame, person: Person, answer: str) -> dict[Person, str]:
-    """The labels that change when one person's is chosen.
+    """Return all labels that change if one person gets a new answer.
 
-    A picture is failed as a whole: "not_two_people" is the label of all, and once one of them is seen the
-    others are "cannot_identify" (of four answers "unclear") until somebody says more. InvalidInput where there is no
-    such answer, or nobody there.
+    A picture fails as a whole: "not_two_people" is the label of all. Once one of them is identified, the others become
+    "cannot_identify" ("unclear" with four answers) until they are labelled. InvalidInput for an unknown answer or
+    person.
     """
     if answer not in ALL_ANSWERS:
         raise InvalidInput(f"an answer is one of {', '.join(ALL_ANSWERS)}; got {answer!r}")
     image_id, position = person
     here = people[people["image_id"] == image_id].set_index("position")["perceived_gender"]
     if position not in here:
-        raise InvalidInput(f"this run has nobody {position!r} in a picture {image_id!r}")
+        raise InvalidInput(f"this run has no person {position!r} in a picture {image_id!r}")
     if answer == NOT_TWO_PEOPLE:
         return {(image_id, str(place)): answer for place in here.index}
     freed = [(image_id, str(place)) for place in here.index[here == NOT_TWO_PEOPLE]]
@@ -467,7 +471,7 @@ def chosen(people: pd.DataFrame, person: Person, answer: str) -> dict[Person, st
 
 
 def labels_frame(people: pd.DataFrame, by_hand: Answers) -> pd.DataFrame:
-    """The labels that everybody has, those given by hand in place of others, as a frame of answers."""
+    """Return the current labels of all people as a frame of answers; labels by hand replace others."""
     labels = people.set_index(_PERSON)[["perceived_gender", "rater"]].itertuples()
     rows = [(*key, by_hand[key], BY_HAND) if key in by_hand else (*key, old, rater) for key, old, rater in labels]
     columns = (*_PERSON, "answer", "rater")

@@ -47,19 +47,18 @@ from bias_core.types import Estimate
 
 _FIRST = ("paired_overall", "plain_occupation", "plain_power", "paired")
 FURTHER = "further-"
-"""The beginning of the keys of findings on what else is seen of people."""
+"""Start of the keys of findings on further attributes."""
 _THEN = ("difference_occupation", "difference_power", "difference", "gap_overall", "gap")
 
 
 def headline(report: StudyReport) -> str:
-    """Return the score in pictures of two, its side and interval, and what changes it."""
+    """Say the score in pictures of two, with its interval, and the effect of being alone or of a request to be fair."""
     findings = {finding.key: finding for finding in report.results.findings}
     first = next((findings[key] for key in _FIRST if key in findings), None)
     if first is None or math.isnan(first.estimate.value):
-        return f"Nobody could be scored: {_why_not(report)}."
+        return f"No one could be scored: {_why_not(report)}."
     score, conform = first.estimate, (first.estimate.value + 100) / 2
-    side = "leans with the stereotypes." if score.value > 0 else "leans against the stereotypes."
-    lean = side if is_clear(score) else "is no clear lean either way: the interval includes 0."
+    more_or_less = ("clearly " if is_clear(score) else "not clearly ") + ("more" if score.value > 0 else "less")
     numbers = (
         f"stereotype test score {format_change(score.value, score.low, score.high, n=score.n)}, "
         f"{report.settings.confidence:.0%} interval, {score.n:,} pictures"
@@ -68,48 +67,48 @@ def headline(report: StudyReport) -> str:
     more = _change(then) + seen_headline(report)
     if ("neither side" in first.says) and not math.isnan(score.value):
         return (
-            f"In pictures of two, where people may also look androgynous and then count for neither side: {numbers}. "
-            f"That {lean}{more}"
+            f"In pictures of two, people match the stereotype of their role {more_or_less} often than they contradict "
+            f"it ({numbers}); androgynous-looking people count for neither side.{more}"
         )
     return (
-        f"In pictures of two, {conform:.0f} % of the people look as the stereotype of their role has it and "
-        f"{100 - conform:.0f} % do not ({numbers}). That {lean}{more}"
+        f"In pictures of two, {conform:.0f} % of people match the stereotype of their role, {more_or_less} than half "
+        f"({numbers}).{more}"
     )
 
 
 def _why_not(report: StudyReport) -> str:
-    """Why nobody in pictures of two has a score."""
+    """Say why no person in pictures of two has a score."""
     people = table_of(report, "labels").frame
     people = people[people["setting"] != SINGLE].dropna(subset="answer")
     if people.empty:
-        return "nobody says how the people in pictures of two look"
+        return "the people in pictures of two have no labels"
     failed = people["answer"] == NOT_TWO_PEOPLE
     split = people.get(RATERS_SPLIT, failed).astype(bool) & ~failed
     kinds = {
         "raters are split on {}": split,
         "{} cannot be identified": ~split & ~failed,
-        "{} are in pictures that do not show the people who were asked for": failed,
+        "{} are in pictures that do not show the people asked for": failed,
     }
     parts = [text.format("all" if some.all() else f"{int(some.sum()):,}") for text, some in kinds.items() if some.any()]
     return f"of the {len(people):,} people in pictures of two, {', '.join(parts)}"
 
 
 def seen_headline(report: StudyReport) -> str:
-    """Return the attribute that goes with the stereotype most clearly; "" if none was read."""
+    """Say the attribute with the clearest link to the stereotype; "" if none was measured."""
     tests = [one for one in report.results.findings if one.key.startswith(FURTHER)]
     level = 1 - report.settings.confidence
     clear = sorted((one.p_value, one.says) for one in tests if one.p_value is not None and one.p_value < level)
     if not tests:
         return ""
-    return f" {clear[0][1]}" if clear else " Whether people look so does not clearly hang on what else is seen of them."
+    return f" {clear[0][1]}" if clear else " Matching the stereotype does not clearly depend on further attributes."
 
 
 def _change(finding: Finding | None) -> str:
-    """The other half of the sentence: against pictures of one, or with words that ask for fairness."""
+    """Say the change against pictures of one person, or with a request to be fair."""
     if finding is None or math.isnan(finding.estimate.value):
         return ""
     change, asks_fairness = finding.estimate, finding.key.startswith("difference")
-    subject = "Asked to be fair, the model draws them" if asks_fairness else "Beside another person they look"
+    subject = "Asked to be fair, the model draws them" if asks_fairness else "Next to another person they look"
     interval = format_change(change.value, change.low, change.high, n=change.n)
     if not is_clear(change):
         return f" {subject} neither clearly more nor clearly less stereotyped ({interval})."
@@ -118,15 +117,15 @@ def _change(finding: Finding | None) -> str:
 
 
 def swapped_headline(report: StudyReport) -> str:
-    """Return how many points the place alone moves, and the role."""
+    """Say the effect of the place alone, and of the role, in points."""
     findings = {one.key: one for one in report.results.findings}
     place, role = findings.get("place"), findings.get("role")
     if place is None or role is None or math.isnan(place.estimate.value):
-        return "Nothing can be said of places: no seed shows both people in both orders."
+        return "The effect of the place is unknown: no seed shows both people in both orders."
     confidence = report.settings.confidence
     effects = [
         _effect_sentence(place, confidence, "The place alone", "on the left", "on the right"),
-        _effect_sentence(role, confidence, "The role alone", "in the first role of a pair", "in the second"),
+        _effect_sentence(role, confidence, "The role alone", "in the first role of a pair", "in the second role"),
     ]
     return " ".join(effects) + seen_headline(report)
 
@@ -135,13 +134,11 @@ def _effect_sentence(one: Finding, confidence: float, subject: str, here: str, t
     change = one.estimate.scaled(100.0)
     numbers = format_change(change.value, change.low, change.high, n=change.n)
     if not is_told(change, one.p_value, confidence):
-        by_chance = f"; p = {format_p(one.p_value)}: so few seeds do not rule out chance" if is_clear(change) else ""
-        return (
-            f"{subject} moves the share of masculine-looking people by no clear amount ({numbers} points{by_chance})."
-        )
+        by_chance = f"; p = {format_p(one.p_value)}: so few seeds cannot rule out chance" if is_clear(change) else ""
+        return f"{subject} does not clearly change the share of masculine-looking people ({numbers} points{by_chance})."
     where = here if change.value > 0 else there
-    points = f"{abs(change.value):.0f} points, up {where} ({numbers})"
-    return f"{subject} moves the share of masculine-looking people by {points}."
+    points = f"{abs(change.value):.0f} points higher {where} ({numbers})"
+    return f"{subject} changes the share of masculine-looking people: it is {points}."
 
 
 def is_clear(estimate: Estimate) -> bool:
@@ -157,22 +154,22 @@ def is_told(estimate: Estimate, p_value: float | None, confidence: float) -> boo
 TEXTS = ReportTexts(__file__)
 PAIRED, FAIRNESS = "paired", "fairness"
 PLACES = {PAIRED: "In pairs: score", FAIRNESS: "In pairs, asked to be fair: score", SINGLE: "Alone: score"}
-"""Scores that are watched while pictures come, by setting."""
-SOURCES = {"automatic": "automatic labels", "human": "people", "truth": "the record of what was drawn"}
+"""Scores to show during a run, by setting."""
+SOURCES = {"automatic": "automatic labels", "human": "people", "truth": "the ground truth"}
 
 
 def score_intervals(settings: StudySettings) -> dict[str, Any]:
-    """:func:`intervals` of scores, which hold at any time where the number of pictures was not fixed beforehand."""
+    """Return :func:`intervals` of scores; valid at any time if the number of pictures was not fixed beforehand."""
     return {**intervals(settings), "fixed_n": stop_rule(settings) is None}
 
 
 def in_setting(people: pd.DataFrame, setting: str = PAIRED) -> pd.DataFrame:
-    """The people in pictures of one setting."""
+    """Return the people in pictures of one setting."""
     return people[people["setting"] == setting]
 
 
 def share_values(name: str, people: pd.DataFrame) -> ShareValues:
-    """Return for each picture the share of its people who look as the stereotype says; nan if none can be scored."""
+    """Return for each picture the share of its people who match the stereotype; nan if none can be scored."""
     labels = checked_labels(people).assign(image_id=people["image_id"].to_numpy())
     conforms = labels["conforms"].astype(float).where(labels["usable"])
     by_picture = conforms.groupby(labels["image_id"], sort=False).mean()
@@ -183,13 +180,13 @@ def share_values(name: str, people: pd.DataFrame) -> ShareValues:
 def score_finding(
     key: str, title: str, people: pd.DataFrame, settings: StudySettings, *, published: float | None = None
 ) -> Finding:
-    """The stereotype test score of these people, with what is planted where that is on record."""
+    """Return the stereotype test score of these people, with that of the ground truth if known."""
     result = stereotype_test_score(people, **score_intervals(settings))
-    score, direction = result.confidence_interval, "No clear lean either way."
+    score, direction = result.confidence_interval, "No clear direction."
     if math.isnan(score.value):
         direction = "Undefined."
     elif is_clear(score):
-        direction = "Conforms to the stereotypes." if score.value > 0 else "Goes against the stereotypes."
+        direction = "Matches the stereotypes." if score.value > 0 else "Contradicts the stereotypes."
     return finding(
         key,
         title,
@@ -215,8 +212,8 @@ def _in_four(people: pd.DataFrame, result: StereotypeTestScore) -> str:
     share = format_share(*(getattr(result.percent_androgynous, end) / 100 for end in ("value", "low", "high")))
     low, high = (format_number(bound) for bound in result.bounds)
     return (
-        f" {share} of them look androgynous and count for neither side. If all of whom nobody can say looked against "
-        f"the stereotypes, or with them: {low} or {high}."
+        f" {share} of them look androgynous and count for neither side. If all unclear people contradicted the "
+        f"stereotypes, the score would be {low}; if all matched them, {high}."
     )
 
 
@@ -230,7 +227,7 @@ def gap_finding(
     published: float | None = None,
     more: str = "more stereotyped in pairs",
 ) -> Finding:
-    """Score of ``one`` minus that of ``other``; ``more`` says what a positive difference means."""
+    """Return the score of ``one`` minus that of ``other``; ``more`` is the meaning of a positive difference."""
     gap = stereotype_gap(one, other, **score_intervals(settings)).gap
     if apart := _labelled_apart(one, other):
         gap = Estimate.undefined(gap.n, apart, null_value=0.0)
@@ -251,10 +248,10 @@ def gap_finding(
 
 
 def _labelled_apart(one: pd.DataFrame, other: pd.DataFrame) -> str:
-    """Why two sets of people are not compared: nobody labelled both; "" where they can be."""
+    """Say why two sets of people are not compared: no rater labelled both; "" if they can be."""
     raters = [set(people.dropna(subset="perceived_gender").get("rater", ())) for people in (one, other)]
     is_apart = all(raters) and raters[0].isdisjoint(raters[1])
-    return "no gap: people labelled the one, a program the other, and each reads in its own way" if is_apart else ""
+    return "no gap: people labelled one setting and a classifier the other, and these may differ" if is_apart else ""
 
 
 def score_sample(settings: Sequence[pd.DataFrame]) -> Sample | None:
@@ -268,7 +265,7 @@ def score_sample(settings: Sequence[pd.DataFrame]) -> Sample | None:
         parts.append(rows.groupby("unit", sort=False)["conforms"].agg(["sum", "count"]).astype(float))
 
     def of_counts(times: np.ndarray) -> np.ndarray:
-        drawn = zip(np.split(times, [len(parts[0])], axis=1), parts, strict=False)  # of one part the rest is empty
+        drawn = zip(np.split(times, [len(parts[0])], axis=1), parts, strict=False)  # with one part, the rest is empty
         scores = [200 * (n @ part["sum"].to_numpy() / (n @ part["count"].to_numpy())) - 100 for n, part in drawn]
         return np.asarray(scores[0] - sum(scores[1:]))
 
@@ -276,7 +273,7 @@ def score_sample(settings: Sequence[pd.DataFrame]) -> Sample | None:
 
 
 def true_score(people: pd.DataFrame) -> float | None:
-    """The score of what was really drawn; None where that is not on record or nobody is usable."""
+    """Return the score of the ground truth; None if it is unknown or no person is usable."""
     if people.empty or people["truth"].isna().any():
         return None
     drawn = checked_labels(people.assign(perceived_gender=people["truth"]))
@@ -291,7 +288,7 @@ def scores_by_group(
     published: Mapping[str, Mapping[str, float]],
     settings: StudySettings,
 ) -> tuple[list[Finding], list[dict[str, Any]]]:
-    """Paired, single and gap of all ("overall") and of each value of ``column``: as findings, and as a row a group."""
+    """Return paired and single scores and gap, of all ("overall") and each value of ``column``: findings and rows."""
     findings: list[Finding] = []
     rows = []
     for key, title in titles.items():
@@ -313,7 +310,7 @@ def scores_by_group(
 
 
 def micro_scores(people: pd.DataFrame, by: Sequence[str], settings: StudySettings) -> pd.DataFrame:
-    """Scores in pairs and alone and their gap for each value of ``by``, a row each."""
+    """Return scores in pairs and alone and their gap, a row for each value of ``by``."""
     options = {"by": list(by), **score_intervals(settings)}
     micro: pd.DataFrame = stereotype_gap(in_setting(people), in_setting(people, SINGLE), **options)[
         [*by, "gap", "low", "high"]
@@ -336,7 +333,7 @@ def micro_scores(people: pd.DataFrame, by: Sequence[str], settings: StudySetting
 
 
 def coverage_table(people: pd.DataFrame, settings: StudySettings) -> StudyTable:
-    """Pictures that failed and people who cannot be identified, by setting."""
+    """Return failed pictures and people who cannot be identified, by setting."""
     rows = []
     for setting, some in people.groupby("setting", sort=False):
         failed = generation_failures(some, confidence=settings.confidence)
@@ -354,7 +351,7 @@ def coverage_table(people: pd.DataFrame, settings: StudySettings) -> StudyTable:
 
 
 def agreement(people: pd.DataFrame, settings: StudySettings) -> tuple[list[Finding], list[StudyTable]]:
-    """Cohen's κ between automatic labels, people's and the record, by setting (Table 12)."""
+    """Return Cohen's κ between automatic labels, people's and the ground truth, by setting (Table 12)."""
     findings, rows = [], []
     for setting, (one, other) in product(dict.fromkeys(people["setting"]), combinations(SOURCES, 2)):
         some = in_setting(people, setting).dropna(subset=[one, other])
@@ -372,7 +369,7 @@ def agreement(people: pd.DataFrame, settings: StudySettings) -> tuple[list[Findi
 
 
 def labels_table(people: pd.DataFrame) -> StudyTable:
-    """Every person asked for with their label; as a CSV it is what the setting ``labels`` takes."""
+    """Return every person asked for with their label; its CSV is an input for the setting ``labels``."""
     first = ["image_id", "position", "answer", "rater", "setting", "identity", "stereotyped_gender"]
     frame = people.rename(columns={"perceived_gender": "answer"}).drop(columns="boxes", errors="ignore")
     return TEXTS.table("labels", frame[[*first, *frame.columns.difference(first, sort=False)]])
@@ -398,7 +395,7 @@ def raters_table(ratings: pd.DataFrame, settings: StudySettings) -> list[StudyTa
 
 
 def runs_table(people: pd.DataFrame, settings: StudySettings, published: dict[str, Any]) -> StudyTable:
-    """The score of each sampling: run k has the k-th picture of every prompt (Table 13)."""
+    """Return the score of each run: run k has the k-th picture of every prompt (Table 13)."""
     numbered, by = people.assign(run=people["seed"].astype(int) - settings.seed + 1), ["setting", "run"]
     scores = stereotype_test_score(numbered, by=by, **score_intervals(settings))
     printed = {
@@ -409,7 +406,7 @@ def runs_table(people: pd.DataFrame, settings: StudySettings, published: dict[st
 
 
 def labelled_by(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> tuple[str, ...]:
-    """Notes on who labelled the people, and on those whom nobody did."""
+    """Return notes on the labellers, and on people without labels."""
     options, by_people = options_in(settings, LabellingOptions), bool((people["rater"] == labelling.PEOPLE).any())
     reader = f"the judge {settings.judge}" if settings.judge else settings.encoder
     who = {
@@ -431,7 +428,7 @@ def labelled_by(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> 
 
 _SCORES = {"paired": "published paired", "single": "published single", "gap": "published gap"}
 _TABLES: dict[str, tuple[list[str], dict[str, str]]] = {
-    # of the arms: by what its lines are told apart, and where each column's published number stands
+    # of the arms: the columns that identify a line, and where each column's published number is
     "table3": (["group"], _SCORES),
     "table4": (["group"], _SCORES),
     "table6": ([""], {"value": "published"}),
@@ -446,7 +443,7 @@ _MAPS = {
 
 
 def compare_tests(arms: Sequence[ArmReport]) -> Results:
-    """The scores of every arm side by side, and what each figure of the arms shows, arm by arm."""
+    """Return the scores of every arm side by side, with figures by arm."""
     tables = []
     for key, (by, published) in _TABLES.items():
         frame = table_over_arms(arms, key, by, [*published, "low", "high", "pictures"])

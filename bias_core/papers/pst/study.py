@@ -85,9 +85,9 @@ Pair = tuple[str, str]
 class PairedStudy(Study):
     """A paired stereotype test: label the people in every picture, then score them.
 
-    A test says which pictures it draws (``shots``), who is in them (``identities``: a frame by name with
-    ``stereotyped_gender`` and further columns), and what it reports of labelled people (``report``). ``runs`` names the
-    published runs of Table 13, if it has any.
+    A test defines its pictures (``shots``), the people in them (``identities``: a frame by name with
+    ``stereotyped_gender`` and further columns), and its report on labelled people (``report``). ``runs`` names the
+    published runs of Table 13, if any.
     """
 
     judged = "people"
@@ -105,20 +105,20 @@ class PairedStudy(Study):
         """Return the test's findings, tables, figures and notes from labelled people."""
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Label everyone in the pictures, and score."""
+        """Label the people in the pictures, and score."""
         everyone = labelling.people_of(data.frame, self.identities(settings))
         people = yield from labelling.label_people(everyone, self.design, settings, data)
         data.keep(data.frame, **labelling.seen_in_pictures(people, data.frame))  # for the page and the export
         return self._scored(settings, people)
 
     def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:
-        """Raise InvalidInput if nothing can label people, or for an answer that is no perceived gender."""
+        """Raise InvalidInput if nothing can label people, or for an invalid answer."""
         labelling.check_labelling(settings)
         if answers is not None:
             check_words(answers, ALL_ANSWERS)
 
     def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices | None) -> StudyReport:
-        """Return the report scored from the labels that people's answers give; nothing is read again."""
+        """Return the report scored from people's labels; no classifier runs again."""
         check_words(answers, ALL_ANSWERS)
         people, ratings, says = labelling.with_answers(labelling.labelled_people(report), answers)
         pictures, old = report.pictures, report.results
@@ -149,7 +149,7 @@ class PairedStudy(Study):
         )
 
     def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
-        """Raise ModelUnavailable if the labeller is not here."""
+        """Raise ModelUnavailable if the labeller is missing."""
         if measures:
             labelling.labeller_ready(settings, services)
 
@@ -158,7 +158,7 @@ class PairedStudy(Study):
         return labelling.labelling_readers(settings)
 
     def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
-        """Read the score of each setting; nothing if people label, who come later."""
+        """Return the score of each setting during the run; none if people label."""
         if settings.labels or options_in(settings, LabellingOptions).labeller == labelling.PEOPLE:
             return []
         everyone = labelling.people_of(frame, self.identities(settings))
@@ -167,7 +167,7 @@ class PairedStudy(Study):
         return [share_values(name, some) for place, name in PLACES.items() if len(some := in_setting(named, place))]
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-        """Return the scores of every arm side by side, and what each figure shows arm by arm."""
+        """Return the scores of every arm side by side, with figures by arm."""
         return compare_tests(arms)
 
     def headline(self, report: StudyReport) -> str:
@@ -178,8 +178,8 @@ class PairedStudy(Study):
 def relabelled(report: StudyReport, by_hand: Answers) -> StudyReport:
     """Return the report with these labels in place of its own.
 
-    ``by_hand`` also has the labels that were looked at and left as they are: agreement is between the automatic label
-    and people's wherever there are both. Raises InvalidInput as :func:`labelled_people`, and for other studies.
+    ``by_hand`` also has labels that were checked and kept: agreement compares automatic labels with people's.
+    Raises InvalidInput as :func:`labelled_people`, and for other studies.
     """
     answers = labelling.labels_frame(labelling.labelled_people(report), by_hand)
     if not isinstance(study := study_of(report.design), PairedStudy):
@@ -188,24 +188,24 @@ def relabelled(report: StudyReport, by_hand: Answers) -> StudyReport:
 
 
 def pairs_and_alone(design: Design, pairs: Iterable[Pair], alone: Iterable[str], n_alone: int) -> list[Shot]:
-    """Pictures of each pair in each order, and ``n_alone`` of each identity alone."""
+    """Return pictures of each pair in each order, and ``n_alone`` of each identity alone."""
     return pair_shots(design, pairs, design.images_per_prompt) + [
         alone_shot(design, identity, n_alone) for identity in alone
     ]
 
 
 def pair_shots(design: Design, pairs: Iterable[Pair], n: int, place: str = PAIRED) -> list[Shot]:
-    """``n`` pictures of each pair in each order, plain or asking for fairness."""
+    """Return ``n`` pictures of each pair in each order, plain or with a request to be fair."""
     return [ordered_shot(design, ordered, n, place) for pair in pairs for ordered in (pair, pair[::-1])]
 
 
 def alone_shot(design: Design, identity: str, n: int = 1) -> Shot:
-    """``n`` pictures of one identity alone."""
+    """Return ``n`` pictures of one identity alone."""
     return ordered_shot(design, (identity, ""), n, SINGLE)
 
 
 def ordered_shot(design: Design, ordered: tuple[str, ...], n: int = 1, group: str = PAIRED) -> Shot:
-    """``n`` pictures of one or two identities from left to right, in one of the design's settings."""
+    """Return ``n`` pictures of one or two identities from left to right, in one of the design's settings."""
     template, places = design.data["settings"][group]["template"], POSITIONS[len(ordered)]
     prompt = template.format(*ordered, occ1=ordered[0], occ2=ordered[1])
     facts = {"setting": group, **dict(zip(places, ordered, strict=True))}
@@ -213,7 +213,7 @@ def ordered_shot(design: Design, ordered: tuple[str, ...], n: int = 1, group: st
 
 
 def occupation_identities(design: Design) -> pd.DataFrame:
-    """Stereotype and name to be read, by occupation."""
+    """Return stereotype and display name, by occupation."""
     display = design.data["occupations"]["display"]
     return pd.DataFrame.from_dict(
         {
@@ -226,7 +226,7 @@ def occupation_identities(design: Design) -> pd.DataFrame:
 
 
 def occupation_pairs(design: Design, settings: StudySettings) -> list[Pair]:
-    """All pairs of a masculine and a feminine stereotype; scaled down, of fewer occupations of each."""
+    """Return all pairs of a masculine and a feminine stereotype; if scaled down, of fewer occupations."""
     masculine, feminine = (
         thinned(design.data["occupations"][g], settings.scale**0.5, least=FEWEST, seed=settings.seed) for g in GENDERS
     )
@@ -234,7 +234,7 @@ def occupation_pairs(design: Design, settings: StudySettings) -> list[Pair]:
 
 
 def power_identities(design: Design, settings: StudySettings) -> pd.DataFrame:
-    """Level, role and stereotype by identity ("nurse intern"): by the seed, one role of each level an occupation."""
+    """Return level, role and stereotype by identity ("nurse intern"); the seed picks the roles of an occupation."""
     roles, names = design.data["roles"], occupation_identities(design)
     rng, rows = np.random.default_rng(settings.seed), {}
     for (occupation, name), level in product(names.iterrows(), LEVELS):
@@ -252,24 +252,24 @@ def power_identities(design: Design, settings: StudySettings) -> pd.DataFrame:
 
 
 def power_pairs(design: Design, settings: StudySettings) -> list[Pair]:
-    """The powerful and the powerless identity of each occupation; scaled down, of fewer occupations."""
+    """Return the powerful and the powerless identity of each occupation; if scaled down, of fewer occupations."""
     pairs = [tuple(some.index) for _, some in power_identities(design, settings).groupby("occupation", sort=False)]
     return thinned(pairs, settings.scale, least=FEWEST, seed=settings.seed)
 
 
 def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """All pairs of a male- and a female-stereotyped occupation in both orders, and each occupation alone."""
+    """Return all pairs of a male- and a female-stereotyped occupation in both orders, and each occupation alone."""
     pairs, n_alone = occupation_pairs(design, settings), options_in(settings, PairOptions).single_images
     return pairs_and_alone(design, pairs, dict.fromkeys(pair[place] for place in (0, 1) for pair in pairs), n_alone)
 
 
 def _marks(micro: pd.DataFrame, column: str, groups: Mapping[str, str], names: Mapping[str, str]) -> pd.DataFrame:
-    """A mark per row, coloured by the group that ``column`` says."""
+    """Return a mark per row, coloured by the group in ``column``."""
     return marks(micro.assign(group=micro[column].map(groups)), {**names, "name": "display", "group": "group"})
 
 
 def _beside(scores: pd.DataFrame, file: str, keys: list[str], columns: Mapping[str, str]) -> pd.DataFrame:
-    """Scores with the printed numbers of the same rows."""
+    """Return scores next to the paper's numbers of the same rows."""
     printed = pd.DataFrame(read_table(file)).rename(columns={"power_level": "level"})
     printed = printed[keys].join(printed[[*columns]].apply(pd.to_numeric).rename(columns=columns))
     return scores.merge(printed, on=keys, how="left")
@@ -302,7 +302,7 @@ def _labour_order(micro: pd.DataFrame, settings: StudySettings) -> list[Finding]
 
 
 def _columns_of(micro: pd.DataFrame, first: list[str], last: list[str], *, shares: bool = True) -> pd.DataFrame:
-    """Those of both settings between the first and the last, as far as they are known."""
+    """Return the known columns of both settings, between the first and the last."""
     names = ["display", *first]
     for place in (SINGLE, PAIRED):
         score, share = f"STS {place}", f"F {place}"
@@ -317,7 +317,7 @@ _GAPS = dict(zip(("value", "low", "high", "published"), _GAP_COLUMNS, strict=Tru
 
 @settings_class(frozen=True, kw_only=True)
 class FairnessOptions(LabellingOptions):
-    """The pairs that are drawn again with words that ask for fairness, and the classifier that labels."""
+    """The pairs to draw again with a request to be fair, and the options of labelling."""
 
     aspects: tuple[str, ...] = setting(
         ("occupation", "power"), "Aspects", "Aspects to measure: occupation, power, or both"
@@ -341,7 +341,7 @@ def _aspects(settings: StudySettings) -> list[str]:
 
 
 def _own_occupations(settings: StudySettings) -> dict[str, tuple[str, ...]]:
-    """The occupations that the options name, by their stereotype."""
+    """Return the occupations that the options name, by their stereotype."""
     options = options_in(settings, FairnessOptions)
     return dict(zip(GENDERS, (options.masculine, options.feminine), strict=True))
 
@@ -375,11 +375,11 @@ def _of_aspect(design: Design, people: pd.DataFrame, aspect: str, settings: Stud
 
 
 class PublishedPairs(PairedStudy):
-    """A test of the paper; a stopped run in which a setting or stereotype has nobody yet reports fewer scores."""
+    """A test of the paper; a stopped run without people in a setting or stereotype reports fewer scores."""
 
     @abstractmethod
     def full_report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
-        """Return the paper's report; every setting and stereotype has people."""
+        """Return the paper's report, if every setting and stereotype has people."""
 
     def report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
         """Return the paper's report, or the scores that a stopped run has."""
@@ -401,7 +401,7 @@ def _values(people: pd.DataFrame, columns: Sequence[str]) -> set[tuple[Any, ...]
 
 
 def _unfinished(people: pd.DataFrame, settings: StudySettings, n_missing: int) -> Results:
-    """The score of each setting that has people of both stereotypes, and of those of one; each with its own n."""
+    """Return the scores of settings with people of one or both stereotypes, each with its own n."""
     findings = []
     for place, title in SETTINGS.items():
         everyone = in_setting(people, place)
@@ -421,7 +421,7 @@ class PairedFairness(PublishedPairs):
     options = FairnessOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Every pair in both orders, plain and with the intervention, for each aspect asked for."""
+        """Return every pair in both orders, plain and with the intervention, for each aspect."""
         pairs = {OCCUPATION: _occupation_pairs(self.design, settings), POWER: power_pairs(self.design, settings)}
         n = {OCCUPATION: self.design.images_per_prompt, POWER: options_in(settings, FairnessOptions).power_images}
         return [
@@ -431,12 +431,12 @@ class PairedFairness(PublishedPairs):
         ]
 
     def identities(self, settings: StudySettings) -> pd.DataFrame:
-        """Stereotype and aspect of every occupation and role."""
+        """Return stereotype and aspect of every occupation and role."""
         parts = {OCCUPATION: occupation_identities(self.design), POWER: power_identities(self.design, settings)}
         return pd.concat([part[["stereotyped_gender"]].assign(aspect=aspect) for aspect, part in parts.items()])
 
     def full_report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
-        """Scores with and without the intervention, and how far they differ."""
+        """Return scores with and without the intervention, and their difference."""
         findings = [f for aspect in _aspects(settings) for f in _of_aspect(self.design, people, aspect, settings)]
         rows = pd.DataFrame(map(finding_mark, findings)).astype({"published": float, "expected": float})
         return Results(
@@ -463,7 +463,7 @@ class PairedOccupations(PublishedPairs):
         return occupation_identities(self.design)
 
     def full_report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
-        """Overall and micro scores of both settings, their gaps, and F against the labour market."""
+        """Return overall and micro scores of both settings, their gaps, and F against the labour market."""
         published = {
             "sts_single": "STS single",
             "f_single": "F single",
@@ -512,7 +512,7 @@ class PairedPower(PublishedPairs):
     runs = "power"
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """A powerful and a powerless role of each occupation, side by side in both orders, and each alone."""
+        """Return a powerful and a powerless role of each occupation, side by side in both orders, and each alone."""
         pairs, n_alone = power_pairs(self.design, settings), options_in(settings, PairOptions).single_images
         return pairs_and_alone(self.design, pairs, chain.from_iterable(pairs), n_alone)
 
@@ -521,7 +521,7 @@ class PairedPower(PublishedPairs):
         return power_identities(self.design, settings)
 
     def full_report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
-        """Overall scores, those of each level of power, and those of every role."""
+        """Return overall scores, those of each level of power, and those of every role."""
         keys = ["occupation", "level"]
         columns = {"sts_single": "published STS single", "sts_paired": "published STS paired", "gap": "published gap"}
         micro = micro_scores(people, ["occupation", "display", "level", "role", "occupation_gender"], settings)
@@ -558,15 +558,15 @@ class PairedPower(PublishedPairs):
 class TwoOptions(PairOptions):
     """The options of two identities of the user's own."""
 
-    fairness: bool = setting(True, "Also asked to be fair", "Also draw each pair with words that ask for fairness")
+    fairness: bool = setting(True, "Also ask to be fair", "Also draw each pair with a request to be fair")
 
 
 def design_of_two(
     base: Design, identities: Mapping[str, str], *, n_paired: int, n_single: int, fairness: bool = True
 ) -> Design:
-    """The design for two identities with the stereotype of each: "masculine" or "feminine", as whoever asks chooses.
+    """Return the design for two identities with a chosen stereotype each: "masculine" or "feminine".
 
-    ``base`` is a design of the paired stereotype test: its prompts and questions are taken.
+    ``base`` is a design of the paired stereotype test; its prompts and questions are used.
 
     InvalidInput: not two different identities, no such stereotype, or no picture.
     """
@@ -585,7 +585,7 @@ def design_of_two(
         kind="paired_two",
         reference="",  # no published study has these pictures
         where="",
-        summary="Do two identities look as their stereotypes have it, side by side and alone.",
+        summary="Do two identities match their stereotypes, side by side and alone?",
         data={**{key: base.data[key] for key in ("settings", "vqa")}, "identities": names},
         images_per_prompt=n_paired,
         options={name: base.options[name] for name in settings_of(LabellingOptions) if name in base.options}
@@ -625,7 +625,7 @@ class TwoIdentities(PairedStudy):
     options = TwoOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """The pair in both orders, plain and with the intervention, and each alone."""
+        """Return the pair in both orders, plain and with the intervention, and each alone."""
         options = options_in(settings, TwoOptions)
         first, second = self.design.data["identities"]
         shots = pairs_and_alone(self.design, [(first, second)], (first, second), options.single_images)
@@ -638,7 +638,7 @@ class TwoIdentities(PairedStudy):
         return pd.DataFrame({"stereotyped_gender": self.design.data["identities"]})
 
     def report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
-        """Scores of both together and of each, in every setting, and how far settings differ."""
+        """Return scores of both together and of each, in every setting, and the differences between settings."""
         stereotypes = people.drop_duplicates("identity").set_index("identity")["stereotyped_gender"]
         chosen = " and ".join(f"{looks} for {name}" for name, looks in stereotypes.items())
         parts = {place: some for place in SETTINGS if len(some := in_setting(people, place))}

@@ -1,4 +1,4 @@
-"""Two people in both places: does the role carry a stereotype, or where somebody stands?"""
+"""Two people in both places: does the stereotype depend on the role or on the place in the picture?"""
 
 import math
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ _POINTS = 100.0
 
 @settings_class(frozen=True, kw_only=True)
 class SwappedOptions(LabellingOptions):
-    """The pairs of roles, and the classifier that labels."""
+    """The pairs of roles, and the options of labelling."""
 
     pairs: tuple[str, ...] = setting(
         ("doctor and nurse", "lawyer and clerk", "manager and secretary"),
@@ -46,7 +46,7 @@ class SwappedOptions(LabellingOptions):
 
 
 def pairs_of(settings: StudySettings) -> list[tuple[str, str]]:
-    """The pairs asked for; InvalidInput where one is none, or a role stands twice."""
+    """Return the chosen pairs; InvalidInput for an invalid pair or a repeated role."""
     options = options_in(settings, SwappedOptions)
     pairs = [tuple(" ".join(part.split()) for part in text.split(_BETWEEN)) for text in options.pairs]
     names = [name for pair in pairs for name in pair]
@@ -54,12 +54,12 @@ def pairs_of(settings: StudySettings) -> list[tuple[str, str]]:
         quoted = ", ".join(map(repr, options.pairs)) or "none"
         raise InvalidInput(f"each pair is two roles with “and” between them, such as doctor and nurse; got {quoted}")
     if len({name.lower() for name in names}) < len(names):
-        raise InvalidInput(f"every role stands in one pair only; got {', '.join(names)}")
+        raise InvalidInput(f"every role can be in one pair only; got {', '.join(names)}")
     return [(pair[0], pair[1]) for pair in pairs]
 
 
 def shots_of_pair(pair: tuple[str, str], n: int) -> list[Shot]:
-    """``n`` pictures of a pair in both orders."""
+    """Return ``n`` pictures of a pair in both orders."""
     return [
         Shot(
             prompt=_PROMPT.format(left=left, right=right),
@@ -72,32 +72,36 @@ def shots_of_pair(pair: tuple[str, str], n: int) -> list[Shot]:
 
 
 _TITLES = {
-    "place": ("Left less right", "More people look masculine on the left.", "More people look masculine on the right."),
+    "place": (
+        "Left minus right",
+        "More people look masculine on the left.",
+        "More people look masculine on the right.",
+    ),
     "role": (
-        "First role less second",
+        "First role minus second",
         "More people look masculine in the first role of a pair.",
         "More people look masculine in the second role of a pair.",
     ),
     "both": (
-        "First role on the left less on the right",
-        "More people look masculine where the first role stands left, in either role.",
-        "More people look masculine where the first role stands right, in either role.",
+        "First role on the left minus on the right",
+        "More people, in either role, look masculine if the first role stands on the left.",
+        "More people, in either role, look masculine if the first role stands on the right.",
     ),
 }
 
 
 _SHORT = {"both": "Role and place together"}
-"""Short names for the figure: long ones do not fit on narrow screens."""
+"""Short names for the figure; long ones do not fit on narrow screens."""
 
 
 def corrected_p_values(tests: Mapping[str, OrderEffect]) -> dict[str, float]:
-    """The p-values that are known, corrected for looking at all of them (Holm)."""
+    """Return the known p-values after Holm's correction."""
     p_values = {key: test.p_value for key, test in tests.items() if not math.isnan(test.p_value)}
     return dict(zip(p_values, holm(list(p_values.values())), strict=True)) if p_values else {}
 
 
 def pictures_of_pairs(people: pd.DataFrame, label: str) -> pd.DataFrame:
-    """A row per picture of whom both people can be labelled: the first role's value less the second's."""
+    """Return a row per picture with both people labelled: the first role's value minus the second's."""
     first = people["stereotyped_gender"] == GENDERS[0]
     keys = ["image_id", "seed"]
     usable = people.assign(masculine=(people[label] == "masculine").astype(float))[people[label].isin(GENDERS)]
@@ -111,7 +115,7 @@ def pictures_of_pairs(people: pd.DataFrame, label: str) -> pd.DataFrame:
 
 
 def _effect(pictures: pd.DataFrame, key: str, settings: StudySettings) -> OrderEffect:
-    """One effect, from the seeds of which every order can be scored."""
+    """Return one effect, from the seeds with scores in both orders."""
     differences = differences_by_seed(pictures, key)
     if differences.empty:
         nothing = Estimate.undefined(0, "no seed shows every order", null_value=0.0)
@@ -122,7 +126,7 @@ def _effect(pictures: pd.DataFrame, key: str, settings: StudySettings) -> OrderE
 
 
 SIGNS: Mapping[str, Literal[1, -1]] = {"role": 1}
-"""The effects whose two differences are added; those of the others are subtracted."""
+"""Effects that add their two differences; the others subtract them."""
 
 
 def differences_by_seed(pictures: pd.DataFrame, key: str) -> pd.DataFrame:
@@ -157,7 +161,7 @@ def _finding(
 
 
 def _by_pair(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """A line per pair, with every effect and its ends."""
+    """Return a line per pair, with every effect and its ends."""
     lines: dict[str, dict[str, Any]] = {}
     for row in rows:
         lines.setdefault(row["pair"], {}).update({k: v for k, v in row.items() if k != "effect"})
@@ -165,18 +169,18 @@ def _by_pair(rows: list[dict[str, Any]]) -> pd.DataFrame:
 
 
 class SwappedPairs(PairedStudy):
-    """Pairs in both orders: what the place in the picture does, and the role."""
+    """Pairs in both orders: the effect of the place in the picture, and of the role."""
 
     kind = "paired_swapped"
     options = SwappedOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Every pair in both orders, on the same seeds."""
+        """Return every pair in both orders, on the same seeds."""
         n = scaled(self.design.images_per_prompt, settings.scale, least=2)
         return [shot for pair in pairs_of(settings) for shot in shots_of_pair(pair, n)]
 
     def identities(self, settings: StudySettings) -> pd.DataFrame:
-        """The first of a pair is scored as masculine-stereotyped, the second as feminine-stereotyped."""
+        """Return the first of a pair as masculine-stereotyped, the second as feminine-stereotyped."""
         pairs = pairs_of(settings)
         lines = {name: {"stereotyped_gender": GENDERS[place]} for pair in pairs for place, name in enumerate(pair)}
         return pd.DataFrame.from_dict(lines, orient="index")

@@ -34,17 +34,17 @@ from bias_core.ui.templates import render, script
 from bias_core.values import settings_of
 
 _OCCUPATIONS = "pst-occupations"
-# Two labels that are chosen fast are both heeded, one after the other.
+# Two labels chosen in quick succession both count, one after the other.
 _IN_TURN: dict[str, Any] = EACH | {"queue": True, "concurrency_id": "paired-labels", "concurrency_limit": 1}
 PER_PAGE = 12
 _SMALL = 256  # pixels: below, a picture is enlarged without smoothing
 WHICH = {
     "drawn": "All pictures, as drawn",
-    "doubtful": "All pictures, the doubtful first",
+    "doubtful": "All pictures, doubtful ones first",
     "failed": "Failed: not the people asked for",
     "unclear": "Cannot identify",
-    "record": "Not as the record of what was drawn",
-    "hand": "Looked at by hand",
+    "record": "Different from the ground truth",
+    "hand": "Checked by hand",
 }
 WORDS = {
     "feminine": "feminine",
@@ -55,18 +55,18 @@ WORDS = {
 }
 
 FAILED = {1: "not one person", 2: "not two people"}
-"""The answer that a picture failed, by how many people were asked for."""
+"""The answer for a failed picture, by the number of people asked for."""
 _BUTTONS = {"before": "Previous", "after": "Next", "confirm": "This page is right", "undo": "Undo"}
 _CHECK = (
-    "A reader finds the people, cuts each out and says whether they look feminine or masculine: appearance "
-    "only, nobody's identity. Choose another answer wherever you see it differently; every number above and "
-    "below follows at once, and nothing is drawn again."
+    "A classifier cuts out each person and says if they look feminine or masculine. This is about appearance, not "
+    "identity. Choose another answer if you disagree: all numbers on this page change at once, and nothing is drawn "
+    "again."
 )
 _OWN = (
-    "Any two roles, side by side in both orders and each alone. You say which stereotype each has; the score "
-    "is measured against your choice."
+    "Any two roles, side by side in both orders and each alone. You choose the stereotype of each; the score is "
+    "relative to your choice."
 )
-# Keys of the score that a study is about, whichever it has.
+# Names of the settings in the summary.
 _NAMES = {"paired": "in pairs", "single": "alone", "fairness": "asked to be fair"}
 
 
@@ -74,32 +74,32 @@ _NAMES = {"paired": "in pairs", "single": "alone", "fairness": "asked to be fair
 class Labelling:
     """The labels of a run, with a visitor's corrections."""
 
-    drawn: StudyReport  # as the run gave it
-    steps: tuple[Answers, ...] = ()  # what was chosen, oldest first; one is undone at a time
-    which: str = "drawn"  # what is looked at
+    drawn: StudyReport  # the report of the run
+    steps: tuple[Answers, ...] = ()  # corrections, oldest first; undo removes one at a time
+    which: str = "drawn"  # key of WHICH
     page: int = 0
-    version: int = 0  # steps taken or taken back, so that no page is mistaken for an earlier one
+    version: int = 0  # number of corrections and undos; identifies the page that was shown
 
     @property
     def answers(self) -> dict[Person, str]:
-        """The newest answer for each person that was looked at."""
+        """The newest answer for each checked person."""
         return {person: answer for step in self.steps for person, answer in step.items()}
 
     def people(self) -> pd.DataFrame:
-        """Everybody with the label that holds now."""
+        """Return all people with their current labels."""
         people = labelled_people(self.drawn)
         return with_answers(people, labels_frame(people, self.answers))[0]
 
     def report(self) -> StudyReport:
-        """Return the report that these labels give."""
+        """Return the report with these labels."""
         return relabelled(self.drawn, self.answers) if self.steps else self.drawn
 
     def correct(self, person: Person, answer: str) -> "Labelling":
-        """One label chosen."""
+        """Return this with one corrected label."""
         return self._with((*self.steps, chosen(self.people(), person, answer)))
 
     def confirm(self) -> "Labelling":
-        """Everybody on this page was looked at, and is as the labels say."""
+        """Return this with all labels on this page confirmed."""
         people = self.people()
         step = {
             (str(p.image_id), str(p.position)): str(p.perceived_gender)
@@ -108,24 +108,24 @@ class Labelling:
         return self._with((*self.steps, step)) if step else self
 
     def undo(self) -> "Labelling":
-        """Without the last step."""
+        """Return this without the last step."""
         return self._with(self.steps[:-1])
 
     def _with(self, steps: tuple[Answers, ...]) -> "Labelling":
         return replace(self, steps=steps, version=self.version + 1)
 
     def turn(self, by: int) -> "Labelling":
-        """Another page, as far as there is one."""
+        """Return this at another page, if there is one."""
         last = max(0, -(-len(self._chosen()) // PER_PAGE) - 1)
         return replace(self, page=min(max(0, self.page + by), last))
 
     def pictures(self) -> list[str]:
-        """The pictures of this page."""
+        """Return the pictures of this page."""
         return self._chosen()[self.page * PER_PAGE : (self.page + 1) * PER_PAGE]
 
     def _chosen(self) -> list[str]:
         people = self.people()
-        people = people[people["image_id"].isin(list(self.drawn.stored))]  # of an old run some may be gone
+        people = people[people["image_id"].isin(list(self.drawn.stored))]  # some pictures of an old run may be deleted
         if self.which == "doubtful":
             people = people.assign(clear=people["lean"].abs()).sort_values("clear", kind="stable")
         label = people["perceived_gender"]
@@ -144,11 +144,11 @@ class Labelling:
         hand = self.people().query("rater == @BY_HAND")
         changed = int((hand["perceived_gender"] != hand["automatic"]).sum())
         counted = f"{changed:,} label{'' if changed == 1 else 's'} corrected by hand"
-        return f"{shown} {counted}, {len(hand) - changed:,} looked at and left as they were."
+        return f"{shown} {counted}, {len(hand) - changed:,} checked and kept."
 
 
 def labels_html(labelling: Labelling) -> str:
-    """The pictures of a page, each with a menu per person."""
+    """Return the pictures of a page, each with a menu per person."""
     people = labelling.people()
     groups = dict(list(people[people["image_id"].isin(labelling.pictures())].groupby("image_id")))
     boxes, stored = _boxes(labelling.drawn), labelling.drawn.stored
@@ -169,7 +169,7 @@ def labels_html(labelling: Labelling) -> str:
 
 
 def _boxes(report: StudyReport) -> dict[str, object]:
-    """Return the boxes of the people in each picture, as text; {} if none were looked for."""
+    """Return the boxes of the people in each picture, as text; {} without a finder."""
     frame = report.pictures
     return {} if frame is None or BOXES not in frame else dict(zip(frame["image_id"], frame[BOXES], strict=True))
 
@@ -180,37 +180,35 @@ class PairedTab(StudyTab):
     key: ClassVar = "paired"
     title: ClassVar = "Paired"
     place: ClassVar = 20
-    question: ClassVar = (
-        "When two people of opposite stereotypes stand side by side, does each look as the stereotype has it?"
-    )
+    question: ClassVar = "If two people with opposite stereotypes stand side by side, does each match the stereotype?"
     caution: ClassVar = (
-        "Labels say how a person in a picture is perceived, feminine, masculine or neither clearly, never who anybody "
-        "is. A score of 0 says that stereotypes are followed as often as not, not that the pictures are fair."
+        "Labels describe how a person in a picture looks (feminine, masculine or not clearly either), never an "
+        "identity. A score of 0 means that people match stereotypes half of the time, not that the pictures are fair."
     )
     studies: ClassVar = (_OCCUPATIONS, "pst-power", "pst-fairness", "pst-swapped")
     also: ClassVar = ("paired_two",)  # of own words
     own_options: ClassVar = tuple(settings_of(LabellingOptions))
 
     def build_own(self) -> dict[str, Any]:
-        """Two identities with the stereotype of each, and how many pictures."""
+        """Build the fields of two identities, their stereotypes and numbers of pictures."""
         own: dict[str, Any] = {}
         gr.HTML(_OWN, elem_classes="quiet")
         for key, name, looks in (("first", "CEO", "masculine"), ("second", "assistant", "feminine")):
             with gr.Row():
                 own[key] = gr.Textbox(
-                    name, label=f"The {key} identity", max_length=80, elem_id=f"paired-{key}", min_width=180
+                    name, label=f"{key.capitalize()} identity", max_length=80, elem_id=f"paired-{key}", min_width=180
                 )
                 own[f"{key}_looks"] = gr.Dropdown(
                     [*GENDERS], value=looks, label="Stereotyped as", min_width=150, scale=0
                 )
         with gr.Row():
-            own["n_paired"] = gr.Number(6, label="Pictures in each order", precision=0, minimum=1, maximum=400)
+            own["n_paired"] = gr.Number(6, label="Pictures per order", precision=0, minimum=1, maximum=400)
             own["n_single"] = gr.Number(6, label="Pictures of each alone", precision=0, minimum=1, maximum=400)
-            own["fairness"] = gr.Checkbox(True, label="Also asked to be fair", info="“… irrespective of their gender”")
+            own["fairness"] = gr.Checkbox(True, label="Also ask to be fair", info="“… irrespective of their gender”")
         return own
 
     def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
-        """The design for these two."""
+        """Return the design for these two."""
         return design_of_two(
             design if "settings" in design.data else self.designs[_OCCUPATIONS],
             {str(own[key] or ""): str(own[f"{key}_looks"]) for key in ("first", "second")},
@@ -228,7 +226,7 @@ class PairedTab(StudyTab):
         return {self.at_once["summary"]: "" if report.arms else summary_html(report)}
 
     def build_extra(self) -> dict[str, Any]:
-        """The labels."""
+        """Build the labels."""
         extra: dict[str, Any] = {}
         with gr.Column(elem_classes="card"):
             gr.HTML(messages.heading_html("Check the labels", _CHECK))
@@ -247,7 +245,7 @@ class PairedTab(StudyTab):
         return extra
 
     def show_extra(self, report: StudyReport) -> Updates:
-        """A new report has the labels that the run gave it."""
+        """Show a new report with the labels of its run."""
         return {self.extra["which"]: "drawn", **self._page(Labelling(drawn=report))}
 
     def wire_extra(self) -> None:
@@ -269,7 +267,7 @@ class PairedTab(StudyTab):
     # Handlers.
 
     def on_label(self, labelling: Labelling | None, event: gr.EventData) -> Iterator[Updates]:
-        """Another label was chosen; its menu on the page shows it already."""
+        """Correct a label; its menu on the page shows it already."""
         with user_errors() as problem:
             if labelling is None:
                 problem.message = messages.NOTHING_DONE
@@ -282,16 +280,16 @@ class PairedTab(StudyTab):
             yield {self.parts["status"]: messages.error_html(problem.message)}
 
     def on_step(self, step: Callable[[Labelling], Labelling], labelling: Labelling | None) -> Iterator[Updates]:
-        """Everybody on the page was looked at, or the last step is taken back."""
+        """Confirm all labels on the page, or undo the last step."""
         if labelling is not None:
             yield from self._rescored(step(labelling))
 
     def on_which(self, labelling: Labelling | None, which: str) -> Updates:
-        """Other pictures."""
+        """Show other pictures."""
         return self._page(replace(labelling, which=which, page=0)) if labelling is not None else gr.skip()
 
     def on_turn(self, by: int, labelling: Labelling | None) -> Updates:
-        """The page before or after."""
+        """Show the previous or the next page."""
         return self._page(labelling.turn(by)) if labelling is not None else gr.skip()
 
     # Steps of the handlers.
@@ -304,7 +302,7 @@ class PairedTab(StudyTab):
         }
 
     def _rescored(self, labelling: Labelling) -> Iterator[Updates]:
-        """Yield the numbers that these labels give, then the figures, and the command that gives both."""
+        """Yield the numbers with these labels, then the figures, and the command for both."""
         report, parts = labelling.report(), self.parts
         file = f"{report.design.name}-{report.run_id}-labels.csv" if labelling.steps else ""
         settings = replace(report.settings, labels=file or report.settings.labels)
@@ -341,7 +339,7 @@ def summary_html(report: StudyReport) -> str:
                 f"People who could be scored, {setting}",
                 f"{row['people'] * row['coverage %'] / 100:,.0f} of {row['people']:,}",
                 f"{row['cannot identify']:,} cannot be identified",
-                "People seen as feminine or masculine; others are left out, not counted against a stereotype.",
+                "People who look feminine or masculine; others are left out, not counted against a stereotype.",
             ),
         ]
     tiles += [
@@ -349,8 +347,8 @@ def summary_html(report: StudyReport) -> str:
             f"κ: {finding.title}",
             format_number(kappa.value, kappa.low, kappa.high, n=kappa.n),
             f"{format_interval(kappa.low, kappa.high, value=kappa.value, n=kappa.n)}; {finding.says}",
-            f"Cohen's κ: how far two sources of labels agree beyond chance. 1: fully, 0: as by chance. {kappa.note}",
+            f"Cohen's κ: agreement of two sources of labels beyond chance. 1: full, 0: as by chance. {kappa.note}",
         )
         for kappa, finding in ((one.estimate, one) for one in report.results.findings if one.metric == "cohen_kappa")
     ]
-    return render("tiles", title="Who could be scored, and how far labels agree", tiles=tiles)
+    return render("tiles", title="People who could be scored, and agreement of labels", tiles=tiles)

@@ -1,4 +1,4 @@
-"""T2IAT's occupations (Fig. 3 and 4), and whether people put concepts in the order of associations (Table 2)."""
+"""T2IAT's occupations (Fig. 3 and 4), and associations compared with people's choices (Table 2)."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,7 +51,7 @@ from bias_core.types import Estimate
 from bias_core.values import setting, settings_class
 
 TEXTS = ReportTexts(__file__)
-# A line of Table 2: its concept, the attributes a and b, the published score, and its test and side.
+# A line of Table 2: concept, attributes a and b, the paper's score, test and side.
 Line = Mapping[str, Any]
 FEWEST = 2  # concepts that have an order
 _FORMS = ("template", "template_a", "template_b")  # the prompts of an occupation, in the order of ``SETS``
@@ -69,7 +69,7 @@ class Leaning:
 
 
 def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Per occupation: neutral pictures, and those of its two gendered descriptions."""
+    """Return, per occupation, neutral pictures and those of its two gendered descriptions."""
     occupations, n = design.data["occupations"], scaled(design.images_per_prompt, settings.scale)
     return [
         Shot(prompt=prompt, n=n, group=kind, facts={"occupation": name, "set": kind})
@@ -80,7 +80,7 @@ def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
 
 def _leanings(design: Design, settings: StudySettings, data: StudyData) -> Steps[dict[str, Leaning]]:
-    """Return the association of each occupation; that of every neutral picture is kept with it."""
+    """Return the association of each occupation, and of its neutral pictures."""
     rows = yield from data.embed(data.frame)
     leanings = {}
     for name in design.data["occupations"]["list"]:
@@ -108,7 +108,9 @@ def _leanings(design: Design, settings: StudySettings, data: StudyData) -> Steps
 class JudgedOptions(CrossingOptions):
     """The tests that people judge, and the number of pictures."""
 
-    n_images: int = setting(20, "Judged pictures", "Neutral pictures of each concept that are judged", ge=1, le=10_000)
+    n_images: int = setting(
+        20, "Judged pictures", "Neutral pictures of each concept for people to judge", ge=1, le=10_000
+    )
     tests: tuple[str, ...] = setting(
         ("flowers_insects", "instruments_weapons", "science_arts", "career_family"),
         "Tests",
@@ -122,21 +124,20 @@ def _words(lines: Iterable[Line]) -> list[str]:
 
 
 def _lines(design: Design, frame: pd.DataFrame) -> dict[str, Line]:
-    """Lines of Table 2 whose concept was drawn, by concept."""
+    """Return the lines of Table 2 with drawn concepts, by concept."""
     places = {test[side]: {"test": test["key"], "side": side} for test in design.data["tests"] for side in ("x", "y")}
     drawn = set(zip(frame["test"], frame["side"], strict=True)) if len(frame) else set()
     lines = {line["concept"]: line | places[line["concept"]] for line in design.data["human_comparison"]["scores"]}
     lines = {concept: line for concept, line in lines.items() if (line["test"], line["side"]) in drawn}
     if not lines:
-        raise InvalidInput("people judged no concept of these tests, or no picture of them can be scored")
+        raise InvalidInput("people judged no concept of these tests, or none of its pictures can be scored")
     return lines
 
 
 def _judged(design: Design, line: Line, pictures: pd.DataFrame, embedded: np.ndarray, data: StudyData) -> pd.DataFrame:
-    """Pictures of a concept with two answers to whether each is closer to A than to B.
+    """Return a concept's pictures with two answers: the classifier's and the ground truth, True for A.
 
-    The reader's says which sentence is closer; that of the record is None where nobody knows what was drawn, or
-    neither A nor B was.
+    The classifier chooses the closer sentence. The ground truth is None if unknown, or neither A nor B.
     """
     comparison = design.data["human_comparison"]
     a, b = data.texts([comparison["sentences"][line[side]] for side in ("a", "b")])
@@ -151,7 +152,7 @@ def _judged(design: Design, line: Line, pictures: pd.DataFrame, embedded: np.nda
 def _by_people(
     lines: Mapping[str, Line], judged: pd.DataFrame, answers: pd.DataFrame
 ) -> tuple[list[bool | None], list[str]]:
-    """Return True if most raters chose A, None for a tie or no answer; and how many answers counted."""
+    """Return True for each picture if most raters chose A, None for a tie or no answer; and notes."""
     check_words(answers, _words(lines.values()))
     is_judged = answers["image_id"].isin(judged["image_id"])
     notes = [answers_counted(answers, is_judged, dict.fromkeys(judged["image_id"], ()))]
@@ -160,7 +161,7 @@ def _by_people(
     for answer, concept in zip(answers["answer"], answers["concept"], strict=True):
         letter_of = {"a": "a", "b": "b", lines[concept]["a"]: "a", lines[concept]["b"]: "b"}  # raters may mix both
         if answer not in letter_of:
-            raise InvalidInput(f"a picture of {concept} is judged {answer!r}; say one of {[*letter_of]}")
+            raise InvalidInput(f"a picture of {concept} has the answer {answer!r}; use one of {[*letter_of]}")
         letters.append(letter_of[answer])
     by_picture = majority(answers.assign(answer=letters))
     if n_split := int((by_picture == "").sum()):
@@ -178,7 +179,7 @@ def _share(choices: "pd.Series[Any]", settings: StudySettings) -> Estimate:
 def _table2(
     design: Design, lines: Mapping[str, Line], shares: Mapping[str, Estimate], means: Mapping[str, Estimate]
 ) -> pd.DataFrame:
-    """A line per concept; S of its test is of another sign for a concept Y, nan where the other is missing."""
+    """Return a line per concept; S of its test has the opposite sign for a concept Y, nan if the other is missing."""
     titles = design.data["titles"]
     values = {(line["test"], line["side"]): means[concept].value for concept, line in lines.items()}
     return pd.DataFrame(
@@ -201,22 +202,22 @@ def _table2(
 
 
 def _order(design: Design, table2: pd.DataFrame, settings: StudySettings) -> list[Finding]:
-    """τ of means and choices, and τ as published: of S for each concept X, and -S for each concept Y."""
+    """Return τ of means and choices, and τ as in the paper: S for each concept X, −S for each concept Y."""
     comparable = table2.dropna(subset=["share", "association"])
     if len(comparable) < FEWEST:
         return []
     correlation = kendall_tau(comparable["association"], comparable["share"], **intervals(settings))
     title = "Mean associations and choices, order of concepts"
-    says = f"{len(comparable)} concepts. The published τ is of another score: see the next line."
+    says = f"{len(comparable)} concepts. The paper's τ uses another score: see the next line."
     order = finding("order", title, "kendall_tau", correlation.tau, says, p_value=correlation.p_value)
     comparable = comparable.dropna(subset="signed S")
     if len(comparable) < FEWEST:
         return [order]
     tau = kendall_tau(comparable["signed S"], comparable["share"], n_resamples=2).tau
-    note = "X and Y of a test have opposite values, so concepts are no sampling units and τ has no interval"
+    note = "X and Y of a test have opposite values, so concepts are not independent and τ has no interval"
     tau = replace(tau, low=math.nan, high=math.nan, method="", note=tau.note or note)
     title = "S (concept X), -S (concept Y) and choices, order of concepts"
-    says = "In this form Table 1's S gives 0.5455 against Table 2, the published 0.55."
+    says = "This form of S in Table 1 gives 0.5455 against Table 2; the paper prints 0.55."
     published = float(design.data["human_comparison"]["kendall_tau"])
     return [order, finding("order_signed", title, "kendall_tau", tau, says, published=published)]
 
@@ -224,20 +225,20 @@ def _order(design: Design, table2: pd.DataFrame, settings: StudySettings) -> lis
 def _share_finding(design: Design, line: Line, share: Estimate, expected: float | None) -> Finding:
     titles, concept = design.data["titles"], line["concept"]
     a, b = (titles[line[side]].lower() for side in ("a", "b"))
-    leaning = lean(share, f"mostly {a}", f"mostly {b}", "as often the one as the other", null=0.5)
+    leaning = lean(share, f"mostly {a}", f"mostly {b}", "no clear difference", null=0.5)
     title, says = f"{titles[concept]}, closer to {a} than to {b}", f"Pictures of {titles[concept].lower()}: {leaning}."
     of_others = {"published": float(line["score"]), "expected": expected}
     return finding(f"share_{concept}", title, "attribute_prevalence", share, says, **of_others)
 
 
 def _reader_against_people(judged: pd.DataFrame, settings: StudySettings) -> list[Finding]:
-    both, title = judged[["reader", "people"]], "Reader against people"
+    both, title = judged[["reader", "people"]], "Classifier against people"
     kappa = kappa_finding("kappa", title, both, judged["image_id"], **intervals(settings))
     return [] if kappa is None else [kappa]
 
 
 def _judged_frame(lines: Mapping[str, Line], judged: pd.DataFrame) -> pd.DataFrame:
-    """The judged pictures, each choice by the name of its attribute."""
+    """Return the judged pictures, with each choice as the name of its attribute."""
     frame = judged[["image_id", "concept", "reader", "people"]].reset_index(drop=True)
     frame.insert(2, "answers", [f"{lines[c]['a']} / {lines[c]['b']}" for c in frame["concept"]])
     for column in ("reader", "people"):
@@ -258,7 +259,7 @@ def _figures(table2: pd.DataFrame) -> tuple[StudyFigure, ...]:
 
 
 class _OccupationStudy(Study):
-    """Pictures of occupations, which are compared over arms by one table."""
+    """Pictures of occupations; one table compares them over arms."""
 
     fewest_when_stopped = 1
     table: ClassVar[str]
@@ -288,7 +289,7 @@ class OccupationAssociations(_OccupationStudy):
         findings, lines = [], []
         for name, one in leanings.items():
             beyond = association_beyond_even_mix(*one.sets, confidence=settings.confidence)
-            says = [f"Its pictures lean to {side}." for side in ("male", "female", "neither side clearly")]
+            says = ["Its pictures are closer to male.", "Its pictures are closer to female.", "No clear association."]
             findings.append(finding(name, name, "association", one.mean, lean(beyond, *says), sample=one.sample))
             quartiles = map(float, np.quantile(one.singles, (0.25, 0.5, 0.75)))
             lines.append(
@@ -311,7 +312,7 @@ class OccupationAssociations(_OccupationStudy):
         )
 
     def headline(self, report: StudyReport) -> str:
-        """Return the occupations that lean."""
+        """Say which occupations have a clear association."""
         return occupations_headline(report)
 
 
@@ -323,7 +324,7 @@ class Amplification(_OccupationStudy):
     columns = ("text", "image", "low", "high", "even mix", "amplified", "same side")
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Eq. 2 on the prompts' text embeddings against Eq. 2 on the pictures, an arrow for each occupation."""
+        """Compare Eq. 2 on the prompts' text embeddings with Eq. 2 on the pictures, for each occupation."""
         leanings = yield from _leanings(self.design, settings, data)
         occupations = self.design.data["occupations"]
         published = {row["occupation"]: row for row in occupations["amplification"]}
@@ -331,7 +332,7 @@ class Amplification(_OccupationStudy):
         for name, one in leanings.items():
             texts = data.texts([fill_template(occupations[form], name) for form in _FORMS])
             text = float(association(*(row[None] for row in texts))[0])
-            printed, says = published.get(name, {}), f"Its prompt alone leans by {typeset(text, '+.4f')}."
+            printed, says = published.get(name, {}), f"Association of its prompt: {typeset(text, '+.4f')}."
             findings.append(
                 finding(name, name, "association", one.mean, says, published=printed.get("image"), sample=one.sample)
             )
@@ -356,27 +357,27 @@ class Amplification(_OccupationStudy):
         )
 
     def headline(self, report: StudyReport) -> str:
-        """Return how many pictures lean as their words do."""
+        """Say how many occupations' pictures agree with their words."""
         return words_headline(report)
 
 
 class AssociationAndPeople(Study):
-    """T2IAT, Table 2: associations beside the choices of people."""
+    """T2IAT, Table 2: associations compared with the choices of people."""
 
     kind = "association_and_people"
     options = JudgedOptions
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """The pictures of the association tests whose concepts people judged."""
+        """Return the pictures of association tests with judged concepts."""
         return association_shots(self.design, settings)
 
     def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:
-        """Raise InvalidInput for an answer that names no attribute."""
+        """Raise InvalidInput for an answer that is not an attribute."""
         if answers is not None:
             check_words(answers, _words(self.design.data["human_comparison"]["scores"]))
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """Share judged closer to A per concept, its mean association, and how far their orders agree."""
+        """Measure the share judged closer to A and the mean association per concept, and the agreement of orders."""
         rows = yield from data.embed(data.frame)
         lines, rng = _lines(self.design, data.frame), np.random.default_rng(settings.seed)
         means, parts = {}, []
@@ -398,7 +399,7 @@ class AssociationAndPeople(Study):
         return self._results(settings, lines, means, judged, expected)
 
     def correct(self, report: StudyReport, answers: pd.DataFrame, services: StudyServices) -> StudyReport:
-        """Return the report with the choices of people in place of the encoder's."""
+        """Return the report with people's choices in place of the encoder's."""
         settings, results, lines = report.settings, report.results, _lines(self.design, pictures_of(report))
         table2 = results.frame("table2").set_index("concept")
         means = {}
@@ -432,7 +433,7 @@ class AssociationAndPeople(Study):
         *,
         by_people: bool = False,
     ) -> Results:
-        """Return the choices of people, or else of the encoder, beside the mean associations."""
+        """Return the choices of people, or else of the encoder, next to the mean associations."""
         choices = judged["people" if by_people else "reader"]
         shares = {name: _share(choices[judged["concept"] == name], settings) for name in lines}
         table2 = _table2(self.design, lines, shares, means)
@@ -448,5 +449,5 @@ class AssociationAndPeople(Study):
         )
 
     def headline(self, report: StudyReport) -> str:
-        """Return how far associations and people agree."""
+        """Say how well associations and people agree."""
         return order_headline(report)

@@ -1,4 +1,4 @@
-"""T2IAT's eight association tests, and a test of words of one's own."""
+"""T2IAT's eight association tests, and a test of the user's own words."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -46,28 +46,26 @@ EDITS = ("valence", "gender")  # how a prompt is edited: its word is appended, o
 MOST_WORDS = 100
 MOST_PICTURES = 100
 P_VALUES = {
-    "prompts": "by permutation of prompts with all their pictures",
-    "pictures": "by permutation of single neutral pictures",
-    "eq3": "Eq. 3 as printed, of random halves of all prompts",
+    "prompts": "from permuting prompts with all their pictures",
+    "pictures": "from permuting single neutral pictures",
+    "eq3": "Eq. 3 as printed, from random halves of all prompts",
 }
 """The ways to compute p, in words."""
 
 
 @settings_class(frozen=True, kw_only=True)
 class CrossingOptions(Options):
-    """The tests that are drawn, and the way stimuli and attribute words are combined."""
+    """The tests, and the way stimuli and attribute words are combined."""
 
     tests: tuple[str, ...] = setting((), "Tests", "Names of the tests to run (default: all)")
     crossing: Literal["turns", "full"] = setting(
-        "turns",
-        "Crossing",
-        "Words of the attributes that each stimulus is drawn with: turns (one of each) or full (every word)",
+        "turns", "Combination", "Attribute words for each stimulus: turns (one of each attribute) or full (every word)"
     )
 
 
 @settings_class(frozen=True, kw_only=True)
 class TestOptions(CrossingOptions):
-    """The tests that are run, and the way their numbers are formed."""
+    """The tests, and the options of their numbers."""
 
     n_permutations: int = setting(1000, "Permutations", "Permutations for the p-value", ge=1, le=100_000)
     effect_size_sd: Literal["pooled", "union"] = setting(
@@ -76,13 +74,13 @@ class TestOptions(CrossingOptions):
     p_value: Literal["prompts", "pictures", "eq3"] = setting(
         "prompts",
         "p-value",
-        "Units that are permuted: prompts (with all their pictures), pictures (single neutral ones), or eq3 "
+        "Units to permute: prompts (with all their pictures), pictures (single neutral ones), or eq3 "
         "(Eq. 3 as printed: halves of all prompts, each with its own edited pictures)",
     )
 
 
 def association_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Per test and side: the neutral prompts, and their edits with words of A and of B."""
+    """Return, per test and side, the neutral prompts and their edits with words of A and of B."""
     return [
         Shot(prompt=prompt, n=n, group=f"{test['key']} {side} {kind}", facts=facts)
         for test in chosen_tests(design, settings)
@@ -97,13 +95,13 @@ def association_shots(design: Design, settings: StudySettings) -> list[Shot]:
 
 
 def _in_words(design: Design, test: Mapping[str, Any], side: str, kind: str) -> dict[str, str]:
-    """Return the concept of a picture, and the attribute its prompt was edited with, by their titles."""
+    """Return the titles of a picture's concept, and of the attribute in its edited prompt."""
     titles = design.data["titles"]
     return {"about": titles[test[side]], "edited with": "nothing" if kind == "neutral" else titles[test[kind]]}
 
 
 def chosen_tests(design: Design, settings: StudySettings) -> list[dict[str, Any]]:
-    """The tests that the option names, or all; InvalidInput for one that does not exist."""
+    """Return the tests that the option names, or all; InvalidInput for one that does not exist."""
     chosen_keys, keys = options_in(settings, CrossingOptions).tests, [test["key"] for test in design.data["tests"]]
     if unknown := set(chosen_keys) - set(keys):
         raise InvalidInput(f"{design.name} has no test {', '.join(sorted(unknown))}; it has {', '.join(keys)}")
@@ -111,17 +109,17 @@ def chosen_tests(design: Design, settings: StudySettings) -> list[dict[str, Any]
 
 
 def words_of(design: Design, concept: str) -> list[str]:
-    """The words of a concept or an attribute."""
+    """Return the words of a concept or an attribute."""
     return [str(word) for word in design.data["concepts"][concept]]
 
 
 def edits_of(
     design: Design, settings: StudySettings, test: Mapping[str, Any], side: str, stimulus: str
 ) -> Iterator[tuple[str, str, int]]:
-    """Set, prompt and number of pictures: one neutral prompt, and its edits.
+    """Return set, prompt and number of pictures for one neutral prompt and its edits.
 
-    With crossing "turns" a stimulus meets one word of each attribute, the words taken in turn; with "full"
-    every word, the same number of pictures spread over them.
+    With crossing "turns", a stimulus gets one word of each attribute, in turn; with "full" every word, with the same
+    number of pictures spread over them.
     """
     n = scaled(design.images_per_prompt, settings.scale**0.5)
     prompt = fill_template(test["template"], stimulus)
@@ -136,7 +134,7 @@ def edits_of(
 
 
 def edited(prompt: str, word: str, kind: str) -> str:
-    """A neutral prompt turned towards an attribute word: appended (valence), or in place of "person".
+    """Return a neutral prompt edited with an attribute word: appended (valence), or in place of "person".
 
     >>> edited("a photo of a rose", "peace", "valence"), edited("a person studying art", "man", "gender")
     ('a photo of a rose, peace', 'a man studying art')
@@ -145,7 +143,7 @@ def edited(prompt: str, word: str, kind: str) -> str:
 
 
 def sets_of(frame: pd.DataFrame, rows: np.ndarray) -> tuple[list[np.ndarray], dict[str, Any]]:
-    """The pictures of one test as its measures take them; the index of ``frame`` points into ``rows``.
+    """Return the pictures of one test as inputs of its measures; the index of ``frame`` points into ``rows``.
 
     The sets are X, Y, X edited with A and with B, Y edited with A and with B; then the prompts of each.
     """
@@ -156,7 +154,7 @@ def sets_of(frame: pd.DataFrame, rows: np.ndarray) -> tuple[list[np.ndarray], di
 
 
 def run_test(frame: pd.DataFrame, rows: np.ndarray, settings: StudySettings) -> AssociationTest:
-    """One test on the pictures of ``frame``, whose index points into ``rows``."""
+    """Run one test on the pictures of ``frame``; its index points into ``rows``."""
     (sets, prompts), options = sets_of(frame, rows), options_in(settings, TestOptions)
     splits: dict[str, Any] = {"n_permutations": options.n_permutations, "rng": settings.seed}
     how = {"effect_size_sd": options.effect_size_sd, "confidence": settings.confidence}
@@ -173,9 +171,9 @@ def run_test(frame: pd.DataFrame, rows: np.ndarray, settings: StudySettings) -> 
 
 
 def _finished_tests(data: StudyData, tests: Mapping[str, Any]) -> tuple[dict[str, pd.DataFrame], list[str]]:
-    """The pictures of each test; of a run that was stopped, of prompts with all of their edits, and what is left out.
+    """Return the pictures of each test, and notes; a stopped run counts only prompts with all of their edits.
 
-    InvalidInput where no test has two such prompts of each concept.
+    InvalidInput if no test has two such prompts of each concept.
     """
     parts = {key: data.frame[data.frame["test"] == key] for key in tests}
     if not data.stopped:
@@ -211,16 +209,16 @@ def _line(test: Mapping[str, Any], result: AssociationTest, q: float) -> dict[st
 
 def _reading(more: str, attribute: str, result: AssociationTest, q: float) -> str:
     if result.smallest_p_value >= SIGNIFICANT:
-        return f"Too few prompts to tell the two concepts apart: {smallest_p_words(result)}."
+        return f"Too few prompts to show a difference: {smallest_p_words(result)}."
     if not result.p_value < SIGNIFICANT:
-        return "The two concepts are not told apart by this many prompts."
+        return "This many prompts show no clear difference."
     if q >= SIGNIFICANT:
-        return "Told apart by this test alone, but not once all tests of this run are counted."
-    return f"Pictures of {more} lean more to {attribute}."
+        return "A clear difference in this test alone, but not after correction for all tests of this run."
+    return f"Pictures of {more} are closer to {attribute}."
 
 
 def smallest_p_words(result: AssociationTest) -> str:
-    """Return the smallest p that so many prompts, or so many splits, can give, in words.
+    """Say the smallest p that this many prompts or splits can give.
 
     >>> east, north, x, y = [[1, 0]], [[0, 1]], [[1, 0.1], [1, 0.2], [1, 0.3]], [[0.1, 1], [0.2, 1], [0.3, 1]]
     >>> smallest_p_words(association_test(x, y, east, north, east, north))
@@ -248,7 +246,7 @@ def prompts_sample(frame: pd.DataFrame, result: AssociationTest) -> Sample:
 def _test_of_prompts(
     first: Sample, second: Sample, at_first: np.ndarray, at_second: np.ndarray, confidence: float, seed: int
 ) -> PairedTest:
-    """S of two arms: their difference of each prompt, permuted and resampled as S itself is."""
+    """Test the difference of S between two arms, prompt by prompt, with the same permutation and interval as S."""
     gain = second.data[0][at_second] - first.data[0][at_first]
     x, y = (gain[first.data[1][at_first] == sign] for sign in (1.0, -1.0))
     if min(len(x), len(y)) < 2:
@@ -262,7 +260,7 @@ def _test_of_prompts(
 
 
 def _figures(table1: pd.DataFrame, results: Mapping[str, AssociationTest]) -> list[StudyFigure]:
-    others = " Diamonds are the published scores of another model and encoder: compare signs, not sizes."
+    others = " Diamonds are the paper's scores of another model and encoder: compare signs, not sizes."
     rows = marks(
         table1.assign(name=table1["X"] + " / " + table1["Y"] + ", " + table1["A"] + " / " + table1["B"]),
         {"name": "name", "value": "S", "low": "low", "high": "high", "published": "published S"},
@@ -285,7 +283,7 @@ def _figures(table1: pd.DataFrame, results: Mapping[str, AssociationTest]) -> li
 
 
 def _influences(design: Design, test: Mapping[str, Any], frame: pd.DataFrame, rows: np.ndarray) -> pd.DataFrame:
-    """S of one test without each of its prompts, those that move it most first."""
+    """Return S of one test without each of its prompts, the most influential first."""
     sets, prompts = sets_of(frame, rows)
     without_each = leave_one_out(*sets, **prompts)
     return pd.DataFrame(
@@ -314,11 +312,11 @@ def _influence_figure(key: str, title: str, influences: pd.DataFrame) -> StudyFi
 def own_association(
     x: str, y: str, a: str, b: str, *, kind: str = "valence", template: str = "a photo of a {}", n: int = 4
 ) -> Design:
-    """The design of one test: do pictures of X lean to A more than pictures of Y do?
+    """Return the design of one test: are pictures of X closer to A than pictures of Y are?
 
-    ``x``, ``y``, ``a`` and ``b`` are words with commas or line breaks between them, after a name and a colon if one
-    is given ("Fruit: apple, pear"); at least two words for X and for Y. The template has {} for a word of X or Y, and
-    "person" for the kind "gender".
+    ``x``, ``y``, ``a`` and ``b`` are words separated by commas or line breaks, optionally after a name and a colon
+    ("Fruit: apple, pear"); X and Y need at least two words. The template has {} for a word of X or Y, and "person" for
+    the kind "gender".
 
     InvalidInput for too few or too many words, words on both sides, or a prompt that cannot be edited.
 
@@ -332,15 +330,15 @@ def own_association(
     given = {role: parse_words(text) for role, text in zip("xyab", (x, y, a, b), strict=True)}
     _check_words(given)
     names = {role: name for role, (name, _) in given.items()}
-    for role in "xy":  # an edit that is impossible is said before anything is drawn
+    for role in "xy":  # an impossible edit raises before drawing
         edited(fill_template(template, given[role][1][0]), given["a"][1][0], kind)
     return replace(
         find_design("t2iat-tests"),
         name=OWN_NAME,
         title="Association test of your own words",
-        where=f"Eq. 1 to 4, with words of your own in “{template.replace(SLOT, '…')}”",
-        summary=f"Do pictures of {names['x']} lean to {names['a']} rather than {names['b']} more than "
-        f"pictures of {names['y']} do?",
+        where=f"Eq. 1 to 4, with your own words in “{template.replace(SLOT, '…')}”",
+        summary=f"Are pictures of {names['x']} closer to {names['a']} than to {names['b']}, compared with pictures of "
+        f"{names['y']}?",
         data={
             "concepts": dict(given.values()),
             "titles": {name: name for name in names.values()},
@@ -353,7 +351,7 @@ def own_association(
 
 
 def parse_words(text: str) -> tuple[str, list[str]]:
-    """A name and its words, each once.
+    """Return a name and its words, each once.
 
     >>> parse_words("Fruit: apple, pear, apple"), parse_words("he, man")
     (('Fruit', ['apple', 'pear']), ('he, man', ['he', 'man']))
@@ -367,13 +365,11 @@ def _check_words(given: Mapping[str, tuple[str, list[str]]]) -> None:
     for role, (_, words) in given.items():
         what, least = ("concept", 2) if role in "xy" else ("attribute", 1)
         if not least <= len(words) <= MOST_WORDS:
-            needs = f"needs {least} to {MOST_WORDS} words with commas between"
+            needs = f"needs {least} to {MOST_WORDS} words, separated by commas"
             raise InvalidInput(f"{what} {role.upper()} {needs}; got {len(words)}")
     for one, other in ("xy", "ab"):
         if both := set(given[one][1]) & set(given[other][1]):
-            raise InvalidInput(
-                f"{', '.join(sorted(both))}: a word on both sides cannot tell them apart; take it out of one"
-            )
+            raise InvalidInput(f"{', '.join(sorted(both))}: a word is on both sides; remove it from one")
     for one, other in combinations(given, 2):
         if given[one][0] == given[other][0]:
             raise InvalidInput(f"{one.upper()} and {other.upper()} have the same name, {given[one][0]!r}")
@@ -391,7 +387,7 @@ class AssociationTests(Study):
         return association_shots(self.design, settings)
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """S, p and d of every test, and the associations behind them."""
+        """Measure S, p and d of every test, and the associations behind them."""
         options = options_in(settings, TestOptions)
         rows = yield from data.embed(data.frame)
         tests = {test["key"]: test for test in chosen_tests(self.design, settings)}
@@ -438,7 +434,7 @@ class AssociationTests(Study):
         )
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-        """Table 1: effect size and p of every test in every arm."""
+        """Return Table 1: effect size and p of every test in every arm."""
         frame = table_over_arms(
             arms,
             "table1",
@@ -452,7 +448,7 @@ class AssociationTests(Study):
         return Results(tables=(TEXTS.table("table1_arms", frame),), figures=(TEXTS.figure("effect_sizes_arms", cells),))
 
     def run_size(self, settings: StudySettings) -> RunSize:
-        """Return the smallest p that the test of fewest prompts can give, as a note."""
+        """Return a note on the smallest p of the test with fewest prompts."""
         options = options_in(settings, TestOptions)
 
         def n_prompts(concept: str) -> int:
@@ -465,9 +461,9 @@ class AssociationTests(Study):
             return RunSize()
         p, (n_x, n_y) = max((smallest_p_value(n_x, n_y, n), (n_x, n_y)) for n_x, n_y in sizes)
         return RunSize(
-            note=f"with {n_x} against {n_y} prompts p is {p:#.2g} at best" + " in one test" * (len(set(sizes)) > 1)
+            note=f"with {n_x} against {n_y} prompts, p is {p:#.2g} at best" + " in one test" * (len(set(sizes)) > 1)
         )
 
     def headline(self, report: StudyReport) -> str:
-        """Return the tests that stand out."""
+        """Say which tests show a clear difference."""
         return tests_headline(report)

@@ -19,37 +19,37 @@ _EDITS = [
     ("Add the word at the end: “a photo of a rose, peace”", "valence"),
     ("Put it in place of “person”: “a man studying art”", "gender"),
 ]
-# Cohen's rule of thumb for d.
+# Cohen's rule of thumb for d
 _SIZES = ((0.2, "hardly any"), (0.5, "a small"), (0.8, "a medium"), (math.inf, "a large"))
-_INFLUENCE = "influence_"  # how the keys of the figures begin that stand beside their test
+_INFLUENCE = "influence_"  # start of the keys of figures that are shown next to their test
 _BEHIND = (
-    "Drawn without any attribute word; below each its association. What the pictures of one end have in "
-    "common may be light, setting or style as much as people: look before you conclude."
+    "Drawn without any attribute word; the number below is the association. Pictures at one end may share light, "
+    "setting or style: look at them before you conclude."
 )
 
 
 class AssociationTab(CloserLook):
-    """The tab on which of two concepts is drawn more like which of two attributes."""
+    """The tab on associations of two concepts with two attributes."""
 
     key: ClassVar = "association"
     title: ClassVar = "Association"
     place: ClassVar = 10
-    question: ClassVar = "Does the model draw one concept more like one attribute than another concept?"
+    question: ClassVar = "Are pictures of one concept closer to an attribute than pictures of another concept?"
     caution: ClassVar = (
-        "A difference says how the pictures of two concepts differ for this reader. It does not say which "
-        "of the two is drawn wrongly, nor that the reader itself has no leanings."
+        "A difference describes the pictures of two concepts, as this encoder sees them. It does not say which concept "
+        "is drawn wrongly, and the encoder has associations of its own."
     )
     studies: ClassVar = ("t2iat-tests", "t2iat-occupations", "t2iat-amplification", "t2iat-human")
     own_options: ClassVar = settings_of(TestOptions).keys() - {"tests"}
 
     def build_own(self) -> dict[str, Any]:
-        """Two concepts, two attributes, and how a prompt is edited."""
+        """Build the fields of two concepts, two attributes, and the way of editing prompts."""
         own: dict[str, Any] = {}
         words = {
-            "x": ("Concept X", "Sweet: cake, honey, candy, jam", "A name and a colon if you like, then words"),
-            "y": ("Concept Y", "Sour: lemon, vinegar, pickle, lime", "Two words or more; a clear answer takes four"),
-            "a": ("Attribute A", "pleasant: peace, love, happy", "Each prompt meets one word, in turn"),
-            "b": ("Attribute B", "unpleasant: grief, poison, ugly", "Likewise"),
+            "x": ("Concept X", "Sweet: cake, honey, candy, jam", "Words, optionally after a name and a colon"),
+            "y": ("Concept Y", "Sour: lemon, vinegar, pickle, lime", "At least two words; a clear answer needs four"),
+            "a": ("Attribute A", "pleasant: peace, love, happy", "Each prompt gets one word, in turn"),
+            "b": ("Attribute B", "unpleasant: grief, poison, ugly", "Same as A"),
         }
         with gr.Row():
             for role, (label, value, info) in words.items():
@@ -58,24 +58,24 @@ class AssociationTab(CloserLook):
                 )
         with gr.Row():
             own["template"] = gr.Textbox(
-                "a photo of a {}", label="Prompt", info="{} is where the words of X and Y go", min_width=220
+                "a photo of a {}", label="Prompt", info="{} stands for a word of X or Y", min_width=220
             )
-            own["kind"] = gr.Radio(_EDITS, value="valence", label="How an attribute word is said", min_width=300)
+            own["kind"] = gr.Radio(_EDITS, value="valence", label="Place of the attribute word", min_width=300)
             own["n"] = gr.Slider(2, 20, 4, step=1, label="Pictures per prompt", min_width=180)
         return own
 
     def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
-        """One test of these words, whichever study stands in the menu."""
+        """Return one test of these words, independent of the chosen study."""
         return own_association(
             **{name: str(own[name] or "") for name in ("x", "y", "a", "b", "kind", "template")}, n=int(own["n"] or 0)
         )
 
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
-        """All but the influence of prompts, which stands beside its test."""
+        """Return all figures except the influence of prompts, which is shown next to its test."""
         return [f for f in report.results.figures if not f.key.startswith(_INFLUENCE)]
 
     def closer_looks(self, report: StudyReport) -> Sequence[tuple[str, str]]:
-        """Tests, or occupations, or the tests whose pictures people judged."""
+        """Return tests, occupations, or tests with judged pictures."""
         if _is_test(report):
             return [(finding.title, finding.key) for finding in report.results.findings]
         frame, titles = report.pictures, report.design.data["titles"]
@@ -88,7 +88,7 @@ class AssociationTab(CloserLook):
         ]
 
     def closer_html(self, report: StudyReport, key: str) -> str:
-        """One test in words beside the prompts that it hangs on; "" where there is no test."""
+        """Return one test in words with its most influential prompts; "" without a test."""
         if not _is_test(report):
             return ""
         table, influence = tests_table(report), table_of(report, "influence").frame
@@ -111,19 +111,19 @@ class AssociationTab(CloserLook):
         )
 
     def behind_html(self, report: StudyReport, key: str) -> str:
-        """The neutral pictures that lean most to either attribute."""
+        """Return the neutral pictures that are closest to either attribute."""
         test = test_of(report, key) or {"a": "male", "b": "female"}
         high, low = (f"nearest to “{test[side]}”" for side in ("a", "b"))
         return extremes_html(report, "association", _ends(report, key), low=low, high=high, note=_BEHIND)
 
 
 def _is_test(report: StudyReport) -> bool:
-    """Return True if the report compares two concepts, and not occupations or people's choices."""
+    """Return True if the report compares two concepts."""
     return any(table.key == "table1" for table in report.results.tables)
 
 
 def _ends(report: StudyReport, key: str) -> dict[str, pd.DataFrame]:
-    """The neutral pictures of the concepts of a test, or of an occupation."""
+    """Return the neutral pictures of a test's concepts, or of an occupation."""
     frame = report.pictures
     if frame is None or "association" not in frame:
         return {}

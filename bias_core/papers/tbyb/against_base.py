@@ -1,6 +1,6 @@
-"""Pictures held against the pictures of a base, prompt by prompt and seed by seed: what is more, what is less.
+"""Compare pictures with those of a base, prompt by prompt and seed by seed: more and fewer objects.
 
-The base is the same scenes without what is studied: another condition, or the prompt without its trigger word.
+The base has the same scenes under another condition, or without the trigger word.
 """
 
 import math
@@ -36,7 +36,7 @@ RATE = 0.05  # of false discoveries among the objects that are named
 
 
 def with_base_prompt(shots: list[Shot], settings: StudySettings, base_prompt: str) -> list[Shot]:
-    """The shots, and if there is a base prompt, it as often as each, on seeds of its own."""
+    """Return the shots, followed by as many of the base prompt, if any, on their own seeds."""
     prompt = " ".join(base_prompt.split())
     if not prompt or settings.images:
         return shots
@@ -45,7 +45,7 @@ def with_base_prompt(shots: list[Shot], settings: StudySettings, base_prompt: st
 
 
 def base_scenes(shots: Sequence[Shot], bases: Sequence[Shot]) -> list[Shot]:
-    """Each shot and its base, with facts that say which belong together."""
+    """Return each shot and its base, with facts that link them."""
     sides = enumerate((shots, bases))
     return [
         replace(shot, facts={**shot.facts, "scene": own.prompt, "base": side, "first": shot.first_seed})
@@ -55,7 +55,7 @@ def base_scenes(shots: Sequence[Shot], bases: Sequence[Shot]) -> list[Shot]:
 
 
 def sides(reading: pd.DataFrame, frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the readings of the pictures, and of those of their base, each with its scene and its number in it."""
+    """Return the rows of the pictures, and those of their base, each with scene and number."""
     if "base" not in frame:
         return reading, reading.iloc[:0]
     reading = reading.assign(scene=frame["scene"], number=frame["seed"] - frame["first"])
@@ -64,7 +64,7 @@ def sides(reading: pd.DataFrame, frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.
 
 @dataclass(frozen=True, kw_only=True)
 class AgainstBase:
-    """Some pictures against those of their base; ``shift`` and ``variety`` are None where one shows no object."""
+    """Pictures compared with their base; ``shift`` and ``variety`` are None if one side shows no object."""
 
     base: str  # what the base is called
     n: int  # pairs of pictures
@@ -73,7 +73,7 @@ class AgainstBase:
     variety: VarietyChange | None
     added: Estimate  # objects a picture beyond its prompt, less those of the base
     missing: Estimate  # objects of the prompt that are not there, less those of the base
-    # entropy, base_entropy: Chao and Shen's, in nats; nan where undefined
+    # entropy, base_entropy: Chao–Shen, in nats; nan if undefined
     entropy: float
     base_entropy: float
     why: str  # something is undefined, or ""
@@ -87,9 +87,9 @@ def against_base(
     name: str,
     on: Sequence[str] = ("prompt", "seed"),
 ) -> AgainstBase:
-    """Compare parts of what was read of pictures, each with the picture of the base that has the same ``on``.
+    """Compare pictures with those of the base that have the same values in the columns ``on``.
 
-    InvalidInput where no picture has one.
+    InvalidInput if no picture has one.
     """
     ours, theirs = (frame.drop_duplicates([*on]).set_index([*on]) for frame in (part, base))
     shared = ours.index.intersection(theirs.index, sort=False)
@@ -97,7 +97,7 @@ def against_base(
         raise InvalidInput(f"no picture has one of {name} with the same {' and '.join(on)}, so nothing is compared")
     ours, theirs = ours.loc[shared], theirs.loc[shared]
     strata, seeds = (list(map(str, shared.get_level_values(level))) for level in on)
-    # A word that one of the two prompts names and the other does not says nothing of what came along.
+    # A word in only one of the two prompts is no side effect.
     own_words = [set(x) ^ set(y) for x, y in zip(ours["asked"], theirs["asked"], strict=True)]
     shown, of_base = (
         [set(words) - own for words, own in zip(side["counted"], own_words, strict=True)] for side in (ours, theirs)
@@ -130,7 +130,7 @@ def against_base(
 def of_sets(
     sets: Mapping[str, pd.DataFrame], base: pd.DataFrame, settings: StudySettings, *, called: str
 ) -> dict[str, AgainstBase]:
-    """Each set of pictures against the base of its scenes; those without any, and all without a base, are left out."""
+    """Compare each set of pictures with the base of its scenes; sets without pictures or base are left out."""
     return {
         name: against_base(part, base, settings, name=called, on=("scene", "number"))
         for name, part in sets.items()
@@ -143,11 +143,11 @@ def _entropy(objects: Sequence[set[str]]) -> float:
 
 
 def findings(name: str, one: AgainstBase) -> tuple[Finding, ...]:
-    """Return the findings against the base, the object that changes most first."""
+    """Return the findings against the base, first the object that changes most."""
     listed_findings = [_named(name, one)]
     if one.shift:
         says = "The objects differ" if one.shift.p_value < RATE else "The objects do not clearly differ"
-        says += f": {one.shift.divergence:.3f} where chance alone gives {one.shift.chance:.3f}."
+        says += f": {one.shift.divergence:.3f}; chance alone gives {one.shift.chance:.3f}."
         shift = Estimate(
             value=one.shift.divergence, low=math.nan, high=math.nan, n=one.n, method="permutation within pairs"
         )
@@ -155,26 +155,26 @@ def findings(name: str, one: AgainstBase) -> tuple[Finding, ...]:
         listed_findings.append(finding(f"{name} shift", title, "object_shift", shift, says, p_value=one.shift.p_value))
     if one.variety:
         says = lean(one.variety.log_ratio, "More varied", "Less varied", "Not clearly more or less varied")
-        says += f": {one.variety.number:.1f} equally frequent objects against {one.variety.base_number:.1f}."
+        says += f": an effective number of {one.variety.number:.1f} objects against {one.variety.base_number:.1f}."
         title = f"{name}: variety of the objects against {one.base}, log ratio"
         listed_findings.append(finding(f"{name} variety", title, "variety_change", one.variety.log_ratio, says))
     for key, metric, estimate, what in (
         ("added", "added_objects", one.added, "that the prompt does not name"),
-        ("missing", "missing_objects", one.missing, "of the prompt that are not there"),
+        ("missing", "missing_objects", one.missing, "that the prompt names but the picture lacks"),
     ):
         says = lean(estimate, "More objects", "Fewer objects", "Not clearly more or fewer objects") + f" {what}."
-        title = f"{name}: {key} objects a picture, less {one.base}"
+        title = f"{name}: {key} objects per picture, minus {one.base}"
         listed_findings.append(finding(f"{name} {key}", title, metric, estimate, says))
     return tuple(listed_findings)
 
 
 def strongest(one: AgainstBase) -> ObjectOdds | None:
-    """The object that is gained most surely; None where none is."""
+    """Return the object with the clearest gain; None if there is none."""
     return next(iter(one.odds.gained), None) if one.odds else None
 
 
 def _named(name: str, one: AgainstBase) -> Finding:
-    key, title = f"{name} named object", f"{name}: the object that gains most on {one.base}, log-odds"
+    key, title = f"{name} named object", f"{name}: the object with the clearest gain over {one.base}, log-odds"
     most = strongest(one)
     if most is None or one.odds is None:
         note = one.why or "no object is clearly more frequent than in the base"
@@ -189,7 +189,7 @@ def _named(name: str, one: AgainstBase) -> Finding:
 
 
 def tables(sets: Mapping[str, AgainstBase], *, first: str) -> tuple[StudyTable, ...]:
-    """Each object's log-odds, and what is compared of all objects together; nothing without a base."""
+    """Return each object's log-odds, and the comparison of all objects together; empty without a base."""
     if not sets:
         return ()
     return (
@@ -236,7 +236,7 @@ def _row(one: AgainstBase) -> dict[str, Any]:
 
 
 def figures(sets: Mapping[str, AgainstBase], settings: StudySettings) -> tuple[StudyFigure, ...]:
-    """The log-odds of the objects that change most surely, each with its interval; nothing without a base."""
+    """Return the log-odds of the objects with the clearest change, with intervals; empty without a base."""
     if not sets:
         return ()
     lines = {name: one.odds.objects for name, one in sets.items() if one.odds}
@@ -257,6 +257,6 @@ def figures(sets: Mapping[str, AgainstBase], settings: StudySettings) -> tuple[S
 
 
 def _finite_ends(estimate: Estimate) -> dict[str, float]:
-    """The ends of an interval; an infinite one is left out of the drawing."""
+    """Return the ends of an interval; an infinite one is not drawn."""
     ends = {"low": estimate.low, "high": estimate.high}
     return {name: end if np.isfinite(end) else estimate.value for name, end in ends.items()}

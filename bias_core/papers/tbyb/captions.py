@@ -1,4 +1,4 @@
-"""TBYB's readings of pictures: captions, objects, gender words, and misses of their prompt."""
+"""TBYB's data on pictures: captions, objects, gender words, and misses of the prompt."""
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
@@ -65,12 +65,12 @@ MISSED = 0.5  # a picture misses its prompt above this probability, as M_G count
 
 
 class Measure(NamedTuple):
-    """One number of TBYB: its key in the table of measures, its names, and what it says in words."""
+    """One number of TBYB: its key in the table of measures, its names, and its explanation."""
 
     metric: str
     title: str
     column: str
-    released: str  # column of the released evaluations, "" where they have none
+    released: str  # column of the released evaluations, "" if none
     says: str
 
 
@@ -79,16 +79,16 @@ MEASURES = {
         "distribution_bias", "B_D", "B_D", "", "{n_objects:,} different objects."
     ),
     "normalised_entropy": Measure(
-        "normalised_entropy", "normalised entropy", "normalised entropy", "", "1 would be all objects equally often."
+        "normalised_entropy", "normalised entropy", "normalised entropy", "", "1: all objects equally often."
     ),
-    "gini": Measure("gini", "Gini", "Gini", "", "0 would be all objects equally often."),
+    "gini": Measure("gini", "Gini", "Gini", "", "0: all objects equally often."),
     "effective_number": Measure(
         "effective_number", "effective number", "effective number", "",
-        "As varied as {value:.0f} objects that are equally frequent.",
+        "As varied as {value:.0f} equally frequent objects.",
     ),
     "hallucination": Measure(
         "jaccard_hallucination", "H_J", "H_J", "",
-        "On average {percent:.0f} % of the objects of prompt and caption are in one of them only.",
+        "On average {percent:.0f} % of the objects in prompt and caption are in only one of them.",
     ),
     f"miss {BLANK}": Measure(
         "generative_miss_rate", "M_G against a blank", "M_G, blank", "Gen. Miss Rate",
@@ -100,14 +100,14 @@ MEASURES = {
     ),
     "released_distribution_bias": Measure(
         "distribution_bias", "B_D by the released rules", "B_D, released rules", "Dist. Bias",
-        "Of all words that captions have and prompts have not.",
+        "Counts all words of captions that are not in the prompt.",
     ),
     "released_hallucination": Measure(
         "jaccard_hallucination", "H_J by the released rules", "H_J, released rules", "Hallucination",
-        "On average {percent:.0f} % of all words of prompt and caption are in one of them only.",
+        "On average {percent:.0f} % of all words in prompt and caption are in only one of them.",
     ),
 }  # fmt: skip
-"""The measures of a set of pictures, by the end of a finding's key."""
+"""Measures of a set of pictures, by the end of a finding's key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,7 @@ class Scores:
 
 @settings_class(frozen=True, kw_only=True)
 class CaptioningOptions(Options):
-    """The captioner, and what counts as an object."""
+    """The captioner, and the rules for objects."""
 
     captioner: str = setting(
         AUTO, "Captioner", "Model that describes each picture; auto picks one that suits them and this machine"
@@ -132,25 +132,27 @@ class CaptioningOptions(Options):
     negative: str = setting(
         "another prompt",
         "Stronger negative of M_G",
-        "Text of the stronger negative: another prompt (of the same study) or any sentence; the other "
-        "negative is blank",
+        "Text to compare with the prompt: another prompt (of the same study) or any sentence; the other negative "
+        "is blank",
     )
     exclude_prompt: bool = setting(
         False,
-        "Leave out what the prompt names",
-        "Leave objects that the prompt names out of B_D, as the released code does",
+        "Exclude objects in the prompt",
+        "Exclude objects that the prompt names from B_D, as the released code does",
     )
-    colours: bool = setting(False, "Colours too", "Count names of colours among the objects, except in H_J (Table III)")
+    colours: bool = setting(
+        False, "Count colours", "Count names of colours among the objects, except in H_J (Table III)"
+    )
 
 
 def captioning_readers(settings: StudySettings) -> tuple[Reader, ...]:
-    """The captioner of the options, and the encoder."""
+    """Return the captioner of the options, and the encoder."""
     captioner = options_in(settings, CaptioningOptions).captioner
     return (*encoders_and_judge(settings), Reader(role="captioner", name=captioner))
 
 
 def captioner_ready(settings: StudySettings, services: StudyServices) -> None:
-    """Load the captioner, or say what it lacks."""
+    """Load the captioner; ModelUnavailable if it cannot run."""
     captioner = services.captioner(options_in(settings, CaptioningOptions).captioner)
     with services.reading(captioner):
         captioner.caption([Image.new("RGB", (64, 64))])
@@ -159,10 +161,7 @@ def captioner_ready(settings: StudySettings, services: StudyServices) -> None:
 def watch_captions(
     settings: StudySettings, data: StudyData, frame: pd.DataFrame
 ) -> Generator[Progress, None, list[ShareValues]]:
-    """Return the shares of captions that speak of men, women and neither, and of pictures that miss their prompt.
-
-    Pictures of a base are not among them.
-    """
+    """Return shares of captions with men, women and neither, and pictures that miss their prompt, without the base."""
     frame = frame[frame["base"] == 0] if "base" in frame else frame
     if frame.empty:
         return []
@@ -175,8 +174,8 @@ def watch_captions(
     own = (rows * data.texts(list(map(str, prompts)))[places]).sum(axis=1)
     missed = miss_probability(own, rows @ data.texts([""])[0]) > MISSED
     shares = {
-        "captions that speak of men": masculine - both,
-        "captions that speak of women": feminine - both,
+        "captions that mention men": masculine - both,
+        "captions that mention women": feminine - both,
         "captions that name no gender": 1 - np.maximum(masculine, feminine),
         MEASURES[f"miss {BLANK}"].title: missed.astype(float),
     }
@@ -187,13 +186,13 @@ def watch_captions(
 def read_pictures(
     settings: StudySettings, data: StudyData, captioner: Captioner | None = None
 ) -> Generator[Progress, None, pd.DataFrame]:
-    """Caption and embed every picture of the study; by the captioner of the options where none is given.
+    """Caption and embed every picture of the study; the default captioner is that of the options.
 
     Returns
     -------
     DataFrame : a row per picture: ``unit, prompt, caption``; ``asked`` and ``seen``, the objects that prompt and
-        caption name; ``counted``, those that distributions count, with colours where the options say so; ``H_J``, nan
-        where neither names one; and for each negative the probability that the picture fits it rather than its prompt.
+        caption name; ``counted``, those in distributions, with colours if chosen; ``H_J``, nan if neither names one;
+        and for each negative the probability that the picture fits it better than its prompt.
     """
     options = options_in(settings, CaptioningOptions)
     captioner = captioner or data.services.captioner(options.captioner)
@@ -210,7 +209,7 @@ def read_pictures(
 
 
 def read_and_keep(settings: StudySettings, data: StudyData) -> Generator[Progress, None, pd.DataFrame]:
-    """The same, with what was read beside each picture, for the page and the export."""
+    """Read pictures as :func:`read_pictures`, and keep the results with each picture, for the page and the export."""
     reading = yield from read_pictures(settings, data)
     folded = [
         (set(to_person(of_prompt)), set(to_person(of_caption)))
@@ -245,7 +244,7 @@ def _misses(
 
 
 def other_prompts(prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
-    """For each picture, in turn, a prompt that names other objects; InvalidInput where all name the same."""
+    """Return for each picture, in turn, a prompt with other objects; InvalidInput if all name the same."""
     named = {prompt: frozenset(to_person(extract_objects(prompt))) for prompt in prompts}
     others = {prompt: [p for p in named if named[p] != named[prompt]] for prompt in named}
     if not all(others.values()):
@@ -261,7 +260,7 @@ def other_prompts(prompts: Sequence[str], seeds: Sequence[int]) -> list[str]:
 
 
 def score(reading: pd.DataFrame, settings: StudySettings, *, by_released_rules: bool = False) -> Scores:
-    """All measures of a part of :func:`read_pictures`, B_D and H_J by the released rules too if that is asked for."""
+    """Return all measures of a part of :func:`read_pictures`, optionally with B_D and H_J by the released rules."""
     confidence, seed, units = settings.confidence, settings.seed, tuple(reading["unit"])
     share: dict[str, Any] = {"fixed_n": stop_rule(settings) is None, "confidence": confidence}
     of_prompt, of_caption, counted = (reading[name].tolist() for name in ("asked", "seen", "counted"))
@@ -290,7 +289,7 @@ def score(reading: pd.DataFrame, settings: StudySettings, *, by_released_rules: 
 def _add_released(
     reading: pd.DataFrame, settings: StudySettings, estimates: dict[str, Estimate], samples: dict[str, Sample]
 ) -> None:
-    """B_D and H_J by the released rules, beside which the released numbers stand."""
+    """Add B_D and H_J by the released rules, to compare with the released numbers."""
     more: dict[str, Any] = {"confidence": settings.confidence, "rng": settings.seed}
     pairs = map(released_words, reading["prompt"], reading["caption"])
     asked, shown, counted = map(list, zip(*pairs, strict=True))
@@ -326,10 +325,10 @@ class ThingsReport(NamedTuple):
 
 
 def judged_things(data: StudyData, reading: pd.DataFrame, sets: Mapping[str, pd.Index]) -> Steps[ThingsReport]:
-    """Ask the judge of the settings about every thing that the prompt of a picture names, for each set of pictures.
+    """Ask the judge about every thing that a picture's prompt names, for each set of pictures.
 
-    ``sets`` holds rows of ``reading`` by name. Errors of the judge are corrected for where pictures are known that show
-    such a thing, and others that do not.
+    ``sets`` holds rows of ``reading`` by name. The judge's errors are corrected if there are known pictures with and
+    without such a thing.
     """
     if not data.settings.judge:
         return ThingsReport()
@@ -353,7 +352,7 @@ def judged_things(data: StudyData, reading: pd.DataFrame, sets: Mapping[str, pd.
 
 
 def _errors(data: StudyData, questions: Mapping[str, str]) -> Steps[tuple[ReaderErrors | None, int]]:
-    """The judge's errors on things that pictures are known to show or to lack, and of how many things; None of none."""
+    """Return the judge's errors on known pictures with and without things (None if none), and the number of things."""
     model, judge = data.settings.model, data.settings.judge
     sentences = {thing: (fill_template(_WITH, thing), fill_template(_WITHOUT, thing)) for thing in sorted(questions)}
     of_thing = {thing: data.services.known_pictures(model, *pair) for thing, pair in sentences.items()}
@@ -362,7 +361,7 @@ def _errors(data: StudyData, questions: Mapping[str, str]) -> Steps[tuple[Reader
         return None, 0
     pictures = {(one.key, question): one.draw for one, question in known_pictures}
     answers = yield from ask_judge(
-        data.services, judge, "checking the judge on pictures whose truth is known", pictures, data.check
+        data.services, judge, "checking the judge on pictures with known ground truth", pictures, data.check
     )
     says = np.array([answers[one.key, question] for one, question in known_pictures])
     errors = errors_of([one for one, _ in known_pictures], says)
@@ -381,7 +380,7 @@ def _report(
         share = missing_things(here["p_yes"], errors=errors, confidence=settings.confidence).with_note(note)
         says = f"{settings.judge} does not see {100 * share.value:.0f} % of the things that the prompts name."
         findings.append(
-            finding(f"{name} missing things", f"{name}: things named and not there", "missing_things", share, says)
+            finding(f"{name} missing things", f"{name}: named things that are missing", "missing_things", share, says)
         )
         rows += list(_lines(name, here, settings))
     tables = (TEXTS.table("missing_things", rows, judge=settings.judge),) if rows else ()
@@ -389,7 +388,7 @@ def _report(
 
 
 def _lines(name: str, here: pd.DataFrame, settings: StudySettings) -> Sequence[dict[str, object]]:
-    """Each thing of a set, as the judge says, the one that is most often missing first."""
+    """Return a line for each thing of a set, as the judge sees it, most often missing first."""
     groups = [(str(thing), some["p_yes"].to_numpy(float)) for thing, some in here.groupby("thing", sort=True)]
     shares = [missing_things(p_yes, confidence=settings.confidence) for _, p_yes in groups]
     order = np.argsort([-share.value for share in shares], kind="stable")

@@ -49,13 +49,13 @@ TOP_CURVE = 100  # objects of Fig. 2
 MOST_CHANGED = 6
 RUN = "this run"
 BY_RELEASED_RULES = f"{RUN}, released rules"
-_WITHOUT_ENDS = ("normalised_entropy", "gini", "effective_number")  # whose intervals the table of measures leaves out
+_WITHOUT_ENDS = ("normalised_entropy", "gini", "effective_number")  # without intervals in the table of measures
 _BY_RELEASED_RULES = {"B_D": "B_D, released rules", "H_J": "H_J, released rules"}  # columns
 _TABLE2 = {"B_D": "Dist. Bias", "H_J": "Hallucination", "M_G, blank": "Gen. Miss Rate"}  # to the released columns
 
 
 def findings(name: str, scores: Scores, published: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
-    """The three measures and their companions; ``published`` is a row of the released evaluations."""
+    """Return the three measures and their companions; ``published`` is a row of the released evaluations."""
     return tuple(
         Finding(
             key=f"{name} {key}",
@@ -75,7 +75,7 @@ def findings(name: str, scores: Scores, published: Mapping[str, str] | None = No
 
 
 def measures_table(sets: Sets, *, first: str = "pictures") -> pd.DataFrame:
-    """One row per set of pictures, with the ends of the intervals."""
+    """Return one row per set of pictures, with the ends of the intervals."""
     rows = []
     for name, scores in sets.items():
         row: dict[str, Any] = {first: name, "n": scores.n_images, "objects": len(scores.counts)}
@@ -89,7 +89,7 @@ def measures_table(sets: Sets, *, first: str = "pictures") -> pd.DataFrame:
 
 
 def published_table(sets: Sets, rows: Sequence[Mapping[str, str]]) -> StudyTable:
-    """The run beside the released evaluations (Table II)."""
+    """Return the run next to the released evaluations (Table II)."""
     own = measures_table(sets, first="prompts").assign(model=RUN)
     names = ["model", "prompts", "n", *_TABLE2]
     lines: list[Any] = own[names].to_dict("records")
@@ -113,7 +113,7 @@ def published_table(sets: Sets, rows: Sequence[Mapping[str, str]]) -> StudyTable
 def among_released(
     sets: Sets, rows: Sequence[Mapping[str, str]], settings: StudySettings
 ) -> tuple[list[StudyTable], list[StudyFigure]]:
-    """The run among the released models, by the released rules: Fig. 4 with ranks and their intervals."""
+    """Rank the run among the released models, by the released rules: Fig. 4 with ranks and their intervals."""
     frames: list[pd.DataFrame] = []
     figures: list[StudyFigure] = []
     note = ""
@@ -145,7 +145,7 @@ def among_released(
 
 
 def ranked_sets(measures: pd.DataFrame, sets: Sets, settings: StudySettings) -> pd.DataFrame:
-    """:func:`normalise_lines` of the sets of pictures of one run, with the interval of each rank."""
+    """Return :func:`normalise_lines` for the sets of pictures of one run, with the interval of each rank."""
     samples = {of: [scores.samples[_KEYS[of]] for scores in sets.values()] for of in _usable(measures)}
     numbers = {
         of: numbers_together(some, depends_on_n=of == "distribution_bias", seed=settings.seed)
@@ -155,13 +155,13 @@ def ranked_sets(measures: pd.DataFrame, sets: Sets, settings: StudySettings) -> 
 
 
 def _with_ranks(measures: pd.DataFrame, numbers: Mapping[str, Numbers], settings: StudySettings) -> pd.DataFrame:
-    """The normalised lines, with the ranks that resamples of each measure's numbers give."""
+    """Return the normalised lines, with ranks from resamples of each measure."""
     frame = normalise_lines(measures)
     return frame.drop(columns="rank").join(_ranks(frame["distance"], numbers, settings)) if numbers else frame
 
 
 def _fixed_beside(column: "pd.Series[float]", sample: Sample, settings: StudySettings) -> Numbers:
-    """A measure of this run with its resamples, beside the released values, which have none."""
+    """Return a measure of this run with its resamples, next to the released values without."""
     own = numbers_together([sample], depends_on_n=column.name == "distribution_bias", seed=settings.seed)
     values = np.asarray(column, dtype=np.float64)
     drawn: np.ndarray = np.tile(values, (len(own.drawn), 1))
@@ -175,7 +175,7 @@ def _target(name: str) -> str:
 
 
 def gender_table(sets: Sets, drawn: float | None, rows: Sequence[Mapping[str, Any]]) -> StudyTable:
-    """Table IV; ``drawn`` is the percentage of men among those who were drawn, where it is on record."""
+    """Return Table IV; ``drawn`` is the true percentage of men, if known."""
     lines: list[dict[str, Any]] = [
         {
             "model": f"{RUN}, {name}",
@@ -195,7 +195,7 @@ def gender_table(sets: Sets, drawn: float | None, rows: Sequence[Mapping[str, An
 
 
 def top_table(sets: Sets, base: str = "") -> StudyTable:
-    """The most frequent objects of each set; with a base set, of the others, and the change against it."""
+    """Return the most frequent objects of each set; with a base set, of the others, and the change against it."""
     frames = [
         top_objects(scores.counts, sets[base].counts if base else None, TOP).assign(pictures=name)
         for name, scores in sets.items()
@@ -209,7 +209,7 @@ def top_table(sets: Sets, base: str = "") -> StudyTable:
 
 
 def figures_of(sets: Sets, table4: StudyTable) -> tuple[StudyFigure, ...]:
-    """Fig. 2, the most frequent objects, H_J and M_G, and genders, as far as there is something to draw."""
+    """Return Fig. 2, the most frequent objects, H_J and M_G, and genders, without empty figures."""
     name, scores = next(iter(sets.items()))
     rows = top_objects(scores.counts, n=TOP) if scores.counts else pd.DataFrame(columns=["object", "n"])
     bars = rows[["object", "n"]].set_axis(["name", "value"], axis=1)
@@ -228,7 +228,7 @@ def figures_of(sets: Sets, table4: StudyTable) -> tuple[StudyFigure, ...]:
 
 
 def curve_figure(sets: Sets) -> StudyFigure:
-    """In how many pictures each object is; B_D is the area under the curve from 0 to 1."""
+    """Return the number of pictures with each object; B_D is the area under the curve, scaled from 0 to 1."""
     rows = []
     for name, scores in sets.items():
         counts = np.sort(np.array(list(scores.counts.values()), dtype=float))[::-1]
@@ -238,7 +238,7 @@ def curve_figure(sets: Sets) -> StudyFigure:
 
 
 def change_figure(sets: Sets, base: str) -> StudyFigure:
-    """The objects that gained or lost most against the base, in every condition."""
+    """Return the objects with the largest change from the base, in every condition."""
     counts = pd.DataFrame({name: scores.counts for name, scores in sets.items() if scores.counts})
     counts = counts.fillna(0).astype(int).sort_index()
     rows: list[dict[str, Any]] = []
@@ -251,7 +251,7 @@ def change_figure(sets: Sets, base: str) -> StudyFigure:
 
 
 def rates_figure(sets: Sets) -> StudyFigure:
-    """H_J and M_G of each set with their intervals."""
+    """Return H_J and M_G of each set with intervals."""
     titles = {"hallucination": "H_J", f"miss {STRONGER}": "M_G, stronger negative", f"miss {BLANK}": "M_G, blank"}
     return TEXTS.figure(
         "rates", [mark(n, s.estimates[key], group=title) for n, s in sets.items() for key, title in titles.items()]
@@ -281,7 +281,7 @@ def compare_objects(
     by_rank: bool = False,
     sets_together: bool = False,
 ) -> Results:
-    """Table II: every model and condition, prompts by prompts, or all sets in one comparison (``sets_together``)."""
+    """Return Table II: every model and condition by prompts, or all sets in one comparison (``sets_together``)."""
     ending = f" {_KEYS['hallucination']}"
     keys = [f.key for f in arms[0].results.findings if f.key.endswith(ending)]
     names = [key.removesuffix(ending) for key in keys if all(finding_of(arm, key) for arm in arms)]
@@ -307,12 +307,12 @@ def compare_objects(
     )
 
 
-compare_datasets = partial(compare_objects, title="Data sets, the most biased first (Table VI)", by_rank=True)
+compare_datasets = partial(compare_objects, title="Data sets, most biased first (Table VI)", by_rank=True)
 compare_conditions = partial(compare_objects, sets_together=True)
 
 
 def _compared(entries: Sequence[Entry], settings: StudySettings) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """A line per entry with distance and rank, and the bare measures behind them."""
+    """Return a line per entry with distance and rank, and the measures behind them."""
     arms = [arm for _, arm, _ in entries]
     numbers = {name: numbers_of(arms, [f"{of} {key}" for _, _, of in entries], settings) for name, key in _KEYS.items()}
     measures = pd.DataFrame(
@@ -335,10 +335,10 @@ def _compared(entries: Sequence[Entry], settings: StudySettings) -> tuple[pd.Dat
 
 
 def _ranks(distance: "pd.Series[float]", differing: Mapping[str, Numbers], settings: StudySettings) -> pd.DataFrame:
-    """Ranks by distance, with the ranks that resamples of the pictures give."""
+    """Return ranks by distance, with intervals from resampled pictures."""
     k = min(len(numbers.drawn) for numbers in differing.values())
     squares = [normalise_over_models(n.drawn[:k].round(12), name) ** 2 for name, n in differing.items()]
-    # As in the table, a measure in which all agree adds nothing.
+    # As in the table, a measure without differences adds nothing.
     drawn = np.asarray(np.sqrt(np.nansum(squares, axis=0)), dtype=np.float64)
     numbers = Numbers(values=np.asarray(distance, dtype=np.float64), n=next(iter(differing.values())).n, drawn=drawn)
     return pd.DataFrame(
@@ -347,35 +347,35 @@ def _ranks(distance: "pd.Series[float]", differing: Mapping[str, Numbers], setti
 
 
 def normalise_lines(measures: pd.DataFrame) -> pd.DataFrame:
-    """The measures by the paper's names, each normalised over the lines, with distance and rank (Fig. 4)."""
+    """Return the measures by the paper's names, each normalised over the lines, with distance and rank (Fig. 4)."""
     usable = _usable(measures)
     table = compare_models(measures, dimensions=usable) if usable else measures
     return table.rename(columns={f"normalised_{n}": f"normalised {sign}" for n, sign in AXES.items()} | AXES)
 
 
 def _usable(measures: pd.DataFrame) -> list[str]:
-    """The measures that are defined, and differ."""
+    """Return the measures that are defined and differ between lines."""
     return [d for d in DIMENSIONS if np.isfinite(measures[d]).all() and np.ptp(measures[d].to_numpy()) > 0]
 
 
 def normalised_note(measures: pd.DataFrame) -> str:
-    """Return a note on how to read :func:`normalise_lines`."""
+    """Return a note that explains :func:`normalise_lines`."""
     left_out = ", ".join(sign for name, sign in AXES.items() if name not in _usable(measures))
     note = TEXTS.note("normalised")
-    return f"{note} All agree in {left_out}, or it is undefined: left out." if left_out else note
+    return f"{note} Left out, because it is undefined or all lines agree: {left_out}." if left_out else note
 
 
 def space_figure(compared: pd.DataFrame, of: str, *, key: str = "figure4") -> StudyFigure:
-    """Fig. 4: each line of :func:`normalise_lines` as a place in the space of the normalised measures."""
+    """Return Fig. 4: each line of :func:`normalise_lines` as a point in the space of the normalised measures."""
     axes = {axis: f"normalised {sign}" for axis, sign in zip("xyz", AXES.values(), strict=True)}
-    places = compared.reindex(columns=list(axes.values())).fillna(0.0)  # what all agree in has no extent
+    places = compared.reindex(columns=list(axes.values())).fillna(0.0)  # a measure without differences has no extent
     places = places.set_axis(list(axes), axis=1).assign(name=compared.index)
     names = places.groupby(list(axes), sort=False)["name"].agg(" = ".join).reset_index()
     return TEXTS.figure("figure4", names if len(names) > 1 else pd.DataFrame(), of=of, key=key)
 
 
 def _by_released_rules(arms: Sequence[ArmReport], name: str) -> Iterator[pd.DataFrame]:
-    """The arms by the released rules, and the released evaluations of these prompts, as lines of the same table."""
+    """Yield lines for the arms by the released rules, and for the released evaluations of these prompts."""
     for arm in arms:
         frame = arm.results.frame("table2")
         if not frame.empty:
@@ -387,19 +387,19 @@ def _by_released_rules(arms: Sequence[ArmReport], name: str) -> Iterator[pd.Data
         yield theirs.assign(**{ARM: theirs["model"] + ", published"})
 
 
-_HALLUCINATION, _STRONGER = "hallucination", f"miss {STRONGER}"  # end the keys of numbers of a set of pictures
-_NO_BASE = "Whether any of this is bias cannot be told: there is no base to hold it against."
+_HALLUCINATION, _STRONGER = "hallucination", f"miss {STRONGER}"  # ends of finding keys
+_NO_BASE = "Without a baseline this does not show bias."
 
 
 def headline(report: StudyReport) -> str:
-    """Return the most frequent object, and how far pictures stray from their prompts, with intervals."""
+    """Say the most frequent object, and how well pictures match their prompts, with intervals."""
     if len(against := report.results.frame("against_base")):
         return _changed(report, against)
     top = report.results.frame("top_objects")
     estimates = {finding.key: finding.estimate for finding in report.results.findings}
     of_set = _headed(estimates, list(dict.fromkeys(top.get("pictures", ()))))
     if top.empty or f"{of_set} {_HALLUCINATION}" not in estimates:
-        return f"{report.n_images:,} pictures were captioned, and no object was named in them."
+        return f"{report.n_images:,} pictures were captioned, and no caption names an object."
     top = top[top["pictures"] == of_set] if (top["pictures"] == of_set).any() else top
     first, whole, stronger = (
         top.iloc[0],
@@ -407,12 +407,12 @@ def headline(report: StudyReport) -> str:
         estimates.get(f"{of_set} {_STRONGER}"),
     )
     says = (
-        f"“{first['object']}” is what captions name most, in {first['pictures with it']:,} of "
-        f"{whole.n:,} pictures. Of the objects that a prompt and its picture's caption name, "
-        f"{_percent(whole)} are named by one of them only (H_J)"
+        f"“{first['object']}” is the most frequent object in captions, in {first['pictures with it']:,} of "
+        f"{whole.n:,} pictures. Of the objects in a prompt and its picture's caption, "
+        f"{_percent(whole)} are in only one of them (H_J)"
     )
     if stronger is not None:
-        says += f"; {_percent(stronger)} of the pictures fit another prompt better than their own (M_G)"
+        says += f"; {_percent(stronger)} of pictures fit another prompt better than their own (M_G)"
     people = report.results.frame("table4")
     if people.empty or not people["male"].iloc[0] + people["female"].iloc[0]:
         return f"{says}. {_NO_BASE}"
@@ -423,7 +423,7 @@ def headline(report: StudyReport) -> str:
 
 
 def _headed(estimates: Mapping[str, Estimate], shown: Sequence[str]) -> str:
-    """Whose numbers the headline says: of the first set of pictures with objects that has numbers, or of the only one.
+    """Return the set of pictures for the headline: the first one with objects and numbers, or the only one.
 
     >>> one = Estimate(value=0.5, low=0.4, high=0.6, n=9)
     >>> _headed({"Dataset hallucination": one}, ["all pictures"]), _headed({}, [])
@@ -434,13 +434,13 @@ def _headed(estimates: Mapping[str, Estimate], shown: Sequence[str]) -> str:
 
 
 def _changed(report: StudyReport, against: pd.DataFrame) -> str:
-    """Against a base: the object that each set gains most surely, and how many more objects nobody asked for."""
+    """Say each set's clearest gain over the base, and the change in objects that no prompt names."""
     by_set, odds = against.columns[0], report.results.frame("log_odds")
     findings = {finding.key: finding for finding in report.results.findings}
     odds = odds.assign(gained=(odds["differs"] == "yes") & (odds["log-odds"] > 0)) if len(odds) else odds
     word, how = ("under", ", on the same prompts and seeds") if by_set == "condition" else ("of", "")
     sets_by_object: dict[str, list[str]] = {}
-    added: dict[str, list[str]] = {}  # sets by how many more objects they hold
+    added: dict[str, list[str]] = {}  # sets by their change in objects
     unclear: list[str] = []
     for row in against.to_dict("records"):
         name, base = str(row[by_set]), str(row["base"])
@@ -459,7 +459,7 @@ def _changed(report: StudyReport, against: pd.DataFrame) -> str:
     parts = [f"{what} {listed(where)}" for what, where in sets_by_object.items()] + unclear
     text = f"Against {against['base'].iloc[0]}{how}, {'; '.join(parts)}."
     more = "; ".join(f"{says} {listed(where)}" for says, where in added.items())
-    return f"{text} Objects a picture that no prompt names: {more}." if more else text
+    return f"{text} Objects per picture that no prompt names: {more}." if more else text
 
 
 def _moves(change: Estimate) -> str:

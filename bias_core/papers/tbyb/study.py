@@ -1,6 +1,6 @@
 """TBYB: objects, hallucinations and misses in general, around a trigger word, in a data set, and in an experiment.
 
-The experiment draws the same prompts under conditions whose bias is known.
+The experiment draws the same prompts under conditions with known bias.
 """
 
 import math
@@ -55,14 +55,10 @@ FEWEST = 2  # objects, professions, or prompts of a trigger
 ALL = "all prompts"
 _READ_AS = ("evenness", "hallucination", "misses")  # notes of every report
 SETS = ("objects", "professions")
-_PUBLISHED = (
-    "runwayml/stable-diffusion-v1-5",
-    "Published model",
-    "Model whose released numbers are shown next to the findings",
-)
+_PUBLISHED = ("runwayml/stable-diffusion-v1-5", "Published model", "Released model to compare with")
 _RELEASED_RULES = (
     True,
-    "The released rules too",
+    "Also use the released rules",
     "Also compute B_D and H_J by the released rules, from all words but the prompt's, and compare them with "
     "the released numbers",
 )
@@ -71,7 +67,7 @@ _MOST_PROMPTS, _LONGEST_PROMPT = 200, 500  # prompts, and characters of one
 
 @settings_class(frozen=True, kw_only=True)
 class PromptedOptions(captions.CaptioningOptions):
-    """The reading of pictures of prompts, and their base."""
+    """Options for pictures of prompts, and their base."""
 
     base_prompt: str = setting(
         "",
@@ -85,11 +81,11 @@ _READING = tuple(settings_of(PromptedOptions))
 
 @settings_class(frozen=True, kw_only=True)
 class GeneralOptions(PromptedOptions):
-    """The prompts that are drawn, and their reading."""
+    """Options for the general prompts."""
 
     sets: tuple[str, ...] = setting(SETS, "Prompts", "Sets of prompts: objects, professions, or both")
     person: bool = setting(
-        True, "A person in every prompt", "Put a person in every prompt; otherwise prompts say a picture of a {object}"
+        True, "A person in every prompt", "Put a person in every prompt; otherwise use a picture of a {object}"
     )
     paper_wording: bool = setting(
         False, "The paper's wording", "Write a person ... instead of a picture of a person ..."
@@ -100,10 +96,10 @@ class GeneralOptions(PromptedOptions):
 
 @settings_class(frozen=True, kw_only=True)
 class TaskOptions(captions.CaptioningOptions):
-    """The trigger words that are drawn, and their reading."""
+    """Options for the trigger words."""
 
     triggers: tuple[str, ...] = setting(
-        (), "Trigger words", "Trigger words; other words than the built-in ones need scenes of your own (default: all)"
+        (), "Trigger words", "Trigger words; words that are not built in need your own scenes (default: all)"
     )
     scenes: tuple[str, ...] = setting(
         (), "Your own scenes", "Captions that each name one of the trigger words and replace the built-in scenes"
@@ -114,7 +110,7 @@ class TaskOptions(captions.CaptioningOptions):
     in_place_of: str = setting(
         "",
         "Word of the base scenes",
-        "Word that replaces a trigger word of your own in the base scenes (default: such words have no base scenes)",
+        "Word that replaces your own trigger word in the base scenes (default: such words have no base scenes)",
     )
     published_model: str = setting(*_PUBLISHED)
     released_rules: bool = setting(*_RELEASED_RULES)
@@ -123,14 +119,14 @@ class TaskOptions(captions.CaptioningOptions):
 def general_shots(
     design: Design, settings: StudySettings, sets: Sequence[str], *, paper_wording: bool, with_person: bool = True
 ) -> list[Shot]:
-    """Objects with three actions each, and professions with three descriptors each, of the ``sets`` alone."""
+    """Return objects with three actions each, and professions with three descriptors each, for the ``sets``."""
     if not sets or (unknown := sorted(set(sets) - set(SETS))):
         raise InvalidInput(f"sets are {' and '.join(SETS)}; got {', '.join(unknown) if sets else 'none'}")
     share, ending = settings.scale**0.5, "_paper" if paper_wording else ""
     objects, occupations = (design.data["general"][name] for name in ("objects", "occupations"))
     n, shots = scaled(design.images_per_prompt, share), []
     for kind, source in (("objects", objects), ("professions", occupations)):
-        forms = source.get(f"templates{ending}", {})  # of professions, by what is said of them
+        forms = source.get(f"templates{ending}", {})  # of professions, by descriptor
         columns = source["columns"]["actions"] if with_person else [""]
         for row, column in product(
             thinned(read_table(source["file"]), share, least=FEWEST, seed=settings.seed), columns
@@ -143,14 +139,14 @@ def general_shots(
 
 
 def _check_negatives(prompts: Iterable[str], settings: StudySettings) -> None:
-    """Say before anything is drawn which negative of M_G is missing."""
+    """Raise InvalidInput before drawing if the negative of M_G is missing."""
     if options_in(settings, captions.CaptioningOptions).negative == captions.ANOTHER and not settings.images:
         texts = list(prompts)
         captions.other_prompts(texts, range(len(texts)))
 
 
 def scene_shots(design: Design, settings: StudySettings, asked: Sequence[str], own: Sequence[str] = ()) -> list[Shot]:
-    """Scenes that name one of the trigger words ``asked`` for, or the user's ``own`` scenes."""
+    """Return scenes with one of the trigger words ``asked`` for, or the user's ``own`` scenes."""
     share = settings.scale**0.5
     n = scaled(design.images_per_prompt, share)
     triggers = design.data["task_oriented"]["triggers"]
@@ -159,7 +155,7 @@ def scene_shots(design: Design, settings: StudySettings, asked: Sequence[str], o
         scenes = _own_scenes(own, asked)
     elif unknown := sorted(set(words) - set(triggers)):
         raise InvalidInput(
-            f"no trigger {', '.join(unknown)}; there are {', '.join(triggers)}, or any word with scenes of your own"
+            f"no trigger {', '.join(unknown)}; there are {', '.join(triggers)}, or any word with your own scenes"
         )
     else:
         scenes = {word: thinned(triggers[word], share, least=FEWEST, seed=settings.seed) for word in words}
@@ -171,7 +167,7 @@ def scene_shots(design: Design, settings: StudySettings, asked: Sequence[str], o
 
 
 def _with_base_scenes(design: Design, shots: list[Shot], in_place_of: str) -> list[Shot]:
-    """Each scene, and after all of them each without its trigger word; without base scenes where one has no other."""
+    """Return all scenes, then each without its trigger word; no base scenes if one has no replacement."""
     other, words = dict(design.data["task_oriented"]["in_place_of"]), {shot.group for shot in shots}
     if in_place_of:
         other |= dict.fromkeys(words - other.keys(), in_place_of)
@@ -184,9 +180,9 @@ def _with_base_scenes(design: Design, shots: list[Shot], in_place_of: str) -> li
 
 
 def _own_scenes(scenes: Sequence[str], triggers: Sequence[str]) -> dict[str, list[str]]:
-    """The scenes of each trigger word; InvalidInput for a scene that names none, and a word without a scene."""
+    """Return the scenes of each trigger word; InvalidInput for a scene without a word, or a word without a scene."""
     if not triggers:
-        raise InvalidInput("scenes of your own need the word that they are about: give triggers, such as pizza")
+        raise InvalidInput("your own scenes need their trigger word: give triggers, such as pizza")
     by_word: dict[str, list[str]] = {word: [] for word in triggers}
     for scene in _checked_prompts(scenes):
         word = next((word for word in triggers if _named(word).search(scene)), None)
@@ -199,10 +195,10 @@ def _own_scenes(scenes: Sequence[str], triggers: Sequence[str]) -> dict[str, lis
 
 
 def written_scenes(word: str, language_model: str, model: str, services: StudyServices) -> list[str]:
-    """Scenes with a word for pictures of ``model``, by a language model; ModelUnavailable where none can be asked."""
+    """Return scenes with a word for pictures of ``model``, by a language model; ModelUnavailable without one."""
     name = language_model_name(language_model, services, services.pictures_world(model))
     if not name:
-        raise ModelUnavailable("scenes are written by a language model: name one")
+        raise ModelUnavailable("writing scenes needs a language model: name one")
     writer, follows = services.language_model(name), not services.reader_world("language_model", name)
     with services.reading(writer):
         return suggest_scenes(word, writer, follows=follows)
@@ -213,7 +209,7 @@ def _named(word: str) -> re.Pattern[str]:
 
 
 def _released(design: Design, model: str, kind: str) -> list[dict[str, str]]:
-    """The released evaluations of all models; InvalidInput if ``model`` is not among them."""
+    """Return the released evaluations of all models; InvalidInput if ``model`` is not among them."""
     rows = read_table(design.data["evaluations"][kind]["file"])
     models = dict.fromkeys(row["Model"] for row in rows)
     if model not in models:
@@ -221,28 +217,28 @@ def _released(design: Design, model: str, kind: str) -> list[dict[str, str]]:
     return rows
 
 
-_FEW = 6  # prompts of one's own that are measured each for itself too
+_FEW = 6  # the user's own prompts that are also measured separately
 
 
 def _men_drawn(frame: pd.DataFrame, data: StudyData) -> float | None:
-    """Percentage of men among pictures of one person, where it is on record; else None."""
+    """Return the true percentage of men among pictures of one person; None if unknown."""
     truths = [truth for truth in data.truths(frame) if truth is not None and truth.get("n_people") == 1]
     men = data.services.shown("a photo of a man", truths) if truths else None
     return None if men is None else 100 * men
 
 
 def design_of_prompts(base: Design, prompts: Sequence[str], images_per_prompt: int) -> Design:
-    """A design of these prompts, measured as by ``base``; InvalidInput for none, many or long ones, or no picture."""
+    """Return a design of these prompts, measured as ``base``; InvalidInput for no, too many or too long prompts."""
     texts = _checked_prompts(prompts)
     if images_per_prompt < 1:
         raise InvalidInput(f"each prompt needs a picture; got {images_per_prompt}")
     return Design(
         name="tbyb-prompts",
-        title="Objects in pictures of one's own prompts",
+        title="Objects in pictures of your own prompts",
         kind="prompted_object_bias",
         reference="",  # no published study has these pictures
         where="",
-        summary="Which objects appear, how many of them nobody asked for, and how often a prompt is missed.",
+        summary="Objects in the pictures, those that no prompt asks for, and pictures that miss their prompt.",
         data={"gender_shares": base.data["gender_shares"], "prompts": texts},
         images_per_prompt=images_per_prompt,
         options={name: base.options[name] for name in _READING if name in base.options},
@@ -250,17 +246,17 @@ def design_of_prompts(base: Design, prompts: Sequence[str], images_per_prompt: i
 
 
 def _checked_prompts(prompts: Sequence[str]) -> list[str]:
-    """Each prompt once; InvalidInput for none, too many or too long ones."""
+    """Return each prompt once; InvalidInput for no, too many or too long prompts."""
     texts = list(distinct_texts(prompts))
     if not texts or len(texts) > _MOST_PROMPTS:
-        raise InvalidInput(f"between 1 and {_MOST_PROMPTS} prompts are needed, one a line; got {len(texts):,}")
+        raise InvalidInput(f"between 1 and {_MOST_PROMPTS} prompts are needed, one per line; got {len(texts):,}")
     if long := [prompt for prompt in texts if len(prompt) > _LONGEST_PROMPT]:
         raise InvalidInput(f"a prompt has at most {_LONGEST_PROMPT} characters; {long[0][:40]!r} … has more")
     return texts
 
 
 def settings_for_prompts(settings: StudySettings) -> StudySettings:
-    """The settings as that design takes them: all of its pictures, and no options of other studies."""
+    """Return the settings for that design: all of its pictures, and no options of other studies."""
     return settings_with(settings, _READING)
 
 
@@ -269,12 +265,12 @@ _COMPARED = {
     "H_J": ("hallucination", "jaccard_hallucination"),
     "M_G": (f"miss {captions.STRONGER}", "generative_miss_rate"),
 }
-"""The numbers that are compared prompt by prompt: key of the scores, and of the measure."""
+"""Numbers that are compared prompt by prompt: key of the scores, and of the measure."""
 
 
 @settings_class(frozen=True, kw_only=True)
 class ControlledOptions(captions.CaptioningOptions):
-    """The conditions and prompts that are drawn, and their reading."""
+    """Options for conditions and prompts."""
 
     conditions: tuple[str, ...] = setting(
         ("fair", "trigger", "backdoor"),
@@ -294,9 +290,9 @@ class ControlledOptions(captions.CaptioningOptions):
 
 
 def controlled_shots(design: Design, settings: StudySettings) -> list[Shot]:
-    """Scenes with a trigger word, or general prompts, or of both as many, the latter without trigger words.
+    """Return scenes with a trigger word, general prompts without one, or the same number of both.
 
-    On the first a trigger-dependent and an extreme condition draw alike; on the others they must not.
+    A trigger-dependent and an extreme condition draw alike for scenes, but not for general prompts.
     """
     options = options_in(settings, ControlledOptions)
 
@@ -318,9 +314,9 @@ def _has_trigger(design: Design, shot: Shot) -> bool:
 
 
 def changes_of(part: pd.DataFrame, base: pd.DataFrame, settings: StudySettings) -> dict[str, Estimate]:
-    """Mean change of H_J and M_G from the base, with the interval of Student's t over prompts.
+    """Return the mean change of H_J and M_G from the base, with the interval of Student's t over prompts.
 
-    Both are parts of what :func:`read_pictures` returns; pictures where a value is undefined are left out.
+    Both are parts of the result of :func:`read_pictures`; pictures with an undefined value are left out.
     """
     ours, theirs = (
         frame.assign(M_G=(frame[captions.STRONGER] > captions.MISSED).astype(float))
@@ -341,7 +337,7 @@ def _direction(change: Estimate) -> str:
 
 
 def _measures(parts: Parts, sets: Mapping[str, captions.Scores], settings: StudySettings) -> pd.DataFrame:
-    """B_D at equal numbers, H_J and M_G of each condition."""
+    """Return B_D at equal numbers, H_J and M_G of each condition."""
     n = min(map(len, parts.values()))
 
     def distribution_bias(name: str) -> float:
@@ -368,7 +364,7 @@ def _measures(parts: Parts, sets: Mapping[str, captions.Scores], settings: Study
 
 
 def _gained_table(parts: Parts) -> list[StudyTable]:
-    """In how many pictures the object is that gains most against the base, with and without trigger words."""
+    """Return the number of pictures with the object that increases most, with and without trigger words."""
     base, *others = parts
     counts = {name: Counter(chain.from_iterable(map(set, part["counted"]))) for name, part in parts.items()}
     gains = {word: n - counts[base][word] for name in others for word, n in sorted(counts[name].items())}
@@ -385,7 +381,7 @@ def _gained_table(parts: Parts) -> list[StudyTable]:
 
 
 def shared_pictures(data: StudyData, names: Sequence[str]) -> list[str]:
-    """A warning for each two conditions that drew the same pixels from equal prompts and seeds."""
+    """Return a warning for each two conditions with identical pictures for equal prompts and seeds."""
     frame = data.frame.drop_duplicates("image_id")
     table = frame.assign(pixels=[pixel_digest(stored.path.read_bytes()) for stored in data.stored(frame)]).pivot_table(
         index=["words", "prompt", "seed"], columns="condition", values="pixels", aggfunc="first"
@@ -417,17 +413,17 @@ _PLAIN = "a picture of a person"
 
 
 class ObjectStudy(Study):
-    """TBYB: what captions name in pictures, beside their prompts."""
+    """TBYB: objects that captions name, compared with prompts."""
 
     judged = "things"
     fewest_when_stopped = 1
     watches_shares = True
-    parts: ClassVar[str] = ""  # the column whose values are measured each for itself too
-    released: ClassVar[str] = ""  # the released evaluations that stand beside
-    findings_of_parts: ClassVar[bool] = False  # whether the findings are of the parts rather than of all pictures
-    whole: ClassVar[tuple[str, str]] = (ALL, ALL)  # what all pictures together are called in tables, and in findings
-    base: ClassVar[str] = "the base prompt"  # what the pictures are compared with
-    note: ClassVar[str] = ""  # in addition to those of every study and of the design
+    parts: ClassVar[str] = ""  # column; each of its values is also measured separately
+    released: ClassVar[str] = ""  # the released evaluations for comparison
+    findings_of_parts: ClassVar[bool] = False  # True if findings are for the parts, not for all pictures
+    whole: ClassVar[tuple[str, str]] = (ALL, ALL)  # name of all pictures together in tables, and in findings
+    base: ClassVar[str] = "the base prompt"  # name of the base
+    note: ClassVar[str] = ""  # a further note
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
         """Measure distribution bias, hallucination and misses on all pictures, and on each part of them."""
@@ -482,7 +478,7 @@ class ObjectStudy(Study):
         return captions.captioning_readers(settings)
 
     def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
-        """Raise ModelUnavailable if the captioner is not here."""
+        """Raise ModelUnavailable if the captioner is missing."""
         if measures:
             captions.captioner_ready(settings, services)
 
@@ -499,7 +495,7 @@ class ObjectStudy(Study):
         return headline(report)
 
     def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:
-        """Return the settings with plain scenes as a baseline; None if there is one, or can be none."""
+        """Return the settings with plain scenes as a baseline; None if there is one already, or none is possible."""
         options = settings.options
         if isinstance(options, TaskOptions) and not options.base:
             return replace(settings, options=replace(options, base=True)), "every scene without its trigger word"
@@ -548,12 +544,12 @@ class TriggeredObjects(ObjectStudy):
 
 
 class DatasetObjects(ObjectStudy):
-    """The same of pictures of a dataset."""
+    """Objects in the pictures of a dataset."""
 
     kind = "dataset_bias"
     options = captions.CaptioningOptions
     whole = ("all pictures", "Dataset")
-    note = "In a captioned dataset H_J tells how much the captions leave unsaid, not what a model added."
+    note = "In a captioned dataset, H_J measures objects that captions leave out, not objects that a model added."
 
     def shots(self, settings: StudySettings) -> list[Shot]:
         """Return nothing to draw: the pictures are the dataset's."""
@@ -565,14 +561,14 @@ class DatasetObjects(ObjectStudy):
 
 
 class PromptedObjects(ObjectStudy):
-    """The same of the user's own prompts."""
+    """Objects in pictures of the user's own prompts."""
 
     kind = "prompted_object_bias"
     options = PromptedOptions
     parts = "prompt"
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """The prompts as they are written."""
+        """Return the pictures of the prompts."""
         prompts = self.design.data["prompts"]
         _check_negatives(prompts, settings)
         shots = [
@@ -590,7 +586,7 @@ class ControlledObjects(ObjectStudy):
     watches_shares = False  # a share over mixed conditions means nothing
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Every prompt under every condition."""
+        """Return every prompt under every condition."""
         conditions = options_in(settings, ControlledOptions).conditions
         if len(set(conditions)) < 2 or len(set(conditions)) < len(conditions):
             raise InvalidInput(f"a controlled experiment needs two different conditions; got {conditions}")
@@ -605,7 +601,7 @@ class ControlledObjects(ObjectStudy):
         ]
 
     def measure(self, settings: StudySettings, data: StudyData) -> Measuring:
-        """The measures of every condition at equal numbers of pictures, and what changes against the base."""
+        """Measure every condition at equal numbers of pictures, and its change from the base."""
         reading = yield from captions.read_and_keep(settings, data)
         reading = reading.join(data.frame[["condition", "words", "seed"]])
         names = [str(name) for name in options_in(settings, ControlledOptions).conditions]

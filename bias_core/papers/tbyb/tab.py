@@ -1,4 +1,4 @@
-"""The Objects tab: what captions name in pictures, asked for or not."""
+"""The Objects tab: objects that captions name in pictures, asked for or not."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -20,31 +20,31 @@ a family having dinner at home
 a leader giving a speech
 a person cleaning a kitchen"""
 _OWN = (
-    "One prompt a line; a language model can write scenes with a word. To compare scenes with and without a word of "
-    "your own, choose the study “Objects around a trigger word” and its options “Trigger words” and “Your own scenes”. "
-    "For pictures that exist already, such as a captioned data set, choose the study “Objects in a captioned dataset” "
-    "and give a zip under “Sampling, options, your own pictures”."
+    "One prompt per line; a language model can write scenes with a word. To compare scenes with and without your own "
+    "word, choose the study “Objects around a trigger word”, with its options “Trigger words” and “Your own scenes”. "
+    "For existing pictures, such as a captioned data set, choose the study “Objects in a captioned dataset” and upload "
+    "a zip under “Sampling, options, your own pictures”."
 )
 
 
 class ObjectsTab(StudyTab):
-    """The tab on objects: which appear, how many are not asked for, and how often the prompt is missed."""
+    """The tab on objects in pictures, and on pictures that miss their prompt."""
 
     key: ClassVar = "objects"
     title: ClassVar = "Objects"
     place: ClassVar = 30
-    question: ClassVar = "What is in the pictures that nobody asked for, and do a few things tower over all others?"
+    question: ClassVar = "Which objects appear that no prompt asks for, and do a few objects dominate?"
     caution: ClassVar = (
-        "A captioner names only some of what is there, and no scene shows all objects equally often: what counts "
-        "is the change against a base, the same prompts and seeds without what is studied. B_D, H_J and M_G "
-        "stand below as the paper has them; where the truth is known (tab Calibration), B_D and M_G did not rise "
-        "with a planted object, and H_J was far from 0 without one. No number says whether what was added does harm."
+        "A captioner names only some objects, and no scene shows all objects equally often. So compare with a base: "
+        "the same prompts and seeds without the word or condition under study. The paper's B_D, H_J and M_G are below. "
+        "With known ground truth (tab Calibration), B_D and M_G did not rise with a planted object, and H_J was far "
+        "from 0 without one. No number shows if an added object does harm."
     )
     studies: ClassVar = ("tbyb-general", "tbyb-task", "tbyb-controlled", "tbyb-dataset")
     also: ClassVar = ("prompted_object_bias",)  # of own words
 
     def build_own(self) -> dict[str, Any]:
-        """Prompts, and how many pictures of each."""
+        """Build the fields of prompts and the number of pictures."""
         gr.HTML(_OWN, elem_classes="quiet")
         own: dict[str, Any] = {}
         with gr.Row():
@@ -53,32 +53,32 @@ class ObjectsTab(StudyTab):
                 min_width=260,
             )  # fmt: skip
             own["n"] = gr.Number(
-                6, label="Pictures of each", precision=0, minimum=1, maximum=200, scale=1, min_width=140
+                6, label="Pictures per prompt", precision=0, minimum=1, maximum=200, scale=1, min_width=140
             )
         with gr.Row(equal_height=True):
             self.parts["scene_word"] = gr.Textbox(
-                "", label="Word of the scenes", placeholder="pizza", max_lines=1, elem_id="objects-scene-word",
+                "", label="Word for scenes", placeholder="pizza", max_lines=1, elem_id="objects-scene-word",
                 scale=2, min_width=160,
             )  # fmt: skip
             self.parts["write"] = gr.Button(
-                "Write scenes with it", elem_id="objects-write", size="sm", scale=1, min_width=160
+                "Write scenes with this word", elem_id="objects-write", size="sm", scale=1, min_width=160
             )
         return own
 
     def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
-        """The design for these prompts."""
+        """Return the design for these prompts."""
         return design_of_prompts(design, str(own["prompts"] or "").splitlines(), int(own["n"] or 0))
 
     def own_settings(self, settings: StudySettings) -> StudySettings:
-        """Every prompt is drawn, whatever share of the paper's stands in the form."""
+        """Return settings that draw every prompt, independent of the form's share of the paper's pictures."""
         return settings_for_prompts(settings)
 
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
-        """Those that do not stand beside their numbers already."""
+        """Return the figures that are not shown with their numbers already."""
         return [figure for figure in report.results.figures if figure.key not in APART]
 
     def build_extra(self) -> dict[str, Any]:
-        """Objects against their base, top objects, examples, and the paper's curve and three dimensions."""
+        """Build objects against their base, top objects, examples, and the paper's curve and three dimensions."""
         extra = {"odds": gr.HTML(elem_id="objects-odds")}
         with gr.Column(elem_classes="card"):
             extra["top"] = gr.HTML(js_on_load=CHOOSE_JS, elem_id="objects-top")
@@ -90,13 +90,13 @@ class ObjectsTab(StudyTab):
     def show_extra(self, report: StudyReport) -> Updates:
         """Show the objects of a new report."""
         plot = self.plot(report)
-        again = plot is not None and plot.key == "log_odds"  # it stands beside the pictures
+        again = plot is not None and plot.key == "log_odds"  # it is next to the pictures
         return {self.extra[name]: _HEADINGS.get(name, "") + shown(report) for name, shown in _SHOWN.items()} | {
             self.extra["odds"]: odds_html(report, with_figure=not again)
         }
 
     def wire_extra(self) -> None:
-        """An object chooses its pictures."""
+        """Wire the objects to their pictures, and the button that writes scenes."""
         self.parts["write"].click(
             self.on_write, [self.parts["scene_word"], self.form["model"], self.own["prompts"], self.parts["visitor"]],
             [self.own["prompts"], self.parts["status"]], **QUIET,
@@ -106,20 +106,20 @@ class ObjectsTab(StudyTab):
         )
 
     def on_write(self, word: str, model: str, prompts: str, visitor: Visitor) -> tuple[str, str]:
-        """The language model's scenes in place of the prompts, to be edited before anything is drawn."""
+        """Replace the prompts with the language model's scenes, to edit before a run."""
         with messages.user_errors() as problem:
             scenes = written_scenes(word, AUTO, model, visitor.services(self.services))
             return "\n".join(scenes), messages.done_html(f"{len(scenes)} scenes were written; edit them, then run.")
         return prompts, messages.error_html(problem.message)
 
     def on_object(self, report: StudyReport | None, event: gr.EventData) -> Updates:
-        """The pictures in which an object is."""
+        """Show the pictures with an object."""
         if report is None:
             return gr.skip()
         return self.pictures.show_only(Look(report=report, which=f"objects={event.object}", whole=True))
 
 
-APART = ("log_odds", "figure2", "figure4", "top_objects")  # figures that this tab shows beside their numbers
+APART = ("log_odds", "figure2", "figure4", "top_objects")  # figures that this tab shows next to their numbers
 
 _MOST_GROUPS = 4
 _EXAMPLES = 3
@@ -135,7 +135,7 @@ _CURVE = {
 
 
 def odds_html(report: StudyReport, *, with_figure: bool = True) -> str:
-    """The objects that change most surely against the base, with their numbers; nothing without a base."""
+    """Return the objects with the clearest change from the base, with numbers; "" without a base."""
     figure, table = _figure(report, "log_odds"), report.results.frame("log_odds")
     if figure is None or table.empty:
         return ""
@@ -147,7 +147,7 @@ def odds_html(report: StudyReport, *, with_figure: bool = True) -> str:
 
 
 def curve_html(report: StudyReport) -> str:
-    """Fig. 2, and beside it what its area depends on."""
+    """Return Fig. 2, next to the numbers that its area depends on."""
     figure = _figure(report, "figure2")
     key = "measures" if report.results.frame("conditions").empty else "conditions"
     table = report.results.frame(key)
@@ -155,26 +155,26 @@ def curve_html(report: StudyReport) -> str:
         return ""
     few = table[[table.columns[0], *(c for c in _CURVE if c in table)]].rename(columns=_CURVE)
     note = (
-        "B_D is the area under the curve from 0 to 1; lower is more biased. It has no upper end and grows "
-        "with n and with the vocabulary, so compare it at equal n only. Its companions are bounded: normalised "
-        "entropy (0 to 1, 1 is even), Gini (0 to 1, 0 is even), and the effective number, at most the vocabulary."
+        "B_D is the area under the curve, scaled from 0 to 1; lower is more biased. It has no upper limit and grows "
+        "with n and the vocabulary, so compare it at equal n only. These are bounded: normalised entropy (0 to 1, 1 is "
+        "even), Gini (0 to 1, 0 is even), and the effective number (at most the vocabulary)."
     )
-    return render("beside", figure=figure, title="B_D with what it depends on", note=note, frame=few, key=key)
+    return render("beside", figure=figure, title="B_D and related measures", note=note, frame=few, key=key)
 
 
 def space_html(report: StudyReport) -> str:
-    """Fig. 4 with its numbers; nothing where there is one model."""
+    """Return Fig. 4 with its numbers; "" for a single model."""
     figure, table = _figure(report, "figure4"), report.results.frame("comparison")
     if figure is None or table.empty:
         return ""
     note = next(t.note for t in report.results.tables if t.key == "comparison")
     first = [c for c in ("condition", "model", "prompts", "rank", "distance") if c in table]
     ordered = table[[*first, *table.columns.difference(first, sort=False)]]
-    return render("beside", figure=figure, title="The same in numbers", note=note, frame=ordered, key="comparison")
+    return render("beside", figure=figure, title="Numbers of the figure", note=note, frame=ordered, key="comparison")
 
 
 def top_html(report: StudyReport) -> str:
-    """The most frequent objects of each set of pictures; each chooses the pictures that have it."""
+    """Return the most frequent objects of each set; choosing one shows its pictures."""
     top = report.results.frame("top_objects")
     if top.empty:
         return ""
@@ -202,10 +202,10 @@ def _figure(report: StudyReport, key: str) -> StudyFigure | None:
 
 
 _SHOWN = {"odds": odds_html, "space": space_html, "curve": curve_html, "top": top_html, "examples": examples_html}
-"""Components beside the figures, by name, and what they show of a report."""
+"""Components next to the figures, by name, with the functions that fill them."""
 _HEADINGS = {
     "top": heading_html(
-        "The most frequent objects", "In how many pictures captions name each; choose one to see them below."
+        "The most frequent objects", "Number of pictures whose caption names it. Choose one to see its pictures below."
     ),
-    "examples": heading_html("What the captioner said"),
+    "examples": heading_html("Captions"),
 }
