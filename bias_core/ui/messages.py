@@ -21,7 +21,7 @@ EACH: dict[str, Any] = {**QUIET, "trigger_mode": "multiple", "queue": False}
 """The same where the event itself says what was pressed, which Gradio forgets of one that waits: each is answered."""
 _PAUSE = 0.25  # seconds
 _PATH = re.compile(r"(?<![\w.:/])~?(?:/[^\s/'\"`:;,]+)+/([^\s/'\"`:;,]+)")
-NOTHING_DONE = "Nothing has been measured here yet, or its report is no longer stored: run this first."
+NOTHING_DONE = "No results here: nothing was measured yet, or its report is no longer stored. Run this first."
 
 
 def done_html(text: str) -> str:
@@ -30,10 +30,10 @@ def done_html(text: str) -> str:
 
 
 READY = done_html("Ready. The defaults give a full result in one click.")
-STOPPING = done_html("Stopping: what has begun is finished first …")
+STOPPING = done_html("Stopping: pictures in progress are finished first …")
 LOADING = done_html("Loading the model; the first time takes a few seconds …")
-QUEUED = done_html("Waiting for a turn: one run at a time …")
-GOES_ON = done_html("Your run went on while the page was loaded anew. When it is done its result is here, and in Runs.")
+QUEUED = done_html("Waiting for your turn: one run at a time …")
+GOES_ON = done_html("Your run continued while the page reloaded. Its result will appear here and in Runs.")
 
 
 class Pace:
@@ -99,8 +99,8 @@ def error_html(message: str) -> str:
 def crash_html() -> str:
     """For an error that nobody foresaw."""
     return error_html(
-        "The program met an error of its own; it is in the server's log. Finished pictures are stored: "
-        "press Generate again to go on from there."
+        "This is an error in the program; the server's log has it. Finished pictures are stored: "
+        "press Generate again to continue from there."
     )
 
 

@@ -68,8 +68,8 @@ def rates_note(emptied: Sequence[Sequence[str]], concept: str) -> str:
         return ""
     names = listed([f"“{row[0]}”" for row in emptied])
     return escape(
-        f"P* of {names} was the rate in the world of another concept, not of “{concept}”: the cell is empty now. "
-        "“Undo all” brings the rows of the chosen set."
+        f"P* of {names} was the real-world rate of another concept, not of “{concept}”; the cell is now empty. "
+        "“Undo all” restores the rows of the chosen set."
     )
 
 
@@ -98,8 +98,8 @@ def _rate(text: str, name: str) -> float | None:
     return round(share / 100, 12) if text.endswith("%") else share
 
 
-JUDGE_HINT = "Is asked what each picture shows. Or type org/name, of a classifier org/name:Male=man,Female=woman"
-HINT = "Or type org/name of the hub, or a local folder"
+JUDGE_HINT = "Answers questions about each picture. Or type org/name; for a classifier, org/name:Male=man,Female=woman"
+HINT = "Or type org/name from the hub, or a local folder"
 
 
 def model_choices(services: Services) -> list[tuple[str, str]]:
@@ -116,7 +116,7 @@ def encoder_choices(services: Services) -> list[tuple[str, str]]:
 
 def judge_choices(services: Services) -> list[tuple[str, str]]:
     """(what is shown, id) of every judge that has a name, after none."""
-    return [("None: the encoder reads attributes", ""), *_reader_choices(services, "judge")]
+    return [("None: the encoder decides on attributes", ""), *_reader_choices(services, "judge")]
 
 
 def _reader_choices(services: Services, role: Role) -> list[tuple[str, str]]:
@@ -134,7 +134,7 @@ def model_hint(services: Services, name: str) -> str:
         return HINT
     facts = services.reader_facts("encoder", services.default_reader("encoder", info.world))
     says = without_variables(services.model_fit(name).says)
-    return f"{says} Where no reader is chosen, its pictures go to {reading_words(facts)}."
+    return f"{says} By default, {reading_words(facts)} classifies its pictures."
 
 
 def force_box(key: str) -> gr.Checkbox:
@@ -142,7 +142,7 @@ def force_box(key: str) -> gr.Checkbox:
     return gr.Checkbox(
         False,
         label=FORCE_LABEL,
-        info="For one made for other pictures, such as Calibration CLIP: what it says is no measurement",
+        info="For one made for other pictures, such as Calibration CLIP: its results are not measurements",
         elem_id=f"{key}-force",
         min_width=240,
     )

@@ -228,8 +228,8 @@ def check_no_other_run(services: Services, visitor: Visitor, place: str) -> None
     at_work = services.run_queue.find(visitor.key)
     if at_work is not None and at_work.place not in ("", place) and not at_work.stop.is_set():
         raise InvalidInput(
-            f"your run in {at_work.place.title()} is still at work, and one run at a time is yours: watch it there, or "
-            "stop it there, then begin this one"
+            f"your run in {at_work.place.title()} is still running, and you can have one run at a time: watch it there, or "
+            "stop it there, then start this one"
         )
 
 

@@ -278,7 +278,7 @@ def test_the_page_offers_every_form_and_says_what_each_is_for(report, tmp_path):
     shown = html.unescape(render("take_all", forms=FORMS))
     assert all(form.purpose in shown for form in FORMS.values())
     assert take(report, "report::card", tmp_path).name == f"explore-{report.run_id}-model-card.md"
-    with pytest.raises(InvalidInput, match="nothing to take"):
+    with pytest.raises(InvalidInput, match="no download named"):
         take(report, "report::docx", tmp_path)
 
 

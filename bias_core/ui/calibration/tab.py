@@ -19,7 +19,7 @@ from bias_core.ui.study.result_page import ResultPage, Updates
 from bias_core.ui.study.shown_report import build_shown_report
 from bias_core.ui.templates import render, script
 
-_GROUPS = (("What headlines show", HEADLINE), ("As the papers have them", AS_PUBLISHED))
+_GROUPS = (("Measures in headlines", HEADLINE), ("Measures as in the papers", AS_PUBLISHED))
 _NOT_OF_A_RUN = ("shell", "python", "link")  # no visitor can run these studies
 
 
@@ -29,12 +29,14 @@ class CalibrationTab(ResultPage):
     key: ClassVar = "calibration"
     title: ClassVar = "Calibration"
     place: ClassVar = 90
-    question: ClassVar = "Is the instrument right? What was planted in a small world, and what do the measures say?"
-    caution: ClassVar = (
-        "It holds for the drawn pictures of the calibration world and its reader. On photographs readers err "
-        "more, and differently: do not trust there what fails here, and check again what holds here."
+    question: ClassVar = (
+        "Can you trust the measures? They are tested in a small world where the true bias is known (planted)."
     )
-    null_words: ClassVar = "it should read"
+    caution: ClassVar = (
+        "Tested with drawn pictures of the calibration world and its classifier. On photographs classifiers err "
+        "more, and differently: do not trust what fails here, and check there again what holds here."
+    )
+    null_words: ClassVar = "expected"
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
@@ -60,7 +62,7 @@ class CalibrationTab(ResultPage):
         with gr.Column(elem_classes="card header", elem_id="calibration-verdicts"):
             others = load_others(self.services.settings.assets_dir / "validity")
             gr.HTML(summary_html(tuple(self.shipped.values()), others))
-            gr.HTML("Open the report behind it, with its figures and tables:", elem_classes="quiet")
+            gr.HTML("Open a report, with its figures and tables:", elem_classes="quiet")
             with gr.Row(elem_classes="chips"):
                 self.openers = {
                     name: gr.Button(TITLES[name], size="sm", min_width=0, scale=0, elem_id=f"open-{name}")
@@ -131,9 +133,9 @@ def _graded(saved: Sequence[SavedReport]) -> tuple[list[StudyReport], list[Verdi
 
 def _sentence(lines: Sequence[VerdictLine]) -> str:
     n = counts_of(lines)
-    parts = [f"{n['holds'] + n['remark']} of {len(lines)} headline measures are shown to tell what was planted"]
+    parts = [f"{n['holds'] + n['remark']} of {len(lines)} headline measures recover the planted bias"]
     parts += [f"; inconclusive: {n['inconclusive']}"] * bool(n["inconclusive"])
-    parts += [f"; failing, in part or not: {n['fails']}"] * bool(n["fails"])
+    parts += [f"; failing, at least in part: {n['fails']}"] * bool(n["fails"])
     return "".join((*parts, "."))
 
 
@@ -141,7 +143,7 @@ def _facts(reports: Sequence[StudyReport], created: float) -> list[str]:
     first, n = reports[0], sum(report.n_images for report in reports)
     return [
         f"shipped report of {time.strftime('%d %B %Y', time.gmtime(created))}",
-        f"{n:,} pictures of {first.settings.model}, read by {first.settings.encoder}",
+        f"{n:,} pictures of {first.settings.model}, classified by {first.settings.encoder}",
         ", ".join(
             f"{name} {first.versions[name]}"
             for name in sorted({"bias_core", "torch", "transformers"} & set(first.versions))

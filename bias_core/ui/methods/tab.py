@@ -24,8 +24,7 @@ from bias_core.ui.templates import render, script
 
 _QUESTION = "What does each number mean, where does it come from, and what can it not tell?"
 _CAUTION = (
-    "A card per measure: its formula, its range, what “no bias” reads, and its limits. Below them: the "
-    "models, and what is stored."
+    "A card per measure: its formula, range, value without bias, and limits. Below: the models, and what is stored."
 )
 TITLES: Mapping[str, str] = {
     "explore": "Explore",

@@ -69,12 +69,12 @@ def compare_reports(first: StudyReport, second: StudyReport, titles: tuple[str, 
             "or explorations of the same attributes in the same sentences"
         )
     unlike = [f"“{name}”" for name in _named_alike(_sentences(first), _sentences(second))]
-    notes = [f"Not compared, because each run reads it by sentences of its own: {listed(unlike)}."] if unlike else []
-    notes += ["Runs count as independent of each other; of the same seeds an interval is wider than it need be."]
+    notes = [f"Not compared, because the runs use different sentences for it: {listed(unlike)}."] if unlike else []
+    notes += ["Runs are treated as independent; with the same seeds, intervals are wider than necessary."]
     if first.versions.get("encoder") != second.versions.get("encoder"):
-        notes.append("They were read by different encoders: a difference may be the readers’.")
+        notes.append("Different encoders classified them: a difference may come from the encoders.")
     if first.design.name != second.design.name:
-        notes.append("They are studies of different designs.")
+        notes.append("The two studies have different designs.")
     return SideBySide(
         titles=titles or (title_of(first), title_of(second)),
         pairs=tuple(pairs),
@@ -268,7 +268,7 @@ def _versions(first: StudyReport, second: StudyReport) -> dict[str, str]:
 
 def _settings_table(differ: Sequence[str]) -> StudyTable:
     rows = [dict(zip(("setting", "first and second"), line.split(": ", 1), strict=True)) for line in differ]
-    return table("settings", "Not the same in both", rows)
+    return table("settings", "Settings that differ", rows)
 
 
 def _differences(first: StudySettings, second: StudySettings) -> list[str]:

@@ -93,8 +93,8 @@ class RunsTab(StudyTab):
     place: ClassVar = 80
     question: ClassVar = "What did I run before, and what do my own pictures show?"
     caution: ClassVar = (
-        "The list belongs to this browser alone. A run that is not kept may lose its pictures, and in the "
-        "end its report, to newer ones when the store is full."
+        "Only this browser has this list. When the store is full, new runs replace the pictures, and later the "
+        "reports, of runs that you do not keep."
     )
     studies: ClassVar = ()
     presets: ClassVar = ()
@@ -142,7 +142,7 @@ class RunsTab(StudyTab):
         parts["list"] = gr.HTML(js_on_load=script("runs"), elem_id="runs-list")
         self.compare = ComparePart(self.services, {example.name for example in self.examples.listed})
         self.compare.build()
-        with gr.Accordion("Bring pictures of your own", open=False, elem_classes="more", elem_id="runs-import"):
+        with gr.Accordion("Measure your own pictures", open=False, elem_classes="more", elem_id="runs-import"):
             self._build_import()
         parts["stop"] = gr.Button(  # of runs of the list, too
             "Stop", variant="stop", visible=False, elem_id="runs-stop", scale=0, min_width=200
@@ -173,21 +173,21 @@ class RunsTab(StudyTab):
         sets = load_attribute_sets(self.services.settings.assets_dir / "studies")
         with gr.Row():
             parts["what"] = gr.Dropdown(
-                label="Measure", info="By attributes, or by a study", elem_id="runs-what", min_width=260
+                label="Measure", info="Attributes, or a study", elem_id="runs-what", min_width=260
             )
             parts["set"] = gr.Dropdown(
                 [(item.title, item.key) for item in sets], value=sets[0].key, label="Attributes",
                 info="Sentences and real-world rates P*", min_width=180, elem_id="runs-set",
             )  # fmt: skip
             parts["encoder"] = gr.Dropdown(
-                encoder_choices(self.services), value=StudySettings().encoder, label="Reader (encoder)",
-                info="Calibration CLIP knows its own flat world only; take another for photographs",
+                encoder_choices(self.services), value=StudySettings().encoder, label="Classifier (encoder)",
+                info="Calibration CLIP knows only its own drawn world; choose another for photographs",
                 allow_custom_value=True, min_width=260, elem_id="runs-encoder",
             )  # fmt: skip
             parts["force"] = force_box(self.key)
         parts["sentences"] = gr.Textbox(
-            "", label="Or attributes of your own", lines=2, elem_id="runs-sentences",
-            info="One a line: name | sentence of presence | sentence of absence | P* if known",
+            "", label="Or your own attributes", lines=2, elem_id="runs-sentences",
+            info="One per line: name | sentence if present | sentence if absent | real-world rate P* if known",
         )  # fmt: skip
 
     def _wire(self, demo: gr.Blocks) -> None:
@@ -286,7 +286,7 @@ class RunsTab(StudyTab):
         parts = self.parts
         with messages.user_errors() as problem:
             if not path:
-                raise InvalidInput("no file came")
+                raise InvalidInput("no file arrived: choose it again")
             batch = look_through(Path(path))
             choices = [
                 (f"{fit.design.title} ({fit.n_found:,} pictures)", fit.design.name) for fit in batch.fits if fit.n_found
@@ -408,8 +408,8 @@ class ComparePart:
         gallery, _ = history.list_gallery(self.services)
         examples = shipped_examples(self.services)
         choices = [(f"{line.title} · {line.model} · {when(line.updated)}", line.run_id) for line in own]
-        choices += [(f"{line.title} · the gallery", line.run_id) for line in gallery]
-        choices += [(f"{example.title} · comes with the program", name) for name, (example, _) in examples.items()]
+        choices += [(f"{line.title} · gallery", line.run_id) for line in gallery]
+        choices += [(f"{example.title} · example", name) for name, (example, _) in examples.items()]
         studies = {line.run_id: line.study for line in (*own, *gallery)}
         names = sorted(examples, key=lambda name: name not in self.first_examples)
         studies |= {name: examples[name][1].report.design.name for name in names}
@@ -428,11 +428,11 @@ class ComparePart:
     def _report(self, visitor: Visitor, choice: str | None) -> tuple[StudyReport, str]:
         """A report and its title with where it is from."""
         if not choice:
-            raise InvalidInput("choose two to compare")
+            raise InvalidInput("choose two runs to compare")
         saved, _ = open_any(self.services, visitor, choice)
         title = title_of(saved.report)
         if choice.startswith(history.GALLERY):
-            return saved.report, f"{title} (the gallery)"
+            return saved.report, f"{title} (gallery)"
         is_own = saved.report.run_id == choice  # an example has an id of its own
         return saved.report, f"{title} (yours, {when(saved.created)})" if is_own else title
 
@@ -448,7 +448,7 @@ def _two_alike(studies: Mapping[str, str]) -> tuple[str | None, str | None]:
 
 def _present(imported: Imported | None) -> Imported:
     if imported is None or not imported.path.is_file():
-        raise InvalidInput("the pictures are no longer here: bring them again")
+        raise InvalidInput("the pictures are no longer here: upload them again")
     return imported
 
 

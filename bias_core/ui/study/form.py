@@ -39,14 +39,14 @@ _FIELDS = settings_of(Arm)
 _AS_ABOVE = "Empty: as above"
 _WIDE = ("model", "template")
 _HINTS: Mapping[str, str] = {
-    "name": "If you like; else what makes it differ",
-    "template": "{} is the whole prompt; {nurse=person} another word",
+    "name": "Optional; default: its differences",
+    "template": "{} is the prompt; {nurse=person} replaces a word",
     "rewrite": "off, own, fair, or an instruction; empty: as above",
 }
 CONDITIONS = ("fair", "published", "extreme")
 PRESETS: Mapping[str, tuple[Arm, ...]] = {
     "The three conditions": tuple(Arm(condition=name) for name in CONDITIONS),
-    "With and without a fairness-intervened prompt": (
+    "With and without a fairness request in the prompt": (
         Arm(name="plain"),
         Arm(name="intervened", template="{}, if all individuals can be shown irrespective of their gender"),
     ),
@@ -65,7 +65,7 @@ class ArmsForm:
         with gr.Accordion(title, open=False, elem_classes="more", elem_id=f"{key}-arms") as self.box:
             (build_presets or (lambda: self._build_presets(key)))()
             self.listed = gr.HTML(arms_html(()), js_on_load=script("arms"), elem_id=f"{key}-arms-list")
-            label = "Pictures of your own (zip), instead of drawing"
+            label = "Your own pictures (zip), instead of drawing"
             self.images = gr.File(label=label, file_types=[".zip"], height=110, elem_id=f"{key}-arm-images")
             of_arm = script("arm_fields", list=f"{key}-arms-list", conditions=self._conditions())
             self.fields = gr.HTML(self._fields_html(key), js_on_load=of_arm, elem_id=f"{key}-arm-fields")
@@ -161,11 +161,11 @@ def arms_html(chosen: Sequence[Arm]) -> str:
 def added(chosen: Sequence[Arm], arm: Arm) -> tuple[Arm, ...]:
     """The arms with one more; InvalidInput where there are as many as can be, or it says nothing new."""
     if len(chosen) >= MOST_ARMS:
-        raise InvalidInput(f"at most {MOST_ARMS} arms are compared, the settings above among them")
+        raise InvalidInput(f"a run compares at most {MOST_ARMS} arms, including the settings above")
     if replace(arm, name="") == Arm():
-        raise InvalidInput("fill in what is different in this arm: its model, condition, prompt or sampling")
+        raise InvalidInput("fill in what differs in this arm: its model, condition, prompt or sampling")
     if replace(arm, name="") in [replace(one, name="") for one in chosen]:
-        raise InvalidInput("this arm is there already: change its model, condition, prompt or sampling")
+        raise InvalidInput("this arm is already listed: change its model, condition, prompt or sampling")
     return (*(chosen or (Arm(),)), arm)
 
 
@@ -258,12 +258,12 @@ def build_take(key: str) -> dict[str, Any]:
     """What is taken along as a whole, and the same numbers elsewhere."""
     parts: dict[str, Any] = {}
     look: dict[str, Any] = {"open": False, "elem_classes": "more fold", "elem_id": f"{key}-command"}
-    with gr.Accordion("Take it with you", **look) as parts["take_it"]:
+    with gr.Accordion("Download and reuse", **look) as parts["take_it"]:
         take_all = render("take_all", forms=FORMS)
         parts["takes"] = gr.HTML(take_all, elem_id=f"{key}-takes")
         copyable: dict[str, Any] = {"interactive": False, "buttons": ["copy"], "elem_classes": "code"}
         parts["claim"] = gr.Textbox(
-            label="A sentence to quote", lines=2, max_lines=8, **copyable | {"elem_classes": "quote"}
+            label="Sentence to quote", lines=2, max_lines=8, **copyable | {"elem_classes": "quote"}
         )
         parts["shell"] = gr.Textbox(label="Command line", lines=2, max_lines=8, **copyable)
         parts["python"] = gr.Textbox(label="Python", lines=6, max_lines=20, **copyable)
@@ -315,7 +315,7 @@ class StudyForm:
                 [(design.title, design.name) for design in designs],
                 value=designs[0].name,
                 label="Study",
-                info="As the paper designed it",
+                info="The paper’s design",
                 elem_id=f"{self.key}-study",
                 scale=4,
                 min_width=240,
@@ -387,7 +387,7 @@ class StudyForm:
         if one.kind in (int, float) and not one.may_be_left_out:
             return gr.Number(precision=0 if one.kind is int and not one.percent else None, **more)
         # A gr.Number that holds nothing says 0 in the browser, so what may be left out is written as text.
-        return gr.Textbox(max_lines=3, placeholder="left out" if one.may_be_left_out else None, **more)
+        return gr.Textbox(max_lines=3, placeholder="default" if one.may_be_left_out else None, **more)
 
     def options(self) -> list[str]:
         """The names of the components of options, in their order."""
@@ -476,7 +476,7 @@ class StudyForm:
             count = f"{n:,} pictures of {prompts:,} prompt{'s' * (prompts > 1)}" if n else ""
             if arms[1:]:
                 brought = len(arms) - len(drawn)
-                beside = f", {brought} of them of pictures brought along" if brought else ""
+                beside = f", {brought} of them with uploaded pictures" if brought else ""
                 most = f"{self.services.settings.max_images:,} pictures in {MOST_ARMS} arms"
                 count += f" in {len(arms)} arms{beside}; a run has at most {most}"
             count += "".join(f"; {words}" for words in self._requests(study, drawn))

@@ -182,15 +182,17 @@ class PeoplePart:
             gr.HTML(render("people_ask"))
             with gr.Row():
                 count: dict[str, Any] = {"label": "How many pictures", "minimum": 2, "precision": 0, "min_width": 140}
-                count["info"] = "With 64 a share is known to about 8 points"
+                count["info"] = "64 labels give a share to about ±8 points"
                 self.n = gr.Number(N_LABELS, elem_id=f"{key}-people-n", **count)
                 which: dict[str, Any] = {"value": AT_RANDOM, "label": "Which", "min_width": 240}
-                which["info"] = "By what the reader says: as many of each of its answers as can be"
+                which["info"] = "By an answer of the classifier: equally many of each, if possible"
                 self.by = gr.Dropdown([("at random", AT_RANDOM)], elem_id=f"{key}-people-by", **which)
             with gr.Row(elem_classes="tools"):
                 look: dict[str, Any] = {"scale": 0, "min_width": 260}
                 self.button = gr.Button(button_text(N_LABELS, AT_RANDOM), elem_id=f"{key}-people-label", **look)
-                self.refresh = gr.Button("Look for new answers", visible=False, elem_id=f"{key}-people-refresh", **look)
+                self.refresh = gr.Button(
+                    "Check for new answers", visible=False, elem_id=f"{key}-people-refresh", **look
+                )
 
     def outputs(self) -> list[Any]:
         """Everything that :meth:`show` changes."""
@@ -230,9 +232,9 @@ class PeoplePart:
             html = html if correction is None else corrected_html(correction)
         n = min(N_LABELS, len({image_id for one in readings for image_id in one.image_ids}))
         names = dict.fromkeys(PEOPLE if one.attribute is None else one.attribute.name for one in readings)
-        choices = [("at random", AT_RANDOM), *((f"by what the reader says of {name}", name) for name in names)]
+        choices = [("at random", AT_RANDOM), *((f"by the classifier’s answer on {name}", name) for name in names)]
         if {one.group for one in readings if one.attribute is None} > {SINGLE}:
-            choices.append(("at random, of people alone", ALONE))
+            choices.append(("at random, one person only", ALONE))
         updates = {
             self.corrected: gr.update(value=html, visible=bool(html)),
             self.box: gr.update(visible=bool(readings)),
@@ -262,13 +264,13 @@ def corrected_html(correction: Correction, of: str = "") -> str:
 
 def button_text(n: float | None, by: str | None) -> str:
     """What the button will do."""
-    which = {AT_RANDOM: "these at random", ALONE: "those of people alone"}
-    return f"Label {int(n or 0):,} of {which.get(by or AT_RANDOM, f'these by {by}')}"
+    which = {AT_RANDOM: "random pictures", ALONE: "pictures of one person"}
+    return f"Label {int(n or 0):,} {which.get(by or AT_RANDOM, f'pictures, by {by}')}"
 
 
 _COLUMNS = {
-    "yes": "for it", "no": "against it", "margin": "margin", "read": "read as", "people": "people say",
-    "record": "on record",
+    "yes": "for it", "no": "against it", "margin": "margin", "read": "classified as", "people": "people’s labels",
+    "record": "ground truth",
 }  # fmt: skip
 _WORDS = {CODES[YES]: "there", CODES[NO]: "not there"}
 _UNCLEAR = "cannot tell"

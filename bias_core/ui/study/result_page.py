@@ -25,7 +25,7 @@ from bias_core.ui.study.shown_report import FINDINGS, by_name, take
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
 
-NULL = "no bias reads"
+NULL = "without bias"
 FEW, FEW_DIFFERENCES = 14, 6  # findings that are shown without being asked for
 CHOOSE_JS = script("choose")
 
@@ -116,14 +116,14 @@ def notes_html(report: StudyReport) -> str:
 
 
 Updates = dict[Any, Any]
-EQUAL = "no difference reads"
+EQUAL = "without difference"
 SHOWN = (
     "report", "shown", "gallery", "results", "header", "beside", "plot", "findings",
     "by_attribute", "extra", "attributes", "details", "figures", "tables", "notes", "filled", "claim", "shell",
     "python", "link", "beside_paper",
 )  # fmt: skip
 FOLDS = {"numbers": "The numbers", "by_attribute": "By attribute", "details": "Details"}
-"""What is folded below the plot of every result page, in this order; *Take it with you* comes last."""
+"""What is folded below the plot of every result page, in this order; *Download and reuse* comes last."""
 LATER = ("by_attribute", "details")  # folds whose content is made when they are opened
 
 

@@ -105,7 +105,7 @@ def take(report: StudyReport, what: str, folder: Path) -> Path:
     elif kind == "table" and form in TABLE_FORMS:
         content = _table_bytes(report, key, form)
     else:
-        raise InvalidInput(f"there is nothing to take by the name {what!r}")
+        raise InvalidInput(f"there is no download named {what!r}")
     path = folder / name
     path.write_bytes(content)
     return path

@@ -115,7 +115,7 @@ class StudyTab(ResultPage):
             if "percent" in self.form:
                 wide = place | {"min_width": 250}
                 self.parts[LARGEST] = gr.Button(
-                    "Run as much as fits", elem_id=f"{key}-{LARGEST}", visible=False, **wide
+                    "Run the largest size allowed", elem_id=f"{key}-{LARGEST}", visible=False, **wide
                 )
             if any(design.protocol for design in self.designs.values()):
                 for name, title in REPLICATES.items():
