@@ -1,4 +1,4 @@
-"""The shipped reports of the studies that check the measures against planted truth.
+"""Shipped reports of the studies that check the measures against planted truth.
 
 ``python -m validation report --ship`` writes them.
 """
@@ -39,8 +39,8 @@ NOT_HERE: Mapping[str, str] = {
     "part_effects": "about the parts of a model; validity-causes tests it on the diffusion model",
     "drawing_effect": "about the parts of a model; validity-causes tests it on the diffusion model",
     "predicted_gain": "also about denoising steps; validity-steps tests it on the diffusion model",
-    "weighted_alignment_score": "no interval, because WALS depends on the number of pictures; the report on picture measures "
-    "gives its error",
+    "weighted_alignment_score": "no interval, because WALS depends on the number of pictures; the report on picture "
+    "measures gives its error",
     "picture_change": "in the encoder's own units, so it has no planted value",
     "kendall_tau": "about two orders, not about pictures",
     "chao_shen_entropy": "no interval; variety compared with a base is tested",
@@ -51,7 +51,7 @@ NOT_HERE: Mapping[str, str] = {
 
 
 def load_shipped(folder: Path = SHIPPED) -> tuple[SavedReport, ...]:
-    """The shipped reports that are there, in their order; StorageError where a file cannot be read."""
+    """The shipped reports that exist, in order; StorageError if a file cannot be read."""
     paths = [path for name in TITLES if (path := folder / f"{name}.json").is_file()]
     try:
         texts = [path.read_text(encoding="utf-8") for path in paths]
@@ -61,6 +61,6 @@ def load_shipped(folder: Path = SHIPPED) -> tuple[SavedReport, ...]:
 
 
 def load_others(folder: Path = SHIPPED) -> dict[str, tuple[SavedReport, ...]]:
-    """The shipped reports of other generators than the renderer, by their names."""
+    """Shipped reports on generators other than the renderer, by generator name."""
     places = sorted(path for path in folder.glob("*") if path.is_dir())
     return {path.name: reports for path in places if (reports := load_shipped(path))}
