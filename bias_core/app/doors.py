@@ -183,8 +183,8 @@ class HostCheck:
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._is_ours(f"//{host}"):
             return PlainTextResponse(
-                f"This server is not known as {host[:100]!r}. Open it under localhost, or let its owner add "
-                "the name to BIAS_ALLOWED_HOSTS.",
+                f"This server is not known as {host[:100]!r}. Open it under localhost, or ask its owner to "
+                "add the name to BIAS_ALLOWED_HOSTS.",
                 status_code=421,
             )
         is_looked_at = MCP in scope["path"] or not (self._public or scope.get("method", "POST") in _READING)

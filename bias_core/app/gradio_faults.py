@@ -30,8 +30,8 @@ WRONG = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, OS
 """Errors that invalid inputs can cause."""
 _RUNS, _TOOLS = "bias_core.study.run_queue", "bias_core.app.api"
 _UNREADABLE = (
-    "What was sent cannot be read as the inputs of this: send as many values as it takes, each of the type "
-    "that /gradio_api/info gives, and a file only after its upload"
+    "These inputs cannot be read: send exactly the expected values, each of the type that /gradio_api/info "
+    "gives, and upload files first"
 )
 
 

@@ -63,7 +63,7 @@ class RequestLimits:
             try:
                 receive = await asyncio.wait_for(_checked(scope, receive, held), _MOST_SECONDS)
             except asyncio.TimeoutError:
-                raise _Refused(408, f"What was sent did not arrive within {_MOST_SECONDS} seconds") from None
+                raise _Refused(408, f"The request did not arrive within {_MOST_SECONDS} seconds") from None
         except _Refused as refused:
             await _answer(refused, scope)(scope, receive, send)
         else:
@@ -139,9 +139,7 @@ async def _read(headers: Headers, receive: Receive, held: _Held) -> bytes:
 
 
 def _too_large() -> _Refused:
-    return _Refused(
-        413, f"A request may bring at most {_MOST_BYTES:,} bytes; upload files first and pass their address"
-    )
+    return _Refused(413, f"A request may bring at most {_MOST_BYTES:,} bytes; upload files and pass their address")
 
 
 def _weight(body: bytes) -> int:
