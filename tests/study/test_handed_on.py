@@ -287,7 +287,7 @@ def test_the_command_line_says_what_to_quote_and_writes_the_form_that_the_name_s
 ):
     report = with_one_figure(report)
     show_study_report(report, services, full=True)
-    assert plainly(f"To be quoted: {claim(report)}") in plainly(capsys.readouterr().out)
+    assert plainly(f"To quote: {claim(report)}") in plainly(capsys.readouterr().out)
     for name, form in FORMS.items():
         assert name in FORMS_HELP
         place = tmp_path / "new" / f"run{form.ending}"

@@ -162,7 +162,7 @@ def test_a_run_that_the_page_does_not_show_is_named_and_no_press_elsewhere_stops
     settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
     report = complete(run_study(find_design("t2iat-tests"), settings, fakes, session=visitor.key))
     fakes.manifests.save(replace(fakes.manifests.find(report.run_id), status="running"))
-    assert "cut off" in runs.on_list(visitor)
+    assert "interrupted" in runs.on_list(visitor)
 
     def steps():
         while not go_on.wait(0.01) and not visitor.stop.is_set():
