@@ -343,7 +343,7 @@ def test_a_dry_run_needs_no_hub_and_says_what_it_cannot_know(command, data, stud
     assert f"│ not known │ up to {n} " in " ".join(row.split())
     said = " ".join(result.output.split())
     assert "not known which commit would be drawn" in said
-    assert "number of steps and size" in said
+    assert "its steps and size are also unknown" in said
     assert "BIAS_OFFLINE forbids" in said
     assert not ids(data)
 

@@ -1,5 +1,6 @@
-"""The page put together and served.
+"""Builds and serves the page, the API and the command line.
 
-``build`` puts it together, ``serve`` serves it. Its doors (``doors``, ``request_limits``, ``uploads``), its answers
-(``answers``), all overrides of Gradio (``gradio_faults``), the API (``api``); ``cli`` is the command line.
+``build`` builds the page and ``serve`` serves it. Requests pass ``doors``, ``request_limits`` and ``uploads``;
+``answers`` sends responses; ``gradio_faults`` holds all overrides of Gradio; ``api`` is the API, ``cli`` the command
+line.
 """

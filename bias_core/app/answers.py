@@ -1,6 +1,6 @@
-"""How the app answers where Gradio would answer otherwise: the page, made once for all; errors; ends of streams.
+"""Responses that differ from Gradio's: a cached page, errors, and ends of streams.
 
-These are plain middlewares: they look at requests and answers, and know nothing of Gradio but its addresses.
+These are plain middlewares; of Gradio they know only its addresses.
 """
 
 import asyncio
@@ -38,17 +38,17 @@ _PAUSE = 1.0  # seconds between two that are compressed; addresses can be made u
 
 @dataclass(frozen=True, kw_only=True)
 class _Page:
-    """One answer; its bytes between the places where the address stands."""
+    """A cached answer: its bytes between the occurrences of the address."""
 
     media_type: str
     parts: list[bytes]
 
 
 class FirstPage:
-    """Answers with the page, its description and that of its tools as they were made before.
+    """Serves the cached page, its description and that of its tools.
 
-    Gradio describes all of it anew for each visitor, 2 MB and as much work as a reading of ten pictures; nothing but
-    the address differs, whatever else a link asks for.
+    Gradio describes all of it again for each visitor: 2 MB, and as much work as classifying ten pictures. Only the
+    address differs, whatever else a link contains.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -58,7 +58,7 @@ class FirstPage:
         self._compressed, self._next = Newest[bytes](_MOST_ADDRESSES), 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on what is no page; else make it where it is not known yet, and send it."""
+        """Send the page, made on its first request; pass on other requests."""
         path = scope.get("path", "").rstrip("/") or "/"
         if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD") or path not in _PREPARED:
             await self._app(scope, receive, send)
@@ -93,7 +93,7 @@ class FirstPage:
 
 
 def _in_pieces(parts: list[bytes], between: bytes, headers: dict[str, str]) -> Response:
-    """Parts of an answer, a piece after the other as fast as they are read: an unread one takes no memory."""
+    """Pieces of an answer as fast as they are read, so an unread one takes no memory."""
 
     async def pieces() -> AsyncIterator[bytes]:
         for n, part in enumerate(parts):
@@ -107,7 +107,7 @@ def _in_pieces(parts: list[bytes], between: bytes, headers: dict[str, str]) -> R
 
 
 def _origin(scope: Scope) -> bytes:
-    """The address that a page was asked under, as a proxy tells it; of the host, what can stand in one."""
+    """The requested address, as a proxy gives it, with a valid host."""
     headers = Headers(scope=scope)
     host, proto = (headers.get(f"x-forwarded-{name}", "").split(",")[0].strip() for name in ("host", "proto"))
     if not _HOST.fullmatch(host):
@@ -117,7 +117,7 @@ def _origin(scope: Scope) -> bytes:
 
 
 def _from_nowhere(scope: Scope, path: str, has_all: bool) -> Scope:
-    """The request for a page as :data:`_NOWHERE` would have it."""
+    """The request for a page, with :data:`_NOWHERE` as its host."""
     query = b"all_endpoints=True" if has_all else b""
     headers = [(b"host", _NOWHERE.encode())]
     return {**scope, "method": "GET", "path": path, "query_string": query, "headers": headers, "scheme": "http"}
@@ -131,7 +131,7 @@ def _into(messages: list[Message]) -> Send:
 
 
 def _page_of(messages: list[Message]) -> _Page | None:
-    """The page in an answer, with the scripts that let it start, and quickly; None where there is none."""
+    """The page in an answer, with the scripts for a quick start; None if it has no page."""
     if messages[0]["status"] != 200:
         return None
     body = b"".join(message.get("body", b"") for message in messages[1:])
@@ -145,19 +145,19 @@ def _page_of(messages: list[Message]) -> _Page | None:
 
 _OWN = "/label"  # routes that are not Gradio's
 _NOT_ANSWERED = (
-    "What was asked cannot be answered: there is no such event or file, or its inputs are others. /gradio_api/info "
+    "This request cannot be answered: there is no such event or file, or its inputs differ. /gradio_api/info "
     "lists the events that programs may ask for, with their inputs."
 )
 
 
 class ErrorAsSentence:
-    """Answers with a sentence where Gradio's routes raise for what was asked, and leaves one line in the log."""
+    """Answers with a sentence if a request makes Gradio's routes raise, and logs one line."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, and answer what could not be answered."""
+        """Pass on the request; answer if that fails."""
         has_begun = False
 
         async def noting(message: Message) -> None:
@@ -182,10 +182,9 @@ _MOST_SECONDS = 3  # that a page takes to close a stream that has ended
 
 
 class StreamEnd:
-    """Accepts an event only when the page knows that its last stream of answers has ended, so that it opens another.
+    """Accepts an event only once the page knows that its last stream of answers has ended, so that it opens a new one.
 
-    Gradio ends the stream when nothing waits for an answer. An event sent while the page does not know that yet would
-    never be answered.
+    Gradio ends the stream when no event waits. An event that the page sends before it knows would never be answered.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -193,7 +192,7 @@ class StreamEnd:
         self._ending: dict[str, asyncio.Event] = {}  # by page; set when the page has closed its side
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Follow streams to their end, and let events wait for it."""
+        """Follow streams to their end; events wait for it."""
         path = scope["path"].rstrip("/") if scope["type"] == "http" else ""
         is_stream = path.endswith(_STREAM) or (_CALL in path and scope["method"] == "GET")
         follow = self._stream if is_stream else self._event if path.endswith(_EVENT) else self._app

@@ -1,4 +1,4 @@
-"""Typed tools over HTTP and MCP: the same settings as the form and the command line, the same numbers."""
+"""Typed tools over HTTP and MCP, with the same settings and numbers as the page and the command line."""
 
 import re
 import secrets
@@ -53,8 +53,8 @@ from bias_core.values import Setting, changed_settings, check_arguments, name_an
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_PROMPTS = "A CSV or JSONL of prompts instead of a concept, uploaded; columns prompt, and group, n, attributes"
-_API = "api-"  # sessions of programs begin with this; only their reports can be asked for by their id
+_PROMPTS = "An uploaded CSV or JSONL of prompts instead of a concept; columns: prompt; optional group, n, attributes"
+_API = "api-"  # prefix of programs' sessions; only their reports can be fetched by id
 _LISTS = {"options": list[str] | None, "arms": list[str] | None}  # as name=value, and key=value|key=value
 _OF_A_MODEL = ("id", "name", "conditions", "default_steps", "default_guidance", "licence", "note")
 _OF_A_MEASURE = (
@@ -63,7 +63,7 @@ _OF_A_MEASURE = (
 
 
 def tool(run: Callable[P, T]) -> Callable[P, T]:
-    """A tool for programs: arguments of their types (null: the default), our own errors as their message."""
+    """Make a tool: check argument types (null means the default), and report our own errors by message."""
     defaults = {name: one.default for name, one in signature(run).parameters.items()}
 
     @wraps(run)
@@ -80,15 +80,15 @@ def tool(run: Callable[P, T]) -> Callable[P, T]:
         except BiasCoreError as error:
             raise gr.Error(sentence_of(error), print_exception=False) from error
 
-    # Of what is said of a parameter Gradio reads the first line alone.
+    # Gradio reads only the first line of a parameter's description.
     answer.__doc__ = re.sub(r"\n {8,}(?=\S)", " ", cleandoc(run.__doc__ or ""))
     return answer
 
 
 def with_settings(declared: Mapping[str, Setting], **uploads: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """A method of programs with a parameter for every one of these settings, in place of ``**given``.
+    """Give a tool one parameter per setting in place of ``**given``.
 
-    ``uploads`` are parameters for files, each with a sentence.
+    ``uploads`` are file parameters with their descriptions.
     """
 
     def decorate(run: Callable[..., T]) -> Callable[..., T]:
@@ -123,21 +123,21 @@ def with_settings(declared: Mapping[str, Setting], **uploads: str) -> Callable[[
 
 
 def _sentence(one: Setting) -> str:
-    """What a program is told of a setting: its label, which forms show beside it, what it does, and its range."""
+    """A setting's description for programs: label, sentence and range."""
     text = one.sentence if one.sentence.startswith(one.label) else f"{one.label}. {one.sentence}"
     reach = replace(one, percent=False).range_words
     return text.replace("`models`", "list_models") + (f". Range: {reach}" if reach else "")
 
 
 _OF_A_STUDY = {
-    name: replace(one, default=0.05) if name == "scale" else one  # what is drawn where nothing else is asked
+    name: replace(one, default=0.05) if name == "scale" else one  # a small default size for programs
     for name, one in settings_of(StudySettings).items()
     if not one.local
 }
 
 
 def _uploaded(file: object, uploads: UploadStore, held: HeldUploads) -> str:
-    """Where a file lies that this program has sent; InvalidInput for anything else."""
+    """Path of a file that this program uploaded; InvalidInput for anything else."""
     path = str(file.get("path")) if isinstance(file, Mapping) else ""
     owner = f"programs {address_of(LocalContext.request.get(None))}"
     with suppress(InvalidInput):
@@ -150,22 +150,22 @@ def _uploaded(file: object, uploads: UploadStore, held: HeldUploads) -> str:
 def _of_pack(
     packs: list[Any], concept: str, settings: StudySettings, uploads: UploadStore
 ) -> tuple[Design, StudySettings]:
-    """The design and settings of an uploaded file of prompts; InvalidInput where something else is asked for, too."""
+    """Design and settings for an uploaded file of prompts; InvalidInput with a concept or several files."""
     if concept.strip() or len(packs) != 1:
-        raise InvalidInput(f'prompts are one file, with concept "" beside it; got {len(packs)} and {quoted(concept)}')
+        raise InvalidInput(f'prompts need exactly one file and concept ""; got {len(packs)} and {quoted(concept)}')
     held = HeldUploads()  # until it has been read
     return pack_of(_uploaded(packs[0], uploads, held), settings)
 
 
 class Tools:
-    """What programs may ask for; an error reaches them as its message."""
+    """The tools for programs."""
 
     def __init__(self, services: Services) -> None:
         self.services = services
         self.sets = load_attribute_sets(services.settings.assets_dir / "studies")
 
     def _report(self, design: Design, settings: StudySettings, names: Collection[str] | None = None) -> dict[str, Any]:
-        """The report of a run that is asked for; its id, which is made of the session, cannot be guessed."""
+        """Run a study and return its report; its id derives from a random session, so it cannot be guessed."""
         asked = settle(design, settings, names)
         check_number(asked, self.services.settings)
         session = _API + secrets.token_hex(16)
@@ -173,11 +173,11 @@ class Tools:
         return self._answer(of_program(services, partial(run, asked, services, session=session)))
 
     def _answer(self, report: StudyReport) -> dict[str, Any]:
-        """A report as JSON values, with what to do next."""
+        """A report as JSON values, with next steps."""
         return to_dict(report) | {"next_steps": [plain(step.values()) for step in next_steps(report, self.services)]}
 
     def _for_caller(self) -> Services:
-        """The services, with the token that the caller sent along."""
+        """The services with the caller's token."""
         token = token_of(LocalContext.request.get(None))
         return self.services.for_visitor(token) if token else self.services
 
@@ -186,10 +186,10 @@ class Tools:
     def explore(self, concept: str, attributes: list[str] | None = None, **given: Any) -> dict[str, Any]:
         """Draw pictures of a concept with a text-to-image model and measure how often attributes appear.
 
-        The report has per attribute the share of pictures with its interval, n and null value.
+        For each attribute, the report has the share of pictures with its interval, n and value without bias.
 
         Args:
-            concept: Who or what is drawn, for example "doctor"; "" beside prompts.
+            concept: Person or thing to draw, for example "doctor"; "" with prompts.
             attributes: Built-in names such as "man", or "name|positive sentence|negative sentence|P*|source".
                 Left out: the set suggested for the concept.
         """
@@ -200,23 +200,23 @@ class Tools:
         return self._report(find_design(KIND), explore_settings(concept=concept, attributes=to_score, **given))
 
     @tool
-    @with_settings(_OF_A_STUDY, pictures="Zips of pictures with their prompts, uploaded; each is one more arm")
+    @with_settings(_OF_A_STUDY, pictures="Uploaded zips of pictures with their prompts; each is one more arm")
     def run_study(self, study: str, **given: Any) -> dict[str, Any]:
         """Run a published study of bias on a text-to-image model and report its numbers.
 
-        The report has findings (each with interval, n, null value, p-value where there is a test), tables,
-        the data of the figures, notes, next_steps (each with the tool and arguments that do it, or a command), and a
-        run_id for get_report. What it draws is kept: the same call again, or a larger scale, goes on from there.
+        The report has findings (each with interval, n, value without bias, and a p-value if tested), tables,
+        figure data, notes, next_steps (each with its tool and arguments, or a command), and a run_id for
+        get_report. Pictures are stored: the same call again, or a larger scale, reuses them.
 
         Args:
-            study: The name of a study of list_studies, for example "t2iat-tests"; its options are listed there, too.
+            study: Name of a study from list_studies, for example "t2iat-tests"; list_studies also gives its options.
         """
         names = [design.name for design in list_designs()]
         if study not in names:  # a shipped design; never a file of this machine
             raise InvalidInput(f"no study {quoted(study)}; there are {', '.join(names)}")
         arms = parse_arms(given.pop("arms") or [])
         if any(arm.images for arm in arms):
-            raise InvalidInput("an arm takes no images of the server; upload them as pictures")
+            raise InvalidInput("an arm cannot use images on the server; upload them as pictures")
         held = HeldUploads()  # until the run has ended
         pictures = given.pop("pictures") or []
         arms += tuple(Arm(images=_uploaded(one, self.services.uploads, held)) for one in pictures)
@@ -229,13 +229,13 @@ class Tools:
     def compare(
         self, concept: str, arms: list[str], attributes: list[str] | None = None, **given: Any
     ) -> dict[str, Any]:
-        """Draw a concept in two to eight ways on the same seeds and test what differs.
+        """Draw a concept with two to eight arms (settings to compare) on the same seeds, and test the differences.
 
-        Every difference has its interval, p-value (corrected for their number) and n.
+        Each difference has an interval, n and a p-value, corrected for the number of tests.
 
         Args:
             concept: Who or what is drawn, for example "doctor".
-            arms: Two to eight ways to draw it, each "key=value|key=value" with name, model, condition, template,
+            arms: Two to eight arms, each "key=value|key=value" with the keys name, model, condition, template,
                 negative, guidance, steps; for example "condition=fair" and "condition=extreme".
             attributes: Built-in names such as "man", or "name|positive sentence|negative sentence|P*|source".
                 Left out: the set suggested for the concept.
@@ -247,15 +247,15 @@ class Tools:
     @tool
     @with_settings(offered_settings(SUGGEST_SETTINGS, usual_suggest_settings()))
     def suggest_attributes(self, concept: str, words_only: bool = False, **given: Any) -> list[dict[str, Any]]:
-        """Suggest attributes to look for in pictures of a concept, the surest first; check and edit them.
+        """Suggest attributes to measure in pictures of a concept, the most certain first; check and edit them.
 
-        A language model is asked about the concept's words; captions of its pictures are held against those of a plain
-        base from the same seeds. Each has its two sentences, the base's share as P*, where it comes from, and as
-        "attribute" the text that explore and compare take.
+        A language model suggests from the concept's words, and captions of its pictures are compared with those of a
+        plain baseline from the same seeds. Each suggestion has its two sentences, the baseline's share as P*, its
+        origin, and an "attribute" text to pass to explore and compare.
 
         Args:
             concept: Who or what is drawn, for example "doctor".
-            words_only: Draw nothing and ask the language model alone.
+            words_only: Draw nothing; ask only the language model.
         """
         settings = usual_suggest_settings(concept=concept, **given)
         if words_only:
@@ -272,7 +272,7 @@ class Tools:
 
     @tool
     def get_report(self, run_id: str) -> dict[str, Any]:
-        """Get the report of an earlier explore, run_study or compare call again; nothing is run.
+        """Get the report of an earlier explore, run_study or compare call, without a new run.
 
         Args:
             run_id: The run_id in the report of that call.
@@ -281,11 +281,11 @@ class Tools:
 
     @tool
     def report_document(self, run_id: str, form: str = "md") -> str:
-        """Get the report of an earlier explore, run_study or compare call as a document for people or programs.
+        """Export the report of an earlier explore, run_study or compare call as a document.
 
         Args:
             run_id: The run_id in the report of that call.
-            form: "md": Markdown; "card": a section for the card of the model on a hub; "html": one page with
+            form: "md": Markdown; "card": a section for the model card; "html": one page with
                 pictures and figures, up to a few megabytes; "json": all numbers;
                 "every_eval_ever": a zip of records as base64.
         """
@@ -304,21 +304,21 @@ class Tools:
         seed: int = 0,
         looks: Looks = "two",
     ) -> dict[str, Any]:
-        """Ask people about some pictures of an earlier run, drawn at random; their labels correct its numbers.
+        """Make a labelling task from random pictures of an earlier run; people's labels correct its numbers.
 
-        The task is open at once. The answer has the link for raters and the owner's key, which is told only once;
-        both links go on from the address of this app.
+        The task opens at once. The answer has the link for raters and the owner's key, which is shown only once;
+        append both links to the address of this app.
 
         Args:
             run_id: The run_id in the report of that call.
-            n: How many pictures people are asked about.
-            stratify_by: An attribute of the run (or "people"): as many pictures as can be of each answer of the reader.
-            attributes: Names of the attributes that people are asked about. Left out: all, at most twelve.
-            setting: Of the paired stereotype test: "paired", "single" or "fairness".
-            raters_per_picture: How many raters are asked about each picture.
-            seed: Another seed draws other pictures.
-            looks: Answers about people: "two" for the paper's (feminine, masculine, cannot identify), or "four" for
-                feminine, masculine, androgynous, unclear.
+            n: Number of pictures to label.
+            stratify_by: An attribute of the run (or "people"): equally many pictures of each classifier answer.
+            attributes: Names of the attributes to ask about. Default: all, at most twelve.
+            setting: Setting of the paired stereotype test: "paired", "single" or "fairness".
+            raters_per_picture: Number of raters per picture.
+            seed: Random seed of the choice of pictures.
+            looks: Answers about people: "two" as in the paper (feminine, masculine, cannot identify), or "four"
+                (feminine, masculine, androgynous, unclear).
         """
         made = label_run(
             self._saved(run_id), self.services.manifests, self.services.labels, n=n, stratify_by=stratify_by,
@@ -329,14 +329,14 @@ class Tools:
 
     @tool
     def corrected_run(self, run_id: str) -> dict[str, Any]:
-        """Get the numbers of a run as people's labels correct them, and how many more labels reach ±5 points.
+        """Get a run's numbers corrected by people's labels, and the number of further labels needed for ±5 points.
 
         Args:
-            run_id: The run_id in the report of that call; label_run made a task of it.
+            run_id: The run_id in the report of that call; use label_run first.
         """
         report = self._saved(run_id)
         if (answers := self.services.run_answers(run_id)) is None:
-            raise InvalidInput(f"no labelling task serves the run {run_id}: make one with label_run")
+            raise InvalidInput(f"the run {run_id} has no labelling task: make one with label_run")
         return dict(plain(correction_of(report, answers).values()))
 
     def _saved(self, run_id: str) -> StudyReport:
@@ -347,11 +347,11 @@ class Tools:
         return saved.report
 
     def _corrected(self, run_id: str) -> StudyReport:
-        """The report of a run with the numbers that people's labels correct."""
+        """The report of a run, corrected by people's labels if there are any."""
         return corrected(self._saved(run_id), self.services.run_answers(run_id), self.services)
 
     def list_studies(self) -> list[dict[str, Any]]:
-        """List the studies of run_study: what each asks, after which paper, its size and its options."""
+        """List the studies for run_study, with question, paper, size and options."""
         listed = []
         for design in list_designs():
             if n_pictures := _full_size(design.name):
@@ -372,21 +372,21 @@ class Tools:
         return listed
 
     def list_models(self) -> list[dict[str, Any]]:
-        """List the text-to-image models that have a name here: conditions, default steps and guidance, licence, a note.
+        """List the named text-to-image models, with conditions, default steps and guidance, licence and a note.
 
-        Any other diffusers model of the hub goes by its org/name.
+        Any other diffusers model on the hub can be given as org/name.
         """
         return [_values(info, _OF_A_MODEL) for info in self.services.models()]
 
     def list_attribute_sets(self) -> list[dict[str, Any]]:
-        """List the built-in attributes per concept: their two sentences, real-world rates P* and where these are from.
+        """List the built-in attributes per concept, with their two sentences, real-world rates P* and sources.
 
-        Their names, such as "man", are what attributes of explore and compare takes.
+        Pass their names, such as "man", as attributes to explore and compare.
         """
         return [asdict(item) for item in self.sets]
 
     def list_measures(self) -> list[dict[str, Any]]:
-        """List the measures with their ranges, what "no bias" reads, what higher means, and their limits."""
+        """List the measures with range, value without bias, meaning of higher values, and limits."""
         return [
             _values(metric, _OF_A_MEASURE) | {"inputs": plain([asdict(item) for item in metric.inputs])}
             for metric in METRICS.values()
@@ -399,14 +399,14 @@ def _values(of: Any, names: tuple[str, ...]) -> dict[str, Any]:
 
 @cache
 def _full_size(name: str) -> int:
-    """Pictures that a study asks for; 0 where it reads somebody's own."""
+    """Number of pictures of a study at full size; 0 if it uses uploaded ones."""
     design = find_design(name)
     asked = settle(design, StudySettings())
     return sum(shot.n for shot in asked.study.shots(asked.settings))
 
 
 def add_tools(services: Services) -> None:
-    """Offer the tools; called inside of the blocks."""
+    """Register the tools, inside the blocks."""
     tools = Tools(services)
     for ask in (tools.explore, tools.run_study, tools.compare, tools.suggest_attributes):
         _offer(ask, **RUN)
@@ -419,7 +419,7 @@ def add_tools(services: Services) -> None:
 
 
 def _offer(run: Callable[..., Any], **how: Any) -> None:
-    """An endpoint with a sentence for each parameter in ``/gradio_api/info``, which makes a Space's ``agents.md``."""
+    """Register an endpoint with parameter descriptions in ``/gradio_api/info``, used for a Space's ``agents.md``."""
     gr.api(run, api_name=run.__name__, **how)
     endpoint = next(reversed(get_blocks_context().fns.values()))
     _, sentences, _ = get_function_description(run)

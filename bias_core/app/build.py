@@ -1,4 +1,4 @@
-"""The whole page from its tabs, and what it shows when it is loaded anew."""
+"""The whole page from its tabs, and its state after a reload."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -33,15 +33,15 @@ _SETTINGS = {name: one for name, one in settings_of(StudySettings).items() if on
 
 
 class ComingBack:
-    """What happens once it is known whose page this is; ``others`` are the tabs of studies."""
+    """Restores runs once the page's visitor is known; ``others`` are the tabs of studies."""
 
     def __init__(self, services: Services, runs: RunsTab, others: list[StudyTab]) -> None:
         self._services, self._runs = services, runs
         self._tabs: dict[str, StudyTab] = {tab.key: tab for tab in (*others, runs)}
-        self._first = others[0].key  # which every page opens with, before it is known whose it is
+        self._first = others[0].key  # the tab of every new page
 
     def wire(self, arrived: Any, visitor: Any, notice: Any) -> None:
-        """The list of runs, of each tab the last one, and in the ``notice`` the run that is at work."""
+        """Wire the list of runs, each tab's last run, and the ``notice`` of a running one."""
         self.notice, last = notice, {key: gr.State("") for key in self._tabs}
         notice.expand(self._runs.on_open, visitor, self._runs.everywhere, **QUIET)
         notice.select(self._runs.on_stop, visitor, None, queue=False, **QUIET)
@@ -57,11 +57,11 @@ class ComingBack:
                 looked_at(self._look_at(key), [visitor, tab.parts["report"]], tab.outputs(), **messages.EACH)
 
     def on_arrived(self, visitor: Visitor, request: gr.Request | None = None) -> list[Any]:
-        """The list as it is now; for each tab the id of its last run, or that one is at work."""
+        """The current list; for each tab the id of its last run, or that one is running."""
         with messages.user_errors():
             last = self._last_runs(visitor)
             at_work, link = self._services.run_queue.find(visitor.key), self._link(request)
-            hidden = ""  # where a run is at work that the page does not open with
+            hidden = ""  # a tab with a running run, if it is not the open one
             if at_work is not None and at_work.place:
                 last[at_work.place] = _AT_WORK
                 hidden = at_work.place if at_work.place != (link.tab or self._first) else ""
@@ -74,12 +74,12 @@ class ComingBack:
         return [self._at_work(""), self._runs.on_list(visitor), *[""] * len(self._tabs)]
 
     def _at_work(self, place: str) -> Any:
-        """A line on the run that is at work in a tab; hidden for none."""
+        """A note on the run in progress in a tab; hidden without one."""
         title = self._tabs[place].title if place else ""
         return gr.update(value=render("at_work", title=title) if place else "", visible=bool(place))
 
     def on_last(self, key: str, visitor: Visitor, run_id: str) -> Iterator[Updates]:
-        """Show a tab's last run with its settings, its example, or follow the run that is at work."""
+        """Show a tab's last run with its settings or its example, or follow the running one."""
         tab = self._tabs[key]
         if run_id == _EXAMPLE:
             yield tab.first_example()
@@ -96,11 +96,11 @@ class ComingBack:
                 yield tab.opened(open_run(self._services, visitor.key, run_id))
 
     def on_crash(self, key: str) -> Updates:
-        """Show in a tab that an unforeseen error happened to the run that is followed there."""
+        """Show that the run followed in a tab met an unexpected error."""
         return {**self._tabs[key].on_crash(), self.notice: self._at_work("")}
 
     def _look_at(self, key: str) -> Callable[..., Updates]:
-        """:meth:`on_look` of a tab; no partial, for Gradio reads the types of none and would give it no request."""
+        """:meth:`on_look` of a tab; a partial would have no types for Gradio, and so get no request."""
 
         def on_look(
             visitor: Visitor, shown: StudyReport | None, event: gr.EventData, request: gr.Request | None = None
@@ -113,7 +113,7 @@ class ComingBack:
     def on_look(
         self, key: str, visitor: Visitor, shown: StudyReport | None, request: gr.Request | None = None
     ) -> Updates:
-        """Show a tab's example when it is first looked at, unless this visitor has or asks for a run there."""
+        """Show a tab's example when first opened, unless the visitor has or requests a run there."""
         tab = self._tabs[key]
         with messages.user_errors():
             has_own = partial(self._has_own, key, visitor, self._link(request))
@@ -124,7 +124,7 @@ class ComingBack:
         return {tab.parts["status"]: gr.skip()}
 
     def _has_own(self, key: str, visitor: Visitor, link: Link) -> bool:
-        """Whether a tab has a run of the visitor, finished, at work or given up, or the address fills in its form."""
+        """True if a tab has any run of the visitor, or the address fills in its form."""
         at_work = self._services.run_queue.find(visitor.key)
         is_here = key in visitor.places or (at_work is not None and at_work.place == key)
         return is_here or bool(link.tab == key and link.values) or key in self._last_runs(visitor)
@@ -133,7 +133,7 @@ class ComingBack:
         return read_link(query_of(request), {key: tab.studies for key, tab in self._tabs.items()}, self._services)
 
     def _is_asked(self, run_id: str, link: Link) -> bool:
-        """Whether a run has what the address asks for; a form that it fills in otherwise is left as it is."""
+        """True if a run has the address's values; otherwise the filled-in form stays."""
         if not link.values or run_id == _AT_WORK:
             return True
         run = self._services.manifests.find(run_id) if run_id else None
@@ -149,7 +149,7 @@ class ComingBack:
         return all(has.get(name) == value for name, value in values.items())
 
     def _last_runs(self, visitor: Visitor) -> dict[str, str]:
-        """By tab the id of the newest run that has a report."""
+        """Id of the newest run with a report, by tab."""
         lines = [line for line in list_runs(self._services, visitor.key) if line.saved]
         last: dict[str, str] = {}
         for line in lines[:_MOST_LOOKED_AT]:
@@ -165,7 +165,7 @@ PACKAGE = Path(bias_core.__file__).parent
 
 
 def find_tabs() -> tuple[Any, ...]:
-    """The class of every tab by its place: that in a file ``tab.py``, or the plain tab of a study without one."""
+    """Tab classes in order: from files ``tab.py``, or a plain tab for a study without one."""
     modules = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in PACKAGE.rglob("tab.py")]
     classes = [one for name in modules for one in vars(import_module(name)).values() if _is_tab(one, name)]
     folders = sorted({path.parent.parent for path in design_files().values()})
@@ -183,7 +183,7 @@ _CACHE_SECONDS = 3600
 
 
 def build_app(services: Services) -> MendedBlocks:
-    """The page; no model is loaded for it."""
+    """The page, built without loading a model."""
     cache = (_CACHE_SECONDS, _CACHE_SECONDS)
     with MendedBlocks(services.uploads, title=TITLE, analytics_enabled=False, delete_cache=cache) as demo:
         _build_header()
@@ -221,7 +221,7 @@ def build_app(services: Services) -> MendedBlocks:
 
 
 def _build_header() -> None:
-    """What stands above the tabs, with the scripts of the whole page."""
+    """Build the part above the tabs, with the page's scripts."""
     presets = {tab.key: enumerate(getattr(tab, "presets", ())) for tab in TABS}
     tips = {f"{key}-preset-{i}": preset.says for key, some in presets.items() for i, preset in some}
     titles = {tab.key: tab.title for tab in TABS}
@@ -230,18 +230,18 @@ def _build_header() -> None:
 
 
 def _glossary_script() -> str:
-    """What explains the symbols of the page, as the cards of the measures have them."""
+    """The script that explains symbols, from the cards of the measures."""
     return script("glossary", terms=list(map(asdict, glossary())))
 
 
 def _build_token(visitor: Any) -> None:
-    """Where visitors give the token that pays for hosted models; it stays in the memory of their page."""
+    """Build the field for a visitor's token for hosted models; it stays in the page's memory."""
     with gr.Accordion("Hosted models: your own token", open=False, elem_classes="more", elem_id="hosted"):
         gr.HTML(render("hosted_token"))
         with gr.Row():
             box = gr.Textbox(
                 type="password", label="Token or key", max_lines=1, elem_id="hosted-token", min_width=260,
-                info="Of Hugging Face (hf_…), or of the OpenAI-compatible server of this app",
+                info="From Hugging Face (hf_…), or for this app's OpenAI-compatible server",
             )  # fmt: skip
             if offers_login():
                 names = ("Sign in with Hugging Face", "Sign out ({})")
@@ -250,7 +250,7 @@ def _build_token(visitor: Any) -> None:
 
 
 def on_token(visitor: Visitor, typed: str | None) -> None:
-    """Pay for this visitor's runs with what was typed; an empty field takes it back."""
+    """Use the typed token to pay for this visitor's runs; an empty field removes it."""
     visitor.type_token(typed or "")
 
 
@@ -258,7 +258,7 @@ def _link_reader(services: Services) -> Callable[[gr.Request], tuple[Any, Any]]:
     tabs = {tab.key: getattr(tab, "studies", ()) for tab in TABS}
 
     def on_link(request: gr.Request) -> tuple[Any, Any]:
-        """Open the tab that the address names, and say what it asks for that is not known."""
+        """Open the address's tab, and note its unknown parts."""
         link = read_link(query_of(request), tabs, services)
         text = notice_html(link)
         return (gr.update(selected=link.tab) if link.tab else gr.skip()), gr.update(value=text, visible=bool(text))

@@ -1,4 +1,4 @@
-"""Who may ask what: names of this server, open paths, other sites, and the browser of a page."""
+"""Access rules: server names, open paths, other sites, and the browser of a page."""
 
 import os
 import re
@@ -22,15 +22,14 @@ _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "[::1]", "0.0.0.0"})
 _MOST_PAGES = 100_000
 _IN_PATH = re.compile(r"/(?:heartbeat|call/(?:v2/)?[^/]+)/([^/]+)")  # Gradio takes an event for a page there
 _NAME = "session_hash"  # Gradio's word for an open page
-_NOT_YOURS = "This page was opened in another browser, or the cookies of this one were deleted: load the page again."
+_NOT_YOURS = "This page was opened in another browser, or this browser's cookies were deleted: reload the page."
 
 
 def speaks_for_another_site(scope: Scope, names: frozenset[str]) -> str:
-    """The other site, quoted, whose page sends this with a visitor's cookie or password; "" where there is none.
+    """The other site, quoted, that sends this request with a visitor's cookie or password; "" if there is none.
 
-    The browser says so, and no script can change that: by Origin where it sends it, else by Sec-Fetch-Site. A link
-    elsewhere may open a page, for then the visitor acts. ``names`` are those of this server and of sites that its
-    owner trusts.
+    The browser says so and scripts cannot change it: by Origin, or else by Sec-Fetch-Site. A link elsewhere may open
+    a page, because then the visitor acts. ``names`` are this server's and those of sites that its owner trusts.
     """
     headers = Headers(scope=scope)
     if "cookie" not in headers and "authorization" not in headers:
@@ -43,7 +42,7 @@ def speaks_for_another_site(scope: Scope, names: frozenset[str]) -> str:
 
 
 def _is_own(origin: str, host: str, names: frozenset[str]) -> bool:
-    """True for the site that the request goes to and for trusted names, whatever their port."""
+    """True for the requested site and for trusted names, on any port."""
     address = re.fullmatch(r"https?://((\[[0-9a-f:.]+\]|[^/@:\[\]\s]+)(?::\d+)?)", origin.lower())
     return address is not None and (address[1] == host.lower() or address[2].rstrip(".") in names)
 
@@ -54,17 +53,17 @@ def _opens_a_page(scope: Scope, headers: Headers) -> bool:
 
 
 def trusted_names(hosts: frozenset[str], public: bool) -> frozenset[str]:
-    """Names whose pages may speak for a visitor, by the ``hosts`` of the owner: at home whatever this machine serves.
+    """Names of sites that may act for a visitor, from the owner's ``hosts``; at home all sites on this machine.
 
-    A public server trusts no localhost, which is another machine for every visitor.
+    A public server does not trust localhost, which is a different machine for every visitor.
     """
     return hosts - _THIS_MACHINE if public else hosts | _THIS_MACHINE
 
 
 def cors_options(hosts: frozenset[str], public: bool) -> dict[str, Any]:
-    """Options of Starlette's CORSMiddleware: whose scripts may read answers, and never with cookies.
+    """Options of Starlette's CORSMiddleware: the sites that may read answers, never with cookies.
 
-    On a public server those of all sites, for its programming interface is open; else of this machine and of ``hosts``.
+    On a public server all sites, because its API is open; else this machine and ``hosts``.
     """
     names = "|".join(map(re.escape, sorted(hosts | _THIS_MACHINE)))
     which = {"allow_origins": ["*"]} if public else {"allow_origin_regex": rf"https?://({names})(:\d+)?"}
@@ -72,9 +71,9 @@ def cors_options(hosts: frozenset[str], public: bool) -> dict[str, Any]:
 
 
 class PageOwners:
-    """Answers a request that names an open page only to the browser that named it first, and gives browsers a cookie.
+    """Answers requests for an open page only to the browser that opened it, and gives browsers a cookie.
 
-    A stranger who learns or chooses the name of a visitor's page reads no answers there and starts nothing.
+    A stranger who knows or guesses the name of a visitor's page can neither read answers nor start runs there.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -82,7 +81,7 @@ class PageOwners:
         self._owners = Newest[str](_MOST_PAGES)  # browsers by page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on what names no page, or one of this browser."""
+        """Pass on requests without a page or for this browser's page."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -95,7 +94,7 @@ class PageOwners:
         await self._app(scope, receive, _giving_a_cookie(scope, send) if is_new else send)
 
     def _is_owner(self, browser: str, scope: Scope) -> bool:
-        """True where all pages that a request names are this browser's, as is one that an event names first."""
+        """True if all pages in a request belong to this browser, as does a page first named by its event."""
         named = QueryParams(scope["query_string"]).getlist(_NAME)
         if scope["method"] == "GET":
             named += _IN_PATH.findall(scope["path"])
@@ -107,7 +106,7 @@ class PageOwners:
 
 
 def _giving_a_cookie(scope: Scope, send: Send) -> Send:
-    """Sends the answer with a random cookie, which the browser forgets when it is closed."""
+    """Sends the answer with a random session cookie."""
     is_secure = "https" in (scope["scheme"], Headers(scope=scope).get("x-forwarded-proto", "").split(",")[0].strip())
     how = "Secure; SameSite=None; Partitioned" if is_secure else "SameSite=Lax"  # a Space stands in another site's page
     name = SECURE_BROWSER if is_secure else BROWSER
@@ -138,36 +137,35 @@ _OPEN = re.compile(
 
 
 class OpenPaths:
-    """Answers 404 to a path that nothing here needs, before its body is read."""
+    """Answers 404 to unused paths, before reading the body."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on what is needed."""
+        """Pass on requests for used paths."""
         path = scope.get("path", "/").removeprefix(scope.get("root_path", "").rstrip("/"))
         is_open = scope["type"] == "lifespan" or _OPEN.fullmatch(path)
         await (self._app if is_open else PlainTextResponse("Not Found", 404))(scope, receive, send)
 
 
-_HUB = "huggingface.co"  # whose pages ask a Space's tools
+_HUB = "huggingface.co"  # its pages call a Space's tools
 _READING = {"GET", "HEAD", "OPTIONS"}
 _ADDRESS = re.compile(r"(https?:)?//(?P<name>[a-z0-9._-]+|\[(?P<number>[0-9a-f:.]+)\])(:[0-9]{1,5})?", re.IGNORECASE)
 
 
 def allowed_hosts(settings: Settings, server_name: str) -> frozenset[str]:
-    """Names of this server; numbers need no list, for only a name can be made to point elsewhere (DNS rebinding)."""
+    """Names of this server; IP addresses need no list, because only a name can be redirected (DNS rebinding)."""
     space = os.environ.get("SPACE_HOST", "") + (f",{_HUB}" if os.environ.get("SPACE_ID") else "")
     names = f"localhost,{server_name},{settings.host},{settings.allowed_hosts},{space}".lower()
     return frozenset(names.replace(",", " ").split())
 
 
 class HostCheck:
-    """Refuses requests under a name that is not this server's, and those of other sites' scripts.
+    """Refuses requests under a wrong server name, and those by other sites' scripts.
 
-    A script's own site is in the header Origin. It is looked at for whatever comes with a visitor's cookie or password,
-    for tools (MCP), and on a server that is not ``public`` (other sites may use its programming interface) for
-    everything that does more than read.
+    The header Origin names a script's site. It is checked for requests with a visitor's cookie or password, for tools
+    (MCP), and, unless the server is ``public`` (other sites may use its API), for everything that does more than read.
     """
 
     def __init__(self, app: ASGIApp, hosts: frozenset[str], public: bool) -> None:
@@ -175,18 +173,18 @@ class HostCheck:
         self._trusted = trusted_names(hosts, public)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on what is not refused."""
+        """Pass on accepted requests."""
         refusal = self._refusal(scope) if scope["type"] in ("http", "websocket") else None
         await (refusal or self._app)(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> Response | None:
-        """Return the refusal of a request under another name or by another site; None if it may pass."""
+        """Return the reason to refuse a request; None if it may pass."""
         headers = Headers(scope=scope)
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._is_ours(f"//{host}"):
             return PlainTextResponse(
-                f"This server is not known as {host[:100]!r}. Open it under localhost, or let its owner add "
-                "the name to BIAS_ALLOWED_HOSTS.",
+                f"This server is not known as {host[:100]!r}. Open it under localhost, or ask its owner to "
+                "add the name to BIAS_ALLOWED_HOSTS.",
                 status_code=421,
             )
         is_looked_at = MCP in scope["path"] or not (self._public or scope.get("method", "POST") in _READING)
@@ -202,7 +200,7 @@ class HostCheck:
         return None
 
     def _is_ours(self, address: str) -> bool:
-        """True for ``//host:port`` or an origin of this server; nothing else stands in it, as ``a@`` may elsewhere."""
+        """True for ``//host:port`` or an origin of this server, without extra parts such as ``a@``."""
         matched = _ADDRESS.fullmatch(address)
         if matched is None:
             return False

@@ -1,4 +1,4 @@
-"""The overrides of Gradio 6.31, each with the fault that it mends. All else of the app uses Gradio as it is."""
+"""All overrides of Gradio 6.31, each with the fault that it fixes. The rest of the app uses Gradio unchanged."""
 
 import asyncio
 import json
@@ -27,16 +27,16 @@ from bias_core.study.run_queue import network_of
 
 _log = logging.getLogger(__name__)
 WRONG = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, OSError)
-"""Errors that inputs can lead to."""
+"""Errors that invalid inputs can cause."""
 _RUNS, _TOOLS = "bias_core.study.run_queue", "bias_core.app.api"
 _UNREADABLE = (
-    "What was sent cannot be read as the inputs of this: send as many values as it takes, each of the type "
-    "that /gradio_api/info gives, and a file only after its upload"
+    "These inputs cannot be read: send exactly the expected values, each of the type that /gradio_api/info "
+    "gives, and upload files first"
 )
 
 
 class MendedBlocks(gr.Blocks):
-    """Blocks with the overrides of this file; ``visitor`` is the component whose value is the page's visitor."""
+    """Blocks with the overrides of this file; ``visitor`` is the component with the page's visitor."""
 
     visitor: Any = None
     first_examples: Sequence[Callable[[], object]] = ()  # make what each tab opens with, the first tab's first
@@ -46,7 +46,7 @@ class MendedBlocks(gr.Blocks):
         self.default_config, self._uploads = PageConfig(self), uploads
 
     async def process_api(self, block_fn: BlockFunction, *args: Any, **options: Any) -> dict[str, Any]:
-        """Fault: inputs that cannot be read fill the log with tracebacks, and their sender is told nothing."""
+        """Fault: unreadable inputs fill the log with tracebacks, and the sender gets no message."""
         try:
             return await super().process_api(block_fn, *args, **options)
         except gr.Error as error:
@@ -67,7 +67,7 @@ class MendedBlocks(gr.Blocks):
     async def preprocess_data(
         self, block_fn: BlockFunction, inputs: list[Any], state: SessionState | None, explicit_call: bool = False
     ) -> list[Any]:
-        """Fault: an address in place of an upload is downloaded, however large, and any page takes any upload."""
+        """Fault: an address instead of an upload is downloaded at any size, and any page can use any upload."""
         traverse(inputs, lambda file: self._uploads.check(file["path"]), is_file_obj_with_meta)
         values: list[Any] = await super().preprocess_data(block_fn, inputs, state, explicit_call)
         for i, (block, value) in enumerate(zip(block_fn.inputs, values, strict=False)):
@@ -82,7 +82,7 @@ class MendedBlocks(gr.Blocks):
     ) -> list[Any]:
         """Fault: Gradio keeps a new component for each update of each open page, up to 1.7 MB of them.
 
-        Of these, only another menu has to be known later.
+        Only changed menus are needed later.
         """
         shown: list[Any] = await super().postprocess_data(block_fn, predictions, state)
         blocks = {} if state is None else state.blocks_config.blocks
@@ -92,9 +92,9 @@ class MendedBlocks(gr.Blocks):
         return shown
 
     def handle_streaming_diffs(self, block_fn: BlockFunction, data: list[Any], **options: Any) -> list[Any]:
-        """Fault: the page applies a change to an update that it has yet to show, and is told the last one twice.
+        """Fault: the page applies a change to an update that it has not shown yet, and gets the last update twice.
 
-        A change could so be lost, and what was pressed after the last update was undone.
+        A change could be lost, and a press after the last update was undone.
         """
         is_first = options["run"] not in self.pending_diff_streams.get(options["session_hash"], {})
         values, changes = list(data), super().handle_streaming_diffs(block_fn, data, **options)
@@ -115,7 +115,7 @@ class MendedBlocks(gr.Blocks):
 
 
 def _is_of_inputs(error: Exception, *, is_private: bool) -> bool:
-    """Return whether inputs led to an error; that of a run or of a tool is the program's, and keeps its traceback."""
+    """True if inputs caused an error; errors in runs and tools are the program's and keep their traceback."""
     places = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
     if any(place == (_RUNS if is_private else _TOOLS) for place in places):
         return False
@@ -169,12 +169,12 @@ class PageConfig(BlocksConfig):
 _EMPTY_BOX, _EMPTY_MESSAGE = 8_000, 2_000  # bytes
 _MOST_OF_SESSION, _MOST_UNREAD = 16_000_000, 64_000_000
 _MANY = 50  # unread messages, after which only results are added
-_MOST_EVENTS, _MOST_BYTES = 2_000, 64_000_000  # of all events that wait or are at work; one address may have half
+_MOST_EVENTS, _MOST_BYTES = 2_000, 64_000_000  # of all waiting and running events; one address may have half
 _LOOK_SECONDS = 0.02  # between two looks whether there is an event
 
 
 class _Box(asyncio.Queue[Any]):
-    """The unread messages of one session, whose bytes are counted with those of its address."""
+    """The unread messages of one session; their bytes count in the total of its address."""
 
     def __init__(self, address: str, n_bytes_of: Counter[str]) -> None:
         super().__init__()
@@ -198,7 +198,7 @@ class _Box(asyncio.Queue[Any]):
 
 
 class _Boxes(dict[str, _Box]):
-    """The boxes of all sessions; together they have a limit, which takes from the address that has most."""
+    """The boxes of all sessions with a common limit; beyond it, the address with most loses boxes."""
 
     def __init__(self, event_ids: dict[str, set[str]]) -> None:
         super().__init__()
@@ -212,7 +212,7 @@ class _Boxes(dict[str, _Box]):
         self._event_ids.pop(session, None)
 
     def make_room(self) -> None:
-        """Delete the largest boxes of the address that has most, while all have too much."""
+        """Delete the largest boxes of the address with most, until the total fits."""
         if self.n_bytes_of.total() > _MOST_UNREAD:
             while self.n_bytes_of.total() > 0.9 * _MOST_UNREAD:
                 ((most, _),) = self.n_bytes_of.most_common(1)
@@ -222,17 +222,17 @@ class _Boxes(dict[str, _Box]):
 
 
 class SteadyQueue(Queue):
-    """Fault: the first error in the only loop of Gradio's queue ends it for good: a message to a session that is gone.
+    """Fault: one error in the only loop of Gradio's queue ends it for good: a message to a closed session.
 
-    Fault: unread messages of 2,000 sessions are kept, however large and whosever, and those of a visitor are dropped
-    for the next stranger's.
+    Fault: unread messages of 2,000 sessions are kept at any size and for anyone, and a visitor's are dropped for a
+    stranger's.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self._is_closed = False
         super().__init__(*args, **options)
         self.pending_messages_per_session = _Boxes(self.pending_event_ids_session)
-        self.ANALYTICS_MAX_EVENTS, self.ANAYLTICS_CACHE_FREQUENCY = 1, 10**12  # they have no reader
+        self.ANALYTICS_MAX_EVENTS, self.ANAYLTICS_CACHE_FREQUENCY = 1, 10**12  # their results are unused
         # Gradio's own pace is a thousand a second: a twentieth of a core, of a server at rest.
         self.sleep_when_free, self.progress_update_sleep_when_free = _LOOK_SECONDS, 5 * _LOOK_SECONDS
 
@@ -252,14 +252,14 @@ class SteadyQueue(Queue):
             loop = asyncio.ensure_future(super().start_processing())
             await asyncio.wait([loop])
             if not self._is_closed:
-                _log.error("The queue of events ended and is started again", exc_info=loop.exception())
+                _log.error("The queue of events ended and is restarted", exc_info=loop.exception())
                 await asyncio.sleep(self.sleep_when_free)
 
     async def push(self, body: Any, request: Any, username: str | None) -> tuple[bool, Any, Any]:
-        """Take an event where there is room for it, and give its session a box of its address."""
+        """Accept an event if there is room, and give its session a box."""
         boxes, address = self.pending_messages_per_session, network_of(request.headers, (request.client or ("",))[0])
         if self._is_full(address):
-            return False, "Too much is waiting here already. Try again in a minute.", "queue_full"
+            return False, "Too many requests are waiting. Try again in a minute.", "queue_full"
         body.session_hash = body.session_hash or uuid.uuid4().hex
         if body.session_hash not in boxes:
             boxes[body.session_hash] = _Box(address, boxes.n_bytes_of)
@@ -267,7 +267,7 @@ class SteadyQueue(Queue):
         return await super().push(body, request, username)
 
     def _is_full(self, address: str) -> bool:
-        """Return whether all events, or half as many of this address, wait or are at work."""
+        """True if the limit of waiting and running events is reached, or this address has half of it."""
         events = [event for waiting in self.event_queue_per_concurrency_id.values() for event in waiting.queue]
         events += [event for job in self.active_jobs for event in job or ()]
         if len(self.event_ids_to_events) > 2 * _MOST_EVENTS:  # Gradio forgets to forget some that are cancelled
@@ -279,7 +279,7 @@ class SteadyQueue(Queue):
         return max(len(events), 2 * len(own)) >= _MOST_EVENTS or max(n_bytes, 2 * n_own) >= _MOST_BYTES
 
     def send_message(self, event: Event, event_message: EventMessage) -> None:
-        """Put a message where its session reads it; an event of a session that is gone ends."""
+        """Deliver a message to its session; events of a closed session end."""
         boxes, passing = self.pending_messages_per_session, (EstimationMessage, ProgressMessage, HeartbeatMessage)
         box = boxes.get(event.session_hash)
         if box is None:

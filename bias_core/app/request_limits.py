@@ -1,4 +1,4 @@
-"""How much one request may bring, and under which names: looked at before anything else reads it."""
+"""Limits on a request's size and names, checked before anything else reads it."""
 
 import asyncio
 import json
@@ -31,12 +31,12 @@ _LONGEST = 3000  # characters of a text over MCP: the library's own errors quote
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # Gradio's page sends 11 characters, its client and its own routes UUIDs
 _NAMES_IN_QUERY = ("session_hash", "upload_id", "session_id")
 _NAME_IN_PATH = re.compile(r"/heartbeat/([^/]*)")
-_NO_NAME = "The name of a session has 1 to 64 characters: letters of English, digits, - and _"
-_UNREADABLE = "What was sent is no call that can be read here; send one JSON object as JSON-RPC 2.0 has it"
+_NO_NAME = "A session name has 1 to 64 characters: English letters, digits, - and _"
+_UNREADABLE = "This is not a readable call; send one JSON object in JSON-RPC 2.0 format"
 
 
 class _Refused(Exception):
-    """A request that is answered with a sentence and a status."""
+    """A refused request, with message and status."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -44,10 +44,9 @@ class _Refused(Exception):
 
 
 class RequestLimits:
-    """Reads the body of every request but an upload, as far as it may go; what asks for too much gets a sentence.
+    """Reads the body of every request except uploads, up to the limits; refuses larger ones with a message.
 
-    What comes after finds in the scope the ``page`` (the name of its session, "" for none) and the ``weight`` of the
-    body (bytes that it takes once it is parsed).
+    Adds to the scope the ``page`` (session name, "" for none) and the ``weight`` of the body (its bytes once parsed).
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -55,7 +54,7 @@ class RequestLimits:
         self._held = Counter[str]()  # bytes of bodies, by address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on what is within the limits."""
+        """Pass on requests within the limits."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -64,7 +63,7 @@ class RequestLimits:
             try:
                 receive = await asyncio.wait_for(_checked(scope, receive, held), _MOST_SECONDS)
             except asyncio.TimeoutError:
-                raise _Refused(408, f"What was sent did not arrive within {_MOST_SECONDS} seconds") from None
+                raise _Refused(408, f"The request did not arrive within {_MOST_SECONDS} seconds") from None
         except _Refused as refused:
             await _answer(refused, scope)(scope, receive, send)
         else:
@@ -74,7 +73,7 @@ class RequestLimits:
 
 
 async def _checked(scope: Scope, receive: Receive, held: "_Held") -> Receive:
-    """Look at a request; what comes after reads its body from what this returns."""
+    """Check a request; return the source from which later code reads its body."""
     scope["page"], scope["weight"] = _checked_address(scope), 0
     path = scope["path"].removeprefix(scope.get("root_path", "")).rstrip("/")
     if scope["method"] in ("GET", "HEAD") or path == UPLOAD:
@@ -86,27 +85,27 @@ async def _checked(scope: Scope, receive: Receive, held: "_Held") -> Receive:
 
 
 class _Held:
-    """The bytes that one request holds, counted with those of its address and of all."""
+    """Bytes of one request, counted in the totals of its address and of all requests."""
 
     def __init__(self, all_held: Counter[str], address: str) -> None:
         self._all, self._address, self.size = all_held, address, 0
 
     def add(self, size: int) -> None:
-        """Count more bytes, where there is room for them."""
+        """Count more bytes, or refuse if there is no room."""
         self._all[self._address] += size
         self.size += size
         if self._all[self._address] > _MOST_OF_ADDRESS or sum(self._all.values()) > _MOST_TOGETHER:
-            raise _Refused(503, "Too much is being sent here at once. Try again in a minute.")
+            raise _Refused(503, "This server is receiving too much at once. Try again in a minute.")
 
     def release(self) -> None:
-        """Count them no longer."""
+        """Release the counted bytes."""
         self._all[self._address] -= self.size
         if not self._all[self._address]:
             del self._all[self._address]
 
 
 def _checked_address(scope: Scope) -> str:
-    """The name of the session in an address, "" for none."""
+    """Session name in an address, "" for none."""
     if len(scope["headers"]) > _MOST_HEADERS or sum(len(k) + len(v) for k, v in scope["headers"]) > _LONGEST_HEAD:
         sizes = f"{_MOST_HEADERS} headers, with {_LONGEST_HEAD:,} bytes together"
         raise _Refused(431, f"A request may have at most {sizes}")
@@ -121,16 +120,16 @@ def _checked_address(scope: Scope) -> str:
 
 
 async def _read(headers: Headers, receive: Receive, held: _Held) -> bytes:
-    """The body; counted as it arrives, whatever its headers say of its length."""
+    """The body, counted as it arrives; its length header is not trusted."""
     if headers.get("content-type", "").lower().startswith("multipart/"):
-        raise _Refused(415, "Files are taken by /gradio_api/upload alone; send JSON here")
+        raise _Refused(415, "Upload files at /gradio_api/upload; send JSON here")
     body, more, declared = bytearray(), True, headers.get("content-length", "")
     if declared.isdecimal() and int(declared[:20]) > _MOST_BYTES:
         raise _too_large()
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise _Refused(400, "What was sent is not complete")
+            raise _Refused(400, "The request is incomplete")
         body += message.get("body", b"")
         held.add(len(message.get("body", b"")))
         if held.size > _MOST_BYTES:
@@ -140,11 +139,11 @@ async def _read(headers: Headers, receive: Receive, held: _Held) -> bytes:
 
 
 def _too_large() -> _Refused:
-    return _Refused(413, f"A request may bring at most {_MOST_BYTES:,} bytes; upload files, and give their address")
+    return _Refused(413, f"A request may bring at most {_MOST_BYTES:,} bytes; upload files and pass their address")
 
 
 def _weight(body: bytes) -> int:
-    """About the bytes of a body once it is parsed; raises for JSON that is too deep or has too many values.
+    """Approximate bytes of a parsed body; raises for JSON that is too deep or has too many values.
 
     >>> _weight(b'{"data": ["a, [b", 1]}')
     182
@@ -155,17 +154,17 @@ def _weight(body: bytes) -> int:
         bare = b"".join(unescaped.split(b'"')[::2])  # what is in no text
         n_values = sum(map(bare.count, (b"[", b"{", b",", b":")))
     if n_values > _MOST_VALUES:
-        raise _Refused(413, f"What was sent has more than {_MOST_VALUES:,} values; send less at once")
+        raise _Refused(413, f"The request has more than {_MOST_VALUES:,} values; send fewer at once")
     depth = 0
     for sign in bare.translate(None, delete=bytes(set(range(256)) - set(b"[]{}"))):
         depth += 1 if sign in b"[{" else -1
         if depth > _DEEPEST:
-            raise _Refused(413, f"What was sent has more than {_DEEPEST} lists within lists; send less deep ones")
+            raise _Refused(413, f"The request nests lists more than {_DEEPEST} deep; nest them less")
     return len(body) + 40 * n_values
 
 
 def _checked_body(scope: Scope, body: bytes) -> str:
-    """The name of the session in a body, "" for none."""
+    """Session name in a body, "" for none."""
     call = _json(body)
     if scope["method"] == "POST" and MCP in scope["path"] and (why := _no_call(call)):
         raise _Refused(400, why)
@@ -178,7 +177,7 @@ def _checked_body(scope: Scope, body: bytes) -> str:
 
 
 def _json(body: bytes) -> Any:
-    """The JSON of a body, None where it has none; refuses halves of characters, which no answer could quote."""
+    """The JSON of a body, None if it has none; refuses incomplete characters, which no answer could quote."""
     call, is_text = None, b"\0" not in body
     try:
         body.decode()
@@ -187,15 +186,15 @@ def _json(body: bytes) -> Any:
             json.dumps(call, ensure_ascii=False).encode()
     except UnicodeError:
         is_text = False
-    except ValueError:  # no JSON, or a number without end: its reader refuses it
+    except ValueError:  # no JSON, or an endless number: the parser refuses it later
         call = None
     if not is_text:
-        raise _Refused(400, "What was sent is no text in UTF-8; send JSON of whole characters")
+        raise _Refused(400, "The request is not valid UTF-8; send complete characters")
     return call
 
 
 def _no_call(call: Any) -> str:
-    """Why something is no call over MCP; "" where it is one. Its library answers with a 500."""
+    """Reason that something is not an MCP call; "" if it is one. The MCP library would answer with a 500."""
     if not isinstance(call, dict) or not isinstance(call.get("params", {}), dict):
         return _UNREADABLE
     with user_errors() as problem:
@@ -204,7 +203,7 @@ def _no_call(call: Any) -> str:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """The body as one message, then what else comes."""
+    """The body as one message, then later messages."""
     unsent: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def message() -> Message:
@@ -214,7 +213,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
 
 def _answer(refused: _Refused, scope: Scope) -> JSONResponse:
-    """A refusal as the asked part of the server has its errors."""
+    """A refusal in the error format of the requested route."""
     if MCP in scope["path"]:
         content: dict[str, Any] = {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": refused.sentence}}
     else:
@@ -223,25 +222,25 @@ def _answer(refused: _Refused, scope: Scope) -> JSONResponse:
 
 
 class TimedHeads(H11Protocol):
-    """Uvicorn's protocol in Python, which ends a connection whose head takes too long; a head has 64 kB at most.
+    """Uvicorn's Python protocol with a time limit for heads, which have at most 64 kB.
 
-    Its other protocol, httptools, keeps all of a head, however long it is.
+    Its other protocol, httptools, keeps heads of any length.
     """
 
     _deadline: TimerHandle | None = None
 
     def connection_made(self, transport: BaseTransport) -> None:
-        """Begin to wait for the first head."""
+        """Start the timer for the first head."""
         super().connection_made(transport)  # type: ignore[arg-type]
         self._watch()
 
     def handle_events(self) -> None:
-        """Handle what came; it may be all of a head, or the begin of the next."""
+        """Handle data; it may complete a head or begin the next."""
         super().handle_events()
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
+        """Stop the timer."""
         self._watch(is_open=False)
         super().connection_lost(exc)
 
@@ -255,5 +254,5 @@ class TimedHeads(H11Protocol):
 
 
 def limit_heads() -> None:
-    """Let uvicorn, to which Gradio 6.31 passes no options, serve with :class:`TimedHeads`."""
+    """Make uvicorn serve with :class:`TimedHeads`; Gradio 6.31 passes it no options."""
     uvicorn.config.HTTP_PROTOCOLS["auto"] = f"{TimedHeads.__module__}:{TimedHeads.__name__}"

@@ -1,4 +1,4 @@
-"""How the page is served: closed by default, behind its doors, and ready before the first visitor asks."""
+"""Serves the page: closed by default, behind access checks, and prepared before the first visitor."""
 
 import gc
 import importlib.util
@@ -48,11 +48,11 @@ _log = logging.getLogger(__name__)
 
 
 def launch_options(services: Services) -> dict[str, Any]:
-    """Everything for ``Blocks.launch``: closed by default, and only pictures are served."""
+    """Options of ``Blocks.launch``: closed by default; only pictures are served."""
     without_gradios_cors()
     settings = services.settings
     data = settings.data_dir
-    on_a_space = bool(os.environ.get("SPACE_ID"))  # whose container is reached from outside
+    on_a_space = bool(os.environ.get("SPACE_ID"))  # its container is reached from outside
     server_name = os.environ.get("GRADIO_SERVER_NAME", "0.0.0.0" if on_a_space else settings.host)
     hosts = allowed_hosts(settings, server_name)
     limit_heads()
@@ -97,7 +97,7 @@ def launch_options(services: Services) -> dict[str, Any]:
 
 
 def _gallery_pictures(settings: Settings) -> list[str]:
-    """The folder of the pictures of the gallery; none where there is no gallery."""
+    """Folder of the gallery's pictures; empty without a gallery."""
     with suppress(StorageError):  # the list of runs says it
         if (folder := gallery_folder(settings)) is not None:
             return [str(folder / "images")]
@@ -120,12 +120,12 @@ def build_theme() -> gr.themes.Base:
 
 
 def launch(services: Services) -> None:
-    """Build and serve until interrupted; says where."""
+    """Build and serve until interrupted; print the address."""
     share_freed_memory()
     options = launch_options(services)
     print(f"{TITLE}: http://{options['server_name']}:{options['server_port']}", flush=True)
     services.label_copy()
-    # Whoever stops a server says SIGTERM: what is still to be copied or closed is, as after Ctrl-C.
+    # SIGTERM stops the server like Ctrl-C, so pending copies and files are finished.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     demo = build_app(services)
     gc.freeze()  # the page lasts as long as the server: to look through it for garbage would hold up answers
@@ -138,7 +138,7 @@ def launch(services: Services) -> None:
 
 
 def warm_up(services: Services, examples: Iterable[Callable[[], object]]) -> threading.Thread:
-    """Begin it, and then make what each tab opens with; the thread ends with the program."""
+    """Start it, then prepare each tab's first view; the thread ends with the program."""
     thread = threading.Thread(target=_work, args=(services, examples), daemon=True, name="bias-warm-up")
     thread.start()
     return thread
@@ -156,7 +156,7 @@ def _work(services: Services, examples: Iterable[Callable[[], object]]) -> None:
 
 
 def rehearse(services: Services) -> None:
-    """Explore once with the models of these services, and keep nothing of it."""
+    """Explore once with these services' models, and keep nothing."""
     settings = explore_settings(n_images=_PICTURES, attribute_a="", attribute_b="")
     with TemporaryDirectory(prefix="t2i-bias-warm-up-") as folder:
         elsewhere = keeping_in(services, Path(folder))

@@ -1,7 +1,7 @@
-"""The door for uploads: counts what arrives, refuses at once what is too much, and leaves nothing of what fails.
+"""Receives uploads: counts bytes, refuses too large ones at once, and deletes failed ones.
 
-Gradio 6.31 has a door of its own, which is not used: it limits each file and not the request, keeps the files of
-requests that end early or name a field otherwise, and remembers every piece of an upload whose progress is not read.
+Gradio 6.31 has its own upload route, which is not used: it limits each file and not the request, keeps the files of
+requests that end early or use another field, and remembers every piece of an upload if its progress is not read.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _DONE = f"data: {json.dumps({'msg': 'done'})}\n\n"
 
 
 class _Refused(Exception):
-    """An upload that is not taken, with the status and the sentence for it."""
+    """A refused upload, with status and message."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -44,29 +44,29 @@ class _Refused(Exception):
 
 
 class _FilesAlone(GradioMultiPartParser):
-    """Takes files in the field that Gradio's pages use, and nothing else."""
+    """Accepts only files in the field that Gradio's pages use."""
 
     def on_headers_finished(self) -> None:
-        """Refuse a part that is no such file."""
+        """Refuse any other part."""
         super().on_headers_finished()
         if self._current_part.field_name != "files":
-            raise MultiPartException("the field of a file is named otherwise than files")
+            raise MultiPartException("a file's field must be named files")
 
     def close(self) -> None:
-        """Close the files, whatever became of them."""
+        """Close all files."""
         for file in self._files_to_close_on_error:
             file.close()
 
 
 class Uploads:
-    """Takes uploads into a store, at most ``most`` bytes in a request, and passes on everything else."""
+    """Stores uploads of at most ``most`` bytes per request; passes on other requests."""
 
     def __init__(self, app: ASGIApp, store: UploadStore, most: int) -> None:
         self._app, self._store, self._most = app, store, most
         self._under_way: Counter[str] = Counter()  # by address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer an upload, and a page that asks how far it is."""
+        """Answer uploads and requests for their progress."""
         path = scope["path"].rstrip("/") if scope["type"] == "http" else ""
         if self._store.is_sweep_due:
             asyncio.get_running_loop().run_in_executor(None, self._store.sweep)
@@ -89,7 +89,7 @@ class Uploads:
             await JSONResponse(places)(scope, receive, send)
 
     async def _places(self, request: Request) -> list[str]:
-        """Where the files of a request are; raises _Refused."""
+        """Paths of a request's files; raises _Refused."""
         address = address_of(request)
         self._check_head(request, address)
         self._under_way[address] += 1
@@ -101,34 +101,34 @@ class Uploads:
         except UploadsFull as error:
             raise _Refused(507, str(error)) from error
         except TimeoutError as error:
-            raise _Refused(408, "The upload took too long. Try again, or bring fewer or smaller pictures.") from error
+            raise _Refused(408, "The upload took too long. Try again, or upload fewer or smaller pictures.") from error
         except OSError as error:
             why = f"The server cannot store the upload: {error.strerror or type(error).__name__}."
             raise _Refused(507, why) from error
         except (MultiPartException, ValueError) as error:
-            why = "What was sent is no upload: send each file as multipart/form-data, in a field named files."
+            why = "This is not an upload: send each file as multipart/form-data, in a field named files."
             raise _Refused(400, why) from error
         finally:
             self._under_way[address] -= 1
             self._under_way += Counter()  # drops those that have none
 
     def _check_head(self, request: Request, address: str) -> None:
-        """Refuse what needs no reading to be refused."""
+        """Refuse a request before its body is read."""
         if request.method != "POST":
-            raise _Refused(405, "An upload is sent with POST.")
+            raise _Refused(405, "Send an upload with POST.")
         if not request.headers.get("content-type", "").startswith("multipart/form-data"):
-            raise _Refused(400, "An upload is sent as multipart/form-data.")
+            raise _Refused(400, "Send an upload as multipart/form-data.")
         length = request.headers.get("content-length", "")
         if length.isdecimal() and (len(length) > 15 or int(length) > self._most + _FORM):
             raise _Refused(413, self._too_large())
         if (address and self._under_way[address] >= _MOST_AT_ONCE) or self._under_way.total() >= _MOST_OF_ALL:
-            raise _Refused(429, "Too many uploads are under way. Try again in a minute.")
+            raise _Refused(429, "Too many uploads are in progress. Try again in a minute.")
 
     def _too_large(self) -> str:
-        return f"An upload may have {self._most / 1024**2:g} MB at most. Bring fewer or smaller pictures."
+        return f"An upload may have {self._most / 1024**2:g} MB at most. Upload fewer or smaller pictures."
 
     async def _taken(self, request: Request, address: str) -> list[str]:
-        """Read a request to its end and keep its files; nothing of it stays where it has no good end."""
+        """Read a request to its end and keep its files; on failure, keep none."""
         folder = await anyio.to_thread.run_sync(self._store.folder)
         n_arrived, begun = 0, time.monotonic()
 
@@ -154,7 +154,7 @@ class Uploads:
                 self._store.count(address, -n_arrived)  # from now on counted as kept
             files = [one for one in form.getlist("files") if isinstance(one, GradioUploadFile)]
             if not files:
-                raise _Refused(400, "The upload holds no whole file. Try again.")
+                raise _Refused(400, "The upload has no complete file. Try again.")
             return await anyio.to_thread.run_sync(self._kept, files, address)
 
     def _kept(self, files: list[GradioUploadFile], address: str) -> list[str]:
@@ -162,7 +162,7 @@ class Uploads:
 
 
 def _name_of(file: GradioUploadFile) -> str:
-    """The name of a file as its sender has it, without what no file's name may have."""
+    """The sender's file name without invalid characters."""
     return str(strip_invalid_filename_characters(Path(file.filename or "").name)).strip(". ") or "upload"
 
 
@@ -177,7 +177,7 @@ async def _pieces(request: Request) -> AsyncGenerator[bytes, None]:
 
 
 async def _refuse(answer: Response, request: Request, send: Send) -> None:
-    """Answer at once, and read on for a moment: who still sends when the line is closed would not hear why."""
+    """Answer at once, but read on for a moment: a sender cut off while sending would not see the reason."""
     answer.headers["connection"] = "close"
     await send({"type": "http.response.start", "status": answer.status_code, "headers": answer.raw_headers})
     await send({"type": "http.response.body", "body": answer.body, "more_body": True})

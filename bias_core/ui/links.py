@@ -1,4 +1,4 @@
-"""What an address asks for: which tab, and what should stand in its form. Nothing of it is ever run."""
+"""Addresses of the page: the tab and the values for its form. Opening one runs nothing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from bias_core.values import changed_settings, check_texts, settings_of
 
 Tabs = Mapping[str, Sequence[str]]  # keys of the tabs, each with the names of its studies
 EXPLORE = "explore"
-OPTION = "option."  # an option is called so in addresses and forms, and then by its name
+OPTION = "option."  # prefix of an option's name in addresses and forms
 _LONGEST, _MOST_NAMES = 200, 200  # characters of a value; names of one address
 _SHOWN = 60
 _ALWAYS = ("model", "condition", "scale", "seed")
@@ -31,11 +31,11 @@ class Link:
     # by name, those that can stand in that tab's form: ``study``, ``concept``, ``arms``, ``measure``, the settings by
     # their :attr:`~bias_core.values.Setting.key`, and ``options``
     values: Mapping[str, Any] = field(default_factory=dict)
-    ignored: tuple[str, ...] = ()  # what was asked for and is not known, in words
+    ignored: tuple[str, ...] = ()  # unknown parts of the address, as text
 
 
 def read_link(query: Mapping[str, str], tabs: Tabs, services: Services) -> Link:
-    """The tab and the values of an address; names that are not ours are other people's business."""
+    """The tab and the values of an address; other names are ignored."""
     ours = ("tab", *_READ, *_SETTINGS, *(name for name in query if name.startswith(OPTION)))
     texts = {name: query[name] for name in ours[:_MOST_NAMES] if query.get(name)}
     tab = texts.pop("tab", EXPLORE if texts else "")
@@ -58,12 +58,12 @@ def read_link(query: Mapping[str, str], tabs: Tabs, services: Services) -> Link:
 
 
 def query_of(request: Any) -> Mapping[str, str]:
-    """The query of the visitor's address; nothing where a handler is called without a page."""
+    """The query of the visitor's address; empty if a handler is called without a page."""
     return {} if request is None else dict(request.query_params)
 
 
 def address_of(tab: str, report: StudyReport) -> str:
-    """The address of a tab with a report's settings; "" of one's own words and pictures, which cannot travel in it."""
+    """The address of a tab with a report's settings; "" if they hold the visitor's own words or pictures."""
     settings, design = report.settings, report.design
     if settings.images or any(arm.images for arm in settings.arms) or not is_shipped(design):
         return ""
@@ -86,12 +86,12 @@ def address_of(tab: str, report: StudyReport) -> str:
 
 
 def notice_html(link: Link) -> str:
-    """What to tell of an address that asked for unknown things; "" where all is known."""
+    """A note on the unknown parts of an address; "" if all are known."""
     return render("link_notice", ignored=link.ignored) if link.ignored else ""
 
 
 def _read(name: str, text: str, studies: Sequence[str], services: Services, values: Mapping[str, Any]) -> Any:
-    """What an address says of a name, as forms show it, after the ``values`` read before; None where it cannot be."""
+    """The value of a name as forms show it, given the ``values`` read before; None if it is invalid."""
     if name.startswith(OPTION):
         study = values.get("study") or next(iter(studies), "")
         option = name.removeprefix(OPTION)
@@ -123,7 +123,7 @@ _READ = ("study", "model", "condition", "concept", "arms", "measure")
 _SETTINGS = {one.key: one for one in settings_of(StudySettings).values() if one.may_be_linked and one.key not in _READ}
 
 
-LINK_NAMES = (*_READ, *_SETTINGS)  # what an address may say beside the tab, and beside options
+LINK_NAMES = (*_READ, *_SETTINGS)  # names in an address besides the tab and options
 
 
 def _text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What the user is told in place: progress, errors, and what this page is."""
+"""Messages on the page: progress, errors and notes."""
 
 import math
 import re
@@ -14,36 +14,36 @@ from bias_core.study.types import Progress
 from bias_core.ui.templates import render, without_variables
 
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
-"""Options of an event that no program asks for and that shows no progress of its own."""
+"""Options of an event that is no API endpoint and shows no progress."""
 LATEST: dict[str, Any] = {**QUIET, "trigger_mode": "always_last"}
-"""The same where fields are read: what is chosen while an answer is on its way is not lost, the last one counts."""
+"""For events that read fields: a choice made during an answer is not lost; the last one counts."""
 EACH: dict[str, Any] = {**QUIET, "trigger_mode": "multiple", "queue": False}
-"""The same where the event itself says what was pressed, which Gradio forgets of one that waits: each is answered."""
+"""For events that carry what was pressed: each is answered, because Gradio drops the data of a waiting event."""
 _PAUSE = 0.25  # seconds
 _PATH = re.compile(r"(?<![\w.:/])~?(?:/[^\s/'\"`:;,]+)+/([^\s/'\"`:;,]+)")
-NOTHING_DONE = "Nothing has been measured here yet, or its report is no longer stored: run this first."
+NOTHING_DONE = "No results here: nothing was measured yet, or its report is no longer stored. Run this first."
 
 
 def done_html(text: str) -> str:
-    """A line that stays: what happens now, or what happened."""
+    """A status line."""
     return render("status", kind="quiet", text=text)
 
 
 READY = done_html("Ready. The defaults give a full result in one click.")
-STOPPING = done_html("Stopping: what has begun is finished first …")
+STOPPING = done_html("Stopping: pictures in progress are finished first …")
 LOADING = done_html("Loading the model; the first time takes a few seconds …")
-QUEUED = done_html("Waiting for a turn: one run at a time …")
-GOES_ON = done_html("Your run went on while the page was loaded anew. When it is done its result is here, and in Runs.")
+QUEUED = done_html("Waiting for your turn: one run at a time …")
+GOES_ON = done_html("Your run continued while the page reloaded. Its result will appear here and in Runs.")
 
 
 class Pace:
-    """When the next sign of life of a run is due: four a second, as each costs the page its time too."""
+    """Limits progress updates to four a second, because each one costs the page time."""
 
     def __init__(self) -> None:
         self._next = 0.0
 
     def is_due(self) -> bool:
-        """Whether enough time went by; the answer "yes" starts the next pause."""
+        """True if enough time has passed; that starts the next pause."""
         now = time.monotonic()
         if now < self._next:
             return False
@@ -53,17 +53,17 @@ class Pace:
 
 @dataclass
 class Problem:
-    """What went wrong inside a ``with user_errors()`` block; empty while all is well."""
+    """The error of a ``with user_errors()`` block; empty if there was none."""
 
     message: str = ""
-    fits: bool = False  # whether a share of what is too large can be run here
+    fits: bool = False  # True if a smaller share of a too large run can run here
 
     def __bool__(self) -> bool:
         return bool(self.message)
 
 
 def pictures_today(n: int) -> str:
-    """What is left of a visitor's GPU time, in pictures; it is an estimate, of two digits.
+    """The visitor's remaining GPU time in pictures, an estimate of two digits.
 
     >>> pictures_today(0), pictures_today(1), pictures_today(64), pictures_today(1234)
     ('No GPU time is left today for one more picture', 'About 1 more picture today', 'About 64 more pictures today',
@@ -92,15 +92,15 @@ def sentence_of(error: BiasCoreError) -> str:
 
 
 def error_html(message: str) -> str:
-    """An error where the progress was; announced at once."""
+    """An error in the place of the progress; screen readers announce it at once."""
     return render("status", kind="error", text=message)
 
 
 def crash_html() -> str:
-    """For an error that nobody foresaw."""
+    """The message for an unexpected error."""
     return error_html(
-        "The program met an error of its own; it is in the server's log. Finished pictures are stored: "
-        "press Generate again to go on from there."
+        "This is an error in the program; the server's log has it. Finished pictures are stored: "
+        "press Generate again to continue from there."
     )
 
 
@@ -114,5 +114,5 @@ def progress_html(progress: Progress) -> str:
 
 
 def heading_html(title: str, note: str = "") -> str:
-    """The heading of a part of a tab, and a quiet sentence below it."""
+    """A heading with a note below it."""
     return render("heading", title=title, note=note)

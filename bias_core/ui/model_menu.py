@@ -1,4 +1,4 @@
-"""Parts of forms: menus of models, whose lines say what a choice would download, and the table of attributes."""
+"""Parts of forms: menus of models with their download sizes, and the table of attributes."""
 
 import math
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _WIDTHS = ["130px", "300px", "300px", "90px", "340px"]
 
 
 def build_table(attributes: Sequence[Attribute], elem_id: str) -> gr.Dataframe:
-    """The component."""
+    """The editable table of attributes."""
     return gr.Dataframe(
         attribute_rows(attributes), headers=HEADERS, datatype="str", type="array", interactive=True,
         wrap=True, label="Attributes", show_label=False, elem_id=elem_id, buttons=[], max_height=420,
@@ -32,7 +32,7 @@ def build_table(attributes: Sequence[Attribute], elem_id: str) -> gr.Dataframe:
 
 
 def read_table(rows: Sequence[Sequence[Any]]) -> tuple[Attribute, ...]:
-    """The attributes of the table without its empty rows; InvalidInput quotes a rate P* that is none."""
+    """The attributes of the table without its empty rows; InvalidInput quotes an invalid rate P*."""
     texts = [["" if cell is None else str(cell).strip() for cell in row] for row in rows]
     attributes = []
     for name, positive, negative, rate, source in ((*row, *EMPTY_ROW)[:5] for row in texts if any(row)):
@@ -42,7 +42,7 @@ def read_table(rows: Sequence[Sequence[Any]]) -> tuple[Attribute, ...]:
 
 
 def attribute_rows(attributes: Sequence[Attribute]) -> list[list[str]]:
-    """The table's rows for these attributes."""
+    """Rows of the table for these attributes."""
     return [
         [a.name, a.positive, a.negative, "" if a.reference is None else f"{a.reference:g}", a.reference_source]
         for a in attributes
@@ -52,9 +52,9 @@ def attribute_rows(attributes: Sequence[Attribute]) -> list[list[str]]:
 def without_rates_of_others(
     rows: Sequence[Sequence[str]], concept: str, emptied: Sequence[Sequence[str]]
 ) -> tuple[list[list[str]], list[list[str]]]:
-    """The table's rows without the rates in the world of other concepts, and the rows that lost theirs as they were.
+    """The rows without real-world rates of other concepts, and the rows that lost theirs, unchanged.
 
-    A rate among the ``emptied`` of before that is of this concept is put back.
+    Rates of this concept among the rows ``emptied`` before are restored.
     """
     before = {tuple(row[:3]): [*row] for row in emptied}
     full = [before.get(tuple(row[:3]), [*row]) if not any(row[3:]) else [*row] for row in rows]
@@ -63,18 +63,18 @@ def without_rates_of_others(
 
 
 def rates_note(emptied: Sequence[Sequence[str]], concept: str) -> str:
-    """What is said of rows that lost their P*."""
+    """A note on rows that lost their P*."""
     if not emptied:
         return ""
     names = listed([f"“{row[0]}”" for row in emptied])
     return escape(
-        f"P* of {names} was the rate in the world of another concept, not of “{concept}”: the cell is empty now. "
-        "“Undo all” brings the rows of the chosen set."
+        f"P* of {names} was the real-world rate of another concept, not of “{concept}”; the cell is now empty. "
+        "“Undo all” restores the rows of the chosen set."
     )
 
 
 def words_for(chosen: AttributeSet) -> tuple[str, str]:
-    """The association's two words that suit a set: gender for people, valence for things."""
+    """The two words of the association for a set: gender for people, valence for things."""
     names = {attribute.name for attribute in chosen.attributes}
     return ("pleasant", "unpleasant") if names == {"pleasant"} else ("male", "female")
 
@@ -86,7 +86,7 @@ def _share_or_none(text: str) -> float | None:
 
 
 def _rate(text: str, name: str) -> float | None:
-    """0.56, 56 % or nothing."""
+    """Parse 0.56 or 56 %; None for no text."""
     if not text:
         return None
     try:
@@ -98,25 +98,25 @@ def _rate(text: str, name: str) -> float | None:
     return round(share / 100, 12) if text.endswith("%") else share
 
 
-JUDGE_HINT = "Is asked what each picture shows. Or type org/name, of a classifier org/name:Male=man,Female=woman"
-HINT = "Or type org/name of the hub, or a local folder"
+JUDGE_HINT = "Answers questions about each picture. Or type org/name; for a classifier, org/name:Male=man,Female=woman"
+HINT = "Or type org/name from the hub, or a local folder"
 
 
 def model_choices(services: Services) -> list[tuple[str, str]]:
-    """(what is shown, id) of every model that has a name; the embedded ones first, then those that work."""
+    """(label, id) of every named model: built-in ones first, then those that work here."""
     listed = [(info, services.model_fit(info.id)) for info in services.models()]
     listed.sort(key=lambda pair: (not pair[0].embedded, not pair[1].works))
     return [(" · ".join(filter(None, (info.name, fit.short))), info.id) for info, fit in listed]
 
 
 def encoder_choices(services: Services) -> list[tuple[str, str]]:
-    """(what is shown, id) of every reader that has a name, with what it downloads on first use."""
+    """(label with download size, id) of every named encoder."""
     return [("Automatic: suits the pictures and this machine", AUTO), *_reader_choices(services, "encoder")]
 
 
 def judge_choices(services: Services) -> list[tuple[str, str]]:
-    """(what is shown, id) of every judge that has a name, after none."""
-    return [("None: the encoder reads attributes", ""), *_reader_choices(services, "judge")]
+    """(label, id) of no judge and of every named judge."""
+    return [("None: the encoder decides on attributes", ""), *_reader_choices(services, "judge")]
 
 
 def _reader_choices(services: Services, role: Role) -> list[tuple[str, str]]:
@@ -125,7 +125,7 @@ def _reader_choices(services: Services, role: Role) -> list[tuple[str, str]]:
 
 
 def model_hint(services: Services, name: str) -> str:
-    """What stands under the menu once a model is chosen, and who will read; for what is no model, what to type."""
+    """The note under the menu for a chosen model, with its default classifier; for no model, what to type."""
     try:
         info = services.model_info(name)
     except UnknownModel:
@@ -134,15 +134,15 @@ def model_hint(services: Services, name: str) -> str:
         return HINT
     facts = services.reader_facts("encoder", services.default_reader("encoder", info.world))
     says = without_variables(services.model_fit(name).says)
-    return f"{says} Where no reader is chosen, its pictures go to {reading_words(facts)}."
+    return f"{says} By default, {reading_words(facts)} classifies its pictures."
 
 
 def force_box(key: str) -> gr.Checkbox:
-    """The box without which a reader of the calibration world is refused on other pictures; it chooses none."""
+    """The box that allows a classifier of the calibration world on other pictures; it chooses none."""
     return gr.Checkbox(
         False,
         label=FORCE_LABEL,
-        info="For one made for other pictures, such as Calibration CLIP: what it says is no measurement",
+        info="For one made for other pictures, such as Calibration CLIP: its results are not measurements",
         elem_id=f"{key}-force",
         min_width=240,
     )

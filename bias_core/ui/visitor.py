@@ -1,4 +1,4 @@
-"""Who asks: a visitor with an unguessable key, a flag that stops the run and a folder; and whose turn it is."""
+"""Visitors: their secret key, stop flag, folder and turn in the queue."""
 
 import hashlib
 import math
@@ -29,26 +29,26 @@ from bias_core.ui.messages import EACH, QUIET, user_errors
 T = TypeVar("T")
 _KEY_BYTES = 16
 _FRESH_SECONDS = 5.0
-TOKEN_HEADER = "x-hosted-model-token"  # of requests of programs
+TOKEN_HEADER = "x-hosted-model-token"  # in requests by programs
 _SECRET = "t2i-bias-explorer-visitor-1"  # hides the key from a passing look; it is no password
 
 _KEYS = Newest[str](100_000)
-"""Whose page each open one is: Gradio lets go of the states of pages that were not used for long."""
+"""Visitor's key of each open page: Gradio drops the state of pages that are unused for long."""
 _STOPS: WeakValueDictionary[str, threading.Event] = WeakValueDictionary()
-"""By key, of the visitor's newest run, as long as anybody holds it: a page that was loaded anew stops it."""
+"""Stop flag of each visitor's newest run by key, while it is in use: a reloaded page can stop the run."""
 
 
 BROWSER, SECURE_BROWSER = "t2i-bias-browser", "__Host-t2i-bias-browser"  # cookies; the second over https alone
 
 
 def own_cookie(connection: HTTPConnection) -> str:
-    """The random name that a browser was given for itself; "" where it has none."""
+    """The random name in a browser's own cookie; "" if it has none."""
     cookies = connection.cookies
     return cookies.get(SECURE_BROWSER, "") or cookies.get(BROWSER, "")
 
 
 def browser_of(connection: HTTPConnection | None) -> str:
-    """A name for the browser that asks, by its own cookie, else by its visitor's sign-in; "" where it has neither."""
+    """A name for the requesting browser, from its cookie or else its sign-in; "" if it has neither."""
     # Programs have no cookies, nor has a page in the frame of another site in a browser that blocks them there.
     if connection is None:
         return ""
@@ -58,37 +58,37 @@ def browser_of(connection: HTTPConnection | None) -> str:
 
 
 def _sign_in(connection: HTTPConnection | None) -> Mapping[str, Any]:
-    """The sign-in at the Hub that Gradio's signed cookie holds, while it has not run out; {} for none."""
+    """The Hub sign-in in Gradio's signed cookie; {} if there is none or it has expired."""
     session = connection.scope.get("session", {}) if connection is not None else {}
     sign_in: Mapping[str, Any] = session.get("oauth_info") or {}
     return sign_in if sign_in.get("expires_at", math.inf) >= time.time() else {}
 
 
 def _connection() -> HTTPConnection | None:
-    """The request of the event at work; None outside of events."""
+    """The request of the current event; None outside of events."""
     request = getattr(LocalContext.request.get(None), "request", None)
     return request if isinstance(request, HTTPConnection) else None
 
 
 def open_page() -> str:
-    """The page that the event at work comes from, with its browser; "" outside of events."""
+    """Browser and page of the current event; "" outside of events."""
     page = str(getattr(LocalContext.request.get(None), "session_hash", None) or "")
     return page and f"{browser_of(_connection())} {page}"
 
 
 class Visitor:
-    """Lives in a ``gr.State``: a copy is a new visitor, so no two sessions ever share one.
+    """A visitor in a ``gr.State``; a copy is a new visitor, so no two sessions share one.
 
-    ``key`` is 128 random bits in hex, from which run ids are derived; the browser keeps it, so that a reload of the
-    page finds the same runs. ``address`` is where requests come from, "" where that says nothing.
+    ``key`` is 128 random bits in hex, from which run ids are derived; the browser keeps it, so a reloaded page
+    finds the same runs. ``address`` is the network address of requests, "" if it is not informative.
     """
 
     def __init__(self) -> None:
         self._key = self.address = ""
-        self._typed = ("", "")  # the token of the page, in memory only, and the browser in which it was typed
-        self._asking, self._gpu_seconds = threading.Lock(), (-math.inf, math.nan)  # when it was asked, and the answer
+        self._typed = ("", "")  # the page's token, in memory only, and its browser
+        self._asking, self._gpu_seconds = threading.Lock(), (-math.inf, math.nan)  # when asked, and the answer
         self._stop = threading.Event()
-        self.uploads = HeldUploads()  # that the page uses
+        self.uploads = HeldUploads()  # uploads that the page uses
         self.places: set[str] = set()  # tabs on which a run was begun since the page was opened
 
     def __deepcopy__(self, memo: object) -> "Visitor":
@@ -96,7 +96,7 @@ class Visitor:
 
     @property
     def key(self) -> str:
-        """Whose runs these are; that of the open page, even where its state had to make room for others."""
+        """The visitor's secret key; an open page keeps it even if Gradio dropped its state."""
         if not self._key:
             self.key = _KEYS.get(open_page()) or secrets.token_hex(_KEY_BYTES)
         return self._key
@@ -111,17 +111,17 @@ class Visitor:
 
     @property
     def has_arrived(self) -> bool:
-        """Whether it is known whose page this is: a moment after it was opened."""
+        """True once the page's visitor is known, a moment after it opened."""
         return bool(self._key)
 
     def type_token(self, typed: str) -> None:
-        """Pay for runs of this page with what was typed in this browser; "" takes it back."""
+        """Use the typed token to pay for runs of this page in this browser; "" removes it."""
         self._typed = typed.strip(), browser_of(_connection())
 
     def services(self, services: Services) -> Services:
-        """The services for this visitor, whose own token, where the event at work has one, pays for hosted models.
+        """The services for this visitor; their own token, if there is one, pays for hosted models.
 
-        That of a sign-in comes with each request and is kept nowhere; one that was typed is for its browser alone.
+        A sign-in's token comes with each request and is not stored; a typed one works only in its browser.
         """
         token, browser = self._typed
         if not token or browser != browser_of(_connection()):
@@ -129,9 +129,9 @@ class Visitor:
         return services.for_visitor(token) if token else services
 
     def gpu_seconds_left(self, services: Services) -> float | None:
-        """Of this visitor's GPU time of today, on a Space with ZeroGPU; None where nobody knows.
+        """The visitor's GPU seconds left today on a Space with ZeroGPU; None if unknown.
 
-        All tabs ask for it when a page opens: for some seconds the answer holds.
+        Cached for some seconds, because all tabs ask when a page opens.
         """
         with self._asking:
             if time.monotonic() - self._gpu_seconds[0] > _FRESH_SECONDS:
@@ -141,14 +141,14 @@ class Visitor:
 
     @property
     def stop(self) -> threading.Event:
-        """Of the newest run, on whichever page of this visitor it began; set when Stop is pressed."""
+        """Stop flag of the visitor's newest run on any page; set when Stop is pressed."""
         self._stop = _STOPS.setdefault(self.key, self._stop)
         return self._stop
 
     def start(self, services: Services, place: str = "") -> None:
-        """Make way for a new run of this tab: an older one of it is told to stop and keeps its own flag.
+        """Prepare a new run of this tab: an older one is told to stop and keeps its own flag.
 
-        Raises InvalidInput: a run that was begun in another tab is still at work.
+        Raises InvalidInput: a run started in another tab is still running.
         """
         check_no_other_run(services, self, place)
         self.places.add(place)
@@ -161,39 +161,39 @@ class Visitor:
 
     @property
     def folder(self) -> Path:
-        """Where this visitor's downloads are written; goes with the visitor."""
+        """Folder of this visitor's downloads; deleted when the visitor leaves."""
         return Path(self._folder.name)
 
     def leave(self) -> None:
-        """Delete the folder, and the uploads that no run uses; a run that nobody looks at any more ends by itself."""
+        """Delete the folder and the uploads that no run uses; an unwatched run ends by itself."""
         self.uploads = HeldUploads()
         if "_folder" in self.__dict__:
             self._folder.cleanup()
 
 
 def build_visitor(demo: gr.Blocks) -> tuple[Any, Any]:
-    """The visitor's state, and the event once it is known whose; outside of the tabs, or the browser's is not read."""
+    """The visitor's state, and the event that identifies them; outside of tabs, or Gradio does not read it."""
     visitor = gr.State(Visitor(), delete_callback=Visitor.leave)
     stored = gr.BrowserState("", storage_key="t2i-bias-visitor", secret=_SECRET)
     return visitor, demo.load(on_arrive, [visitor, stored], stored, **QUIET)
 
 
 def on_arrive(visitor: Visitor, key: str | None, request: gr.Request | None = None) -> str:
-    """Know the visitor again by the key that the browser kept, or give it one to keep."""
+    """Recognise the visitor by the key in the browser, or give them a new one."""
     visitor.address = address_of(request)
-    with user_errors():  # what is no key is not taken for one
+    with user_errors():  # an invalid key is ignored
         if key:
             visitor.key = key
     return visitor.key
 
 
 def token_of(request: gr.Request | None) -> str:
-    """The token that a program sends along to pay for hosted models; "" where it sends none."""
+    """The token in a program's request that pays for hosted models; "" for none."""
     return "" if request is None else str(request.headers.get(TOKEN_HEADER, "")).strip()
 
 
 def address_of(request: gr.Request | HTTPConnection | None) -> str:
-    """Where a request came from, for a fair share; "" where all come from this machine."""
+    """Network address of a request, for fair queueing; "" for this machine."""
     if request is None:
         return ""
     address = network_of(request.headers, getattr(request.client, "host", "") or "")
@@ -203,7 +203,7 @@ def address_of(request: gr.Request | HTTPConnection | None) -> str:
 S = TypeVar("S")
 R = TypeVar("R")
 
-RUN: dict[str, Any] = {"queue": True, "concurrency_limit": None}  # the line of runs says who waits, not Gradio's queue
+RUN: dict[str, Any] = {"queue": True, "concurrency_limit": None}  # the queue of runs decides who waits, not Gradio's
 _PLACES_OF_PROGRAMS = 8  # of one address
 
 
@@ -214,9 +214,9 @@ def then_run(
     outputs: Any,
     crash: Callable[[], dict[Any, Any]],
 ) -> Any:
-    """Let a handler that yields follow an event, such as ``click.then``; a second one need not wait for the first.
+    """Run a generator handler after an event, such as ``click.then``, without waiting for earlier ones.
 
-    ``crash`` says what the page shows after an error that nobody foresaw.
+    ``crash`` gives the updates after an unexpected error.
     """
     ran = event(run, inputs, outputs, **(EACH | RUN))
     ran.failure(crash, None, list(crash()), **QUIET)
@@ -224,21 +224,21 @@ def then_run(
 
 
 def check_no_other_run(services: Services, visitor: Visitor, place: str) -> None:
-    """InvalidInput where a run that the visitor began in another tab is at work and was not told to stop."""
+    """Raise InvalidInput if a run of this visitor in another tab is running and was not told to stop."""
     at_work = services.run_queue.find(visitor.key)
     if at_work is not None and at_work.place not in ("", place) and not at_work.stop.is_set():
         raise InvalidInput(
-            f"your run in {at_work.place.title()} is still at work, and one run at a time is yours: watch it there, or "
-            "stop it there, then begin this one"
+            f"your run in {at_work.place.title()} is still running, and you can have one run at a time: watch or "
+            "stop it there, then start this one"
         )
 
 
 def in_line(
     services: Services, visitor: Visitor, start: Callable[[], Generator[S, None, R]], place: str = ""
 ) -> Generator[S | Progress, None, R]:
-    """A visitor's run, or how many are before it; with its ``place`` on the page it survives a reload.
+    """Steps of a visitor's run, or its place in the queue; with a ``place`` on the page it survives a reload.
 
-    Raises InvalidInput: as :meth:`Visitor.start`.
+    Raises InvalidInput: see :meth:`Visitor.start`.
     """
     check_no_other_run(services, visitor, place)
     requester = Requester(name=visitor.key, address=visitor.address)
@@ -247,12 +247,12 @@ def in_line(
 
 
 def _holding(_uploads: HeldUploads, start: Callable[[], Generator[S, None, R]]) -> Generator[S, None, R]:
-    """A run that keeps uploads from being deleted until it has ended."""
+    """A run that keeps its uploads until it has ended."""
     return (yield from start())
 
 
 def steps_in_words(run: RunAtWork[S | QueuePlace, R]) -> Generator[S | Progress, None, R]:
-    """The newest steps of a run, its place in line in words."""
+    """The newest steps of a run; its place in the queue as text."""
 
     def in_words(step: S | QueuePlace) -> S | Progress:
         if not isinstance(step, QueuePlace):
@@ -265,7 +265,7 @@ def steps_in_words(run: RunAtWork[S | QueuePlace, R]) -> Generator[S | Progress,
 
 
 def of_program(services: Services, start: Callable[[], Generator[Any, None, R]]) -> R:
-    """The result of a run that a program asked for, when it is its turn."""
+    """Queue and run a program's request; return its result."""
     address = address_of(LocalContext.request.get(None))
     requester = Requester(name=f"programs {address}", address=address, places=_PLACES_OF_PROGRAMS)
     return complete(services.run_queue.run(start, requester))

@@ -19,7 +19,7 @@ PRESET = "Science and arts, male and female"
 OPEN_JS = """() => document.querySelectorAll('[role=tabpanel]').forEach(
   (panel) => panel.toggleAttribute('data-open', Boolean(panel.offsetParent)))"""
 TALLEST = {"desk": 2200, "phone": 3500}
-FOLDS = ("The numbers", "By attribute", "Details", "Take it with you")
+FOLDS = ("The numbers", "By attribute", "Details", "Download and reuse")
 RESULTS = ("association", "paired", "objects", "internal", "origins", "runs", "calibration")
 TITLES_JS = """(results) => [...document.querySelectorAll(`${results} .fold > button`)]
   .filter((one) => one.offsetParent).map((one) => one.innerText.split('\\n')[0].trim())"""
@@ -122,7 +122,7 @@ def test_a_new_visitor_sees_nobody_elses_work_and_a_reload_keeps_what_was_chosen
     page.get_by_role("option", name="extreme").click()
     switch(page, "runs")
     page.wait_for_selector("#runs-list .quiet")
-    assert "Nothing yet" in page.inner_text("#runs-list")
+    assert "No runs yet" in page.inner_text("#runs-list")
     switch(page, "association")
     page.wait_for_selector("#association-run")
     page.wait_for_selector("#association-header .example-note")  # of whoever has no run there

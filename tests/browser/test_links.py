@@ -42,7 +42,7 @@ def test_measures_are_searched_in_the_page_and_opened_by_a_link(visit):
     page.wait_for_function("document.querySelector('#measures [role=status]').innerText.match(/^[0-9] measure/)")
     assert page.locator(".measure:visible").count() < 10
     page.fill("#measures input", "xyzzy")
-    assert "No measure has all of these words" in page.inner_text("#measures [role=status]")
+    assert "No measure contains all these words" in page.inner_text("#measures [role=status]")
     page.fill("#measures input", "")
     page.select_option("#measures select", "wang2023t2iat")
     assert page.locator(".measure:visible").count() == sum(
@@ -59,11 +59,11 @@ def test_calibration_opens_with_a_shipped_report_and_gives_way_to_another(desk):
     switch(desk, "calibration")
     desk.locator("#calibration-verdicts summary").first.click()
     desk.wait_for_selector("#calibration-verdicts table:visible")
-    assert "headline measures are shown to tell what was planted" in desk.inner_text("#calibration-verdicts h2")
+    assert "headline measures recover the planted bias" in desk.inner_text("#calibration-verdicts h2")
     desk.wait_for_selector("#calibration-plot svg")
     unfold(desk, "calibration", "numbers")
     assert "comes with the program" in desk.inner_text("#calibration-header")
-    assert "should read" in desk.inner_text("#calibration-findings")
+    assert "expected" in desk.inner_text("#calibration-findings")
     assert not desk.locator("#calibration-run").count()
     desk.click("#open-validity-pairs")
     desk.wait_for_function(

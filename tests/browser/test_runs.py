@@ -59,7 +59,7 @@ def test_a_stopped_run_goes_on_and_a_deleted_one_comes_back(desk):
         page.click("#stop")
     page.wait_for_selector("#header h2")
     switch(page, "runs")
-    stopped = page.locator("#runs-list").get_by_role("button", name="Go on: a photo of a slow nurse")
+    stopped = page.locator("#runs-list").get_by_role("button", name="Continue: a photo of a slow nurse")
     stopped.wait_for()
     assert "stopped" in page.inner_text("#runs-list")
     before = page.locator("#runs-list [data-act=delete]").count()

@@ -346,7 +346,7 @@ def test_a_report_gives_auto_back_where_nobody_named_its_reader(services):
 def test_a_plan_says_who_will_read_and_what_that_downloads(command):
     result = command("study", "run", "oasis-doctors", "--scale", "0.01", "--model", OTHER, "--dry-run")
     assert result.exit_code == 0, result.output
-    assert f"To be read by SigLIP 2 base 224 (transformers) ({PHOTOGRAPHS}, encoder, downloads 1.5 GB first)." in (
+    assert f"Classified by SigLIP 2 base 224 (transformers) ({PHOTOGRAPHS}, encoder, downloads 1.5 GB first)." in (
         " ".join(result.output.split())
     )
 

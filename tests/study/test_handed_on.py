@@ -278,7 +278,7 @@ def test_the_page_offers_every_form_and_says_what_each_is_for(report, tmp_path):
     shown = html.unescape(render("take_all", forms=FORMS))
     assert all(form.purpose in shown for form in FORMS.values())
     assert take(report, "report::card", tmp_path).name == f"explore-{report.run_id}-model-card.md"
-    with pytest.raises(InvalidInput, match="nothing to take"):
+    with pytest.raises(InvalidInput, match="no download named"):
         take(report, "report::docx", tmp_path)
 
 
@@ -287,7 +287,7 @@ def test_the_command_line_says_what_to_quote_and_writes_the_form_that_the_name_s
 ):
     report = with_one_figure(report)
     show_study_report(report, services, full=True)
-    assert plainly(f"To be quoted: {claim(report)}") in plainly(capsys.readouterr().out)
+    assert plainly(f"To quote: {claim(report)}") in plainly(capsys.readouterr().out)
     for name, form in FORMS.items():
         assert name in FORMS_HELP
         place = tmp_path / "new" / f"run{form.ending}"

@@ -481,14 +481,14 @@ def test_the_runs_tab_marks_opens_and_compares_them_and_offers_nothing_that_chan
     assert not any(f'data-act="{act}"' in html for act in ("keep", "free", "delete", "again"))
     shown = tab.on_open(visitor, type("Event", (), {"run": one.run_id})())
     assert "Opened: a run of" in shown[tab.parts["status"]]
-    assert "From the gallery: it can be looked at and compared, not changed." in shown[tab.parts["header"]]
+    assert "From the gallery: you can view and compare it, not change it." in shown[tab.parts["header"]]
     assert shown[tab.parts["report"]].run_id == one.run_id
     assert not shown[tab.people.box]["visible"]  # nobody labels its pictures here
     menus = tab.compare.on_list(visitor)
     assert {menus[tab.compare.first]["value"], menus[tab.compare.second]["value"]} == {one.run_id, other.run_id}
     compared = tab.on_compare(visitor, one.run_id, other.run_id)
     names = [arm.name for arm in compared[tab.parts["report"]].arms]
-    assert names == ["a photo of a plumber (the gallery)", "a photo of a nurse (the gallery)"]
+    assert names == ["a photo of a plumber (gallery)", "a photo of a nurse (gallery)"]
     visitor.leave()
 
 
@@ -588,7 +588,7 @@ def test_two_are_compared_number_by_number_with_the_uncertainties_of_both(elsewh
     both_old = [replace(one, results=replace(one.results, findings=(*one.results.findings, old))) for one in unlike]
     without_man = compare_reports(*both_old)
     assert [row["number"] for row in without_man.rows] == ["old: P"]
-    assert without_man.notes[0] == "Not compared, because each run reads it by sentences of its own: “man”."
+    assert without_man.notes[0] == "Not compared, because the runs use different sentences for it: “man”."
     # 0.8 - 0.5, from 0.3 - hypot(0.1, 0.1) to 0.3 + hypot(0.1, 0.1)
     a, b = Estimate(value=0.5, low=0.4, high=0.6, n=90), Estimate(value=0.8, low=0.7, high=0.9, n=50)
     one = difference_of(a, b)

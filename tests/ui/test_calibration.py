@@ -83,7 +83,7 @@ def test_shipped_reports_read_back_without_repetitions_and_pictures(tmp_path):
     assert "repetitions" not in [table.key for table in saved.report.results.tables]
     assert verdict_lines(saved.report) == verdict_lines(report())
     html = summary_html((saved,))
-    assert "1 of 1 headline measures are shown to tell what was planted." in html
+    assert "1 of 1 headline measures recover the planted bias." in html
     assert "&lt;gender&gt;" in html
     assert "<gender>" not in html
 
@@ -94,7 +94,7 @@ def test_reports_on_another_generator_stand_folded_below(tmp_path):
         (tmp_path / name).write_bytes(content)
         (tmp_path / "a-model" / name).write_bytes(content)
     html = summary_html(load_shipped(tmp_path), load_others(tmp_path))
-    assert "The same on pictures of a-model, 9 of them" in html
+    assert "The same with 9 pictures by a-model" in html
     assert html.count("Signed difference P − P*") == 2
     page = report_files([report()], list(load_others(tmp_path)))["README.md"].decode()
     assert "[its own report](a-model/README.md)" in page

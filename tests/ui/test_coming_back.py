@@ -76,7 +76,7 @@ def test_the_last_run_of_each_tab_is_there_after_a_reload_whoever_came_meanwhile
     assert "surgeon" not in stranger.shown["header"]
     stranger.immediately("generate")  # the example goes
     stranger.select("explore-taking", take="zip::zip")  # nor is another's report taken for that of a page without one
-    assert "Nothing has been measured here yet" in stranger.shown["status"]
+    assert "nothing was measured yet" in stranger.shown["status"]
     for visitor in (page, stranger):
         visitor.client.close()
 
@@ -150,7 +150,7 @@ def test_a_run_at_work_is_followed_after_a_reload_and_can_be_stopped(served):
 
     again.on_step = on_step
     again.open()
-    assert "went on while the page was loaded anew" in steps[0]
+    assert "continued while the page reloaded" in steps[0]
     assert "slow judge" in again.shown["header"]  # what was finished when Stop was pressed
     assert "Stopped" in str(again.shown)
     again.client.close()
@@ -162,7 +162,7 @@ def test_a_run_that_the_page_does_not_show_is_named_and_no_press_elsewhere_stops
     settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
     report = complete(run_study(find_design("t2iat-tests"), settings, fakes, session=visitor.key))
     fakes.manifests.save(replace(fakes.manifests.find(report.run_id), status="running"))
-    assert "cut off" in runs.on_list(visitor)
+    assert "interrupted" in runs.on_list(visitor)
 
     def steps():
         while not go_on.wait(0.01) and not visitor.stop.is_set():
@@ -177,9 +177,9 @@ def test_a_run_that_the_page_does_not_show_is_named_and_no_press_elsewhere_stops
     assert 'data-act="again"' not in listed
     assert last == [report.run_id, "at work"]
     refused = tab.on_click(visitor)
-    assert "your run in Runs is still at work" in refused[tab.parts["status"]]
+    assert "your run in Runs is still running" in refused[tab.parts["status"]]
     *_, refused = tab.on_run(visitor, *form_values(tab))
-    assert "your run in Runs is still at work" in refused[tab.parts["status"]]
+    assert "your run in Runs is still running" in refused[tab.parts["status"]]
     assert not visitor.stop.is_set()
     runs.on_stop(visitor)
     assert tab.parts["stop"] in tab.on_click(visitor)  # it ends, and the new one takes its turn
@@ -425,5 +425,5 @@ def test_after_an_error_of_the_program_every_run_says_so_and_gives_its_buttons_b
     asyncio.run(crash_all())
     assert said.keys() == runs
     for shown in said.values():
-        assert any("error of its own" in str(one) for one in shown)
+        assert any("error in the program" in str(one) for one in shown)
         assert any(one.get("visible") is False for one in shown if isinstance(one, dict))  # Stop

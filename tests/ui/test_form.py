@@ -162,9 +162,10 @@ def test_models_are_in_the_menu_with_what_they_and_readers_mean_here(on_a_laptop
     assert model_hint(on_a_laptop, "calibration-renderer") == HINT
     assert model_hint(on_a_laptop, "no model!") == HINT
     hint = model_hint(on_a_laptop, "org/name")
-    assert hint.startswith("Its weights are not on this machine, and downloads are off. Where no reader")
+    assert hint.startswith("Its weights are not on this machine, and downloads are off. By default,")
     assert hint.endswith(
-        "SigLIP 2 base 224 (transformers) (google/siglip2-base-patch16-224, encoder, downloads 1.5 GB first)."
+        "SigLIP 2 base 224 (transformers) (google/siglip2-base-patch16-224, encoder, downloads 1.5 GB first)"
+        " classifies its pictures."
     )
     shown = {value: text for text, value in encoder_choices(fakes)}
     assert shown["calibration-clip"] == "Calibration CLIP"
@@ -420,7 +421,7 @@ def compared(told):
 def test_an_arm_like_another_is_refused_and_the_last_one_goes_with_its_words():
     arms = added((), Arm(condition="fair"))
     assert arms == (Arm(), Arm(condition="fair"))
-    with pytest.raises(InvalidInput, match="there already"):
+    with pytest.raises(InvalidInput, match="already listed"):
         added(arms, Arm(name="again", condition="fair"))
     assert arms_html(arms).count("data-remove") == 2
 
@@ -437,7 +438,7 @@ def test_what_is_written_of_an_arm_is_read_as_its_settings_each_of_which_has_a_f
     assert set(arms.on_add(added_to, None, wrong)) == {arms.status}
     assert "“Guidance scale” must be a number" in arms.on_add(added_to, None, wrong)[arms.status]
     photographs = SimpleNamespace(name="sd-turbo")
-    assert "Where no reader is chosen" in arms.on_model(photographs)
+    assert "By default," in arms.on_model(photographs)
     html = str(objects.arms.fields.value)
     assert all(f'name="{name}"' in html for name in settings_of(Arm) if name != "images")
     assert '<option value="fair">The same rates for every concept</option>' in html
@@ -448,7 +449,7 @@ def test_presets_suit_the_model_that_draws(services):
     others = SimpleNamespace(name="Photographs", conditions=())
     with pytest.raises(InvalidInput, match="Photographs has no condition 'fair'"):
         suited_to(THREE, others)
-    template = PRESETS["With and without a fairness-intervened prompt"][1].template
+    template = PRESETS["With and without a fairness request in the prompt"][1].template
     assert template
     assert "irrespective of" in template
 
@@ -463,7 +464,7 @@ def test_the_count_is_of_all_arms_and_says_the_limit(objects):
     assert f"in 3 arms; a run has at most {most} pictures in 8 arms" in objects.on_count(
         *values_of(objects, THREE, percent=3)
     )
-    assert "in 2 arms, 1 of them of pictures brought along" in objects.on_count(
+    assert "in 2 arms, 1 of them with uploaded pictures" in objects.on_count(
         *values_of(objects, (Arm(), Arm(images="old.zip")), percent=3)
     )
 
@@ -475,7 +476,7 @@ def test_a_comparison_shows_arms_and_ranks_before_differences_in_markdown_too(ob
     assert places == sorted(places)
     assert "(1 to " in numbers or "(2 to " in numbers
     tables = opened_folds(objects, compared)[objects.parts["tables"]]
-    assert "Arm “fair” by itself" in tables
+    assert "Arm “fair” alone" in tables
     assert "table:ranks:" not in tables
     assert "--arm" in compared[objects.parts["shell"]]
     assert "Arm(" in compared[objects.parts["python"]]

@@ -148,7 +148,7 @@ def test_a_picture_is_marked_as_an_attention_check_by_clicking(tab, services, vi
     told = checks.on_pick(visitor, run, picked(3), *asked, "")
     assert told[parts["picked"]] == 4
     assert "Picture 4" in told[parts["says"]]
-    assert "on record" in told[parts["says"]]
+    assert "ground truth is known" in told[parts["says"]]
     *shown, third = parts["said"]
     assert told[third]["visible"] is False  # of three people
     known = [told[radio]["value"] for radio in shown]  # what was drawn is filled in
@@ -244,7 +244,7 @@ def test_answers_are_shown_compared_taken_along_and_used(tab, services, visitor,
         assert path.stat().st_size > 100
     with zipfile.ZipFile(visitor.folder / "labels.zip") as archive:
         assert {"README.md", "labels.csv", "labels.jsonl"} <= set(archive.namelist())
-    assert "nothing to take" in tab.on_take(visitor, key, report, taking("labels:../../x"))[parts["status"]]
+    assert "no download named" in tab.on_take(visitor, key, report, taking("labels:../../x"))[parts["status"]]
     key = opened(tab, services, visitor, run, "feminine", raters=1)
     assert run in [value for _, value in tab.on_open(visitor, None, key)[scores.parts["source"]]["choices"]]
     *_, told = scores.on_use(visitor, key, run, None, None)
@@ -283,7 +283,7 @@ def test_a_report_s_button_makes_its_task_and_shows_what_people_say(tab, service
     people, status = shown.people, shown.parts["status"]
     updates = shown.finished(report)
     assert updates[people.box]["visible"]
-    assert updates[people.button] == "Label 12 of these at random"
+    assert updates[people.button] == "Label 12 random pictures"
     assert [value for _, value in updates[people.by]["choices"]] == ["", "man"]
     assert not updates[people.corrected]["visible"]
     press = tab.label_handler(shown)
@@ -325,8 +325,8 @@ def test_of_a_paired_test_people_alone_are_asked_about_too(tab, services, visito
         task, _ = owned_task(services.labels, OwnerKey.parse(told[tab.parts["key"]]))
         assert task.positions[0] == position
         assert task.run_id == run
-    assert button_text(3, "setting=single") == "Label 3 of those of people alone"
-    assert button_text(None, "people") == "Label 0 of these by people"
+    assert button_text(3, "setting=single") == "Label 3 pictures of one person"
+    assert button_text(None, "people") == "Label 0 pictures, by people"
 
 
 def test_reports_that_people_cannot_correct_have_no_button(services, visitor):
@@ -401,7 +401,7 @@ def test_the_owner_s_key_is_kept_by_the_browser_and_the_report_is_made_anew(tab,
     answer_all(services, key, "feminine")
     event, fresh = taking("table:raters:csv"), Visitor()  # as after the server forgot this session
     assert tab.on_take(fresh, key, None, event)[tab.parts["file"]].endswith("-raters.csv")
-    assert "Nothing has been measured" in tab.scores.on_take(fresh, None, event)[tab.scores.parts["status"]]
+    assert "nothing was measured yet" in tab.scores.on_take(fresh, None, event)[tab.scores.parts["status"]]
     fresh.leave()
 
 

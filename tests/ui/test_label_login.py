@@ -50,7 +50,7 @@ def test_a_user_is_known_by_the_number_of_the_account_and_only_from_a_session():
 def test_every_action_works_by_sign_in_as_by_key(tab, services, visitor, task):
     parts, key = tab.parts, OwnerKey(task_id=task.task.id).text
     told = tab.on_open(visitor, None, key, ADA)
-    assert "your sign-in at the Hub" in told[parts["header"]]
+    assert "your Hub sign-in" in told[parts["header"]]
     assert "owner=" not in told[parts["header"]]  # its secret is not known to anybody any more
     assert told[parts["memory"]] == {}  # nothing here opens it once Ada has left
     assert tab.on_status["open"](visitor, None, key, ADA)[parts["open"]]["visible"] is False

@@ -111,7 +111,7 @@ def test_a_picture_says_why_each_attribute_was_read_so(tab, report, services):
     assert html.count("<tr>") == 1 + len(ATTRIBUTES)
     assert "“a man” against “a woman”" in html
     assert ("there" if row["man: perceived"] == "yes" else "not there") in html
-    assert "read as" in html
+    assert "classified as" in html
     assert "people say" not in html  # nobody was asked
     assert why_html(report, "../elsewhere", services) == ""
     assert html in tab.pictures.large(report, row["image_id"])
@@ -188,13 +188,13 @@ def test_shares_so_far_stand_beside_the_pictures_with_what_they_are_compared_wit
     assert "40 % to 95 %" in html
     assert html.count('class="strip"') == 1
     assert "nothing yet" in html
-    assert "what it is compared with" in html
+    assert "reference value" in html
 
 
 def test_the_place_of_shares_is_kept_free_until_the_first_pictures_are_read():
     before = drawing_html(at(rows_of(9), 0, 8, watches_shares=True))
     assert 'class="drawing watched"' in before
-    assert "Shares follow with the first finished pictures." in before
+    assert "Shares appear with the first finished pictures." in before
     assert "<table" not in before
     assert 'class="drawing"' in drawing_html(at(rows_of(9), 0, 8))  # of a study without shares
 
@@ -341,7 +341,7 @@ def test_every_number_has_its_interval_and_n_and_the_blocked_picture_is_counted_
     assert '<td data-label="n"><span>16</span></td>' in html  # 17 asked, picture 14 (seed 13) blocked
     assert "1 refused or blanked" in study_html.header_html(counted.report, "")
     blocked = next(image for image in counted.images if image.blocked)
-    assert "never scored" in explore_tab.picture_html(counted, blocked.number)
+    assert "not scored" in explore_tab.picture_html(counted, blocked.number)
     groups = [explore_tab.group_of(counted, image.number) for image in counted.images]
     assert sorted(set(groups) - {None}) == list(range(counted.clusters.n_clusters))
     assert groups.count(None) == 1

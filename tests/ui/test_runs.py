@@ -177,7 +177,7 @@ def test_an_import_is_labelled_without_being_measured(tab, services, visitor, tm
     assert "5 of 5 pictures<" in shown[tab.parts["header"]]
     imported.path.unlink()
     *_, last = tab.on_label(visitor, imported)
-    assert "bring them again" in last[tab.parts["status"]]
+    assert "upload them again" in last[tab.parts["status"]]
 
 
 def test_errors_of_an_import_stay_in_place(tab, visitor, tmp_path):
@@ -187,7 +187,7 @@ def test_errors_of_an_import_stay_in_place(tab, visitor, tmp_path):
     for path in (str(bad), None):
         assert "That did not work" in tab.on_import(path)[parts["status"]]
     *_, last = tab.on_measure(visitor, None, "explore", "people", "calibration-clip", "")
-    assert "bring them again" in last[parts["status"]]
+    assert "upload them again" in last[parts["status"]]
     found = look_through(zipped(tmp_path / "good.zip", {"a photo of a nurse": 5}))
     *_, last = tab.on_measure(visitor, found, "explore", "people", "calibration-clip", "tall|x", True)
     assert "name|positive sentence|negative sentence" in last[parts["status"]]
@@ -202,7 +202,7 @@ def test_what_others_wrote_is_only_text_and_no_run_yet_says_what_will_be_here(se
     html += imported_html(look_through(zipped(tmp_path / "x.zip", {EVIL.replace("/", ""): 1})))
     assert "<img" not in html
     assert "&lt;img" in html
-    assert "Nothing yet" in runs_html([])
+    assert "No runs yet" in runs_html([])
 
 
 def test_every_report_of_a_shipped_study_has_a_tab(tab):
@@ -227,7 +227,7 @@ def test_two_finished_runs_are_compared_and_a_hole_in_the_choice_is_said(tab, vi
     title = "Eight association tests"
     assert [arm.name for arm in shown[tab.parts["report"]].arms] == [title, f"{title}, again"]
     assert "Differences between the arms" in shown[tab.parts["findings"]]
-    assert "choose two to compare" in tab.on_compare(visitor, name, None)[tab.parts["status"]]
+    assert "choose two runs to compare" in tab.on_compare(visitor, name, None)[tab.parts["status"]]
 
 
 def test_runs_opens_with_an_example_lists_the_shipped_ones_and_offers_two_to_compare(tab):
@@ -257,7 +257,7 @@ def test_a_comparison_is_a_report_in_two_arms_with_pictures_a_plot_folds_and_why
     pressed = tab.on_mark(report, event(pictures="man: perceived=yes"))
     assert "man: perceived: yes" in pressed[tab.pictures.grid]
     assert 'data-pictures="man: perceived=yes"' in shown[parts["plot"]] + shown[parts["findings"]]
-    assert "Not the same in both" in tab.show_later("details", report)[parts["tables"]]
+    assert "Settings that differ" in tab.show_later("details", report)[parts["tables"]]
     for side in sides_of(report):
         (image_id, *_) = side.pictures["image_id"] if side.pictures is not None else ()
         assert "not there" in tab.why_html(report, image_id)

@@ -66,13 +66,13 @@ def test_every_number_is_said_in_words_with_its_sign_and_whether_it_rests_on_one
     assert f"S = {format_number(row['S'], *ends)}<small>{format_interval(*ends)}" in html
     assert f"d = {format_number(row['d'])}" in html
     assert "of 1,000 such runs" in html
-    assert "The smallest p that 3 against 3 prompts can give here is 0.10" in html
+    assert "With 3 against 3 prompts, the smallest possible p is 0.10" in html
     assert f"p = {row['p']:.3f}" in html
     assert "q =" not in html  # one test needs no correction
     assert 'data-take="figure:influence_own:csv"' in html
     turned = changed(report, "influence", **{"S changes its sign": [True] + [False] * 5})
     first = table_of(report, "influence").frame.loc[0, "left out"]
-    assert f"without {first} it would change its sign" in tab.closer_html(turned, "own")
+    assert f"without {first} its sign would change" in tab.closer_html(turned, "own")
     firm = changed(report, "influence", **{"S changes its sign": [False] * 6})
     assert "stays on the same side of 0" in tab.closer_html(firm, "own")
     cold = changed(report, "table1", X=["-5 degrees"], S=[-0.25], low=[-0.31], high=[-0.19])
@@ -182,7 +182,7 @@ def test_the_flow_goes_from_the_words_to_the_pictures_on_one_scale(flow, interna
     places = [html.index(f"<b>{score} = ") for score in ("TT", "ITP", "IT", "II")]
     assert places == sorted(places)
     assert html.count('class="gauge"') == 4
-    assert "no interval: words are not drawn by chance" in html
+    assert "no interval: no sampling error" in html
     assert "“a photo of a man”" in html
     assert internal.closer_html(flow, "nobody") == ""
     scores = table_of(flow, "scores").frame
@@ -193,7 +193,7 @@ def test_the_flow_goes_from_the_words_to_the_pictures_on_one_scale(flow, interna
 
 
 def test_a_side_is_named_where_the_interval_lies_on_it(flow, internal):
-    for value, side in ((0.2, "Nearer to men:"), (-0.2, "Nearer to women:"), (0.0, "To neither clearly:")):
+    for value, side in ((0.2, "Nearer to men:"), (-0.2, "Nearer to women:"), (0.0, "Clearly nearer to neither:")):
         leaning = changed(flow, "scores", value=value, low=value - 0.1, high=value + 0.1)
         assert internal.closer_html(leaning, "man").count(f"<strong>{side}</strong>") == 4
     sides = changed(flow, "table3", **{"δ′": 0.0, "δ′ low": [-0.3, -0.1, 0.1], "δ′ high": [-0.1, 0.1, 0.3]})
@@ -210,13 +210,13 @@ def test_an_interval_across_0_is_no_side_and_no_proof_and_where_there_is_no_alph
     moves = "Compared with their prompts (δ′), pictures shift"
     none = f"{moves} none of 3 targets clearly towards men or women; this does not prove that there is no bias."
     assert headline(unclear) == none
-    assert "The difference is not told apart from nothing" in internal.closer_html(unclear, "man")
+    assert "The difference is not clear" in internal.closer_html(unclear, "man")
     moved = changed(flow, "table3", **{"δ′": 0.2, "δ′ low": 0.1, "δ′ high": 0.3, "α′": NAN, "why no α′": "weak words"})
-    assert "Drawing moves it towards men." in internal.closer_html(moved, "man")
+    assert "Drawing moves the association towards men." in internal.closer_html(moved, "man")
     assert "There is no α′: weak words." in internal.closer_html(moved, "man")
     without = changed(flow, "table3", **{"α": float("nan"), "why no α": "TT is 0.0010: the texts hardly lean"})
     assert "There is no α: TT is 0.0010: the texts hardly lean." in internal.closer_html(without, "man")
-    assert "times as strongly as the words alone (TT = " in internal.closer_html(flow, "man")
+    assert "times the association of the words alone (TT = " in internal.closer_html(flow, "man")
 
 
 def test_own_targets_are_drawn_whole_one_after_the_other_or_refused_in_place(internal):
@@ -412,7 +412,7 @@ def test_every_step_has_its_picture_its_reading_and_its_words(traced):
     assert "step 2 of 6 (17 % of the way): predicted pictures show it less often" in html
     assert re.search(r"<b>hat\.</b> .* None of the 6 steps differs clearly from the base prompt", html)
     assert "about 1 of these 18 intervals" in html  # 18 x 0.05
-    assert "beside “a photo of a person”" in html
+    assert "next to “a photo of a person”" in html
     assert "beard more often (first at step 1)" in headline(traced)
     assert "no clear difference: hat" in headline(traced)
     (figure,) = [one for one in traced.results.figures if one.key == film.labels["predicted"]]

@@ -151,7 +151,7 @@ def test_a_report_comes_as_a_document_for_people(programs, study):
 def test_people_label_a_run_and_its_numbers_come_back_corrected(programs, served):
     drawn = {"concept": "doctor", "attributes": ["man"], "n_images": 8, "model": "calibration-renderer"}
     report = programs.predict(**drawn, attribute_a="", attribute_b="", api_name="/explore")
-    with pytest.raises(AppError, match="no labelling task serves the run"):
+    with pytest.raises(AppError, match="has no labelling task"):
         programs.predict(run_id=report["run_id"], api_name="/corrected_run")
     task = programs.predict(run_id=report["run_id"], n=6, api_name="/label_run")
     assert (task["status"], task["asks_about"]) == ("open", "man")

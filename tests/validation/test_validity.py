@@ -380,7 +380,7 @@ def test_the_report_gathers_the_verdicts(pairs, objects):
 def test_measures_without_a_study_are_named_with_the_reason(pairs):
     page = report_files([pairs])["README.md"].decode()
     told = page.split("## Not tested here")[1]
-    assert f"- {METRICS['kendall_tau'].name}: of two orders, not of pictures." in told
+    assert f"- {METRICS['kendall_tau'].name}: about two orders, not about pictures." in told
     assert f"- {METRICS['stereotype_test_score'].name}:" not in told
     other = replace(pairs, settings=replace(pairs.settings, model="org/name"))
     elsewhere = report_files([other])["README.md"].decode().split("## Not tested here")[1]

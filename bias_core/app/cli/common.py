@@ -1,4 +1,4 @@
-"""Parts that all commands share: errors in one line, services, a progress bar, tables, options made from settings."""
+"""Shared parts of commands: one-line errors, services, progress bar, tables, options from settings."""
 
 import os
 import signal
@@ -56,7 +56,7 @@ _GROUPS = {
         "rewriter", "protocol",
     ),
 }  # fmt: skip
-"""The settings by the group of options that shows them; the others are about measuring."""
+"""Settings by option group; all others are about measuring."""
 
 OUT = (
     "Folder or name.zip for report, tables and figures (`explore`: and pictures); or one file: name.html, .md or .json."
@@ -106,7 +106,7 @@ class RunOptions:
 
 
 class Command(TyperCommand):
-    """A command whose option for help stands in the last group of options."""
+    """A command with its help option in the last group."""
 
     def get_help_option(self, ctx: Any) -> Any:
         """Return the option for help."""
@@ -163,9 +163,9 @@ def _token_in(variable: str) -> str:
 
 
 class Stop:
-    """A question whether to stop a run, which asks it as ``cancelled`` at its every step.
+    """The stop flag of a run, which calls it as ``cancelled`` at every step.
 
-    ``signal`` is the one that asked for it; 0 for none.
+    ``signal`` is the signal that set it; 0 for none.
     """
 
     def __init__(self) -> None:
@@ -177,11 +177,11 @@ class Stop:
 
 
 def run_with_bar(start: Callable[..., Generator[Progress, None, T]], *inputs: Any) -> T:
-    """Follow a run behind a progress bar to what it returns; Ctrl-C and SIGTERM stop it at its next step.
+    """Run with a progress bar and return the result; Ctrl-C and SIGTERM stop the run at its next step.
 
-    ``start`` gives the run of the inputs; as ``cancelled`` it gets the question whether to stop.
+    ``start`` makes the run from the inputs; its ``cancelled`` is the stop flag.
 
-    Raises typer.Exit: the run was stopped before it had anything to return: with the code of :func:`exit_stopped`.
+    Raises typer.Exit: the run stopped without a result: with the code of :func:`exit_stopped`.
     """
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -254,7 +254,7 @@ _SHORT = 24  # letters of a cell that stays on one line
 
 
 def table_of(rows: "pd.DataFrame", title: str = "") -> Table:
-    """Make a table of texts whose short cells stay on one line."""
+    """Make a table of texts; short cells stay on one line."""
     table = Table(*map(str, rows.columns), title=title or None)
     for row in rows.itertuples(index=False):
         table.add_row(*row)

@@ -100,16 +100,16 @@ def compare(
         list[str],
         option(
             DRAW,
-            "One way to draw, two to eight times: key=value|key=value with name, model, condition, template, negative, "
+            "One arm; give two to eight: key=value|key=value with name, model, condition, template, negative, "
             "guidance, steps; such as 'condition=fair' (default: as the renderer draws).",
         ),
     ],
     attribute: Attributes = None,
     no_attributes: NoAttributes = False,
 ) -> None:
-    """Draw a concept in two to eight ways on the same seeds, and test what differs.
+    """Draw a concept with two to eight arms (settings to compare) on the same seeds, and test the differences.
 
-    The same as `explore` with `--arm`; here the template of an arm holds the concept.
+    The same as `explore` with `--arm`, except that here an arm's template contains the concept.
     """
     with user_errors():
         arms = check_several(parse_arms(arm))
@@ -197,14 +197,14 @@ def suggest(
     *,
     given: Given,
     how: RunOptions,
-    words_only: Annotated[bool, option(DRAW, "Draw nothing and ask the language model alone.", "--words-only")] = False,
+    words_only: Annotated[bool, option(DRAW, "Draw nothing; ask only the language model.", "--words-only")] = False,
     scenes: Annotated[
         bool, option(DRAW, "Write scenes with this word, for a study of it as a trigger word.", "--scenes")
     ] = False,
 ) -> None:
-    """Suggest attributes to look for in pictures of a concept, and say where each comes from.
+    """Suggest attributes to measure in pictures of a concept, with their sources.
 
-    A language model is asked about the words; captions of the pictures are compared with those of a plain base.
+    A language model suggests from the words; captions of the pictures are compared with those of a plain baseline.
     """
     from bias_core.explore.options import SuggestOptions
     from bias_core.explore.suggest import DESIGN, suggested_by_words, suggested_in
@@ -255,4 +255,4 @@ def _show(concept: str, suggested: "list[Suggested]") -> None:
         text = attribute_text(suggested[0].attribute)
         console.print(f'python -m bias_core explore "{concept}" --attribute "{text}"', markup=False)
     else:
-        console.print("Nothing stands out, and the language model names nothing.", markup=False)
+        console.print("No suggestions: nothing stands out, and the language model names nothing.", markup=False)

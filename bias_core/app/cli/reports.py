@@ -66,7 +66,7 @@ def finish(
 def show_study_report(
     report: StudyReport, services: "Services | None" = None, *, full: bool = False, as_json: bool = False
 ) -> None:
-    """Print the headline, the first numbers and the next step; or the whole report; or its JSON and nothing else."""
+    """Print the headline, first numbers and next step; or the whole report; or only its JSON."""
     from bias_core.study.export import to_form
     from bias_core.study.headlines import headline
 
@@ -119,7 +119,7 @@ def _show_first_numbers(report: StudyReport) -> int:
 
 def _show_unknown_words(report: StudyReport) -> None:
     if report.unknown_words:
-        console.print(f"This world does not know: {', '.join(report.unknown_words)}", markup=False)
+        console.print(f"Words unknown to this world: {', '.join(report.unknown_words)}", markup=False)
 
 
 def _show_all(report: StudyReport, services: "Services | None") -> None:
@@ -137,7 +137,7 @@ def _show_all(report: StudyReport, services: "Services | None") -> None:
         console.print(note, markup=False)
     _show_unknown_words(report)
     if sentence := claim(report):
-        console.print(f"To be quoted: {sentence}", markup=False)
+        console.print(f"To quote: {sentence}", markup=False)
     line = f"{LIMITS} Run {report.run_id}, {report.n_images:,} pictures, {report.seconds:.1f} s."
     console.print(line, markup=False, style="dim")
     for step in next_steps(report, services) if services else ():
@@ -209,9 +209,9 @@ def runs(
 
 def label(
     run: Run,
-    n: Annotated[int, typer.Option("-n", "--pictures", help="Number of pictures that people are asked about.")] = 64,
+    n: Annotated[int, typer.Option("-n", "--pictures", help="Number of pictures to label.")] = 64,
     stratify_by: Annotated[
-        str, typer.Option(help="Attribute (or people) by whose readings the pictures are drawn in equal parts.")
+        str, typer.Option(help="Attribute (or people): choose equally many pictures per classifier answer.")
     ] = "",
     attribute: Annotated[list[str] | None, typer.Option(help="Ask about this attribute only; may be repeated.")] = None,
     setting: Annotated[str, typer.Option(help="Setting of the paired test: paired, single or fairness.")] = "",
@@ -225,7 +225,7 @@ def label(
         ),
     ] = "two",
 ) -> None:
-    """Ask people about pictures of a run, drawn at random; their labels correct its numbers."""
+    """Make a labelling task from random pictures of a run; people's labels correct its numbers."""
     from bias_core.labels.make_task import label_run, task_values
 
     with user_errors(), open_services() as services:
@@ -238,7 +238,7 @@ def label(
         for name, title in (
             ("raters_link", "For raters, at the address of your app"),
             ("owner_link", "For you alone"),
-            ("owner_key", "Owner's key, told once"),
+            ("owner_key", "Owner's key, shown once"),
         ):
             console.print(f"{title}: {values[name]}", markup=False, soft_wrap=True)
         console.print(f"As answers come in: study corrected {run}", markup=False)
@@ -253,7 +253,7 @@ def corrected(
         Path | None, typer.Option(help="File for the numbers, name.json or name.csv; with --labels, as --out of a run.")
     ] = None,
 ) -> None:
-    """Show the numbers of a run as people's labels correct them, and how many more labels they need."""
+    """Show a run's numbers corrected by people's labels, and how many more labels they need."""
     from bias_core.store.export import csv_bytes
     from bias_core.store.files import write_atomically
     from bias_core.study import corrected as corrections
@@ -269,7 +269,7 @@ def corrected(
             save_study_report(report, out)
             return
         if (answers := services.run_answers(run)) is None:
-            raise InvalidInput(f"no labelling task serves the run {run}: make one with study label {run}")
+            raise InvalidInput(f"the run {run} has no labelling task: make one with study label {run}")
         correction = corrections.correction_of(report, answers)
         if not correction.numbers:
             raise InvalidInput(" ".join(correction.notes))
@@ -290,5 +290,5 @@ def _report(services: "Services", run: str) -> StudyReport:
     if services.manifests.find(run) is None:
         raise InvalidInput(f"no run {run!r} on record (was it deleted?); `runs` lists them")
     if (saved := open_report(run, services)) is None:
-        raise InvalidInput(f"the run {run} has no report: it was not finished, or made room; run it again")
+        raise InvalidInput(f"the run {run} has no report: it did not finish, or was deleted to make room; run it again")
     return saved.report

@@ -160,7 +160,7 @@ def _agree(plans: "Sequence[StudyPlan]", services: "Services", how: StudyOptions
     _show_refusals(plans, services, measure=not how.draw_only)
     if long and not (how.dry_run or how.yes):
         if not sys.stdin.isatty():
-            raise InvalidInput("this takes long, and no terminal is here to ask; add --yes to start all the same")
+            raise InvalidInput("this takes long and needs confirmation; without a terminal, add --yes")
         if not typer.confirm("Start?"):
             raise typer.Exit(1)
 
@@ -199,7 +199,7 @@ def _show_costs(plans: "Sequence[StudyPlan]", services: "Services") -> bool:
         console.print(note, markup=False)
     readers = dict.fromkeys(reader for plan in plans for arm in plan.each for reader in arm.study.readers(arm.settings))
     if facts := [services.reader_facts(reader.role, reader.name) for reader in readers]:
-        console.print(f"To be read by {' and '.join(map(reading_words, facts))}.", markup=False)
+        console.print(f"Classified by {' and '.join(map(reading_words, facts))}.", markup=False)
     for name in dict.fromkeys(arm.settings.model for arm in arms if not _is_known(arm)):
         console.print(_not_known(name, services), markup=False)
     seconds, n_bytes = sum(cost.seconds for cost in costs), sum(cost.n_bytes for cost in costs)
@@ -207,7 +207,7 @@ def _show_costs(plans: "Sequence[StudyPlan]", services: "Services") -> bool:
         place = f"{services.engine.n_workers()} x {services.engine.place()}"
         console.print(f"{_time(seconds)}, {_size(n_bytes)} in all, on {place}", markup=False)
     if math.isnan(seconds):
-        console.print("How long it takes is known once a first batch is drawn here.")
+        console.print("The time is known after a first batch here.")
     free, limit = free_bytes(services.settings.data_dir), services.settings.cache_gb * 1e9
     if n_bytes > free:
         console.print(f"The disk has room for {_size(free)} only: set BIAS_DATA_DIR to another.")
@@ -240,9 +240,9 @@ def _show_requests(plans: "Sequence[StudyPlan]", services: "Services", price: fl
 
 def _not_known(name: str, services: "Services") -> str:
     if hosted_name(name):
-        return f"Which pictures of {name} exist already is not known: {_why_not(services, name)}"
+        return f"It is unknown which pictures of {name} already exist: {_why_not(services, name)}"
     listed = name in {info.id for info in services.models()}
-    guessed = "" if listed else "; nor its own number of steps and size, for which usual ones are taken"
+    guessed = "" if listed else "; its steps and size are also unknown, so usual ones are assumed"
     return (
         f"{name} is not on this machine and the hub was not reached, so it is not known which commit would "
         f"be drawn, which of its pictures exist already and whether it suits the study{guessed}. "

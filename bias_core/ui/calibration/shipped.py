@@ -1,4 +1,4 @@
-"""The shipped reports of the studies that check the measures against planted truth.
+"""Shipped reports of the studies that check the measures against planted truth.
 
 ``python -m validation report --ship`` writes them.
 """
@@ -16,7 +16,7 @@ TITLES: Mapping[str, str] = {
     "validity-measures": "Picture measures",
     "validity-associations": "Associations",
     "validity-pairs": "Pairs of people",
-    "validity-bases": "Objects against a base",
+    "validity-bases": "Objects compared with a base",
     "validity-objects": "Objects",
     "validity-texts": "Texts of clusters",
     "validity-mitigation": "Mitigation",
@@ -30,28 +30,28 @@ TITLES: Mapping[str, str] = {
 """Titles of the reports by study, in the order in which the tab shows them."""
 
 NOT_HERE: Mapping[str, str] = {
-    "association_effect_size": "S in other units; it has no interval of its own",
+    "association_effect_size": "S in other units, without an interval of its own",
     "model_distance": "relative to the models in a table, so it has no planted value",
     "mean_similarity": "in the encoder's own units, so it has no planted value",
-    "stereotype_propagation_index": "of denoising steps, which the renderer has none of; validity-steps tests it "
+    "stereotype_propagation_index": "about denoising steps, which the renderer does not have; validity-steps tests it "
     "on the diffusion model",
-    "exchange_effect": "of denoising steps, too; validity-causes tests it on the diffusion model",
-    "part_effects": "of the parts of a model, too; validity-causes tests it on the diffusion model",
-    "drawing_effect": "of the parts of a model, too; validity-causes tests it on the diffusion model",
-    "predicted_gain": "of denoising steps, too; validity-steps tests it on the diffusion model",
-    "weighted_alignment_score": "it has no interval, for WALS of few pictures is not that of many; how far off it is "
-    "stands in the report on picture measures",
+    "exchange_effect": "also about denoising steps; validity-causes tests it on the diffusion model",
+    "part_effects": "about the parts of a model; validity-causes tests it on the diffusion model",
+    "drawing_effect": "about the parts of a model; validity-causes tests it on the diffusion model",
+    "predicted_gain": "also about denoising steps; validity-steps tests it on the diffusion model",
+    "weighted_alignment_score": "no interval, because WALS depends on the number of pictures; the report on picture "
+    "measures gives its error",
     "picture_change": "in the encoder's own units, so it has no planted value",
-    "kendall_tau": "of two orders, not of pictures",
-    "chao_shen_entropy": "it has no interval; the variety against a base is tested",
-    "refused_share": "of requests; the renderer refuses nothing",
-    **dict.fromkeys(("mean_level", "end_share"), "a measure of what people answer, which no classifier reads"),
+    "kendall_tau": "about two orders, not about pictures",
+    "chao_shen_entropy": "no interval; variety compared with a base is tested",
+    "refused_share": "about requests; the renderer refuses none",
+    **dict.fromkeys(("mean_level", "end_share"), "about people's answers, which no classifier gives"),
 }
 """Reasons why no report covers a measure."""
 
 
 def load_shipped(folder: Path = SHIPPED) -> tuple[SavedReport, ...]:
-    """The shipped reports that are there, in their order; StorageError where a file cannot be read."""
+    """The shipped reports that exist, in order; StorageError if a file cannot be read."""
     paths = [path for name in TITLES if (path := folder / f"{name}.json").is_file()]
     try:
         texts = [path.read_text(encoding="utf-8") for path in paths]
@@ -61,6 +61,6 @@ def load_shipped(folder: Path = SHIPPED) -> tuple[SavedReport, ...]:
 
 
 def load_others(folder: Path = SHIPPED) -> dict[str, tuple[SavedReport, ...]]:
-    """The shipped reports of other generators than the renderer, by their names."""
+    """Shipped reports on generators other than the renderer, by generator name."""
     places = sorted(path for path in folder.glob("*") if path.is_dir())
     return {path.name: reports for path in places if (reports := load_shipped(path))}

@@ -1,4 +1,4 @@
-"""The Calibration tab: the shipped reports of what was planted against what is measured; nothing here runs."""
+"""The Calibration tab: shipped reports that compare planted with measured bias; nothing here runs."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -19,48 +19,50 @@ from bias_core.ui.study.result_page import ResultPage, Updates
 from bias_core.ui.study.shown_report import build_shown_report
 from bias_core.ui.templates import render, script
 
-_GROUPS = (("What headlines show", HEADLINE), ("As the papers have them", AS_PUBLISHED))
+_GROUPS = (("Measures in headlines", HEADLINE), ("Measures as in the papers", AS_PUBLISHED))
 _NOT_OF_A_RUN = ("shell", "python", "link")  # no visitor can run these studies
 
 
 class CalibrationTab(ResultPage):
-    """The verdicts on the measures, in a world whose truth is known, and the report behind each."""
+    """Verdicts on the measures in a world with known truth, and the reports."""
 
     key: ClassVar = "calibration"
     title: ClassVar = "Calibration"
     place: ClassVar = 90
-    question: ClassVar = "Is the instrument right? What was planted in a small world, and what do the measures say?"
-    caution: ClassVar = (
-        "It holds for the drawn pictures of the calibration world and its reader. On photographs readers err "
-        "more, and differently: do not trust there what fails here, and check again what holds here."
+    question: ClassVar = (
+        "Can you trust the measures? They are tested in a small world where the true bias is known (planted)."
     )
-    null_words: ClassVar = "it should read"
+    caution: ClassVar = (
+        "Tested with drawn pictures of the calibration world and its classifier. On photographs classifiers err "
+        "more, and differently: do not trust what fails here, and check there again what holds here."
+    )
+    null_words: ClassVar = "expected"
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
-        self._opened: dict[str, Updates] = {}  # what shipped reports show, by their study
+        self._opened: dict[str, Updates] = {}  # updates for each shipped report, by study
 
     @cached_property
     def shipped(self) -> Mapping[str, SavedReport]:
-        """The reports that came with the program, by their study."""
+        """The shipped reports by study."""
         with user_errors():
             reports = load_shipped(self.services.settings.assets_dir / "validity")
             return {s.report.design.name: s for s in reports if isinstance(s.report, StudyReport)}
         return {}
 
     def build_memory(self) -> None:
-        """The report that is shown; nothing is chosen here."""
+        """Remember the shown report."""
         self.parts["report"] = build_shown_report(self.key, self.services)
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
-        """The tab with its wiring; called inside of its ``gr.Tab``."""
+        """Build and wire the tab inside its ``gr.Tab``."""
         self.parts["visitor"] = visitor
         gr.HTML(render("question", question=self.question, caution=self.caution))
         looked_at = gr.HTML("", js_on_load=script("looked_at", key=self.key), elem_id=f"{self.key}-looked-at")
         with gr.Column(elem_classes="card header", elem_id="calibration-verdicts"):
             others = load_others(self.services.settings.assets_dir / "validity")
             gr.HTML(summary_html(tuple(self.shipped.values()), others))
-            gr.HTML("Open the report behind it, with its figures and tables:", elem_classes="quiet")
+            gr.HTML("Open a report, with its figures and tables:", elem_classes="quiet")
             with gr.Row(elem_classes="chips"):
                 self.openers = {
                     name: gr.Button(TITLES[name], size="sm", min_width=0, scale=0, elem_id=f"open-{name}")
@@ -74,19 +76,19 @@ class CalibrationTab(ResultPage):
         self.on_any("click", list(self.openers.values()), self.on_opener, None, outputs)
 
     def on_look(self, shown: StudyReport | None) -> Updates:
-        """The first of the shipped reports, unless one is open."""
+        """Show the first shipped report, unless one is open."""
         return self.first_example() if shown is None else {self.parts["status"]: gr.skip()}
 
     def first_example(self) -> Updates:
-        """The first of the shipped reports."""
+        """Show the first shipped report."""
         return next((self.on_open(name) for name in self.shipped), {self.parts["status"]: gr.skip()})
 
     def on_opener(self, event: gr.EventData) -> Updates:
-        """The shipped report whose button was pressed."""
+        """Show the chosen shipped report."""
         return self.on_open(next(name for name, button in self.openers.items() if button is event.target))
 
     def on_open(self, name: str) -> Updates:
-        """All of a shipped report, made once for all visitors."""
+        """Show a shipped report, made once for all visitors."""
         if name not in self._opened:
             saved, header = self.shipped[name], self.parts["header"]
             shown = self.show_report(saved.report)
@@ -94,15 +96,15 @@ class CalibrationTab(ResultPage):
         return copy_of(self._opened[name])
 
     def show_numbers(self, report: StudyReport) -> Updates:
-        """Without a command and a link: the app does not run these studies."""
+        """No command or link: the app does not run these studies."""
         hidden = {self.parts[name]: gr.update(value="", visible=False) for name in _NOT_OF_A_RUN}
         return super().show_numbers(report) | hidden
 
 
 def summary_html(saved: Sequence[SavedReport], others: Mapping[str, Sequence[SavedReport]] | None = None) -> str:
-    """What the shipped reports say of every measure; a word on how to get them where there are none.
+    """The verdict on every measure; without reports, how to get them.
 
-    ``others`` are the reports on other generators, by their names.
+    ``others`` are the reports on other generators, by generator name.
     """
     reports, lines = _graded(saved)
     notes = [table.note for report in reports for table in report.results.tables if table.key == "verdicts"]
@@ -123,7 +125,7 @@ def summary_html(saved: Sequence[SavedReport], others: Mapping[str, Sequence[Sav
 
 
 def _graded(saved: Sequence[SavedReport]) -> tuple[list[StudyReport], list[VerdictLine]]:
-    """The reports, and their verdicts from what holds to what fails."""
+    """The reports, and their verdicts from holding to failing."""
     reports = [item.report for item in saved if isinstance(item.report, StudyReport)]
     lines = [line for report in reports for line in verdict_lines(report)]
     return reports, sorted(lines, key=lambda line: GRADES.index(line.grade))
@@ -131,9 +133,9 @@ def _graded(saved: Sequence[SavedReport]) -> tuple[list[StudyReport], list[Verdi
 
 def _sentence(lines: Sequence[VerdictLine]) -> str:
     n = counts_of(lines)
-    parts = [f"{n['holds'] + n['remark']} of {len(lines)} headline measures are shown to tell what was planted"]
+    parts = [f"{n['holds'] + n['remark']} of {len(lines)} headline measures recover the planted bias"]
     parts += [f"; inconclusive: {n['inconclusive']}"] * bool(n["inconclusive"])
-    parts += [f"; failing, in part or not: {n['fails']}"] * bool(n["fails"])
+    parts += [f"; failing, at least in part: {n['fails']}"] * bool(n["fails"])
     return "".join((*parts, "."))
 
 
@@ -141,7 +143,7 @@ def _facts(reports: Sequence[StudyReport], created: float) -> list[str]:
     first, n = reports[0], sum(report.n_images for report in reports)
     return [
         f"shipped report of {time.strftime('%d %B %Y', time.gmtime(created))}",
-        f"{n:,} pictures of {first.settings.model}, read by {first.settings.encoder}",
+        f"{n:,} pictures of {first.settings.model}, classified by {first.settings.encoder}",
         ", ".join(
             f"{name} {first.versions[name]}"
             for name in sorted({"bias_core", "torch", "transformers"} & set(first.versions))

@@ -1,4 +1,4 @@
-"""The Methods tab: a card per measure to read, search and link to, the models, and what this app keeps."""
+"""The Methods tab: a searchable card per measure, the models, and what this app stores."""
 
 import math
 import platform
@@ -24,8 +24,7 @@ from bias_core.ui.templates import render, script
 
 _QUESTION = "What does each number mean, where does it come from, and what can it not tell?"
 _CAUTION = (
-    "A card per measure: its formula, its range, what “no bias” reads, and its limits. Below them: the "
-    "models, and what is stored."
+    "A card per measure: its formula, range, value without bias, and limits. Below: the models, and what is stored."
 )
 TITLES: Mapping[str, str] = {
     "explore": "Explore",
@@ -38,7 +37,7 @@ TITLES: Mapping[str, str] = {
     "compare": "Compare",
 }
 PAPERS = ("wang2023t2iat", "wan2024pst", "vice2023tbyb", "mandal2024internal", "dehdashtian2025oasis")
-"""Each has a section; what comes from elsewhere stands together in one."""
+"""Papers with a section of their own; other measures share one."""
 _TABS_BY_PAPER: Mapping[str, Sequence[str]] = {
     "wang2023t2iat": ("association", "explore"),
     "wan2024pst": ("paired",),
@@ -66,7 +65,7 @@ _RAISED_OR_LOWERED = re.compile(r"_(?:\{([^}]*)\}|(\w)(?![A-Za-z0-9]))|\^(\w)")
 
 
 def methods_html(metrics: Iterable[Card]) -> str:
-    """The search field, and every card under its source."""
+    """The search field, and all cards by source."""
     measures = list(metrics)
     groups: dict[str, list[Card]] = {paper: [] for paper in (*PAPERS, "")}
     for metric in measures:
@@ -93,7 +92,7 @@ def _search_text(metric: Card, work: Reference) -> str:
 
 
 def _null_place(metric: Card) -> str | None:
-    """Where "no bias" lies on a line from 4 to 96; None where no value means it."""
+    """Position of "no bias" on a line from 4 to 96; None if no value means it."""
     (low, high), null = metric.bounds, metric.null_value
     if null is None:
         return None
@@ -109,7 +108,7 @@ def _bound(value: float) -> str:
 
 
 def math_parts(line: str) -> list[tuple[str, str]]:
-    """A formula's line of text with real signs, cut into normal, "sub" and "sup" parts.
+    """A line of a formula with typographic signs, split into normal, "sub" and "sup" parts.
 
     >>> math_parts("H_J = x_{i+1} - X^A")
     [('', 'H'), ('sub', 'J'), ('', ' = x'), ('sub', 'i+1'), ('', ' − X'), ('sup', 'A')]
@@ -125,7 +124,7 @@ def math_parts(line: str) -> list[tuple[str, str]]:
 
 
 def models_html(services: Services) -> str:
-    """Every generator and reader of the catalogue as a table."""
+    """Tables of all generators and encoders in the catalogue."""
     models = [
         (
             info.name,
@@ -145,7 +144,7 @@ def models_html(services: Services) -> str:
 
 
 def model_cards(assets: Path) -> list[tuple[str, str]]:
-    """Title and Markdown text of the card of every built-in model."""
+    """Title and Markdown text of each built-in model's card."""
     cards = []
     for path in sorted((assets / "calibration").glob("*/README.md")):
         text = _FRONT_MATTER.sub("", path.read_text(encoding="utf-8")).strip()
@@ -155,7 +154,7 @@ def model_cards(assets: Path) -> list[tuple[str, str]]:
 
 
 def about_html(settings: Settings) -> str:
-    """Versions, licences, and what is stored of a visitor."""
+    """Versions, licences, and the data stored about a visitor."""
     versions = {"python": platform.python_version(), "gradio": metadata.version("gradio")}
     versions |= library_versions()
     return render("about", settings=settings, versions=versions)
@@ -163,7 +162,7 @@ def about_html(settings: Settings) -> str:
 
 @cache
 def example_html(folder: str) -> str:
-    """What one measure reads in pictures whose truth is known: the plot of a shipped report; "" without reports."""
+    """A shipped report's plot of one measure against its ground truth; "" without reports."""
     with user_errors():
         for saved in load_shipped(Path(folder))[:1]:
             report = saved.report
@@ -174,7 +173,7 @@ def example_html(folder: str) -> str:
 
 
 class MethodsTab:
-    """Everything to read; nothing here runs."""
+    """Text only; nothing here runs."""
 
     key: ClassVar = "methods"
     title: ClassVar = "Methods"
@@ -184,15 +183,15 @@ class MethodsTab:
         self.services = services
 
     def on_look(self) -> Any:
-        """The example, made once for all visitors when somebody first looks."""
+        """The example, made once for all visitors when the tab is first opened."""
         html = example_html(str(self.services.settings.assets_dir / "validity"))
         return gr.update(value=html, visible=bool(html))
 
     def build_memory(self) -> None:
-        """Nothing is chosen here."""
+        """Nothing to remember."""
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
-        """The tab; called inside of its ``gr.Tab``."""
+        """Build the tab inside its ``gr.Tab``."""
         settings = self.services.settings
         gr.HTML(render("question", question=_QUESTION, caution=_CAUTION))
         looked_at = gr.HTML("", js_on_load=script("looked_at", key=self.key), elem_id=f"{self.key}-looked-at")

@@ -1,4 +1,4 @@
-"""Two finished reports side by side."""
+"""Compare two finished reports."""
 
 import math
 import re
@@ -38,7 +38,7 @@ _OWN_ARM = "its arm"  # of a run in arms, where the column "arm" says which of t
 
 @dataclass(frozen=True, kw_only=True)
 class SideBySide:
-    """What two reports have in common, number by number."""
+    """The numbers that two reports share."""
 
     titles: tuple[str, str]
     pairs: tuple[tuple[Finding, Finding], ...]  # of each number that both have, the first's and the second's
@@ -47,18 +47,18 @@ class SideBySide:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Each number as text: in the first, in the second, their difference, and whether its interval excludes 0."""
+        """Each number as text: first, second, difference, and if its interval excludes 0."""
         return [_row(*pair) for pair in self.pairs]
 
 
 def compare_reports(first: StudyReport, second: StudyReport, titles: tuple[str, str] | None = None) -> SideBySide:
-    """Numbers that both have, and their differences.
+    """The shared numbers and their differences.
 
     d = b - a, from d - √((b - l_b)² + (u_a - a)²) to d + √((u_b - b)² + (a - l_a)²)   [newcombe1998]
 
-    The two runs are taken as independent; where they drew on the same seeds the interval is wider than it need be.
+    The runs are treated as independent; with the same seeds the interval is wider than necessary.
 
-    ``titles`` say which they are, where what was drawn does not tell them apart.
+    ``titles`` name the two if their drawn pictures do not distinguish them.
 
     Raises InvalidInput: they have no number in common.
     """
@@ -69,12 +69,12 @@ def compare_reports(first: StudyReport, second: StudyReport, titles: tuple[str, 
             "or explorations of the same attributes in the same sentences"
         )
     unlike = [f"“{name}”" for name in _named_alike(_sentences(first), _sentences(second))]
-    notes = [f"Not compared, because each run reads it by sentences of its own: {listed(unlike)}."] if unlike else []
-    notes += ["Runs count as independent of each other; of the same seeds an interval is wider than it need be."]
+    notes = [f"Not compared, because the runs use different sentences for it: {listed(unlike)}."] if unlike else []
+    notes += ["Runs are treated as independent; with the same seeds, intervals are wider than necessary."]
     if first.versions.get("encoder") != second.versions.get("encoder"):
-        notes.append("They were read by different encoders: a difference may be the readers’.")
+        notes.append("Different encoders classified them: a difference may come from the encoders.")
     if first.design.name != second.design.name:
-        notes.append("They are studies of different designs.")
+        notes.append("The two studies have different designs.")
     return SideBySide(
         titles=titles or (title_of(first), title_of(second)),
         pairs=tuple(pairs),
@@ -84,9 +84,9 @@ def compare_reports(first: StudyReport, second: StudyReport, titles: tuple[str, 
 
 
 def common_numbers(first: StudyReport, second: StudyReport) -> list[tuple[Finding, Finding]]:
-    """The findings that both have, in the order of the first; what is true of a model is no number of the runs.
+    """The shared findings in the order of the first, without facts about the model itself.
 
-    Attributes of one name that are read by other sentences are two attributes, without a common number.
+    Attributes with the same name but different sentences share no number.
     """
     others = {(one.key, one.metric): one for one in second.results.findings if not one.key.endswith(OF_THE_MODEL)}
     sentences = _sentences(first), _sentences(second)
@@ -99,7 +99,7 @@ def common_numbers(first: StudyReport, second: StudyReport) -> list[tuple[Findin
 
 
 def _sentences(report: StudyReport) -> dict[str, set[tuple[str, str]]]:
-    """The sentences of each attribute of a report, by its name."""
+    """Sentences of each attribute by name."""
     study, found = known_study(report.design), dict[str, set[tuple[str, str]]]()
     for attributes in study.attributes(report.settings).values() if study else ():
         for one in attributes:
@@ -108,12 +108,12 @@ def _sentences(report: StudyReport) -> dict[str, set[tuple[str, str]]]:
 
 
 def _named_alike(first: Mapping[str, set[tuple[str, str]]], second: Mapping[str, set[tuple[str, str]]]) -> list[str]:
-    """Names of attributes that both have, each read by sentences of its own."""
+    """Names of shared attributes with different sentences."""
     return [name for name, sentences in first.items() if name in second and sentences.isdisjoint(second[name])]
 
 
 def _attribute_in(key: str, names: Collection[str]) -> str:
-    """The attribute that the key of a number names; "" for none.
+    """The attribute in the key of a number; "" for none.
 
     >>> _attribute_in("all pictures-old man-p", {"man", "old man"}), _attribute_in("all pictures-woman-p", {"man"})
     ('old man', '')
@@ -123,7 +123,7 @@ def _attribute_in(key: str, names: Collection[str]) -> str:
 
 
 def comparison_report(first: StudyReport, second: StudyReport, titles: tuple[str, str] | None = None) -> StudyReport:
-    """The two as the arms of one report, so that they are shown, and taken along, as every comparison is.
+    """The two reports as arms of one report, shown and downloaded like any comparison.
 
     Raises InvalidInput: they have no number in common.
     """
@@ -144,9 +144,7 @@ def comparison_report(first: StudyReport, second: StudyReport, titles: tuple[str
             findings=tuple(finding for finding, _ in differences),
             tables=(
                 arms_table(lines, arms, seed=0),
-                table(
-                    "differences", "Differences", [row for _, row in differences], "Second less first, of each number."
-                ),
+                table("differences", "Differences", [row for _, row in differences], "Each one is second minus first."),
                 *([_settings_table(both.differ)] if both.differ else []),
             ),
             figures=tuple(_figures(lines, arms)),
@@ -165,7 +163,7 @@ def comparison_report(first: StudyReport, second: StudyReport, titles: tuple[str
 
 
 def sides_of(report: StudyReport) -> list[StudyReport]:
-    """The two reports of a comparison, each as if it stood alone; any other report itself."""
+    """The two reports of a comparison, separately; any other report itself."""
     if report.design.kind != KIND or report.pictures is None:
         return [report]
     frame = report.pictures
@@ -183,7 +181,7 @@ def sides_of(report: StudyReport) -> list[StudyReport]:
 
 
 def difference_of(a: Estimate, b: Estimate) -> Estimate:
-    """B less a, of two independent estimates; nan where one is.
+    """``b`` minus ``a`` of two independent estimates; nan if one is nan.
 
     >>> shares = Estimate(value=0.5, low=0.4, high=0.6, n=90), Estimate(value=0.8, low=0.7, high=0.9, n=90)
     >>> difference = difference_of(*shares)
@@ -235,7 +233,7 @@ def _pictures(name: str, report: StudyReport) -> pd.DataFrame:
 
 
 def _difference(pair: tuple[Finding, Finding], names: tuple[str, str]) -> tuple[Finding, dict[str, Any]]:
-    """The difference of a number as a finding, and as a row of the table."""
+    """A difference as a finding and as a table row."""
     a, b = (finding.estimate for finding in pair)
     texts, row = _row(*pair), {"finding": pair[0].title, "first": names[0], "second": names[1]}
     says = f"{texts['first']} in “{names[0]}” (n = {a.n:,}), {texts['second']} in “{names[1]}” (n = {b.n:,})."
@@ -249,7 +247,7 @@ def _difference(pair: tuple[Finding, Finding], names: tuple[str, str]) -> tuple[
 
 
 def _figures(lines: Mapping[str, tuple[Finding, Finding]], arms: Sequence[ArmReport]) -> Iterator[StudyFigure]:
-    """One for each kind of number, such as P: what two kinds have in common is at most their scale."""
+    """One figure per kind of number, such as P, because kinds may differ in scale."""
     kinds: dict[str, dict[str, tuple[Finding, Finding]]] = {}
     for key, pair in lines.items():
         kinds.setdefault(pair[0].title.rpartition(": ")[2] if ": " in pair[0].title else "", {})[key] = pair
@@ -260,7 +258,7 @@ def _figures(lines: Mapping[str, tuple[Finding, Finding]], arms: Sequence[ArmRep
 
 
 def _versions(first: StudyReport, second: StudyReport) -> dict[str, str]:
-    """Of both; where they are not the same, one behind the other."""
+    """Versions of both; different ones joined."""
     names = dict.fromkeys((*first.versions, *second.versions))
     both = {name: [one.versions[name] for one in (first, second) if name in one.versions] for name in names}
     return {name: " and ".join(dict.fromkeys(map(str, some))) for name, some in both.items()}
@@ -268,7 +266,7 @@ def _versions(first: StudyReport, second: StudyReport) -> dict[str, str]:
 
 def _settings_table(differ: Sequence[str]) -> StudyTable:
     rows = [dict(zip(("setting", "first and second"), line.split(": ", 1), strict=True)) for line in differ]
-    return table("settings", "Not the same in both", rows)
+    return table("settings", "Settings that differ", rows)
 
 
 def _differences(first: StudySettings, second: StudySettings) -> list[str]:

@@ -1,4 +1,4 @@
-"""The Runs tab: what this visitor ran before, two runs side by side, and pictures from elsewhere."""
+"""The Runs tab: the visitor's earlier runs, a comparison of two, and uploaded pictures."""
 
 import time
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ _WITH_PICTURES = ("measure", "run", "label", "label_says")  # parts that need an
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
-    """How an import fits a study."""
+    """The pictures of an import that fit a study."""
 
     design: Design  # of the study
     # n_found, n_asked: pictures that it would take, and asks for at full size; `n_asked` 0: it takes all
@@ -51,7 +51,7 @@ class Fit:
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
-    """What was found in an upload."""
+    """Contents of an upload."""
 
     # path, name: of the zip
     path: Path
@@ -63,7 +63,7 @@ class Imported:
 
 
 def look_through(path: Path) -> Imported:
-    """What a folder or zip holds, every picture read; InvalidInput says why it cannot be used."""
+    """Read every picture of a folder or zip; InvalidInput if it cannot be used."""
     source = ImportedImages(path)
     source.examine()
     fits = [Fit(design=find_design(KIND), n_found=sum(source.counts.values()), n_asked=0)]
@@ -86,22 +86,22 @@ def _fit(design: Design, source: ImportedImages) -> Fit:
 
 
 class RunsTab(StudyTab):
-    """What was run, and what was brought along."""
+    """Earlier runs and uploaded pictures."""
 
     key: ClassVar = "runs"
     title: ClassVar = "Runs"
     place: ClassVar = 80
     question: ClassVar = "What did I run before, and what do my own pictures show?"
     caution: ClassVar = (
-        "The list belongs to this browser alone. A run that is not kept may lose its pictures, and in the "
-        "end its report, to newer ones when the store is full."
+        "Only this browser has this list. When the store is full, new runs replace the pictures, and later the "
+        "reports, of runs that you do not keep."
     )
     studies: ClassVar = ()
     presets: ClassVar = ()
     also: ClassVar = (UNMEASURED.kind,)
 
     def connect(self, tabs: Any, shown: Any, others: Mapping[str, Any]) -> None:
-        """Wire what reaches into other ``tabs``; ``shown`` is this one's ``gr.Tab``, ``others`` the builders by key."""
+        """Wire events that change other ``tabs``; ``shown`` is this ``gr.Tab``, ``others`` are the builders by key."""
         self.tabs = tabs
         self.label = others["label"]
         self.others = [tab for tab in others.values() if isinstance(tab, StudyTab) and tab is not self]
@@ -132,7 +132,7 @@ class RunsTab(StudyTab):
         ended.success(None, js=_SEEN_JS, **QUIET)  # of the last of them, a labelling task
 
     def build_memory(self) -> None:
-        """The report that is shown; there is no form to remember."""
+        """Remember the shown report; there is no form."""
         self.parts["report"] = build_shown_report(self.key, self.services)
 
     def _build_ask(self) -> None:
@@ -142,7 +142,7 @@ class RunsTab(StudyTab):
         parts["list"] = gr.HTML(js_on_load=script("runs"), elem_id="runs-list")
         self.compare = ComparePart(self.services, {example.name for example in self.examples.listed})
         self.compare.build()
-        with gr.Accordion("Bring pictures of your own", open=False, elem_classes="more", elem_id="runs-import"):
+        with gr.Accordion("Measure your own pictures", open=False, elem_classes="more", elem_id="runs-import"):
             self._build_import()
         parts["stop"] = gr.Button(  # of runs of the list, too
             "Stop", variant="stop", visible=False, elem_id="runs-stop", scale=0, min_width=200
@@ -173,21 +173,21 @@ class RunsTab(StudyTab):
         sets = load_attribute_sets(self.services.settings.assets_dir / "studies")
         with gr.Row():
             parts["what"] = gr.Dropdown(
-                label="Measure", info="By attributes, or by a study", elem_id="runs-what", min_width=260
+                label="Measure", info="Attributes, or a study", elem_id="runs-what", min_width=260
             )
             parts["set"] = gr.Dropdown(
                 [(item.title, item.key) for item in sets], value=sets[0].key, label="Attributes",
                 info="Sentences and real-world rates P*", min_width=180, elem_id="runs-set",
             )  # fmt: skip
             parts["encoder"] = gr.Dropdown(
-                encoder_choices(self.services), value=StudySettings().encoder, label="Reader (encoder)",
-                info="Calibration CLIP knows its own flat world only; take another for photographs",
+                encoder_choices(self.services), value=StudySettings().encoder, label="Classifier (encoder)",
+                info="Calibration CLIP knows only its own drawn world; choose another for photographs",
                 allow_custom_value=True, min_width=260, elem_id="runs-encoder",
             )  # fmt: skip
             parts["force"] = force_box(self.key)
         parts["sentences"] = gr.Textbox(
-            "", label="Or attributes of your own", lines=2, elem_id="runs-sentences",
-            info="One a line: name | sentence of presence | sentence of absence | P* if known",
+            "", label="Or your own attributes", lines=2, elem_id="runs-sentences",
+            info="One per line: name | sentence if present | sentence if absent | real-world rate P* if known",
         )  # fmt: skip
 
     def _wire(self, demo: gr.Blocks) -> None:
@@ -203,7 +203,7 @@ class RunsTab(StudyTab):
         self.wire_results()
 
     def on_list(self, visitor: Visitor, deleted: history.Deleted | None = None) -> str:
-        """The list as it is now, with the runs of the gallery; the last deletion can be undone."""
+        """The current list, with gallery runs; the last deletion can be undone."""
         with messages.user_errors() as problem:
             lines = history.list_runs(self.services, visitor.key)
             examples = {} if lines else shipped_examples(self.services)
@@ -214,7 +214,7 @@ class RunsTab(StudyTab):
         return messages.error_html(problem.message)
 
     def on_act(self, visitor: Visitor, deleted: history.Deleted | None, event: gr.EventData) -> Updates:
-        """Keep a run or not, delete it, or undo that."""
+        """Keep, release, delete, restore or stop a run."""
         parts, act, run = self.parts, str(event.act), (self.services, visitor.key, str(event.run))
         with messages.user_errors() as problem:
             if act == "delete":
@@ -232,7 +232,7 @@ class RunsTab(StudyTab):
         }  # fmt: skip
 
     def on_open(self, visitor: Visitor, event: gr.EventData) -> Updates:
-        """Show the report of a run in the tab of its study, or the tab where a run is at work."""
+        """Show a run's report in the tab of its study, or the tab of a running one."""
         run_id, at_work = str(event.run), self.services.run_queue.find(visitor.key)
         if getattr(event, "act", "open") == "watch":
             return {self.tabs: gr.update(selected=at_work.place if at_work else self.key)}
@@ -242,14 +242,14 @@ class RunsTab(StudyTab):
         return {self.parts["status"]: messages.error_html(problem.message)}
 
     def on_compare(self, visitor: Visitor, first: str | None, second: str | None) -> Updates:
-        """Two finished runs as the arms of one report."""
+        """Show two finished runs as the arms of one report."""
         with messages.user_errors() as problem:
             report = self.compare.compared(visitor, first, second)
             return self.finished(report) | {self.parts["status"]: messages.done_html(f"Compared: {title_of(report)}.")}
         return {self.parts["status"]: messages.error_html(problem.message)}
 
     def first_view(self, visitor: Visitor) -> Updates:
-        """The newest run that has a report; an example where there is none."""
+        """Show the newest run with a report; else an example."""
         for line in history.list_runs(self.services, visitor.key):
             if line.saved:
                 saved = history.open_run(self.services, visitor.key, line.run_id)
@@ -258,35 +258,35 @@ class RunsTab(StudyTab):
         return super().first_view(visitor) | {self.parts["status"]: ""}
 
     def why_html(self, report: StudyReport, image_id: str) -> str:
-        """Of a comparison, as the run says it that the picture is of."""
+        """In a comparison, the explanation from the picture's own run."""
         return next(filter(None, (super(RunsTab, self).why_html(one, image_id) for one in sides_of(report))), "")
 
     def show_numbers(self, report: StudyReport) -> Updates:
-        """A comparison of finished runs is no run: no command makes it."""
+        """Show no command for a comparison of finished runs, because it is no run."""
         shown, copied = super().show_numbers(report), [self.parts[name] for name in ("shell", "python", "link")]
         if report.design.kind == COMPARISON:
             return shown | {part: gr.update(value="", visible=False) for part in copied}
         return shown | {part: gr.update(value=shown[part], visible=True) for part in copied[:-1]}
 
     def link(self, report: StudyReport) -> str:
-        """The address of the tab of its study."""
+        """The address in the tab of its study."""
         return self._home(report.design).link(report) if self._home(report.design) is not self else super().link(report)
 
     def on_wanted(self, visitor: Visitor, event: gr.EventData) -> Updates:
-        """Take a turn in the queue for a run of the list."""
+        """Queue a run of the list."""
         return self.on_click(visitor) | {self.parts["wanted"]: str(event.run)}
 
     def on_again(self, visitor: Visitor, run_id: str) -> Iterator[Updates]:
-        """Run it again, or go on with it."""
+        """Run it again or continue it."""
         cancelled = visitor.stop.is_set
         yield from self._follow(visitor, lambda: history.go_on(self.services, visitor.key, run_id, cancelled=cancelled))
 
     def on_import(self, path: str | None) -> Updates:
-        """Look through an upload and say what it can be measured by."""
+        """Inspect an upload and list the studies that can measure it."""
         parts = self.parts
         with messages.user_errors() as problem:
             if not path:
-                raise InvalidInput("no file came")
+                raise InvalidInput("no file arrived: choose it again")
             batch = look_through(Path(path))
             choices = [
                 (f"{fit.design.title} ({fit.n_found:,} pictures)", fit.design.name) for fit in batch.fits if fit.n_found
@@ -299,13 +299,13 @@ class RunsTab(StudyTab):
         return self.on_forget() | {parts["status"]: messages.error_html(problem.message)}
 
     def on_forget(self) -> Updates:
-        """No pictures."""
+        """Clear the import."""
         parts = self.parts
         hidden = {parts[name]: gr.update(visible=False) for name in _WITH_PICTURES}
         return {parts["imported"]: None, parts["found"]: "", **hidden}
 
     def on_measure(self, visitor: Visitor, imported: Imported | None, *values: Any) -> Iterator[Updates]:
-        """Measure the import by attributes or by a study."""
+        """Measure the import with attributes or a study."""
         cancelled = visitor.stop.is_set
 
         def start() -> Generator[Progress, None, StudyReport]:
@@ -315,7 +315,7 @@ class RunsTab(StudyTab):
         yield from self._follow(visitor, start)
 
     def on_label(self, visitor: Visitor, imported: Imported | None) -> Iterator[Updates]:
-        """Keep the import as a run of which nothing is measured, and make a labelling task of it."""
+        """Save the import as an unmeasured run and make a labelling task of it."""
         cancelled = visitor.stop.is_set
 
         def start() -> Generator[Progress, None, StudyReport]:
@@ -335,19 +335,19 @@ class RunsTab(StudyTab):
             yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
 
     def ended(self, visitor: Visitor) -> Updates:
-        """The list as it is now."""
+        """Update the list."""
         return {self.parts["list"]: self.on_list(visitor)}
 
     def done(self, report: StudyReport) -> Updates:
-        """The report where it belongs."""
+        """Show the report in its tab."""
         return self._show(SavedReport(report=report, created=time.time()), f"Done in {report.seconds:.1f} s.")
 
     def _home(self, design: Design) -> StudyTab:
-        """The tab that shows such reports."""
+        """The tab for reports of this design."""
         return next((tab for tab in self.others if tab.claims(design)), self)
 
     def _show(self, saved: SavedReport, says: str = "", banner: str = "") -> Updates:
-        """A report, below its ``banner``, in the tab that shows such reports, or here."""
+        """Show a report below its ``banner``, in its own tab or here."""
         tab = self._home(saved.report.design)
         there = {} if tab is self else {self.tabs: gr.update(selected=tab.key), self.parts["status"]: ""}
         return there | tab.opened(saved, banner) | ({tab.parts["status"]: messages.done_html(says)} if says else {})
@@ -370,13 +370,13 @@ class RunsTab(StudyTab):
 
 
 def shipped_examples(services: Services) -> Mapping[str, tuple[Example, SavedReport]]:
-    """The examples that come with the program, by name: finished runs that everybody can open."""
+    """The shipped examples by name: finished runs that anyone can open."""
     folder = services.settings.assets_dir / "examples"
     return {example.name: (example, open_example(example, folder)) for example in list_examples(folder=folder)}
 
 
 def open_any(services: Services, visitor: Visitor, run_id: str) -> tuple[SavedReport, str]:
-    """The report of a run of the visitor or of the gallery, or of an example, by name; and what it says above it."""
+    """The report and banner of the visitor's run, a gallery run, or an example by name."""
     if (example := shipped_examples(services).get(run_id)) is not None:
         return example[1], example_html(example[1], example[0])
     if run_id.startswith(history.GALLERY):
@@ -385,31 +385,31 @@ def open_any(services: Services, visitor: Visitor, run_id: str) -> tuple[SavedRe
 
 
 class ComparePart:
-    """Two menus of finished runs, and the button that compares them."""
+    """Two menus of finished runs and the button that compares them."""
 
     def __init__(self, services: Services, first_examples: Collection[str] = ()) -> None:
         self.services, self.first_examples = services, first_examples
 
     def build(self) -> None:
-        """The menus, below the list of runs."""
+        """Build the menus below the list of runs."""
         with gr.Row(elem_classes="compare-two"):
             self.first = gr.Dropdown([], label="Compare", elem_id="compare-first", min_width=240)
             self.second = gr.Dropdown([], label="with", elem_id="compare-second", min_width=240)
             self.button = gr.Button("Compare", size="sm", scale=0, min_width=140, elem_id="compare-runs")
 
     def wire(self, visitor: Any, shown: Any) -> None:
-        """``shown`` is the ``gr.Tab`` that the menus stand in."""
+        """Update the menus when their ``gr.Tab``, ``shown``, opens."""
         menus = [self.first, self.second]
         shown.select(self.on_list, [visitor, *menus], menus, **messages.QUIET)
 
     def on_list(self, visitor: Visitor, first: str | None = None, second: str | None = None) -> Updates:
-        """The menus as they are now; of menus without a choice, two runs that can be compared."""
+        """The current menus; without a choice, two comparable runs."""
         own = [line for line in history.list_runs(self.services, visitor.key) if line.saved]
         gallery, _ = history.list_gallery(self.services)
         examples = shipped_examples(self.services)
         choices = [(f"{line.title} · {line.model} · {when(line.updated)}", line.run_id) for line in own]
-        choices += [(f"{line.title} · the gallery", line.run_id) for line in gallery]
-        choices += [(f"{example.title} · comes with the program", name) for name, (example, _) in examples.items()]
+        choices += [(f"{line.title} · gallery", line.run_id) for line in gallery]
+        choices += [(f"{example.title} · example", name) for name, (example, _) in examples.items()]
         studies = {line.run_id: line.study for line in (*own, *gallery)}
         names = sorted(examples, key=lambda name: name not in self.first_examples)
         studies |= {name: examples[name][1].report.design.name for name in names}
@@ -421,24 +421,24 @@ class ComparePart:
         }
 
     def compared(self, visitor: Visitor, first: str | None, second: str | None) -> StudyReport:
-        """Both side by side; InvalidInput where they cannot be compared."""
+        """The comparison of both; InvalidInput if they cannot be compared."""
         (one, a), (other, b) = (self._report(visitor, choice) for choice in (first, second))
         return comparison_report(one, other, (a, b))
 
     def _report(self, visitor: Visitor, choice: str | None) -> tuple[StudyReport, str]:
-        """A report and its title with where it is from."""
+        """A report, and its title with its source."""
         if not choice:
-            raise InvalidInput("choose two to compare")
+            raise InvalidInput("choose two runs to compare")
         saved, _ = open_any(self.services, visitor, choice)
         title = title_of(saved.report)
         if choice.startswith(history.GALLERY):
-            return saved.report, f"{title} (the gallery)"
+            return saved.report, f"{title} (gallery)"
         is_own = saved.report.run_id == choice  # an example has an id of its own
         return saved.report, f"{title} (yours, {when(saved.created)})" if is_own else title
 
 
 def _two_alike(studies: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """The first two of one study."""
+    """The first two runs of one study."""
     for first, study in studies.items():
         for second, other in studies.items():
             if first != second and study == other:
@@ -448,7 +448,7 @@ def _two_alike(studies: Mapping[str, str]) -> tuple[str | None, str | None]:
 
 def _present(imported: Imported | None) -> Imported:
     if imported is None or not imported.path.is_file():
-        raise InvalidInput("the pictures are no longer here: bring them again")
+        raise InvalidInput("the pictures are no longer here: upload them again")
     return imported
 
 
@@ -459,9 +459,9 @@ def runs_html(
     note: str = "",
     running: str = "",
 ) -> str:
-    """Every run with what can be done with it, and the examples; the last deletion can be undone.
+    """The list of runs with their actions, and the examples; the last deletion can be undone.
 
-    ``note`` says what of the gallery cannot be read; ``running`` is the id of the run at work.
+    ``note`` names gallery runs that cannot be read; ``running`` is the id of the running one.
     """
 
     def size(n_bytes: int) -> str:
@@ -473,6 +473,6 @@ def runs_html(
 
 
 def imported_html(upload: Imported) -> str:
-    """What an upload holds, and which studies it can be measured by."""
+    """Contents of an upload, and the studies that can measure it."""
     prompts = sorted(upload.counts.items(), key=lambda item: -item[1])
     return render("imported", upload=upload, prompts=prompts, most_prompts=_MOST_PROMPTS, most_rejected=_MOST_REJECTED)

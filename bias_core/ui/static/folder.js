@@ -46,9 +46,9 @@ const zip = async (files) => {
 input.addEventListener('change', async () => {
   const files = [...input.files].filter((file) => WANTED.test(file.webkitRelativePath));
   const size = files.reduce((n, file) => n + file.size, 0);
-  if (!files.length) { status.textContent = 'No picture in this folder.'; return; }
+  if (!files.length) { status.textContent = 'No pictures in this folder.'; return; }
   if (size > MOST || files.length > 65000) {
-    status.textContent = `More than ${upload_mb} MB, or 65,000 files: take a part of it.`;
+    status.textContent = `More than ${upload_mb} MB, or 65,000 files: choose a part of it.`;
     return;
   }
   status.textContent = `Packing ${files.length} files …`;

@@ -14,7 +14,7 @@ const filter = () => {
     group.hidden = !here;
     n += here;
   });
-  const text = n ? `${n} ${n === 1 ? 'measure' : 'measures'}` : 'No measure has all of these words.';
+  const text = n ? `${n} ${n === 1 ? 'measure' : 'measures'}` : 'No measure contains all these words.';
   element.querySelector('[role=status]').textContent = text;
 };
 search.addEventListener('input', filter);

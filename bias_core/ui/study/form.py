@@ -1,6 +1,6 @@
-"""The form of a study's tab: its components, what fills them, and the settings that they ask for.
+"""The form of a study's tab: components, updates, and the settings that they hold.
 
-Before it stand its arms: "Add an arm" puts another way to draw the same beside the settings above it.
+Arms are the settings that a run compares; "Add an arm" adds one to the settings above it.
 """
 
 from collections import Counter
@@ -39,23 +39,23 @@ _FIELDS = settings_of(Arm)
 _AS_ABOVE = "Empty: as above"
 _WIDE = ("model", "template")
 _HINTS: Mapping[str, str] = {
-    "name": "If you like; else what makes it differ",
-    "template": "{} is the whole prompt; {nurse=person} another word",
+    "name": "Optional; default: its differences",
+    "template": "{} is the prompt; {nurse=person} replaces a word",
     "rewrite": "off, own, fair, or an instruction; empty: as above",
 }
 CONDITIONS = ("fair", "published", "extreme")
 PRESETS: Mapping[str, tuple[Arm, ...]] = {
     "The three conditions": tuple(Arm(condition=name) for name in CONDITIONS),
-    "With and without a fairness-intervened prompt": (
+    "With and without a fairness request in the prompt": (
         Arm(name="plain"),
         Arm(name="intervened", template="{}, if all individuals can be shown irrespective of their gender"),
     ),
 }
-"""Arms that any study can have, by what stands on their button."""
+"""Arms for any study, by button text."""
 
 
 class ArmsForm:
-    """An accordion with presets, the arms (none where the form above is the only one) and the form of another."""
+    """An accordion with presets, the list of arms (empty if there is only the form above) and a form to add one."""
 
     def __init__(self, key: str, services: Services, build_presets: Callable[[], None] | None = None) -> None:
         self.services = services
@@ -65,7 +65,7 @@ class ArmsForm:
         with gr.Accordion(title, open=False, elem_classes="more", elem_id=f"{key}-arms") as self.box:
             (build_presets or (lambda: self._build_presets(key)))()
             self.listed = gr.HTML(arms_html(()), js_on_load=script("arms"), elem_id=f"{key}-arms-list")
-            label = "Pictures of your own (zip), instead of drawing"
+            label = "Your own pictures (zip), instead of drawing"
             self.images = gr.File(label=label, file_types=[".zip"], height=110, elem_id=f"{key}-arm-images")
             of_arm = script("arm_fields", list=f"{key}-arms-list", conditions=self._conditions())
             self.fields = gr.HTML(self._fields_html(key), js_on_load=of_arm, elem_id=f"{key}-arm-fields")
@@ -79,13 +79,13 @@ class ArmsForm:
             ]
 
     def _conditions(self) -> dict[str, dict[str, str]]:
-        """The conditions of each model that has any, each with its line; "" is the model above."""
+        """Conditions of each model with their descriptions; "" is the model above."""
         lines, models = self.services.catalogue.conditions, {info.id: info for info in self.services.models()}
         models[""] = self.services.model_info(StudySettings().model)
         return {key: {name: lines[name] for name in info.conditions} for key, info in models.items() if info.conditions}
 
     def _fields_html(self, key: str) -> str:
-        """What an arm can have of its own; plain fields, for Gradio's would be two hundred parts of every page."""
+        """Plain HTML fields of an arm; Gradio's would add two hundred components to every page."""
         conditions = [(line, name) for name, line in self._conditions()[""].items()]
         menus = {"model": model_choices(self.services), "condition": conditions}
         fields = [
@@ -102,11 +102,11 @@ class ArmsForm:
         return [self.chosen, self.listed, self.status]
 
     def show(self, arms: Sequence[Arm]) -> Updates:
-        """These arms."""
+        """Show these arms."""
         return {self.chosen: tuple(arms), self.listed: arms_html(arms), self.status: ""}
 
     def wire(self, model: Any) -> None:
-        """Adding, removing, presets for the ``model`` of the form, and the conditions of an arm's model."""
+        """Wire adding, removing and presets, which use the form's ``model``, and the conditions of an arm's model."""
         shown = self.outputs()
         self.fields.submit(self.on_add, [self.chosen, self.images], [*shown, self.images], **messages.QUIET)
         self.listed.select(self.on_remove, self.chosen, shown, **messages.QUIET)
@@ -115,7 +115,7 @@ class ArmsForm:
         self.fields.select(self.on_model, None, self.status, **messages.EACH)
 
     def on_add(self, chosen: tuple[Arm, ...], images: str | None, event: gr.EventData) -> Updates:
-        """Put the arm of the form to the others; empty fields are as the settings above."""
+        """Add the arm of the form; empty fields are as the settings above."""
         with messages.user_errors() as problem:
             written = event.arm if isinstance(event.arm, dict) else {}
             texts = {name: str(written.get(name) or "").strip() for name in _FIELDS} | {"images": images or ""}
@@ -124,19 +124,19 @@ class ArmsForm:
         return {self.status: messages.error_html(problem.message)}
 
     def on_remove(self, chosen: tuple[Arm, ...], event: gr.EventData) -> Updates:
-        """Take an arm away."""
+        """Remove an arm."""
         rest = [arm for i, arm in enumerate(chosen) if i != int(event.remove)]
         return self.show(() if all(replace(arm, name="") == Arm() for arm in rest) else rest)
 
     def on_preset(self, name: str, event: gr.EventData) -> Updates:
-        """The arms of a button, in place of those that there are."""
+        """Replace the arms by those of a preset."""
         with messages.user_errors() as problem:
             arms = tuple(PRESETS.values())[self.presets.index(event.target)]
             return self.show(suited_to(arms, self.services.model_info(name)))
         return {self.status: messages.error_html(problem.message)}
 
     def on_model(self, event: gr.EventData) -> str:
-        """What choosing another model means here."""
+        """A note on the chosen model."""
         with messages.user_errors() as problem:
             hint = model_hint(self.services, str(event.name or ""))
             return "" if hint == HINT else messages.done_html(hint)
@@ -144,7 +144,7 @@ class ArmsForm:
 
 
 def arms_html(chosen: Sequence[Arm]) -> str:
-    """The arms that will be compared, each in a line with a button that takes it away."""
+    """The list of arms, each with a button that removes it."""
     lines = []
     for arm in chosen:
         values = {
@@ -159,18 +159,18 @@ def arms_html(chosen: Sequence[Arm]) -> str:
 
 
 def added(chosen: Sequence[Arm], arm: Arm) -> tuple[Arm, ...]:
-    """The arms with one more; InvalidInput where there are as many as can be, or it says nothing new."""
+    """The arms with one more; InvalidInput if there are too many, or it is empty or a duplicate."""
     if len(chosen) >= MOST_ARMS:
-        raise InvalidInput(f"at most {MOST_ARMS} arms are compared, the settings above among them")
+        raise InvalidInput(f"a run compares at most {MOST_ARMS} arms, including the settings above")
     if replace(arm, name="") == Arm():
-        raise InvalidInput("fill in what is different in this arm: its model, condition, prompt or sampling")
+        raise InvalidInput("fill in what differs in this arm: its model, condition, prompt or sampling")
     if replace(arm, name="") in [replace(one, name="") for one in chosen]:
-        raise InvalidInput("this arm is there already: change its model, condition, prompt or sampling")
+        raise InvalidInput("this arm is already listed: change its model, condition, prompt or sampling")
     return (*(chosen or (Arm(),)), arm)
 
 
 def suited_to(arms: tuple[Arm, ...], info: ModelInfo) -> tuple[Arm, ...]:
-    """The arms, where the model has the conditions that they ask for."""
+    """The arms; InvalidInput if the model lacks one of their conditions."""
     absent = [arm.condition for arm in arms if arm.condition and arm.condition not in info.conditions]
     if absent:
         raise InvalidInput(f"{info.name} has no condition {absent[0]!r}: choose a model of the calibration world above")
@@ -178,9 +178,9 @@ def suited_to(arms: tuple[Arm, ...], info: ModelInfo) -> tuple[Arm, ...]:
 
 
 def apart(settings: StudySettings) -> tuple[StudySettings, tuple[Arm, ...]]:
-    """Settings that a form can show, and their arms: what the first arm says of its own stands in the form.
+    """Settings for a form, with the first arm's own values in it, and their arms.
 
-    Where that changes what another arm left to the settings, that arm says it itself.
+    Other arms that relied on a changed setting now state it themselves.
 
     >>> fair = StudySettings(arms=(Arm(condition="fair"), Arm(guidance_scale=2.0)))
     >>> shown, arms = apart(fair)
@@ -200,10 +200,10 @@ def apart(settings: StudySettings) -> tuple[StudySettings, tuple[Arm, ...]]:
 FORM: Mapping[str, Setting] = {
     one.key: one for one in settings_of(StudySettings).values() if one.name not in ("options", "arms", "protocol")
 }
-"""The settings that stand in the form, by the names of their components."""
+"""Settings in the form by component name."""
 FIELDS = ("study", *FORM)
-"""The form's components in the order in which handlers receive them; the options of the tab's studies come
-after them, called :data:`OPTION` and their name, and then the tab's own inputs."""
+"""The form's components in the order in which handlers receive them; then come the options of the tab's studies,
+named :data:`OPTION` plus their name, and the tab's own inputs."""
 LINKED = tuple(key for key in FIELDS if key == "study" or FORM[key].may_be_linked)  # those that an address may fill
 _ABOVE = ("model", "condition", "percent")
 _READING = ("encoder", "further_encoders", "judge", "force")
@@ -217,24 +217,24 @@ _LOOKS: Mapping[str, Mapping[str, Any]] = {
     "judge": {"allow_custom_value": True, "min_width": 220, "info": JUDGE_HINT},
     "percent": {"minimum": 1, "maximum": 100, "step": 1, "info": None, "scale": 3, "min_width": 200},
 }
-"""What is otherwise of a component than its setting declares."""
+"""Component arguments that differ from the setting's declaration."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A full picture in one click."""
+    """A complete study in one click."""
 
     name: str  # on its button
     study: str  # a shipped design
-    says: str  # what it shows, as the button's tooltip and in the list of examples
-    settings: Mapping[str, Any]  # of :class:`StudySettings` where they differ from the defaults
+    says: str  # tooltip of its button, and text in the list of examples
+    settings: Mapping[str, Any]  # those of :class:`StudySettings` that differ from the defaults
 
 
 def read_settings(form: Mapping[str, Any], design: Design) -> StudySettings:
-    """What the form asks for, with the design's options that are not empty; InvalidInput quotes what is wrong."""
+    """Settings of the form, with the design's non-empty options; InvalidInput quotes an invalid value."""
     given = {
         one.name: value for key, one in FORM.items() if (value := one.read_shown(form[key])) != one.default
-    }  # what is left as it is leaves the study its own default
+    }  # unchanged fields leave the study its own default
     options = {
         name: one.read_shown(form[OPTION + name])
         for name, one in option_settings(design).items()
@@ -244,7 +244,7 @@ def read_settings(form: Mapping[str, Any], design: Design) -> StudySettings:
 
 
 def option_updates(design: Design, chosen: Any = None) -> dict[str, Any]:
-    """The options of a design in their components, with the values ``chosen`` before its own."""
+    """Updates of a design's options; values in ``chosen`` override its defaults."""
     given = option_values(chosen or {})
     return {
         OPTION + name: gr.update(
@@ -255,15 +255,15 @@ def option_updates(design: Design, chosen: Any = None) -> dict[str, Any]:
 
 
 def build_take(key: str) -> dict[str, Any]:
-    """What is taken along as a whole, and the same numbers elsewhere."""
+    """Downloads of the whole report, and ways to reproduce its numbers."""
     parts: dict[str, Any] = {}
     look: dict[str, Any] = {"open": False, "elem_classes": "more fold", "elem_id": f"{key}-command"}
-    with gr.Accordion("Take it with you", **look) as parts["take_it"]:
+    with gr.Accordion("Download and reuse", **look) as parts["take_it"]:
         take_all = render("take_all", forms=FORMS)
         parts["takes"] = gr.HTML(take_all, elem_id=f"{key}-takes")
         copyable: dict[str, Any] = {"interactive": False, "buttons": ["copy"], "elem_classes": "code"}
         parts["claim"] = gr.Textbox(
-            label="A sentence to quote", lines=2, max_lines=8, **copyable | {"elem_classes": "quote"}
+            label="Sentence to quote", lines=2, max_lines=8, **copyable | {"elem_classes": "quote"}
         )
         parts["shell"] = gr.Textbox(label="Command line", lines=2, max_lines=8, **copyable)
         parts["python"] = gr.Textbox(label="Python", lines=6, max_lines=20, **copyable)
@@ -273,13 +273,13 @@ def build_take(key: str) -> dict[str, Any]:
 
 
 class StudyForm:
-    """The form of a tab: its components, what fills them, and the run that they ask for."""
+    """The form of a tab: its components, their updates, and the requested run."""
 
     key: ClassVar[str]  # prefix of its element ids, and its name in links
     studies: ClassVar[Sequence[str]] = ()  # names of its designs, the first one chosen
     remembered: ClassVar[Sequence[str]] = REMEMBERED  # components whose values the browser keeps
-    first_percent: ClassVar[int] = 10  # of the full size, what a first click draws
-    own_options: ClassVar[Collection[str]] = ()  # which of the form's options hold for words of one's own, too
+    first_percent: ClassVar[int] = 10  # percent of the full size for a first click
+    own_options: ClassVar[Collection[str]] = ()  # options that also apply to the visitor's own words
     arms: ArmsForm
 
     def __init__(self, services: Services) -> None:
@@ -288,34 +288,34 @@ class StudyForm:
         self.form: dict[str, Any] = {}
         self.own: dict[str, Any] = {}
         self.parts: dict[str, Any] = {}
-        self.form_folds: list[Any] = []  # closed when a run starts; what stands in them stays
+        self.form_folds: list[Any] = []  # closed when a run starts; their values stay
 
     def build_own(self) -> dict[str, Any]:
-        """Inputs for words of one's own, by name, for an accordion; used once the box above them is ticked."""
+        """Inputs for the visitor's own words by name, in an accordion; used if the box above them is ticked."""
         return {}
 
     def own_design(self, design: Design, own: Mapping[str, Any]) -> Design:
-        """The design with the visitor's own words in it; ``own`` has the values of ``build_own``."""
+        """The design with the visitor's own words; ``own`` has the values of ``build_own``."""
         return design
 
     def own_settings(self, settings: StudySettings) -> StudySettings:
-        """The form's settings as they suit that design: all of its pictures, and those of its options."""
+        """The form's settings for that design: full size, and only its options."""
         return settings_with(settings, self.own_options)
 
     def build_memory(self) -> None:
-        """The report that is shown, and what this browser chose last; outside of tabs, for a closed one is not read."""
+        """Remember the shown report and the browser's last choices; outside of tabs, or Gradio does not read them."""
         self.parts["report"] = build_shown_report(self.key, self.services)
         self.parts["remembered"] = gr.BrowserState({}, storage_key=f"t2i-bias-{self.key}", secret=_SECRET)
 
     def build_form(self) -> None:
-        """The study and its model in sight; the rest, which most visitors leave alone, below."""
+        """Build the study and model in sight, and rarely used settings below."""
         designs = list(self.designs.values())
         with gr.Row(equal_height=True, elem_classes="line"):
             self.form["study"] = gr.Dropdown(
                 [(design.title, design.name) for design in designs],
                 value=designs[0].name,
                 label="Study",
-                info="As the paper designed it",
+                info="The paper’s design",
                 elem_id=f"{self.key}-study",
                 scale=4,
                 min_width=240,
@@ -341,17 +341,17 @@ class StudyForm:
         self._build_arms()
 
     def _build_arms(self, build_presets: Callable[[], None] | None = None) -> None:
-        """The form of further arms; with other presets than those of every study, which these build."""
+        """Build the form of arms, with these presets instead of the usual ones."""
         self.arms = ArmsForm(self.key, self.services, build_presets)
         self.form_folds.append(self.arms.box)
 
     def form_fold(self, title: str, elem_id: str, elem_classes: str = "more") -> gr.Accordion:
-        """A part of the form that is closed at first, and whenever a run starts."""
+        """A part of the form that is closed at first and when a run starts."""
         self.form_folds.append(gr.Accordion(title, open=False, elem_classes=elem_classes, elem_id=elem_id))
         return self.form_folds[-1]
 
     def _component(self, name: str, one: Setting) -> Any:
-        """The component that holds a setting, after the kind of value."""
+        """The component for a setting, by its kind of value."""
         services, elem_id = self.services, f"{self.key}-{name.replace(OPTION, 'option-')}"
         if name == "force":
             return force_box(self.key)
@@ -386,19 +386,19 @@ class StudyForm:
             return gr.Checkbox(**more)
         if one.kind in (int, float) and not one.may_be_left_out:
             return gr.Number(precision=0 if one.kind is int and not one.percent else None, **more)
-        # A gr.Number that holds nothing says 0 in the browser, so what may be left out is written as text.
-        return gr.Textbox(max_lines=3, placeholder="left out" if one.may_be_left_out else None, **more)
+        # An empty gr.Number shows 0 in the browser, so optional numbers are text fields.
+        return gr.Textbox(max_lines=3, placeholder="default" if one.may_be_left_out else None, **more)
 
     def options(self) -> list[str]:
-        """The names of the components of options, in their order."""
+        """Names of the option components, in order."""
         return [name for name in self.form if name.startswith(OPTION)]
 
     def fields(self) -> list[str]:
-        """The names of the form's components, in the order in which handlers receive their values."""
+        """Names of the form's components, in the order of handler inputs."""
         return [*FIELDS, *self.options()]
 
     def inputs(self) -> list[Any]:
-        """The form's components in their order, the arms, then the tab's own and whether to use them."""
+        """The form's components in order, the arms, then the tab's own inputs and the box that enables them."""
         own = [*self.own.values(), self.parts["use_own"]] if self.own else []
         return [*(self.form[name] for name in self.fields()), self.arms.chosen, *own]
 
@@ -413,12 +413,12 @@ class StudyForm:
         return [*(self.form[name] for name in names), *self.arms.outputs(), self.parts["count"]]
 
     def without_notes(self) -> Updates:
-        """The form without its notes on model and size, which the refusal of a run says itself."""
+        """Clear the notes on model and size, because a refused run says the same."""
         notes = {self.form.get("model"): gr.update(info=HINT), self.parts.get("count"): gr.update(value="")}
         return {part: value for part, value in notes.items() if part is not None}
 
     def wire_form(self) -> None:
-        """What changes the form itself."""
+        """Wire the events that change the form."""
         parts, form = self.parts, self.form
         own = [parts["use_own"]] if self.own else []
         changed = [*(form[name] for name in (*self.options(), "steps", "guidance")), parts["status"], *own]
@@ -429,27 +429,27 @@ class StudyForm:
         inputs = self.inputs()
         parts["count"].value = self.on_count(*(one.value for one in inputs))
         parts["count"].edit(self.on_count, inputs, parts["count"], **messages.LATEST)
-        studied.then(self.on_count, inputs, parts["count"], **messages.QUIET)  # options of it may be out of sight
-        if self.own:  # typing one's own words chooses them
-            # Text that is pasted with the mouse is a change but no input to Gradio.
+        studied.then(self.on_count, inputs, parts["count"], **messages.QUIET)  # its options may be hidden
+        if self.own:  # typing own words ticks their box
+            # For Gradio, text pasted with the mouse is a change but no input.
             typed = [one.change if isinstance(one, gr.Textbox) else one.input for one in self.own.values()]
             gr.on(typed, None, None, parts["use_own"], js="() => true", **messages.QUIET)
 
     def on_any(self, event: str, components: Sequence[Any], fn: Any, inputs: Any, outputs: Any, **options: Any) -> Any:
-        """One quiet listener for an event of several components; the page starts faster than with many.
+        """One quiet listener for an event of several components; many listeners would slow the page's start.
 
-        What is pressed while the answer to another of them is on its way counts too.
+        Presses during an earlier answer count too.
         """
         triggers = [getattr(component, event) for component in components]
         return gr.on(triggers, fn, inputs, outputs, **messages.EACH | options)
 
     def on_study(self, name: str) -> Updates:
-        """The options of another study, as its own words have it; nothing is said any more of the one before."""
+        """Show another study's options and clear the status."""
         changed = self.options_of(name) | {self.form["steps"]: None, self.form["guidance"]: None}
         return changed | {self.parts["status"]: messages.READY, **({self.parts["use_own"]: False} if self.own else {})}
 
     def on_model(self, name: str, condition: str | None) -> Updates:
-        """The conditions of another model, and what choosing it means here."""
+        """Show another model's conditions, and a note on it."""
         with messages.user_errors() as problem:
             return {
                 self.form["condition"]: self.conditions_after(name, condition),
@@ -459,7 +459,7 @@ class StudyForm:
         return {self.parts["status"]: messages.error_html(problem.message)}
 
     def on_count(self, *values: Any) -> str:
-        """How many pictures these settings ask for; nothing is said of settings that cannot be used."""
+        """The number of pictures for these settings, in words; "" for invalid settings."""
         with messages.user_errors():
             return self.count_of(self.asked(values))
         return ""
@@ -476,7 +476,7 @@ class StudyForm:
             count = f"{n:,} pictures of {prompts:,} prompt{'s' * (prompts > 1)}" if n else ""
             if arms[1:]:
                 brought = len(arms) - len(drawn)
-                beside = f", {brought} of them of pictures brought along" if brought else ""
+                beside = f", {brought} of them with uploaded pictures" if brought else ""
                 most = f"{self.services.settings.max_images:,} pictures in {MOST_ARMS} arms"
                 count += f" in {len(arms)} arms{beside}; a run has at most {most}"
             count += "".join(f"; {words}" for words in self._requests(study, drawn))
@@ -484,7 +484,7 @@ class StudyForm:
         return ""
 
     def _requests(self, study: Study, arms: Sequence[StudySettings]) -> list[str]:
-        """What is to be asked of hosted models, at most: pictures that exist already are not asked for again."""
+        """The largest number of requests per hosted model; stored pictures are not requested again."""
         n_requests: Counter[str] = Counter()
         for arm in arms:
             if not arm.images and hosted_name(arm.model):
@@ -492,11 +492,11 @@ class StudyForm:
         return [f"up to {request_words(n, self.services.model_info(name))}" for name, n in n_requests.items()]
 
     def on_remember(self, *values: Any) -> dict[str, Any]:
-        """What this browser should know next time."""
+        """Values that this browser remembers."""
         return dict(zip(self.remembered, values, strict=True))
 
     def on_load(self, remembered: dict[str, Any] | None, request: gr.Request | None = None) -> Updates:
-        """Put back what this browser chose last time, or fill in what the address asks for."""
+        """Restore the browser's last choices, or fill in the address's values."""
         values = {k: str(v) for k, v in (remembered or {}).items() if k in REMEMBERED}
         link = read_link(query_of(request), {self.key: self.studies}, self.services).values
         values |= {k: v for k, v in link.items() if k in FIELDS}
@@ -510,23 +510,23 @@ class StudyForm:
         return {self.parts["count"]: ""}
 
     def _linked_arms(self, values: Mapping[str, Any], arms: tuple[Arm, ...]) -> Updates:
-        """The arms of an address, and how many pictures they ask for beside these values of the form."""
+        """The arms of an address, and the number of pictures with these form values."""
         form = [values.get(name, self.form[name].value) for name in self.fields()]
         own = [*(one.value for one in self.own.values()), False] if self.own else []
         return self.arms.show(arms) | {self.parts["count"]: self.on_count(*form, arms, *own)}
 
     def asked(self, values: Sequence[Any]) -> Settled:
-        """Return what the form asks for, complete; InvalidInput if it cannot be used."""
+        """Return the complete settings of the form; InvalidInput if they are invalid."""
         return settle(*self.design_and_settings(values))
 
     def checked(self, values: Sequence[Any]) -> Settled:
-        """:meth:`asked`; more pictures than one run may have are refused before it waits in line."""
+        """:meth:`asked`; too many pictures are refused before the run enters the queue."""
         asked = self.asked(values)
         check_number(asked, self.services.settings)
         return asked
 
     def design_and_settings(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
-        """The design and the settings that stand in the form; InvalidInput where they cannot be used."""
+        """The design and settings in the form; InvalidInput if they are invalid."""
         names = self.fields()
         form = dict(zip(names, values, strict=False))
         design = self.designs[str(form["study"])]
@@ -538,7 +538,7 @@ class StudyForm:
         return self.own_design(design, dict(zip(self.own, own, strict=True))), self.own_settings(settings)
 
     def form_of(self, design: Design, settings: StudySettings) -> Updates:
-        """The form for these settings; files do not come back into it."""
+        """Updates of the form for these settings; files are not restored."""
         above, arms = apart(settings)
         values = {key: one.shown(getattr(above, one.name)) for key, one in FORM.items() if key not in _FILES}
         values |= {"study": design.name, "condition": self._conditions(above.model, above.condition)}
@@ -547,18 +547,16 @@ class StudyForm:
             **self.options_of(design.name, above.options),
             **({self.parts["use_own"]: False} if self.own else {}),
             **self.arms.show(arms),
-            self.parts["count"]: self.count_of(
-                settle(design, settings)
-            ),  # arms that are folded away are seen by no listener
+            self.parts["count"]: self.count_of(settle(design, settings)),  # no listener sees arms in a closed fold
         }
 
     def options_of(self, name: str, chosen: Any = None) -> Updates:
-        """The options of a study in the form, and no others."""
+        """Show only the options of this study."""
         shown, hidden = option_updates(self.designs[name], chosen), gr.update(visible=False)
         return {self.form[key]: shown.get(key, hidden) for key in self.options()}
 
     def conditions_after(self, model: str, condition: str | None) -> Any:
-        """The conditions of another model; the one that stands there stays, and what is chosen meanwhile, if it can."""
+        """Update the condition menu for another model; the current choice stays if that model has it."""
         menu = self._conditions(model, condition or "")
         return {key: value for key, value in menu.items() if key != "value" or value != condition}
 
@@ -569,9 +567,9 @@ class StudyForm:
         return gr.update(choices=list(info.conditions), value=chosen, visible=is_any, info=self.planted(chosen))
 
     def planted(self, condition: str | None) -> str:
-        """What is planted under a condition, for below its menu."""
+        """Description of a condition's planted bias, for the text below its menu."""
         return self.services.catalogue.conditions.get(condition or "", "")
 
     def on_condition(self, condition: str | None) -> Any:
-        """What the chosen condition plants."""
+        """Describe the chosen condition."""
         return gr.update(info=self.planted(condition))

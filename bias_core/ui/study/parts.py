@@ -1,4 +1,4 @@
-"""Parts of a study's tab: its examples, next steps, people's labels, why a picture was read so, a run at work."""
+"""Parts of a study's tab: examples, next steps, people's labels, explanations, a run in progress."""
 
 import math
 import time
@@ -35,7 +35,7 @@ ASKS_PEOPLE = "people"  # the step that runs nothing, and makes a labelling task
 
 
 def example_html(saved: SavedReport, example: Example | None = None) -> str:
-    """What an example is and shows, in place of a run of one's own; None for a report that is no example."""
+    """A note on a shipped report: its title, date and versions."""
     report = saved.report
     settings, versions = report.settings, report.versions
     model = " · ".join(filter(None, (settings.model, settings.condition, versions.get("model_revision", ""))))
@@ -45,17 +45,17 @@ def example_html(saved: SavedReport, example: Example | None = None) -> str:
 
 
 def when(seconds: float) -> str:
-    """A time of day in UTC, as 2026-11-21 09:30."""
+    """Date and time in UTC."""
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
 
 
 def copy_of(updates: Updates) -> Updates:
-    """Updates that were made before, for Gradio to change as it likes."""
+    """A copy of cached updates, because Gradio may change them."""
     return {part: dict(value) if isinstance(value, dict) else value for part, value in updates.items()}
 
 
 class ExamplesPart:
-    """A button for each example; none where none are shipped."""
+    """A button for each shipped example."""
 
     def __init__(self, key: str, folder: Path) -> None:
         self.key, self.folder = key, folder
@@ -65,11 +65,11 @@ class ExamplesPart:
         self._first: Updates | None = None
 
     def build_looked_at(self) -> None:
-        """What says once that somebody looks at the tab: the parts of a tab are made when it is first shown."""
+        """Build the element that reports when the tab is first opened, because its parts are made only then."""
         self.looked_at = gr.HTML("", js_on_load=script("looked_at", key=self.key), elem_id=f"{self.key}-looked-at")
 
     def build(self) -> None:
-        """The buttons, unless they stand elsewhere already."""
+        """Build the buttons, unless they exist elsewhere."""
         for i, example in enumerate(self.listed if not self.buttons else ()):
             self.buttons[example] = gr.Button(
                 f"Open an example: {example.title}", variant="secondary", elem_classes="example", size="sm",
@@ -77,12 +77,12 @@ class ExamplesPart:
             )  # fmt: skip
 
     def wire(self, show: Callable[[Example], Updates], outputs: list[Any], then: Callable[[Any], None]) -> None:
-        """Let each button show its example; ``then`` wires what follows that."""
+        """Wire each button to show its example; ``then`` wires the next event."""
         for example, button in self.buttons.items():
             then(button.click(partial(show, example), None, outputs, **messages.QUIET))
 
     def first(self, show: Callable[[StudyReport], Updates], header: Any, status: Any) -> Updates:
-        """What ``show`` shows of the first one, made once for all visitors."""
+        """Updates by ``show`` for the first example, made once for all visitors."""
         if self._first is None:
             self._first = {status: gr.skip()}
             for example in self.listed[:1]:
@@ -93,29 +93,29 @@ class ExamplesPart:
         return copy_of(self._first)
 
     def opened(self, example: Example) -> tuple[SavedReport, str]:
-        """Its report, and what it says above it; nothing is run."""
+        """Its report and the note above it."""
         saved = open_example(example, self.folder)
         return saved, example_html(saved, example)
 
 
 class NextPart:
-    """The next steps of a report: their buttons, which stand in its header, and the runs that these start."""
+    """The next steps of a report: buttons in its header, and the runs that they start."""
 
     def __init__(self, services: Services) -> None:
         self.services = services
-        self.chosen: Any = None  # the step whose button was pressed; None where no button is wired
+        self.chosen: Any = None  # the chosen step; None if no button is wired
 
     def html(self, report: StudyReport) -> str:
-        """A button for each step; "" for none."""
+        """A button for each step; "" if there are none."""
         steps = next_steps(report, self.services) if self.chosen is not None else ()
         return render("next_steps", steps=steps) if steps else ""
 
     def wire(self, tab: Any) -> None:
-        """Let the buttons in the header of a study tab, which is built, start their runs there."""
+        """Wire the buttons in the header of a built study tab to start their runs."""
         parts, self.chosen = tab.parts, gr.State(None)
 
         def on_step(visitor: Visitor, report: StudyReport | None, event: gr.EventData) -> Updates:
-            """Remember which, and take a turn in line; who asks people has a listener of its own."""
+            """Remember the step and enter the queue; asking people has its own listener."""
             steps = [] if report is None else next_steps(report, self.services)
             step = next((one for one in steps if one.key == str(event.step) and one.settings is not None), None)
             if step is not None:  # the box beside its button says which width
@@ -126,7 +126,7 @@ class NextPart:
             return {self.chosen: step, **tab.on_click(visitor, report)}
 
         def on_run(visitor: Visitor, chosen: NextStep | None, report: StudyReport | None) -> Iterator[Updates]:
-            """The run of the step, with its settings in the form where they can stand there."""
+            """Run the step, with its settings in the form if they fit."""
             if chosen is None or chosen.design is None or chosen.settings is None:
                 return
             design, settings = chosen.design, chosen.settings
@@ -143,7 +143,7 @@ class NextPart:
         tab.bring_into_view(run, "header")
 
     def wire_people(self, header: Any, label: Callable[..., Any], inputs: list[Any], outputs: list[Any]) -> None:
-        """Let the button that asks people make their task by ``label``; inputs are visitor, memory and report."""
+        """Wire the button that makes a labelling task with ``label``; inputs are visitor, memory and report."""
 
         def on_people(
             visitor: Visitor,
@@ -152,7 +152,7 @@ class NextPart:
             event: gr.EventData,
             profile: gr.OAuthProfile | None = None,
         ) -> Any:
-            """The task, where that is the step that was chosen."""
+            """Make the task, if that step was chosen."""
             if report is None or str(event.step) != ASKS_PEOPLE:
                 return gr.skip()
             return label(visitor, memory, report, min(N_LABELS, report.n_images), "", profile)
@@ -161,11 +161,11 @@ class NextPart:
 
 
 AT_RANDOM, ALONE = "", f"setting={SINGLE}"  # of pairs, where there are pairs; and of people alone
-_FEW = 9  # numbers that are shown without being asked for
+_FEW = 9  # numbers shown at first
 
 
 class PeoplePart:
-    """The part of a report that is about people's labels of its pictures; hidden where they could correct nothing."""
+    """The part on people's labels; hidden if they cannot correct the report."""
 
     def __init__(self, services: Services, key: str) -> None:
         self.services, self.key = services, key
@@ -176,31 +176,33 @@ class PeoplePart:
         self.corrected = gr.HTML(visible=False, elem_classes="card", elem_id=f"{self.key}-corrected")
 
     def build_task(self) -> None:
-        """What makes a task of the report's pictures."""
+        """Build the form that makes a task of the report's pictures."""
         key = self.key
         with gr.Column(visible=False, elem_classes="card", elem_id=f"{key}-people") as self.box:
             gr.HTML(render("people_ask"))
             with gr.Row():
                 count: dict[str, Any] = {"label": "How many pictures", "minimum": 2, "precision": 0, "min_width": 140}
-                count["info"] = "With 64 a share is known to about 8 points"
+                count["info"] = "64 labels give a share to about ±8 points"
                 self.n = gr.Number(N_LABELS, elem_id=f"{key}-people-n", **count)
                 which: dict[str, Any] = {"value": AT_RANDOM, "label": "Which", "min_width": 240}
-                which["info"] = "By what the reader says: as many of each of its answers as can be"
+                which["info"] = "By an answer of the classifier: equally many of each, if possible"
                 self.by = gr.Dropdown([("at random", AT_RANDOM)], elem_id=f"{key}-people-by", **which)
             with gr.Row(elem_classes="tools"):
                 look: dict[str, Any] = {"scale": 0, "min_width": 260}
                 self.button = gr.Button(button_text(N_LABELS, AT_RANDOM), elem_id=f"{key}-people-label", **look)
-                self.refresh = gr.Button("Look for new answers", visible=False, elem_id=f"{key}-people-refresh", **look)
+                self.refresh = gr.Button(
+                    "Check for new answers", visible=False, elem_id=f"{key}-people-refresh", **look
+                )
 
     def outputs(self) -> list[Any]:
         """Everything that :meth:`show` changes."""
         return [self.corrected, self.box, self.by, self.refresh, self.n, self.button]
 
     def wire(self, report: Any, said: list[Any], say: Callable[[StudyReport], Updates]) -> None:
-        """The events; ``say`` gives the updates of the components ``said``, which hang on corrected numbers."""
+        """Wire the events; ``say`` gives updates of the components ``said``, which depend on corrected numbers."""
 
         def on_new_answers(shown: StudyReport | None) -> Updates:
-            """The corrected numbers as they are now."""
+            """Update the corrected numbers."""
             if shown is None:
                 return {self.button: gr.skip()}
             corrected, updates = self.show(shown)
@@ -211,16 +213,16 @@ class PeoplePart:
         gr.on([part.input for part in chosen], button_text, chosen, self.button, **messages.LATEST)
 
     def correction(self, report: StudyReport) -> Correction | None:
-        """What people say of the run of this report; None where no task serves it."""
+        """Corrections by people's labels of this run; None without a task."""
         answers = self.services.run_answers(report.run_id)
         return None if answers is None else correction_of(report, answers)
 
     def extended(self, report: StudyReport) -> StudyReport:
-        """The report with the corrected numbers, to be downloaded."""
+        """The report with corrected numbers, for downloads."""
         return corrected(report, self.services.run_answers(report.run_id), self.services)
 
     def show(self, report: StudyReport) -> tuple[StudyReport, Updates]:
-        """The report with the numbers that people's labels correct; and the updates of this part."""
+        """The report with corrected numbers, and the updates of this part."""
         is_run = report.run_id.isalnum() and self.services.manifests.find(report.run_id) is not None  # and no example
         readings, correction, html = readings_of(report) if is_run else [], None, ""
         if readings:
@@ -230,9 +232,9 @@ class PeoplePart:
             html = html if correction is None else corrected_html(correction)
         n = min(N_LABELS, len({image_id for one in readings for image_id in one.image_ids}))
         names = dict.fromkeys(PEOPLE if one.attribute is None else one.attribute.name for one in readings)
-        choices = [("at random", AT_RANDOM), *((f"by what the reader says of {name}", name) for name in names)]
+        choices = [("at random", AT_RANDOM), *((f"by the classifier’s answer on {name}", name) for name in names)]
         if {one.group for one in readings if one.attribute is None} > {SINGLE}:
-            choices.append(("at random, of people alone", ALONE))
+            choices.append(("at random, one person only", ALONE))
         updates = {
             self.corrected: gr.update(value=html, visible=bool(html)),
             self.box: gr.update(visible=bool(readings)),
@@ -245,7 +247,7 @@ class PeoplePart:
 
 
 def corrected_html(correction: Correction, of: str = "") -> str:
-    """The numbers of a run beside what people's labels make of them; ``of`` says which run, where that is not plain."""
+    """A run's numbers next to the corrected ones; ``of`` names the run if that is unclear."""
     scales: dict[str, list[float]] = {}
     for one in correction.numbers:
         ends = [one.corrected.low, one.corrected.high, one.as_read.value, one.corrected.null_value]
@@ -261,14 +263,14 @@ def corrected_html(correction: Correction, of: str = "") -> str:
 
 
 def button_text(n: float | None, by: str | None) -> str:
-    """What the button will do."""
-    which = {AT_RANDOM: "these at random", ALONE: "those of people alone"}
-    return f"Label {int(n or 0):,} of {which.get(by or AT_RANDOM, f'these by {by}')}"
+    """Text of the button."""
+    which = {AT_RANDOM: "random pictures", ALONE: "pictures of one person"}
+    return f"Label {int(n or 0):,} {which.get(by or AT_RANDOM, f'pictures, by {by}')}"
 
 
 _COLUMNS = {
-    "yes": "for it", "no": "against it", "margin": "margin", "read": "read as", "people": "people say",
-    "record": "on record",
+    "yes": "for it", "no": "against it", "margin": "margin", "read": "classified as", "people": "people’s labels",
+    "record": "ground truth",
 }  # fmt: skip
 _WORDS = {CODES[YES]: "there", CODES[NO]: "not there"}
 _UNCLEAR = "cannot tell"
@@ -276,7 +278,7 @@ _SCORES = (": positive", ": negative", ": nearer by")  # how the names of their 
 
 
 def why_html(report: StudyReport, image_id: str, services: Services) -> str:
-    """Each attribute of a picture, and each person in it, as it was read; "" where nothing was read in it."""
+    """The classification of each attribute and person in a picture; "" if there is none."""
     stored = report.stored.get(image_id)
     readings = [] if stored is None else [one for one in readings_of(report) if image_id in one.image_ids]
     if stored is None or not readings:
@@ -338,7 +340,7 @@ def _of_person(
 
 
 def _votes(votes: np.ndarray | None, i: int, reading: Reading) -> str:
-    """How many raters say so, in words; "" where nobody answered."""
+    """Number of raters with this answer, in words; "" without answers."""
     codes = np.array([]) if votes is None else votes[i][~np.isnan(votes[i])]
     if not codes.size:
         return ""
@@ -365,7 +367,7 @@ class _Place:
 
 
 class DrawingPart:
-    """The part of a tab that shows a run at work; empty while there is none."""
+    """The part of a tab that shows a run in progress; empty without one."""
 
     def __init__(self, key: str) -> None:
         self.html = gr.HTML(js_on_load=script("drawing"), elem_id=f"{key}-drawing")
@@ -376,7 +378,7 @@ class DrawingPart:
 
 
 class DrawingUpdates:
-    """Says when there is something new to be seen, which is sent as a whole."""
+    """Decides when the view of a run has changed; it is sent as a whole."""
 
     def __init__(self, html: Any) -> None:
         self._html, self._due = html, 0.0
@@ -384,11 +386,11 @@ class DrawingUpdates:
         self._shown: tuple[Any, ...] = ()
 
     def note(self, progress: Progress) -> None:
-        """Take note of every step, also of one that is not shown."""
+        """Record every step, including those not shown."""
         self._last = progress if progress.drawing else self._last
 
     def at(self, progress: Progress) -> Mapping[Any, str]:
-        """What changes; nothing where the run draws nothing, or nothing changed."""
+        """Updates; {} if the run draws no pictures or nothing changed."""
         now = time.monotonic()
         state = len(progress.images), tuple(progress.forming.values()), progress.shares
         is_last = progress.done == progress.total
@@ -399,19 +401,19 @@ class DrawingUpdates:
         return {self._html: drawing_html(progress)}
 
     def left(self) -> Mapping[Any, str]:
-        """What stays of a run that ended without a result: what was finished, where something was."""
+        """Finished pictures of a run that ended without a result."""
         is_some = self._last is not None and self._last.images
         return {self._html: drawing_html(replace(self._last, forming={})) if self._last and is_some else ""}
 
     def _is_shown(self, state: tuple[Any, ...]) -> bool:
-        """By identity: two pictures that form can look alike."""
+        """Index by identity, because two forming pictures can look alike."""
         if not self._shown or state[0] != self._shown[0] or state[2] != self._shown[2]:
             return False
         return list(map(id, state[1])) == list(map(id, self._shown[1]))
 
 
 def drawing_html(progress: Progress) -> str:
-    """The pictures around those at work, by their prompts where these are few, and the shares so far."""
+    """Pictures around those in progress, grouped by prompt if there are few, and the shares so far."""
     finished = {stored.path.stem: stored for stored in progress.images}
     first = _first_shown(progress.drawing, progress.forming or finished)
     places = [
@@ -437,7 +439,7 @@ def drawing_html(progress: Progress) -> str:
 
 
 def _first_shown(rows: Sequence[ImageRow], at_work: Mapping[str, Any]) -> int:
-    """Where the shown pictures begin: with the page that holds the last of those at work, or finished."""
+    """Index of the first shown picture: the start of the page with the last one in progress or finished."""
     last = max((place for place, row in enumerate(rows) if row.id in at_work), default=0)
     return last // MOST_SHOWN * MOST_SHOWN
 

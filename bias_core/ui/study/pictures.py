@@ -1,4 +1,4 @@
-"""The pictures of a report: numbered, by arm or cell, to choose from; and one of them large."""
+"""The pictures of a report: a numbered grid by arm or cell, and one picture large."""
 
 import math
 from collections import Counter
@@ -25,16 +25,16 @@ Why = Callable[[StudyReport, str], str]
 
 MOST_SHOWN = 60
 FEW, FEW_OF_EACH, MOST_CELLS = 24, 4, 8
-"""How many pictures a new report shows: of one cell, of each of several, and how many of these."""
+"""Limits for a new report: pictures of a single cell, pictures per cell, and cells."""
 ALL, AND = "", "\n"
 _MOST_VALUES = 300
 _HIDDEN = ["image_id"]
 BLANKED = "Refused or blanked: counted, not scored"
-BOXES = "boxes"  # column with where everybody stands whom a reader found
-_READINGS = (": positive", ": negative", ": nearer by", ": perceived")  # columns that stand below, in a table
+BOXES = "boxes"  # column with the boxes of the people that the classifier found
+_READINGS = (": positive", ": negative", ": nearer by", ": perceived")  # columns shown in a table below
 _THUMBNAIL = 96  # pixels of a small picture that the page carries
 _SMALL = 256  # pixels: below, a picture is enlarged without smoothing
-_LISTS = {"objects", "added", "left_out"}  # columns whose cells list words, separated by commas
+_LISTS = {"objects", "added", "left_out"}  # columns with lists of words, separated by commas
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,26 +43,26 @@ class Thumbnail:
 
     src: str
     caption: str
-    label: str  # for who cannot see it
+    label: str  # text for screen readers
     image_id: str = ""
     kind: str = ""  # a class of the style sheet
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """Pictures of one kind: an arm, a condition, a concept; "" where all are of one."""
+    """Pictures of one arm, condition or concept; its name is "" if all are of one."""
 
     name: str
     pictures: Sequence[Thumbnail]
-    n: int  # with those that are not shown
-    more: str | None = None  # which pictures show the rest of it; None where there is no rest, or no way
+    n: int  # including those not shown
+    more: str | None = None  # filter that shows the rest; None if there is none
 
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """Which pictures of a report, in which order.
+    """A choice of a report's pictures, and their order.
 
-    ``which`` is ``column=value`` (of a column that lists words, one of them), or several of these with :data:`AND`.
+    ``which`` is ``column=value`` (in a column of lists, one word), or several of these joined by :data:`AND`.
     """
 
     report: StudyReport
@@ -71,14 +71,14 @@ class Look:
     whole: bool = False  # as many as fit, where a new report shows a few
     only: tuple[str, ...] = ()  # ids, of pictures that were marked by hand; () for all
     cell_column: str = ""  # that tells the pictures apart, where the study does not say
-    embedded: bool = False  # whether the page carries the pictures, because their files are served to nobody
+    embedded: bool = False  # True if the page holds the pictures, because their files are not served
 
     def rows(self) -> pd.DataFrame:
-        """The chosen rows in their order, at most those that are shown."""
+        """The chosen rows in order, limited to those shown."""
         return _some_of_each_arm(self.all_rows(), [arm.name for arm in self.report.arms]).head(MOST_SHOWN)
 
     def all_rows(self) -> pd.DataFrame:
-        """The chosen rows in their order."""
+        """The chosen rows in order."""
         frame = _frame(self.report)
         for condition in self.which.split(AND):
             column, _, value = condition.partition("=")
@@ -92,7 +92,7 @@ class Look:
         return frame
 
     def cells(self) -> list[Cell]:
-        """What is shown of them: a few of each cell, or those that were chosen."""
+        """A few pictures of each cell, or the chosen ones."""
         blanked = [] if self.whole or self.only else self._blanked()
         return [*self._scored(), *blanked]
 
@@ -108,7 +108,7 @@ class Look:
         ]
 
     def _blanked(self) -> list[Cell]:
-        """The pictures that a checker blanked or a host refused, each with the reason."""
+        """Pictures blanked by a checker or refused by a host, with the reason."""
         blanked = [stored for stored in self.report.stored.values() if stored.blocked]
         pictures = [
             Thumbnail(
@@ -122,7 +122,7 @@ class Look:
         return [Cell(name=BLANKED, pictures=pictures, n=len(blanked))] if blanked else []
 
     def words(self) -> str:
-        """What the chosen pictures have in common; "" for all."""
+        """Description of the chosen pictures; "" for all."""
         if self.only:
             return f"{len(self.only)} chosen on the map"
         return ", ".join(one.replace("=", ": ", 1) for one in self.which.split(AND)) if self.whole else ""
@@ -132,7 +132,7 @@ class Look:
         return Cell(name=name, pictures=pictures, n=len(rows), more=more if is_rest else None)
 
     def _cell_column(self) -> str | None:
-        """The first column that tells the report's pictures apart: the arm, else as the study says."""
+        """The first column that groups the pictures: the arm, or the study's own columns."""
         frame, own = _frame(self.report), [self.cell_column] if self.cell_column else []
         columns = ["arm"] if self.report.arms else own or page_of(self.report.design).cells
         return next((c for c in columns if c in frame and frame[c].nunique() > 1), None)
@@ -157,10 +157,10 @@ class Look:
 
 
 def which_of(report: StudyReport, name: str) -> str:
-    """The pictures that a mark or a number of this name is about, as :class:`Look` has it; "" where none can be told.
+    """Filter (see :class:`Look`) for the pictures of a mark or number with this name; "" if there is none.
 
-    Of an attribute those in which it is seen; else those of the arm, group, target or object of this name, or of all
-    of them that the name lists.
+    For an attribute, pictures that show it; else those of the arm, group, target or object of this name, or of all
+    that the name lists.
     """
     parts = [_condition(report, part) for part in (name, *name.split(", "))]
     if parts[0]:
@@ -179,12 +179,12 @@ def _condition(report: StudyReport, name: str) -> str:
 
 
 def file_url(path: Path) -> str:
-    """Where the page finds a stored picture."""
+    """URL of a stored picture."""
     return f"gradio_api/file={path.as_posix()}"
 
 
 def which_choices(report: StudyReport) -> list[tuple[str, str]]:
-    """Every value of every column of words, with its count, as choices of a menu; what two columns say, once."""
+    """Menu choices: each value of each text column with its count, without redundant columns."""
     frame = _frame(report)
     choices = [(f"All pictures ({len(frame):,})", ALL)]
     words = [c for c in frame.columns.difference([*_HIDDEN, "unit"], sort=False) if not is_numeric_dtype(frame[c])]
@@ -199,9 +199,9 @@ def which_choices(report: StudyReport) -> list[tuple[str, str]]:
 
 
 def _is_said_by(frame: pd.DataFrame, column: str, later: Sequence[str]) -> bool:
-    """Whether a later column tells the same pictures apart, or words of several make up this one ("test x neutral").
+    """True if a later column groups the pictures alike, or several contain this one's words ("test x neutral").
 
-    Later columns are the study's own, named in its words.
+    Later columns are the study's own, with its names.
     """
     own, *others = (_words(frame, one) for one in (column, *later))
     if any(own.nunique() == one.nunique() == len(set(zip(own, one, strict=True))) for one in others):
@@ -216,13 +216,13 @@ def _values(frame: pd.DataFrame, column: str) -> Iterator[Sequence[str]]:
 
 
 def _words(frame: pd.DataFrame, column: str) -> "pd.Series[str]":
-    """The cells of a column as words, "" where there is none, whatever pandas makes of missing cells."""
+    """Cells of a column as text; missing ones are ""."""
     cells = frame[column]
     return cells.astype(object).where(cells.notna(), "").astype(str)
 
 
 def order_choices(report: StudyReport) -> list[tuple[str, str]]:
-    """Orders by every column of numbers, both ways."""
+    """Menu choices: orders by each numeric column, both ways."""
     frame = _frame(report)
     numbers = [c for c in frame.columns if is_numeric_dtype(frame[c]) and frame[c].nunique() > 1]
     ways = (("highest first", "down"), ("lowest first", "up"))
@@ -231,12 +231,12 @@ def order_choices(report: StudyReport) -> list[tuple[str, str]]:
 
 
 def grid_html(cells: Sequence[Cell], words: str = "") -> str:
-    """Small pictures, numbered, in their cells; above them in ``words`` what was chosen, where not all are shown."""
+    """Numbered thumbnails by cell; ``words`` above them describe a choice."""
     return render("grid", cells=cells, words=words)
 
 
 class Pictures:
-    """The part of a tab that shows pictures, and one of them large; invisible until there are some."""
+    """The part of a tab with the pictures and a large one; hidden without pictures."""
 
     def __init__(self, key: str, *, cell_column: str = "", embedded: bool = False) -> None:
         self._how: dict[str, Any] = {"cell_column": cell_column, "embedded": embedded}
@@ -253,9 +253,9 @@ class Pictures:
         return [self.box, self.which, self.order, self.grid, self.picture, self.only]
 
     def wire(self, report: Any, opened: Opened, why: Why) -> None:
-        """Choosing and opening; ``opened`` shows a picture large in the tab's own way, where it returns any.
+        """Wire choosing and opening; ``opened`` gives the tab's own large picture, "" for the default.
 
-        ``report`` is the component of the report; ``why`` says below a large picture how it was read.
+        ``report`` is the report's component; ``why`` explains a large picture's classification.
         """
         self._opened, self._why = opened, why
         chosen = [self.which, self.order, self.grid, self.picture, self.only]
@@ -269,7 +269,7 @@ class Pictures:
         return "" if report is None else self.large(report, str(event.image))
 
     def large(self, report: StudyReport, image_id: str) -> str:
-        """One picture large, and how it was read; nothing for an id that is not of this report."""
+        """A large picture with its classification; "" for an id that is not in this report."""
         frame = _frame(report)
         rows = frame[frame["image_id"] == image_id]
         if rows.empty:
@@ -280,7 +280,7 @@ class Pictures:
     def on_choose(
         self, report: StudyReport | None, only: tuple[str, ...] | None, which: str | None, order: str | None
     ) -> dict[Any, Any]:
-        """Other pictures, or another order."""
+        """Show other pictures or another order."""
         if report is None:
             return {self.picture: ""}
         look = Look(report=report, which=which or ALL, order=order or "", whole=bool(which or order), only=only or ())
@@ -289,14 +289,14 @@ class Pictures:
     def on_cell(
         self, report: StudyReport | None, only: tuple[str, ...] | None, order: str | None, event: gr.EventData
     ) -> dict[Any, Any]:
-        """All pictures of a cell."""
+        """Show all pictures of a cell."""
         if report is None:
             return {self.picture: ""}
         look = Look(report=report, which=str(event.which), order=order or "", whole=True, only=only or ())
         return self.show_only(look)
 
     def show(self, report: StudyReport | None, which: str = ALL) -> dict[Any, Any]:
-        """The pictures of a new report, at first those that ``which`` says; none hides the part."""
+        """Show the pictures of a new report, filtered by ``which``; hide the part if there are none."""
         if report is None or _frame(report).empty:
             return {self.box: gr.update(visible=False), self.only: ()}
         return {
@@ -307,7 +307,7 @@ class Pictures:
         }
 
     def show_only(self, look: Look) -> dict[Any, Any]:
-        """A choice that was made elsewhere, such as on a figure."""
+        """Show a choice made elsewhere, such as in a figure."""
         look = replace(look, **self._how)
         choices = which_choices(look.report)
         if look.which not in [value for _, value in choices]:
@@ -319,7 +319,7 @@ class Pictures:
 
 
 def _numbered(groups: list[tuple[str, pd.DataFrame]]) -> list[tuple[str, pd.DataFrame]]:
-    """Groups as they came, but where all end with a number, such as clusters, those of a kind by their number."""
+    """Groups in their order; if all end with a number, like clusters, sorted by it within a kind."""
     ends = [name.rpartition(" ") for name, _ in groups]
     if not all(number.isdecimal() for *_, number in ends):
         return groups
@@ -329,7 +329,7 @@ def _numbered(groups: list[tuple[str, pd.DataFrame]]) -> list[tuple[str, pd.Data
 
 
 def _some_of_each_arm(frame: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
-    """One arm after the other, equally many of each; the frame itself where it has no arms."""
+    """Arms in sequence, equally many rows of each; the frame itself without arms."""
     if "arm" not in frame or not arms:
         return frame
     parts = [part for arm in arms if len(part := frame[frame["arm"] == arm])]
@@ -337,7 +337,7 @@ def _some_of_each_arm(frame: pd.DataFrame, arms: Sequence[str]) -> pd.DataFrame:
 
 
 def picture_html(report: StudyReport, row: "pd.Series[Any]") -> str:
-    """One picture large, with everything that is known of it."""
+    """A large picture with all its facts."""
     stored = report.stored[row["image_id"]]
     facts = {
         **({"Prompt": stored.row.prompt} if stored.row.prompt else {}),
@@ -358,7 +358,7 @@ def picture_html(report: StudyReport, row: "pd.Series[Any]") -> str:
 
 
 def numbered_boxes(text: object, size: tuple[int, int]) -> list[dict[str, float]]:
-    """Where everybody stands in a picture of this size, in percent of it; [] for one person, and for no text.
+    """Boxes of the people in a picture of this size, in percent; [] for one person or no text.
 
     >>> numbered_boxes("0 19 32 64; 32 19 64 64", (64, 64))[1]
     {'left': 50.0, 'top': 29.69, 'width': 50.0, 'height': 70.31}

@@ -1,4 +1,4 @@
-"""A study's report on the page: what was found, its figures and tables as HTML, and its pictures to choose from."""
+"""A study's report on the page: findings, figures and tables as HTML, and its pictures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,18 +25,18 @@ from bias_core.ui.study.shown_report import FINDINGS, by_name, take
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
 
-NULL = "no bias reads"
-FEW, FEW_DIFFERENCES = 14, 6  # findings that are shown without being asked for
+NULL = "without bias"
+FEW, FEW_DIFFERENCES = 14, 6  # findings shown at first
 CHOOSE_JS = script("choose")
 
 
 def header_html(report: StudyReport, headline: str) -> str:
-    """What was found, in a sentence; what it was found on, in a line; what must be known, in notes."""
+    """Headline, a line of facts, and a warning if there is one."""
     return render("report_header", warning=report.warning, headline=headline, lines=text.report_facts(report))
 
 
 def beside_paper_html(report: StudyReport) -> str:
-    """The numbers that the paper prints beside those of this run, then its protocol item by item, in sight at once."""
+    """The paper's numbers next to this run's, then its protocol item by item."""
     parts = [("", report), *((f"{arm.name}: ", arm) for arm in report.arms)]
     rows = [(name, row) for name, part in parts for row in text.finding_rows(part) if text.is_known(row["published"])]
     texts = [(name, text.finding_text(row)) for name, row in rows]
@@ -57,7 +57,7 @@ def beside_paper_html(report: StudyReport) -> str:
 
 
 def findings_html(report: StudyReport, null: str = NULL, marks: Mapping[str, str] | None = None) -> str:
-    """Every number of the study with its interval drawn, its n, null value (called ``null``) and sentence."""
+    """Each number with its drawn interval, n, null value (titled ``null``) and sentence."""
     rows = text.finding_rows(report)
     if not rows:
         return ""
@@ -77,7 +77,7 @@ def findings_html(report: StudyReport, null: str = NULL, marks: Mapping[str, str
 
 
 def _scales(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
-    """The common axis of each measure's small drawings."""
+    """A common axis for the small drawings of each measure."""
     keys = ("value", "low", "high", "null_value", "published", "drawn")
     values: dict[str, list[float]] = {row["measure"]: [] for row in rows}
     for row in rows:
@@ -86,18 +86,18 @@ def _scales(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
 
 
 def figures_html(figures: Sequence[StudyFigure], marks: Mapping[str, str] | None = None) -> str:
-    """Each figure as a card; names of ``marks`` show their pictures. What has no data is left out."""
+    """Each figure with data as a card; names in ``marks`` show their pictures."""
     drawn = [figure for figure in figures if not figure.data.empty]
     return render("figures", figures=drawn, marks=marks) if drawn else ""
 
 
 def tables_html(tables: Sequence[StudyTable]) -> str:
-    """Each table, closed until it is asked for, in its first rows."""
+    """The first rows of each table, closed at first."""
     return render("tables", tables=tables)
 
 
 def arms_html(report: StudyReport) -> str:
-    """What was found in each arm by itself, closed until it is asked for."""
+    """The findings of each arm, closed at first."""
     parts = []
     for number, arm in enumerate(report.arms, start=1):
         findings = StudyTable(key=FINDINGS, title="Findings", frame=pd.DataFrame(text.finding_rows(arm)))
@@ -106,29 +106,29 @@ def arms_html(report: StudyReport) -> str:
 
 
 def frame_html(frame: pd.DataFrame, name: str) -> str:
-    """A data frame as a plain table, of a long one both ends."""
+    """A data frame as a plain table; of a long one, the first and last rows."""
     return render("frame", frame=frame, name=name)
 
 
 def notes_html(report: StudyReport) -> str:
-    """What was noticed on the way, and what none of it says."""
+    """Notes on the run, and general limits."""
     return render("notes", notes=text.notes_of(report), limits=text.LIMITS)
 
 
 Updates = dict[Any, Any]
-EQUAL = "no difference reads"
+EQUAL = "without difference"
 SHOWN = (
     "report", "shown", "gallery", "results", "header", "beside", "plot", "findings",
     "by_attribute", "extra", "attributes", "details", "figures", "tables", "notes", "filled", "claim", "shell",
     "python", "link", "beside_paper",
 )  # fmt: skip
 FOLDS = {"numbers": "The numbers", "by_attribute": "By attribute", "details": "Details"}
-"""What is folded below the plot of every result page, in this order; *Take it with you* comes last."""
-LATER = ("by_attribute", "details")  # folds whose content is made when they are opened
+"""Folds below the plot of every result page, in this order; *Download and reuse* is last."""
+LATER = ("by_attribute", "details")  # their content is made when they are opened
 
 
 class ResultPage(StudyForm):
-    """What a tab shows of a report."""
+    """The result part of a tab."""
 
     drawing: DrawingPart
     null_words: ClassVar[str] = NULL  # heading of the column of null values
@@ -141,15 +141,15 @@ class ResultPage(StudyForm):
         self.next = NextPart(services)
 
     def header_html(self, report: StudyReport) -> str:
-        """What was found."""
+        """Headline and next steps."""
         return header_html(report, headline(report)) + self.next.html(report)
 
     def sentences(self, report: StudyReport) -> Updates:
-        """The headline and the sentence to quote, of a report with its corrected numbers."""
+        """Headline and sentence to quote, from corrected numbers."""
         return {self.parts["header"]: self.header_html(report), self.parts["claim"]: claim(report)}
 
     def first_shown(self, report: StudyReport) -> str:
-        """Which pictures of a new report are shown, as ``column=value``; "" for all."""
+        """Filter for the pictures of a new report, as ``column=value``; "" for all."""
         return ""
 
     def build_lead(self) -> dict[str, Any]:
@@ -173,38 +173,38 @@ class ResultPage(StudyForm):
         return {}
 
     def has_extra(self, report: StudyReport) -> bool:
-        """Whether they show anything of a report."""
+        """True if they show something of this report."""
         return not report.arms and type(self).build_extra is not ResultPage.build_extra
 
     def show_extra(self, report: StudyReport) -> Updates:
-        """Updates of these components for a report; asked for when *By attribute* is opened."""
+        """Updates of these components when *By attribute* is opened."""
         return {}
 
     def figures(self, report: StudyReport) -> Sequence[StudyFigure]:
-        """The figures that are shown as they are; leave out what the tab shows in its own way."""
+        """Figures to show as they are, without those that the tab shows itself."""
         return report.results.figures
 
     def picture_html(self, report: StudyReport, row: "pd.Series[Any]") -> str:
-        """One picture large in the tab's own way; "" for the usual way."""
+        """A large picture in the tab's own layout; "" for the default."""
         return ""
 
     def why_html(self, report: StudyReport, image_id: str) -> str:
-        """Why a picture was read as it is; "" where nothing was read in it."""
+        """Explanation of a picture's classification; "" if it has none."""
         return why_html(report, image_id, self.services)
 
     def on_mark(self, report: StudyReport | None, event: gr.EventData) -> Updates:
-        """The pictures that make up a mark of the plot, or a number."""
+        """Show the pictures of a mark in the plot, or of a number."""
         if report is None:
             return {self.pictures.picture: ""}
         return self.pictures.show_only(Look(report=report, which=str(event.pictures), whole=True))
 
     def plot(self, report: StudyReport) -> StudyFigure | None:
-        """The one figure beside the pictures; None where the tab shows it in its own way."""
+        """The figure next to the pictures; None if the tab shows it itself."""
         return page_of(report.design).plot(report)
 
     def _build_results(self) -> None:
         key, parts, choose = self.key, self.parts, {"js_on_load": script("marks", key=self.key)}
-        parts["filled"] = gr.State(())  # which folds have their content
+        parts["filled"] = gr.State(())  # folds with content
         parts["taking"] = gr.HTML(js_on_load=script("take"), elem_id=f"{key}-taking")
         parts["header"] = gr.HTML(elem_id=self.element("header"), elem_classes="header", js_on_load=CHOOSE_JS)
         parts["beside_paper"] = gr.HTML(elem_id=f"{key}-beside-paper")
@@ -233,19 +233,19 @@ class ResultPage(StudyForm):
             parts.update(build_take(key))
 
     def element(self, name: str) -> str:
-        """The id of a part of the page."""
+        """The element id of a part of the page."""
         return f"{self.key}-{name}"
 
     def bring_into_view(self, event: Any, name: str) -> None:
-        """After an event, scroll to a part of the page."""
+        """Scroll to a part of the page after an event."""
         event.success(None, js=f"() => setTimeout(() => window.showRun({self.element(name)!r}), 80)", **QUIET)
 
     def build_pictures(self) -> Pictures:
-        """The pictures, and what stands around them."""
+        """Build the pictures and their surroundings."""
         return Pictures(self.key)
 
     def fold(self, name: str) -> gr.Accordion:
-        """One of :data:`FOLDS`."""
+        """Build one of :data:`FOLDS`."""
         element = f"{self.key}-fold-{name.replace('_', '-')}"
         self.parts[name] = gr.Accordion(FOLDS[name], open=False, elem_classes="more fold", elem_id=element)
         return self.parts[name]
@@ -260,7 +260,7 @@ class ResultPage(StudyForm):
         return [*(self.parts[n] for n in SHOWN), *own]
 
     def wire_results(self) -> None:
-        """What can be pressed, opened and taken along on the page of a result."""
+        """Wire the buttons, folds and downloads of a result."""
         parts, report = self.parts, self.parts["report"]
         self.wire_take(parts["taking"].select)
         marked = [parts["plot"], parts["findings"]]
@@ -272,14 +272,14 @@ class ResultPage(StudyForm):
         self.people.wire(report, [parts["header"], parts["claim"]], self.sentences)
 
     def wire_take(self, pressed: Any) -> None:
-        """Let take buttons work; ``pressed`` is the event that says which was pressed."""
+        """Wire the download buttons; the event ``pressed`` names the pressed one."""
         parts = self.parts
         written = pressed(self.on_take, [parts["visitor"], parts["report"]], [parts["file"], parts["status"]], **QUIET)
         save = f"() => setTimeout(() => document.querySelector('#{self.key}-file')?.click(), 300)"
         written.success(None, js=save, **QUIET)
 
     def on_take(self, visitor: Visitor, report: StudyReport | None, event: gr.EventData) -> Updates:
-        """Write what was asked for; the page then fetches it."""
+        """Write the requested file; the page then fetches it."""
         with messages.user_errors() as problem:
             if report is not None:
                 file = take(self.people.extended(report), str(event.take), visitor.folder)
@@ -288,7 +288,7 @@ class ResultPage(StudyForm):
         return {self.parts["status"]: messages.error_html(problem.message)}
 
     def finished(self, report: StudyReport) -> Updates:
-        """All of a report."""
+        """Show a finished report."""
         text = f"Done in {report.seconds:.1f} s. {report.n_images:,} pictures scored."
         text += f" The stop rule ended it: {report.stop_rule}." if report.stop_rule else ""
         text += f" Stopped after {report.stopped_after}." if report.stopped_after else ""
@@ -300,7 +300,7 @@ class ResultPage(StudyForm):
         }
 
     def show_report(self, report: StudyReport) -> Updates:
-        """Headline, pictures, plot, and what is folded, each fold closed."""
+        """Show headline, pictures and plot, with all folds closed."""
         parts, report = self.parts, by_name(report)
         return {
             **dict.fromkeys((parts["shown"], parts["results"]), gr.update(visible=True)),
@@ -313,13 +313,13 @@ class ResultPage(StudyForm):
         }
 
     def cleared(self) -> Updates:
-        """The page without a result."""
+        """Clear the result."""
         parts = self.parts
         hidden = dict.fromkeys((parts["shown"], parts["results"]), gr.update(visible=False))
         return {parts["report"]: None, parts["header"]: "", parts["beside_paper"]: "", **hidden}
 
     def show_numbers(self, report: StudyReport) -> Updates:
-        """The headline, plot and numbers of a report, without its pictures and without what is folded."""
+        """Show headline, plot and numbers, without pictures and folds."""
         parts, run = self.parts, (report.design, report.settings)
         corrected, people = self.people.show(report)
         plot = self.plot(report)
@@ -337,7 +337,7 @@ class ResultPage(StudyForm):
         }
 
     def _closed(self, report: StudyReport) -> Updates:
-        """The folds of a new report: empty, for nothing is made yet; those without content are left out."""
+        """Reset the folds for a new report: empty until opened; hidden if without content."""
         parts, has_attributes = self.parts, bool(self.figures_by_attribute(report)) or self.has_extra(report)
         return {
             **dict.fromkeys((parts[name] for name in ("attributes", "figures", "tables", "notes")), ""),
@@ -353,22 +353,22 @@ class ResultPage(StudyForm):
         return [figure for figure in self._folded_figures(report) if page.is_by_attribute(figure)]
 
     def _folded_figures(self, report: StudyReport) -> list[StudyFigure]:
-        """All but the one beside the pictures."""
+        """Figures except the one next to the pictures."""
         plot, tab = self.plot(report), ResultPage if report.arms else type(self)
         return [figure for figure in tab.figures(self, report) if plot is None or figure.key != plot.key]
 
     def on_fold(self, report: StudyReport | None, filled: Sequence[str] | None, event: gr.EventData) -> Updates:
-        """What is in the fold that was opened."""
+        """Fill the opened fold."""
         return self.on_unfold(next(name for name in LATER if self.parts[name] is event.target), report, filled)
 
     def on_unfold(self, name: str, report: StudyReport | None, filled: Sequence[str] | None) -> Updates:
-        """What is in a fold, when it is opened for the first time."""
+        """Fill a fold when it is first opened."""
         if report is None or name in (filled or ()):
             return {self.parts["filled"]: tuple(filled or ())}
         return self.show_later(name, report) | {self.parts["filled"]: (*(filled or ()), name)}
 
     def show_later(self, name: str, report: StudyReport) -> Updates:
-        """What is in one of :data:`LATER`."""
+        """Content of one of :data:`LATER`."""
         parts = self.parts
         if name == "by_attribute":
             has_extra = self.has_extra(report)
@@ -395,19 +395,19 @@ class ResultPage(StudyForm):
         return {self.parts["run"]: gr.update(visible=not running), self.parts["stop"]: gr.update(visible=running)}
 
     def link(self, report: StudyReport) -> str:
-        """The address of this tab with these settings; one's own words do not travel in it."""
+        """The address of this tab with these settings, without the visitor's own words."""
         return address_of(self.key, report)
 
 
 def marks_of(report: StudyReport, figure: StudyFigure) -> dict[str, str]:
-    """Which pictures the marks of a figure are about, by their names."""
+    """Filters for the pictures of a figure's marks, by name."""
     columns = [column for column in ("name", "group") if column in figure.data]
     names = dict.fromkeys(str(name) for column in columns for name in figure.data[column].unique())
     return {name: which for name in names if (which := which_of(report, name) or which_of(report, _subject(name)))}
 
 
 def numbers_of(report: StudyReport) -> dict[str, str]:
-    """Which pictures the numbers of a report are about, by their titles: "man: P", "Farmer (expected male): δ"."""
+    """Filters for the pictures of a report's numbers, by title: "man: P", "Farmer (expected male): δ"."""
     titles = [finding.title for finding in report.results.findings]
     return {title: which for title in titles if (which := which_of(report, _subject(title)))}
 

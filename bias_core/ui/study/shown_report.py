@@ -1,4 +1,4 @@
-"""A report between server and page: the name under which the page keeps it, and the files that it takes along."""
+"""A report between server and page: its signed name, and its downloads."""
 
 import hmac
 import secrets
@@ -22,16 +22,16 @@ from bias_core.study.types import StudyReport, StudySettings
 
 _SECRET = secrets.token_bytes(32)
 _UNSAVED = Newest[StudyReport](200)
-"""Reports that pages show and that nothing would open again, by their names: comparisons, labels by hand, examples."""
+"""Shown reports that are not stored, by name: comparisons, labels by hand, examples."""
 FIGURE_FORMS = ("png", "svg", "csv")
 TABLE_FORMS = ("csv", "md", "tex")
 FINDINGS = "findings"
 
 
 def build_shown_report(key: str, services: Services) -> Any:
-    """Return the hidden part of a page that keeps which report a tab shows; handlers give it, and get, the report.
+    """Return the hidden component with the shown report; handlers receive and return the report.
 
-    The page has its name alone, and the server nothing: an open page keeps its report, whoever comes meanwhile.
+    The page holds only its name and the server nothing, so an open page keeps its report.
     """
     part = gr.HTML("", visible="hidden", elem_id=f"{key}-report")
     part.postprocess, part.preprocess = partial(name_of, services=services), partial(report_of, services=services)
@@ -39,7 +39,7 @@ def build_shown_report(key: str, services: Services) -> Any:
 
 
 def name_of(report: StudyReport | None, services: Services) -> str:
-    """Return the name under which a page keeps a report; it is signed, for a page shows no report by another name."""
+    """Return a report's name for a page; it is signed, so that a page cannot name other reports."""
     if report is None:
         return ""
     name = report.run_id
@@ -50,7 +50,7 @@ def name_of(report: StudyReport | None, services: Services) -> str:
 
 
 def report_of(name: object, services: Services) -> StudyReport | None:
-    """Return the report that :func:`name_of` was given; None where it is no longer stored, or another named it."""
+    """Return the report of a name by :func:`name_of`; None if it is no longer stored or the name is forged."""
     run_id = str(name).rpartition(":")[0]
     if not hmac.compare_digest(_signed(run_id).encode(), str(name).encode()):
         return None
@@ -67,7 +67,7 @@ def _signed(name: str) -> str:
 
 
 def by_name(report: StudyReport) -> StudyReport:
-    """The report as a visitor may see it: without the places where the server keeps uploads."""
+    """The report for visitors, without the server's paths of uploads."""
     arms = tuple(replace(arm, settings=_by_name(arm.settings)) for arm in report.arms)
     return replace(report, settings=_by_name(report.settings), arms=arms)
 
@@ -78,11 +78,11 @@ def _by_name(settings: StudySettings) -> StudySettings:
 
 
 def take(report: StudyReport, what: str, folder: Path) -> Path:
-    """Write what was asked for into ``folder`` and say where.
+    """Write the requested download into ``folder`` and return its path.
 
     ``what`` is ``figure:<key>:<form>``, ``table:<key>:<form>``, ``report::<form>`` with a form of
-    :data:`FORMS`, or ``zip::zip``; what belongs to an arm alone has the key ``<number of the arm>/<key>``. It comes
-    from the page, so anything else is an InvalidInput.
+    :data:`FORMS`, or ``zip::zip``; the key of an arm's own figure or table is ``<number of the arm>/<key>``. It comes
+    from the page, so anything else raises InvalidInput.
     """
     kind, _, rest = what.partition(":")
     key, _, form = rest.rpartition(":")
@@ -105,7 +105,7 @@ def take(report: StudyReport, what: str, folder: Path) -> Path:
     elif kind == "table" and form in TABLE_FORMS:
         content = _table_bytes(report, key, form)
     else:
-        raise InvalidInput(f"there is nothing to take by the name {what!r}")
+        raise InvalidInput(f"there is no download named {what!r}")
     path = folder / name
     path.write_bytes(content)
     return path

@@ -1,7 +1,7 @@
-"""What every study tab does: a preset or a form in, a run that can be stopped, a report out.
+"""A study tab: a preset or form, a run that can be stopped, and a report.
 
-A tab is a subclass that says its question, presets and studies, and adds what only it shows. Every result page has
-the same order: headline, pictures beside one plot, then what is folded (:mod:`bias_core.ui.study.result_page`).
+Each tab is a subclass with its question, presets and studies, and its own additions. Every result page has the
+same order: headline, pictures next to one plot, then the folds (:mod:`bias_core.ui.study.result_page`).
 """
 
 import json
@@ -44,10 +44,10 @@ _ABSOLUTE_JS = "(link) => link && link.startsWith('?') ? new URL(link, location.
 _WITHOUT_ERROR_JS = "(html) => (html || '').includes('status error') ? '' : html"
 _STOPPING_JS = f"() => {json.dumps(messages.STOPPING)}"
 REPLICATES = {"replicate": "Replicate the paper", "replicate_theirs": "… with the paper's model"}
-"""The buttons that run the paper's design: with the model of the form, and with the paper's."""
+"""Buttons that run the paper's design with the form's model or the paper's."""
 LARGEST = "largest"
-"""The button that runs as much as fits of what was refused as too large."""
-_RUNS = ("run", "stop", LARGEST, *REPLICATES)  # buttons whose own handlers say how it goes
+"""The button that runs the largest allowed size of a run refused as too large."""
+_RUNS = ("run", "stop", LARGEST, *REPLICATES)  # buttons with handlers that report their own progress
 _AFTER_STUDIES = 60  # place of a tab that a study does not have itself
 
 
@@ -58,7 +58,7 @@ class StudyTab(ResultPage):
     place: ClassVar[int]  # among the tabs, from left to right
     question: ClassVar[str]  # one sentence: what this screen answers
     caution: ClassVar[str] = ""  # what not to conclude from it
-    also: ClassVar[Sequence[str]] = ()  # kinds of designs whose reports it shows beside those of its studies
+    also: ClassVar[Sequence[str]] = ()  # further kinds of designs with reports shown here
     presets: ClassVar[Sequence[Preset]] = ()  # one click each; those of ``presets.yaml`` in its folder and in beyond
 
     def __init__(self, services: Services) -> None:
@@ -75,25 +75,25 @@ class StudyTab(ResultPage):
         cls.presets = tuple(preset for preset in presets if preset.study in cls.studies)
 
     def build_top(self) -> None:
-        """What stands between the question and the form."""
+        """Build the part between question and form."""
 
     def wire_extra(self) -> None:
         """Events of these components."""
 
     def ended(self, visitor: Visitor) -> Updates:
-        """What changes beside the report when a run ended."""
+        """Further updates when a run has ended."""
         return {}
 
     def done(self, report: StudyReport) -> Updates:
-        """The report of a run that ended here."""
+        """Show the report of a run that ended here."""
         return self.finished(report)
 
     def report_before(self, values: Sequence[Any]) -> StudyReport | None:
-        """What is shown again where a run has no report; ``values`` are of :meth:`inputs`."""
+        """The report to show again if a run has none; ``values`` are those of :meth:`inputs`."""
         return None
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
-        """The tab with its wiring; called inside of its ``gr.Tab``."""
+        """Build and wire the tab inside its ``gr.Tab``."""
         self.parts["visitor"] = visitor
         gr.HTML(render("question", question=self.question, caution=self.caution))
         self.examples.build_looked_at()
@@ -115,7 +115,7 @@ class StudyTab(ResultPage):
             if "percent" in self.form:
                 wide = place | {"min_width": 250}
                 self.parts[LARGEST] = gr.Button(
-                    "Run as much as fits", elem_id=f"{key}-{LARGEST}", visible=False, **wide
+                    "Run the largest size allowed", elem_id=f"{key}-{LARGEST}", visible=False, **wide
                 )
             if any(design.protocol for design in self.designs.values()):
                 for name, title in REPLICATES.items():
@@ -126,12 +126,12 @@ class StudyTab(ResultPage):
             self._build_gpu_time()
 
     def _build_gpu_time(self) -> None:
-        """Beside the button, where each visitor has some GPU time a day: how many more pictures that draws."""
+        """Build the note on pictures left today, for servers with daily GPU time per visitor."""
         if self.services.borrows_gpu:
             self.parts["gpu_time"] = gr.HTML(elem_classes="quiet", elem_id=f"{self.key}-gpu-time")
 
     def wire_gpu_time(self, arrived: Any) -> None:
-        """Say it once it is known whose page this is, of the model that is chosen, and anew after a run."""
+        """Update it when the visitor is known, when the model changes, and after a run."""
         if "gpu_time" not in self.parts:
             return
         steps = self.form.get("steps", self.form.get("num_inference_steps"))
@@ -141,14 +141,14 @@ class StudyTab(ResultPage):
             changed(*how, **QUIET)
 
     def on_gpu_time(self, visitor: Visitor, model: str, steps: Any = None) -> str:
-        """How many more pictures today; nothing where that is not known, or the model needs no GPU."""
+        """The number of pictures left today, in words; "" if unknown or the model needs no GPU."""
         with messages.user_errors():
             n = self.pictures_left(visitor, str(model), steps)
             return "" if n is None else messages.pictures_today(n)
         return ""
 
     def pictures_left(self, visitor: Visitor, model: str, steps: Any) -> int | None:
-        """Pictures of this model in the visitor's GPU time of today; None where nobody knows, or it needs no GPU."""
+        """Pictures of this model in the visitor's GPU time today; None if unknown or it needs no GPU."""
         if (seconds := visitor.gpu_seconds_left(self.services)) is None:
             return None
         generator = self.services.text_to_image(model)
@@ -165,7 +165,7 @@ class StudyTab(ResultPage):
             self.examples.build()
 
     def outputs(self) -> list[Any]:
-        """Everything that a run changes, the folds of the form among it."""
+        """Everything that a run changes, including the form's folds."""
         largest = [self.parts[LARGEST]] if LARGEST in self.parts else []
         return [*super().outputs(), *self.form_folds, *self.without_notes(), *largest]
 
@@ -190,12 +190,12 @@ class StudyTab(ResultPage):
         self.wire_extra()
 
     def wire_stop(self, button: Any, status: Any) -> None:
-        """Stop a run; the page itself says so first: an answer of the server could come after the run's last word."""
+        """Wire Stop; the page shows it at once, because a server's answer could come after the run's last update."""
         pressed = button.click(None, None, status, js=_STOPPING_JS, **QUIET)
         pressed.then(self.on_stop, self.parts["visitor"], None, queue=False, **QUIET)
 
     def run_triggers(self) -> list[Any]:
-        """The events that run what the form asks for: its button, and those of presets."""
+        """Wire the run button and the preset buttons."""
         return [button.click for button in (self.parts["run"], *self.parts["chips"])]
 
     def _wire_run(self) -> None:
@@ -209,7 +209,7 @@ class StudyTab(ResultPage):
         self._wire_other_buttons()
 
     def _wire_other_buttons(self) -> None:
-        """Take an error away once a button is pressed that runs nothing; one that runs says how it goes itself."""
+        """Clear an error when a button without a run is pressed; runs report their own progress."""
         own = {name: part for name, part in self.parts.items() if name not in _RUNS} | self.extra
         groups = [part.values() if isinstance(part, dict) else [part] for part in own.values()]
         buttons = [*(part for group in groups for part in group), self.people.button, self.people.refresh]
@@ -217,7 +217,7 @@ class StudyTab(ResultPage):
         gr.on(pressed, None, self.parts["status"], self.parts["status"], js=_WITHOUT_ERROR_JS, **QUIET)
 
     def _wire_runs(self, triggers: list[Any], run: Callable[..., Any], inputs: list[Any], outputs: list[Any]) -> None:
-        """Let these events take a turn in the queue, then run."""
+        """Wire these events to enter the queue, then run."""
         parts = self.parts
         pressed = (self.on_press, [parts["visitor"], parts["report"], *self.press_inputs()], self.opened_outputs())
         click = gr.on(triggers, *pressed, queue=False, **QUIET)
@@ -226,25 +226,25 @@ class StudyTab(ResultPage):
         self.bring_into_view(ran, "header")
 
     def press_inputs(self) -> list[Any]:
-        """What :meth:`on_press` looks at of the form."""
+        """Form components that :meth:`on_press` reads."""
         return []
 
     def on_press(self, visitor: Visitor, shown: StudyReport | None, event: gr.EventData, *values: Any) -> Updates:
-        """Take a turn in the queue; the preset whose button was pressed fills the form before."""
+        """Enter the queue; a pressed preset fills the form first."""
         chips = self.parts["chips"]
         filled = self.preset_updates(chips.index(event.target)) if event.target in chips else {}
         notes = {part: note for part, note in self.without_notes().items() if part is not self.parts.get("count")}
         return notes | filled | self.on_click(visitor, shown)
 
     def preset_updates(self, place: int) -> Updates:
-        """The form as a preset has it."""
+        """Fill the form with a preset."""
         preset = self.presets[place]
         return self.form_of(self.designs[preset.study], StudySettings(**preset.settings))
 
     def on_replicate(
         self, button: str, visitor: Visitor, study: str, model: str, condition: str | None
     ) -> Iterator[Updates]:
-        """Fill the form with the paper's design, run as much of it as fits here, and show it beside the paper."""
+        """Fill the form with the paper's design, run the largest allowed size, and compare it with the paper."""
         with messages.user_errors() as problem:
             design, scale = self.designs[study], self.first_percent / 100
             chosen = {"model": model, "condition": condition or ""} if button == "replicate" else {}
@@ -257,17 +257,17 @@ class StudyTab(ResultPage):
             yield self.refused(problem)
 
     def replicated(self, report: StudyReport) -> Updates:
-        """A replication beside its paper, and the form as it was run."""
+        """Show a replication next to its paper, and its settings in the form."""
         return self.scaled_down(report) | {self.parts["beside_paper"]: study_html.beside_paper_html(report)}
 
     def scaled_down(self, report: StudyReport) -> Updates:
-        """A run at a scale that was found for it, and the form as it was run; one's own words stay as they stand."""
+        """Show a run at the scale found for it, and its settings in the form; own words stay unchanged."""
         design = self.designs.get(report.design.name)
         form = {} if design is None else self.form_of(design, as_asked(design, report.settings))
         return form | self.done(report)
 
     def on_largest(self, visitor: Visitor, *values: Any) -> Iterator[Updates]:
-        """Run the largest share of what the form asks for that one run may have here."""
+        """Run the largest allowed share of the requested size."""
         with messages.user_errors() as problem:
             asked = self.asked(values)
             left = self.pictures_left(visitor, asked.settings.model, asked.settings.num_inference_steps)
@@ -282,7 +282,7 @@ class StudyTab(ResultPage):
         return super()._buttons(running=running) | largest
 
     def on_click(self, visitor: Visitor, shown: StudyReport | None = None) -> Updates:
-        """Take a turn in the queue; a run of the same visitor that is still at work ends, and an example goes."""
+        """Enter the queue; end the visitor's running run, and hide an example."""
         with messages.user_errors() as problem:
             visitor.start(self.services, self.key)
         if problem:
@@ -291,11 +291,11 @@ class StudyTab(ResultPage):
         return gone | self._buttons(running=True) | {self.parts["status"]: messages.QUEUED}
 
     def on_stop(self, visitor: Visitor) -> None:
-        """Ask the run to end at its next step."""
+        """Stop the run at its next step."""
         visitor.stop.set()
 
     def on_run(self, visitor: Visitor, *values: Any) -> Iterator[Updates]:
-        """Run the study and show where it is, then what it found."""
+        """Run the study; show its progress, then its report."""
         yield from self.run_asked(visitor, partial(self.checked, values), self.report_before(values))
 
     def run_asked(
@@ -307,7 +307,7 @@ class StudyTab(ResultPage):
         run: Callable[..., Generator[Progress, None, StudyReport]] = run,
         show: Callable[[StudyReport], Updates] | None = None,
     ) -> Iterator[Updates]:
-        """Run what is asked for, where that can be used; ``last`` is shown again where nothing comes of it."""
+        """Run the requested settings if valid; without a result, show ``last`` again."""
         with messages.user_errors() as problem:
             start = partial(run, cancelled=visitor.stop.is_set, session=visitor.key)
             steps = in_line(self.services, visitor, partial(start, what(), visitor.services(self.services)), self.key)
@@ -316,7 +316,7 @@ class StudyTab(ResultPage):
             yield self.refused(problem)
 
     def refused(self, problem: messages.Problem) -> Updates:
-        """Why nothing was run, in the one place where runs say how they go; a share that fits is a button."""
+        """Show in the status line why nothing ran; offer the largest allowed size as a button."""
         error = {self.parts["status"]: messages.error_html(problem.message)}
         if problem.fits and LARGEST in self.parts:
             error[self.parts[LARGEST]] = gr.update(visible=True)
@@ -331,9 +331,9 @@ class StudyTab(ResultPage):
         last: StudyReport | None = None,
         show: Callable[[StudyReport], Updates] | None = None,
     ) -> Iterator[Updates]:
-        """A run on its way, with a note below, and then its report; without one, the ``last`` comes back.
+        """Follow a run with a note below, then show its report; without one, show ``last`` again.
 
-        The form folds once it goes well: where it is refused, what is to be mended stays open.
+        The form folds once the run has started; after a refusal it stays open for corrections.
         """
         reports: list[StudyReport] = []
         folded: Updates = {fold: gr.update(open=False) for fold in self.form_folds}
@@ -354,29 +354,29 @@ class StudyTab(ResultPage):
             yield {**before, **ended, **left, **self.refused(problem)}
 
     def on_crash(self) -> Updates:
-        """Show that an unforeseen error happened; the log has it."""
+        """Show that an unexpected error happened; the log has it."""
         return self._buttons(running=False) | {self.parts["status"]: messages.crash_html(), self.drawing.html: ""}
 
     def on_example(self, example: Example) -> Updates:
-        """Show the report of an example; nothing is run."""
+        """Show an example's report without a run."""
         with messages.user_errors() as problem:
             return self.opened(*self.examples.opened(example))
         return {self.parts["status"]: messages.error_html(problem.message)}
 
     def first_example(self) -> Updates:
-        """What the tab shows before anything was run: its first example, below a form that stays as it is."""
+        """Show the first example before any run; the form stays unchanged."""
         return self.examples.first(self.finished, self.parts["header"], self.parts["status"])
 
     def first_view(self, visitor: Visitor) -> Updates:
-        """What the tab shows to a visitor who looks at it first."""
+        """Updates for a visitor who opens the tab for the first time."""
         return self.first_example()
 
     def claims(self, design: Design) -> bool:
-        """Whether this tab shows reports of such a design."""
+        """True if this tab shows reports of this design."""
         return design.kind in {*self.also, *(own.kind for own in self.designs.values())}
 
     def opened(self, saved: SavedReport, banner: str = "") -> Updates:
-        """A saved report with its settings in the form, where they can stand there."""
+        """Show a saved report, and its settings in the form if they fit."""
         report, parts = saved.report, self.parts
         shown = self.finished(report)
         shown[parts["header"]] = banner + shown[parts["header"]]
@@ -389,7 +389,7 @@ class StudyTab(ResultPage):
 
 
 def _presets_in(folder: Path) -> Iterator[Preset]:
-    """The presets of a study's folder, if it has any."""
+    """Presets in a study's folder."""
     file = folder / "presets.yaml"
     for entry in read_yaml(file, list) if file.is_file() else ():
         settings = changed_settings(settings_from_dict(entry["settings"]))
@@ -397,7 +397,7 @@ def _presets_in(folder: Path) -> Iterator[Preset]:
 
 
 def plain_tab(folder: Path) -> type[StudyTab]:
-    """The tab of a study whose folder has none: a form, and the report as it is."""
+    """A plain tab for a study without one: a form and the report."""
     title = folder.name.replace("_", " ").capitalize()
     names = designs_in(folder)
     facts = {"key": folder.name, "title": title, "place": _AFTER_STUDIES, "studies": names}
@@ -408,22 +408,22 @@ AT_EACH_END = 4
 
 
 class CloserLook(StudyTab):
-    """A study tab that says of each part of a report what it is and which pictures are behind it."""
+    """A study tab that explains each part of a report and shows its pictures."""
 
     @abstractmethod
     def closer_looks(self, report: StudyReport) -> Sequence[tuple[str, str]]:
-        """What can be looked at closer: titles and keys."""
+        """Titles and keys of the parts to look at closer."""
 
     @abstractmethod
     def closer_html(self, report: StudyReport, key: str) -> str:
-        """One of them in words; "" where nothing is to be said."""
+        """One part explained in words; "" if there is nothing to explain."""
 
     @abstractmethod
     def behind_html(self, report: StudyReport, key: str) -> str:
-        """The pictures behind it; "" where there are none."""
+        """Pictures of this part; "" if there are none."""
 
     def build_extra(self) -> dict[str, Any]:
-        """The menu, the words, the pictures, and one of them large."""
+        """Build the menu, the words, the pictures and a large one."""
         extra: dict[str, Any] = {}
         with gr.Row(elem_classes="closer"):
             extra["closer"] = gr.Dropdown(label="Look closer at", elem_id=f"{self.key}-closer", visible=False)
@@ -433,25 +433,25 @@ class CloserLook(StudyTab):
         return extra
 
     def show_extra(self, report: StudyReport) -> Updates:
-        """Of a new report, the first one."""
+        """Show the first part of a new report."""
         choices = self.closer_looks(report)
         first = choices[0][1] if choices else ""
         menu = gr.update(choices=choices, value=first, visible=len(choices) > 1)
         return {self.extra["closer"]: menu, **self._shown(report, first)}
 
     def wire_extra(self) -> None:
-        """The menu, and the pictures that open."""
+        """Wire the menu and the pictures."""
         report, extra = self.parts["report"], self.extra
         shown = [extra[name] for name in ("words", "behind", "opened")]
         extra["closer"].input(self.on_closer, [report, extra["closer"]], shown, **LATEST)
         extra["behind"].select(self.on_open, report, extra["opened"], **EACH)
 
     def on_closer(self, report: StudyReport | None, key: str) -> Updates:
-        """Another one."""
+        """Show another part."""
         return gr.skip() if report is None else self._shown(report, key)
 
     def on_open(self, report: StudyReport | None, event: gr.EventData) -> str:
-        """One of the pictures behind the numbers, large."""
+        """Show one of the pictures large."""
         html = opened_html(report, str(event.image))
         return html + (why_html(report, str(event.image), self.services) if html and report else "")
 
@@ -464,9 +464,9 @@ class CloserLook(StudyTab):
 def extremes_html(
     report: StudyReport, column: str, groups: Mapping[str, pd.DataFrame], *, low: str, high: str, note: str = ""
 ) -> str:
-    """The lowest and highest pictures of each group by a column of numbers; "" where there are too few.
+    """Pictures with the lowest and highest values of a column in each group; "" if there are too few.
 
-    ``low`` and ``high`` say in words what the two ends are; with a ``note`` they stand in a card.
+    ``low`` and ``high`` name the two ends; with a ``note`` the pictures are in a card.
     """
     shown = []
     for title, frame in groups.items():
@@ -480,7 +480,7 @@ def extremes_html(
 
 
 def opened_html(report: StudyReport | None, image_id: str) -> str:
-    """One of these pictures large; nothing for an id that is not of this report."""
+    """A large picture; "" for an id that is not in this report."""
     if report is None or report.pictures is None:
         return ""
     rows = report.pictures[report.pictures["image_id"] == image_id]

@@ -1,7 +1,7 @@
-"""The markup of the page: a Jinja template per part, and the scripts beside them in ``ui/static``.
+"""The markup of the page: a Jinja template per part, and the scripts in ``ui/static``.
 
-Values are escaped wherever they stand. A line break of a template between tags, or between a tag and a value,
-is layout and not shown; between words, and between a word and a tag of its sentence, it is a space.
+All values are escaped. In a template, a line break between tags, or between a tag and a value, is layout and not
+shown; between words, or between a word and a tag in its sentence, it is a space.
 """
 
 import json
@@ -22,28 +22,28 @@ from bias_core.study.report_text import excerpt, is_known, number_columns
 from bias_core.study.types import StudyFigure
 from bias_core.ui.study.shown_report import FIGURE_FORMS, TABLE_FORMS
 
-MOST_WATCHED = 8  # shares that are shown while pictures come
+MOST_WATCHED = 8  # shares shown during a run
 TEMPLATES = Path(__file__).parent
 STATIC = TEMPLATES.parent / "static"
 
-_MAIN_PLOT = 5.0  # inches, of what has numbers in cells or names at dots
+_MAIN_PLOT = 5.0  # inches, for figures with numbers in cells or names at dots
 _IN_ROWS = ("intervals", "pairs", "bars", "distributions", "arrows", "curves")
-_FEW: Mapping[str, int] = {"scatter": 24, "mosaic": 3}  # points, or columns, that a narrow figure has room for
-_LONG_NAME = 30  # letters: a narrow figure has no room for such a legend, nor beside such names of its dots
+_FEW: Mapping[str, int] = {"scatter": 24, "mosaic": 3}  # points or columns that fit a narrow figure
+_LONG_NAME = 30  # letters: longer names of dots or in the legend do not fit a narrow figure
 _BREAK = re.compile(r"[ \t]*\n\s*")
 _CLOSING_TAG = re.compile(r"</[^<>]*>$")
 _VARIABLES = re.compile(r" ?\((?=[^()]*\b(?:BIAS|HF)_[A-Z])[^()]*\)")
 
 
 class _Layout(Extension):
-    """Line breaks as the docstring of this file says."""
+    """Handles line breaks as described at the top of this file."""
 
     def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
         return _BREAK.sub(_space, source.strip())
 
 
 def _space(match: re.Match[str]) -> str:
-    """What a line break stands for: a space between words, values, and words and a tag in the sentence."""
+    """The replacement of a line break: a space or nothing."""
     before, after = match.string[max(0, match.start() - 40) : match.start()], match.string[match.end() :][:2]
     text_before, text_after = not before.endswith((">", "%}", "#}")), not after.startswith(("<", "{%", "{#"))
     opens = after.startswith("<") and after != "</" and not before.endswith("}}")
@@ -53,7 +53,7 @@ def _space(match: re.Match[str]) -> str:
 
 @cache
 def environment() -> Environment:
-    """All templates, with filters that write numbers as reports do and embed pictures, figures and tables."""
+    """All templates, with the reports' number formats and filters for pictures, figures and tables."""
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -70,7 +70,7 @@ def environment() -> Environment:
         "estimate": format_estimate,
         "p": format_p,
         "typeset": typeset,
-        "form": format,  # of markup, and of what is never negative
+        "form": format,  # in markup, or for values that are never negative
         "picture": data_uri,
         "svg": lambda figure, marks=None: Markup(figure_svg(figure, marks=marks, width=_width(figure, marks))),
         "excerpt": excerpt,
@@ -83,7 +83,7 @@ def environment() -> Environment:
 
 
 def without_variables(text: Any) -> Any:
-    """A text without its brackets that name environment variables: only the operator of the program can set these.
+    """A text without brackets that name environment variables, which only the server's operator can set.
 
     >>> without_variables("at most 7 here (BIAS_MAX_IMAGES): ask for less (or 2)")
     'at most 7 here: ask for less (or 2)'
@@ -92,7 +92,7 @@ def without_variables(text: Any) -> Any:
 
 
 def _width(figure: StudyFigure, marks: Mapping[str, str] | None) -> float:
-    """How many inches a figure takes at most: of rows, curves and few points or columns few enough for a phone."""
+    """Maximum width of a figure in inches; rows, curves, and few points or columns fit a phone."""
     columns = ("group",) if figure.kind in _IN_ROWS else ("name", "group")  # names of rows have lines enough
     names = [str(name) for column in columns if column in figure.data for name in figure.data[column]]
     are_short = max(map(len, names), default=0) <= _LONG_NAME
@@ -105,7 +105,7 @@ def _width(figure: StudyFigure, marks: Mapping[str, str] | None) -> float:
 
 
 def axis(scale: Sequence[float], width: float, edge: float) -> Callable[[float], float]:
-    """Where a value lies on a line of ``width`` whose ends, ``edge`` inside of it, are those of ``scale``.
+    """A function from a value in ``scale`` to its position on a line of ``width``, ``edge`` from its ends.
 
     >>> x = axis((-1, 1), 100, 10)
     >>> x(-1), x(0.5), x(7)
