@@ -130,8 +130,8 @@ def _annotation(settings: StudySettings) -> str:
     if settings.judge:
         how = f"the judge {settings.judge} answers yes; pictures that it cannot tell have no label"
     return (
-        f"Labelled by {settings.encoder}, without people. Unless the study says otherwise, a picture shows an attribute "
-        f"if {how}. Intervals are {settings.confidence:.0%} intervals.{people}"
+        f"Labelled by {settings.encoder}, without people. Unless the study says otherwise, a picture shows an "
+        f"attribute if {how}. Intervals are {settings.confidence:.0%} intervals.{people}"
     )
 
 
