@@ -152,7 +152,7 @@ def test_a_run_ended_by_its_rule_is_a_finished_report_that_says_so(ended, world)
     found = findings(report)
     assert "assumes a fixed number of pictures" in found["all pictures-man-variance"].estimate.note
     assert found["all pictures-man-psi"].estimate.method.startswith("confidence sequence")
-    assert any(f"after {report.n_images} of the 120 pictures" in note for note in report.results.notes)
+    assert any(f"after {report.n_images} of 120 requested pictures" in note for note in report.results.notes)
     (line,) = list_runs(world, "somebody")
     assert (line.status, line.may_go_on) == ("finished", True)
     assert max(report.pictures["number"]) == report.n_images  # the first ones, whichever were drawn
@@ -502,7 +502,7 @@ def test_what_is_finished_is_measured_and_marked_as_stopped(study, share, scale,
     assert report.results.findings
     assert headline(report)
     assert "stopped before all were drawn" in report_facts(report)
-    assert any("Stopped: the scores are of the " in note for note in report.results.notes)
+    assert any("Stopped: the scores use the " in note for note in report.results.notes)
     assert not any(finding.p_value is not None for finding in report.results.findings)
     manifest = services.manifests.find(report.run_id)
     assert manifest is not None
