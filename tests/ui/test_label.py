@@ -190,7 +190,7 @@ def test_a_mark_that_cannot_be_set_is_said_in_place_and_another_question_forgets
     ):  # fmt: skip
         assert told[tab.making.form["gold"]] == ""
         assert set(told) <= set(tab.making.source_outputs())
-    assert "the right answer is on record" in tab.making.on_source(visitor, run)[tab.making.form["found"]]
+    assert "Ground truth is known for" in tab.making.on_source(visitor, run)[tab.making.form["found"]]
 
 
 def test_the_report_says_how_raters_did_on_the_checks(tab, services, visitor, run):
