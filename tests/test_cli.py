@@ -404,7 +404,7 @@ def test_impossible_settings_are_refused_before_anything_is_drawn(command, data)
         ("at least 1, got 0", "-n", "0"), ("choose --engine ray", "--workers", "2"), ("slurm", "--engine", "slurm"),
         ("got -1", "--engine", "ray", "--workers", "-1"), ("leave --draw-only out", "--out", "x"),
         ("no-such-model", "--model", "no-such-model"), ("unfair", "--condition", "unfair"),
-        ("not written as .pdf", "--out", "x.pdf"),
+        ("cannot be written as .pdf", "--out", "x.pdf"),
     ):  # fmt: skip
         result = command(*DRAW, *SMALL, *arguments)
         assert (result.exit_code, message in result.output) == (2, True), result.output

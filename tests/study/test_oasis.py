@@ -224,7 +224,7 @@ def test_sentences_that_the_reader_cannot_tell_apart_have_no_number(services):
     report = run(services, NATIONALITIES, scale=0.001, condition="fair")  # its reader knows a dozen words
     old = findings(report)["Iranian old stereotype"]
     assert math.isnan(old.estimate.value)
-    assert "same" in old.estimate.note
+    assert "cannot distinguish" in old.estimate.note
     users = run(services, "oasis-internet-users", scale=0.001, condition="fair")
     assert table(users, "figure3")["attributes"].between(1, 4).all()  # of five; the others have no score
 
