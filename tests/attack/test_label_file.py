@@ -340,7 +340,7 @@ def test_a_copy_in_its_place_is_taken_once_the_program_starts_again(raters, tmp_
     shutil.copy(copy, raters.file)
     status, body = raters.answer()
     assert status == 503
-    with pytest.raises(StorageError, match="put it back, or start the program again"):
+    with pytest.raises(StorageError, match="put it back, or restart the program"):
         task_progress(raters.services.labels, raters.task.key)
     raters.services.labels.close()  # as at the end of the program
     assert raters.answer(body)[0] == 200

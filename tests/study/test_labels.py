@@ -83,10 +83,10 @@ def test_what_cannot_be_used_is_quoted(tmp_path):
         (b"image,answer\na,feminine\n", InvalidInput, "no column image_id"),
         (b"image_id,answer\na,female\n", InvalidInput, "'female' in line 2"),
         (b"image_id,answer\n", InvalidInput, "has no answers"),
-        (b"image_id,answer,positions\na,feminine,left\n", InvalidInput, "is position meant"),
+        (b"image_id,answer,positions\na,feminine,left\n", InvalidInput, "do you mean position"),
         (b"image_id,rater\na,1\n", InvalidInput, "no column answer; its columns are 'image_id, rater'"),
         (b"", InvalidInput, r"answers\.csv has no column image_id; it is empty"),
-        (b'image_id,answer\n"a,b\n', InvalidInput, r"answers\.csv: line 2: look at its quotation marks"),
+        (b'image_id,answer\n"a,b\n', InvalidInput, r"answers\.csv: line 2: check its quotation marks"),
         (b"\x89PNG\r\n\x1a\n\0", InvalidInput, r"answers\.csv cannot be read: it is not a text"),
     ):
         path.write_bytes(content)

@@ -55,7 +55,7 @@ def test_every_action_works_by_sign_in_as_by_key(tab, services, visitor, task):
     assert told[parts["memory"]] == {}  # nothing here opens it once Ada has left
     assert tab.on_status["open"](visitor, None, key, ADA)[parts["open"]]["visible"] is False
     changed = tab.on_change(visitor, None, key, ADA, "Another title", "", "You may stop.", "", 25)
-    assert "Version 2" in changed[parts["status"]]
+    assert "version 2" in changed[parts["status"]]
     assert owned_task(services.labels, task.key)[0].gold_share == 0.25
     event = SimpleNamespace(take="labels:zip")
     assert parts["file"] in tab.on_take(visitor, key, None, event, ADA)
