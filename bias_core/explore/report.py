@@ -131,7 +131,7 @@ def _association_findings(
             title=f"{' and '.join(words)}: shown when asked for",
             metric="asked_kept",
             estimate=association.fidelity,
-            says="Share of pictures that show the word of their prompt rather than the other word.",
+            says="Share of pictures that look like the word in their prompt, not like the other word.",
             sample=sample(FIDELITY, association),
         )
 

@@ -33,7 +33,9 @@ from bias_core.types import Estimate
 
 MINIMUM_POLES = 0.002
 """The encoder does not separate texts of A and of B with scores nearer than this."""
-_NOT_APART = "the encoder does not separate this concept's pictures worded for A and for B, so there is no scale"
+_NOT_APART = (
+    "the encoder does not distinguish this concept's pictures worded for A from those for B, so there is no scale"
+)
 _SETS = ("targets", "poles_a", "poles_b", "attributes_a", "attributes_b")
 
 
@@ -244,7 +246,7 @@ def _interval(numerator: float, denominator: float, units: Sequence[Array], conf
 
 MINIMUM_TEXTS = 0.05
 """|r_T| below which α' is not formed: a twentieth of the way from the middle to a pole."""
-_OTHER_SIDE = "the pictures' association is 0 or has the other sign than the words': see δ′"
+_OTHER_SIDE = "the pictures' association is 0, or opposite to the words': see δ′"
 
 
 def log_amplification(pictures: float, texts: float, *, minimum_texts: float = MINIMUM_TEXTS) -> float:

@@ -106,7 +106,7 @@ def reading_words(facts: ReaderFacts) -> str:
     return f"{facts.name} ({facts.id}, {_WORDS[facts.role]}{download})"
 
 
-ERRORS_KNOWN = "its error rates on these pictures are known from held-out renders of their world"
+ERRORS_KNOWN = "its error rates were measured on other pictures from the same renderer"
 
 
 READ_BY = "Read by "  # prefix of a note on a classifier

@@ -200,7 +200,7 @@ def size_in_words(design: Design, settings: StudySettings) -> str:
 def at_any_time(report: StudyReport) -> str:
     """Return the addition to "interval" if the number of pictures was not fixed, or not all were drawn; else ""."""
     watched = report.stopped or stop_rule(report.settings) is not None
-    return " (of shares: at any time)" if watched else ""
+    return ", for shares valid at any time" if watched else ""
 
 
 def read_by(settings: StudySettings) -> str:

@@ -41,7 +41,7 @@ from bias_core.study.types import (
     mapped,
 )
 
-FIXED_N = "the interval assumes a fixed number of pictures, which this run did not have"
+FIXED_N = "the interval assumes a number of pictures that was fixed in advance; this run stopped early"
 
 
 def data_of(study: Study, settings: StudySettings, *args: Any, **how: Any) -> StudyData:

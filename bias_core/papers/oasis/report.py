@@ -77,7 +77,7 @@ def texts_headline(report: StudyReport) -> str:
         for row in texts[is_specific].to_dict("records")
     )
     rest = ", ".join(texts["name"][~is_specific])
-    none = f"No text separates {rest} from the concept's other pictures." if rest else ""
+    none = f"The best texts of {rest} do not clearly fit better than the concept's other pictures." if rest else ""
     best = f"Texts that fit a cluster best, for this encoder: {specific_texts}." if specific_texts else ""
     return " ".join(filter(None, [best, none]))
 
@@ -112,7 +112,7 @@ def stereotypes_headline(report: StudyReport) -> str:
     beyond = format_estimate(*(end - most["P*"] for end in ends))
     return (
         f"{len(above)} {which} are shown more often than in the real world. Largest gap: "
-        f"{most['attribute']} for {most['nationality']}, in a share of {format_number(*ends)} of pictures against "
+        f"{most['attribute']} for {most['nationality']}, {format_number(*ends)} of pictures against "
         f"{format_given(most['P*'])} (P − P* = {beyond})."
     )
 

@@ -289,9 +289,9 @@ def _findings(cluster: Cluster, settings: StudySettings) -> list[Finding]:
     """Return findings: the closeness of the best text, and of the pictures drawn from it."""
     options = options_in(settings, PromptSearchOptions)
     best, key = cluster.prompts[0], f"{cluster.nationality} {cluster.number}"
-    says = f'"{best.text}", against {typeset(best.baseline, ".3f")} for "{options.prefix}" alone'
+    says = f'"{best.text}", without its last words {typeset(best.baseline, ".3f")}'
     if best.others is not None:
-        says += f"; {typeset(best.others, '.3f')} to the other pictures"
+        says += f"; for the other pictures {typeset(best.others, '.3f')}"
     # one note for all texts says if scores are optimistic
     title = "most specific text" if options.contrast else "closest text"
     entries = [(f"{key} text", title, replace(best.score, note=""), says)]

@@ -111,7 +111,9 @@ def _change(finding: Finding | None) -> str:
     subject = "Asked to be fair, the model draws them" if asks_fairness else "Next to another person they look"
     interval = format_change(change.value, change.low, change.high, n=change.n)
     if not is_clear(change):
-        return f" {subject} neither clearly more nor clearly less stereotyped ({interval})."
+        if asks_fairness:
+            return f" A prompt that asks for fairness does not clearly change the score ({interval})."
+        return f" They are not clearly more or less stereotyped in pairs than alone ({interval})."
     more = f"{'more' if change.value > 0 else 'less'} stereotyped{'' if asks_fairness else ' than alone'}"
     return f" {subject} {more} ({interval})."
 

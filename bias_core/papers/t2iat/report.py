@@ -6,7 +6,7 @@ import pandas as pd
 
 from bias_core.number_text import format_estimate, format_p
 from bias_core.study.report_text import table_of
-from bias_core.study.types import StudyReport
+from bias_core.study.types import StudyReport, listed
 
 SIGNIFICANT = 0.05
 
@@ -54,9 +54,7 @@ def tests_headline(report: StudyReport) -> str:
         )
         return f"Pictures of {row['X']} and of {row['Y']} show no clear difference: {score}. {few}"
     if clear.empty:
-        return (
-            f"None of {len(table)} tests shows a clear difference between its two concepts, which is no proof of none."
-        )
+        return f"None of {len(table)} tests shows a clear difference between its two concepts; there may still be one."
     if len(table) == 1:
         return f"{lean}: {score} (0: no difference)."
     return (
@@ -91,11 +89,9 @@ def occupations_headline(report: StudyReport) -> str:
         return ""
     male = table.loc[table["beyond low"] > 0, "occupation"].tolist()
     female = table.loc[table["beyond high"] < 0, "occupation"].tolist()
-    parts = [f"{side} for {', '.join(names)}" for names, side in ((male, "male"), (female, "female")) if names]
+    parts = [f"{listed(names)} with {side}" for names, side in ((male, "male"), (female, "female")) if names]
     if not parts:
-        return (
-            f"None of {len(table)} occupations has a clear association with male or female, which is no proof of none."
-        )
+        return f"None of {len(table)} occupations has a clear association with male or female; some may have one."
     rest = len(table) - len(male) - len(female)
-    unclear = f"; unclear for {rest} of {len(table)}" if rest else ""
-    return f"Associations of the pictures: {'; '.join(parts)}{unclear}."
+    unclear = f"; no clear association for the other {rest}" if rest else ""
+    return f"Pictures associate {', and '.join(parts)}{unclear}."

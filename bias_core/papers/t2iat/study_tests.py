@@ -211,9 +211,9 @@ def _reading(more: str, attribute: str, result: AssociationTest, q: float) -> st
     if result.smallest_p_value >= SIGNIFICANT:
         return f"Too few prompts to show a difference: {smallest_p_words(result)}."
     if not result.p_value < SIGNIFICANT:
-        return "This many prompts show no clear difference."
+        return "No clear difference with this many prompts."
     if q >= SIGNIFICANT:
-        return "A clear difference in this test alone, but not after correction for all tests of this run."
+        return "Clear if this were the only test, but not after correction for all tests of this run."
     return f"Pictures of {more} are closer to {attribute}."
 
 
