@@ -36,8 +36,6 @@ MINIMUM_POLES = 0.002
 _NOT_APART = (
     "the encoder does not distinguish this concept's pictures worded for A from those for B, so there is no scale"
 )
-    "the encoder does not distinguish this concept's pictures worded for A from those for B, so there is no scale"
-)
 _SETS = ("targets", "poles_a", "poles_b", "attributes_a", "attributes_b")
 
 
