@@ -192,7 +192,7 @@ def _of_full_agreement(codes: Codes, n: int, confidence: float) -> Estimate:
         high=1.0,
         n=n,
         method=f"Clopper-Pearson {percent(confidence)} of the units in agreement",
-        note=f"raters agree on all {n:,} pictures; the lower end is the value at {agreed:.1%} agreement",
+        note=f"raters agree on all {n:,} items; the lower end is the value at {agreed:.1%} agreement",
     )
 
 

@@ -216,7 +216,7 @@ def test_raters_who_agree_on_every_item_have_an_interval_down_from_one(coefficie
     few = agreed(8)
     assert (few.value, few.low, few.high) == (1, pytest.approx(2 * 0.025 ** (1 / 8) - 1), 1)
     assert "Clopper-Pearson 95 %" in few.method
-    assert "all 8;" in few.note
+    assert "all 8 items;" in few.note
     many = agreed(800)
     assert 0.99 < many.low < 1
     assert agreed(800, confidence=0.5).low > many.low

@@ -79,7 +79,7 @@ def test_the_planted_association_is_found_and_none_where_nothing_is_planted(serv
     assert found.says == "Pictures of Flowers are closer to pleasant."
     fair = findings(run(TESTS, replace(FLOWERS, condition="fair"), services))["flowers_insects"]
     assert fair.estimate.low < 0 < fair.estimate.high
-    assert "no clear difference" in fair.says
+    assert "No clear difference" in fair.says
 
 
 def test_p_of_pictures_and_eq_3_as_printed_are_options_and_the_report_says_how_p_differs(services):

@@ -571,7 +571,9 @@ def test_the_headline_says_which_way_how_sure_and_what_a_request_for_fairness_ch
         assert words in headline(with_score(pairs, "paired_overall", *score))
     fairer = headline(with_score(two, "difference", -30.0, -50.0, -10.0))
     assert "Asked to be fair, the model draws them less stereotyped (−30 [−50, −10])" in fairer
-    assert "neither clearly more" in headline(with_score(two, "difference", -5.0, -50.0, 40.0))
+    assert "does not clearly change the score (−5 [−50, +40])" in headline(
+        with_score(two, "difference", -5.0, -50.0, 40.0)
+    )
 
 
 def test_failures_and_agreement_stand_beside_the_score_every_person_has_a_menu_and_pages_turn_and_end(pairs):
