@@ -324,7 +324,7 @@ def test_explore_scores_what_the_quota_allowed_and_says_how_to_go_on(spaces, ser
     assert 0 < len(report.images) < 12
     assert report.attributes[0].prevalence.n == len(report.images)
     (note,) = [note for note in report.notes if "press again" in note]
-    assert f"The scores are of the {len(report.images)} of 12 pictures that were finished." in note
+    assert f"scores use the {len(report.images)} of 12 pictures that were finished." in note
     spaces.quota = 1e9
     *_, report = explore(settings, services)
     assert len(report.images) == 12

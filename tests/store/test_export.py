@@ -158,7 +158,7 @@ def test_the_card_has_a_head_that_hubs_read_and_says_what_not_to_conclude(folder
     values = yaml.safe_load(head)
     assert values["license"] == "apache-2.0"
     assert values["configs"][0]["data_dir"] == "train"
-    assert "never what anybody is" in body
+    assert "never what a person is" in body
     assert "python -m bias_core" in body
     assert "`prompt`: text given to the model" in body
 

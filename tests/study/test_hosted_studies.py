@@ -139,7 +139,7 @@ def test_a_key_is_in_no_file_report_export_or_message(services, tmp_path):
 def test_strangers_without_a_token_are_refused_before_anything_is_kept(services, server, tmp_path):
     settings = services.settings.model_copy(update={"public": True, "data_dir": tmp_path / "public"})
     public = RealServices(settings)
-    with pytest.raises(HubNotReached, match="paid for by its user"):
+    with pytest.raises(HubNotReached, match="costs its user money"):
         run(public, doctors())
     assert not server.requests
     assert not list((tmp_path / "public").rglob("*.json"))
@@ -189,7 +189,7 @@ def test_programs_pay_with_the_token_in_a_header_of_their_call(services, server,
 
         return copy_context().run(work)
 
-    with pytest.raises(gr.Error, match="paid for by its user"):
+    with pytest.raises(gr.Error, match="costs its user money"):
         call()
     report = call(**{"x-hosted-model-token": "sk-of-a-program-333"})
     assert "sk-of-a-program" not in repr(report)
@@ -213,6 +213,6 @@ def test_an_exploration_measures_what_came_where_some_pictures_never_do(services
     server.answer = lambda n, request: (503, b"busy") if "female" in request["prompt"] else picture(n)
     report = run(services, doctors(attribute_a="male", attribute_b="female", n_attribute_images=4))
     assert report.stopped
-    assert any("4 of 32 pictures did not come" in note and "scores are of the 28 of 32" in note
+    assert any("4 of 32 pictures did not come" in note and "scores use the 28 of 32" in note
                for note in report.results.notes)  # fmt: skip
     assert findings(report)["refused"].estimate.n == 28

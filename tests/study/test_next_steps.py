@@ -150,7 +150,7 @@ def test_the_page_runs_the_uploaded_file_and_says_what_is_in_it(file, fakes, tmp
     assert "4 prompts of one&#39;s own in 3 groups" in note
     assert "a photo of a farmer" in note
     (tmp_path / "bad.csv").write_text("prompt\n<b>\n<b>\n")
-    assert "line 3: the prompt of line 2 again" in tab.on_pack(str(tmp_path / "bad.csv"))
+    assert "line 3: repeats the prompt of line 2" in tab.on_pack(str(tmp_path / "bad.csv"))
     assert "A column <code>prompt</code>" in tab.on_pack(None)
     shown = tab.finished(packed)
     assert "Prompts of my prompts" in shown[tab.parts["header"]]

@@ -556,7 +556,9 @@ def test_the_papers_model_runs_or_says_why_not_in_one_place_that_names_no_variab
     (refused,) = tab.on_replicate("replicate_theirs", Visitor(), "t2iat-human", "calibration-renderer", "fair")
     said = [html for html in refused.values() if isinstance(html, str) and html]
     assert len(said) == 1
-    assert "Stable Diffusion 2.1 cannot draw here: its weights are not on this machine, which may down" in said[0]
+    assert (
+        "Stable Diffusion 2.1 cannot draw here: its weights are not on this machine, and downloads are off" in said[0]
+    )
     assert "BIAS_" not in said[0]
     fits = ModelFit(here=True, works=True, short="", says="")
     monkeypatch.setattr(services, "model_fit", lambda _name: fits)

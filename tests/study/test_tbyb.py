@@ -133,7 +133,7 @@ def test_prompts_that_are_not_there_are_refused(design, options, words):
 
 def test_a_size_that_is_not_the_published_one_is_not_said_to_be(general):
     text = to_markdown(general)
-    assert "3 % of the full size (published: 3,690 pictures of 369 prompts)" in text
+    assert "3 % of the full size (in the paper: 3,690 pictures of 369 prompts)" in text
     assert "of the published size" not in text
     for design in (TASK, CONTROLLED):
         assert "1,040 pictures of 64 captions" in design.published_size

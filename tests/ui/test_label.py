@@ -249,7 +249,7 @@ def test_answers_are_shown_compared_taken_along_and_used(tab, services, visitor,
     assert run in [value for _, value in tab.on_open(visitor, None, key)[scores.parts["source"]]["choices"]]
     *_, told = scores.on_use(visitor, key, run, None, None)
     assert "In pairs, all occupations" in told[scores.parts["used"]]
-    assert "keep the reader" in told[scores.parts["used"]]  # single people
+    assert "keep the classifier" in told[scores.parts["used"]]  # single people
     *_, told = scores.on_use(visitor, key, None, None, None)
     assert "choose a run" in told[scores.parts["status"]]
 

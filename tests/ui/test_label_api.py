@@ -114,7 +114,7 @@ def test_what_is_no_answer_is_refused_in_words(client, rater):
         ({"item": None}, "item: "), ({"item": {"$ne": ""}}, "item: "),
         ({"choices": {}}, "no answer for left, right"), ({"choices": []}, "choices: "),
         ({"choices": {"left": 1, "right": 2}}, "choices.left: "),
-        ({"choices": {"left": "feminine", "right": "<b>female</b>"}}, "is no answer"),
+        ({"choices": {"left": "feminine", "right": "<b>female</b>"}}, "is not an answer"),
         ({"choices": {str(i): "feminine" for i in range(13)}}, "choices: "),
         ({"duration_ms": "5"}, "duration_ms: "), ({"duration_ms": 1e300}, "duration_ms: "),
         ({"duration_ms": -5}, "duration_ms"), ({"duration_ms": 10**9}, "duration_ms is 0 to"),

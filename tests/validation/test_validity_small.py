@@ -327,5 +327,5 @@ def test_the_planted_part_is_named_and_a_false_one_is_not(pool):
 
 
 def test_pictures_that_were_brought_along_have_no_steps_to_check():
-    with pytest.raises(InvalidInput, match="brought along"):
+    with pytest.raises(InvalidInput, match="imported pictures have no denoising steps"):
         pool_suits(StudySettings(images="pictures.zip"), None)
