@@ -296,7 +296,7 @@ def test_people_s_answers_are_taken_instead_and_compared(services, small, tmp_pa
     alone = run(OCCUPATIONS, nobody_reads, services)
     assert findings(alone)["paired_overall"].estimate == findings(small)["paired_overall"].estimate
     assert alone.results.notes[0].endswith(
-        "2 answers were passed over, because they are about pictures that this run does not score (1, the first "
+        "2 answers were ignored, because they are about pictures that this run does not score (1, the first "
         "'elsewhere') or name positions that their pictures do not have (1, the first 'top' where there is left and "
         "right)."
     )
