@@ -132,6 +132,7 @@ def _render(template: str, report: StudyReport, **values: Any) -> str:
             headline=headline(report),
             limits=LIMITS,
             notes=notes_of(report),
+            measures=_measures(report),
             **values,
         )
     )
@@ -208,7 +209,6 @@ def to_html(report: StudyReport, export: DatasetFacts) -> str:
         checklist=[table for table in further if table.key == CHECKLIST],
         how=how_measured(report, export),
         export=export,
-        measures=_measures(report),
         works=works_of(report),
         figure_list=[figure for figure in report.results.figures if not figure.data.empty],
         day=day_of(report),
