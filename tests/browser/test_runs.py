@@ -91,7 +91,7 @@ def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(desk, tmp_path)
     page.set_input_files("#runs-folder", tmp_path / "mine")
     page.wait_for_selector("#runs-found h3")
     assert "11 pictures of 2 prompts in “mine”" in page.inner_text("#runs-found")
-    assert "c.heic: pictures of the kind .heic are not read" in page.inner_text("#runs-found")
+    assert "save it as PNG, JPEG or WebP" in page.inner_text("#runs-found")
     page.locator("#runs-encoder input").click()
     page.get_by_role("option", name="Calibration CLIP").click()
     page.click("#runs-run")  # nothing says that these pictures are of the reader's world

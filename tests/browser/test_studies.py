@@ -127,7 +127,7 @@ def score(page):
 def test_a_preset_gives_labels_that_can_be_corrected_undone_and_taken_along(desk, tmp_path):
     page = desk
     run_preset(page, "paired", "Eight occupations, in pairs and alone", "numbers", "by-attribute")
-    assert "lean" in page.inner_text("#paired-header")
+    assert "match the stereotype" in page.inner_text("#paired-header")
     assert "0 of 32" in page.inner_text("#paired-summary")
     menus = page.locator("#paired-labels figure select:first-of-type")
     before, first = score(page), menus.first.input_value()
