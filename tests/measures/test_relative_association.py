@@ -185,7 +185,7 @@ def test_poles_that_are_not_told_apart_make_no_scale_and_no_zero():
     for poles in ((a, a), (pictures(rng, 3, 0.5), pictures(rng, 3, 0.5))):
         estimate = lean_of(x, *poles, to_a, to_b)
         assert math.isnan(estimate.value)
-        assert "not separate" in estimate.note
+        assert "not distinguish" in estimate.note
     assert math.isnan(text_relative_lean([(NORTH, EAST, EAST, EAST, NORTH)]))
     with pytest.raises(InvalidInput, match="must differ"):
         relative_lean(0.1, 0.2, 0.2)
@@ -284,7 +284,7 @@ def test_where_the_interval_of_the_ratio_reaches_zero_its_logarithm_has_no_lower
 
 @pytest.mark.parametrize(
     ("pictures", "texts", "says"),
-    [(0.3, 0.01, "no clear"), (-0.3, 0.2, "other sign"), (0.0, 0.2, "other sign"), (0.3, math.nan, "does not tell")],
+    [(0.3, 0.01, "no clear"), (-0.3, 0.2, "opposite"), (0.0, 0.2, "opposite"), (0.3, math.nan, "does not tell")],
 )
 def test_what_has_no_ratio_says_why(pictures, texts, says):
     found = log_amplification_estimate(Estimate(value=pictures, low=-0.9, high=0.9, n=9), texts)
@@ -298,7 +298,7 @@ def test_several_concepts_together_leave_none_out():
     assert mean_log_amplification([0.4, -0.6], [0.2, -0.3]).value == pytest.approx(math.log(2))
     turned = mean_log_amplification([-0.4, 0.6], [0.2, -0.3])
     assert math.isnan(turned.value)
-    assert "other sign" in turned.note
+    assert "opposite" in turned.note
     assert "no clear association" in mean_log_amplification([0.1, 0.2], [0.0, -0.02]).note
     assert math.isnan(mean_log_amplification([0.1], [0.1]).low)
 

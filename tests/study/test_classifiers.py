@@ -326,7 +326,7 @@ def test_a_report_says_who_read_and_whether_its_errors_are_known(services):
     assert ours.read_by[0].revision
     said = to_markdown(ours.report)
     assert f"- Read by Calibration CLIP ({OURS}, revision {ours.read_by[0].revision[:12]}, encoder); its error" in said
-    assert "its error rates on these pictures are known" in said
+    assert "its error rates were measured on other pictures" in said
     other = explored(services, model=OTHER, encoder="auto")
     assert "its error rates on these pictures are unknown" in to_markdown(other.report)
     assert f"read by {PHOTOGRAPHS}" in header_html(other.report, "")

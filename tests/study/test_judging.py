@@ -178,7 +178,7 @@ def test_errors_are_measured_on_renders_of_known_truth_and_corrected_for(service
     raw = (n_yes / 40 + errors.specificity - 1) / (errors.sensitivity + errors.specificity - 1)
     assert score.corrected.value == pytest.approx(min(1.0, raw))
     assert score.corrected.n == 40
-    assert any("script" in note or "known from held-out" in note for note in report.notes)
+    assert any("script" in note or "measured on other pictures" in note for note in report.notes)
     assert services.known_pictures("org/photographs", MAN.positive, MAN.negative) == ()
     assert services.known_pictures("calibration-renderer", "a photo of a zebra", "a photo of a man") == ()
 

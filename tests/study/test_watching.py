@@ -150,7 +150,7 @@ def test_a_run_ended_by_its_rule_is_a_finished_report_that_says_so(ended, world)
     shares = [f.estimate for key, f in findings(report).items() if key.endswith("-p")]
     assert all(holds_at_any_time(one) and (one.high - one.low) / 2 <= 0.25 for one in shares)
     found = findings(report)
-    assert "assumes a fixed number of pictures" in found["all pictures-man-variance"].estimate.note
+    assert "assumes a number of pictures that was fixed" in found["all pictures-man-variance"].estimate.note
     assert found["all pictures-man-psi"].estimate.method.startswith("confidence sequence")
     assert any(f"after {report.n_images} of 120 requested pictures" in note for note in report.results.notes)
     (line,) = list_runs(world, "somebody")

@@ -401,7 +401,7 @@ def test_the_page_of_the_calibration_world_says_what_the_shipped_report_says():
 
 
 def test_the_shipped_report_is_of_every_study():
-    page = (DOCS / "README.md").read_text(encoding="utf-8")
+    page = (DOCS / "README.md").read_text(encoding="utf-8").replace("\\*", "*")
     names = {design.name for design in list_designs() if design.name.startswith("validity")}
     assert names == {*STUDIES, *ON_STEPS}
     for name in STUDIES:
