@@ -47,7 +47,7 @@ from bias_core.study.saved import open_report
 from bias_core.study.types import Arm, Design, StudyReport, StudySettings, check_several, parse_arms
 from bias_core.ui.messages import sentence_of
 from bias_core.ui.study.shown_report import by_name
-from bias_core.ui.visitor import RUN, address_of, of_program, token_of
+from bias_core.ui.visitor import RUN, address_of, run_for_api, token_of
 from bias_core.values import Setting, changed_settings, check_arguments, name_and_value, settings_of, with_whole_numbers
 
 P = ParamSpec("P")
@@ -170,7 +170,7 @@ class Tools:
         check_number(asked, self.services.settings)
         session = _API + secrets.token_hex(16)
         services = self._for_caller()
-        return self._answer(of_program(services, partial(run, asked, services, session=session)))
+        return self._answer(run_for_api(services, partial(run, asked, services, session=session)))
 
     def _answer(self, report: StudyReport) -> dict[str, Any]:
         """A report as JSON values, with next steps."""
@@ -264,7 +264,7 @@ class Tools:
             check_number(settle(SUGGEST, settings), self.services.settings)
             session = _API + secrets.token_hex(16)
             run = partial(run_suggestions, settings, self._for_caller(), session=session)
-            suggested = of_program(self.services, run)
+            suggested = run_for_api(self.services, run)
         return [
             asdict(one.attribute) | {"where_from": one.where_from, "attribute": attribute_text(one.attribute)}
             for one in suggested

@@ -202,7 +202,7 @@ def _keep_people(data: StudyData) -> None:
         return
     source = data.rows.source
     rows = [
-        people_of(prompt, source.whom(image_id))
+        people_of(prompt, source.identities_in(image_id))
         for image_id, prompt in zip(data.frame["image_id"], data.frame["prompt"], strict=True)
     ]
     if any(people["setting"] for people in rows):

@@ -48,10 +48,10 @@ from bias_core.ui.model_menu import (
     without_rates_of_others,
     words_for,
 )
-from bias_core.ui.study.form import apart
+from bias_core.ui.study.form import split_first_arm
 from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render
-from bias_core.ui.visitor import Visitor, in_line, then_run
+from bias_core.ui.visitor import Visitor, run_queued, then_run
 from bias_core.values import changed_settings, settings_of
 
 Steps = Generator[Progress, None, list[Suggested]]
@@ -109,7 +109,7 @@ class SuggestPart:
         lists: list[list[Suggested]] = []
         with messages.user_errors() as problem:
             steps = self._steps(visitor, read_form(values[:-1]), values[-1])
-            for step in followed(in_line(self.services, visitor, lambda: steps), lists):
+            for step in followed(run_queued(self.services, visitor, lambda: steps), lists):
                 yield {self.status: messages.progress_html(step)}
         if problem:
             yield self._running(False) | {self.status: messages.error_html(problem.message)}
@@ -466,7 +466,7 @@ class ExploreForm(StudyTab):
             options = link.get("options", {})
             updates |= {form[name]: _shown(options[name]) for name in ("n_images", *ADDED) if options.get(name)}
             if arms := link.get("arms", ()):  # the first one's model and condition stand above
-                shown, others = apart(explore_settings(arms=tuple(arms)))
+                shown, others = split_first_arm(explore_settings(arms=tuple(arms)))
                 updates |= self._model_updates(shown.model, shown.condition)
                 updates |= {form["model"]: shown.model} | self.arms.show(others)
             return updates
@@ -485,7 +485,10 @@ class ExploreForm(StudyTab):
 
     def form_of(self, design: Design, settings: StudySettings) -> Updates:
         """Return the form for these settings; the condition's menu depends on the model."""
-        form, (shown, arms) = self.form, apart(replace(settings, arms=()) if added_arms(settings) else settings)
+        form, (shown, arms) = (
+            self.form,
+            split_first_arm(replace(settings, arms=()) if added_arms(settings) else settings),
+        )
         options = explore_options(shown)
         values = {name: _shown(getattr(options if hasattr(options, name) else shown, name)) for name in FIELDS}
         values |= {"attributes": attribute_rows(options.scored), "confidence": round(100 * shown.confidence)}

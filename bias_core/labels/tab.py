@@ -67,7 +67,7 @@ from bias_core.ui.study.result_page import CHOOSE_JS, ResultPage, findings_html,
 from bias_core.ui.study.shown_report import build_shown_report, take
 from bias_core.ui.study.study_tab import LATEST, PRIVATE, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render, script
-from bias_core.ui.visitor import Visitor, in_line, then_run
+from bias_core.ui.visitor import Visitor, run_queued, then_run
 from bias_core.values import as_text, as_whole
 
 Memory: TypeAlias = Mapping[str, str] | None  # what the browser remembers: titles of tasks by their keys
@@ -306,7 +306,7 @@ class LabelScores(StudyTab):
         with messages.user_errors() as problem:
             words = {"attribute": as_text(attribute), "present": as_text(present)}
             start = partial(self._scored, visitor, owner_of(key, profile), run_id, words)
-            yield from self.following(visitor, in_line(self.services, visitor, start))
+            yield from self.following(visitor, run_queued(self.services, visitor, start))
         if problem:
             yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
 
@@ -314,7 +314,7 @@ class LabelScores(StudyTab):
         """Let a judge answer the task, and show how far people agree with it."""
         with messages.user_errors() as problem:
             start = partial(self._judged, visitor, owner_of(key, profile), as_text(judge))
-            yield from self.following(visitor, in_line(self.services, visitor, start), show=self._judge_shown)
+            yield from self.following(visitor, run_queued(self.services, visitor, start), show=self._judge_shown)
         if problem:
             yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
 

@@ -423,11 +423,11 @@ class ImportedImages:
                 self.unread_metadata.append(f"{name}: {error}")
             with suppress(InvalidInput):  # noted already, with its prompt
                 inside = read_metadata(io.BytesIO(data), name)
-        line, known = self._lines.get(name), self._tables.get(name, PictureMetadata()).over(inside)
+        line, known = self._lines.get(name), self._tables.get(name, PictureMetadata()).merged_with(inside)
         with suppress(InvalidInput):  # likewise
-            known = known.over(self._beside(name))
-        known = known.over(replace(facts_of_name(name, ""), prompt=""))
-        return record, known if line is None else line.drawing.over(known)
+            known = known.merged_with(self._beside(name))
+        known = known.merged_with(replace(facts_of_name(name, ""), prompt=""))
+        return record, known if line is None else line.drawing.merged_with(known)
 
     def _beside(self, name: str) -> PictureMetadata:
         """Read the text file next to a picture; InvalidInput if it cannot be read."""
@@ -461,7 +461,7 @@ class ImportedImages:
             if on_step is not None:
                 on_step(done, len(rows))
 
-    def whom(self, image_id: str) -> Mapping[str, str]:
+    def identities_in(self, image_id: str) -> Mapping[str, str]:
         """The people that a picture should show, by its metadata (``left``, ``middle``, ``right``, ``identity``)."""
         line = self._lines.get(self._names.get(image_id, ""))
         return {} if line is None else line.identities

@@ -495,7 +495,7 @@ def _facts(line: Mapping[str, Any]) -> PictureMetadata:
     text = next((one for name in ("prompt", "text", "caption") if (one := one_line(line.get(name)))), "")
     sampler = line.get("sampler")
     line = {**line, "sampler": _SAMPLERS.get(sampler, "") if isinstance(sampler, int) else sampler}
-    return metadata_of_line(line).over(PictureMetadata(prompt=text))
+    return metadata_of_line(line).merged_with(PictureMetadata(prompt=text))
 
 
 FEWEST_WORDS = 3  # of a file name that counts as a prompt

@@ -191,7 +191,7 @@ def _changed_wording(settings: StudySettings) -> Iterator[str]:
         yield "rewritten before they are drawn"
 
 
-def outlook(plan: StudyPlan, services: StudyServices) -> str:
+def replication_estimate(plan: StudyPlan, services: StudyServices) -> str:
     """Return an estimate of a run (pictures, model, classifiers, downloads, time), and what is not possible here.
 
     The plan must be made with ``estimate``: nothing is drawn or loaded for it.

@@ -94,7 +94,7 @@ def _one_after_the_other(
             )
 
 
-def what_is_there(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> tuple[StudyPlan, list[StudyData]]:
+def use_drawn_so_far(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> tuple[StudyPlan, list[StudyData]]:
     """Return the finished part of a stopped run, without arms that have no pictures; else raise Cancelled again.
 
     Arms are measured only if a stop rule could have ended them too: then no number needs a fixed number of pictures.
@@ -125,7 +125,7 @@ def _check_that_parts_will_do(plan: StudyPlan, data: Sequence[StudyData], why: C
     """Raise Cancelled again if the numbers of this study need all of its pictures."""
     laid_out = plan.study.arms(plan.settings)
     if plan.study.fewest_when_stopped is None or (plan.arms and (not plan.study.watches_shares or laid_out)):
-        raise too_early(plan, data, why) from why
+        raise not_enough_pictures(plan, data, why) from why
 
 
 def _those_with_pictures(
@@ -134,7 +134,7 @@ def _those_with_pictures(
     fewest = max(plan.study.fewest_when_stopped or 0, bool(data[0].stopped_after))
     if not plan.arms:
         if len(data[0].frame) < fewest:
-            raise too_early(plan, data, why) from why
+            raise not_enough_pictures(plan, data, why) from why
         return plan, list(data)
     ready = [i for i, one in enumerate(data) if len(one.frame) >= max(fewest, 1)]
     names = [arm.name for arm in plan.settings.arms]
@@ -151,7 +151,7 @@ def _those_with_pictures(
     return replace(plan, arms=tuple(plan.arms[i] for i in ready), settings=settings), [data[i] for i in ready]
 
 
-def too_early(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> Cancelled:
+def not_enough_pictures(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> Cancelled:
     """Return the error for a run with too few finished pictures: how many there are, and how to continue."""
     if isinstance(why, Interrupted):  # it says so
         return why
@@ -247,7 +247,7 @@ def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Gene
     if notes := dict.fromkeys(note for arm in plan.each for note in plan_notes(arm, services)):
         yield Progress(message=" ".join(notes))
     yield from _fetch_readers(plan, services)
-    rest = what_is_there
+    rest = use_drawn_so_far
     try:
         with limit.explained():
             yield from draw_arms(plan, data)
@@ -258,7 +258,7 @@ def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Gene
         try:
             report = yield from _measured(there, taken_up, services, n_repairs)
         except InvalidInput as too_few:
-            raise too_early(plan, data, why) from too_few
+            raise not_enough_pictures(plan, data, why) from too_few
         return replace(report, settings=plan.settings, n_planned=sum(one.n_planned for one in data))
 
 

@@ -301,7 +301,7 @@ def open_report_of(data: Path, run_id: str) -> SavedReport | None:
         saved = from_text(text, data)
         saved = replace(saved, report=_noted_if_gone(saved.report))
         _keep_latest(store, saved)
-    return replace(saved, report=_with_what_is_there(saved.report))
+    return replace(saved, report=_with_stored_pictures(saved.report))
 
 
 def _noted_if_gone(report: StudyReport) -> StudyReport:
@@ -365,7 +365,7 @@ def _latest(store: ReportStore, run_id: str) -> SavedReport | None:
     return saved if path.is_file() and path.stat().st_mtime_ns == written else None
 
 
-def _with_what_is_there(report: StudyReport) -> StudyReport:
+def _with_stored_pictures(report: StudyReport) -> StudyReport:
     stored = {key: image for key, image in report.stored.items() if image.path.is_file()}
     shown = (report.results, *(arm.results for arm in report.arms))
     if len(stored) == len(report.stored) and all(_is_there(one) for part in shown for one in part.figures):

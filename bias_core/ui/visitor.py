@@ -233,7 +233,7 @@ def check_no_other_run(services: Services, visitor: Visitor, place: str) -> None
         )
 
 
-def in_line(
+def run_queued(
     services: Services, visitor: Visitor, start: Callable[[], Generator[S, None, R]], place: str = ""
 ) -> Generator[S | Progress, None, R]:
     """Steps of a visitor's run, or its place in the queue; with a ``place`` on the page it survives a reload.
@@ -264,7 +264,7 @@ def steps_in_words(run: RunAtWork[S | QueuePlace, R]) -> Generator[S | Progress,
     return mapped(run.follow(), in_words)
 
 
-def of_program(services: Services, start: Callable[[], Generator[Any, None, R]]) -> R:
+def run_for_api(services: Services, start: Callable[[], Generator[Any, None, R]]) -> R:
     """Queue and run a program's request; return its result."""
     address = address_of(LocalContext.request.get(None))
     requester = Requester(name=f"programs {address}", address=address, places=_PLACES_OF_PROGRAMS)

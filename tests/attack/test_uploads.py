@@ -22,7 +22,7 @@ from bias_core.errors import InvalidInput
 from bias_core.store import uploads as stored
 from bias_core.store.uploads import HeldUploads, UploadStore, gradio_folder
 from bias_core.study.run import complete
-from bias_core.ui.visitor import Visitor, in_line
+from bias_core.ui.visitor import Visitor, run_queued
 from tests.attack.page import PREFIX, PageVisitor
 
 UPLOAD = f"{PREFIX}/upload"
@@ -196,7 +196,7 @@ def test_a_run_keeps_an_upload_that_its_page_has_left(store, fakes):
         goes_on.wait(30)
         return held.read_bytes()
 
-    steps = in_line(fakes, visitor, run)
+    steps = run_queued(fakes, visitor, run)
     while next(steps) != "begun":
         pass
     visitor.leave()

@@ -19,7 +19,7 @@ from bias_core.study.export import to_export
 from bias_core.study.figures import draw
 from bias_core.study.plan import plan_study
 from bias_core.study.report_text import table_of
-from bias_core.study.reproduction import outlook
+from bias_core.study.reproduction import replication_estimate
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import StudySettings
 from tests import shared
@@ -65,9 +65,11 @@ def test_every_target_is_drawn_worded_for_men_and_for_women_too_and_the_size_lin
         "an image of a woman using a lathe machine", "an image of a boy playing with a dollhouse",
     } <= prompts  # fmt: skip
     plan = plan_study(DESIGN, StudySettings(scale=0.02), services, estimate=True)
-    assert "of them targets worded for men and for women, which the paper does not draw)" in outlook(plan, services)
+    assert "of them targets worded for men and for women, which the paper does not draw)" in replication_estimate(
+        plan, services
+    )
     without = plan_study(DESIGN, StudySettings(scale=0.02, options={"poles": False}), services, estimate=True)
-    assert "worded" not in outlook(without, services)
+    assert "worded" not in replication_estimate(without, services)
 
 
 def test_between_the_own_poles_pictures_read_as_the_share_of_men_that_was_drawn(services):

@@ -29,7 +29,7 @@ from bias_core.study.documents import to_dict, to_markdown
 from bias_core.study.export import to_export
 from bias_core.study.next_steps import papers_settings, replicate
 from bias_core.study.plan import n_asked, plan_study, settle
-from bias_core.study.reproduction import is_shipped, outlook
+from bias_core.study.reproduction import is_shipped, replication_estimate
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, StudySettings, parse_arms
 from bias_core.types import ImageRow
@@ -403,15 +403,15 @@ def test_auto_takes_the_papers_reader_for_pictures_of_no_world_where_it_fits(ser
 
 def test_before_a_run_it_is_said_what_replicating_takes_and_what_cannot_be_met(services):
     plan = plan_study(find_design("tbyb-general"), StudySettings(protocol="paper"), services, estimate=True)
-    line = outlook(plan, services)
+    line = replication_estimate(plan, services)
     assert line.startswith("4,200 pictures with Stable Diffusion 1.5 (2.7 GB download) at 512x512 pixels, 100 steps")
     assert "read by OpenAI ViT-L/14 (1.7 GB download) and BLIP base captioner (1 GB download)" in line
     assert "time unknown here; to estimate it, draw 8 first" in line
     assert "Not possible here: " in line
     assert "the paper: 3,690 of 369 prompts" in line
     hosted = plan_study(find_design("pst-occupations"), StudySettings(protocol="paper"), services, estimate=True)
-    assert "920 requests to openai:dall-e-3" in outlook(hosted, services)
-    assert "set BIAS_IMAGES_URL" in outlook(hosted, services)
+    assert "920 requests to openai:dall-e-3" in replication_estimate(hosted, services)
+    assert "set BIAS_IMAGES_URL" in replication_estimate(hosted, services)
 
 
 def test_the_command_line_says_it_and_draws_nothing(tmp_path, assets):

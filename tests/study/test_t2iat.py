@@ -19,7 +19,7 @@ from bias_core.study.corrected import corrected
 from bias_core.study.design import find_design, study_of
 from bias_core.study.export import to_export
 from bias_core.study.plan import plan_study, settle
-from bias_core.study.reproduction import outlook, to_command
+from bias_core.study.reproduction import replication_estimate, to_command
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import list_examples, open_example, open_report
 from bias_core.study.types import StudySettings
@@ -441,7 +441,7 @@ def flowers(services):
 def test_the_smallest_p_of_few_prompts_is_said_before_anything_is_drawn(services):
     few = StudySettings(scale=0.01, options={"tests": ["science_arts"]})
     assert study_of(TESTS).run_size(settle(TESTS, few).settings).note == "with 4 against 4 prompts, p is 0.029 at best"
-    assert "pictures (with 4 against 4 prompts, p is 0.029 at best) with" in outlook(
+    assert "pictures (with 4 against 4 prompts, p is 0.029 at best) with" in replication_estimate(
         plan_study(TESTS, few, services, estimate=True), services
     )
     several = StudySettings(options={"tests": ["science_arts", "flowers_insects"]})

@@ -182,7 +182,7 @@ def _show_costs(plans: "Sequence[StudyPlan]", services: "Services") -> bool:
     from bias_core.models.model_sources import free_bytes
     from bias_core.study.classifiers import reading_words
     from bias_core.study.plan import plan_notes, study_cost
-    from bias_core.study.reproduction import outlook
+    from bias_core.study.reproduction import replication_estimate
 
     costs = [study_cost(plan, services) for plan in plans]
     table = Table("model", "condition", "pictures", "exist", "to draw", "time", "disk")
@@ -193,7 +193,7 @@ def _show_costs(plans: "Sequence[StudyPlan]", services: "Services") -> bool:
         table.add_row(_named(plan, "model"), _named(plan, "condition") or "–", *cells)
     show_table(table)
     for plan in plans if plans[0].design.protocol else ():
-        console.print(outlook(plan, services), markup=False)
+        console.print(replication_estimate(plan, services), markup=False)
     arms = [arm for plan in plans for arm in plan.each]
     for note in dict.fromkeys(note for arm in filter(_is_known, arms) for note in plan_notes(arm, services)):
         console.print(note, markup=False)

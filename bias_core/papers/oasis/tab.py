@@ -26,7 +26,7 @@ from bias_core.ui.messages import user_errors
 from bias_core.ui.model_menu import HEADERS, attribute_rows, read_table
 from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render, script
-from bias_core.ui.visitor import Visitor, in_line, then_run
+from bias_core.ui.visitor import Visitor, run_queued, then_run
 
 _TICKS = 5
 _SHOWN = 12  # pictures of each side of a comparison
@@ -214,7 +214,7 @@ class OriginsTab(StudyTab):
             problem.message = messages.NOTHING_DONE
             if report is not None:
                 start = partial(regenerate, report, self.services, **arguments)
-                for step in followed(in_line(self.services, visitor, start), results):
+                for step in followed(run_queued(self.services, visitor, start), results):
                     if pace.is_due():
                         yield {self.extra["said"]: messages.progress_html(step)}
         if results:

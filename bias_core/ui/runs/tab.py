@@ -29,7 +29,7 @@ from bias_core.ui.study.parts import example_html, when
 from bias_core.ui.study.shown_report import build_shown_report
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab
 from bias_core.ui.templates import render, script
-from bias_core.ui.visitor import Visitor, in_line, then_run
+from bias_core.ui.visitor import Visitor, run_queued, then_run
 
 Updates = dict[Any, Any]
 _SEEN_JS = "() => { document.querySelector('#label-source')?.scrollIntoView({block: 'center'}); }"
@@ -330,7 +330,7 @@ class RunsTab(StudyTab):
 
     def _follow(self, visitor: Visitor, start: Any, show: Any = None) -> Iterator[Updates]:
         with messages.user_errors() as problem:
-            yield from self.following(visitor, in_line(self.services, visitor, start, self.key), show=show)
+            yield from self.following(visitor, run_queued(self.services, visitor, start, self.key), show=show)
         if problem:
             yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
 

@@ -177,13 +177,13 @@ def suited_to(arms: tuple[Arm, ...], info: ModelInfo) -> tuple[Arm, ...]:
     return arms
 
 
-def apart(settings: StudySettings) -> tuple[StudySettings, tuple[Arm, ...]]:
+def split_first_arm(settings: StudySettings) -> tuple[StudySettings, tuple[Arm, ...]]:
     """Settings for a form, with the first arm's own values in it, and their arms.
 
     Other arms that relied on a changed setting now state it themselves.
 
     >>> fair = StudySettings(arms=(Arm(condition="fair"), Arm(guidance_scale=2.0)))
-    >>> shown, arms = apart(fair)
+    >>> shown, arms = split_first_arm(fair)
     >>> shown.condition, arms[0].condition, arms[1].condition
     ('fair', None, 'published')
     """
@@ -539,7 +539,7 @@ class StudyForm:
 
     def form_of(self, design: Design, settings: StudySettings) -> Updates:
         """Updates of the form for these settings; files are not restored."""
-        above, arms = apart(settings)
+        above, arms = split_first_arm(settings)
         values = {key: one.shown(getattr(above, one.name)) for key, one in FORM.items() if key not in _FILES}
         values |= {"study": design.name, "condition": self._conditions(above.model, above.condition)}
         return {

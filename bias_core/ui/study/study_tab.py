@@ -29,12 +29,12 @@ from bias_core.study.study import Settled
 from bias_core.study.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
 from bias_core.ui import messages
 from bias_core.ui.study import result_page as study_html
-from bias_core.ui.study.form import Preset, apart
+from bias_core.ui.study.form import Preset, split_first_arm
 from bias_core.ui.study.parts import DrawingPart, ExamplesPart, when, why_html
 from bias_core.ui.study.pictures import picture_html
 from bias_core.ui.study.result_page import CHOOSE_JS, ResultPage
 from bias_core.ui.templates import render, script
-from bias_core.ui.visitor import Visitor, in_line, then_run
+from bias_core.ui.visitor import Visitor, run_queued, then_run
 from bias_core.values import changed_settings
 
 Updates = dict[Any, Any]
@@ -310,7 +310,9 @@ class StudyTab(ResultPage):
         """Run the requested settings if valid; without a result, show ``last`` again."""
         with messages.user_errors() as problem:
             start = partial(run, cancelled=visitor.stop.is_set, session=visitor.key)
-            steps = in_line(self.services, visitor, partial(start, what(), visitor.services(self.services)), self.key)
+            steps = run_queued(
+                self.services, visitor, partial(start, what(), visitor.services(self.services)), self.key
+            )
             yield from self.following(visitor, steps, last=last, show=show)
         if problem:
             yield self.refused(problem)
@@ -382,7 +384,7 @@ class StudyTab(ResultPage):
         shown[parts["header"]] = banner + shown[parts["header"]]
         what = "an example" if is_example(report) else "a run"
         shown[parts["status"]] = messages.done_html(f"Opened: {what} of {when(saved.created)}.")
-        if report.design.name in self.designs and not apart(report.settings)[0].images:
+        if report.design.name in self.designs and not split_first_arm(report.settings)[0].images:
             design = self.designs[report.design.name]
             shown |= self.form_of(design, as_asked(design, report.settings))
         return shown
