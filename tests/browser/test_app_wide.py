@@ -25,8 +25,10 @@ TITLES_JS = """(results) => [...document.querySelectorAll(`${results} .fold > bu
   .filter((one) => one.offsetParent).map((one) => one.innerText.split('\\n')[0].trim())"""
 # What lies wholly within the window, once the headline was brought to its top.
 SEEN_JS = """async ([header, lead]) => {
-  document.querySelector(header).scrollIntoView();
-  await new Promise((done) => setTimeout(done, 300));
+  for (const pause of [300, 100]) {  // a line above may still go
+    document.querySelector(header).scrollIntoView();
+    await new Promise((done) => setTimeout(done, pause));
+  }
   const seen = (node) => {
     const box = node.getBoundingClientRect();
     return box.height && box.top >= -1 && box.bottom <= 901;
