@@ -25,9 +25,10 @@ TITLES_JS = """(results) => [...document.querySelectorAll(`${results} .fold > bu
   .filter((one) => one.offsetParent).map((one) => one.innerText.split('\\n')[0].trim())"""
 # What lies wholly within the window, once the headline was brought to its top.
 SEEN_JS = """async ([header, lead]) => {
-  for (const pause of [300, 100]) {  // a line above may still go
-    document.querySelector(header).scrollIntoView();
-    await new Promise((done) => setTimeout(done, pause));
+  document.querySelector(header).scrollIntoView();
+  for (let last = -1, end = Date.now() + 3000; last !== scrollY && Date.now() < end;) {  // the page may scroll itself
+    last = scrollY;
+    await new Promise((done) => setTimeout(done, 300));
   }
   const seen = (node) => {
     const box = node.getBoundingClientRect();

@@ -91,7 +91,8 @@ def test_a_reader_that_leaves_in_the_middle_holds_up_nobody(hashes, model, monke
     next(second)
     assert next(second)[0] < MB  # waits: the other reads that file
     first.close()
-    assert list(second)[-1][0] >= 5 * MB
+    done, total = list(second)[-1]
+    assert done == total >= 5 * MB  # small files may be known already
 
 
 def test_threads_agree(hashes, model):

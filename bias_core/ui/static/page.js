@@ -28,7 +28,12 @@ window.showRun = (id) => {
   if (!node?.offsetParent) return;
   const top = node.getBoundingClientRect().top;
   const behavior = matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth';
-  if (top < 0 || top > 0.12 * innerHeight) node.scrollIntoView({behavior, block: 'start'});
+  if (top >= 0 && top <= 0.12 * innerHeight) return;
+  node.scrollIntoView({behavior, block: 'start'});
+  addEventListener('scrollend', () => {  // a line above that went meanwhile would leave its headline cut off
+    const cut = node.getBoundingClientRect().top;
+    if (cut < 0 && cut > -100) node.scrollIntoView();
+  }, {once: true});
 };
 
 // Gradio tells of keys, and of what is pasted only once the field is left: the field says so at once.
