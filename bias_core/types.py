@@ -69,6 +69,10 @@ _IN_ID = [(f.name, f.default if f.name in _LATER else MISSING) for f in fields(I
 _SORTED = json.JSONEncoder(sort_keys=True)
 
 
+BATCH_SIZE = "batch_size"
+"""Key in a picture's ``drawn``: pictures that a GPU drew at a time, which decides the last bits of its pixels."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PictureRecord:
     """Facts about a picture other than its pixels."""

@@ -34,7 +34,7 @@ from bias_core.models.family_facts import (
     unused_settings,
     without_guidance,
 )
-from bias_core.models.model_sources import first_batch_size, this_machine
+from bias_core.models.model_sources import first_batch_size, gpu_memory, this_machine
 from bias_core.models.pipeline_call import (
     SchedulerStep,
     Tracer,
@@ -45,7 +45,16 @@ from bias_core.models.pipeline_call import (
 )
 from bias_core.models.weights import Batches, LazyModel, put_on, use_in_parts
 from bias_core.protocols import StepCallback
-from bias_core.types import Attribute, GeneratedImage, ImageRow, ModelInfo, PromptLimit, Step, VelocitySpace
+from bias_core.types import (
+    BATCH_SIZE,
+    Attribute,
+    GeneratedImage,
+    ImageRow,
+    ModelInfo,
+    PromptLimit,
+    Step,
+    VelocitySpace,
+)
 
 SAMPLERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "ddim": ("DDIMScheduler", {}),
@@ -169,7 +178,7 @@ class FormingPictures:
             return {}
         tracer, n = at_work.tracer, len(at_work.rows)
         sigma = tracer.noise(at_work.n_steps - 1, at_work.step.timestep)
-        xt, output = at_work.xt[:n].cpu(), at_work.step.model_output[:n]
+        xt, output = at_work.xt[:n], at_work.step.model_output[:n]
         try:
             latents = tracer.heading(xt, tracer.velocity(output), sigma)
         except InvalidInput:  # noise alone, or overflow: the finished picture will tell
@@ -326,6 +335,7 @@ class DiffusersTextToImage(LazyModel[Any]):
         **how: Any,
     ):
         batch_size = first_batch_size(info, this_machine(), how.get("device", "auto"))
+        self._is_sized = False  # true once the weights have decided the size of a batch
         super().__init__(info.id, source, batch_size=batch_size, **how)
         self.info, self.loras, self.compiled = info, loras, compiled
         self._batches = _PictureBatches(info.id, batch_size)
@@ -488,6 +498,7 @@ class DiffusersTextToImage(LazyModel[Any]):
     def use(self, pipeline: Any) -> None:
         """Draw with a diffusers pipeline in memory instead of the one in ``source``."""
         self._start_over()
+        self._size_batches(pipeline)
         self._keep(pipeline)
 
     def unload(self) -> None:
@@ -548,8 +559,9 @@ class DiffusersTextToImage(LazyModel[Any]):
                 callbacks = call.enter_context(calls.after_each_step(pipeline, done))
             output = self._call(full, **callbacks)
         notes = calls.records(pipeline, arguments, output, warnings, rows)
+        size = {BATCH_SIZE: len(full)} if gpu_memory(this_machine(), self._wanted_device) else {}
         drawn = enumerate(zip(rows, notes, strict=False))
-        return [self._generated(row, output, i, record) for i, (row, record) in drawn]
+        return [self._generated(row, output, i, record | size) for i, (row, record) in drawn]
 
     def _n_first_steps(self, row: ImageRow) -> int:
         """The number of steps before its text changes; 0 if it does not."""
@@ -592,12 +604,23 @@ class DiffusersTextToImage(LazyModel[Any]):
 
         device, compiled = self._wanted_device, self.compiled
         pipeline = load_pipeline(self.info, self.source, device=device, offline=self._offline, compiled=compiled)
+        self._size_batches(pipeline)
         if lora := str(self.info.options.get("lora", "")):
             source, revision = split_revision(lora)
             weight, model = float(self.info.options.get("lora_weight", 1.0)), self.info.id
             put_on(pipeline, model, source, name=_OWN_LORA, revision=revision, weight=weight, offline=self._offline)
         self._start_over()
         return pipeline
+
+    def _size_batches(self, pipeline: Any) -> None:
+        """Let the weights decide how many pictures are drawn at a time, once: a size that was halved stays."""
+        if not self._is_sized:
+            with one_import_at_a_time:
+                from bias_core.models.pipeline_loader import component_sizes
+
+            weights = sum(component_sizes(pipeline).values())
+            self._batches.size = first_batch_size(self.info, this_machine(), self._wanted_device, weights)
+            self._is_sized = True
 
     def _start_over(self) -> None:
         """Reset the state for fresh weights, which have no adapter and no cached answers."""
@@ -660,7 +683,7 @@ def _as_drawn(pipeline: Any, row: ImageRow) -> ImageRow:
 
 def _of_one(tensor: Any) -> np.ndarray:
     """Latents ``(n, c, h, w)`` unchanged, others as rows ``(n, d)``."""
-    arrays: np.ndarray = tensor.float().numpy()
+    arrays: np.ndarray = tensor.float().cpu().numpy()
     return arrays if arrays.ndim == 4 else arrays.reshape(len(arrays), math.prod(arrays.shape[1:]))
 
 

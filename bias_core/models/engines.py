@@ -18,8 +18,8 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -29,10 +29,11 @@ from PIL import Image
 
 from bias_core.errors import BiasCoreError, Cancelled, InvalidInput, ModelUnavailable, StorageError
 from bias_core.models.model_sources import this_machine
+from bias_core.models.weights import LazyModel
 from bias_core.protocols import ShowsForming, TextToImage
 from bias_core.store.files import write_atomically
 from bias_core.store.images import ImageStore
-from bias_core.types import GeneratedImage, ImageRow, StoredImage
+from bias_core.types import BATCH_SIZE, GeneratedImage, ImageRow, StoredImage
 from bias_core.waiting import Lock, StopSignal, never, wait_while_paused, work_clock
 
 _POLL_SECONDS = 0.1
@@ -145,6 +146,8 @@ class Drawing(ABC):
     ``cancelled``: asked by the thread; once true, the work ends with :class:`Cancelled`.
     """
 
+    batch_size = 0  # of the earlier part of the run, as its pictures record it; 0 if unknown
+
     def __init__(self, cancelled: StopSignal) -> None:
         self._cancelled = cancelled
         self._abandoned = threading.Event()
@@ -205,6 +208,8 @@ def follow(
     if not missing:
         return
     drawing, meter = start(missing), Meter()
+    sizes = ((image.drawn or {}).get(BATCH_SIZE) for image in stored.values())
+    drawing.batch_size = min((size for size in sizes if isinstance(size, int) and size > 0), default=0)
     try:
         for event in drawing.events():
             _check_sizes(event.images, missing)
@@ -264,7 +269,7 @@ class LocalEngine:
 
 
 class _LocalDrawing(Drawing):
-    """Draws batch by batch under the lock."""
+    """Draws batch by batch under the lock; a batch is stored while the next is drawn."""
 
     def __init__(
         self, rows: Sequence[ImageRow], model: TextToImage, store: ImageStore, lock: Lock, cancelled: StopSignal
@@ -272,22 +277,50 @@ class _LocalDrawing(Drawing):
         super().__init__(cancelled)
         self._rows, self._model, self._store, self._lock = rows, model, store, lock
         self._last_step_event, self._looks = 0.0, _Looks(model)
+        self._n_unsaved = 0  # pictures that are drawn, and on their way to the disk
 
     def draw(self) -> None:
-        for start in range(0, len(self._rows), self._model.batch_size):
-            batch = self._rows[start : start + self._model.batch_size]
-            images: list[GeneratedImage] = []
-            wait_while_paused(self.check)
-            self.check()
-            while not self._lock.acquire(timeout=_POLL_SECONDS):
+        left = list(self._rows)
+        with ThreadPoolExecutor(1, thread_name_prefix="bias-engine-save") as pool:
+            saving: Future[None] | None = None
+            while left:
+                images: list[GeneratedImage] = []
+                wait_while_paused(self.check)
                 self.check()
+                while not self._lock.acquire(timeout=_POLL_SECONDS):
+                    self.check()
+                try:
+                    with self._batch_size_of_run():
+                        batch = left[: self._model.batch_size]
+                        for image in self._model.generate(batch, on_step=self._on_step(len(batch))):
+                            images.append(image)  # noqa: PERF402 - keeps the items before an error
+                finally:
+                    self._lock.release()
+                    if saving is not None:
+                        saving.result()  # at most one batch waits in memory, and a full disk ends the run
+                    self._n_unsaved = len(images)
+                    saving = pool.submit(self._save, images) if images else None
+                left = left[len(batch) :]
+            if saving is not None:
+                saving.result()
+
+    def _save(self, images: Sequence[GeneratedImage]) -> None:
+        stored = self._store.add(images)
+        self._n_unsaved = 0
+        self.put(stored)
+
+    @contextmanager
+    def _batch_size_of_run(self) -> Iterator[None]:
+        """Keep the size of the run's first batch, whatever other runs do; only memory that runs out lowers it."""
+        if not isinstance(self._model, LazyModel):
+            yield
+            return
+        self._model.load()  # its weights may decide the size
+        with self._model.in_batches_of(self.batch_size or self._model.batch_size):
             try:
-                for image in self._model.generate(batch, on_step=self._on_step(len(batch))):
-                    images.append(image)  # noqa: PERF402 - keeps the items before an error
+                yield
             finally:
-                self._lock.release()
-                if images:
-                    self.put(self._store.add(images))
+                self.batch_size = self._model.batch_size
 
     def _on_step(self, n_pictures: int) -> Callable[[int, int], None]:
         def on_step(step: int, n_steps: int) -> None:
@@ -295,7 +328,8 @@ class _LocalDrawing(Drawing):
             forming = self._looks.forming() if step < n_steps else {}
             if forming or time.monotonic() - self._last_step_event >= _STEP_EVENT_SECONDS:
                 self._last_step_event = time.monotonic()
-                self.put(step=step, n_steps=n_steps, begun=n_pictures * step / n_steps, forming=forming)
+                begun = self._n_unsaved + n_pictures * step / n_steps
+                self.put(step=step, n_steps=n_steps, begun=begun, forming=forming)
 
         return on_step
 

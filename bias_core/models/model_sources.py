@@ -400,19 +400,32 @@ def _memory(info: ModelInfo, machine: Machine, *, on_cpu: bool) -> tuple[bool, s
     return True, "slow without a GPU", "Without a GPU a picture takes minutes."
 
 
-def first_batch_size(info: ModelInfo, machine: Machine, device: str) -> int:
+def gpu_memory(machine: Machine, device: str) -> int:
+    """Bytes of the GPU that a wanted ``device`` ("auto", "cpu", "cuda" or "mps") draws on; 0 if it is none of CUDA's."""
+    return machine.gpu_memory if device in ("auto", "cuda") else 0
+
+
+def first_batch_size(info: ModelInfo, machine: Machine, device: str, weights: int = 0) -> int:
     """Initial batch size: from ``options``, or an estimate for the GPU; 1 on a CPU.
 
+    Free memory does not count, so that a card draws the same pictures whatever else it holds. The size of a model that
+    is not listed follows from its ``weights`` (bytes), known once they are loaded; before that it is the largest.
+
     >>> sdxl = ModelInfo(id="xl", name="", family="sdxl", width=1024, height=1024, memory_gb=13.2)
-    >>> [first_batch_size(sdxl, Machine(memory=0, gpu_memory=gb << 30), "auto") for gb in (0, 16, 24, 80)]
+    >>> cards = [Machine(memory=0, gpu_memory=gb << 30) for gb in (0, 16, 24, 80)]
+    >>> [first_batch_size(sdxl, card, "auto") for card in cards]
+    [1, 1, 2, 8]
+    >>> [first_batch_size(replace(sdxl, memory_gb=0), card, "auto", weights=6_900_000_000) for card in cards]
     [1, 1, 2, 8]
     """
     if "batch_size" in info.options:
         return int(info.options["batch_size"])
-    if device not in ("auto", "cuda") or not machine.gpu_memory or not info.memory_gb:
+    if not (memory := gpu_memory(machine, device)):
         return 1
-    spare = machine.gpu_memory - info.memory_gb * _GB
-    return max(1, min(_MOST_AT_ONCE, 1 + int(spare / (info.width * info.height * WORKING_BYTES_PER_PIXEL))))
+    working = info.width * info.height * WORKING_BYTES_PER_PIXEL
+    if not (needed := info.memory_gb * _GB or (weights and weights + working)):
+        return _MOST_AT_ONCE
+    return max(1, min(_MOST_AT_ONCE, 1 + int((memory - needed) / working)))
 
 
 def fitting_readers(listed: Iterable[ToolInfo]) -> tuple[str, ...]:

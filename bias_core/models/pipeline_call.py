@@ -18,7 +18,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from itertools import count
 from typing import Any
@@ -426,17 +426,23 @@ def _refusal(facts: PipelineFacts) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """One step of a generation; tensors are on the CPU, a batch of one, in the scheduler's shape."""
+    """One step of a generation; tensors are a batch of one, in the scheduler's shape, on the pipeline's device."""
 
     sigma: float  # standard deviation of the noise in ``xt``, in [0, 1]
     xt: Any  # the network's input latent, scaled as in :class:`bias_core.types.Step`
     velocity: Any
     following: Any  # the scheduler's next latent
+    answer: Any  # of the scheduler, with that latent
+    changes: Mapping[str, Any]  # attributes that the scheduler changed in this step
 
 
 @dataclass
 class Tracer:
-    """Follows one generation of a pipeline."""
+    """Follows one generation of a pipeline.
+
+    Nothing is copied to the CPU, or computed by the scheduler again, between two passes of the denoiser: the GPU would
+    wait for it at every step.
+    """
 
     pipeline: Any
     space: VelocitySpace  # of :func:`velocity_space`
@@ -446,28 +452,35 @@ class Tracer:
     def path(self, call: Call) -> list[Moment]:
         """Draw one picture and return every step."""
         moments: list[Moment] = []
+        timesteps: list[Any] = []
+        scheduler = self.pipeline.scheduler
 
         def look(step: SchedulerStep) -> Any:
-            xt, sigma = self.network_input(step), self.noise(len(moments), step.timestep)
+            xt, velocity = self.network_input(step).clone(), self.velocity(step.model_output)
+            before = dict(vars(scheduler))
             answer = step.answer()
-            velocity, following = self.velocity(step.model_output), _copied(following_of(answer))
-            moments.append(Moment(sigma=sigma, xt=_copied(xt), velocity=velocity, following=following))
+            changes = {key: value for key, value in vars(scheduler).items() if value is not before.get(key)}
+            following = following_of(answer).clone()
+            how = {"following": following, "answer": _with_sample(answer, following), "changes": changes}
+            moments.append(Moment(sigma=math.nan, xt=xt, velocity=velocity, **how))
+            timesteps.append(step.timestep)
             self.after_step()
             return answer
 
-        with step_replaced(self.pipeline.scheduler, look):
+        with step_replaced(scheduler, look):
             call(output_type="latent")
-        return moments
+        return [replace(moment, sigma=self.noise(i, timesteps[i])) for i, moment in enumerate(moments)]
 
     def velocities(self, call: Call, path: list[Moment]) -> list[Any]:
         """Yield for each step of a path the velocities towards the texts of a call, ``(n_texts, ...)``."""
         velocities: list[Any] = []
 
         def look(step: SchedulerStep) -> Any:
-            following = path[len(velocities)].following
+            moment = path[len(velocities)]
             velocities.append(self.velocity(step.model_output))
             self.after_step()
-            return _with_sample(step.answer(), following)
+            vars(self.pipeline.scheduler).update(moment.changes)
+            return _with_sample(moment.answer, moment.following.expand_as(step.sample))
 
         with step_replaced(self.pipeline.scheduler, look):
             call(output_type="latent")
@@ -490,11 +503,11 @@ class Tracer:
         return pixels
 
     def heading(self, xt: Any, velocity: Any, sigma: float) -> np.ndarray:
-        """The finished latent that a step predicts, from tensors on the CPU."""
+        """The finished latent that a step predicts."""
         # Imported here, because SciPy (of a measure) takes half of the start time of a server or worker.
         from bias_core.measures.propagation import predicted_sample
 
-        return predicted_sample(xt.float().numpy(), velocity.float().numpy(), sigma, space=self.space)
+        return predicted_sample(xt.float().cpu().numpy(), velocity.float().cpu().numpy(), sigma, space=self.space)
 
     def network_input(self, step: SchedulerStep) -> Any:
         """The network's input latent; call it before the scheduler moves on."""
@@ -504,15 +517,16 @@ class Tracer:
         return step.sample
 
     def velocity(self, output: Any) -> Any:
-        """The direction from picture to noise, also for reversed time; on the CPU."""
-        return _copied(-output if self.pipeline.scheduler.config.get("invert_sigmas") else output)
+        """The direction from picture to noise, also for reversed time; safe from in-place changes by the pipeline."""
+        return -output if self.pipeline.scheduler.config.get("invert_sigmas") else output.clone()
 
     def noise(self, i: int, timestep: Any) -> float:
         """Standard deviation of the noise in the network's input at step ``i``."""
-        scheduler, time = self.pipeline.scheduler, float(torch.as_tensor(timestep).flatten()[0])
+        scheduler = self.pipeline.scheduler
         if self.space == "flow":
             sigma = float(scheduler.sigmas[i])
             return 1 - sigma if scheduler.config.get("invert_sigmas") else sigma
+        time = float(torch.as_tensor(timestep).flatten()[0])
         if scheduler.config.get("prediction_type") == "trigflow":
             return math.sin(time)
         if hasattr(scheduler, "sigmas"):  # of noise in units of the signal
@@ -526,18 +540,14 @@ def following_of(answer: Any) -> Any:
     return answer[0] if isinstance(answer, tuple) else answer.prev_sample
 
 
-def _copied(tensor: Any) -> Any:
-    """Copy to the CPU, safe from in-place changes by the pipeline."""
-    return tensor.to("cpu", copy=True)
-
-
 def _with_sample(answer: Any, sample: Any) -> Any:
-    """Replace every latent in a scheduler's answer."""
+    """Replace every latent in a scheduler's answer; ``sample`` gives the size of the batch, or is one for all."""
 
     def replaced(value: Any) -> Any:
         if not isinstance(value, torch.Tensor) or value.shape[1:] != sample.shape[1:]:
             return value
-        return sample.to(value.device, value.dtype).expand_as(value)
+        sized = sample.expand_as(value) if len(sample) == 1 else sample
+        return sized.to(value.device, value.dtype)
 
     if isinstance(answer, tuple):
         return tuple(map(replaced, answer))

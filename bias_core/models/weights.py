@@ -10,7 +10,7 @@ import struct
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -172,6 +172,15 @@ class Batches:
     def __init__(self, name: str, size: int) -> None:
         self.name, self.size = name, size
 
+    @contextmanager
+    def of_size(self, size: int) -> Iterator[None]:
+        """Make batches of this size until the block ends; only memory that runs out changes the size after it."""
+        own, self.size = self.size, size
+        try:
+            yield
+        finally:
+            self.size = min(own, self.size) if self.size < size else own
+
     def run(self, inputs: Sequence[X], work: Callable[[Sequence[X]], R], *, most: int | None = None) -> Iterator[R]:
         """Yield the result of ``work`` for each batch, in order; ModelUnavailable if memory does not hold one input."""
         start = 0
@@ -275,6 +284,10 @@ class LazyModel(ABC, Generic[T]):
     def batch_size(self) -> int:
         """Inputs at once, at most; it halves when memory runs out."""
         return self._batches.size
+
+    def in_batches_of(self, size: int) -> AbstractContextManager[None]:
+        """Work in batches of this size until the block ends, as an earlier part of a run did."""
+        return self._batches.of_size(size)
 
     def load(self) -> None:
         """Read the weights now; ModelUnavailable if that fails."""
