@@ -45,16 +45,7 @@ from bias_core.models.pipeline_call import (
 )
 from bias_core.models.weights import Batches, LazyModel, put_on, use_in_parts
 from bias_core.protocols import StepCallback
-from bias_core.types import (
-    BATCH_SIZE,
-    Attribute,
-    GeneratedImage,
-    ImageRow,
-    ModelInfo,
-    PromptLimit,
-    Step,
-    VelocitySpace,
-)
+from bias_core.types import BATCH_SIZE, Attribute, GeneratedImage, ImageRow, ModelInfo, PromptLimit, Step, VelocitySpace
 
 SAMPLERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "ddim": ("DDIMScheduler", {}),

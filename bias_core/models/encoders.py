@@ -26,7 +26,7 @@ R = TypeVar("R")
 Precision = Literal["auto", "single", "half"]
 """Floating-point precision inside a model; "auto" is half on a GPU and single elsewhere."""
 
-_THREADS = min(8, os.cpu_count() or 1)
+_THREADS = min(2, os.cpu_count() or 1)  # more threads wait for each other, and take half as much processor time again
 _CHECKPOINTS = ("*.safetensors", "*.bin", "*.pth")  # that open_clip looks for in a folder
 
 
@@ -249,7 +249,7 @@ class TransformersEncoder(BatchedEncoder):
         size = -(-len(images) // _THREADS)  # one part per thread
         parts = [images[start : start + size] for start in range(0, len(images), size)]
         prepared = _in_threads(lambda part: processor(images=[*map(as_rgb, part)], return_tensors="pt"), parts)
-        inputs = {key: torch.cat([part[key] for part in prepared]).to(device) for key in prepared[0]}
+        inputs = {key: torch.cat([part[key].to(device) for part in prepared]) for key in prepared[0]}
         return lambda: _tensor(model.get_image_features(**inputs))
 
     def _tokens(self) -> tuple[Any, int]:

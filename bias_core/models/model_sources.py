@@ -401,7 +401,7 @@ def _memory(info: ModelInfo, machine: Machine, *, on_cpu: bool) -> tuple[bool, s
 
 
 def gpu_memory(machine: Machine, device: str) -> int:
-    """Bytes of the GPU that a wanted ``device`` ("auto", "cpu", "cuda" or "mps") draws on; 0 if it is none of CUDA's."""
+    """Bytes of the CUDA GPU that a wanted ``device`` ("auto", "cpu", "cuda" or "mps") means; 0 for others."""
     return machine.gpu_memory if device in ("auto", "cuda") else 0
 
 

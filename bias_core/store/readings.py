@@ -242,7 +242,7 @@ Question = tuple[str, str]  # id of a picture, and the question; "" asks for a c
 
 _BATCH = 64  # inputs per call of the encoder
 _MOST_PIXELS = 32_000_000  # pixels of the pictures open at a time: 128 MB
-_THREADS = min(8, os.cpu_count() or 1)
+_THREADS = min(4, os.cpu_count() or 1)
 
 
 class EmbeddingCache(CheckedRows):

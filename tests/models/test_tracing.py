@@ -3,6 +3,7 @@
 import json
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import wraps
 
 import numpy as np
 import pytest
@@ -232,6 +233,21 @@ def test_the_trajectory_is_that_of_the_plain_generation_in_the_passes_that_the_t
         for step, given in zip(steps, plain.inputs, strict=True):
             np.testing.assert_allclose(step.xt.ravel(), given[0].numpy().ravel(), atol=1e-4, rtol=1e-4)
     assert traced(model, row, guided=True)[1] == len(steps) * (3 if family == "flux" else 6)
+
+
+def test_only_the_path_asks_the_scheduler_for_steps(models, family, monkeypatch):
+    # What a scheduler computes for a sentence is thrown away, and may make a GPU wait at every step.
+    scheduler, n_steps = models[family].pipeline().scheduler, []
+    step = scheduler.step
+
+    @wraps(step)
+    def counted(*args, **kwargs):
+        n_steps.append(1)
+        return step(*args, **kwargs)
+
+    monkeypatch.setattr(scheduler, "step", counted, raising=False)
+    steps = list(models[family].trace(a_row(family), ATTRIBUTES, predicted=False))
+    assert len(n_steps) == len(steps)
 
 
 def test_velocities_are_the_raw_answers_to_each_text_at_the_same_latent(models, family):
