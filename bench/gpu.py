@@ -143,10 +143,10 @@ def app(shared, family):
     loaded, _ = seconds(lambda: list(services.draw(others[:1])))
     taken, _ = seconds(lambda: list(services.draw(rows)))
     n_kept, size = services.images.n_present(row.id for row in rows), model.batch_size
-    is_met = met(taken <= MOST_APP * needed)
+    ratio = taken / needed
     print(f"{family}: the app, a folder that is not listed: {taken:.2f} s, {size} at a time, peak {peak_gb():.1f} GB: "
-          f"{taken / needed:.3f} times the plain loop (at most {MOST_APP}: {is_met}); "
-          f"{loaded:.1f} s before that, to load it and draw one; all {n} pictures in the store: {met(n_kept == n)}")  # fmt: skip
+          f"{ratio:.3f} times the plain loop (at most {MOST_APP}: {met(ratio <= MOST_APP)}); {loaded:.1f} s before "
+          f"that, to load it and draw one; all {n} pictures in the store: {met(n_kept == n)}")  # fmt: skip
     model.unload()
     services.close()
 
