@@ -177,7 +177,6 @@ class Tools:
         return to_dict(report) | {"next_steps": [plain(step.values()) for step in next_steps(report, self.services)]}
 
     def _for_caller(self) -> Services:
-        """The services with the caller's token."""
         token = token_of(LocalContext.request.get(None))
         return self.services.for_visitor(token) if token else self.services
 
@@ -347,7 +346,6 @@ class Tools:
         return saved.report
 
     def _corrected(self, run_id: str) -> StudyReport:
-        """The report of a run, corrected by people's labels if there are any."""
         return corrected(self._saved(run_id), self.services.run_answers(run_id), self.services)
 
     def list_studies(self) -> list[dict[str, Any]]:

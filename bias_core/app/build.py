@@ -221,7 +221,6 @@ def build_app(services: Services) -> MendedBlocks:
 
 
 def _build_header() -> None:
-    """Build the part above the tabs, with the page's scripts."""
     presets = {tab.key: enumerate(getattr(tab, "presets", ())) for tab in TABS}
     tips = {f"{key}-preset-{i}": preset.says for key, some in presets.items() for i, preset in some}
     titles = {tab.key: tab.title for tab in TABS}

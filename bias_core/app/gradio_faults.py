@@ -182,7 +182,6 @@ class _Box(asyncio.Queue[Any]):
         self.count(_EMPTY_BOX)
 
     def count(self, n_bytes: int) -> None:
-        """Count more bytes, or fewer."""
         self.n_bytes += n_bytes
         self.n_bytes_of[self.address] += n_bytes
 

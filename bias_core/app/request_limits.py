@@ -36,8 +36,6 @@ _UNREADABLE = "This is not a readable call; send one JSON object in JSON-RPC 2.0
 
 
 class _Refused(Exception):
-    """A refused request, with message and status."""
-
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
         self.status, self.sentence = status, sentence
@@ -91,14 +89,12 @@ class _Held:
         self._all, self._address, self.size = all_held, address, 0
 
     def add(self, size: int) -> None:
-        """Count more bytes, or refuse if there is no room."""
         self._all[self._address] += size
         self.size += size
         if self._all[self._address] > _MOST_OF_ADDRESS or sum(self._all.values()) > _MOST_TOGETHER:
             raise _Refused(503, "This server is receiving too much at once. Try again in a minute.")
 
     def release(self) -> None:
-        """Release the counted bytes."""
         self._all[self._address] -= self.size
         if not self._all[self._address]:
             del self._all[self._address]

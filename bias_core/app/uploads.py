@@ -36,8 +36,6 @@ _DONE = f"data: {json.dumps({'msg': 'done'})}\n\n"
 
 
 class _Refused(Exception):
-    """A refused upload, with status and message."""
-
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
         self.status = status
@@ -53,7 +51,6 @@ class _FilesAlone(GradioMultiPartParser):
             raise MultiPartException("a file's field must be named files")
 
     def close(self) -> None:
-        """Close all files."""
         for file in self._files_to_close_on_error:
             file.close()
 

@@ -452,7 +452,6 @@ def _differences(corrector: Corrector, samples: Sequence[tuple[Reading, TwoPhase
 def _gap(
     corrector: Corrector, first: tuple[Reading, TwoPhaseShares], second: tuple[Reading, TwoPhaseShares], what: str
 ) -> CorrectedNumber:
-    """Return the difference of two stereotype test scores."""
     as_read = stereotype_gap(second[0].labels, first[0].labels, **intervals(corrector.settings)).gap
     names = _names(second[0], what, "stereotype_gap")
     return corrector.number(names, as_read, _less(_score), first[1], second[1], scale=100.0)

@@ -177,7 +177,6 @@ def study_classes() -> Mapping[str, type[Study]]:
 
 @cache
 def _classes_and_folders() -> Mapping[str, tuple[type[Study], Path]]:
-    """Return the classes of all studies by their kinds, with their folders."""
     by_kind: dict[str, tuple[type[Study], Path]] = {}
     for folder in sorted({path.parent.parent for path in design_files().values()}):
         for path in sorted(folder.glob("*.py")):
@@ -198,7 +197,6 @@ def extensions(kind: type[E]) -> tuple[E, ...]:
 
 
 def _subclasses_in(module: str, kind: type[E]) -> list[type[E]]:
-    """Return the subclasses that a module defines itself."""
     values = vars(import_module(module)).values()
     return [one for one in values if isinstance(one, type) and issubclass(one, kind) and one.__module__ == module]
 

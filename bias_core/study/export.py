@@ -84,7 +84,6 @@ def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
 
 
 def _figure_files(name: str, figure: StudyFigure) -> dict[str, bytes | Callable[[], bytes]]:
-    """Return a figure as SVG and PNG, and its caption as text."""
     made: dict[str, bytes] = {}
 
     def form_of(form: str) -> bytes:

@@ -289,7 +289,6 @@ def _run(
 
 
 def _arguments(design: Design, settings: StudySettings) -> dict[str, Any]:
-    """Return the arguments of ``run_study`` in the API."""
     given = changed_from_usual(design, settings)
     options = given.pop("options", {})
     write = settings_of(StudySettings)["options"].write

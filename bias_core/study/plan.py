@@ -323,7 +323,6 @@ def check_study_readers(study: Study, settings: StudySettings, world: str, servi
 
 
 def _with_readers_of(other: StudySettings, settings: StudySettings) -> StudySettings:
-    """Return the settings with the classifiers of the others."""
     names = chosen_readers(other)
     encoder = names.pop("encoder")
     return replace(settings, encoder=encoder, options=replace(options_in(settings, Options), **names))

@@ -288,7 +288,6 @@ def _measured(
 
 
 def _read_with(plan: StudyPlan, encoder: str) -> StudyPlan:
-    """Return the same plan with another encoder."""
     settings = replace(plan.settings, encoder=encoder, further_encoders=())
     return replace(plan, settings=settings, arms=tuple(_read_with(arm, encoder) for arm in plan.arms))
 

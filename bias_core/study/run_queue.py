@@ -291,7 +291,6 @@ class RunQueue:
         return at_work[here] >= at_work[there] + 2
 
     def _next(self) -> _Ticket | None:
-        """Return the first in line whose name has no run at work."""
         busy = {other.requester.name for other in self._at_work}
         free = [ticket for ticket in self._waiting if ticket.requester.name not in busy]
         return min(free, key=self._order, default=None)

@@ -181,7 +181,6 @@ def is_noun(token: str) -> bool:
 
 
 def _of_head(tokens: list[str]) -> Iterator[Phrase]:
-    """Yield the subject and its properties."""
     words = lexicon()
     named = _with_compounds([token for token in tokens if token not in words.determiners], words)
     if not named or named[-1] in words.stop_words:

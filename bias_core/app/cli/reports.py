@@ -145,7 +145,6 @@ def _show_all(report: StudyReport, services: "Services | None") -> None:
 
 
 def _show_step(report: StudyReport, step: "NextStep", says: str = "") -> None:
-    """Print what to do next, and the command."""
     console.print(f"Next: {step.title}. {says}".removesuffix(". "), markup=False)
     console.print(f"  {step.command}", markup=False, soft_wrap=True)
     if (own := f"{report.design.name}.yaml") in step.command:

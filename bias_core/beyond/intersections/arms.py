@@ -40,7 +40,6 @@ class _Test:
 
     @property
     def name(self) -> str:
-        """The crossed attributes, for tables."""
         return " × ".join(self.names)
 
 

@@ -69,7 +69,6 @@ class _Crossed:
 
     @property
     def name(self) -> str:
-        """The attributes, for tables."""
         return " × ".join(attribute.name for attribute in self.attributes)
 
     @property
@@ -78,7 +77,6 @@ class _Crossed:
         return 0 < self.link.least_expected < LEAST_EXPECTED
 
     def cell_name(self, cell: np.ndarray) -> str:
-        """Return the attributes of a cell, in words."""
         return cell_in_words(self.attributes, cell)
 
     def reference(self, cell: np.ndarray) -> float:

@@ -80,8 +80,6 @@ class Recognised(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class _Arm:
-    """Values of one arm for the comparison."""
-
     scores: Sequence[Score]
     recognised: Estimate | None
 

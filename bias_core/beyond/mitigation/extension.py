@@ -41,8 +41,6 @@ class Tried:
 
 @dataclass(frozen=True, kw_only=True)
 class _Left:
-    """One attribute of one arm."""
-
     arm: Tried
     attribute: str
     before: Estimate  # share in the baseline
@@ -53,7 +51,6 @@ class _Left:
 
     @property
     def says(self) -> str:
-        """The verdict in a few words."""
         return lean(self.gap, "some bias is left", OVER, "no clear bias is left")
 
 

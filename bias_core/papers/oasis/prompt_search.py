@@ -191,7 +191,6 @@ class _Models:
         return np.concatenate(rows)
 
     def report(self, n_done: int) -> None:
-        """Report the number of scored texts, of those planned."""
         if self._on_step is not None:
             self._on_step(n_done, self.n_planned)
 

@@ -394,7 +394,6 @@ class _NationalityStudy(Study):
     fewest_when_stopped = 1
 
     def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
-        """Return the attributes of each nationality."""
         return own_by_nationality(self.design, settings)
 
     def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:
@@ -403,7 +402,6 @@ class _NationalityStudy(Study):
             answers_about(answers, self.attributes(settings))
 
     def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
-        """Read the shares of each nationality's attributes."""
         return watch_attributes(self.attributes(settings), data, frame, of_groups=True)
 
 

@@ -313,7 +313,6 @@ def _steps_rows(curve: Curve) -> Iterator[dict[str, Any]]:
 
 
 def _pictures_rows(curve: Curve, seeds: Iterable[int]) -> Iterator[dict[str, Any]]:
-    """Yield SPI of every picture at every step."""
     for seed, of_picture in zip(seeds, curve.spi, strict=True):
         for step, value in enumerate(of_picture, start=1):
             first = {"nationality": curve.nationality, "attribute": curve.name, "seed": int(seed), "step": step}

@@ -440,7 +440,6 @@ def cluster_names(report: StudyReport) -> list[str]:
 
 
 def _of_concepts(report: StudyReport) -> pd.DataFrame:
-    """Return the clustered pictures, without those drawn from texts."""
     frame = report.pictures
     if frame is None or not {"cluster", "nationality"} <= set(frame):
         return pd.DataFrame(columns=["cluster", "nationality"])

@@ -132,7 +132,6 @@ class PairedStudy(Study):
         return replace(report, results=results, pictures=pictures)
 
     def _scored(self, settings: StudySettings, people: pd.DataFrame, raters: Sequence[StudyTable] = ()) -> Results:
-        """Return the scores from labelled people."""
         labelled = people.dropna(subset="perceived_gender").reset_index(drop=True)
         if labelled.empty:
             return Results(tables=(labels_table(people),), notes=labelled_by(labelled, settings, len(people)))

@@ -259,18 +259,14 @@ def _figures(table2: pd.DataFrame) -> tuple[StudyFigure, ...]:
 
 
 class _OccupationStudy(Study):
-    """Pictures of occupations; one table compares them over arms."""
-
     fewest_when_stopped = 1
     table: ClassVar[str]
     columns: ClassVar[tuple[str, ...]]
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the neutral and gendered pictures of every occupation."""
         return occupation_shots(self.design, settings)
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-        """Return the study's table with the lines of every arm."""
         frame = table_over_arms(arms, self.table, ["occupation"], self.columns)
         return Results(tables=(TEXTS.table(f"{self.table}_arms", frame),))
 

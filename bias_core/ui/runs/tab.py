@@ -343,7 +343,6 @@ class RunsTab(StudyTab):
         return self._show(SavedReport(report=report, created=time.time()), f"Done in {report.seconds:.1f} s.")
 
     def _home(self, design: Design) -> StudyTab:
-        """The tab for reports of this design."""
         return next((tab for tab in self.others if tab.claims(design)), self)
 
     def _show(self, saved: SavedReport, says: str = "", banner: str = "") -> Updates:

@@ -351,7 +351,6 @@ class StudyForm:
         return self.form_folds[-1]
 
     def _component(self, name: str, one: Setting) -> Any:
-        """The component for a setting, by its kind of value."""
         services, elem_id = self.services, f"{self.key}-{name.replace(OPTION, 'option-')}"
         if name == "force":
             return force_box(self.key)

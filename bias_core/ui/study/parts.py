@@ -202,7 +202,6 @@ class PeoplePart:
         """Wire the events; ``say`` gives updates of the components ``said``, which depend on corrected numbers."""
 
         def on_new_answers(shown: StudyReport | None) -> Updates:
-            """Update the corrected numbers."""
             if shown is None:
                 return {self.button: gr.skip()}
             corrected, updates = self.show(shown)
@@ -406,9 +405,9 @@ class DrawingUpdates:
         return {self._html: drawing_html(replace(self._last, forming={})) if self._last and is_some else ""}
 
     def _is_shown(self, state: tuple[Any, ...]) -> bool:
-        """Index by identity, because two forming pictures can look alike."""
         if not self._shown or state[0] != self._shown[0] or state[2] != self._shown[2]:
             return False
+        # By identity: comparing the pixels of forming pictures takes long.
         return list(map(id, state[1])) == list(map(id, self._shown[1]))
 
 
