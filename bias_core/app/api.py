@@ -64,7 +64,7 @@ _OF_A_MEASURE = (
 
 def tool(run: Callable[P, T]) -> Callable[P, T]:
     """Make a tool: check argument types (null means the default), and report our own errors by message."""
-    defaults = {name: one.default for name, one in signature(run).parameters.items()}
+    defaults = {name: parameter.default for name, parameter in signature(run).parameters.items()}
 
     @wraps(run)
     def answer(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -113,8 +113,8 @@ def with_settings(declared: Mapping[str, Setting], **uploads: str) -> Callable[[
         returns = run.__annotations__["return"]
         with_lists.__signature__ = Signature([*own, *made], return_annotation=returns)  # type: ignore[attr-defined]
         del with_lists.__annotations__["given"]
-        with_lists.__annotations__ |= {one.name: one.annotation for one in made}
-        sentences = {one.name: _sentence(one) for one in declared.values()} | uploads
+        with_lists.__annotations__ |= {parameter.name: parameter.annotation for parameter in made}
+        sentences = {option.name: _sentence(option) for option in declared.values()} | uploads
         parameters = "".join(f"    {name}: {sentence}.\n" for name, sentence in sentences.items())
         with_lists.__doc__ = f"{cleandoc(run.__doc__ or '')}\n{parameters}"
         return with_lists
@@ -218,7 +218,7 @@ class Tools:
             raise InvalidInput("an arm cannot use images on the server; upload them as pictures")
         held = HeldUploads()  # until the run has ended
         pictures = given.pop("pictures") or []
-        arms += tuple(Arm(images=_uploaded(one, self.services.uploads, held)) for one in pictures)
+        arms += tuple(Arm(images=_uploaded(picture, self.services.uploads, held)) for picture in pictures)
         options = dict(name_and_value(text) for text in given.pop("options") or [])
         design, settings = find_design(study), StudySettings(**given, options=options, arms=arms)
         return self._report(design, settings, changed_settings(settings))

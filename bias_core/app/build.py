@@ -29,7 +29,7 @@ from bias_core.values import settings_of
 
 _AT_WORK, _EXAMPLE = "at work", "example"
 _MOST_LOOKED_AT = 50  # runs, the newest first
-_SETTINGS = {name: one for name, one in settings_of(StudySettings).items() if one.may_be_linked}
+_SETTINGS = {name: option for name, option in settings_of(StudySettings).items() if option.may_be_linked}
 
 
 class ComingBack:
@@ -139,7 +139,7 @@ class ComingBack:
         run = self._services.manifests.find(run_id) if run_id else None
         if run is None:
             return False
-        has = {one.key: one.shown(run.settings.get(name)) for name, one in _SETTINGS.items()}
+        has = {option.key: option.shown(run.settings.get(name)) for name, option in _SETTINGS.items()}
         options, values = run.settings.get("options", {}), dict(link.values)
         has |= {"study": run.study, "concept": options.get("concept")}
         has["arms"] = tuple(Arm(**arm) for arm in run.settings.get("arms", ()))

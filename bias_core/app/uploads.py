@@ -149,13 +149,13 @@ class Uploads:
             finally:
                 parser.close()
                 self._store.count(address, -n_arrived)  # from now on counted as kept
-            files = [one for one in form.getlist("files") if isinstance(one, GradioUploadFile)]
+            files = [file for file in form.getlist("files") if isinstance(file, GradioUploadFile)]
             if not files:
                 raise _Refused(400, "The upload has no complete file. Try again.")
             return await anyio.to_thread.run_sync(self._kept, files, address)
 
     def _kept(self, files: list[GradioUploadFile], address: str) -> list[str]:
-        return [str(self._store.keep(Path(one.file.name), _name_of(one), address)) for one in files]
+        return [str(self._store.keep(Path(file.file.name), _name_of(file), address)) for file in files]
 
 
 def _name_of(file: GradioUploadFile) -> str:

@@ -64,7 +64,7 @@ class Scored:
     @property
     def directions(self) -> dict[str, np.ndarray]:
         """Directions from absence to presence, of the attributes that the encoder can distinguish."""
-        return {one.attribute.name: one.direction for one in self.scores if one.direction is not None}
+        return {score.attribute.name: score.direction for score in self.scores if score.direction is not None}
 
     def sample(self, end: str, of: AttributeScore | AssociationScore) -> Sample | None:
         """Return the sample of a number by its key; None for WALS, true P and undefined numbers."""

@@ -285,11 +285,11 @@ class ExploreForm(StudyTab):
         with gr.Row():
             add("confidence", gr.Dropdown, [90, 95, 99], value=95, label="Confidence, %", min_width=130)
             add("n_clusters", gr.Number, precision=0, elem_id="clusters", min_width=150)
-        menus = {name: menu for one in explore_extensions() for name, menu in one.menus().items()}
+        menus = {name: menu for extension in explore_extensions() for name, menu in extension.menus().items()}
         with gr.Row():
-            for name, one in ADDED.items():
-                some = {"value": list(one.default), "multiselect": True} if one.kind is tuple else {}
-                add(name, gr.Dropdown, list(menus.get(name, one.choices)), min_width=150, **some)
+            for name, option in ADDED.items():
+                some = {"value": list(option.default), "multiselect": True} if option.kind is tuple else {}
+                add(name, gr.Dropdown, list(menus.get(name, option.choices)), min_width=150, **some)
         self._build_stop_rule()
         with gr.Row():
             for name in ("attribute_a", "attribute_b"):

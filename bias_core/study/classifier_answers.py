@@ -88,16 +88,18 @@ def scale_pictures(report: StudyReport, name: str) -> list[ScalePictures]:
         rows = own[own["group"].isin(list(study.attributes(part.settings)))]
         ids = tuple(dict.fromkeys(rows["image_id"]))
         pictures.append(ScalePictures(arm=arm, scale=scale, image_ids=ids))
-    return [one for one in pictures if one.image_ids]
+    return [picture for picture in pictures if picture.image_ids]
 
 
 def strata_of(readings: Sequence[Reading], stratified_by: Sequence[str]) -> dict[str, str]:
     """Return the classifier's answers about these attributes ("people": how people look) as one word per picture."""
     strata: dict[str, dict[tuple[str, str], int]] = {}
-    for one in readings:
-        name = PEOPLE if one.attribute is None else one.attribute.name
+    for reading in readings:
+        name = PEOPLE if reading.attribute is None else reading.attribute.name
         if name in stratified_by:
-            for image_id, position, code in zip(one.image_ids, one.positions, one.codes.tolist(), strict=True):
+            for image_id, position, code in zip(
+                reading.image_ids, reading.positions, reading.codes.tolist(), strict=True
+            ):
                 strata.setdefault(image_id, {})[name, position] = code
     return {image_id: repr(sorted(codes.items())) for image_id, codes in strata.items()}
 

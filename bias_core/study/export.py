@@ -281,7 +281,7 @@ def to_every_eval_ever(report: StudyReport, facts: DatasetFacts) -> bytes:
     target, collection = io.BytesIO(), f"{COLLECTION}_{_FORBIDDEN.sub('_', report.design.name)}"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for number, (arm, part) in enumerate(_parts(report)):
-            if results := [_result(*one, part, collection, facts, arm) for one in _numbers(part)]:
+            if results := [_result(*number, part, collection, facts, arm) for number in _numbers(part)]:
                 record = _record(report, part, facts, arm) | {"evaluation_results": results}
                 key = hashlib.sha256(f"{report.run_id}/{report.created}/{number}".encode()).digest()
                 name = f"data/{collection}/{record['model_info']['id']}/{uuid.UUID(bytes=key[:16], version=4)}.json"
@@ -448,7 +448,7 @@ def _reader_errors(finding: Finding, part: Measured) -> str:
     """Return a sentence on the errors of the classifier."""
     if replaced_by_people(part.settings):
         return "People's answers are used; the interval does not include their disagreement."
-    estimate, siblings = finding.estimate, {one.key for one in part.results.findings}
+    estimate, siblings = finding.estimate, {found.key for found in part.results.findings}
     if finding.key.endswith(_CORRECTED) or _CORRECTED in f"{estimate.note} {estimate.method}":
         return "Corrected for the classifier's measured error rates."
     if f"{finding.key.rpartition('-')[0]}-{_CORRECTED}" in siblings:

@@ -206,14 +206,14 @@ def _errors_are_known(report: StudyReport) -> bool:
     findings = [finding for part in parts for finding in part.results.findings]
     frames = [table.frame for part in parts for table in part.results.tables]
     corrected = (frame[name] for frame in frames for name in frame if "corrected" in str(name).split())
-    return any(one.expected is not None or one.key.endswith(_CORRECTED) for one in findings) or any(
+    return any(number.expected is not None or number.key.endswith(_CORRECTED) for number in findings) or any(
         column.notna().any() for column in corrected
     )
 
 
 def _widest(report: StudyReport) -> Finding | None:
     """Return the number with the widest interval, of the first measure with a wide one; None if none is wide."""
-    wide = [one for one in report.results.findings if _is_wide(one) and not one.key.endswith(_CORRECTED)]
+    wide = [number for number in report.results.findings if _is_wide(number) and not number.key.endswith(_CORRECTED)]
     same = [finding for finding in wide if finding.metric == wide[0].metric]
     return max(same, key=_half_width, default=None)
 

@@ -181,7 +181,7 @@ class RunQueue:
         patience = self._patience if place else 0.0
         run = RunAtWork(lambda: self.run(steps, requester, stop.is_set), stop, place=place, patience=patience)
         with self._changed:
-            self._begun = {name: one for name, one in self._begun.items() if not one.ended}
+            self._begun = {name: run for name, run in self._begun.items() if not run.ended}
             self._begun[requester.name] = run
         return run
 

@@ -207,10 +207,10 @@ def run_with_bar(start: Callable[..., Generator[Progress, None, T]], *inputs: An
 
 def _so_far(shares: Sequence[WatchedShare]) -> str:
     """Write a line for each of the first shares, with intervals that hold at any time."""
-    watched = [one for one in shares if one.estimate.n]
+    watched = [share for share in shares if share.estimate.n]
     lines = [
-        f"{escape(one.name)}: {one.value_words} ({one.interval_words}) of {one.estimate.n:,}"
-        for one in watched[:_MOST_SO_FAR]
+        f"{escape(share.name)}: {share.value_words} ({share.interval_words}) of {share.estimate.n:,}"
+        for share in watched[:_MOST_SO_FAR]
     ]
     more = [f"and {len(watched) - _MOST_SO_FAR} more"] if len(watched) > _MOST_SO_FAR else []
     return "".join(f"\n  {line}" for line in [*lines, *more])
@@ -324,13 +324,13 @@ def with_options(
             *own[:1],
             *made,
             *own[1:],
-            *(parameter(one.name, one.default, kinds[one.name]) for one in fields(how)),
+            *(parameter(each.name, each.default, kinds[each.name]) for each in fields(how)),
         ]
 
         @wraps(command)
         def run(**values: Any) -> None:
             given = {name: value for name in declared if (value := values.pop(name)) not in (None, [])}
-            command(given=given, how=how(**{one.name: values.pop(one.name) for one in fields(how)}), **values)
+            command(given=given, how=how(**{each.name: values.pop(each.name) for each in fields(how)}), **values)
 
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}

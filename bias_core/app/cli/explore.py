@@ -148,7 +148,7 @@ def _run(settings: StudySettings, how: RunOptions, *, pictures: bool = False, pr
 
 def find_attributes(concept: str, texts: list[str] | None) -> list[str]:
     """Return attributes as a value of the option; without texts, the set that is suggested for the concept."""
-    return [attribute_text(one) for one in read_attributes(texts or [SUGGESTED], concept)]
+    return [attribute_text(attribute) for attribute in read_attributes(texts or [SUGGESTED], concept)]
 
 
 def models() -> None:
@@ -246,9 +246,9 @@ def _show_scenes(word: str, scenes: Sequence[str]) -> None:
 
 def _show(concept: str, suggested: "list[Suggested]") -> None:
     table = Table("attribute", "where it comes from", "P*", title=f"Suggested for {concept}")
-    for one in suggested:
-        rate = one.attribute.reference
-        table.add_row(one.attribute.name, one.where_from, "" if rate is None else f"{rate:.2f}")
+    for suggestion in suggested:
+        rate = suggestion.attribute.reference
+        table.add_row(suggestion.attribute.name, suggestion.where_from, "" if rate is None else f"{rate:.2f}")
     show_table(table)
     if suggested:
         console.print("\nTo measure one, edited or not, for example:", markup=False)

@@ -55,7 +55,7 @@ def list_studies(
             rows = [(d.name, d.title, redraws) for d, redraws in told]
             typer.echo(markdown_table(pd.DataFrame(rows, columns=["study", "what it asks", "redraws"]), code=["study"]))
             return
-        studies = [(one.name, one.title, work(one.reference), one.where) for one in list_designs()]
+        studies = [(design.name, design.title, work(design.reference), design.where) for design in list_designs()]
         show_rows(("study", "what it asks", "paper", "redraws"), studies)
 
 
@@ -73,8 +73,8 @@ def show_study(name: Annotated[str, typer.Argument(help="A study of `study list`
         console.print(f"{sum(shot.n for shot in shots):,} pictures of {len(shots):,} prompts at full size, e.g.")
         for shot in shots[:: max(1, len(shots) // 5)][:5]:
             console.print(f"  {shot.prompt}  x {shot.n}", markup=False)
-        for name, one in option_settings(design).items():
-            console.print(f"--option {name}={one.write(one.default)}  {one.help}", markup=False)
+        for name, option in option_settings(design).items():
+            console.print(f"--option {name}={option.write(option.default)}  {option.help}", markup=False)
 
 
 def measures(
@@ -139,7 +139,7 @@ def run_studies(study: Study = "", *, given: Given, how: StudyOptions) -> None:
             raise InvalidInput(f"the number of pictures per prompt is at least 1, got {how.n}")
         chosen = _one_each(*read_given(study, given, how.settings, how.n), services)
         if how.plan or how.draw_only or how.dry_run or len(chosen) > 1:
-            plans = [lay_out(one, services, measure=not how.draw_only, estimate=how.dry_run) for one in chosen]
+            plans = [lay_out(request, services, measure=not how.draw_only, estimate=how.dry_run) for request in chosen]
             _agree(plans, services, how)
             if how.dry_run:
                 return

@@ -95,7 +95,7 @@ def recognised_concept(concept: str, data: StudyData, rows: np.ndarray, units: S
     ranks, so the first three count; for people only the first.
     """
     rivals = rival_concepts(concept)
-    texts = data.texts([fill_template(_TEMPLATE, one) for one in (concept, *rivals)])
+    texts = data.texts([fill_template(_TEMPLATE, word) for word in (concept, *rivals)])
     own, *others = (rows @ texts.T).T
     n, places = 1 + len(rivals), n_places(concept)
     next_best = np.sort(others, axis=0)[-places]

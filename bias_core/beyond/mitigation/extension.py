@@ -64,12 +64,12 @@ def mitigation_results(arms: Sequence[Tried], confidence: float) -> Results:
         return Results()
     names = {arm.name: arm.fidelity for arm in arms if arm.fidelity is not None}
     return Results(
-        findings=tuple(_finding(one, baseline=arms[0].name) for one in left if one.arm is not arms[0]),
+        findings=tuple(_finding(line, baseline=arms[0].name) for line in left if line.arm is not arms[0]),
         tables=(
             table(
                 MITIGATION,
                 "Remaining bias and its cost",
-                [_row(one) for one in left],
+                [_row(line) for line in left],
                 f"Bias left: remaining gap between share P and reference share P*, on the side of the baseline "
                 f"“{arms[0].name}”; below 0 the arm is overcorrected. Kept: share of pictures that show the word of "
                 "their prompt. Attributes without a clear bias in the baseline are left out.",
@@ -137,7 +137,7 @@ def _row(one: _Left) -> dict[str, object]:
 
 
 def _figure(left: Sequence[_Left], baseline: str) -> StudyFigure:
-    several = len({one.attribute for one in left}) > 1
+    several = len({line.attribute for line in left}) > 1
     return figure(
         "scatter",
         MITIGATION,

@@ -296,14 +296,14 @@ def _check_own(design: Design, names: list[str], template: str, attributes: Sequ
         raise InvalidInput("there is no attribute; write a name and two sentences in the table")
     if len({attribute.name for attribute in attributes}) < len(attributes):
         raise InvalidInput(f"two attributes have the same name: {', '.join(a.name for a in attributes)}")
-    for one in attributes:
-        if not (one.name and one.positive and one.negative):
+    for attribute in attributes:
+        if not (attribute.name and attribute.positive and attribute.negative):
             raise InvalidInput(
                 "an attribute needs a name, a sentence for its presence and one for its absence, got "
-                f"{one.name!r}, {one.positive!r}, {one.negative!r}"
+                f"{attribute.name!r}, {attribute.positive!r}, {attribute.negative!r}"
             )
-        if one.reference is not None and not 0 <= one.reference <= 1:
-            raise InvalidInput(f"P* of {one.name} is a share from 0 to 1, got {one.reference}")
+        if attribute.reference is not None and not 0 <= attribute.reference <= 1:
+            raise InvalidInput(f"P* of {attribute.name} is a share from 0 to 1, got {attribute.reference}")
 
 
 def cell_findings(cell: Cell, model: str, threshold: float, published: Published) -> list[Finding]:
@@ -380,7 +380,7 @@ def answers_about(answers: pd.DataFrame, attributes: Mapping[str, Sequence[Attri
 
 def _key(text: str) -> str:
     """Return the name of an attribute as a labelling task writes it."""
-    return answer_key(text) if any(one.isascii() and one.isalnum() for one in text) else text.lower()
+    return answer_key(text) if any(letter.isascii() and letter.isalnum() for letter in text) else text.lower()
 
 
 def labelled_directions(

@@ -174,7 +174,7 @@ class _Models:
         with self._lock:
             proposals = self._language_model.propose(prefixes, n)
         self.report(self.n_scored)
-        texts = list(dict.fromkeys(text for one in proposals for text in one[:n]))
+        texts = list(dict.fromkeys(text for proposal in proposals for text in proposal[:n]))
         if not texts:
             raise InvalidInput(f"the language model proposed nothing after {prefixes[0]!r}; try another prefix.")
         return texts

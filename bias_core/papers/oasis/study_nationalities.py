@@ -472,7 +472,7 @@ class NationalityStereotypes(_NationalityStudy):
         model, threshold = options.published_model, options.threshold
         findings = [(cell, one) for cell in own for one in cell_findings(cell, model, threshold, published)]
         return Results(
-            findings=tuple(one for _, one in findings),
+            findings=tuple(number for _, number in findings),
             tables=(
                 TEXTS.table("table1", [_table_row(cell, published) for cell in own]),
                 TEXTS.table("figure4", variety),

@@ -458,15 +458,18 @@ class Propagation(Study):
             attributes = _attributes(self.design, settings, nationality)
             cells = yield from read_cells(data, nationality, frame, rows[frame.index], attributes)
             own = _curves(data, cells, attributes, pairs)
-            for one in own:
+            for curve in own:
                 spi = {
-                    f"{one.name}: SPI, first step": one.spi[:, 0],
-                    f"{one.name}: SPI, all steps": one.spi.mean(axis=1),
+                    f"{curve.name}: SPI, first step": curve.spi[:, 0],
+                    f"{curve.name}: SPI, all steps": curve.spi.mean(axis=1),
                 }
-                steps_of = {f"{one.name}: can be seen from step": one.visible.each}
-                steps_of |= {f"{one.name}: first seen at step": one.first_seen.each}
+                steps_of = {f"{curve.name}: can be seen from step": curve.visible.each}
+                steps_of |= {f"{curve.name}: first seen at step": curve.first_seen.each}
                 data.keep(
-                    frame, **{f"{one.name}: predicted gain, all steps": one.gain.each.mean(axis=1)}, **steps_of, **spi
+                    frame,
+                    **{f"{curve.name}: predicted gain, all steps": curve.gain.each.mean(axis=1)},
+                    **steps_of,
+                    **spi,
                 )
             traces = [trace for trace, _ in pairs]
             kind = "with classifier-free guidance" if traces[0].guided else "conditional on each text alone"
@@ -476,8 +479,8 @@ class Propagation(Study):
             says, figure, lines = foretelling(nationality, _place(nationality), {one.name: one.foretold for one in own})
             figures, later, foretold = [*figures, *figure], [*later, *says], [*foretold, *lines]
             curves += own
-            steps += [row for one in own for row in _steps_rows(one)]
-            pictures += [row for one in own for row in _pictures_rows(one, frame["seed"])]
+            steps += [row for curve in own for row in _steps_rows(curve)]
+            pictures += [row for curve in own for row in _pictures_rows(curve, frame["seed"])]
         return Results(
             findings=(*(one for curve in curves for one in _findings(curve)), *later),
             tables=(

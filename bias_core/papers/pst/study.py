@@ -135,7 +135,7 @@ class PairedStudy(Study):
         labelled = people.dropna(subset="perceived_gender").reset_index(drop=True)
         if labelled.empty:
             return Results(tables=(labels_table(people),), notes=labelled_by(labelled, settings, len(people)))
-        added = (one.scores(labelled, settings, score_sample) for one in extensions(PeopleExtension))
+        added = (extension.scores(labelled, settings, score_sample) for extension in extensions(PeopleExtension))
         own = joined(self.report(settings, labelled), *added)
         kappas, agreements = agreement(labelled, settings)
         by_run = [runs_table(labelled, settings, self.design.data["overall"][self.runs])] if self.runs else []

@@ -239,7 +239,7 @@ def figures(sets: Mapping[str, AgainstBase], settings: StudySettings) -> tuple[S
     """Return the log-odds of the objects with the clearest change, with intervals; empty without a base."""
     if not sets:
         return ()
-    lines = {name: one.odds.objects for name, one in sets.items() if one.odds}
+    lines = {name: comparison.odds.objects for name, comparison in sets.items() if comparison.odds}
     surest = sorted(
         (line for objects in lines.values() for line in objects if not math.isnan(line.log_odds.value)),
         key=lambda line: (line.p_value, line.word),

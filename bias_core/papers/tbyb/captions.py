@@ -359,12 +359,12 @@ def _errors(data: StudyData, questions: Mapping[str, str]) -> Steps[tuple[Reader
     known_pictures = [(one, questions[thing]) for thing, some in of_thing.items() for one in some]
     if not known_pictures:
         return None, 0
-    pictures = {(one.key, question): one.draw for one, question in known_pictures}
+    pictures = {(picture.key, question): picture.draw for picture, question in known_pictures}
     answers = yield from ask_judge(
         data.services, judge, "checking the judge on pictures with known ground truth", pictures, data.check
     )
-    says = np.array([answers[one.key, question] for one, question in known_pictures])
-    errors = errors_of([one for one, _ in known_pictures], says)
+    says = np.array([answers[picture.key, question] for picture, question in known_pictures])
+    errors = errors_of([picture for picture, _ in known_pictures], says)
     tells = errors.sensitivity + errors.specificity > 1
     return errors if tells else None, sum(map(bool, of_thing.values()))
 

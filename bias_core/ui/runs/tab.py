@@ -259,7 +259,7 @@ class RunsTab(StudyTab):
 
     def why_html(self, report: StudyReport, image_id: str) -> str:
         """In a comparison, the explanation from the picture's own run."""
-        return next(filter(None, (super(RunsTab, self).why_html(one, image_id) for one in sides_of(report))), "")
+        return next(filter(None, (super(RunsTab, self).why_html(side, image_id) for side in sides_of(report))), "")
 
     def show_numbers(self, report: StudyReport) -> Updates:
         """Show no command for a comparison of finished runs, because it is no run."""
@@ -361,7 +361,7 @@ class RunsTab(StudyTab):
         texts = [line for line in (sentences or "").splitlines() if line.strip()]
         sets = {item.key: item for item in load_attribute_sets()}
         attributes = sets[chosen].attributes if not texts and chosen in sets else read_attributes(texts, "")
-        options = {**NO_WORDS, "concept": "", "attributes": [attribute_text(one) for one in attributes]}
+        options = {**NO_WORDS, "concept": "", "attributes": [attribute_text(attribute) for attribute in attributes]}
         return design, replace(settings, options=options)
 
     def _buttons(self, *, running: bool) -> Updates:

@@ -164,7 +164,7 @@ def added(chosen: Sequence[Arm], arm: Arm) -> tuple[Arm, ...]:
         raise InvalidInput(f"a run compares at most {MOST_ARMS} arms, including the settings above")
     if replace(arm, name="") == Arm():
         raise InvalidInput("fill in what differs in this arm: its model, condition, prompt or sampling")
-    if replace(arm, name="") in [replace(one, name="") for one in chosen]:
+    if replace(arm, name="") in [replace(other, name="") for other in chosen]:
         raise InvalidInput("this arm is already listed: change its model, condition, prompt or sampling")
     return (*(chosen or (Arm(),)), arm)
 
@@ -332,9 +332,9 @@ class StudyForm:
                     self.form |= {name: self._component(name, FORM[name]) for name in names}
             with gr.Row(elem_id=f"{self.key}-options"):
                 for design in designs:
-                    for name, one in option_settings(design).items():
+                    for name, option in option_settings(design).items():
                         if OPTION + name not in self.form:
-                            self.form[OPTION + name] = self._component(OPTION + name, one)
+                            self.form[OPTION + name] = self._component(OPTION + name, option)
                             self.form[OPTION + name].visible = design is designs[0]
             with gr.Row():
                 self.form |= {name: self._component(name, FORM[name]) for name in _FILES}
@@ -426,7 +426,7 @@ class StudyForm:
         form["model"].input(self.on_model, [form["model"], form["condition"]], chosen, **messages.LATEST)
         form["condition"].input(self.on_condition, form["condition"], form["condition"], **messages.LATEST, queue=False)
         inputs = self.inputs()
-        parts["count"].value = self.on_count(*(one.value for one in inputs))
+        parts["count"].value = self.on_count(*(component.value for component in inputs))
         parts["count"].edit(self.on_count, inputs, parts["count"], **messages.LATEST)
         studied.then(self.on_count, inputs, parts["count"], **messages.QUIET)  # its options may be hidden
         if self.own:  # typing own words ticks their box
@@ -511,7 +511,7 @@ class StudyForm:
     def _linked_arms(self, values: Mapping[str, Any], arms: tuple[Arm, ...]) -> Updates:
         """The arms of an address, and the number of pictures with these form values."""
         form = [values.get(name, self.form[name].value) for name in self.fields()]
-        own = [*(one.value for one in self.own.values()), False] if self.own else []
+        own = [*(component.value for component in self.own.values()), False] if self.own else []
         return self.arms.show(arms) | {self.parts["count"]: self.on_count(*form, arms, *own)}
 
     def asked(self, values: Sequence[Any]) -> Settled:
@@ -539,7 +539,7 @@ class StudyForm:
     def form_of(self, design: Design, settings: StudySettings) -> Updates:
         """Updates of the form for these settings; files are not restored."""
         above, arms = split_first_arm(settings)
-        values = {key: one.shown(getattr(above, one.name)) for key, one in FORM.items() if key not in _FILES}
+        values = {key: option.shown(getattr(above, option.name)) for key, option in FORM.items() if key not in _FILES}
         values |= {"study": design.name, "condition": self._conditions(above.model, above.condition)}
         return {
             **{self.form[name]: value for name, value in (values | dict.fromkeys(_FILES)).items()},

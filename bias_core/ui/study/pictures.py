@@ -125,7 +125,7 @@ class Look:
         """Description of the chosen pictures; "" for all."""
         if self.only:
             return f"{len(self.only)} chosen on the map"
-        return ", ".join(one.replace("=", ": ", 1) for one in self.which.split(AND)) if self.whole else ""
+        return ", ".join(condition.replace("=", ": ", 1) for condition in self.which.split(AND)) if self.whole else ""
 
     def _cell(self, name: str, rows: pd.DataFrame, most: int, more: str) -> Cell:
         pictures, is_rest = self._thumbnails(rows.head(most)), len(rows) > most and not self.whole
@@ -172,7 +172,7 @@ def _condition(report: StudyReport, name: str) -> str:
     frame = _frame(report)
     if f"{name}: perceived" in frame:
         return f"{name}: perceived=yes"
-    for column in (one for one in frame.columns if one not in _HIDDEN):
+    for column in (name for name in frame.columns if name not in _HIDDEN):
         if not is_numeric_dtype(frame[column]) and any(name in values for values in _values(frame, column)):
             return f"{column}={name}"
     return ""
@@ -203,8 +203,8 @@ def _is_said_by(frame: pd.DataFrame, column: str, later: Sequence[str]) -> bool:
 
     Later columns are the study's own, with its names.
     """
-    own, *others = (_words(frame, one) for one in (column, *later))
-    if any(own.nunique() == one.nunique() == len(set(zip(own, one, strict=True))) for one in others):
+    own, *others = (_words(frame, name) for name in (column, *later))
+    if any(own.nunique() == other.nunique() == len(set(zip(own, other, strict=True))) for other in others):
         return True
     rows = zip(own, *others, strict=True)
     return column == "group" and all(" " in group and set(group.split()) <= set(says) for group, *says in rows)

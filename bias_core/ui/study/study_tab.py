@@ -68,10 +68,10 @@ class StudyTab(ResultPage):
     def __init_subclass__(cls) -> None:
         folder = Path(sys.modules[cls.__module__].__file__ or "").parent
         optional, key = sorted(file.parent for file in BEYOND.glob("*/__init__.py")), getattr(cls, "key", None)
-        guests = [one for one in optional if layout_in(one).tab == key]
-        designs = [name for one in (folder, *guests) for name in designs_in(one)]
+        guests = [place for place in optional if layout_in(place).tab == key]
+        designs = [name for place in (folder, *guests) for name in designs_in(place)]
         cls.studies = tuple(dict.fromkeys([*cls.studies, *designs]))
-        presets = (preset for one in (folder, *optional) for preset in _presets_in(one))
+        presets = (preset for place in (folder, *optional) for preset in _presets_in(place))
         cls.presets = tuple(preset for preset in presets if preset.study in cls.studies)
 
     def build_top(self) -> None:
