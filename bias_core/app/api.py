@@ -153,7 +153,7 @@ def _of_pack(
     """Design and settings for an uploaded file of prompts; InvalidInput with a concept or several files."""
     if concept.strip() or len(packs) != 1:
         raise InvalidInput(f'prompts need exactly one file and concept ""; got {len(packs)} and {quoted(concept)}')
-    held = HeldUploads()  # until it has been read
+    held = HeldUploads()  # held until the file is read
     return pack_of(_uploaded(packs[0], uploads, held), settings)
 
 
@@ -211,12 +211,12 @@ class Tools:
             study: Name of a study from list_studies, for example "t2iat-tests"; list_studies also gives its options.
         """
         names = [design.name for design in list_designs()]
-        if study not in names:  # a shipped design; never a file of this machine
+        if study not in names:  # shipped designs only: a program must not read this machine's files
             raise InvalidInput(f"no study {quoted(study)}; there are {', '.join(names)}")
         arms = parse_arms(given.pop("arms") or [])
         if any(arm.images for arm in arms):
             raise InvalidInput("an arm cannot use images on the server; upload them as pictures")
-        held = HeldUploads()  # until the run has ended
+        held = HeldUploads()  # held until the run has ended
         pictures = given.pop("pictures") or []
         arms += tuple(Arm(images=_uploaded(picture, self.services.uploads, held)) for picture in pictures)
         options = dict(name_and_value(text) for text in given.pop("options") or [])

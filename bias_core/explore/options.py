@@ -127,7 +127,8 @@ def explore_settings(base: StudySettings | None = None, /, **given: Any) -> Stud
     settings = {name: given.pop(name) for name in settings_of(StudySettings) if name in given}
     values = {"attributes": (SUGGESTED,), **option_values(base.options), **given}
     values["attributes"] = tuple(map(attribute_text, values["attributes"]))
-    values |= {name: one.read(values[name]) for name, one in ADDED.items() if name in values}  # a list may be one text
+    # A list may come as one text.
+    values |= {name: one.read(values[name]) for name, one in ADDED.items() if name in values}
     if values.get("n_clusters", 0) is None:
         values["n_clusters"] = 0
     options = ExploreOptions(**values)

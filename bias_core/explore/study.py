@@ -72,7 +72,7 @@ from bias_core.types import Attribute
 from bias_core.values import Options, option_values, settings_of
 
 _PERSON = re.compile(r"\b(?:person|people|human|individual|m[ae]n|wom[ae]n|male|female)\b", re.I)
-_FEWEST = 4  # pictures that make a map, or that are scored as those of one prompt
+_FEWEST = 4  # pictures for a map, or for separate scores of a prompt
 _MOST_ON_MAP = 3000  # the similarity graph has n x n entries
 _MOST_PROMPTS = 24
 

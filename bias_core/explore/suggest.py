@@ -184,7 +184,7 @@ def _worded(
 def _line(one: Suggestion, agrees: float, base: np.ndarray, source: str, data: StudyData) -> dict[str, Any]:
     attribute, where = one.attribute, one.where_from
     positive, negative = data.texts([attribute.positive, attribute.negative])
-    reads = not agrees < _TELLS  # nan: nothing is known against it
+    reads = not agrees < _TELLS  # nan: no captions to disagree with
     if not reads:
         where += "; the classifier hardly sees it: ask people, or use another classifier"
     odds = one.odds

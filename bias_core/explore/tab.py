@@ -40,7 +40,7 @@ _ALIKE = "looks_like"  # column of the groups
 _MAP = "alike"  # the figure that the map below the pictures shows
 IN_STRIP = 40
 _LARGE, _SMALL = 512, 64  # pixels
-_SMOOTH = 256  # from this size on a picture is enlarged smoothly
+_SMOOTH = 256  # pixels: below, a picture is enlarged without smoothing
 _SIDES = ("first", "second")
 _PLAIN = (*_SIDES, "seed", "change", "first picture", "second picture")
 _HALF_WIDTH = 0.1
@@ -256,7 +256,7 @@ def association_says(score: AssociationScore) -> str:
     a, b, mean = score.attribute_a, score.attribute_b, score.mean
     if math.isnan(mean.value):
         return f"The association with “{a}” and “{b}” is undefined: {mean.note}."
-    beyond = mean if score.beyond is None else score.beyond  # where pictures do not vary, no even mix is known
+    beyond = mean if score.beyond is None else score.beyond  # without variation there is no even mix
     even = "an even mix = 0" if score.beyond else "neutral = 0"
     numbers = f"{format_change(beyond.value, beyond.low, beyond.high, n=beyond.n)}, n = {beyond.n}, {even}"
     return lean(
@@ -391,7 +391,7 @@ class ExploreTab(ExploreForm):
 
     def header_html(self, report: StudyReport) -> str:
         """Return the headline, with the notes right under it."""
-        notes = [note for note in report.results.notes if ERRORS_KNOWN not in note]  # nothing to beware of
+        notes = [note for note in report.results.notes if ERRORS_KNOWN not in note]  # known errors need no warning
         if report.unknown_words:
             words = ", ".join(f"“{word}”" for word in report.unknown_words)
             notes.insert(0, f"The calibration model does not know {words} and ignored it.")

@@ -481,9 +481,9 @@ def ranks_over_arms(arms: Sequence[ArmReport], key: str, settings: StudySettings
     return [rank_columns(rank) for rank in ranks] or [{} for _ in arms]
 
 
-def rank_columns(rank: Rank, name: str = "rank") -> dict[str, float]:
+def rank_columns(rank: Rank) -> dict[str, float]:
     """Return a rank and its interval, as columns of a table."""
-    return {name: rank.rank, f"{name} low": rank.low, f"{name} high": rank.high}
+    return {"rank": rank.rank, "rank low": rank.low, "rank high": rank.high}
 
 
 def table_over_arms(

@@ -46,7 +46,7 @@ from bias_core.study.classifier_answers import (
 )
 from bias_core.study.classifiers import READ_BY
 from bias_core.study.design import known_study
-from bias_core.study.label_tasks import SINGLE, answer_key, scale_task
+from bias_core.study.label_tasks import SINGLE, attribute_key, scale_task
 from bias_core.study.report_text import CORRECTED
 from bias_core.study.study import Study
 from bias_core.study.study_services import StudyServices
@@ -218,11 +218,11 @@ class PeopleAnswers:
         self._votes: dict[tuple[str, str, str], dict[str, str]] = {}
         columns = given[["image_id", "attribute", "position", "question", "rater", "answer"]].astype(str)
         for image_id, attribute, position, question, rater, answer in columns.to_numpy().tolist():
-            self._votes.setdefault((image_id, _plain(attribute or position), question), {})[rater] = answer
+            self._votes.setdefault((image_id, attribute_key(attribute or position), question), {})[rater] = answer
 
     def _votes_about(self, image_id: str, name: str, question: str) -> dict[str, str]:
         """Return the answers by rater; files do not name the sentence that was asked about."""
-        votes, name = self._votes, _plain(name)
+        votes, name = self._votes, attribute_key(name)
         return votes.get((image_id, name, ""), {}) | votes.get((image_id, name, question), {})
 
     def votes(self, reading: Reading) -> np.ndarray:
@@ -249,11 +249,6 @@ class PeopleAnswers:
 
 
 @cache
-def _plain(name: str) -> str:
-    """Return the name of an attribute as a labelling task writes it."""
-    return answer_key(name) if any(letter.isascii() and letter.isalnum() for letter in name) else name.lower()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Corrector:
     """Turns readings and people's answers into numbers."""

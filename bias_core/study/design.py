@@ -266,9 +266,9 @@ def _protocols() -> Mapping[str, Any]:
     return read_study("protocols")
 
 
-def read_study(name: str, folder: Path = STUDY_DATA) -> dict[str, Any]:
+def read_study(name: str) -> dict[str, Any]:
     """Return the study data file ``<name>.yaml`` as a dictionary."""
-    values: dict[str, Any] = read_yaml(folder / f"{name}.yaml")
+    values: dict[str, Any] = read_yaml(STUDY_DATA / f"{name}.yaml")
     return values
 
 

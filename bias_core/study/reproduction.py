@@ -1,6 +1,6 @@
 """Shows the settings of a run as a table, command or Python, and compares them with the protocol of its paper.
 
-Before a run, :func:`outlook` estimates what it draws and how long that takes.
+Before a run, :func:`replication_estimate` estimates what it draws and how long that takes.
 """
 
 import math

@@ -153,7 +153,7 @@ def _those_with_pictures(
 
 def not_enough_pictures(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> Cancelled:
     """Return the error for a run with too few finished pictures: how many there are, and how to continue."""
-    if isinstance(why, Interrupted):  # it says so
+    if isinstance(why, Interrupted):  # the error already says why
         return why
     if data[0].stopped_after:
         why = data[0].not_enough_pictures()

@@ -231,7 +231,7 @@ class Design:
     # the paper's protocol by setting, option or circumstance (:mod:`bias_core.study.design`), together with that of
     # ``assets/studies/protocols.yaml`` for the reference; empty without a paper
     protocol: Mapping[str, Any] = field(default_factory=dict)
-    our_reading: Sequence[str] = ()  # our choices for what the paper leaves open, a sentence each
+    our_reading: Sequence[str] = ()  # our choices where the paper gives none, a sentence each
     published_size: str = ""  # the paper's number of pictures in words, if it is not the design's full size
     # defaults of :class:`StudySettings` for this study, by name
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -388,6 +388,11 @@ class StudyReport(Measured):
     stop_rule: str = ""  # the rule that ended the run early, in words
     read_by: tuple[ReaderFacts, ...] = ()  # classifiers of the pictures, with revisions
     created: float = 0.0  # time of measuring, in seconds since 1970; 0 if unknown
+
+
+def named_parts(report: StudyReport) -> list[tuple[str, Measured]]:
+    """Return the name and results of each arm; "" and the report itself without arms."""
+    return [(arm.name, arm) for arm in report.arms] or [("", report)]
 
 
 def pictures_of(report: StudyReport) -> pd.DataFrame:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-console = Console(emoji=False)  # “:x:” in a prompt stays as it is
-_MOST_SO_FAR = 4  # shares that are told while pictures come
+console = Console(emoji=False)  # “:x:” in a prompt is no emoji
+_MOST_SO_FAR = 4  # shares shown during drawing
 
 
 class EngineName(str, Enum):
@@ -263,7 +263,7 @@ def table_of(rows: "pd.DataFrame", title: str = "") -> Table:
 
 def fits(table: Table) -> bool:
     """Fold long cells of a table; say whether it is as narrow as the terminal then."""
-    for column in table.columns:  # rich takes room from the widest of those that may wrap
+    for column in table.columns:  # rich narrows the widest column that may wrap
         column.overflow = "fold"
         column.no_wrap = max(map(cell_len, [str(column.header), *map(str, column.cells)])) <= _SHORT
     return Measurement.get(console, console.options.update(max_width=10_000), table).minimum <= console.width
@@ -293,7 +293,7 @@ def show_rows(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     show_table(table)
 
 
-Given = Mapping[str, Any]  # what was given on the command line, by the names of settings
+Given = Mapping[str, Any]  # values on the command line, by setting
 MANY = ("model", "condition")  # settings that may be given several times
 
 

@@ -86,7 +86,7 @@ def explore(
         attributes = [] if no_attributes else find_attributes(concept, attribute)
         chosen = {**given, "attributes": attributes, "arms": parse_arms(given.get("arms", []))}
         if prompts and attribute is None and not no_attributes:
-            chosen["attributes"] = (SUGGESTED,)  # those that the rows name
+            chosen["attributes"] = (SUGGESTED,)  # the attributes named in the file's rows
         _run(explore_settings(concept=concept, **chosen), how, pictures=True, prompts=prompts)
 
 
@@ -170,7 +170,7 @@ def models() -> None:
         show_rows(("condition", "what is planted in the calibration world"), [*services.catalogue.conditions.items()])
         encoders = [(item.id, item.library, item.note or item.name) for item in services.tools("encoder")]
         show_rows(("encoder", "library", "what it is"), encoders)
-        roles = get_args(Role)[1:]  # all but encoders
+        roles = get_args(Role)[1:]  # all except encoders
         tools = [(role.replace("_", " "), tool) for role in roles for tool in services.tools(role)]
         show_rows(
             ("reads and writes", "as", "what it is"), [(one.id, role, one.note or one.name) for role, one in tools]

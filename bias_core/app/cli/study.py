@@ -153,7 +153,7 @@ def _agree(plans: "Sequence[StudyPlan]", services: "Services", how: StudyOptions
     from bias_core.study.plan import study_cost, warm_up
 
     for plan in [] if how.dry_run else plans:
-        if math.isnan(study_cost(plan, services).seconds):  # a first batch tells how long a picture takes
+        if math.isnan(study_cost(plan, services).seconds):  # a first batch shows how long a picture takes
             run_with_bar(warm_up, plan, services)
     long = _show_costs(plans, services)
     long |= _show_requests(plans, services, how.price)

@@ -107,7 +107,7 @@ class Exchange:
     without: np.ndarray  # ``(n_seeds,)`` margins of the first text to the end
     margins: np.ndarray  # ``(n_seeds, n_exchanges)``
     effect: ExchangeEffect
-    decided: Estimate  # after how many steps half of the effect is lost
+    decided: Estimate  # number of steps after which half of the effect is lost
     n_steps: int
 
 

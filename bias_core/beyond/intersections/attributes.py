@@ -62,9 +62,9 @@ class _Crossed:
     attributes: tuple[Attribute, ...]
     shares: CrossedShares
     link: Interaction
-    sample: Sample  # what P of all together was computed from
+    sample: Sample  # data of P of all together
     n: int  # pictures
-    scored: ScoredCells | None = None  # the stereotype over the other attributes, where one is about gender
+    scored: ScoredCells | None = None  # stereotype scores by the other attributes; None if none is about gender
     adjusted: float = math.nan  # p after Holm
 
     @property

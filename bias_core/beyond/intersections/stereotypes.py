@@ -174,7 +174,7 @@ def score_results(scored: Sequence[ScoredCells]) -> Results:
     """Return scores of combinations: of two attributes as findings, of all in a table and a figure."""
     if not scored:
         return Results()
-    scored = list({one.names: one for one in scored}.values())  # once where both genders are looked for
+    scored = list({one.names: one for one in scored}.values())  # once, even if both genders are attributes
     lines = [(cells, place) for cells in scored for place in range(len(cells.names))]
     findings = [
         Finding(
@@ -188,7 +188,7 @@ def score_results(scored: Sequence[ScoredCells]) -> Results:
         for one, place in lines
         if len(one.attributes) == 1
     ]
-    marks = {}  # by their names, so that each stands once
+    marks = {}  # by name, without repetitions
     for one, place in lines:
         marks[one.named("all")] = one.scores.overall
         marks[one.names[place]] = one.score(place)

@@ -36,7 +36,7 @@ class Tried:
 
     name: str
     scores: "Sequence[AttributeScore]"
-    fidelity: Estimate | None  # None where no pictures with these words were asked for
+    fidelity: Estimate | None  # None without pictures of the two words
 
 
 @dataclass(frozen=True, kw_only=True)

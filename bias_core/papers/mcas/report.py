@@ -126,7 +126,7 @@ class InternalBiasOptions(Options):
 class Sides:
     """Side A (positive scores) and side B."""
 
-    names: tuple[str, str]  # kinds of their pictures, and the words that word a target for them
+    names: tuple[str, str]  # kinds of their pictures, and words for a target's prompt
     called: tuple[str, str]  # in sentences
 
     @property
@@ -190,10 +190,10 @@ class Places:
     """The position of a target between its poles, for pictures and for text."""
 
     pictures: Estimate  # r of its pictures
-    texts: float  # r of its text; nan where it has none
+    texts: float  # r of its text; nan without one
     difference: Estimate  # δ'
     amplification: Estimate  # α'
-    sample: Sample | None = field(default=None, compare=False, repr=False)  # of δ'; None where it is undefined
+    sample: Sample | None = field(default=None, compare=False, repr=False)  # of δ'; None if undefined
 
 
 def places_of(
@@ -353,11 +353,11 @@ class Target:
     category: str
     dominated: str  # male, female or UNASSIGNED
     scores: CompositeAssociation
-    places: Places | None  # between its own poles; None where these were not drawn
+    places: Places | None  # between its own poles; None if these were not drawn
     bias: InternalBias
     sample: Sample  # of MCAS
-    men: float | None  # share of men that were drawn, None where that is not on record
-    published: Mapping[str, Mapping[str, float]]  # Table 3, by model: mcas, delta, alpha; empty for one's own target
+    men: float | None  # true share of men, None if unknown
+    published: Mapping[str, Mapping[str, float]]  # Table 3, by model: mcas, delta, alpha; empty for the user's targets
 
     @property
     def has_doubtful_alpha(self) -> bool:

@@ -16,7 +16,7 @@ from bias_core.protocols import ImageTextEncoder, LanguageModel, StepCallback
 from bias_core.types import Estimate
 from bias_core.values import normal_form
 
-_FEWEST = 2  # images to search on, and to score, where some are held out
+_FEWEST = 2  # images to search on, and to score, if some are held out
 _TEXTS_AT_ONCE = 512  # texts that the encoder gets in one call
 
 
@@ -27,8 +27,8 @@ class OptimisedPrompt:
     text: str  # the whole prompt, prefix included
     score: Estimate  # mean cosine to the images of the cluster, in [-1, 1]; n counts images
     baseline: float  # the same for the prefix alone, in [-1, 1]
-    gain: Estimate  # score - baseline, in [-2, 2]; 0: the words found add nothing to the prefix
-    others: float | None = None  # mean cosine to the other images, in [-1, 1]; None where none were given
+    gain: Estimate  # score - baseline, in [-2, 2]; 0: the words add nothing to the prefix
+    others: float | None = None  # mean cosine to the other images, in [-1, 1]; None without any
     # gain in the cluster minus gain in the other images, in [-4, 4]; 0: the text fits the other images as well
     # None without other images
     specificity: Estimate | None = None
@@ -112,7 +112,7 @@ def optimise_prompts(
     for _ in range(n_tokens):
         proposed = models.propose(texts[:beam_width], n_candidates)
         texts, rows = _best_first(proposed, models.embed(proposed), target, prefix)
-    models.report(models.n_planned)  # what was proposed twice is scored once, so fewer texts come than were planned
+    models.report(models.n_planned)  # repeated proposals are scored once, so there are fewer texts than planned
     note = f"chosen as the best of {models.n_scored - 1:,} texts on these images, so optimistic"
     if scored[0] is not searched[0]:
         note = f"on images that were held out while the best of {models.n_scored - 1:,} texts was chosen"

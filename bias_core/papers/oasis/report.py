@@ -71,7 +71,7 @@ def texts_of(report: StudyReport) -> pd.DataFrame:
 def texts_headline(report: StudyReport) -> str:
     """Say which texts fit their cluster better than the concept's other pictures."""
     texts = texts_of(report).drop_duplicates("name")
-    is_specific = ~(texts["specificity low"] <= 0)  # nan: there are no other pictures
+    is_specific = ~(texts["specificity low"] <= 0)  # nan: no other pictures
     specific_texts = "; ".join(
         f"{row['name']} ({100 * row['share']:.0f} % of the concept's pictures): “{row['prompt']}”"
         for row in texts[is_specific].to_dict("records")

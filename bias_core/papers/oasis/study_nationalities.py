@@ -87,7 +87,7 @@ SUMMARIES: Mapping[str, Callable[..., Any]] = {"mean": np.mean, "maximum": np.ma
 """Summaries of the stereotype scores of a nationality's attributes."""
 HERE = "these pictures"
 VARIETY = "share of variance"
-_PEOPLE = 10_000  # millions on earth, and then some
+_PEOPLE = 10_000  # millions: more than the people on earth
 _THREE = 3
 WALS = {"absolute": "WALS", "literal": "WALS, Eq. 7 as printed"}
 """Names of the two forms."""

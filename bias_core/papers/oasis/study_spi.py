@@ -73,7 +73,7 @@ from bias_core.values import setting, settings_class
 
 TEXTS = ReportTexts(__file__)
 
-_FEWEST_SEEDS = 2  # one has no interval
+_FEWEST_SEEDS = 2  # a single seed has no interval
 _WHOLE = (
     "It is seen more often than with the base prompt.",
     "It is seen less often than with the base prompt.",
@@ -93,10 +93,10 @@ class Curve:
     spi: np.ndarray  # ``(n_seeds, n_steps)``, the paper's SPI
     spi_band: list[Estimate]  # mean of SPI over seeds at every step
     spi_whole: Estimate  # mean of SPI over all steps
-    finished: Estimate  # how often the finished pictures are read to have the attribute
-    visible: StepsSeen  # from which step on it is seen as in the finished picture
-    first_seen: StepsSeen  # at which step it is first seen where the base prompt lacks it
-    foretold: Mapping[str, list[Estimate]]  # agreement of what a step shows with the finished picture, at every step
+    finished: Estimate  # share of finished pictures in which the classifier sees it
+    visible: StepsSeen  # step from which it is seen as in the finished picture
+    first_seen: StepsSeen  # step at which it is first seen in seeds whose base picture lacks it
+    foretold: Mapping[str, list[Estimate]]  # agreement of each step with the finished picture
     calls: np.ndarray  # bools ``(n_seeds, n_steps + 1)``: True if the classifier sees it; last: in the finished picture
 
     @property
@@ -229,7 +229,7 @@ def _trace_all(
 
     pairs = yield from data.map_until_stopped("pictures traced", items, work)
     traced: dict[str, list[tuple[Trace, Trace]]] = {name: [] for name, *_ in items}
-    for (nationality, *_), pair in zip(items, pairs, strict=False):  # fewer of a run that was stopped
+    for (nationality, *_), pair in zip(items, pairs, strict=False):  # a stopped run has fewer
         traced[nationality].append(pair)
     left_out = [name for name, of in traced.items() if data.stopped_after and len(of) < _FEWEST_SEEDS]
     if left_out == list(traced):
@@ -365,10 +365,10 @@ class Trace:
     """One generation seen from inside."""
 
     spi: np.ndarray  # ``(n_steps, n_attributes)``, in [-1, 1]
-    rows: np.ndarray  # ``(n_steps, d)``: unit embeddings of the pictures that the steps are heading for
+    rows: np.ndarray  # ``(n_steps, d)``: unit embeddings of the predicted pictures
     space: str  # of the velocities: "flow", "epsilon" or "v_prediction"
-    guided: bool  # whether the velocities have classifier-free guidance in them
-    predicted: dict[int, Path]  # by step, the file of the picture that the step is heading for
+    guided: bool  # True if the velocities include classifier-free guidance
+    predicted: dict[int, Path]  # file of the predicted picture, by step
 
 
 def trace_row(
@@ -388,7 +388,7 @@ def trace_row(
         try:
             step_values = [(_look(step, pictures), step.predicted, step.space, step.guided) for step in steps]
         finally:
-            if isinstance(steps, Generator):  # whatever happened, the model is let go before the lock is
+            if isinstance(steps, Generator):  # also after an error, the model is closed before the lock is released
                 steps.close()
     spi, images, spaces, guidances = zip(*step_values, strict=True)
     with services.reading(reader):

@@ -178,7 +178,7 @@ def relabelled(report: StudyReport, by_hand: Answers) -> StudyReport:
     """Return the report with these labels in place of its own.
 
     ``by_hand`` also has labels that were checked and kept: agreement compares automatic labels with people's.
-    Raises InvalidInput as :func:`labelled_people`, and for other studies.
+    Raises InvalidInput as :func:`bias_core.papers.pst.labelling.labelled_people`, and for other studies.
     """
     answers = labelling.labels_frame(labelling.labelled_people(report), by_hand)
     if not isinstance(study := study_of(report.design), PairedStudy):

@@ -65,7 +65,7 @@ class Leaning:
     sets: tuple[np.ndarray, ...]  # embeddings of its neutral pictures and of those of both gendered descriptions
     singles: np.ndarray  # association of each neutral picture
     mean: Estimate  # of these; its null value is the even mix of the gendered pictures
-    sample: Sample  # what the mean was computed from
+    sample: Sample  # data of the mean
 
 
 def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:

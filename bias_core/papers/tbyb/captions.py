@@ -273,7 +273,7 @@ def score(reading: pd.DataFrame, settings: StudySettings, *, by_released_rules: 
         even = object_distribution(counted, exclude_prompt=exclude, confidence=confidence, rng=seed)
         estimates = {key: getattr(even, key) for key in FORMULAS}
         samples = _evenness_samples(units, counted, exclude)
-    except InvalidInput as error:  # few pictures, all alike: no distribution to speak of
+    except InvalidInput as error:  # few pictures, all alike: no distribution
         why = str(error)
     estimates["hallucination"] = jaccard_hallucination_estimate(of_prompt, of_caption, confidence=confidence, rng=seed)
     samples["hallucination"] = mean_sample(units, reading["H_J"])

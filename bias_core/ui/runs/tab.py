@@ -57,7 +57,7 @@ class Imported:
     path: Path
     name: str
     counts: Mapping[str, int]  # pictures per prompt
-    # what is wrong with files, in words for one and for several, and which these are
+    # problems of files, worded for one and for several, with the files
     remarks: tuple[tuple[str, str, list[str]], ...]
     fits: tuple[Fit, ...]  # every study, those that can run first
 
@@ -129,7 +129,7 @@ class RunsTab(StudyTab):
         )
         for click, run, inputs, outputs in runs:
             ended = then_run(click.then, run, [visitor, *inputs], outputs, self.on_crash)
-        ended.success(None, js=_SEEN_JS, **QUIET)  # of the last of them, a labelling task
+        ended.success(None, js=_SEEN_JS, **QUIET)  # after the last one, a labelling task
 
     def build_memory(self) -> None:
         """Remember the shown report; there is no form."""
@@ -144,7 +144,7 @@ class RunsTab(StudyTab):
         self.compare.build()
         with gr.Accordion("Measure your own pictures", open=False, elem_classes="more", elem_id="runs-import"):
             self._build_import()
-        parts["stop"] = gr.Button(  # of runs of the list, too
+        parts["stop"] = gr.Button(  # also stops runs of the list
             "Stop", variant="stop", visible=False, elem_id="runs-stop", scale=0, min_width=200
         )
 

@@ -86,7 +86,7 @@ class ExamplesPart:
         if self._first is None:
             self._first = {status: gr.skip()}
             for example in self.listed[:1]:
-                with messages.user_errors():  # one that cannot be opened says why when it is asked for
+                with messages.user_errors():  # pressing its button shows the reason
                     saved, banner = self.opened(example)
                     shown = show(saved.report)
                     self._first = shown | {header: banner + shown[header], status: messages.READY}
@@ -349,8 +349,8 @@ def _votes(votes: np.ndarray | None, i: int, reading: Reading) -> str:
     return f"{n_yes} of {codes.size}: there"
 
 
-MOST_SHOWN = 48  # pictures at a time: of a larger run those around what is being drawn
-_MOST_PROMPTS = 6  # that are named above their pictures
+MOST_SHOWN = 48  # pictures at a time: in a larger run those around the ones in progress
+_MOST_PROMPTS = 6  # named above their pictures
 _PAUSE = 0.3  # seconds
 _PAUSE_PER_PICTURE = 0.01
 

@@ -68,7 +68,7 @@ class Look:
     report: StudyReport
     which: str = ALL
     order: str = ""
-    whole: bool = False  # as many as fit, where a new report shows a few
+    whole: bool = False  # True: as many as fit; False: a few
     only: tuple[str, ...] = ()  # ids, of pictures that were marked by hand; () for all
     cell_column: str = ""  # that tells the pictures apart, where the study does not say
     embedded: bool = False  # True if the page holds the pictures, because their files are not served
@@ -240,7 +240,7 @@ class Pictures:
 
     def __init__(self, key: str, *, cell_column: str = "", embedded: bool = False) -> None:
         self._how: dict[str, Any] = {"cell_column": cell_column, "embedded": embedded}
-        self.only = gr.State(())  # ids, where pictures were marked by hand
+        self.only = gr.State(())  # ids of pictures that were marked by hand
         with gr.Column(visible=False, elem_classes="card pictures", elem_id=f"{key}-pictures") as self.box:
             self.grid = gr.HTML(js_on_load=script("grid"), elem_id=f"{key}-grid", elem_classes="grid")
             self.picture = gr.HTML(js_on_load=script("picture"), elem_id=f"{key}-picture")

@@ -56,7 +56,7 @@ class StudyTab(ResultPage):
 
     title: ClassVar[str]
     place: ClassVar[int]  # among the tabs, from left to right
-    question: ClassVar[str]  # one sentence: what this screen answers
+    question: ClassVar[str]  # the question that this tab answers, in a sentence
     caution: ClassVar[str] = ""  # what not to conclude from it
     also: ClassVar[Sequence[str]] = ()  # further kinds of designs with reports shown here
     presets: ClassVar[Sequence[Preset]] = ()  # one click each; those of ``presets.yaml`` in its folder and in beyond
