@@ -166,11 +166,11 @@ class Tools:
 
     def _report(self, design: Design, settings: StudySettings, names: Collection[str] | None = None) -> dict[str, Any]:
         """Run a study and return its report; its id derives from a random session, so it cannot be guessed."""
-        asked = settle(design, settings, names)
-        check_number(asked, self.services.settings)
+        request = settle(design, settings, names)
+        check_number(request, self.services.settings)
         session = _API + secrets.token_hex(16)
         services = self._for_caller()
-        return self._answer(run_for_api(services, partial(run, asked, services, session=session)))
+        return self._answer(run_for_api(services, partial(run, request, services, session=session)))
 
     def _answer(self, report: StudyReport) -> dict[str, Any]:
         """A report as JSON values, with next steps."""
@@ -399,8 +399,8 @@ def _values(of: Any, names: tuple[str, ...]) -> dict[str, Any]:
 def _full_size(name: str) -> int:
     """Number of pictures of a study at full size; 0 if it uses uploaded ones."""
     design = find_design(name)
-    asked = settle(design, StudySettings())
-    return sum(shot.n for shot in asked.study.shots(asked.settings))
+    request = settle(design, StudySettings())
+    return sum(shot.n for shot in request.study.shots(request.settings))
 
 
 def add_tools(services: Services) -> None:

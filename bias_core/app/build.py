@@ -93,7 +93,7 @@ class ComingBack:
             if run_id == _AT_WORK:  # the run has ended in the meantime
                 run_id = self._last_runs(visitor).get(key, "")
             if run_id:
-                yield tab.opened(open_run(self._services, visitor.key, run_id))
+                yield tab.show_saved(open_run(self._services, visitor.key, run_id))
 
     def on_crash(self, key: str) -> Updates:
         """Show that the run followed in a tab met an unexpected error."""

@@ -94,7 +94,7 @@ class Uploads:
             if not self._store.has_room(address):
                 await anyio.to_thread.run_sync(self._store.sweep)
             async with asyncio.timeout(_WHOLE_SECONDS):
-                return await self._taken(request, address)
+                return await self._receive(request, address)
         except UploadsFull as error:
             raise _Refused(507, str(error)) from error
         except TimeoutError as error:
@@ -124,7 +124,7 @@ class Uploads:
     def _too_large(self) -> str:
         return f"An upload may have {self._most / 1024**2:g} MB at most. Upload fewer or smaller pictures."
 
-    async def _taken(self, request: Request, address: str) -> list[str]:
+    async def _receive(self, request: Request, address: str) -> list[str]:
         """Read a request to its end and keep its files; on failure, keep none."""
         folder = await anyio.to_thread.run_sync(self._store.folder)
         n_arrived, begun = 0, time.monotonic()
@@ -152,9 +152,9 @@ class Uploads:
             files = [file for file in form.getlist("files") if isinstance(file, GradioUploadFile)]
             if not files:
                 raise _Refused(400, "The upload has no complete file. Try again.")
-            return await anyio.to_thread.run_sync(self._kept, files, address)
+            return await anyio.to_thread.run_sync(self._keep, files, address)
 
-    def _kept(self, files: list[GradioUploadFile], address: str) -> list[str]:
+    def _keep(self, files: list[GradioUploadFile], address: str) -> list[str]:
         return [str(self._store.keep(Path(file.file.name), _name_of(file), address)) for file in files]
 
 

@@ -334,17 +334,17 @@ class ExploreForm(StudyTab):
         """The form's components in the order of ``FIELDS``, the arms, the file of prompts, and the shown report."""
         return [*(self.form[name] for name in FIELDS), self.arms.chosen, self.form["pack"], self.parts["report"]]
 
-    def filled(self) -> list[Any]:
+    def form_outputs(self) -> list[Any]:
         """Return all components that :meth:`form_of` changes."""
-        return [*super().filled(), self.parts["decided"], self.parts["emptied"]]
+        return [*super().form_outputs(), self.parts["decided"], self.parts["emptied"]]
 
     def without_notes(self) -> Updates:
         """Return the form's components without the note on its model."""
         return {self.form["model_note"]: ""}
 
-    def linked(self) -> list[Any]:
+    def load_outputs(self) -> list[Any]:
         """Return all components that :meth:`on_load` changes."""
-        return self.filled()
+        return self.form_outputs()
 
     def wire_form(self) -> None:
         """Wire the form."""

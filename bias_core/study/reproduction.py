@@ -197,7 +197,7 @@ def replication_estimate(plan: StudyPlan, services: StudyServices) -> str:
     The plan must be made with ``estimate``: nothing is drawn or loaded for it.
     """
     settings = plan.settings
-    n = n_asked(plan.asked) or len(plan.manifest.rows)
+    n = n_asked(plan.request) or len(plan.manifest.rows)
     model = " and ".join(dict.fromkeys(_drawn_by(arm, services) for arm in plan.each))
     facts = [services.reader_facts(reader.role, reader.name) for reader in plan.study.readers(settings)]
     readers = [f"{reader.name}{_download(reader.download_gb)}" for reader in dict.fromkeys(facts)]
@@ -250,7 +250,7 @@ def _problems(plan: StudyPlan, services: StudyServices) -> Iterator[str]:
             yield f"{name}: {fit.says.rstrip('.')}"
     try:
         if isinstance(plan.rows, RowMaker):
-            check_size(plan.asked, services.settings, plan.rows)
+            check_size(plan.request, services.settings, plan.rows)
     except InvalidInput as error:
         yield str(error)
     for name, item in protocol_of(plan.design).items():

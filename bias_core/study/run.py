@@ -194,7 +194,7 @@ def run_study(
 
 
 def run(
-    asked: Settled, services: StudyServices, *, cancelled: Callable[[], bool] = lambda: False, session: str = ""
+    request: Settled, services: StudyServices, *, cancelled: Callable[[], bool] = lambda: False, session: str = ""
 ) -> Generator[Progress, None, StudyReport]:
     """Draw and measure; the generator returns the report.
 
@@ -207,12 +207,12 @@ def run(
     started = time.monotonic()
     limit = TimeLimit(services.settings, cancelled)
     with limit.explained():
-        for name in dict.fromkeys(arm.settings.model for arm in asked.arms if not arm.settings.images):
+        for name in dict.fromkeys(arm.settings.model for arm in request.arms if not arm.settings.images):
             yield from read_files(name, services, limit)
-        plan = lay_out(asked, services, session=session, cancelled=limit)
+        plan = lay_out(request, services, session=session, cancelled=limit)
         report = yield from _on_record(_measure(plan, services, limit), plan, services)
-        if asked.answers is not None:
-            report = corrected(report, asked.answers, services)
+        if request.answers is not None:
+            report = corrected(report, request.answers, services)
     if report.stopped:
         services.manifests.save(replace(plan.manifest, status="cancelled"))
     services.tidy()

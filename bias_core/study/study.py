@@ -237,7 +237,7 @@ class StudyPlan:
         return self.study.design
 
     @property
-    def asked(self) -> Settled:
+    def request(self) -> Settled:
         """The request of the run."""
         return Settled(study=self.study, settings=self.settings)
 

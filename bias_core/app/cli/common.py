@@ -381,10 +381,10 @@ def read_given(
     design = find_design(study or named)
     from bias_core.study.plan import settle
 
-    asked = settle(design if n is None else replace(design, images_per_prompt=n), like, {*values, *given})
-    models = given.get("model", [asked.settings.model])
-    conditions = given.get("condition", [asked.settings.condition])
-    return asked, list(dict.fromkeys(models)), list(dict.fromkeys(conditions))
+    request = settle(design if n is None else replace(design, images_per_prompt=n), like, {*values, *given})
+    models = given.get("model", [request.settings.model])
+    conditions = given.get("condition", [request.settings.condition])
+    return request, list(dict.fromkeys(models)), list(dict.fromkeys(conditions))
 
 
 def _read_file(path: Path) -> dict[str, Any]:

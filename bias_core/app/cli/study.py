@@ -66,8 +66,8 @@ def show_study(name: Annotated[str, typer.Argument(help="A study of `study list`
 
     with user_errors():
         design = find_design(name)
-        asked = settle(design, StudySettings())
-        shots = asked.study.shots(asked.settings)
+        request = settle(design, StudySettings())
+        shots = request.study.shots(request.settings)
         console.print(f"[bold]{design.title}[/bold] ({work(design.reference)}, {design.where})")
         console.print(design.summary, markup=False)
         console.print(f"{sum(shot.n for shot in shots):,} pictures of {len(shots):,} prompts at full size, e.g.")
@@ -166,12 +166,12 @@ def _agree(plans: "Sequence[StudyPlan]", services: "Services", how: StudyOptions
 
 
 def _one_each(
-    asked: "Settled", models: Sequence[str], conditions: Sequence[str], services: "Services"
+    request: "Settled", models: Sequence[str], conditions: Sequence[str], services: "Services"
 ) -> "list[Settled]":
     """Return one per model and condition; a model without conditions comes once."""
     has = {name: bool(services.model_info(name).conditions) for name in models}
     return [
-        asked.with_settings(model=name, condition=condition)
+        request.with_settings(model=name, condition=condition)
         for name in has
         for condition in (dict.fromkeys(conditions) if has[name] or not any(has.values()) else [""])
     ]
@@ -266,7 +266,7 @@ def _show_refusals(plans: "Sequence[StudyPlan]", services: "Services", *, measur
     for plan in plans:
         try:
             if isinstance(plan.rows, RowMaker):
-                check_size(plan.asked, services.settings, plan.rows)
+                check_size(plan.request, services.settings, plan.rows)
         except InvalidInput as error:
             show_warning(f"This will be refused: {error}")
         try:
@@ -313,7 +313,7 @@ def _named(plan: "StudyPlan", setting: str) -> str:
 def _measure(chosen: "Sequence[Settled]", services: "Services", how: StudyOptions) -> None:
     from bias_core.study.run import run
 
-    for asked in chosen:
-        settings, report = asked.settings, run_with_bar(run, asked, services)
+    for request in chosen:
+        settings, report = request.settings, run_with_bar(run, request, services)
         name = f"{settings.model}-{settings.condition}".strip("-").replace("/", "--")
         finish(report, how, services, folder=name if len(chosen) > 1 else "")

@@ -70,9 +70,9 @@ class ScoredCells:
     @property
     def names(self) -> tuple[str, ...]:
         """The combinations, in words."""
-        return tuple(self.named(cell_in_words(self.attributes, cell)) for cell in self.scores.cells)
+        return tuple(self.name_of(cell_in_words(self.attributes, cell)) for cell in self.scores.cells)
 
-    def named(self, text: str) -> str:
+    def name_of(self, text: str) -> str:
         """Return a text about them, with their stereotype or identity if needed."""
         return f"{self.who}, {text}" if self.who else text
 
@@ -190,7 +190,7 @@ def score_results(scored: Sequence[ScoredCells]) -> Results:
     ]
     marks = {}  # by name, without repetitions
     for one, place in lines:
-        marks[one.named("all")] = one.scores.overall
+        marks[one.name_of("all")] = one.scores.overall
         marks[one.names[place]] = one.score(place)
     rows = [mark(name, estimate) for name, estimate in marks.items()]
     caption = "If an interval includes 0, the direction is not clear. “all” is the score over all people."

@@ -40,7 +40,7 @@ class Tried:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Left:
+class _RemainingBias:
     arm: Tried
     attribute: str
     before: Estimate  # share in the baseline
@@ -59,7 +59,7 @@ def mitigation_results(arms: Sequence[Tried], confidence: float) -> Results:
 
     The verdict on the first arm is that of the headline: the exact test, after Holm over its sourced attributes.
     """
-    left = list(_left(arms, confidence))
+    left = list(_remaining_bias(arms, confidence))
     if not left:
         return Results()
     names = {arm.name: arm.fidelity for arm in arms if arm.fidelity is not None}
@@ -79,7 +79,7 @@ def mitigation_results(arms: Sequence[Tried], confidence: float) -> Results:
     )
 
 
-def _left(arms: Sequence[Tried], confidence: float) -> Iterator[_Left]:
+def _remaining_bias(arms: Sequence[Tried], confidence: float) -> Iterator[_RemainingBias]:
     """Yield every arm for each attribute on which the first one is clearly biased."""
     from bias_core.measures.effects import adjusted_share_p_values
     from bias_core.measures.stereotype import remaining_gap_estimate
@@ -96,7 +96,7 @@ def _left(arms: Sequence[Tried], confidence: float) -> Iterator[_Left]:
             if arm.scores[i].attribute.reference != reference:  # an arm that draws another concept
                 continue
             if not math.isnan(share.value):
-                yield _Left(
+                yield _RemainingBias(
                     arm=arm,
                     attribute=baseline.attribute.name,
                     before=before,
@@ -112,7 +112,7 @@ def _share(score: "AttributeScore") -> Estimate:
     return score.corrected or score.prevalence
 
 
-def _finding(one: _Left, *, baseline: str) -> Finding:
+def _finding(one: _RemainingBias, *, baseline: str) -> Finding:
     shares = " to ".join(format_share(share.value, share.low, share.high) for share in (one.before, one.share))
     return Finding(
         key=f"{MITIGATION}: {one.attribute}: {one.arm.name}",
@@ -123,7 +123,7 @@ def _finding(one: _Left, *, baseline: str) -> Finding:
     )
 
 
-def _row(one: _Left) -> dict[str, object]:
+def _row(one: _RemainingBias) -> dict[str, object]:
     return {
         "arm": one.arm.name,
         "attribute": one.attribute,
@@ -136,7 +136,7 @@ def _row(one: _Left) -> dict[str, object]:
     }
 
 
-def _figure(left: Sequence[_Left], baseline: str) -> StudyFigure:
+def _figure(left: Sequence[_RemainingBias], baseline: str) -> StudyFigure:
     several = len({line.attribute for line in left}) > 1
     return figure(
         "scatter",

@@ -450,7 +450,7 @@ def labelled_people(report: StudyReport) -> pd.DataFrame:
     return frame.rename(columns={"answer": "perceived_gender"})
 
 
-def chosen(people: pd.DataFrame, person: Person, answer: str) -> dict[Person, str]:
+def labels_after(people: pd.DataFrame, person: Person, answer: str) -> dict[Person, str]:
     """Return all labels that change if one person gets a new answer.
 
     A picture fails as a whole: "not_two_people" is the label of all. Once one of them is identified, the others become

@@ -75,8 +75,8 @@ def look_through(path: Path) -> Imported:
 
 
 def _fit(design: Design, source: ImportedImages) -> Fit:
-    asked = settle(design, StudySettings())
-    shots = asked.study.shots(asked.settings)
+    request = settle(design, StudySettings())
+    shots = request.study.shots(request.settings)
     return Fit(
         design=design,
         n_found=sum(min(shot.n, source.n_of(shot.prompt)) for shot in shots) if shots else sum(source.counts.values()),
@@ -349,7 +349,7 @@ class RunsTab(StudyTab):
         """Show a report below its ``banner``, in its own tab or here."""
         tab = self._home(saved.report.design)
         there = {} if tab is self else {self.tabs: gr.update(selected=tab.key), self.parts["status"]: ""}
-        return there | tab.opened(saved, banner) | ({tab.parts["status"]: messages.done_html(says)} if says else {})
+        return there | tab.show_saved(saved, banner) | ({tab.parts["status"]: messages.done_html(says)} if says else {})
 
     def _run_of(
         self, imported: Imported | None, what: str, chosen: str, encoder: str, sentences: str, force: bool = False

@@ -401,12 +401,12 @@ class StudyForm:
         own = [*self.own.values(), self.parts["use_own"]] if self.own else []
         return [*(self.form[name] for name in self.fields()), self.arms.chosen, *own]
 
-    def filled(self) -> list[Any]:
+    def form_outputs(self) -> list[Any]:
         """Everything that :meth:`form_of` changes."""
         parts = [self.parts[name] for name in ("use_own", "count") if name in self.parts]
         return [*self.form.values(), *parts, *self.arms.outputs()]
 
-    def linked(self) -> list[Any]:
+    def load_outputs(self) -> list[Any]:
         """Everything that :meth:`on_load` changes."""
         names = dict.fromkeys((*self.remembered, *LINKED, *self.options()))
         return [*(self.form[name] for name in names), *self.arms.outputs(), self.parts["count"]]
@@ -460,18 +460,18 @@ class StudyForm:
     def on_count(self, *values: Any) -> str:
         """The number of pictures for these settings, in words; "" for invalid settings."""
         with messages.user_errors():
-            return self.count_of(self.asked(values))
+            return self.count_of(self.request_of(values))
         return ""
 
-    def count_of(self, asked: Settled) -> str:
+    def count_of(self, request: Settled) -> str:
         """Return the number of pictures that a run draws, in words."""
         with messages.user_errors():
-            arms, study = [arm.settings for arm in asked.arms], asked.study
+            arms, study = [arm.settings for arm in request.arms], request.study
             drawn = [arm for arm in arms if not (arm.images and arms[1:])]
             shots = [shot for arm in drawn for shot in study.shots(study.settled(arm, self.services))]
             n, prompts = sum(shot.n for shot in shots), len({shot.prompt for shot in shots})
             with messages.user_errors() as too_many:
-                check_number(asked, self.services.settings)
+                check_number(request, self.services.settings)
             count = f"{n:,} pictures of {prompts:,} prompt{'s' * (prompts > 1)}" if n else ""
             if arms[1:]:
                 brought = len(arms) - len(drawn)
@@ -514,15 +514,15 @@ class StudyForm:
         own = [*(component.value for component in self.own.values()), False] if self.own else []
         return self.arms.show(arms) | {self.parts["count"]: self.on_count(*form, arms, *own)}
 
-    def asked(self, values: Sequence[Any]) -> Settled:
+    def request_of(self, values: Sequence[Any]) -> Settled:
         """Return the complete settings of the form; InvalidInput if they are invalid."""
         return settle(*self.design_and_settings(values))
 
     def checked(self, values: Sequence[Any]) -> Settled:
-        """:meth:`asked`; too many pictures are refused before the run enters the queue."""
-        asked = self.asked(values)
-        check_number(asked, self.services.settings)
-        return asked
+        """:meth:`request_of`; too many pictures are refused before the run enters the queue."""
+        request = self.request_of(values)
+        check_number(request, self.services.settings)
+        return request
 
     def design_and_settings(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
         """The design and settings in the form; InvalidInput if they are invalid."""

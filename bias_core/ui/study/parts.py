@@ -87,12 +87,12 @@ class ExamplesPart:
             self._first = {status: gr.skip()}
             for example in self.listed[:1]:
                 with messages.user_errors():  # pressing its button shows the reason
-                    saved, banner = self.opened(example)
+                    saved, banner = self.open(example)
                     shown = show(saved.report)
                     self._first = shown | {header: banner + shown[header], status: messages.READY}
         return copy_of(self._first)
 
-    def opened(self, example: Example) -> tuple[SavedReport, str]:
+    def open(self, example: Example) -> tuple[SavedReport, str]:
         """Its report and the note above it."""
         saved = open_example(example, self.folder)
         return saved, example_html(saved, example)
@@ -198,16 +198,16 @@ class PeoplePart:
         """Everything that :meth:`show` changes."""
         return [self.corrected, self.box, self.by, self.refresh, self.n, self.button]
 
-    def wire(self, report: Any, said: list[Any], say: Callable[[StudyReport], Updates]) -> None:
-        """Wire the events; ``say`` gives updates of the components ``said``, which depend on corrected numbers."""
+    def wire(self, report: Any, headers: list[Any], update: Callable[[StudyReport], Updates]) -> None:
+        """Wire the events; ``update`` gives updates of the components ``headers``, which show corrected numbers."""
 
         def on_new_answers(shown: StudyReport | None) -> Updates:
             if shown is None:
                 return {self.button: gr.skip()}
             corrected, updates = self.show(shown)
-            return updates | say(corrected)
+            return updates | update(corrected)
 
-        self.refresh.click(on_new_answers, report, [*said, *self.outputs()], **messages.QUIET)
+        self.refresh.click(on_new_answers, report, [*headers, *self.outputs()], **messages.QUIET)
         chosen = [self.n, self.by]
         gr.on([part.input for part in chosen], button_text, chosen, self.button, **messages.LATEST)
 
@@ -399,7 +399,7 @@ class DrawingUpdates:
         self._due = now + max(_PAUSE, _PAUSE_PER_PICTURE * min(MOST_SHOWN, len(progress.drawing)))
         return {self._html: drawing_html(progress)}
 
-    def left(self) -> Mapping[Any, str]:
+    def finished_pictures(self) -> Mapping[Any, str]:
         """Finished pictures of a run that ended without a result."""
         is_some = self._last is not None and self._last.images
         return {self._html: drawing_html(replace(self._last, forming={})) if self._last and is_some else ""}
