@@ -8,7 +8,6 @@ a sample of the run, the classifier's labels of all pictures and people's labels
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import combinations, product
 from typing import Any
 
@@ -248,7 +247,6 @@ class PeopleAnswers:
         return codes
 
 
-@cache
 @dataclass(frozen=True, kw_only=True)
 class Corrector:
     """Turns readings and people's answers into numbers."""
