@@ -145,15 +145,8 @@ def corrected(report: StudyReport, answers: pd.DataFrame | None, services: Study
     """Return the report corrected by people's answers.
 
     Answers about a sample of the run correct its shares and scores, in a separate first table. Other answers are scored
-    in the study's own way, if it has one.
-
-    Parameters
-    ----------
-    answers : a frame (:data:`bias_core.study.answers.COLUMNS`), from a file or tasks; None if no people were asked.
-
-    Raises
-    ------
-    InvalidInput : no answer is about this run or its numbers.
+    in the study's own way, if it has one. ``answers`` is a frame (:data:`bias_core.study.answers.COLUMNS`) from a file
+    or tasks, None if no people were asked. InvalidInput if no answer is about this run or its numbers.
     """
     if answers is None:
         return report

@@ -122,17 +122,8 @@ def optimise_prompts(
 def cluster_average_image(images: Iterable[Image.Image]) -> Image.Image:
     """Return the mean of the pictures of a cluster, pixel by pixel: common features stay sharp.
 
-    Shown with a cluster's optimised prompts [dehdashtian2025oasis, 3.3].
-
-    Parameters
-    ----------
-    images : one or more pictures of any mode; those of another size than the first are resized to it.
-
-    Returns
-    -------
-    picture : RGB, of the size of the first.
-
-    Raises InvalidInput: for no picture.
+    It is RGB, of the size of the first picture; others are resized to it. It is shown with a cluster's optimised
+    prompts [dehdashtian2025oasis, 3.3]. InvalidInput for no picture.
 
     >>> black, white = Image.new("L", (2, 2)), Image.new("L", (2, 2), 255)
     >>> cluster_average_image([black, white, white]).getpixel((0, 0))

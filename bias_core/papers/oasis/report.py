@@ -254,14 +254,8 @@ def agreements(
 ) -> Mapping[str, list[Estimate]]:
     """Return Kendall's τ over seeds of SPI, and of predicted pictures' margins, with finished margins, step by step.
 
-    Parameters
-    ----------
-    spi, heading : arrays (n_seeds, n_steps).
-    finished : array (n_seeds,). Margins of the finished pictures.
-
-    Returns
-    -------
-    The estimates of each step, for SPI and for margins; empty for too few seeds.
+    ``spi`` and ``heading`` (the predicted margins) are (n_seeds, n_steps), ``finished`` (n_seeds,). Empty for too few
+    seeds.
     """
     if len(finished) < _FEWEST_SEEDS:
         return {}

@@ -464,7 +464,7 @@ class StudyForm:
         return ""
 
     def count_of(self, request: Settled) -> str:
-        """Return the number of pictures that a run draws, in words."""
+        """The number of pictures that a run draws, in words."""
         with messages.user_errors():
             arms, study = [arm.settings for arm in request.arms], request.study
             drawn = [arm for arm in arms if not (arm.images and arms[1:])]
