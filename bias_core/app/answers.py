@@ -33,7 +33,7 @@ _NOWHERE = "page.invalid"  # in the place of the address
 _AFTER_CONFIG = b"script>window.gradio_api_info = "  # in no text of the page, where Gradio writes > otherwise
 _PIECE = 65_536  # bytes
 _MOST_ADDRESSES = 8
-_PAUSE = 1.0  # seconds between two that are compressed; addresses can be made up faster
+_PAUSE = 1.0  # seconds between two compressed pages, because a sender can invent addresses faster
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class FirstPage:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._pages: dict[object, _Page] = {}
-        self._making = asyncio.Lock()  # however many ask first, it is made once
+        self._making = asyncio.Lock()  # simultaneous first requests make it once
         self._compressed, self._next = Newest[bytes](_MOST_ADDRESSES), 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -72,7 +72,7 @@ class FirstPage:
                 page = await anyio.to_thread.run_sync(_page_of, messages)
                 if page is not None:
                     self._pages[key] = page
-        if key not in self._pages:  # an error, or no page: as it came
+        if key not in self._pages:  # an error, or no page: sent unchanged
             for message in messages:
                 await send(message)
             return
@@ -178,7 +178,7 @@ class ErrorAsSentence:
 
 _STREAM, _EVENT, _CALL = "/gradio_api/queue/data", "/gradio_api/queue/join", "/gradio_api/call/"
 _LAST_WORD = b'data: {"msg":"close_stream"'  # of a stream
-_MOST_SECONDS = 3  # that a page takes to close a stream that has ended
+_MOST_SECONDS = 3  # for a page to close an ended stream
 
 
 class StreamEnd:
@@ -212,7 +212,7 @@ class StreamEnd:
 
         try:
             await self._app(scope, receive, noting)
-        except RuntimeError as error:  # Gradio says that it knows no such session, and then raises
+        except RuntimeError as error:  # Gradio reports an unknown session, then raises
             if not isinstance(error.__cause__, HTTPException):
                 raise
             await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -64,7 +64,7 @@ _OF_A_MEASURE = (
 
 def tool(run: Callable[P, T]) -> Callable[P, T]:
     """Make a tool: check argument types (null means the default), and report our own errors by message."""
-    defaults = {name: one.default for name, one in signature(run).parameters.items()}
+    defaults = {name: parameter.default for name, parameter in signature(run).parameters.items()}
 
     @wraps(run)
     def answer(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -113,8 +113,8 @@ def with_settings(declared: Mapping[str, Setting], **uploads: str) -> Callable[[
         returns = run.__annotations__["return"]
         with_lists.__signature__ = Signature([*own, *made], return_annotation=returns)  # type: ignore[attr-defined]
         del with_lists.__annotations__["given"]
-        with_lists.__annotations__ |= {one.name: one.annotation for one in made}
-        sentences = {one.name: _sentence(one) for one in declared.values()} | uploads
+        with_lists.__annotations__ |= {parameter.name: parameter.annotation for parameter in made}
+        sentences = {option.name: _sentence(option) for option in declared.values()} | uploads
         parameters = "".join(f"    {name}: {sentence}.\n" for name, sentence in sentences.items())
         with_lists.__doc__ = f"{cleandoc(run.__doc__ or '')}\n{parameters}"
         return with_lists
@@ -153,7 +153,7 @@ def _of_pack(
     """Design and settings for an uploaded file of prompts; InvalidInput with a concept or several files."""
     if concept.strip() or len(packs) != 1:
         raise InvalidInput(f'prompts need exactly one file and concept ""; got {len(packs)} and {quoted(concept)}')
-    held = HeldUploads()  # until it has been read
+    held = HeldUploads()  # held until the file is read
     return pack_of(_uploaded(packs[0], uploads, held), settings)
 
 
@@ -166,18 +166,17 @@ class Tools:
 
     def _report(self, design: Design, settings: StudySettings, names: Collection[str] | None = None) -> dict[str, Any]:
         """Run a study and return its report; its id derives from a random session, so it cannot be guessed."""
-        asked = settle(design, settings, names)
-        check_number(asked, self.services.settings)
+        request = settle(design, settings, names)
+        check_number(request, self.services.settings)
         session = _API + secrets.token_hex(16)
         services = self._for_caller()
-        return self._answer(run_for_api(services, partial(run, asked, services, session=session)))
+        return self._answer(run_for_api(services, partial(run, request, services, session=session)))
 
     def _answer(self, report: StudyReport) -> dict[str, Any]:
         """A report as JSON values, with next steps."""
         return to_dict(report) | {"next_steps": [plain(step.values()) for step in next_steps(report, self.services)]}
 
     def _for_caller(self) -> Services:
-        """The services with the caller's token."""
         token = token_of(LocalContext.request.get(None))
         return self.services.for_visitor(token) if token else self.services
 
@@ -212,14 +211,14 @@ class Tools:
             study: Name of a study from list_studies, for example "t2iat-tests"; list_studies also gives its options.
         """
         names = [design.name for design in list_designs()]
-        if study not in names:  # a shipped design; never a file of this machine
+        if study not in names:  # shipped designs only: a program must not read this machine's files
             raise InvalidInput(f"no study {quoted(study)}; there are {', '.join(names)}")
         arms = parse_arms(given.pop("arms") or [])
         if any(arm.images for arm in arms):
             raise InvalidInput("an arm cannot use images on the server; upload them as pictures")
-        held = HeldUploads()  # until the run has ended
+        held = HeldUploads()  # held until the run has ended
         pictures = given.pop("pictures") or []
-        arms += tuple(Arm(images=_uploaded(one, self.services.uploads, held)) for one in pictures)
+        arms += tuple(Arm(images=_uploaded(picture, self.services.uploads, held)) for picture in pictures)
         options = dict(name_and_value(text) for text in given.pop("options") or [])
         design, settings = find_design(study), StudySettings(**given, options=options, arms=arms)
         return self._report(design, settings, changed_settings(settings))
@@ -347,7 +346,6 @@ class Tools:
         return saved.report
 
     def _corrected(self, run_id: str) -> StudyReport:
-        """The report of a run, corrected by people's labels if there are any."""
         return corrected(self._saved(run_id), self.services.run_answers(run_id), self.services)
 
     def list_studies(self) -> list[dict[str, Any]]:
@@ -401,8 +399,8 @@ def _values(of: Any, names: tuple[str, ...]) -> dict[str, Any]:
 def _full_size(name: str) -> int:
     """Number of pictures of a study at full size; 0 if it uses uploaded ones."""
     design = find_design(name)
-    asked = settle(design, StudySettings())
-    return sum(shot.n for shot in asked.study.shots(asked.settings))
+    request = settle(design, StudySettings())
+    return sum(shot.n for shot in request.study.shots(request.settings))
 
 
 def add_tools(services: Services) -> None:

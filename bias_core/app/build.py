@@ -28,8 +28,8 @@ from bias_core.ui.visitor import Visitor, build_visitor, steps_in_words, then_ru
 from bias_core.values import settings_of
 
 _AT_WORK, _EXAMPLE = "at work", "example"
-_MOST_LOOKED_AT = 50  # runs, the newest first
-_SETTINGS = {name: one for name, one in settings_of(StudySettings).items() if one.may_be_linked}
+_MOST_LOOKED_AT = 50  # newest runs compared with an address
+_SETTINGS = {name: option for name, option in settings_of(StudySettings).items() if option.may_be_linked}
 
 
 class ComingBack:
@@ -38,7 +38,7 @@ class ComingBack:
     def __init__(self, services: Services, runs: RunsTab, others: list[StudyTab]) -> None:
         self._services, self._runs = services, runs
         self._tabs: dict[str, StudyTab] = {tab.key: tab for tab in (*others, runs)}
-        self._first = others[0].key  # the tab of every new page
+        self._first = others[0].key  # the tab that a new page shows
 
     def wire(self, arrived: Any, visitor: Any, notice: Any) -> None:
         """Wire the list of runs, each tab's last run, and the ``notice`` of a running one."""
@@ -49,7 +49,7 @@ class ComingBack:
         for key, run in last.items():
             tab = self._tabs[key]
             outputs = self._runs.everywhere if tab is self._runs else tab.opened_outputs()
-            # Only of a tab that has a run: a state that stays as it was is no change.
+            # Only tabs with a run: an unchanged state triggers no event.
             shown = partial(self.on_last, key), [visitor, run], [*outputs, notice]
             then_run(run.change, *shown, partial(self.on_crash, key))
             if key != self._first:
@@ -68,7 +68,7 @@ class ComingBack:
             last.setdefault(self._first, _EXAMPLE)
             if self._is_asked(last.get(link.tab, ""), link):
                 last.setdefault(link.tab, _EXAMPLE)
-            else:  # what the address asks for was not run yet: its form alone
+            else:  # the address's settings were not run yet: only the form is filled
                 last.pop(link.tab, None)
             return [self._at_work(hidden), self._runs.on_list(visitor), *(last.get(key, "") for key in self._tabs)]
         return [self._at_work(""), self._runs.on_list(visitor), *[""] * len(self._tabs)]
@@ -89,11 +89,11 @@ class ComingBack:
             yield from tab.following(visitor, steps_in_words(at_work), messages.GOES_ON)
             yield {self.notice: self._at_work("")}
             return
-        with messages.user_errors():  # one that cannot be opened is in the list of runs, which says why
-            if run_id == _AT_WORK:  # it has ended since
+        with messages.user_errors():  # the list of runs explains why a run cannot be opened
+            if run_id == _AT_WORK:  # the run has ended in the meantime
                 run_id = self._last_runs(visitor).get(key, "")
             if run_id:
-                yield tab.opened(open_run(self._services, visitor.key, run_id))
+                yield tab.show_saved(open_run(self._services, visitor.key, run_id))
 
     def on_crash(self, key: str) -> Updates:
         """Show that the run followed in a tab met an unexpected error."""
@@ -105,7 +105,7 @@ class ComingBack:
         def on_look(
             visitor: Visitor, shown: StudyReport | None, event: gr.EventData, request: gr.Request | None = None
         ) -> Updates:
-            is_lost = getattr(event, "again", False)  # what was shown is not on the page
+            is_lost = getattr(event, "again", False)  # a reloaded page has lost the shown report
             return self.on_look(key, visitor, None if is_lost else shown, request)
 
         return on_look
@@ -119,7 +119,7 @@ class ComingBack:
             has_own = partial(self._has_own, key, visitor, self._link(request))
             if shown is None and visitor.has_arrived and not has_own():
                 view = tab.first_view(visitor)
-                if not has_own():  # making it takes a moment, in which a run may have begun
+                if not has_own():  # a run may have begun while the example was made
                     return view
         return {tab.parts["status"]: gr.skip()}
 
@@ -139,11 +139,11 @@ class ComingBack:
         run = self._services.manifests.find(run_id) if run_id else None
         if run is None:
             return False
-        has = {one.key: one.shown(run.settings.get(name)) for name, one in _SETTINGS.items()}
+        has = {option.key: option.shown(run.settings.get(name)) for name, option in _SETTINGS.items()}
         options, values = run.settings.get("options", {}), dict(link.values)
         has |= {"study": run.study, "concept": options.get("concept")}
         has["arms"] = tuple(Arm(**arm) for arm in run.settings.get("arms", ()))
-        for name, value in values.pop("options", {}).items():  # a manifest has lists
+        for name, value in values.pop("options", {}).items():  # manifests store tuples as lists
             if options.get(name) != (list(value) if isinstance(value, tuple) else value):
                 return False
         return all(has.get(name) == value for name, value in values.items())
@@ -213,15 +213,14 @@ def build_app(services: Services) -> MendedBlocks:
         read.then(None, js="() => { window.linkIsRead = true; }", **QUIET)
         api.add_tools(services)
     for event in demo.fns.values():
-        if event.show_progress_on is None:  # hidden: else each event looks up the outputs of all before it
+        if event.show_progress_on is None:  # hidden: otherwise Gradio looks up the outputs of all earlier events
             event.show_progress_on = [notice]
-    # Of all events together; runs have their own line. Without a number Gradio takes one event at a time on ZeroGPU.
+    # For all events; runs have their own queue. Without a number, Gradio handles one event at a time on ZeroGPU.
     steady_queue(demo, default_concurrency_limit=8)
     return demo
 
 
 def _build_header() -> None:
-    """Build the part above the tabs, with the page's scripts."""
     presets = {tab.key: enumerate(getattr(tab, "presets", ())) for tab in TABS}
     tips = {f"{key}-preset-{i}": preset.says for key, some in presets.items() for i, preset in some}
     titles = {tab.key: tab.title for tab in TABS}

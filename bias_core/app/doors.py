@@ -20,7 +20,7 @@ API = "/gradio_api"
 MCP = f"{API}/mcp"
 _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "[::1]", "0.0.0.0"})
 _MOST_PAGES = 100_000
-_IN_PATH = re.compile(r"/(?:heartbeat|call/(?:v2/)?[^/]+)/([^/]+)")  # Gradio takes an event for a page there
+_IN_PATH = re.compile(r"/(?:heartbeat|call/(?:v2/)?[^/]+)/([^/]+)")  # paths in which Gradio expects the name of a page
 _NAME = "session_hash"  # Gradio's word for an open page
 _NOT_YOURS = "This page was opened in another browser, or this browser's cookies were deleted: reload the page."
 
@@ -87,7 +87,7 @@ class PageOwners:
             return
         connection = HTTPConnection(scope)
         if not self._is_owner(browser_of(connection), scope):
-            content = {"error": _NOT_YOURS, "detail": _NOT_YOURS}  # as the page shows it
+            content = {"error": _NOT_YOURS, "detail": _NOT_YOURS}  # the page shows either key
             await JSONResponse(content, status_code=403)(scope, receive, send)
             return
         is_new = scope["path"] == "/" and scope["method"] == "GET" and not own_cookie(connection)

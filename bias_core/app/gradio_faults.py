@@ -39,7 +39,7 @@ class MendedBlocks(gr.Blocks):
     """Blocks with the overrides of this file; ``visitor`` is the component with the page's visitor."""
 
     visitor: Any = None
-    first_examples: Sequence[Callable[[], object]] = ()  # make what each tab opens with, the first tab's first
+    first_examples: Sequence[Callable[[], object]] = ()  # make each tab's first view, in the order of the tabs
 
     def __init__(self, uploads: UploadStore, **options: Any) -> None:
         super().__init__(**options)
@@ -50,7 +50,7 @@ class MendedBlocks(gr.Blocks):
         try:
             return await super().process_api(block_fn, *args, **options)
         except gr.Error as error:
-            error.print_exception = False  # a sentence is an answer
+            error.print_exception = False  # our own errors need no traceback
             raise
         except InvalidInput as error:
             raise gr.Error(str(error), print_exception=False) from error
@@ -119,7 +119,7 @@ def _is_of_inputs(error: Exception, *, is_private: bool) -> bool:
     places = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
     if any(place == (_RUNS if is_private else _TOOLS) for place in places):
         return False
-    return not isinstance(error, RuntimeError) or isinstance(error.__cause__, StopIteration)  # of a name not in a list
+    return not isinstance(error, RuntimeError) or isinstance(error.__cause__, StopIteration)  # for a name in no list
 
 
 def answer_in_json(server: Any) -> None:
@@ -136,7 +136,7 @@ def answer_in_json(server: Any) -> None:
         answer = await call(request)
         for content in () if answer.root.isError else answer.root.content:
             value: Any = content.text
-            with suppress(ValueError):  # of a tool that answers a text
+            with suppress(ValueError):  # the tool answers a text, not JSON
                 value = json.loads(value)
             answer.root.structuredContent = value if isinstance(value, dict) else {"result": value}
         return answer
@@ -168,9 +168,9 @@ class PageConfig(BlocksConfig):
 
 _EMPTY_BOX, _EMPTY_MESSAGE = 8_000, 2_000  # bytes
 _MOST_OF_SESSION, _MOST_UNREAD = 16_000_000, 64_000_000
-_MANY = 50  # unread messages, after which only results are added
-_MOST_EVENTS, _MOST_BYTES = 2_000, 64_000_000  # of all waiting and running events; one address may have half
-_LOOK_SECONDS = 0.02  # between two looks whether there is an event
+_MANY = 50  # unread messages; a fuller box accepts only results
+_MOST_EVENTS, _MOST_BYTES = 2_000, 64_000_000  # for all waiting and running events; one address may have half
+_LOOK_SECONDS = 0.02  # between two checks for an event
 
 
 class _Box(asyncio.Queue[Any]):
@@ -182,7 +182,6 @@ class _Box(asyncio.Queue[Any]):
         self.count(_EMPTY_BOX)
 
     def count(self, n_bytes: int) -> None:
-        """Count more bytes, or fewer."""
         self.n_bytes += n_bytes
         self.n_bytes_of[self.address] += n_bytes
 
@@ -207,8 +206,8 @@ class _Boxes(dict[str, _Box]):
     def __delitem__(self, session: str) -> None:
         box = self.pop(session)
         box.count(-box.n_bytes)
-        box.n_bytes_of = Counter()  # a stream may still read what is in it
-        self.n_bytes_of += Counter()  # without the addresses that have nothing
+        box.n_bytes_of = Counter()  # a stream may still be reading the old box
+        self.n_bytes_of += Counter()  # drop addresses with a count of 0
         self._event_ids.pop(session, None)
 
     def make_room(self) -> None:
@@ -232,11 +231,11 @@ class SteadyQueue(Queue):
         self._is_closed = False
         super().__init__(*args, **options)
         self.pending_messages_per_session = _Boxes(self.pending_event_ids_session)
-        self.ANALYTICS_MAX_EVENTS, self.ANAYLTICS_CACHE_FREQUENCY = 1, 10**12  # their results are unused
-        # Gradio's own pace is a thousand a second: a twentieth of a core, of a server at rest.
+        self.ANALYTICS_MAX_EVENTS, self.ANAYLTICS_CACHE_FREQUENCY = 1, 10**12  # results of the analytics are unused
+        # Gradio checks a thousand times a second, which costs an idle server 5 % of a core.
         self.sleep_when_free, self.progress_update_sleep_when_free = _LOOK_SECONDS, 5 * _LOOK_SECONDS
 
-    stopped = property(lambda self: self._is_closed, lambda _self, _value: None)  # which an error in the loop sets
+    stopped = property(lambda self: self._is_closed, lambda _self, _value: None)  # Gradio's loop sets it after an error
 
     def close(self) -> None:
         """End the loops."""
@@ -270,7 +269,7 @@ class SteadyQueue(Queue):
         """True if the limit of waiting and running events is reached, or this address has half of it."""
         events = [event for waiting in self.event_queue_per_concurrency_id.values() for event in waiting.queue]
         events += [event for job in self.active_jobs for event in job or ()]
-        if len(self.event_ids_to_events) > 2 * _MOST_EVENTS:  # Gradio forgets to forget some that are cancelled
+        if len(self.event_ids_to_events) > 2 * _MOST_EVENTS:  # Gradio never drops some cancelled events
             self.event_ids_to_events.clear()
             self.event_ids_to_events.update({event._id: event for event in events})  # noqa: SLF001
         boxes = self.pending_messages_per_session

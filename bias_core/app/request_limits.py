@@ -22,12 +22,12 @@ from bias_core.values import check_texts
 
 UPLOAD = f"{API}/upload"
 _LONGEST_HEAD, _MOST_HEADERS, _MOST_SECONDS_OF_HEAD = 32_000, 100, 30
-_LONGEST_ADDRESS = 16_000  # a link with a form of prompts has some thousand characters
+_LONGEST_ADDRESS = 16_000  # a link with a filled form has a few thousand characters
 _MOST_BYTES = 2_000_000  # of one body
-_MOST_TOGETHER, _MOST_OF_ADDRESS = 64_000_000, 16_000_000  # of the bodies of all requests under way
+_MOST_TOGETHER, _MOST_OF_ADDRESS = 64_000_000, 16_000_000  # bytes of all current bodies, and of one address
 _MOST_SECONDS = 60  # for a body to arrive
-_MOST_VALUES, _DEEPEST = 50_000, 50  # of JSON
-_LONGEST = 3000  # characters of a text over MCP: the library's own errors quote the whole of it
+_MOST_VALUES, _DEEPEST = 50_000, 50  # values in a body of JSON, and its levels
+_LONGEST = 3000  # characters of a text over MCP, because the library's errors quote all of it
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # Gradio's page sends 11 characters, its client and its own routes UUIDs
 _NAMES_IN_QUERY = ("session_hash", "upload_id", "session_id")
 _NAME_IN_PATH = re.compile(r"/heartbeat/([^/]*)")
@@ -36,8 +36,6 @@ _UNREADABLE = "This is not a readable call; send one JSON object in JSON-RPC 2.0
 
 
 class _Refused(Exception):
-    """A refused request, with message and status."""
-
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
         self.status, self.sentence = status, sentence
@@ -91,14 +89,12 @@ class _Held:
         self._all, self._address, self.size = all_held, address, 0
 
     def add(self, size: int) -> None:
-        """Count more bytes, or refuse if there is no room."""
         self._all[self._address] += size
         self.size += size
         if self._all[self._address] > _MOST_OF_ADDRESS or sum(self._all.values()) > _MOST_TOGETHER:
             raise _Refused(503, "This server is receiving too much at once. Try again in a minute.")
 
     def release(self) -> None:
-        """Release the counted bytes."""
         self._all[self._address] -= self.size
         if not self._all[self._address]:
             del self._all[self._address]
@@ -151,7 +147,7 @@ def _weight(body: bytes) -> int:
     unescaped = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     n_values = unescaped.count(b'"') // 2
     if n_values <= _MOST_VALUES:
-        bare = b"".join(unescaped.split(b'"')[::2])  # what is in no text
+        bare = b"".join(unescaped.split(b'"')[::2])  # without the strings
         n_values = sum(map(bare.count, (b"[", b"{", b",", b":")))
     if n_values > _MOST_VALUES:
         raise _Refused(413, f"The request has more than {_MOST_VALUES:,} values; send fewer at once")
@@ -169,7 +165,7 @@ def _checked_body(scope: Scope, body: bytes) -> str:
     if scope["method"] == "POST" and MCP in scope["path"] and (why := _no_call(call)):
         raise _Refused(400, why)
     page = call.get("session_hash") if isinstance(call, dict) else None
-    if page is None:  # Gradio makes one where it can do without
+    if page is None:  # Gradio makes one itself
         return ""
     if not (isinstance(page, str) and _NAME.fullmatch(page)):
         raise _Refused(400, _NO_NAME)
@@ -186,7 +182,7 @@ def _json(body: bytes) -> Any:
             json.dumps(call, ensure_ascii=False).encode()
     except UnicodeError:
         is_text = False
-    except ValueError:  # no JSON, or an endless number: the parser refuses it later
+    except ValueError:  # no JSON, or too long a number: Gradio refuses it later
         call = None
     if not is_text:
         raise _Refused(400, "The request is not valid UTF-8; send complete characters")

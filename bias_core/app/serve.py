@@ -43,7 +43,7 @@ from bias_core.ui.templates import STATIC
 _DATABASES = ("embeddings.sqlite", "answers.sqlite")
 EXAMPLES = "examples"  # the only folder of the assets that is served
 _OTHER_THREADS = 100
-_PICTURES = 8  # of a batch, from which the generator learns how to show pictures that form
+_PICTURES = 8  # in a batch, from which the generator learns to preview unfinished pictures
 _log = logging.getLogger(__name__)
 
 
@@ -52,7 +52,7 @@ def launch_options(services: Services) -> dict[str, Any]:
     without_gradios_cors()
     settings = services.settings
     data = settings.data_dir
-    on_a_space = bool(os.environ.get("SPACE_ID"))  # its container is reached from outside
+    on_a_space = bool(os.environ.get("SPACE_ID"))  # the Space's proxy connects from outside the container
     server_name = os.environ.get("GRADIO_SERVER_NAME", "0.0.0.0" if on_a_space else settings.host)
     hosts = allowed_hosts(settings, server_name)
     limit_heads()
@@ -60,15 +60,15 @@ def launch_options(services: Services) -> dict[str, Any]:
         "server_name": server_name,
         "server_port": int(os.environ.get("GRADIO_SERVER_PORT", settings.port)),
         "share": False,
-        "_frontend": False,  # else Gradio asks itself for the page and gives up if that takes three seconds
+        "_frontend": False,  # otherwise Gradio requests its own page and gives up after three seconds
         "enable_monitoring": False,
         "run_history": False,
         "show_error": False,
         "ssr_mode": False,
         "mcp_server": importlib.util.find_spec("mcp") is not None,
-        "max_threads": settings.runs_waiting + _OTHER_THREADS,  # who waits for a run has one
+        "max_threads": settings.runs_waiting + _OTHER_THREADS,  # each waiting run takes one thread
         "state_session_capacity": 200,
-        "max_file_size": f"{settings.upload_mb}mb",  # which the page looks at before it sends
+        "max_file_size": f"{settings.upload_mb}mb",  # the page checks it before an upload
         "allowed_paths": [str(data / "images"), str(settings.assets_dir / EXAMPLES), *_gallery_pictures(settings)],
         "blocked_paths": [
             *(str(data / name) for name in ("runs", "reports", "label_pictures", *_DATABASES)),
@@ -98,7 +98,7 @@ def launch_options(services: Services) -> dict[str, Any]:
 
 def _gallery_pictures(settings: Settings) -> list[str]:
     """Folder of the gallery's pictures; empty without a gallery."""
-    with suppress(StorageError):  # the list of runs says it
+    with suppress(StorageError):  # the list of runs shows the error
         if (folder := gallery_folder(settings)) is not None:
             return [str(folder / "images")]
     return []
@@ -128,10 +128,10 @@ def launch(services: Services) -> None:
     # SIGTERM stops the server like Ctrl-C, so pending copies and files are finished.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     demo = build_app(services)
-    gc.freeze()  # the page lasts as long as the server: to look through it for garbage would hold up answers
+    gc.freeze()  # the page's objects live as long as the server; collecting them would delay answers
     try:
         demo.launch(quiet=True, prevent_thread_lock=True, **options)
-        warm_up(services, demo.first_examples)  # once the server has all imported that it needs
+        warm_up(services, demo.first_examples)  # after all imports, or two threads import at once
         demo.block_thread()
     finally:
         services.close()
@@ -147,7 +147,7 @@ def warm_up(services: Services, examples: Iterable[Callable[[], object]]) -> thr
 def _work(services: Services, examples: Iterable[Callable[[], object]]) -> None:
     try:
         first, *others = examples
-        first()  # which every page opens with
+        first()  # every page opens with it
         rehearse(services)
         for example in others:
             example()

@@ -26,18 +26,16 @@ from bias_core.store.uploads import UploadStore
 from bias_core.ui.visitor import address_of
 
 _UPLOAD, _PROGRESS, _FILE = "/gradio_api/upload", "/gradio_api/upload_progress", "/gradio_api/file="
-_MOST_FILES = 5  # of one request; each is open until the last has come
-_MOST_AT_ONCE, _MOST_OF_ALL = 8, 64  # uploads under way of one address, and of all
-_SILENT_SECONDS, _WHOLE_SECONDS = 30.0, 600.0  # that an upload may send nothing, and take in all
-_SLOWEST = 5000  # bytes a second, on average, of what takes longer than such a silence
-_LISTENING_SECONDS = 10.0  # that a refused upload is read, so that its sender hears why
-_FORM = 64_000  # bytes of a request that are not of its file
+_MOST_FILES = 5  # in one request; each stays open until the last has arrived
+_MOST_AT_ONCE, _MOST_OF_ALL = 8, 64  # current uploads of one address, and of all
+_SILENT_SECONDS, _WHOLE_SECONDS = 30.0, 600.0  # for which an upload may be silent, and take in total
+_SLOWEST = 5000  # bytes a second on average, for uploads longer than that silence
+_LISTENING_SECONDS = 10.0  # for which a refused upload is still read, so that its sender gets the reason
+_FORM = 64_000  # bytes of a request besides its files
 _DONE = f"data: {json.dumps({'msg': 'done'})}\n\n"
 
 
 class _Refused(Exception):
-    """A refused upload, with status and message."""
-
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
         self.status = status
@@ -53,7 +51,6 @@ class _FilesAlone(GradioMultiPartParser):
             raise MultiPartException("a file's field must be named files")
 
     def close(self) -> None:
-        """Close all files."""
         for file in self._files_to_close_on_error:
             file.close()
 
@@ -63,7 +60,7 @@ class Uploads:
 
     def __init__(self, app: ASGIApp, store: UploadStore, most: int) -> None:
         self._app, self._store, self._most = app, store, most
-        self._under_way: Counter[str] = Counter()  # by address
+        self._under_way: Counter[str] = Counter()  # uploads by address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer uploads and requests for their progress."""
@@ -97,7 +94,7 @@ class Uploads:
             if not self._store.has_room(address):
                 await anyio.to_thread.run_sync(self._store.sweep)
             async with asyncio.timeout(_WHOLE_SECONDS):
-                return await self._taken(request, address)
+                return await self._receive(request, address)
         except UploadsFull as error:
             raise _Refused(507, str(error)) from error
         except TimeoutError as error:
@@ -110,7 +107,7 @@ class Uploads:
             raise _Refused(400, why) from error
         finally:
             self._under_way[address] -= 1
-            self._under_way += Counter()  # drops those that have none
+            self._under_way += Counter()  # drop addresses with a count of 0
 
     def _check_head(self, request: Request, address: str) -> None:
         """Refuse a request before its body is read."""
@@ -127,7 +124,7 @@ class Uploads:
     def _too_large(self) -> str:
         return f"An upload may have {self._most / 1024**2:g} MB at most. Upload fewer or smaller pictures."
 
-    async def _taken(self, request: Request, address: str) -> list[str]:
+    async def _receive(self, request: Request, address: str) -> list[str]:
         """Read a request to its end and keep its files; on failure, keep none."""
         folder = await anyio.to_thread.run_sync(self._store.folder)
         n_arrived, begun = 0, time.monotonic()
@@ -151,14 +148,14 @@ class Uploads:
                 form = await parser.parse()
             finally:
                 parser.close()
-                self._store.count(address, -n_arrived)  # from now on counted as kept
-            files = [one for one in form.getlist("files") if isinstance(one, GradioUploadFile)]
+                self._store.count(address, -n_arrived)  # kept files are counted by the store
+            files = [file for file in form.getlist("files") if isinstance(file, GradioUploadFile)]
             if not files:
                 raise _Refused(400, "The upload has no complete file. Try again.")
-            return await anyio.to_thread.run_sync(self._kept, files, address)
+            return await anyio.to_thread.run_sync(self._keep, files, address)
 
-    def _kept(self, files: list[GradioUploadFile], address: str) -> list[str]:
-        return [str(self._store.keep(Path(one.file.name), _name_of(one), address)) for one in files]
+    def _keep(self, files: list[GradioUploadFile], address: str) -> list[str]:
+        return [str(self._store.keep(Path(file.file.name), _name_of(file), address)) for file in files]
 
 
 def _name_of(file: GradioUploadFile) -> str:

@@ -14,7 +14,6 @@ class _Explore(ModuleType):
     """The package, callable as the function it is named after, so that ``from bias_core import explore`` works."""
 
     def __call__(self, concept: str, *args: Any, **settings: Any) -> Any:
-        """Explore a concept (:func:`bias_core.explore.study.explore`)."""
         from bias_core.explore.study import explore
 
         return explore(concept, *args, **settings)

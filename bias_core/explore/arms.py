@@ -44,7 +44,7 @@ from bias_core.types import Estimate
 
 SEED_GIVES_ANOTHER = "The same seed gives"  # how the note begins that says that pairs are no before and after
 SEEDS = "seeds"
-_NEW_PICTURE = 0.9  # share of the distance between seeds from which a change is as good as another seed
+_NEW_PICTURE = 0.9  # share of the distance between seeds above which a change counts as another picture
 _MOST_DRAWN = 400  # pairs of different seeds in the figure of change
 
 
@@ -57,14 +57,14 @@ class Scored:
     seeds: tuple[int, ...]
     rows: np.ndarray
     scores: tuple[AttributeScore, ...]
-    fidelity: Estimate | None = None  # how often the words of the association are shown where asked for
+    fidelity: Estimate | None = None  # share of pictures that show their prompt's word of the association
     tests: dict[Any, tuple[PairedTest, ...]] = field(default_factory=dict)
     shares: dict[bytes, np.ndarray] = field(default_factory=dict)  # of variance, by places, see `_variance_share`
 
     @property
     def directions(self) -> dict[str, np.ndarray]:
         """Directions from absence to presence, of the attributes that the encoder can distinguish."""
-        return {one.attribute.name: one.direction for one in self.scores if one.direction is not None}
+        return {score.attribute.name: score.direction for score in self.scores if score.direction is not None}
 
     def sample(self, end: str, of: AttributeScore | AssociationScore) -> Sample | None:
         """Return the sample of a number by its key; None for WALS, true P and undefined numbers."""
@@ -110,7 +110,7 @@ def _variance_share(scored: Scored, attribute: int, places: np.ndarray) -> np.nd
     """Return the share for pictures ``(m,)`` or ``(k, m)``; nan if they do not vary."""
     drawn = np.atleast_2d(places)
     key = blake2b(drawn.tobytes()).digest()
-    if key not in scored.shares:  # those of all attributes are made once
+    if key not in scored.shares:  # computed for all attributes at once
         n, deltas = len(scored.rows), unit_rows(list(scored.directions.values()))
         weights = np.stack([np.bincount(row, minlength=n) for row in drawn])
         scored.shares[key] = resampled_variance_shares(scored.rows, deltas, weights)
@@ -233,7 +233,7 @@ def _seed_frame(pair: PairedArms) -> pd.DataFrame:
         "first": pair.first,
         "second": pair.second,
         "seed": np.array(pair.a.seeds)[one],
-        "change": np.round(1 - pair.cosines, 6) + 0.0,  # 32-bit rows: what is alike to their last digit is alike
+        "change": np.round(1 - pair.cosines, 6) + 0.0,  # rounded, or equal pictures would differ by float32 errors
     }
     for before, after in zip(pair.a.scores, pair.b.scores, strict=True):
         words = zip(yes_or_no(before)[one], yes_or_no(after)[other], strict=True)
@@ -316,7 +316,7 @@ def _gaps(pair: PairedArms, confidence: float, *, fixed_n: bool, several: bool) 
 
 def _changes(pair: PairedArms) -> pd.DataFrame:
     """Return changes between pictures of the same seed, and of random different seeds, in two arms."""
-    rng = np.random.default_rng(0)  # only chooses what is drawn
+    rng = np.random.default_rng(0)  # chooses only the points of the figure
     i, j = (rng.integers(0, len(side.seeds), size=_MOST_DRAWN) for side in (pair.a, pair.b))
     apart = np.array(pair.a.units)[i] != np.array(pair.b.units)[j]
     cosines = np.einsum("nd,nd->n", pair.a.rows[i[apart]], pair.b.rows[j[apart]])

@@ -20,7 +20,7 @@ from bias_core.types import Attribute, Estimate, StoredImage
 from bias_core.values import option_values
 
 CONCEPT = "concept"  # the group of the pictures that are scored
-SCORED_GROUPS = (CONCEPT, "imported")  # or of those that were brought along
+SCORED_GROUPS = (CONCEPT, "imported")  # or imported pictures
 ASSOCIATION, ATTRIBUTES, EIGENVALUES = "association", "attributes", "eigenvalues"
 BEYOND = "association-beyond"  # the association less that of an even mix
 FIDELITY = "asked-kept"  # how often the words of the association are shown where the prompt has them
@@ -68,8 +68,8 @@ class AssociationScore:
     attribute_b: str
     mean: Estimate
     associations: np.ndarray  # of each scored picture, ``(n,)``
-    beyond: Estimate | None = None  # the mean less that of an even mix; None where that is not known
-    fidelity: Estimate | None = None  # how often either word is shown where the prompt has it
+    beyond: Estimate | None = None  # mean minus that of an even mix; None if unknown
+    fidelity: Estimate | None = None  # share of pictures that show their prompt's word
     calls: tuple[np.ndarray, ...] = ()  # the same of each picture of A, and of B; () after a report was saved
     # rows, units: embeddings and units of the concept's pictures, of those of A, of those of B; () after a report was
     # saved

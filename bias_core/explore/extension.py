@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bias_core.study.study_data import StudyData
 
 MAX_CLUSTERS = 20
-MOST = 1_000_000  # pictures that can be asked for, whatever the limit of a run
+MOST = 1_000_000  # pictures in one request, even without a limit for runs
 SUGGESTED = "suggested"  # in place of attributes: those of the built-in set that suits the concept
 NO_WORDS: Mapping[str, str] = {"attribute_a": "", "attribute_b": ""}  # options of an exploration without an association
 _WORD = "Word said in the concept's prompt, as in female doctor; leave both words empty for no association"

@@ -42,7 +42,7 @@ MODEL = "calibration-diffusion"  # default model of an exploration
 
 def _with_options(name: str, base: type[Options], added: Iterable[type[Options]]) -> type[Options]:
     """Return the options of ``base``, then those that are added, in their order."""
-    parts = [*reversed([one for one in added if settings_of(one)]), base]
+    parts = [*reversed([part for part in added if settings_of(part)]), base]
     return settings_class(frozen=True, kw_only=True)(type(name, tuple(parts), {"__module__": __name__}))
 
 
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     ExploreOptions = ConceptOptions
     PackOptions = PromptOptions
 else:
-    _ADDED = [one.options for one in explore_extensions()]
+    _ADDED = [extension.options for extension in explore_extensions()]
     ExploreOptions = _with_options("ExploreOptions", ConceptOptions, _ADDED)
-    _ADDED = [one for one in _ADDED if not issubclass(one, ConceptOptions)]
+    _ADDED = [part for part in _ADDED if not issubclass(part, ConceptOptions)]
     PackOptions = _with_options("PackOptions", PromptOptions, _ADDED)
 ADDED: Mapping[str, Setting] = {
     name: one for name, one in settings_of(ExploreOptions).items() if name not in settings_of(ConceptOptions)
@@ -127,7 +127,8 @@ def explore_settings(base: StudySettings | None = None, /, **given: Any) -> Stud
     settings = {name: given.pop(name) for name in settings_of(StudySettings) if name in given}
     values = {"attributes": (SUGGESTED,), **option_values(base.options), **given}
     values["attributes"] = tuple(map(attribute_text, values["attributes"]))
-    values |= {name: one.read(values[name]) for name, one in ADDED.items() if name in values}  # a list may be one text
+    # A list may come as one text.
+    values |= {name: one.read(values[name]) for name, one in ADDED.items() if name in values}
     if values.get("n_clusters", 0) is None:
         values["n_clusters"] = 0
     options = ExploreOptions(**values)
@@ -224,7 +225,7 @@ def attribute_text(given: Attribute | Mapping[str, Any] | str) -> str:
 
 def _attribute_words(texts: Sequence[str], concept: str) -> list[str]:
     """Return command words for attributes: none for the concept's own set, built-in names, else all parts."""
-    if list(texts) == [attribute_text(one) for one in read_attributes([SUGGESTED], concept)]:
+    if list(texts) == [attribute_text(attribute) for attribute in read_attributes([SUGGESTED], concept)]:
         return []
     words = ["--no-attributes"] if not texts else []
     for text in texts:
@@ -260,8 +261,8 @@ def prompts_of(design: Design) -> tuple[PackedPrompt, ...]:
 
 def cells_of(prompts: Sequence[PackedPrompt]) -> list[str]:
     """Return the cell that each prompt's pictures count in: its group, or itself if no prompt has one."""
-    grouped = any(one.group for one in prompts)
-    return [one.group or NO_GROUP if grouped else one.prompt for one in prompts]
+    grouped = any(prompt.group for prompt in prompts)
+    return [prompt.group or NO_GROUP if grouped else prompt.prompt for prompt in prompts]
 
 
 def attributes_of_cells(design: Design, scored: Sequence[Attribute]) -> dict[str, tuple[Attribute, ...]]:
@@ -271,15 +272,15 @@ def attributes_of_cells(design: Design, scored: Sequence[Attribute]) -> dict[str
     """
     if design.kind != PACK:
         return {}
-    of_all, of_cell = {one.name.lower(): one for one in scored}, dict[str, dict[str, Attribute]]()
+    of_all, of_cell = {attribute.name.lower(): attribute for attribute in scored}, dict[str, dict[str, Attribute]]()
     prompts = prompts_of(design)
-    for cell, one in zip(cells_of(prompts), prompts, strict=True):
-        for text in one.attributes:
+    for cell, prompt in zip(cells_of(prompts), prompts, strict=True):
+        for text in prompt.attributes:
             here = of_cell.setdefault(cell, {})
             try:
                 attribute = _unlike_others(text, here | of_all)
             except InvalidInput as error:
-                raise InvalidInput(f"{design.name}, {one.place}: {error}") from error
+                raise InvalidInput(f"{design.name}, {prompt.place}: {error}") from error
             if attribute.name.lower() not in of_all:
                 here[attribute.name.lower()] = attribute
     return {cell: tuple(named.values()) for cell, named in of_cell.items()}

@@ -354,7 +354,7 @@ def prompts_headline(shares: Mapping[str, Mapping[str, Estimate]]) -> str:
     name, cells = max(by_name.items(), key=lambda one: one[1][0][1].value - one[1][-1][1].value)
     of = f"The highest and the lowest share of {len(cells)} prompts: " if len(cells) > _MOST_LISTED else ""
     (first, share), *others = [cells[0], cells[-1]] if of else cells
-    rest = [f"in {_share_words(one)} of “{cell}”" for cell, one in others]
+    rest = [f"in {_share_words(share)} of “{cell}”" for cell, share in others]
     return f"{of}“{name}” is seen in {', '.join([f'{_share_words(share)} pictures of “{first}”', *rest])}."
 
 
@@ -366,11 +366,11 @@ def shares_headline(attributes: Sequence[AttributeScore], confidence: float) -> 
     compared = [score for score in measured if score.attribute.has_source]
     if not compared:
         first, *others = measured
-        shares = [f"“{one.attribute.name}” in {_share_words(one.prevalence)} pictures" for one in others]
+        shares = [f"“{score.attribute.name}” in {_share_words(score.prevalence)} pictures" for score in others]
         shares = [f"{_share_words(first.prevalence)} pictures", *shares]
         return f"“{first.attribute.name}” is seen in {listed(shares)}. {_NO_SOURCE}"
     found = list(zip(compared, verdicts(compared, confidence), strict=True))
-    clear = [one for one in found if one[1] in _CLEAR]
+    clear = [line for line in found if line[1] in _CLEAR]
     lead, verdict = max(clear or found, key=lambda one: _departure(one[0]))
     some = len(compared) < len(attributes)
     kind = "attribute with a sourced rate" if some else "attribute"
@@ -392,12 +392,12 @@ def _share_words(share: Estimate) -> str:
 
 def arms_headline(report: StudyReport) -> str:
     """Return the headline of a comparison of explorations, the clearest share first."""
-    in_place = next(filter(None, (one.arms_headline(report) for one in explore_extensions())), "")
+    in_place = next(filter(None, (extension.arms_headline(report) for extension in explore_extensions())), "")
     return in_place or _differences_of_arms(report) + _further(report)
 
 
 def _further(report: StudyReport) -> str:
-    return "".join(one.further_headline(report) for one in explore_extensions())
+    return "".join(extension.further_headline(report) for extension in explore_extensions())
 
 
 def _differences_of_arms(report: StudyReport) -> str:

@@ -72,7 +72,7 @@ from bias_core.types import Attribute
 from bias_core.values import Options, option_values, settings_of
 
 _PERSON = re.compile(r"\b(?:person|people|human|individual|m[ae]n|wom[ae]n|male|female)\b", re.I)
-_FEWEST = 4  # pictures that make a map, or that are scored as those of one prompt
+_FEWEST = 4  # pictures for a map, or for separate scores of a prompt
 _MOST_ON_MAP = 3000  # the similarity graph has n x n entries
 _MOST_PROMPTS = 24
 
@@ -117,7 +117,7 @@ def _association(
         fidelity=asked_kept_estimate(*calls, confidence=confidence) if calls else None,
         calls=calls,
         rows=(rows, *sides),
-        units=tuple(_units(one) for one in (frame, *frames)),
+        units=tuple(_units(part) for part in (frame, *frames)),
     )
 
 
@@ -171,7 +171,7 @@ def _units(frame: pd.DataFrame) -> tuple[str, ...]:
 def _without_rates(options: ExploreOptions, scores: Sequence[AttributeScore]) -> list[str]:
     """Return a note on each P* that is left out of an arm that draws another concept."""
     pairs = zip(options.scored, scores, strict=True)
-    names = [f"“{one.name}”" for one, score in pairs if one.reference != score.attribute.reference]
+    names = [f"“{attribute.name}”" for attribute, score in pairs if attribute.reference != score.attribute.reference]
     if not names:
         return []
     return [f"No P* for {listed(names)}: the real-world rate is for another concept, “{options.concept}”."]
@@ -283,7 +283,7 @@ class Explore(Study):
             scored=scored,
             confidence=settings.confidence,
         )
-        return joined(results, *(one.reading(options, data, frame, scored) for one in explore_extensions()))
+        return joined(results, *(extension.reading(options, data, frame, scored) for extension in explore_extensions()))
 
     def run_name(self, settings: StudySettings) -> RunName:
         """Return the concept's prompt, or a name for the user's own pictures, and the words of ``explore``."""
@@ -315,7 +315,7 @@ class Explore(Study):
         if not own.tables:
             return own
         options = explore_options(settings)
-        added = joined(Results(), *(one.comparing(options, settings, arms) for one in explore_extensions()))
+        added = joined(Results(), *(extension.comparing(options, settings, arms) for extension in explore_extensions()))
         return replace(joined(added, own), figures=(*own.figures, *added.figures))
 
     def headline(self, report: StudyReport) -> str:
@@ -384,7 +384,7 @@ def pack_of(name: str, settings: StudySettings) -> tuple[Design, StudySettings]:
     The attributes are those of the settings; if they leave the choice to the program, those that the rows name.
     """
     design, values = pack_design(name), option_values(settings.options)
-    options = {one: values[one] for one in settings_of(PackOptions) if one in values}
+    options = {name: values[name] for name in settings_of(PackOptions) if name in values}
     if tuple(options.get("attributes", ())) == (SUGGESTED,):
         del options["attributes"]
     if "n_images" in values:
@@ -405,12 +405,12 @@ class PromptPack(Explore):
         attributes_of_cells(self.design, scored_attributes(settings))  # invalid attributes raise before drawing
         return [
             Shot(
-                prompt=one.prompt,
-                n=scaled(one.n or self.design.images_per_prompt, settings.scale),
+                prompt=prompt.prompt,
+                n=scaled(prompt.n or self.design.images_per_prompt, settings.scale),
                 group=CONCEPT,
-                facts={"set": cell} if cell != one.prompt else {},
+                facts={"set": cell} if cell != prompt.prompt else {},
             )
-            for one, cell in zip(prompts, cells, strict=True)
+            for prompt, cell in zip(prompts, cells, strict=True)
         ]
 
     def run_name(self, settings: StudySettings) -> RunName:
@@ -433,7 +433,7 @@ class PromptPack(Explore):
 
     def enlarged(self, settings: StudySettings, times: float) -> tuple[Study, StudySettings]:
         """Return ``times`` as many pictures of every prompt; unchanged if rows give their own number."""
-        has_own = any(one.n for one in prompts_of(self.design))
+        has_own = any(prompt.n for prompt in prompts_of(self.design))
         return (self, settings) if has_own else Study.enlarged(self, settings, times)
 
     def with_baseline(self, settings: StudySettings) -> tuple[StudySettings, str] | None:

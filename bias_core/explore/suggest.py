@@ -184,7 +184,7 @@ def _worded(
 def _line(one: Suggestion, agrees: float, base: np.ndarray, source: str, data: StudyData) -> dict[str, Any]:
     attribute, where = one.attribute, one.where_from
     positive, negative = data.texts([attribute.positive, attribute.negative])
-    reads = not agrees < _TELLS  # nan: nothing is known against it
+    reads = not agrees < _TELLS  # nan: no captions to disagree with
     if not reads:
         where += "; the classifier hardly sees it: ask people, or use another classifier"
     odds = one.odds
@@ -206,15 +206,15 @@ def _line(one: Suggestion, agrees: float, base: np.ndarray, source: str, data: S
 def _findings(suggestions: Sequence[Suggestion]) -> list[Finding]:
     return [
         Finding(
-            key=one.attribute.name,
-            title=f"{one.attribute.name}: log-odds against the base",
+            key=suggestion.attribute.name,
+            title=f"{suggestion.attribute.name}: log-odds against the base",
             metric="object_odds",
-            estimate=one.odds.log_odds,
-            p_value=one.odds.p_adjusted,
-            says=f"{one.where_from[:1].upper()}{one.where_from[1:]}.",
+            estimate=suggestion.odds.log_odds,
+            p_value=suggestion.odds.p_adjusted,
+            says=f"{suggestion.where_from[:1].upper()}{suggestion.where_from[1:]}.",
         )
-        for one in suggestions
-        if one.is_clear and one.odds is not None
+        for suggestion in suggestions
+        if suggestion.is_clear and suggestion.odds is not None
     ]
 
 
@@ -257,9 +257,9 @@ class Suggest(Study):
         world = data.services.pictures_world(settings.model)
         named, note = _ask(options, data.services, world, subject)
         merged = merge_suggestions(suggestions, named)
-        worded = [_worded(one, subject, of_both, rows[[*ours, *base]], data) for one in merged]
+        worded = [_worded(suggestion, subject, of_both, rows[[*ours, *base]], data) for suggestion in merged]
         source = _OF_BASE.format(n=len(base), prompt=prompt)
-        lines = [_line(one, agrees, rows[base], source, data) for one, agrees in worded]
+        lines = [_line(suggestion, agrees, rows[base], source, data) for suggestion, agrees in worded]
         return Results(
             findings=tuple(_findings(suggestions)),
             tables=(table(SUGGESTIONS, "Suggested attributes", lines, _CAUTION),),

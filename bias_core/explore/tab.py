@@ -40,7 +40,7 @@ _ALIKE = "looks_like"  # column of the groups
 _MAP = "alike"  # the figure that the map below the pictures shows
 IN_STRIP = 40
 _LARGE, _SMALL = 512, 64  # pixels
-_SMOOTH = 256  # from this size on a picture is enlarged smoothly
+_SMOOTH = 256  # pixels: below, a picture is enlarged without smoothing
 _SIDES = ("first", "second")
 _PLAIN = (*_SIDES, "seed", "change", "first picture", "second picture")
 _HALF_WIDTH = 0.1
@@ -256,7 +256,7 @@ def association_says(score: AssociationScore) -> str:
     a, b, mean = score.attribute_a, score.attribute_b, score.mean
     if math.isnan(mean.value):
         return f"The association with “{a}” and “{b}” is undefined: {mean.note}."
-    beyond = mean if score.beyond is None else score.beyond  # where pictures do not vary, no even mix is known
+    beyond = mean if score.beyond is None else score.beyond  # without variation there is no even mix
     even = "an even mix = 0" if score.beyond else "neutral = 0"
     numbers = f"{format_change(beyond.value, beyond.low, beyond.high, n=beyond.n)}, n = {beyond.n}, {even}"
     return lean(
@@ -353,11 +353,11 @@ class ExploreTab(ExploreForm):
         if number := int(event.number):
             picture = self.pictures.large(report, images.get(number, ""))
             return {self.pictures.picture: picture, chart: map_html(exploration, opened=number)}
-        group, framed = int(event.group), [int(one) for one in str(event.numbers).split(",") if one.isdigit()]
+        group, framed = int(event.group), [int(number) for number in str(event.numbers).split(",") if number.isdigit()]
         which = f"group={CONCEPT}" if group == ALL_GROUPS else f"{_ALIKE}={group_name(group)}"
         look = Look(report=report, which=which, whole=group != ALL_GROUPS)
         if framed:
-            look = replace(look, only=tuple(images[one] for one in framed if one in images), whole=True)
+            look = replace(look, only=tuple(images[number] for number in framed if number in images), whole=True)
         return {
             **self.pictures.show_only(look),
             self.at_once["groups"]: group_buttons(exploration, group),
@@ -391,7 +391,7 @@ class ExploreTab(ExploreForm):
 
     def header_html(self, report: StudyReport) -> str:
         """Return the headline, with the notes right under it."""
-        notes = [note for note in report.results.notes if ERRORS_KNOWN not in note]  # nothing to beware of
+        notes = [note for note in report.results.notes if ERRORS_KNOWN not in note]  # known errors need no warning
         if report.unknown_words:
             words = ", ".join(f"“{word}”" for word in report.unknown_words)
             notes.insert(0, f"The calibration model does not know {words} and ignored it.")
@@ -502,17 +502,17 @@ def slide_html(report: StudyReport, rows: pd.DataFrame, seed: str) -> str:
     row = chosen.iloc[0]
     stored = [report.stored[row[f"{side} picture"]] for side in _SIDES]
     sides = [
-        {"place": side, "arm": row[side], "prompt": one.row.prompt, "picture": data_uri(one.path, _LARGE)}
-        for side, one in zip(_SIDES, stored, strict=True)
+        {"place": side, "arm": row[side], "prompt": image.row.prompt, "picture": data_uri(image.path, _LARGE)}
+        for side, image in zip(_SIDES, stored, strict=True)
     ]
-    prompts = dict.fromkeys(one.row.prompt for one in stored)
+    prompts = dict.fromkeys(image.row.prompt for image in stored)
     names = ["Prompt of both"] if len(prompts) == 1 else [f"Prompt of {row[side]}" for side in _SIDES]
     facts = {"Seed": str(row["seed"]), "Change": f"{format_number(row['change'])}, one minus the cosine"}
     return render(
         "pair_slide",
         seed=row["seed"],
         sides=sides,
-        small=max(one.row.width for one in stored) < _SMOOTH,
+        small=max(image.row.width for image in stored) < _SMOOTH,
         facts=facts | dict(zip(names, prompts, strict=True)),
         readings=[(name, *str(row[name]).split(" → ")) for name in _attributes(row)],
     )

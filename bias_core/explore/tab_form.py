@@ -55,7 +55,7 @@ from bias_core.ui.visitor import Visitor, run_queued, then_run
 from bias_core.values import changed_settings, settings_of
 
 Steps = Generator[Progress, None, list[Suggested]]
-_TICKED = 5  # of the first suggestions
+_TICKED = 5  # suggestions ticked at first
 _HOW = (
     "Before a run, a language model suggests attributes from the concept’s words. After a run, captions of its "
     "pictures are compared with a baseline on the same seeds as well. Nothing is measured until you run."
@@ -285,11 +285,11 @@ class ExploreForm(StudyTab):
         with gr.Row():
             add("confidence", gr.Dropdown, [90, 95, 99], value=95, label="Confidence, %", min_width=130)
             add("n_clusters", gr.Number, precision=0, elem_id="clusters", min_width=150)
-        menus = {name: menu for one in explore_extensions() for name, menu in one.menus().items()}
+        menus = {name: menu for extension in explore_extensions() for name, menu in extension.menus().items()}
         with gr.Row():
-            for name, one in ADDED.items():
-                some = {"value": list(one.default), "multiselect": True} if one.kind is tuple else {}
-                add(name, gr.Dropdown, list(menus.get(name, one.choices)), min_width=150, **some)
+            for name, option in ADDED.items():
+                some = {"value": list(option.default), "multiselect": True} if option.kind is tuple else {}
+                add(name, gr.Dropdown, list(menus.get(name, option.choices)), min_width=150, **some)
         self._build_stop_rule()
         with gr.Row():
             for name in ("attribute_a", "attribute_b"):
@@ -334,17 +334,17 @@ class ExploreForm(StudyTab):
         """The form's components in the order of ``FIELDS``, the arms, the file of prompts, and the shown report."""
         return [*(self.form[name] for name in FIELDS), self.arms.chosen, self.form["pack"], self.parts["report"]]
 
-    def filled(self) -> list[Any]:
+    def form_outputs(self) -> list[Any]:
         """Return all components that :meth:`form_of` changes."""
-        return [*super().filled(), self.parts["decided"], self.parts["emptied"]]
+        return [*super().form_outputs(), self.parts["decided"], self.parts["emptied"]]
 
     def without_notes(self) -> Updates:
         """Return the form's components without the note on its model."""
         return {self.form["model_note"]: ""}
 
-    def linked(self) -> list[Any]:
+    def load_outputs(self) -> list[Any]:
         """Return all components that :meth:`on_load` changes."""
-        return self.filled()
+        return self.form_outputs()
 
     def wire_form(self) -> None:
         """Wire the form."""
@@ -355,7 +355,7 @@ class ExploreForm(StudyTab):
         ]
         form["set"].input(self.on_chosen_set, [form["set"], form["concept"]], [parts["decided"], *filled], **LATEST)
         changed = [form["set"], parts["decided"], *filled]
-        typed = [form["concept"].input, form["concept"].blur]  # the first input of a page that is still new gets lost
+        typed = [form["concept"].input, form["concept"].blur]  # Gradio loses the first input event of a new page
         gr.on(typed, self.on_typed_concept, self.press_inputs(), changed, **LATEST, queue=False)
         changed += [form[name] for name in ("concept", "template")]
         self.on_any("click", list(parts["concepts"].values()), self.on_concept_button, None, changed)
@@ -368,7 +368,7 @@ class ExploreForm(StudyTab):
         form["attributes"].select(self.on_choose_row, None, parts["row"], **EACH)
         table = [form["attributes"], parts["row"]]
         parts["remove"].click(self.on_remove, table, table, **QUIET)
-        self.suggest.wire(self, lambda values: read_form(values[:-1]))  # all but the prompts
+        self.suggest.wire(self, lambda values: read_form(values[:-1]))  # without the file of prompts
         parts["restore"].click(self.on_restore, form["set"], filled, **QUIET)
 
     def on_pack(self, path: str | None) -> str:
@@ -465,7 +465,7 @@ class ExploreForm(StudyTab):
                 updates |= self.on_concept(concept, self._suits(concept))
             options = link.get("options", {})
             updates |= {form[name]: _shown(options[name]) for name in ("n_images", *ADDED) if options.get(name)}
-            if arms := link.get("arms", ()):  # the first one's model and condition stand above
+            if arms := link.get("arms", ()):  # the form above shows the first arm's model and condition
                 shown, others = split_first_arm(explore_settings(arms=tuple(arms)))
                 updates |= self._model_updates(shown.model, shown.condition)
                 updates |= {form["model"]: shown.model} | self.arms.show(others)

@@ -82,8 +82,8 @@ def _label_studio(file: Path) -> list[tuple[str, dict[str, Any]]] | None:
 
 def _studio_answers(task: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield all answers about one picture; none for attention checks, whose right answer is known."""
-    given = [one for one in task["annotations"] if not one.get("was_cancelled")]
-    if any(one.get("ground_truth") for one in given):
+    given = [answer for answer in task["annotations"] if not answer.get("was_cancelled")]
+    if any(answer.get("ground_truth") for answer in given):
         return
     data = task["data"]
     picture = data.get("image_id") or Path(data["image"]).stem

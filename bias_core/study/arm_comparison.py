@@ -481,9 +481,9 @@ def ranks_over_arms(arms: Sequence[ArmReport], key: str, settings: StudySettings
     return [rank_columns(rank) for rank in ranks] or [{} for _ in arms]
 
 
-def rank_columns(rank: Rank, name: str = "rank") -> dict[str, float]:
+def rank_columns(rank: Rank) -> dict[str, float]:
     """Return a rank and its interval, as columns of a table."""
-    return {name: rank.rank, f"{name} low": rank.low, f"{name} high": rank.high}
+    return {"rank": rank.rank, "rank low": rank.low, "rank high": rank.high}
 
 
 def table_over_arms(
@@ -605,11 +605,11 @@ def _differences(
         for i, j in places
     ]
     for are_asked in (True, False):
-        tested = [row for one, _, row in compared if (one.key in asked) == are_asked and not math.isnan(row["p"])]
+        tested = [row for number, _, row in compared if (number.key in asked) == are_asked and not math.isnan(row["p"])]
         adjusted = benjamini_hochberg([row["p"] for row in tested]) if tested else ()
         for row, p_value in zip(tested, adjusted, strict=True):
             row |= {"p adjusted": float(p_value), "clear": "yes" if p_value <= RATE else "no"}
-    return pd.DataFrame([row for *_, row in compared]), [_finding(*one) for one in compared]
+    return pd.DataFrame([row for *_, row in compared]), [_finding(*line) for line in compared]
 
 
 def _compare(
@@ -767,10 +767,10 @@ def together_in_words(notes_by_arm: Mapping[str, Sequence[str]]) -> Iterator[str
     begun = set[str]()
     for note, names in names_by_note.items():
         opening = note.partition("“")[0]
-        alike = [one for one in in_part if note in in_part and len(opening) >= _OPENING and one.startswith(opening)]
+        alike = [text for text in in_part if note in in_part and len(opening) >= _OPENING and text.startswith(opening)]
         if len(alike) < 2:
             yield f"{', '.join(names)}: {note}" if note in in_part else note
         elif opening not in begun:
             begun.add(opening)
-            rests = (f"{one.removeprefix(opening).rstrip('.')} ({', '.join(in_part[one])})" for one in alike)
+            rests = (f"{text.removeprefix(opening).rstrip('.')} ({', '.join(in_part[text])})" for text in alike)
             yield f"{opening}{'; '.join(rests)}."

@@ -112,7 +112,7 @@ def judge_attributes(
     questions = [question_about(attribute.positive) for attribute in attributes]
     stored = data.stored(frame)
     pictures: dict[Question, Picture] = {
-        (one.path.stem, question): partial(open_picture, one) for one in stored for question in questions
+        (image.path.stem, question): partial(open_picture, image) for image in stored for question in questions
     }
     ask = partial(ask_judge, data.services, data.settings.judge, check=data.check)
     answers = yield from ask("asking the judge", pictures)
@@ -123,8 +123,8 @@ def judge_attributes(
     return tuple(
         JudgedAttribute(
             question=question,
-            answers=np.array([answers[one.path.stem, question] for one in stored]).reshape(-1, 3),
-            errors=errors_of(some, np.array([checks[one.key, question] for one in some])) if some else None,
+            answers=np.array([answers[image.path.stem, question] for image in stored]).reshape(-1, 3),
+            errors=errors_of(some, np.array([checks[picture.key, question] for picture in some])) if some else None,
         )
         for question, some in zip(questions, of_known_truth, strict=True)
     )
@@ -132,7 +132,7 @@ def judge_attributes(
 
 def errors_of(pictures: Sequence[KnownPicture], answers: np.ndarray) -> ReaderErrors:
     """Return sensitivity and specificity of a judge on pictures with known ground truth; answers ``(n, 3)``."""
-    shown, yes = np.array([one.shows for one in pictures]), calls_of(answers) == 0
+    shown, yes = np.array([picture.shows for picture in pictures]), calls_of(answers) == 0
     return ReaderErrors(
         sensitivity=float(yes[shown].mean()),
         specificity=float(1 - yes[~shown].mean()),
@@ -268,7 +268,7 @@ def score_attributes(
     judged = yield from judge_attributes(data, frame, attributes)
     pairs_of_text = [(a.positive, a.negative) for a in attributes]
     errors = (
-        tuple(one.errors for one in judged)
+        tuple(answers_of_judge.errors for answers_of_judge in judged)
         if judged
         else services.reader_errors(settings.encoder, settings.model, pairs_of_text)
     )
@@ -317,7 +317,7 @@ def read_shares(
     errors: Sequence[ReaderErrors | None] = [None] * k
     if corrected:
         of_encoder = () if judged else data.services.reader_errors(settings.encoder, settings.model, pairs)
-        errors = [one.errors for one in judged] if judged else of_encoder
+        errors = [answers_of_judge.errors for answers_of_judge in judged] if judged else of_encoder
     shares = []
     for i, attribute in enumerate(attributes):
         positive, negative = texts[i], texts[k + i]

@@ -50,7 +50,7 @@ def to_attributes(entries: Sequence[Mapping[str, Any]]) -> tuple[Attribute, ...]
     """Return attributes of the shipped data, with their sources in words and without the papers' names for them."""
     sources = with_works([entry.get("reference_source", "") for entry in entries])
     facts = ({key: value for key, value in entry.items() if key != "published_name"} for entry in entries)
-    return tuple(Attribute(**one | {"reference_source": source}) for one, source in zip(facts, sources, strict=True))
+    return tuple(Attribute(**fact | {"reference_source": source}) for fact, source in zip(facts, sources, strict=True))
 
 
 def is_rate_of_another(source: str, rate: float | None, concept: str) -> bool:

@@ -24,25 +24,25 @@ REFUSED = "refused"
 
 def refusals(pictures: Sequence[DrawnPicture], confidence: float, *, fixed_n: bool = True) -> Results:
     """Return the share of requests without a picture as a finding, and tables of it by group and by reason."""
-    distinct = list({one.image.row.id: one for one in pictures}.values())
+    distinct = list({picture.image.row.id: picture for picture in pictures}.values())
     if not distinct:
         return Results()
-    blocked = [one.image.blocked for one in distinct]
+    blocked = [picture.image.blocked for picture in distinct]
     finding = Finding(
         key=REFUSED,
         title=REFUSED_PICTURES,
         metric="refused_share",
         estimate=share_interval(sum(blocked), len(blocked), fixed_n=fixed_n, confidence=confidence),
         says=f"{sum(blocked):,} of {len(blocked):,} requests ended without a picture; they are counted, never scored.",
-        sample=mean_sample([one.unit for one in distinct], blocked),
+        sample=mean_sample([picture.unit for picture in distinct], blocked),
     )
     return Results(findings=(finding,), tables=tuple(_refusal_tables(distinct, confidence, fixed_n)))
 
 
 def _refusal_tables(pictures: Sequence[DrawnPicture], confidence: float, fixed_n: bool) -> Iterator[StudyTable]:
     groups = {
-        name: [one.image.blocked for one in pictures if one.group == name]
-        for name in dict.fromkeys(one.group for one in pictures)
+        name: [picture.image.blocked for picture in pictures if picture.group == name]
+        for name in dict.fromkeys(picture.group for picture in pictures)
     }
     how: dict[str, Any] = {"fixed_n": fixed_n, "confidence": confidence}
     shares = {name: share_interval(sum(of), len(of), **how) for name, of in groups.items()}
@@ -56,7 +56,7 @@ def _refusal_tables(pictures: Sequence[DrawnPicture], confidence: float, fixed_n
         "Requests that ended without a picture, with "
         + ("exact intervals." if fixed_n else "intervals that hold at any time."),
     )
-    reasons = Counter(reason_of(one.image) for one in pictures if one.image.blocked)
+    reasons = Counter(reason_of(picture.image) for picture in pictures if picture.image.blocked)
     if reasons:
         rows = [{"reason": reason, "pictures": n} for reason, n in reasons.most_common()]
         yield table("refusal_reasons", "Why pictures were refused", rows, "As the model or its host words it.")
@@ -94,13 +94,13 @@ def drawn_with(image: StoredImage) -> dict[str, str]:
 
 def rewritten_prompts(pictures: Sequence[DrawnPicture]) -> tuple[StudyTable, ...]:
     """Return a table of the words most often added to prompts or removed; () if no prompt was rewritten."""
-    distinct = list({one.image.row.id: one for one in pictures if not one.image.blocked}.values())
-    changed = [one for one in distinct if drawn_prompt(one.image) != one.prompt]
+    distinct = list({picture.image.row.id: picture for picture in pictures if not picture.image.blocked}.values())
+    changed = [picture for picture in distinct if drawn_prompt(picture.image) != picture.prompt]
     if not changed:
         return ()
     added, removed = Counter[str](), Counter[str]()
-    for one in changed:
-        before, after = _words(one.prompt), _words(drawn_prompt(one.image))
+    for picture in changed:
+        before, after = _words(picture.prompt), _words(drawn_prompt(picture.image))
         added.update(after - before)
         removed.update(before - after)
     words = dict.fromkeys([*_most(added), *_most(removed)])

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +10,7 @@ import pandas as pd
 from bias_core.measures.paired_stereotype import ANDROGYNOUS, CANNOT_IDENTIFY, GENDERS, NOT_TWO_PEOPLE, UNCLEAR
 from bias_core.people import Scale, load_scales
 from bias_core.study.design import known_study
-from bias_core.study.types import StudyReport
+from bias_core.study.types import StudyReport, named_parts
 from bias_core.types import Attribute
 
 YES, NO, CANNOT_TELL = "yes", "no", "cannot_tell"
@@ -83,35 +82,32 @@ def scale_pictures(report: StudyReport, name: str) -> list[ScalePictures]:
     if study is None or frame is None or frame.empty or scale is None:
         return []
     pictures = []
-    for arm, part in _arms(report):
+    for arm, part in named_parts(report):
         own = frame[frame["arm"] == arm] if arm else frame
         rows = own[own["group"].isin(list(study.attributes(part.settings)))]
         ids = tuple(dict.fromkeys(rows["image_id"]))
         pictures.append(ScalePictures(arm=arm, scale=scale, image_ids=ids))
-    return [one for one in pictures if one.image_ids]
+    return [picture for picture in pictures if picture.image_ids]
 
 
 def strata_of(readings: Sequence[Reading], stratified_by: Sequence[str]) -> dict[str, str]:
     """Return the classifier's answers about these attributes ("people": how people look) as one word per picture."""
     strata: dict[str, dict[tuple[str, str], int]] = {}
-    for one in readings:
-        name = PEOPLE if one.attribute is None else one.attribute.name
+    for reading in readings:
+        name = PEOPLE if reading.attribute is None else reading.attribute.name
         if name in stratified_by:
-            for image_id, position, code in zip(one.image_ids, one.positions, one.codes.tolist(), strict=True):
+            for image_id, position, code in zip(
+                reading.image_ids, reading.positions, reading.codes.tolist(), strict=True
+            ):
                 strata.setdefault(image_id, {})[name, position] = code
     return {image_id: repr(sorted(codes.items())) for image_id, codes in strata.items()}
-
-
-def _arms(report: StudyReport) -> list[tuple[str, Any]]:
-    """Return the name and report of each arm; "" and the report itself without arms."""
-    return [(arm.name, arm) for arm in report.arms] or [("", report)]
 
 
 def _attribute_readings(report: StudyReport) -> Iterator[Reading]:
     study, frame = known_study(report.design), report.pictures
     if study is None or frame is None or frame.empty:
         return
-    for arm, part in _arms(report):
+    for arm, part in named_parts(report):
         own = frame[frame["arm"] == arm] if arm else frame
         read = study.attributes(part.settings)
         by_group = {group: rows for group in read if len(rows := own[own["group"] == group])}
@@ -132,7 +128,7 @@ def _attribute_readings(report: StudyReport) -> Iterator[Reading]:
 
 def _people_readings(report: StudyReport) -> Iterator[Reading]:
     """Yield the readings of the paired test, by setting; none if no classifier labelled the people."""
-    for arm, part in _arms(report):
+    for arm, part in named_parts(report):
         frame = part.results.frame("labels")
         if not {"automatic", "position", "stereotyped_gender", "setting"} <= set(frame):
             continue

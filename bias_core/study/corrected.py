@@ -8,7 +8,6 @@ a sample of the run, the classifier's labels of all pictures and people's labels
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import combinations, product
 from typing import Any
 
@@ -46,7 +45,7 @@ from bias_core.study.classifier_answers import (
 )
 from bias_core.study.classifiers import READ_BY
 from bias_core.study.design import known_study
-from bias_core.study.label_tasks import SINGLE, answer_key, scale_task
+from bias_core.study.label_tasks import SINGLE, attribute_key, scale_task
 from bias_core.study.report_text import CORRECTED
 from bias_core.study.study import Study
 from bias_core.study.study_services import StudyServices
@@ -132,12 +131,12 @@ class Correction:
         """Return the numbers as a table."""
         rows = [
             {
-                "number": one.title, "measure": METRICS[one.metric].name,
-                **columns("as read", one.as_read), **columns("corrected", one.corrected),
-                "no bias reads": one.corrected.null_value, "labels": one.n_labelled, "n": one.corrected.n,
-                BUDGET: one.more_labels, "note": one.corrected.note,
+                "number": number.title, "measure": METRICS[number.metric].name,
+                **columns("as read", number.as_read), **columns("corrected", number.corrected),
+                "no bias reads": number.corrected.null_value, "labels": number.n_labelled, "n": number.corrected.n,
+                BUDGET: number.more_labels, "note": number.corrected.note,
             }
-            for one in self.numbers
+            for number in self.numbers
         ]  # fmt: skip
         return table(CORRECTED, "Corrected by people’s labels", rows, " ".join((self.headline, *self.notes)))
 
@@ -146,15 +145,8 @@ def corrected(report: StudyReport, answers: pd.DataFrame | None, services: Study
     """Return the report corrected by people's answers.
 
     Answers about a sample of the run correct its shares and scores, in a separate first table. Other answers are scored
-    in the study's own way, if it has one.
-
-    Parameters
-    ----------
-    answers : a frame (:data:`bias_core.study.answers.COLUMNS`), from a file or tasks; None if no people were asked.
-
-    Raises
-    ------
-    InvalidInput : no answer is about this run or its numbers.
+    in the study's own way, if it has one. ``answers`` is a frame (:data:`bias_core.study.answers.COLUMNS`) from a file
+    or tasks, None if no people were asked. InvalidInput if no answer is about this run or its numbers.
     """
     if answers is None:
         return report
@@ -218,11 +210,11 @@ class PeopleAnswers:
         self._votes: dict[tuple[str, str, str], dict[str, str]] = {}
         columns = given[["image_id", "attribute", "position", "question", "rater", "answer"]].astype(str)
         for image_id, attribute, position, question, rater, answer in columns.to_numpy().tolist():
-            self._votes.setdefault((image_id, _plain(attribute or position), question), {})[rater] = answer
+            self._votes.setdefault((image_id, attribute_key(attribute or position), question), {})[rater] = answer
 
     def _votes_about(self, image_id: str, name: str, question: str) -> dict[str, str]:
         """Return the answers by rater; files do not name the sentence that was asked about."""
-        votes, name = self._votes, _plain(name)
+        votes, name = self._votes, attribute_key(name)
         return votes.get((image_id, name, ""), {}) | votes.get((image_id, name, question), {})
 
     def votes(self, reading: Reading) -> np.ndarray:
@@ -246,12 +238,6 @@ class PeopleAnswers:
             for rater, answer in votes.items():
                 codes[row, of_raters[rater]] = places[answer]
         return codes
-
-
-@cache
-def _plain(name: str) -> str:
-    """Return the name of an attribute as a labelling task writes it."""
-    return answer_key(name) if any(one.isascii() and one.isalnum() for one in name) else name.lower()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,8 +286,8 @@ class Corrector:
             metric=metric,
             as_read=as_read,
             corrected=two_phase_estimate(of, *samples, confidence=confidence, null_value=null_value),
-            n_labelled=sum(one.n_labelled for one in samples),
-            n_blind=sum(one.n_blind for one in samples),
+            n_labelled=sum(sample.n_labelled for sample in samples),
+            n_blind=sum(sample.n_blind for sample in samples),
             more_labels=more_labels_needed(of, *samples, half_width=half_width, confidence=confidence),
         )
 
@@ -316,7 +302,7 @@ def corrected_numbers(report: StudyReport, answers: PeopleAnswers) -> tuple[list
         rater_weights=draw_rater_weights(len(answers.raters), seed),
         strata=strata_of(readings, answers.stratified_by),
     )
-    votes = [answers.votes(one) for one in readings]
+    votes = [answers.votes(reading) for reading in readings]
     samples = [
         (one, own, shares)
         for place, (one, own) in enumerate(zip(readings, votes, strict=True))
@@ -324,14 +310,14 @@ def corrected_numbers(report: StudyReport, answers: PeopleAnswers) -> tuple[list
     ]
     numbers: list[CorrectedNumber] = []
     notes = [HOW, *([_ONE_RATER] if len(answers.raters) == 1 else [])]
-    for one, own, shares in samples:
-        numbers += (_scores if one.attribute is None else shares_of_attribute)(corrector, one, own, shares)
-        notes += _unclear(one, shares)
+    for reading, own, shares in samples:
+        numbers += (_scores if reading.attribute is None else shares_of_attribute)(corrector, reading, own, shares)
+        notes += _unclear(reading, shares)
     for name in answers.scales:
         numbers += _levels(corrector, report, answers, name)
-    numbers += _differences(corrector, [(one, shares) for one, _, shares in samples])
-    defined = [one for one in numbers if not math.isnan(one.corrected.value)]
-    if undefined := [one.title for one in numbers if math.isnan(one.corrected.value)]:
+    numbers += _differences(corrector, [(reading, shares) for reading, _, shares in samples])
+    defined = [number for number in numbers if not math.isnan(number.corrected.value)]
+    if undefined := [number.title for number in numbers if math.isnan(number.corrected.value)]:
         notes.append(f"People could not tell for any picture that they labelled: {', '.join(undefined)}.")
     if missing := len(readings) - len(samples):
         few = f"fewer than {FEWEST_LABELS} of their pictures have an answer"
@@ -363,8 +349,8 @@ def shares_of_attribute(
 
 def _levels(corrector: Corrector, report: StudyReport, answers: PeopleAnswers, name: str) -> Iterator[CorrectedNumber]:
     """Yield the mean and the ends of a scale for every arm, from people alone: no classifier reads scales."""
-    for place, one in enumerate(scale_pictures(report, name)):
-        votes, scale, k = answers.level_votes(one), one.scale, len(one.scale.levels)
+    for place, pictures in enumerate(scale_pictures(report, name)):
+        votes, scale, k = answers.level_votes(pictures), pictures.scale, len(pictures.scale.levels)
         if (~np.isnan(votes).all(axis=1)).sum() < FEWEST_LABELS:
             continue
         shares = two_phase_shares(
@@ -376,7 +362,11 @@ def _levels(corrector: Corrector, report: StudyReport, answers: PeopleAnswers, n
         )
         as_read = Estimate.undefined(0, "no classifier reads it")
         for title, metric, of, length in numbers_of(scale):
-            names = f"{one.arm} {name} {title}".strip(), ", ".join(filter(None, (name, one.arm))) + f": {title}", metric
+            names = (
+                f"{pictures.arm} {name} {title}".strip(),
+                ", ".join(filter(None, (name, pictures.arm))) + f": {title}",
+                metric,
+            )
             yield corrector.number(names, as_read, of, shares, scale=length, null_value=None)
 
 
@@ -443,7 +433,7 @@ def _differences(corrector: Corrector, samples: Sequence[tuple[Reading, TwoPhase
                 confidence = corrector.settings.confidence
                 as_read = two_shares(first.clear_calls, second.clear_calls, confidence).estimate
             yield corrector.number(names, as_read, _less(share_of_clear), a, b)
-    people = [(one, shares) for one, shares in samples if one.attribute is None]
+    people = [(reading, shares) for reading, shares in samples if reading.attribute is None]
     for (alone, a), (other, b) in product(people, repeat=2):
         if alone.arm == other.arm and SINGLE == alone.group != other.group:
             yield _gap(corrector, (alone, a), (other, b), "less that of people alone")
@@ -452,7 +442,6 @@ def _differences(corrector: Corrector, samples: Sequence[tuple[Reading, TwoPhase
 def _gap(
     corrector: Corrector, first: tuple[Reading, TwoPhaseShares], second: tuple[Reading, TwoPhaseShares], what: str
 ) -> CorrectedNumber:
-    """Return the difference of two stereotype test scores."""
     as_read = stereotype_gap(second[0].labels, first[0].labels, **intervals(corrector.settings)).gap
     names = _names(second[0], what, "stereotype_gap")
     return corrector.number(names, as_read, _less(_score), first[1], second[1], scale=100.0)

@@ -103,7 +103,7 @@ def pack_design(name: str) -> Design:
     """The design of a prompt pack (:mod:`bias_core.store.tables`)."""
     prompts = read_pack(name)
     title = re.sub(r"\W+", " ", PurePath(name.removeprefix(HUB)).stem).strip() or "a file"
-    groups = len({one.group for one in prompts})
+    groups = len({prompt.group for prompt in prompts})
     count = f"{len(prompts):,} prompt{'' if len(prompts) == 1 else 's'}"
     return Design(
         name=f"prompts-{'-'.join(title.split())[:60]}",
@@ -113,9 +113,9 @@ def pack_design(name: str) -> Design:
         where="",
         # part of run ids: never reword
         summary=f"{count} of one's own{f' in {groups} groups' if groups > 1 else ''}, from {title}.",
-        data={"prompts": [asdict(one) for one in prompts]},
+        data={"prompts": [asdict(prompt) for prompt in prompts]},
         images_per_prompt=PACK_PICTURES,
-        options={"attributes": ()} if any(one.attributes for one in prompts) else {},
+        options={"attributes": ()} if any(prompt.attributes for prompt in prompts) else {},
     )
 
 
@@ -167,7 +167,7 @@ def with_known_options(design: Design, settings: StudySettings) -> tuple[Design,
 def option_settings(design: Design) -> dict[str, Setting]:
     """Return the options of the design's kind, by name, with the design's values as defaults."""
     declared, defaults = settings_of(study_of(design).options), option_values(typed_options(design, {}))
-    return {name: replace(one, default=defaults[name]) for name, one in declared.items()}
+    return {name: replace(option, default=defaults[name]) for name, option in declared.items()}
 
 
 def study_classes() -> Mapping[str, type[Study]]:
@@ -177,14 +177,13 @@ def study_classes() -> Mapping[str, type[Study]]:
 
 @cache
 def _classes_and_folders() -> Mapping[str, tuple[type[Study], Path]]:
-    """Return the classes of all studies by their kinds, with their folders."""
     by_kind: dict[str, tuple[type[Study], Path]] = {}
     for folder in sorted({path.parent.parent for path in design_files().values()}):
         for path in sorted(folder.glob("*.py")):
             if not path.stem.startswith((_PAGE, "__")):
                 package = _MORE.get(folder) or ".".join(folder.relative_to(PACKAGE.parent).parts)
                 own = _subclasses_in(f"{package}.{path.stem}", Study)  # type: ignore[type-abstract]
-                by_kind |= {one.kind: (one, folder) for one in own if not isabstract(one)}
+                by_kind |= {study.kind: (study, folder) for study in own if not isabstract(study)}
     return by_kind
 
 
@@ -198,7 +197,6 @@ def extensions(kind: type[E]) -> tuple[E, ...]:
 
 
 def _subclasses_in(module: str, kind: type[E]) -> list[type[E]]:
-    """Return the subclasses that a module defines itself."""
     values = vars(import_module(module)).values()
     return [one for one in values if isinstance(one, type) and issubclass(one, kind) and one.__module__ == module]
 
@@ -253,7 +251,7 @@ def _load(path: Path) -> Design:
         shared = _protocols().get(str(values.get("reference")), {})
         values["protocol"] = {**shared.get("protocol", {}), **values["protocol"]}
         values["our_reading"] = list(dict.fromkeys([*values.get("our_reading", ()), *shared.get("our_reading", ())]))
-    needs = {one.name: one.default is one.default_factory is MISSING for one in fields(Design)}
+    needs = {each.name: each.default is each.default_factory is MISSING for each in fields(Design)}
     if wrong := values.keys() - needs:
         raise StorageError(f"{path}: a design has no {', '.join(sorted(wrong))}; it has {', '.join(sorted(needs))}")
     if missing := {name for name, is_needed in needs.items() if is_needed} - values.keys():
@@ -268,9 +266,9 @@ def _protocols() -> Mapping[str, Any]:
     return read_study("protocols")
 
 
-def read_study(name: str, folder: Path = STUDY_DATA) -> dict[str, Any]:
+def read_study(name: str) -> dict[str, Any]:
     """Return the study data file ``<name>.yaml`` as a dictionary."""
-    values: dict[str, Any] = read_yaml(folder / f"{name}.yaml")
+    values: dict[str, Any] = read_yaml(STUDY_DATA / f"{name}.yaml")
     return values
 
 

@@ -263,7 +263,7 @@ def _group(report: StudyReport, name: str, frame: pd.DataFrame, n: int) -> Pictu
         ShownPicture(number=_number(row, i), image=report.stored[row["image_id"]], prompt=drawn[row["image_id"]])
         for i, row in rows
     )
-    prompts = tuple(dict.fromkeys(one.prompt for one in pictures))
+    prompts = tuple(dict.fromkeys(picture.prompt for picture in pictures))
     n_of_prompt = sum(drawn[image_id] in prompts for image_id in frame["image_id"])
     return PictureGroup(title=name, n=n_of_prompt, prompts=prompts, pictures=pictures)
 

@@ -48,7 +48,7 @@ from bias_core.study.report_text import (
     title_of,
 )
 from bias_core.study.reproduction import is_shipped, to_command
-from bias_core.study.types import Design, Finding, Measured, StudyFigure, StudyReport, StudySettings
+from bias_core.study.types import Design, Finding, Measured, StudyFigure, StudyReport, StudySettings, named_parts
 from bias_core.types import IMPORTED, ModelInfo
 
 _IN_ROW = ["image_id", "prompt", "seed"]  # part of an ImageRow
@@ -84,7 +84,6 @@ def to_export(report: StudyReport, *, pictures: bool = False) -> Export:
 
 
 def _figure_files(name: str, figure: StudyFigure) -> dict[str, bytes | Callable[[], bytes]]:
-    """Return a figure as SVG and PNG, and its caption as text."""
     made: dict[str, bytes] = {}
 
     def form_of(form: str) -> bytes:
@@ -281,8 +280,8 @@ def to_every_eval_ever(report: StudyReport, facts: DatasetFacts) -> bytes:
         raise InvalidInput("this report has no known number, so there is nothing to record")
     target, collection = io.BytesIO(), f"{COLLECTION}_{_FORBIDDEN.sub('_', report.design.name)}"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for number, (arm, part) in enumerate(_parts(report)):
-            if results := [_result(*one, part, collection, facts, arm) for one in _numbers(part)]:
+        for number, (arm, part) in enumerate(named_parts(report)):
+            if results := [_result(*number, part, collection, facts, arm) for number in _numbers(part)]:
                 record = _record(report, part, facts, arm) | {"evaluation_results": results}
                 key = hashlib.sha256(f"{report.run_id}/{report.created}/{number}".encode()).digest()
                 name = f"data/{collection}/{record['model_info']['id']}/{uuid.UUID(bytes=key[:16], version=4)}.json"
@@ -293,11 +292,7 @@ def to_every_eval_ever(report: StudyReport, facts: DatasetFacts) -> bytes:
 
 def has_numbers(report: StudyReport) -> bool:
     """Return True if the report or one of its arms has a known number."""
-    return any(_numbers(part) for _, part in _parts(report))
-
-
-def _parts(report: StudyReport) -> list[tuple[str, Measured]]:
-    return [(arm.name, arm) for arm in report.arms] or [("", report)]
+    return any(_numbers(part) for _, part in named_parts(report))
 
 
 def _numbers(part: Measured) -> list[tuple[Finding, Row]]:
@@ -449,7 +444,7 @@ def _reader_errors(finding: Finding, part: Measured) -> str:
     """Return a sentence on the errors of the classifier."""
     if replaced_by_people(part.settings):
         return "People's answers are used; the interval does not include their disagreement."
-    estimate, siblings = finding.estimate, {one.key for one in part.results.findings}
+    estimate, siblings = finding.estimate, {found.key for found in part.results.findings}
     if finding.key.endswith(_CORRECTED) or _CORRECTED in f"{estimate.note} {estimate.method}":
         return "Corrected for the classifier's measured error rates."
     if f"{finding.key.rpartition('-')[0]}-{_CORRECTED}" in siblings:

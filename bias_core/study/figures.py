@@ -375,7 +375,7 @@ def _name_dots(axes: Axes, named: pd.DataFrame, data: pd.DataFrame) -> None:
     lines = [data[[*ends]].dropna().to_numpy(float) for ends in columns if {*ends} <= set(data)]
     for line in axes.lines:
         corners = np.asarray(line.get_xydata(), float)
-        if line.get_linestyle() != "None" and len(corners):  # one without points is only for the legend
+        if line.get_linestyle() != "None" and len(corners):  # a line without points is only for the legend
             steps = np.linspace(0, len(corners) - 1, 20 * len(corners))  # of many short pieces
             curve = np.column_stack([np.interp(steps, np.arange(len(corners)), column) for column in corners.T])
             lines.append(np.hstack([curve[:-1], curve[1:]]))

@@ -204,10 +204,10 @@ def go_on(
     design, settings, gone = with_known_options(design, settings)
     if has_rule := manifest.status == "finished" and stop_rule(settings) is not None:
         settings = replace(settings, stop_within=None, stop_when_clear=False)
-    for one in each_arm(settings):
-        if one.images and not Path(one.images).exists():
+    for arm_settings in each_arm(settings):
+        if arm_settings.images and not Path(arm_settings.images).exists():
             raise InvalidInput(
-                f"the pictures {Path(one.images).name!r} of this run are no longer here: import them again"
+                f"the pictures {Path(arm_settings.images).name!r} of this run are no longer here: import them again"
             )
     report = yield from run_study(design, settings, services, cancelled=cancelled, session=session)
     if gone:
@@ -247,7 +247,7 @@ def _choices(manifest: RunHead) -> str:
     settings, design = manifest.settings, manifest.design
     study = study_classes().get(design.get("kind", ""))
     declared = {} if study is None else settings_of(study.options)
-    usual = {name: one.default for name, one in declared.items()} | design.get("options", {})
+    usual = {name: option.default for name, option in declared.items()} | design.get("options", {})
     parts = [f"{100 * settings['scale']:g} %"] if "scale" in settings and design.get("reference") else []
     for name, value in settings.get("options", {}).items():
         if _as_list(value) != _as_list(usual.get(name)):

@@ -372,23 +372,23 @@ def by_id(number: int, row: ImageRow) -> str:
 
 def drawn_elsewhere(drawings: Sequence[PictureMetadata]) -> list[str]:
     """Return sentences on how pictures say they were drawn; [] if they say nothing."""
-    if not (n := sum(bool(one.record() or one.num_inference_steps) for one in drawings)):
+    if not (n := sum(bool(drawing.record() or drawing.num_inference_steps) for drawing in drawings)):
         return []
     parts: dict[str, list[Any]] = {
-        "program": [one.program for one in drawings],
-        "model": [one.model for one in drawings],
-        "sampler": [one.sampler for one in drawings],
-        "steps": [one.num_inference_steps for one in drawings],
-        "guidance": [one.guidance_scale for one in drawings],
-        "size": [f"{one.width}x{one.height}" if one.width else "" for one in drawings],
-        "negative prompt": [one.negative_prompt and f"“{one.negative_prompt[:80]}”" for one in drawings],
+        "program": [drawing.program for drawing in drawings],
+        "model": [drawing.model for drawing in drawings],
+        "sampler": [drawing.sampler for drawing in drawings],
+        "steps": [drawing.num_inference_steps for drawing in drawings],
+        "guidance": [drawing.guidance_scale for drawing in drawings],
+        "size": [f"{drawing.width}x{drawing.height}" if drawing.width else "" for drawing in drawings],
+        "negative prompt": [drawing.negative_prompt and f"“{drawing.negative_prompt[:80]}”" for drawing in drawings],
     }
     facts = [f"{name} {text}" for name, values in parts.items() if (text := _counted(values, len(drawings)))]
-    if n_seeds := sum(one.seed is not None for one in drawings):
+    if n_seeds := sum(drawing.seed is not None for drawing in drawings):
         facts.append(f"seeds of {n_seeds:,}")
     notes = [f"{n:,} of {len(drawings):,} pictures record how they were drawn: {'; '.join(facts)}."]
-    if n_shaped := sum(bool(one.further) for one in drawings):
-        further = _counted((text for one in drawings for text in one.further), len(drawings))
+    if n_shaped := sum(bool(drawing.further) for drawing in drawings):
+        further = _counted((text for drawing in drawings for text in drawing.further), len(drawings))
         notes.append(
             f"{n_shaped:,} of {len(drawings):,} pictures record further influences than their prompt: {further}."
         )

@@ -261,6 +261,12 @@ def answer_key(label: str) -> str:
     return key
 
 
+@cache  # once for each of thousands of answers
+def attribute_key(name: str) -> str:
+    """Return the name of an attribute as answers store it; names without Latin letters stay, in lower case."""
+    return answer_key(name) if any(letter.isascii() and letter.isalnum() for letter in name) else name.lower()
+
+
 def checked_task(task: Task) -> Task:
     """Return ``task`` if it is valid; InvalidInput quotes the text, answer or number that is not."""
     if task.kind not in KINDS:

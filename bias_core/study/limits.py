@@ -239,11 +239,11 @@ class StopRule:
         """
         from bias_core.measures.effects import holm_of_known
 
-        waited_for = [self.within is not None or one.null_value is not None for one in shares]
+        waited_for = [self.within is not None or share.null_value is not None for share in shares]
         is_clear = self.when_clear & (holm_of_known(p_values) <= 1 - self.confidence)
         enough = [
-            one.n >= FEWEST and (clear or (self.within is not None and (one.high - one.low) / 2 <= self.within))
-            for one, clear in zip(shares, is_clear, strict=True)
+            share.n >= FEWEST and (clear or (self.within is not None and (share.high - share.low) / 2 <= self.within))
+            for share, clear in zip(shares, is_clear, strict=True)
         ]
         return any(waited_for) and all(compress(enough, waited_for))
 
@@ -311,7 +311,7 @@ class DrawingView:
     ) -> None:
         self._rows = tuple(unique_rows(rows))
         names = dict.fromkeys(parts.values())
-        ids = {part: frozenset(key for key, one in parts.items() if one == part) for part in names}
+        ids = {part: frozenset(key for key, name in parts.items() if name == part) for part in names}
         self._parts = ids if len(ids) > 1 else {}
         self._images: tuple[StoredImage, ...] = ()
         self._forming: dict[str, Image.Image] = {}
@@ -381,8 +381,8 @@ class Watch:
         for n in looks(n_there, self._n_looked):
             if self.n_enough is None:
                 known = list(self._estimates(n))
-                p_values = [_p_value(self._parts[name], one, self._confidence) for name, one in known]
-                self.n_enough = n if rule.holds([one for _, one in known], p_values) else None
+                p_values = [_p_value(self._parts[name], estimate, self._confidence) for name, estimate in known]
+                self.n_enough = n if rule.holds([estimate for _, estimate in known], p_values) else None
         self._n_looked = max(self._n_looked, n_there)
 
     def _estimates(self, n: int) -> Iterator[tuple[str, Estimate]]:

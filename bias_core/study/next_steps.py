@@ -52,7 +52,7 @@ def papers_settings(
 
 
 def replicate(
-    asked: Settled,
+    request: Settled,
     services: StudyServices,
     *,
     most: float = math.inf,
@@ -65,26 +65,26 @@ def replicate(
     The limits of a run (pictures, work, time) hold too. If the time of a picture is not known, the scale of the
     settings is the largest. Raises what :func:`run` raises.
     """
-    for model in dict.fromkeys(arm.settings.model for arm in asked.arms):
+    for model in dict.fromkeys(arm.settings.model for arm in request.arms):
         yield from read_files(model, services, cancelled)
-    trial = lay_out(asked.with_settings(scale=_TRIAL), services, cancelled=cancelled)
+    trial = lay_out(request.with_settings(scale=_TRIAL), services, cancelled=cancelled)
     if math.isnan(study_cost(trial, services).seconds):
         yield from warm_up(trial, services, cancelled=cancelled)
     seconds, limits = [_seconds_each(arm, services) for arm in trial.each], services.settings
     if not any(map(math.isnan, seconds)):
-        asked = asked.with_settings(scale=1.0)
+        request = request.with_settings(scale=1.0)
         minutes = min(minutes, limits.max_minutes / 2)  # the other half is for measuring
         most = min(most, 60 * minutes / max(seconds))
     firsts = [arm.manifest.rows[0] for arm in trial.each]
     most = min(most, *(most_pictures(limits, row.num_inference_steps, row.width * row.height) for row in firsts))
-    scale = largest_scale(asked, most)
+    scale = largest_scale(request, most)
     if not scale:
-        n = n_asked(asked.with_settings(scale=_TRIAL))
+        n = n_asked(request.with_settings(scale=_TRIAL))
         raise InvalidInput(
-            f"1 % of “{asked.design.title}” is {n:,} pictures, but only {math.floor(most):,} can be drawn here; choose "
-            "a faster model or another study"
+            f"1 % of “{request.design.title}” is {n:,} pictures, but only {math.floor(most):,} can be drawn here; "
+            "choose a faster model or another study"
         )
-    return (yield from run(asked.with_settings(scale=scale), services, cancelled=cancelled, session=session))
+    return (yield from run(request.with_settings(scale=scale), services, cancelled=cancelled, session=session))
 
 
 def _seconds_each(plan: StudyPlan, services: StudyServices) -> float:
@@ -206,14 +206,14 @@ def _errors_are_known(report: StudyReport) -> bool:
     findings = [finding for part in parts for finding in part.results.findings]
     frames = [table.frame for part in parts for table in part.results.tables]
     corrected = (frame[name] for frame in frames for name in frame if "corrected" in str(name).split())
-    return any(one.expected is not None or one.key.endswith(_CORRECTED) for one in findings) or any(
+    return any(number.expected is not None or number.key.endswith(_CORRECTED) for number in findings) or any(
         column.notna().any() for column in corrected
     )
 
 
 def _widest(report: StudyReport) -> Finding | None:
     """Return the number with the widest interval, of the first measure with a wide one; None if none is wide."""
-    wide = [one for one in report.results.findings if _is_wide(one) and not one.key.endswith(_CORRECTED)]
+    wide = [number for number in report.results.findings if _is_wide(number) and not number.key.endswith(_CORRECTED)]
     same = [finding for finding in wide if finding.metric == wide[0].metric]
     return max(same, key=_half_width, default=None)
 
@@ -289,7 +289,6 @@ def _run(
 
 
 def _arguments(design: Design, settings: StudySettings) -> dict[str, Any]:
-    """Return the arguments of ``run_study`` in the API."""
     given = changed_from_usual(design, settings)
     options = given.pop("options", {})
     write = settings_of(StudySettings)["options"].write

@@ -51,29 +51,29 @@ from bias_core.values import Options, changed_settings, check_texts, given_setti
 MOST_ESTIMATED = 100_000  # most pictures laid out to estimate a cost, whatever the limit of a run
 
 
-def check_number(asked: Settled, limits: Settings) -> None:
+def check_number(request: Settled, limits: Settings) -> None:
     """Refuse too many pictures before anything waits, as :func:`check_size`; imports are counted when opened."""
-    if asked.has_arms or not asked.settings.images:
-        check_size(asked, limits)
+    if request.has_arms or not request.settings.images:
+        check_size(request, limits)
 
 
-def check_size(asked: Settled, limits: Settings, rows: RowMaker | None = None) -> None:
+def check_size(request: Settled, limits: Settings, rows: RowMaker | None = None) -> None:
     """Refuse a study that would draw more in all its arms than is allowed here, without making rows.
 
     Without ``rows`` the size and steps of a picture are unknown, and not checked. The InvalidInput names the largest
     scale that is allowed.
     """
-    design, settings = asked.design, asked.settings
-    n, what = n_asked(asked), f"{design.name} at {100 * settings.scale:g} % of its size"
+    design, settings = request.design, request.settings
+    n, what = n_asked(request), f"{design.name} at {100 * settings.scale:g} % of its size"
     less, advice = "less in its options, its prompts or their number of pictures", "ask for a smaller scale"
     if settings.arms[1:]:
         what, less = f"{design.name} with {len(settings.arms)} arms{what.removeprefix(design.name)}", "fewer arms"
     elif not design.reference:
-        what = f"exploring “{asked.study.run_name(settings).title}”"
+        what = f"exploring “{request.study.run_name(settings).title}”"
     n_steps, pixels = (rows.num_inference_steps, rows.info.width * rows.info.height) if rows else (0, 0)
     scale = 0.0
     if n > (most := most_pictures(limits, n_steps, pixels)):
-        scale = largest_scale(asked, most)
+        scale = largest_scale(request, most)
         advice = f"ask for {f'a scale of {scale:g} ({100 * scale:g} % of the full size)' if scale else less}"
     with _allowing(scale):
         check_budget(n, limits, what=what, advice=advice, n_steps=n_steps, pixels=pixels)
@@ -89,7 +89,7 @@ def _allowing(scale: float) -> Iterator[None]:
         raise
 
 
-def check_work_of_arms(asked: Settled, plans: Sequence[StudyPlan], limits: Settings) -> None:
+def check_work_of_arms(request: Settled, plans: Sequence[StudyPlan], limits: Settings) -> None:
     """Refuse arms with more pictures (imported ones included) or steps than one run may have here."""
     n, work = 0, 0.0
     for plan in plans:
@@ -99,29 +99,30 @@ def check_work_of_arms(asked: Settled, plans: Sequence[StudyPlan], limits: Setti
         if not plan.settings.images:  # imported pictures were drawn elsewhere
             sizes = [row.num_inference_steps * row.width * row.height for row in rows]
             work += (sum(sizes) + later * sizes[0]) / 1e6
-    what = f"{asked.design.name} with {len(plans)} arms"
+    what = f"{request.design.name} with {len(plans)} arms"
     advice = "ask for a smaller scale or fewer arms"
     check_budget(n, limits, what=what, advice=advice)
     most = n * limits.max_megapixel_steps / work if work else math.inf
-    with _allowing(largest_scale(asked, most) if n > most else 0.0):
+    with _allowing(largest_scale(request, most) if n > most else 0.0):
         check_work(work, limits, what=what, of=f"{n:,} pictures of all arms", advice=advice)
 
 
-def n_asked(asked: Settled) -> int:
+def n_asked(request: Settled) -> int:
     """Return the largest number of pictures that all arms draw, those drawn while measuring included."""
-    if asked.has_arms:
-        return sum(n_asked(arm) for arm in asked.arms if not arm.settings.images)
-    return sum(shot.n for shot in asked.study.shots(asked.settings)) + asked.study.run_size(asked.settings).n_later
+    if request.has_arms:
+        return sum(n_asked(arm) for arm in request.arms if not arm.settings.images)
+    study, settings = request.study, request.settings
+    return sum(shot.n for shot in study.shots(settings)) + study.run_size(settings).n_later
 
 
-def largest_scale(asked: Settled, most: float) -> float:
+def largest_scale(request: Settled, most: float) -> float:
     """Return the largest scale that asks for at most ``most`` pictures: the settings', or a whole percentage; or 0."""
-    if n_asked(asked) <= most:
-        return asked.settings.scale
-    low, high = 0, math.ceil(100 * asked.settings.scale) - 1
+    if n_asked(request) <= most:
+        return request.settings.scale
+    low, high = 0, math.ceil(100 * request.settings.scale) - 1
     while low < high:
         middle = (low + high + 1) // 2
-        fits = n_asked(asked.with_settings(scale=middle / 100)) <= most
+        fits = n_asked(request.with_settings(scale=middle / 100)) <= most
         low, high = (middle, high) if fits else (low, middle - 1)
     return low / 100
 
@@ -243,7 +244,7 @@ def plan_study(design: Design, settings: StudySettings, services: StudyServices,
 
 
 def lay_out(
-    asked: Settled,
+    request: Settled,
     services: StudyServices,
     *,
     session: str = "",
@@ -259,11 +260,11 @@ def lay_out(
     "auto" chooses classifiers that suit the pictures; with ``any_world``, those for any pictures.
     Raises Cancelled once ``cancelled()`` is true.
     """
-    if asked.has_arms:
-        return _plan_arms(asked, services, session, measure=measure, estimate=estimate, cancelled=cancelled)
-    study, design = asked.study, asked.design
+    if request.has_arms:
+        return _plan_arms(request, services, session, measure=measure, estimate=estimate, cancelled=cancelled)
+    study, design = request.study, request.design
     check = looks_at_stop(cancelled)
-    settings, rows, shots = _laid_out(asked, services, check, estimate=estimate)
+    settings, rows, shots = _laid_out(request, services, check, estimate=estimate)
     world = rows.world(shots, services)
     settings = resolve_readers(settings, services, "" if any_world else world, papers_readers(design))
     read = measure and not estimate
@@ -281,13 +282,13 @@ def lay_out(
         rows=tuple(_rows_of(shots, rows, check)),
         versions=library_versions() | {"model_revision": rows.revision},
     )
-    if asked.answers is not None and is_here:
-        check_answers_fit(asked.answers, {row.id for row in manifest.rows})
+    if request.answers is not None and is_here:
+        check_answers_fit(request.answers, {row.id for row in manifest.rows})
     return StudyPlan(study=study, settings=settings, rows=rows, shots=shots, manifest=manifest, warning=warning)
 
 
 def _plan_arms(
-    asked: Settled,
+    request: Settled,
     services: StudyServices,
     session: str,
     *,
@@ -296,19 +297,19 @@ def _plan_arms(
     cancelled: Callable[[], bool],
 ) -> StudyPlan:
     if not estimate:
-        check_size(asked, services.settings)
+        check_size(request, services.settings)
 
     def plan_each(*, any_world: bool) -> tuple[StudyPlan, ...]:
         how: dict[str, Any] = {"measure": measure, "estimate": estimate, "any_world": any_world, "cancelled": cancelled}
-        return tuple(lay_out(arm, services, **how) for arm in asked.arms)
+        return tuple(lay_out(arm, services, **how) for arm in request.arms)
 
     plans = plan_each(any_world=False)
     if any(chosen_readers(plan.settings) != chosen_readers(plans[0].settings) for plan in plans):
         plans = plan_each(any_world=True)  # the same classifiers for all arms
-    asked = replace(asked, settings=_with_readers_of(plans[0].settings, asked.settings))
+    request = replace(request, settings=_with_readers_of(plans[0].settings, request.settings))
     if not estimate:
-        check_work_of_arms(asked, plans, services.settings)
-    return _plan_together(asked.design, asked.settings, plans, session)
+        check_work_of_arms(request, plans, services.settings)
+    return _plan_together(request.design, request.settings, plans, session)
 
 
 def check_study_readers(study: Study, settings: StudySettings, world: str, services: StudyServices) -> str:
@@ -323,7 +324,6 @@ def check_study_readers(study: Study, settings: StudySettings, world: str, servi
 
 
 def _with_readers_of(other: StudySettings, settings: StudySettings) -> StudySettings:
-    """Return the settings with the classifiers of the others."""
     names = chosen_readers(other)
     encoder = names.pop("encoder")
     return replace(settings, encoder=encoder, options=replace(options_in(settings, Options), **names))
@@ -356,10 +356,10 @@ def _plan_together(design: Design, settings: StudySettings, plans: tuple[StudyPl
 
 
 def _laid_out(
-    asked: Settled, services: StudyServices, check: Callable[[], None], *, estimate: bool
+    request: Settled, services: StudyServices, check: Callable[[], None], *, estimate: bool
 ) -> tuple[StudySettings, Rows, list[Shot]]:
     """Return the settings, the source of the pictures and the shots; imported pictures replace the model's."""
-    study, settings, design = asked.study, asked.settings, asked.design
+    study, settings, design = request.study, request.settings, request.design
     settings = settings if settings.images else study.settled(settings, services)
     shots = study.shots(settings)
     if settings.images:
@@ -384,7 +384,7 @@ def _laid_out(
         )
     rows = RowMaker.build(settings, services, estimate=estimate)
     check_texts("a negative prompt", rows.negative_prompt)
-    laid_out = replace(asked, settings=settings)
+    laid_out = replace(request, settings=settings)
     if not estimate or n_asked(laid_out) > MOST_ESTIMATED:
         check_size(laid_out, services.settings, rows)
     prompts = (prompt for shot in shots for prompt in (shot.prompt, shot.later_prompt) if prompt)

@@ -403,8 +403,8 @@ def circumstances(report: StudyReport, part: Measured) -> Circumstances:
     frame, rows = _pictures_of(report, part)
     study = known_study(report.design)
     groups = study.attributes(report.settings) if study and len(frame) else {}
-    readers = [one for one in report.read_by if one.role != "language_model"]  # it sees no picture
-    names = [f"{one.id} ({one.revision})" if one.revision else one.id for one in readers]
+    readers = [reader for reader in report.read_by if reader.role != "language_model"]  # it sees no picture
+    names = [f"{reader.id} ({reader.revision})" if reader.revision else reader.id for reader in readers]
     return Circumstances(
         prompts=_prompts(frame),
         read_prompts=_prompts(frame[frame["group"].isin(list(groups))]),

@@ -1,6 +1,6 @@
 """Shows the settings of a run as a table, command or Python, and compares them with the protocol of its paper.
 
-Before a run, :func:`outlook` estimates what it draws and how long that takes.
+Before a run, :func:`replication_estimate` estimates what it draws and how long that takes.
 """
 
 import math
@@ -57,14 +57,14 @@ def settings_table(design: Design, settings: StudySettings) -> StudyTable:
 
 
 def _rows(design: Design, settings: StudySettings) -> Iterator[dict[str, str]]:
-    usual = {name: one.default for name, one in settings_of(StudySettings).items()} | dict(design.settings)
-    for name, one in settings_of(StudySettings).items():
+    usual = {name: option.default for name, option in settings_of(StudySettings).items()} | dict(design.settings)
+    for name, option in settings_of(StudySettings).items():
         has_none = name == "condition" and not settings.condition  # the model has no conditions
         if name not in ("options", "arms", "protocol") and not has_none:
-            yield _row(one, getattr(settings, name), usual[name])
+            yield _row(option, getattr(settings, name), usual[name])
     options = typed_options(design, {})
-    for name, one in settings_of(type(options)).items():
-        yield _row(one, getattr(settings.options, name), getattr(options, name))
+    for name, option in settings_of(type(options)).items():
+        yield _row(option, getattr(settings.options, name), getattr(options, name))
     for arm in settings.arms:
         drawn = Arm(**{**vars(arm), "images": arm.images and Path(arm.images).name})
         yield {"setting": f"Arm “{arm.name}”", "value": arm_text(drawn).partition("|")[2] or "as above", "default": ""}
@@ -197,10 +197,10 @@ def replication_estimate(plan: StudyPlan, services: StudyServices) -> str:
     The plan must be made with ``estimate``: nothing is drawn or loaded for it.
     """
     settings = plan.settings
-    n = n_asked(plan.asked) or len(plan.manifest.rows)
+    n = n_asked(plan.request) or len(plan.manifest.rows)
     model = " and ".join(dict.fromkeys(_drawn_by(arm, services) for arm in plan.each))
     facts = [services.reader_facts(reader.role, reader.name) for reader in plan.study.readers(settings)]
-    readers = [f"{one.name}{_download(one.download_gb)}" for one in dict.fromkeys(facts)]
+    readers = [f"{reader.name}{_download(reader.download_gb)}" for reader in dict.fromkeys(facts)]
     listed = " and ".join(filter(None, (", ".join(readers[:-1]), *readers[-1:])))
     read = f", read by {listed}" if readers else ""
     problems = list(_problems(plan, services))
@@ -250,7 +250,7 @@ def _problems(plan: StudyPlan, services: StudyServices) -> Iterator[str]:
             yield f"{name}: {fit.says.rstrip('.')}"
     try:
         if isinstance(plan.rows, RowMaker):
-            check_size(plan.asked, services.settings, plan.rows)
+            check_size(plan.request, services.settings, plan.rows)
     except InvalidInput as error:
         yield str(error)
     for name, item in protocol_of(plan.design).items():

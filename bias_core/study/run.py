@@ -100,8 +100,8 @@ def use_drawn_so_far(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled)
     Arms are measured only if a stop rule could have ended them too: then no number needs a fixed number of pictures.
     """
     _check_that_parts_will_do(plan, data, why)
-    for arm, one in zip(plan.each, data, strict=True):
-        one.use_drawn_so_far(arm.shots, why)
+    for arm, pictures in zip(plan.each, data, strict=True):
+        pictures.use_drawn_so_far(arm.shots, why)
     return _those_with_pictures(plan, data, why)
 
 
@@ -116,8 +116,8 @@ def what_was_read(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) ->
     n = sum(len(one.drawn) for one in data)
     n_unread = sum(int(one.drawn["image_id"].isin(ids).sum()) for one, ids in zip(data, unread, strict=True))
     after = f"{n - n_unread:,} of {n:,} pictures were read" if n_unread else ""
-    for one, ids in zip(data, unread, strict=True):
-        one.use_read_so_far(ids, after)
+    for pictures, ids in zip(data, unread, strict=True):
+        pictures.use_read_so_far(ids, after)
     return _those_with_pictures(plan, data, why)
 
 
@@ -136,7 +136,7 @@ def _those_with_pictures(
         if len(data[0].frame) < fewest:
             raise not_enough_pictures(plan, data, why) from why
         return plan, list(data)
-    ready = [i for i, one in enumerate(data) if len(one.frame) >= max(fewest, 1)]
+    ready = [i for i, pictures in enumerate(data) if len(pictures.frame) >= max(fewest, 1)]
     names = [arm.name for arm in plan.settings.arms]
     if len(ready) < 2:
         only = " and ".join(names[i] for i in ready) or "none"
@@ -153,7 +153,7 @@ def _those_with_pictures(
 
 def not_enough_pictures(plan: StudyPlan, data: Sequence[StudyData], why: Cancelled) -> Cancelled:
     """Return the error for a run with too few finished pictures: how many there are, and how to continue."""
-    if isinstance(why, Interrupted):  # it says so
+    if isinstance(why, Interrupted):  # the error already says why
         return why
     if data[0].stopped_after:
         why = data[0].not_enough_pictures()
@@ -194,7 +194,7 @@ def run_study(
 
 
 def run(
-    asked: Settled, services: StudyServices, *, cancelled: Callable[[], bool] = lambda: False, session: str = ""
+    request: Settled, services: StudyServices, *, cancelled: Callable[[], bool] = lambda: False, session: str = ""
 ) -> Generator[Progress, None, StudyReport]:
     """Draw and measure; the generator returns the report.
 
@@ -207,12 +207,12 @@ def run(
     started = time.monotonic()
     limit = TimeLimit(services.settings, cancelled)
     with limit.explained():
-        for name in dict.fromkeys(arm.settings.model for arm in asked.arms if not arm.settings.images):
+        for name in dict.fromkeys(arm.settings.model for arm in request.arms if not arm.settings.images):
             yield from read_files(name, services, limit)
-        plan = lay_out(asked, services, session=session, cancelled=limit)
+        plan = lay_out(request, services, session=session, cancelled=limit)
         report = yield from _on_record(_measure(plan, services, limit), plan, services)
-        if asked.answers is not None:
-            report = corrected(report, asked.answers, services)
+        if request.answers is not None:
+            report = corrected(report, request.answers, services)
     if report.stopped:
         services.manifests.save(replace(plan.manifest, status="cancelled"))
     services.tidy()
@@ -259,7 +259,7 @@ def _measure(plan: StudyPlan, services: StudyServices, limit: TimeLimit) -> Gene
             report = yield from _measured(there, taken_up, services, n_repairs)
         except InvalidInput as too_few:
             raise not_enough_pictures(plan, data, why) from too_few
-        return replace(report, settings=plan.settings, n_planned=sum(one.n_planned for one in data))
+        return replace(report, settings=plan.settings, n_planned=sum(pictures.n_planned for pictures in data))
 
 
 def _measured(
@@ -273,7 +273,7 @@ def _measured(
     with data[0].allow_partial_results(lambda: f"the readings of {1 + len(others)} of {1 + len(names)} encoders"):
         for name in names:
             yield Progress(message=f"reading with {name}")
-            others[name] = yield from _read_arms(_read_with(plan, name), [one.read_by(name) for one in data])
+            others[name] = yield from _read_arms(_read_with(plan, name), [pictures.read_by(name) for pictures in data])
     if others:
         first = plan.settings.encoder
         for i, arm in enumerate(arms):
@@ -288,7 +288,6 @@ def _measured(
 
 
 def _read_with(plan: StudyPlan, encoder: str) -> StudyPlan:
-    """Return the same plan with another encoder."""
     settings = replace(plan.settings, encoder=encoder, further_encoders=())
     return replace(plan, settings=settings, arms=tuple(_read_with(arm, encoder) for arm in plan.arms))
 
@@ -337,7 +336,7 @@ def _fetch_readers(plan: StudyPlan, services: StudyServices) -> Iterator[Progres
 
 def _with_refusals(arms: Sequence[ArmReport], data: Sequence[StudyData]) -> list[ArmReport]:
     """Add the share of refusals to each arm, if an arm has a hosted model or a blanked picture."""
-    if not any(one.n_blocked or _is_hosted(one.settings) for one in data):
+    if not any(pictures.n_blocked or _is_hosted(pictures.settings) for pictures in data):
         return list(arms)
     parts = [
         refusals(one.drawn_pictures, one.settings.confidence, fixed_n=one.fixed_n)
@@ -358,9 +357,9 @@ def _of_arm(name: str, step: Progress) -> Progress:
 
 def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms: tuple[ArmReport, ...]) -> StudyReport:
     services, words, rule = drawn[0].services, set(), stop_rule(plan.settings)
-    for one in plan.each:
-        prompts = {treated(shot.prompt, treatment(one.settings)) for shot in one.shots if not one.settings.images}
-        words |= {word for prompt in prompts for word in services.unknown_words(one.settings.model, prompt)}
+    for arm in plan.each:
+        prompts = {treated(shot.prompt, treatment(arm.settings)) for shot in arm.shots if not arm.settings.images}
+        words |= {word for prompt in prompts for word in services.unknown_words(arm.settings.model, prompt)}
     readers = plan.study.readers(plan.settings)
     encoder = next((reader.name for reader in readers if reader.role == "encoder"), "")
     versions = {"encoder": services.encoder(encoder).name} if encoder else {}
@@ -402,7 +401,7 @@ def _report(plan: StudyPlan, drawn: Sequence[StudyData], results: Results, arms:
 
 
 def _models_of(plan: StudyPlan) -> set[str]:
-    return {one.settings.model for one in plan.each}
+    return {arm.settings.model for arm in plan.each}
 
 
 def _on_record(

@@ -181,7 +181,7 @@ class RunQueue:
         patience = self._patience if place else 0.0
         run = RunAtWork(lambda: self.run(steps, requester, stop.is_set), stop, place=place, patience=patience)
         with self._changed:
-            self._begun = {name: one for name, one in self._begun.items() if not one.ended}
+            self._begun = {name: run for name, run in self._begun.items() if not run.ended}
             self._begun[requester.name] = run
         return run
 
@@ -291,7 +291,6 @@ class RunQueue:
         return at_work[here] >= at_work[there] + 2
 
     def _next(self) -> _Ticket | None:
-        """Return the first in line whose name has no run at work."""
         busy = {other.requester.name for other in self._at_work}
         free = [ticket for ticket in self._waiting if ticket.requester.name not in busy]
         return min(free, key=self._order, default=None)

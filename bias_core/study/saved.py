@@ -110,7 +110,7 @@ def _encode_object(value: Any, root: Path) -> Any:
         return _encode_mapping(option_values(value), root)
     if is_dataclass(value) and name in CLASSES:
         values = ((field, getattr(value, field)) for field in _saved_fields(name))
-        return {_IS: name} | {field: one if type(one) in _PLAIN else encode(one, root) for field, one in values}
+        return {_IS: name} | {field: value if type(value) in _PLAIN else encode(value, root) for field, value in values}
     raise TypeError(f"no plain form for {type(value)}")
 
 
@@ -239,11 +239,11 @@ def _as_declared(report: StudyReport) -> StudyReport:
 
     Files have options as plain values.
     """
-    report = replace(report, read_by=tuple(one for one in report.read_by if one.role in get_args(Role)))
+    report = replace(report, read_by=tuple(reader for reader in report.read_by if reader.role in get_args(Role)))
     if report.design.kind not in study_classes():
         return report
     try:
-        each = [with_known_options(report.design, one.settings) for one in (report, *report.arms)]
+        each = [with_known_options(report.design, part.settings) for part in (report, *report.arms)]
         design = each[0][0]
         settings, *of_arms = (replace(s, options=typed_options(design, s.options)) for _, s, _ in each)
         arms = tuple(replace(arm, settings=own) for arm, own in zip(report.arms, of_arms, strict=True))

@@ -206,7 +206,7 @@ class Settled:
     @property
     def arms(self) -> tuple[Settled, ...]:
         """Each arm as if it ran alone; the run itself without arms."""
-        return tuple(replace(self, settings=one) for one in each_arm(self.settings))
+        return tuple(replace(self, settings=arm_settings) for arm_settings in each_arm(self.settings))
 
     @property
     def has_arms(self) -> bool:
@@ -237,7 +237,7 @@ class StudyPlan:
         return self.study.design
 
     @property
-    def asked(self) -> Settled:
+    def request(self) -> Settled:
         """The request of the run."""
         return Settled(study=self.study, settings=self.settings)
 

@@ -159,7 +159,6 @@ class StudyData(Stoppable):
             self.n_enough = watch.n_enough
 
     def _rows_of(self, shot: Shot) -> list[ImageRow]:
-        """Return the rows of a shot, made only once."""
         if id(shot) not in self._rows_by_shot:
             self._rows_by_shot[id(shot)] = shot, self.rows.of(shot)
         return self._rows_by_shot[id(shot)][1]

@@ -181,7 +181,6 @@ def is_noun(token: str) -> bool:
 
 
 def _of_head(tokens: list[str]) -> Iterator[Phrase]:
-    """Yield the subject and its properties."""
     words = lexicon()
     named = _with_compounds([token for token in tokens if token not in words.determiners], words)
     if not named or named[-1] in words.stop_words:
@@ -320,7 +319,7 @@ def suggest_from_captions(
     ]
     specific = _without_generals(more, forms)
     suggestions = [_of_pictures(odds, forms[odds.word], n, n_tests, subject) for odds in specific]
-    shown = {one.attribute.name for one in suggestions if one.is_clear}
+    shown = {suggestion.attribute.name for suggestion in suggestions if suggestion.is_clear}
     hints = _of_groups(ours, theirs, groups, forms, subject, repeated)
     return [*suggestions, *(hint for hint in hints if hint.attribute.name not in shown)]
 
@@ -336,12 +335,12 @@ def suggest_from_words(
     answered = propose_candidates(fill_template("a {}", concept), language_model, n=n) if follows else ()
     if answered:
         where = "words: named by the language model"
-        return [Suggestion(attribute=one, sources=(WORDS,), where_from=where) for one in answered]
+        return [Suggestion(attribute=attribute, sources=(WORDS,), where_from=where) for attribute in answered]
     phrases = _continuations(concept, subject, language_model)
     where = "words: continued by the language model"
     return [
-        Suggestion(attribute=one.attribute(subject), sources=(WORDS,), where_from=where, phrase=one)
-        for one in phrases[:n]
+        Suggestion(attribute=phrase.attribute(subject), sources=(WORDS,), where_from=where, phrase=phrase)
+        for phrase in phrases[:n]
     ]
 
 
@@ -378,15 +377,15 @@ def merge_suggestions(
     its surroundings, the clearest first. Then those with a small p of their own, those that pictures and words both
     name, and the rest.
     """
-    by_name = {_plain(one.attribute): one for one in words}
-    both = [_with_words(one, by_name.pop(_plain(one.attribute), None)) for one in pictures]
-    clear = [one for one in both if one.is_clear]
-    likely = [one for one in both if not one.is_clear and one.odds is not None and one.odds.p_value <= _LIKELY]
-    rest = [one for one in both if one not in clear and one not in likely]
-    agreed = [one for one in rest if len(one.sources) > 1]
-    alone = [one for one in rest if len(one.sources) == 1]
-    own = [one for one in clear if one.phrase is not None and one.phrase.link in _OF_SUBJECT]
-    around = [one for one in clear if one not in own]
+    by_name = {_plain(new.attribute): new for new in words}
+    both = [_with_words(new, by_name.pop(_plain(new.attribute), None)) for new in pictures]
+    clear = [new for new in both if new.is_clear]
+    likely = [new for new in both if not new.is_clear and new.odds is not None and new.odds.p_value <= _LIKELY]
+    rest = [new for new in both if new not in clear and new not in likely]
+    agreed = [new for new in rest if len(new.sources) > 1]
+    alone = [new for new in rest if len(new.sources) == 1]
+    own = [new for new in clear if new.phrase is not None and new.phrase.link in _OF_SUBJECT]
+    around = [new for new in clear if new not in own]
     ordered = [*_in_turn(own, around), *likely, *agreed, *_in_turn(alone, list(by_name.values()))]
     return ordered[:most]
 
@@ -432,11 +431,11 @@ def _without_generals(more: "Sequence[ObjectOdds]", forms: Mapping[str, Phrase])
     specific = []
     for odds in more:
         words = forms[odds.word].words
-        of_one = [(one, forms[one.word].words) for one in more]
-        longer = [one for one, others in of_one if len(others) > 1 and others[-1:] == words]
-        shorter = [one for one, others in of_one if len(words) > 1 and others == words[-1:]]
-        is_general = any(2 * one.n_images > odds.n_images for one in longer)
-        is_part = any(2 * odds.n_images <= one.n_images for one in shorter)
+        of_one = [(other, forms[other.word].words) for other in more]
+        longer = [other for other, others in of_one if len(others) > 1 and others[-1:] == words]
+        shorter = [other for other, others in of_one if len(words) > 1 and others == words[-1:]]
+        is_general = any(2 * other.n_images > odds.n_images for other in longer)
+        is_part = any(2 * odds.n_images <= other.n_images for other in shorter)
         if not is_general and not is_part:
             specific.append(odds)
     return specific
@@ -539,7 +538,7 @@ def opposite_of(phrase: Phrase, captions: Sequence[str]) -> str:
         return ""
     counts, together = Counter[str](), set[str]()
     for caption in captions:
-        in_words = {one.text: one.words for one in phrases_of(caption) if one.link == "is"}
+        in_words = {phrase.text: phrase.words for phrase in phrases_of(caption) if phrase.link == "is"}
         if phrase.words in in_words.values():
             together |= in_words.keys()
         else:

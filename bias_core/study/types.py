@@ -207,7 +207,7 @@ def settings_from_dict(values: Mapping[str, Any]) -> StudySettings:
     arms = values.get("arms") or ()
     if not isinstance(arms, (list, tuple)) or not all(isinstance(arm, Mapping) for arm in arms):
         raise InvalidInput(f"arms must be a list, each with names and their values; got {quoted(arms)}")
-    lists = [name for name, one in settings_of(StudySettings).items() if one.kind is tuple]
+    lists = [name for name, option in settings_of(StudySettings).items() if option.kind is tuple]
     plain: dict[str, Any] = {
         name: tuple(value) if name in lists and isinstance(value, list) else value for name, value in values.items()
     }
@@ -231,7 +231,7 @@ class Design:
     # the paper's protocol by setting, option or circumstance (:mod:`bias_core.study.design`), together with that of
     # ``assets/studies/protocols.yaml`` for the reference; empty without a paper
     protocol: Mapping[str, Any] = field(default_factory=dict)
-    our_reading: Sequence[str] = ()  # our choices for what the paper leaves open, a sentence each
+    our_reading: Sequence[str] = ()  # our choices where the paper gives none, a sentence each
     published_size: str = ""  # the paper's number of pictures in words, if it is not the design's full size
     # defaults of :class:`StudySettings` for this study, by name
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -332,16 +332,16 @@ class Results:
 
     def renewed(self, new: Results, gone: Sequence[str] = ()) -> Results:
         """Return ``new`` with the findings and tables of these results that it lacks, except those in ``gone``."""
-        keys = {*gone, *(one.key for one in new.findings), *(one.key for one in new.tables)}
-        findings = [one for one in self.findings if one.key not in keys]
-        tables = [one for one in self.tables if one.key not in keys]
+        keys = {*gone, *(line.key for line in new.findings), *(line.key for line in new.tables)}
+        findings = [number for number in self.findings if number.key not in keys]
+        tables = [frame for frame in self.tables if frame.key not in keys]
         return replace(new, findings=(*new.findings, *findings), tables=(*new.tables, *tables))
 
 
 def joined(first: Results, *others: Results) -> Results:
     """Return all results in one, in their order."""
-    for one in others:
-        parts = {name: (*getattr(first, name), *getattr(one, name)) for name in _JOINED}
+    for results in others:
+        parts = {name: (*getattr(first, name), *getattr(results, name)) for name in _JOINED}
         first = replace(first, **parts)
     return first
 
@@ -388,6 +388,11 @@ class StudyReport(Measured):
     stop_rule: str = ""  # the rule that ended the run early, in words
     read_by: tuple[ReaderFacts, ...] = ()  # classifiers of the pictures, with revisions
     created: float = 0.0  # time of measuring, in seconds since 1970; 0 if unknown
+
+
+def named_parts(report: StudyReport) -> list[tuple[str, Measured]]:
+    """Return the name and results of each arm; "" and the report itself without arms."""
+    return [(arm.name, arm) for arm in report.arms] or [("", report)]
 
 
 def pictures_of(report: StudyReport) -> pd.DataFrame:
@@ -568,7 +573,7 @@ def frame_of(rows: Rows) -> pd.DataFrame:
 MOST_ARMS = 8
 _BETWEEN = "|"
 _ESCAPED = r"\|"  # one that belongs to a prompt
-ARM_WORDS = {name: one.key for name, one in settings_of(Arm).items()}
+ARM_WORDS = {name: option.key for name, option in settings_of(Arm).items()}
 """Fields of an arm and their names in ``--arm``."""
 _LONGEST_NAME = 40
 _REWRITING = {

@@ -121,7 +121,7 @@ def judge_choices(services: Services) -> list[tuple[str, str]]:
 
 def _reader_choices(services: Services, role: Role) -> list[tuple[str, str]]:
     facts = [services.reader_facts(role, info.id) for info in services.tools(role)]
-    return [(f"{one.name} · {one.download_gb:g} GB" if one.download_gb else one.name, one.id) for one in facts]
+    return [(f"{fact.name} · {fact.download_gb:g} GB" if fact.download_gb else fact.name, fact.id) for fact in facts]
 
 
 def model_hint(services: Services, name: str) -> str:

@@ -387,7 +387,7 @@ def test_a_run_of_a_study_that_is_gone_shows_its_numbers_and_is_not_run_again(le
         assert note_of(report).endswith(f"This version of the program no longer has the study {study}.")
     tab = built(RunsTab, left)
     tab.others = []
-    shown = tab.opened(open_run(left, session, run_id))
+    shown = tab.show_saved(open_run(left, session, run_id))
     assert headline(report) in unescape(shown[tab.parts["header"]])
     assert [shown[tab.parts[name]].get("value") for name in ("shell", "python")] == ["", ""]
     with pytest.raises(InvalidInput, match=f"cannot be run again. This version .* no longer has the study {study}"):

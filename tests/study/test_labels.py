@@ -25,7 +25,7 @@ from bias_core.labels.report import label_report, people_labels
 from bias_core.labels.tab import LabelTab
 from bias_core.labels.task_owner import delete_task
 from bias_core.measures.paired_stereotype import ANDROGYNOUS, CANNOT_IDENTIFY, merge_ratings
-from bias_core.papers.pst.labelling import chosen, labels_frame, with_answers
+from bias_core.papers.pst.labelling import labels_after, labels_frame, with_answers
 from bias_core.papers.pst.report import headline
 from bias_core.papers.pst.study import relabelled
 from bias_core.papers.pst.tab import Labelling, labels_html
@@ -227,10 +227,10 @@ def test_labels_by_hand_may_be_any_of_the_four():
         {"image_id": "p", "position": ["left", "right"], "perceived_gender": "not_two_people", "human": None,
          "automatic": "not_two_people", "rater": "automatic"}
     )  # fmt: skip
-    step = chosen(people, ("p", "left"), "androgynous")
+    step = labels_after(people, ("p", "left"), "androgynous")
     assert step == {("p", "left"): "androgynous", ("p", "right"): CANNOT_IDENTIFY}
     people = people.assign(setting="paired", identity="nurse", stereotyped_gender="feminine")
-    assert chosen(with_answers(people, labels_frame(people, step))[0], ("p", "right"), "unclear") == {
+    assert labels_after(with_answers(people, labels_frame(people, step))[0], ("p", "right"), "unclear") == {
         ("p", "right"): "unclear"
     }
 

@@ -18,7 +18,7 @@ from bias_core.errors import InvalidInput, StorageError
 from bias_core.measures.cards import METRICS
 from bias_core.measures.effects import holm
 from bias_core.measures.paired_stereotype import order_effect
-from bias_core.papers.pst.labelling import check_labelling, chosen, labelled_people, people_of
+from bias_core.papers.pst.labelling import check_labelling, labelled_people, labels_after, people_of
 from bias_core.papers.pst.report import headline
 from bias_core.papers.pst.study import design_of_two, power_identities, relabelled
 from bias_core.papers.pst.study_swapped import SwappedOptions
@@ -411,7 +411,7 @@ def test_one_corrected_label_moves_the_score_by_one_person(two):
     people = labelled_people(two)
     one = people[(people["setting"] == "paired") & (people["position"] == "left")].iloc[0]
     person = (one["image_id"], one["position"])
-    corrected = relabelled(two, chosen(people, person, OTHER[one["perceived_gender"]]))
+    corrected = relabelled(two, labels_after(people, person, OTHER[one["perceived_gender"]]))
     # 20 people in 10 pictures: one more or less that conforms changes the mean of +1 and -1 by 2/20.
     conformed = one["perceived_gender"] == one["stereotyped_gender"]
     assert score(corrected) - score(two) == pytest.approx(-10 if conformed else 10)
@@ -437,23 +437,23 @@ def test_labels_that_were_looked_at_are_compared_with_the_automatic_ones(two):
 def test_a_picture_fails_as_a_whole_and_is_freed_as_a_whole(two):
     people = labelled_people(two)
     image_id = people.loc[people["setting"] == "paired", "image_id"].iloc[0]
-    failed = chosen(people, (image_id, "right"), "not_two_people")
+    failed = labels_after(people, (image_id, "right"), "not_two_people")
     assert failed == {(image_id, "left"): "not_two_people", (image_id, "right"): "not_two_people"}
     broken = relabelled(two, failed)
     coverage = table_of(broken, "coverage").frame.set_index("setting")
     assert coverage.loc["paired", "failed"] == 1
-    freed = chosen(labelled_people(broken), (image_id, "left"), "feminine")
+    freed = labels_after(labelled_people(broken), (image_id, "left"), "feminine")
     assert freed == {(image_id, "left"): "feminine", (image_id, "right"): "cannot_identify"}
     with pytest.raises(InvalidInput, match="has no person"):
-        chosen(people, ("elsewhere", "left"), "feminine")
+        labels_after(people, ("elsewhere", "left"), "feminine")
     with pytest.raises(InvalidInput, match="tall"):
-        chosen(people, (image_id, "left"), "tall")
+        labels_after(people, (image_id, "left"), "tall")
 
 
 def test_the_corrected_labels_are_a_csv_that_gives_the_same_scores(services, two, tmp_path):
     people = labelled_people(two)
     one = people[people["setting"] == "paired"].iloc[0]
-    changed = chosen(people, (one["image_id"], one["position"]), OTHER[one["perceived_gender"]])
+    changed = labels_after(people, (one["image_id"], one["position"]), OTHER[one["perceived_gender"]])
     corrected = relabelled(two, changed)
     path = take(corrected, "table:labels:csv", tmp_path)
     again = run(two.design, replace(FAIR, labels=str(path)), services)

@@ -493,7 +493,7 @@ def test_the_link_and_the_form_have_the_arms_of_the_run(objects, compared):
     assert link.values["arms"] == report.settings.arms
     request = SimpleNamespace(query_params=query)
     assert objects.on_load(None, request)[objects.arms.chosen] == report.settings.arms
-    opened = objects.opened(SavedReport(report=report, created=0.0))
+    opened = objects.show_saved(SavedReport(report=report, created=0.0))
     assert set(opened) <= set(objects.opened_outputs())
     again = values_of(objects, opened[objects.arms.chosen], condition="fair", percent=3)
     _, settings = objects.design_and_settings(again)
@@ -543,9 +543,9 @@ def test_a_form_that_is_filled_in_says_what_its_folded_arms_ask_for(objects):
     design = objects.designs["tbyb-general"]
     filled = objects.form_of(design, StudySettings(scale=0.01, arms=THREE))
     assert "in 3 arms" in filled[objects.parts["count"]]
-    assert set(filled) <= set(objects.filled())
+    assert set(filled) <= set(objects.form_outputs())
     linked = objects.on_load(
         {}, SimpleNamespace(query_params={"tab": "objects", "arms": "condition=fair||condition=extreme"})
     )
     assert "in 2 arms" in linked[objects.parts["count"]]
-    assert set(linked) <= set(objects.linked())
+    assert set(linked) <= set(objects.load_outputs())

@@ -44,6 +44,9 @@ pytestmark = pytest.mark.draws
 ROOT = Path(__file__).parent.parent.parent
 
 
+_TABLE = '{% from "macros.html" import frame_table %}{{ frame_table(frame, "a table") }}'
+
+
 def shown(text, **values):
     return environment().from_string(text).render(values)
 
@@ -67,7 +70,7 @@ def test_line_breaks_are_layout_between_tags_and_a_space_in_a_sentence():
 def test_numbers_are_written_as_in_reports_and_words_that_begin_with_a_hyphen_stay():
     frame = pd.DataFrame({"name": ["-5 degrees", "no -1"], "value": [-0.25, 0.5], "low": [-0.5, 0.25], "n": [-3, 4]})
     frame = frame.assign(high=[0.125, 0.75])[["name", "value", "low", "high", "n"]]
-    table = render("frame", frame=frame, name="a table")
+    table = shown(_TABLE, frame=frame)
     plot = shown("{{ figure|svg }}", figure=StudyFigure(key="f", title="F", kind="intervals", data=frame))
     assert all("-5 degrees<" in part and "no -1<" in part for part in (table, plot))
     assert all(text in table for text in ("−0.25 [−0.50, 0.12]", ">−3<"))
@@ -98,7 +101,7 @@ def test_an_installed_copy_has_every_template_and_script(tmp_path):
 
 def test_a_table_of_words_is_read_from_the_left_and_numbers_stand_below_each_other():
     frame = pd.DataFrame({"item": ["steps", "size"], "status": ["met", "differs"], "n": [3, 17]})
-    html = render("frame", frame=frame, name="a table")
+    html = shown(_TABLE, frame=frame)
     assert '<td dir="auto" class="as-text">differs</td><td dir="auto">17</td>' in html
     assert '<th scope="col" class="as-text">status</th><th scope="col">n</th>' in html
 

@@ -217,10 +217,10 @@ def test_a_run_that_ends_without_a_result_leaves_what_was_finished():
     rows, shares = rows_of(6), (WatchedShare(name="man", estimate=SHARE),)
     stopped, at_once = DrawingUpdates("part"), DrawingUpdates("part")
     at_once.note(at(rows, 0, 3))
-    assert at_once.left() == {"part": ""}
+    assert at_once.finished_pictures() == {"part": ""}
     for progress in (at(rows, 0, 3), at(rows, 3, 2, shares=shares), Progress(message="reading the pictures")):
         stopped.note(progress)
-    left = stopped.left()["part"]
+    left = stopped.finished_pictures()["part"]
     assert "3 of 6 pictures finished" in left
     assert "75 %" in left
     assert "forming" not in left

@@ -15,9 +15,9 @@ def _commands(help_text: str, commands: dict[str, tuple[Callable[..., None], lis
     """Make a group of commands by their names; the help of each ends with its examples."""
     group = typer.Typer(help=help_text, no_args_is_help=True, pretty_exceptions_enable=False)
     for name, (command, examples) in commands.items():
-        epilog = "\n".join(["Examples:", *(f"  {_RUN} {one}" for one in examples)]) if examples else None
-        paragraphs = (getdoc(command) or "").split("\n\n")  # a terminal is as wide as it is
-        text = "\n\n".join(" ".join(one.split()) for one in paragraphs)
+        epilog = "\n".join(["Examples:", *(f"  {_RUN} {example}" for example in examples)]) if examples else None
+        paragraphs = (getdoc(command) or "").split("\n\n")  # the terminal wraps lines itself
+        text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
         group.command(name, cls=Command, help=text, epilog=epilog)(command)
     return group
 

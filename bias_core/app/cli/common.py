@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-console = Console(emoji=False)  # “:x:” in a prompt stays as it is
-_MOST_SO_FAR = 4  # shares that are told while pictures come
+console = Console(emoji=False)  # “:x:” in a prompt is no emoji
+_MOST_SO_FAR = 4  # shares shown during drawing
 
 
 class EngineName(str, Enum):
@@ -207,10 +207,10 @@ def run_with_bar(start: Callable[..., Generator[Progress, None, T]], *inputs: An
 
 def _so_far(shares: Sequence[WatchedShare]) -> str:
     """Write a line for each of the first shares, with intervals that hold at any time."""
-    watched = [one for one in shares if one.estimate.n]
+    watched = [share for share in shares if share.estimate.n]
     lines = [
-        f"{escape(one.name)}: {one.value_words} ({one.interval_words}) of {one.estimate.n:,}"
-        for one in watched[:_MOST_SO_FAR]
+        f"{escape(share.name)}: {share.value_words} ({share.interval_words}) of {share.estimate.n:,}"
+        for share in watched[:_MOST_SO_FAR]
     ]
     more = [f"and {len(watched) - _MOST_SO_FAR} more"] if len(watched) > _MOST_SO_FAR else []
     return "".join(f"\n  {line}" for line in [*lines, *more])
@@ -263,7 +263,7 @@ def table_of(rows: "pd.DataFrame", title: str = "") -> Table:
 
 def fits(table: Table) -> bool:
     """Fold long cells of a table; say whether it is as narrow as the terminal then."""
-    for column in table.columns:  # rich takes room from the widest of those that may wrap
+    for column in table.columns:  # rich narrows the widest column that may wrap
         column.overflow = "fold"
         column.no_wrap = max(map(cell_len, [str(column.header), *map(str, column.cells)])) <= _SHORT
     return Measurement.get(console, console.options.update(max_width=10_000), table).minimum <= console.width
@@ -293,7 +293,7 @@ def show_rows(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     show_table(table)
 
 
-Given = Mapping[str, Any]  # what was given on the command line, by the names of settings
+Given = Mapping[str, Any]  # values on the command line, by setting
 MANY = ("model", "condition")  # settings that may be given several times
 
 
@@ -324,13 +324,13 @@ def with_options(
             *own[:1],
             *made,
             *own[1:],
-            *(parameter(one.name, one.default, kinds[one.name]) for one in fields(how)),
+            *(parameter(each.name, each.default, kinds[each.name]) for each in fields(how)),
         ]
 
         @wraps(command)
         def run(**values: Any) -> None:
             given = {name: value for name in declared if (value := values.pop(name)) not in (None, [])}
-            command(given=given, how=how(**{one.name: values.pop(one.name) for one in fields(how)}), **values)
+            command(given=given, how=how(**{each.name: values.pop(each.name) for each in fields(how)}), **values)
 
         run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -381,10 +381,10 @@ def read_given(
     design = find_design(study or named)
     from bias_core.study.plan import settle
 
-    asked = settle(design if n is None else replace(design, images_per_prompt=n), like, {*values, *given})
-    models = given.get("model", [asked.settings.model])
-    conditions = given.get("condition", [asked.settings.condition])
-    return asked, list(dict.fromkeys(models)), list(dict.fromkeys(conditions))
+    request = settle(design if n is None else replace(design, images_per_prompt=n), like, {*values, *given})
+    models = given.get("model", [request.settings.model])
+    conditions = given.get("condition", [request.settings.condition])
+    return request, list(dict.fromkeys(models)), list(dict.fromkeys(conditions))
 
 
 def _read_file(path: Path) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def explore(
         attributes = [] if no_attributes else find_attributes(concept, attribute)
         chosen = {**given, "attributes": attributes, "arms": parse_arms(given.get("arms", []))}
         if prompts and attribute is None and not no_attributes:
-            chosen["attributes"] = (SUGGESTED,)  # those that the rows name
+            chosen["attributes"] = (SUGGESTED,)  # the attributes named in the file's rows
         _run(explore_settings(concept=concept, **chosen), how, pictures=True, prompts=prompts)
 
 
@@ -148,7 +148,7 @@ def _run(settings: StudySettings, how: RunOptions, *, pictures: bool = False, pr
 
 def find_attributes(concept: str, texts: list[str] | None) -> list[str]:
     """Return attributes as a value of the option; without texts, the set that is suggested for the concept."""
-    return [attribute_text(one) for one in read_attributes(texts or [SUGGESTED], concept)]
+    return [attribute_text(attribute) for attribute in read_attributes(texts or [SUGGESTED], concept)]
 
 
 def models() -> None:
@@ -170,7 +170,7 @@ def models() -> None:
         show_rows(("condition", "what is planted in the calibration world"), [*services.catalogue.conditions.items()])
         encoders = [(item.id, item.library, item.note or item.name) for item in services.tools("encoder")]
         show_rows(("encoder", "library", "what it is"), encoders)
-        roles = get_args(Role)[1:]  # all but encoders
+        roles = get_args(Role)[1:]  # all except encoders
         tools = [(role.replace("_", " "), tool) for role in roles for tool in services.tools(role)]
         show_rows(
             ("reads and writes", "as", "what it is"), [(one.id, role, one.note or one.name) for role, one in tools]
@@ -246,9 +246,9 @@ def _show_scenes(word: str, scenes: Sequence[str]) -> None:
 
 def _show(concept: str, suggested: "list[Suggested]") -> None:
     table = Table("attribute", "where it comes from", "P*", title=f"Suggested for {concept}")
-    for one in suggested:
-        rate = one.attribute.reference
-        table.add_row(one.attribute.name, one.where_from, "" if rate is None else f"{rate:.2f}")
+    for suggestion in suggested:
+        rate = suggestion.attribute.reference
+        table.add_row(suggestion.attribute.name, suggestion.where_from, "" if rate is None else f"{rate:.2f}")
     show_table(table)
     if suggested:
         console.print("\nTo measure one, edited or not, for example:", markup=False)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 FORMS_HELP = "html, md, card (a section for a model card), json, every_eval_ever (records of that program) or zip."
 Run = Annotated[str, typer.Argument(metavar="RUN", help="Id of a run, as its report and `runs` show it.")]
-_MOST_LINES = 15  # of the table of first numbers
-_OPTIONAL = ("p", "drawn", "published")  # its columns that are left out, one after the other, until it fits
+_MOST_LINES = 15  # in the table of first numbers
+_OPTIONAL = ("p", "drawn", "published")  # columns dropped one by one until the table fits
 
 
 def save_study_report(report: StudyReport, out: Path | None, *, pictures: bool = False, quiet: bool = False) -> None:
@@ -59,7 +59,7 @@ def finish(
     if how.keep:
         services.manifests.keep(report.run_id)
     if how.out and folder:
-        (how.out / folder).mkdir(parents=True, exist_ok=True)  # a folder, whatever the model is called
+        (how.out / folder).mkdir(parents=True, exist_ok=True)  # also for model names with a slash or a file ending
     save_study_report(report, how.out and how.out / folder, pictures=pictures, quiet=how.as_json)
 
 
@@ -145,7 +145,6 @@ def _show_all(report: StudyReport, services: "Services | None") -> None:
 
 
 def _show_step(report: StudyReport, step: "NextStep", says: str = "") -> None:
-    """Print what to do next, and the command."""
     console.print(f"Next: {step.title}. {says}".removesuffix(". "), markup=False)
     console.print(f"  {step.command}", markup=False, soft_wrap=True)
     if (own := f"{report.design.name}.yaml") in step.command:

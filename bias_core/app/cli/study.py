@@ -55,7 +55,7 @@ def list_studies(
             rows = [(d.name, d.title, redraws) for d, redraws in told]
             typer.echo(markdown_table(pd.DataFrame(rows, columns=["study", "what it asks", "redraws"]), code=["study"]))
             return
-        studies = [(one.name, one.title, work(one.reference), one.where) for one in list_designs()]
+        studies = [(design.name, design.title, work(design.reference), design.where) for design in list_designs()]
         show_rows(("study", "what it asks", "paper", "redraws"), studies)
 
 
@@ -66,15 +66,15 @@ def show_study(name: Annotated[str, typer.Argument(help="A study of `study list`
 
     with user_errors():
         design = find_design(name)
-        asked = settle(design, StudySettings())
-        shots = asked.study.shots(asked.settings)
+        request = settle(design, StudySettings())
+        shots = request.study.shots(request.settings)
         console.print(f"[bold]{design.title}[/bold] ({work(design.reference)}, {design.where})")
         console.print(design.summary, markup=False)
         console.print(f"{sum(shot.n for shot in shots):,} pictures of {len(shots):,} prompts at full size, e.g.")
         for shot in shots[:: max(1, len(shots) // 5)][:5]:
             console.print(f"  {shot.prompt}  x {shot.n}", markup=False)
-        for name, one in option_settings(design).items():
-            console.print(f"--option {name}={one.write(one.default)}  {one.help}", markup=False)
+        for name, option in option_settings(design).items():
+            console.print(f"--option {name}={option.write(option.default)}  {option.help}", markup=False)
 
 
 def measures(
@@ -139,7 +139,7 @@ def run_studies(study: Study = "", *, given: Given, how: StudyOptions) -> None:
             raise InvalidInput(f"the number of pictures per prompt is at least 1, got {how.n}")
         chosen = _one_each(*read_given(study, given, how.settings, how.n), services)
         if how.plan or how.draw_only or how.dry_run or len(chosen) > 1:
-            plans = [lay_out(one, services, measure=not how.draw_only, estimate=how.dry_run) for one in chosen]
+            plans = [lay_out(request, services, measure=not how.draw_only, estimate=how.dry_run) for request in chosen]
             _agree(plans, services, how)
             if how.dry_run:
                 return
@@ -153,7 +153,7 @@ def _agree(plans: "Sequence[StudyPlan]", services: "Services", how: StudyOptions
     from bias_core.study.plan import study_cost, warm_up
 
     for plan in [] if how.dry_run else plans:
-        if math.isnan(study_cost(plan, services).seconds):  # a first batch tells how long a picture takes
+        if math.isnan(study_cost(plan, services).seconds):  # a first batch shows how long a picture takes
             run_with_bar(warm_up, plan, services)
     long = _show_costs(plans, services)
     long |= _show_requests(plans, services, how.price)
@@ -166,12 +166,12 @@ def _agree(plans: "Sequence[StudyPlan]", services: "Services", how: StudyOptions
 
 
 def _one_each(
-    asked: "Settled", models: Sequence[str], conditions: Sequence[str], services: "Services"
+    request: "Settled", models: Sequence[str], conditions: Sequence[str], services: "Services"
 ) -> "list[Settled]":
     """Return one per model and condition; a model without conditions comes once."""
     has = {name: bool(services.model_info(name).conditions) for name in models}
     return [
-        asked.with_settings(model=name, condition=condition)
+        request.with_settings(model=name, condition=condition)
         for name in has
         for condition in (dict.fromkeys(conditions) if has[name] or not any(has.values()) else [""])
     ]
@@ -266,7 +266,7 @@ def _show_refusals(plans: "Sequence[StudyPlan]", services: "Services", *, measur
     for plan in plans:
         try:
             if isinstance(plan.rows, RowMaker):
-                check_size(plan.asked, services.settings, plan.rows)
+                check_size(plan.request, services.settings, plan.rows)
         except InvalidInput as error:
             show_warning(f"This will be refused: {error}")
         try:
@@ -313,7 +313,7 @@ def _named(plan: "StudyPlan", setting: str) -> str:
 def _measure(chosen: "Sequence[Settled]", services: "Services", how: StudyOptions) -> None:
     from bias_core.study.run import run
 
-    for asked in chosen:
-        settings, report = asked.settings, run_with_bar(run, asked, services)
+    for request in chosen:
+        settings, report = request.settings, run_with_bar(run, request, services)
         name = f"{settings.model}-{settings.condition}".strip("-").replace("/", "--")
         finish(report, how, services, folder=name if len(chosen) > 1 else "")

@@ -107,7 +107,7 @@ class Exchange:
     without: np.ndarray  # ``(n_seeds,)`` margins of the first text to the end
     margins: np.ndarray  # ``(n_seeds, n_exchanges)``
     effect: ExchangeEffect
-    decided: Estimate  # after how many steps half of the effect is lost
+    decided: Estimate  # number of steps after which half of the effect is lost
     n_steps: int
 
 
@@ -269,19 +269,20 @@ def _figures(
     lines = [
         {"group": f"then “{row['then']}”", "x": row["steps with the first text"], "value": row["effect"]}
         | {"low": row["effect low"], "high": row["effect high"]}
-        for one in exchanges
-        for row in _rows(one)
+        for exchange in exchanges
+        for row in _rows(exchange)
     ]
-    yield TEXTS.figure("exchange", lines, n=min((len(one.without) for one in exchanges), default=0), **names)
+    yield TEXTS.figure("exchange", lines, n=min((len(exchange.without) for exchange in exchanges), default=0), **names)
     seeds = sorted({seed for seed, _ in pictures.stored})[: options.n_samples]
-    for place, one in enumerate(exchanges):
-        own = pictures.frame[pictures.frame["later"] == one.later].sort_values("steps with the first text")
+    for place, exchange in enumerate(exchanges):
+        own = pictures.frame[pictures.frame["later"] == exchange.later].sort_values("steps with the first text")
         taken = own.drop_duplicates("drawn").set_index("drawn")["steps with the first text"]
         ways = {
-            str(way): f"after {step:.0f} of {one.n_steps}" if step else "from the start" for way, step in taken.items()
+            str(way): f"after {step:.0f} of {exchange.n_steps}" if step else "from the start"
+            for way, step in taken.items()
         }
         cells = [cell for seed in seeds for cell in pictures.row(seed, ways | {_TO_THE_END: "never"})]
-        yield TEXTS.figure("exchanged", cells, place=place, later=one.later)
+        yield TEXTS.figure("exchanged", cells, place=place, later=exchange.later)
     if parts is not None:
         marks = [mark(title, getattr(parts, name)) for name, title in _PART_NAMES.items()]
         yield TEXTS.figure("parts", marks, **names)
@@ -357,7 +358,7 @@ class Causes(Study):
         return Results(
             findings=(*map(_finding, exchanges), *_part_findings(parts)),
             tables=(
-                TEXTS.table("exchanges", [row for one in exchanges for row in _rows(one)]),
+                TEXTS.table("exchanges", [row for exchange in exchanges for row in _rows(exchange)]),
                 TEXTS.table("decided", map(_decided_row, exchanges)),
                 *_part_tables(parts, pictures),
             ),
@@ -381,7 +382,7 @@ class Causes(Study):
 
     def headline(self, report: StudyReport) -> str:
         """Say the effect of the first exchange, the step by which it is decided, and where the adapter works."""
-        by_key = {one.key: one.estimate for one in report.results.findings}
+        by_key = {found.key: found.estimate for found in report.results.findings}
         row, attribute = report.results.frame("decided").iloc[0], option_values(report.settings.options)["attribute"]
         effect, step = by_key[f"{row['then']}: from the start"], format_estimate(*(row[name] for name in _STEP_COLUMNS))
         change = f"changes by {_in_words(effect)}"

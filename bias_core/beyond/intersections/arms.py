@@ -40,7 +40,6 @@ class _Test:
 
     @property
     def name(self) -> str:
-        """The crossed attributes, for tables."""
         return " × ".join(self.names)
 
 
@@ -69,8 +68,8 @@ def cross_arms(arms: Mapping[str, Sequence[AttributeScore]], *, crossing: str, c
 
 def crossed_arms_headline(findings: Iterable[Finding]) -> str:
     """Say which two attributes are linked differently in an arm; "" if none were crossed with the arms."""
-    tests = [one for one in findings if one.key.startswith(_OF_TWO) and one.p_value is not None]
-    clear = [one for one in tests if one.says.startswith(_CLEAR)]
+    tests = [finding for finding in findings if finding.key.startswith(_OF_TWO) and finding.p_value is not None]
+    clear = [test for test in tests if test.says.startswith(_CLEAR)]
     if clear:
         return f" {min(clear, key=lambda one: one.p_value or 0.0).says}"
     return " No arm clearly differs in the link between two attributes." if tests else ""
@@ -103,8 +102,8 @@ def _tests(arms: Mapping[str, Sequence[AttributeScore]], of: Sequence[int], conf
 
 def _findings(tests: Sequence[_Test], confidence: float) -> Iterator[Finding]:
     """Yield the arm with the clearest difference, for every attribute and every two."""
-    for name in dict.fromkeys(one.name for one in tests):
-        lead = min((one for one in tests if one.name == name), key=_order)
+    for name in dict.fromkeys(test.name for test in tests):
+        lead = min((test for test in tests if test.name == name), key=_order)
         is_known = not math.isnan(lead.adjusted)
         yield Finding(
             key=f"{_OF_TWO if len(lead.names) == 2 else 'arms-'}{name}",
@@ -142,18 +141,18 @@ def _words(names: Sequence[str], cell: int) -> str:
 def _test_table(tests: Sequence[_Test]) -> StudyTable:
     rows = [
         {
-            "attributes": one.name,
-            "arm": one.arm,
+            "attributes": test.name,
+            "arm": test.arm,
             **{
                 name: math.exp(min(end, 700.0))
-                for name, end in columns("odds ratio", one.link.estimate, ends="").items()
+                for name, end in columns("odds ratio", test.link.estimate, ends="").items()
             },
-            "p": one.link.p_value,
-            "p adjusted": one.adjusted,
-            "rarest cell": one.link.least_expected,
-            "note": one.link.estimate.note,
+            "p": test.link.p_value,
+            "p adjusted": test.adjusted,
+            "rarest cell": test.link.least_expected,
+            "note": test.link.estimate.note,
         }
-        for one in tests
+        for test in tests
     ]
     return table(TESTS, "Does one arm differ?", rows, _TESTS)
 
@@ -161,18 +160,18 @@ def _test_table(tests: Sequence[_Test]) -> StudyTable:
 def _cell_table(tests: Sequence[_Test], confidence: float) -> StudyTable:
     """Return each attribute and combination of two in every arm; with two arms, a line has both."""
     rows = []
-    for one in tests:
-        for cell in range(len(one.inside)):
-            n_inside, n_outside = (int(counts.sum()) for counts in (one.inside, one.outside))
-            share = share_interval(int(one.inside[cell]), n_inside, confidence=confidence)
+    for test in tests:
+        for cell in range(len(test.inside)):
+            n_inside, n_outside = (int(counts.sum()) for counts in (test.inside, test.outside))
+            share = share_interval(int(test.inside[cell]), n_inside, confidence=confidence)
             rows.append(
                 {
-                    "attributes": one.name,
-                    "combination": _words(one.names, cell),
-                    "arm": one.arm,
-                    "pictures": int(one.inside[cell]),
+                    "attributes": test.name,
+                    "combination": _words(test.names, cell),
+                    "arm": test.arm,
+                    "pictures": int(test.inside[cell]),
                     **columns("P", share, ends=""),
-                    "P in the others": one.outside[cell] / n_outside,
+                    "P in the others": test.outside[cell] / n_outside,
                 }
             )
     return table(CELLS, "Attributes crossed with the arms", rows, _CELLS)
@@ -181,8 +180,8 @@ def _cell_table(tests: Sequence[_Test], confidence: float) -> StudyTable:
 def _mosaics(tests: Sequence[_Test]) -> Iterator[StudyFigure]:
     """Yield figures of the attributes with the clearest differences between arms, and of one pair of attributes."""
     by_name = dict[str, list[_Test]]()
-    for one in tests:
-        by_name.setdefault(one.name, []).append(one)
+    for test in tests:
+        by_name.setdefault(test.name, []).append(test)
     ordered = sorted(by_name.values(), key=lambda some: min(map(_order, some)))
     alone = [some for some in ordered if len(some[0].names) == 1][:_MOST_FIGURES]
     for number, some in enumerate(alone + [some for some in ordered if len(some[0].names) == 2][:1], start=1):
@@ -191,7 +190,7 @@ def _mosaics(tests: Sequence[_Test]) -> Iterator[StudyFigure]:
 
 def _mosaic(number: int, some: Sequence[_Test]) -> StudyFigure:
     names, total = some[0].names, some[0].inside + some[0].outside
-    arms = {one.arm: one.inside for one in some}
+    arms = {test.arm: test.inside for test in some}
     if some[0].other:
         arms = {some[0].other: some[0].outside, **arms}
     n, shares, cells = int(total.sum()), total / total.sum(), range(len(total))[::-1]
@@ -215,7 +214,7 @@ def _mosaic(number: int, some: Sequence[_Test]) -> StudyFigure:
 
 
 def _notes(tests: Sequence[_Test]) -> Iterator[str]:
-    small = dict.fromkeys(f"“{one.name}”" for one in tests if 0 < one.link.least_expected < LEAST_EXPECTED)
+    small = dict.fromkeys(f"“{test.name}”" for test in tests if 0 < test.link.least_expected < LEAST_EXPECTED)
     if small:
         names = listed(list(small))
         yield f"Small cells: fewer than 5 pictures of an arm are expected in a combination of {names}."

@@ -62,14 +62,13 @@ class _Crossed:
     attributes: tuple[Attribute, ...]
     shares: CrossedShares
     link: Interaction
-    sample: Sample  # what P of all together was computed from
+    sample: Sample  # data of P of all together
     n: int  # pictures
-    scored: ScoredCells | None = None  # the stereotype over the other attributes, where one is about gender
+    scored: ScoredCells | None = None  # stereotype scores by the other attributes; None if none is about gender
     adjusted: float = math.nan  # p after Holm
 
     @property
     def name(self) -> str:
-        """The attributes, for tables."""
         return " × ".join(attribute.name for attribute in self.attributes)
 
     @property
@@ -78,14 +77,13 @@ class _Crossed:
         return 0 < self.link.least_expected < LEAST_EXPECTED
 
     def cell_name(self, cell: np.ndarray) -> str:
-        """Return the attributes of a cell, in words."""
         return cell_in_words(self.attributes, cell)
 
     def reference(self, cell: np.ndarray) -> float:
         """Return P* of a cell as the product of sourced rates; nan if one has no source."""
-        if not all(one.has_source and one.reference is not None for one in self.attributes):
+        if not all(attribute.has_source and attribute.reference is not None for attribute in self.attributes):
             return math.nan
-        rates = [one.reference or 0.0 for one in self.attributes]
+        rates = [attribute.reference or 0.0 for attribute in self.attributes]
         return math.prod(rate if present else 1 - rate for rate, present in zip(rates, cell, strict=True))
 
     def share(self, place: int) -> Estimate:
@@ -94,7 +92,7 @@ class _Crossed:
 
     def second_with_first(self) -> tuple[float, float]:
         """Return the share of the second attribute with and without the first."""
-        cells = np.array([one.value for one in self.shares.shares]).reshape(2, 2)
+        cells = np.array([share.value for share in self.shares.shares]).reshape(2, 2)
         with_, without = (float(row[1] / row.sum()) if row.sum() else math.nan for row in cells[::-1])
         return with_, without
 
@@ -126,17 +124,17 @@ def cross_attributes(
         for some in combinations(readable, size)
         if (one := _cross(some, prompts, partial(sample, units), confidence)) is not None
     ]
-    adjusted = adjusted_p_values([one.link for one in combined])
-    crossings = [replace(one, adjusted=p_value) for one, p_value in zip(combined, adjusted, strict=True)]
+    adjusted = adjusted_p_values([crossing.link for crossing in combined])
+    crossings = [replace(crossing, adjusted=p_value) for crossing, p_value in zip(combined, adjusted, strict=True)]
     if not crossings:
         return Results(notes=("No attributes could be combined: the classifier can distinguish fewer than two.",))
     results = Results(
-        findings=tuple(finding for one in crossings for finding in _findings(one, confidence)),
+        findings=tuple(finding for crossing in crossings for finding in _findings(crossing, confidence)),
         tables=(_interaction_table(crossings), _cell_table(crossings)),
         figures=tuple(_mosaics(crossings)),
         notes=tuple(_notes(crossings)),
     )
-    scored = [one.scored for one in crossings if one.scored]
+    scored = [crossing.scored for crossing in crossings if crossing.scored]
     notes = (stereotypes_named(prompts), *few_people(scored)) if scored else ()
     return joined(results, replace(score_results(scored), notes=notes))
 
@@ -150,10 +148,10 @@ def mosaics_of(arms: Sequence[ArmReport]) -> Iterator[StudyFigure]:
 
 def crossed_headline(findings: Iterable[Finding]) -> str:
     """Return the clearest link of crossed attributes; "" if nothing was crossed."""
-    tests = [one for one in findings if one.metric == "interaction" and one.p_value is not None]
+    tests = [finding for finding in findings if finding.metric == "interaction" and finding.p_value is not None]
     if not tests:
         return ""
-    clear = [one for one in tests if _is_clear(one)]
+    clear = [test for test in tests if _is_clear(test)]
     if not clear:
         return (
             f" None of {len(tests)} combinations of attributes shows a clear link."
@@ -251,18 +249,18 @@ def _percent(share: float) -> str:
 
 def _cell_table(crossings: Sequence[_Crossed]) -> StudyTable:
     rows = []
-    for one in crossings:
-        for place, cell in enumerate(one.shares.cells):
-            reference, share = one.reference(cell), one.share(place)
+    for crossing in crossings:
+        for place, cell in enumerate(crossing.shares.cells):
+            reference, share = crossing.reference(cell), crossing.share(place)
             rows.append(
                 {
-                    "attributes": one.name,
-                    "combination": one.cell_name(cell),
-                    "pictures": int(one.shares.counts[place]),
+                    "attributes": crossing.name,
+                    "combination": crossing.cell_name(cell),
+                    "pictures": int(crossing.shares.counts[place]),
                     **columns("P", share, ends=""),
-                    "P as counted": one.shares.shares[place].value,
-                    "each by itself": float(one.shares.expected[place]),
-                    **columns("excess", one.shares.excess[place]),
+                    "P as counted": crossing.shares.shares[place].value,
+                    "each by itself": float(crossing.shares.expected[place]),
+                    **columns("excess", crossing.shares.excess[place]),
                     "P*": reference,
                     "P − P*": math.nan if math.isnan(reference) else share.value - reference,
                 }
@@ -273,37 +271,37 @@ def _cell_table(crossings: Sequence[_Crossed]) -> StudyTable:
 def _interaction_table(crossings: Sequence[_Crossed]) -> StudyTable:
     rows = [
         {
-            "attributes": one.name,
-            "odds ratio": odds_of(one.link.estimate.value),
-            "low": odds_of(one.link.estimate.low),
-            "high": odds_of(one.link.estimate.high),
-            "p": one.link.p_value,
-            "p adjusted": one.adjusted,
-            "rarest cell": one.link.least_expected,
-            "pictures for 5 in it": one.shares.n_needed,
-            "note": one.link.estimate.note,
+            "attributes": crossing.name,
+            "odds ratio": odds_of(crossing.link.estimate.value),
+            "low": odds_of(crossing.link.estimate.low),
+            "high": odds_of(crossing.link.estimate.high),
+            "p": crossing.link.p_value,
+            "p adjusted": crossing.adjusted,
+            "rarest cell": crossing.link.least_expected,
+            "pictures for 5 in it": crossing.shares.n_needed,
+            "note": crossing.link.estimate.note,
         }
-        for one in crossings
+        for crossing in crossings
     ]
     return table(INTERACTIONS, "Are attributes linked?", rows, _TESTS)
 
 
 def _mosaics(crossings: Sequence[_Crossed]) -> Iterator[StudyFigure]:
     """Yield figures of the most clearly linked pairs."""
-    pairs = [one for one in crossings if len(one.attributes) == 2]
+    pairs = [crossing for crossing in crossings if len(crossing.attributes) == 2]
     by_p = sorted(pairs, key=lambda pair: 2.0 if math.isnan(pair.link.p_value) else pair.link.p_value)
-    for number, one in enumerate(by_p[:_MOST_FIGURES], start=1):
-        first, second = (attribute.name for attribute in one.attributes)
+    for number, crossing in enumerate(by_p[:_MOST_FIGURES], start=1):
+        first, second = (attribute.name for attribute in crossing.attributes)
         rows = [
             {
                 "column": first if cell[0] else f"not {first}",
                 "row": second if cell[1] else f"not {second}",
-                "value": one.shares.shares[place].value,
-                "n": int(one.shares.counts[place]),
-                "small": bool(one.shares.expected[place] * one.n < LEAST_EXPECTED),
-                "null": float(one.shares.expected[[1, 3]].sum()),
+                "value": crossing.shares.shares[place].value,
+                "n": int(crossing.shares.counts[place]),
+                "small": bool(crossing.shares.expected[place] * crossing.n < LEAST_EXPECTED),
+                "null": float(crossing.shares.expected[[1, 3]].sum()),
             }
-            for place, cell in enumerate(one.shares.cells)
+            for place, cell in enumerate(crossing.shares.cells)
         ]
         yield figure(
             "mosaic",
@@ -317,7 +315,7 @@ def _mosaics(crossings: Sequence[_Crossed]) -> Iterator[StudyFigure]:
 
 
 def _notes(crossings: Sequence[_Crossed]) -> Iterator[str]:
-    small = [one for one in crossings if one.is_small]
+    small = [crossing for crossing in crossings if crossing.is_small]
     if small:
-        words = [f"“{one.name}” ({one.shares.n_needed:,} pictures would be enough)" for one in small]
+        words = [f"“{crossing.name}” ({crossing.shares.n_needed:,} pictures would be enough)" for crossing in small]
         yield f"Small cells: fewer than 5 pictures are expected in a combination of {listed(words)}."

@@ -72,7 +72,7 @@ class Intersections(ExploreExtension[Asked]):
         from bias_core.study.limits import stop_rule
 
         crossing = options.crossed if stop_rule(settings) is None else "none"
-        scores = {name: one.scores for name, one in scored_arms(arms).items()}
+        scores = {name: pictures.scores for name, pictures in scored_arms(arms).items()}
         crossed = cross_arms(scores, crossing=crossing, confidence=settings.confidence)
         return joined(crossed, Results(figures=tuple(mosaics_of(arms))))
 

@@ -70,9 +70,9 @@ class ScoredCells:
     @property
     def names(self) -> tuple[str, ...]:
         """The combinations, in words."""
-        return tuple(self.named(cell_in_words(self.attributes, cell)) for cell in self.scores.cells)
+        return tuple(self.name_of(cell_in_words(self.attributes, cell)) for cell in self.scores.cells)
 
-    def named(self, text: str) -> str:
+    def name_of(self, text: str) -> str:
         """Return a text about them, with their stereotype or identity if needed."""
         return f"{self.who}, {text}" if self.who else text
 
@@ -88,7 +88,7 @@ class ScoredCells:
 def cell_in_words(attributes: Sequence[Attribute], cell: np.ndarray) -> str:
     """Return the attributes of a cell, of 0 and 1, in words."""
     names = zip(attributes, cell, strict=True)
-    return ", ".join(one.name if present else f"not {one.name}" for one, present in names)
+    return ", ".join(attribute.name if present else f"not {attribute.name}" for attribute, present in names)
 
 
 @cache
@@ -135,14 +135,14 @@ def score_cells(
     some: Sequence[AttributeScore], prompts: Sequence[str], sample: Callable[[np.ndarray], Sample], confidence: float
 ) -> ScoredCells | None:
     """Return STS by the attributes other than gender; None without a gender attribute or a stereotype."""
-    about = [one for one in some if one.attribute.name.lower() in _SIDES]
+    about = [score for score in some if score.attribute.name.lower() in _SIDES]
     genders = np.array([stereotype_of(prompt)[1] for prompt in prompts])
     if len(about) != 1 or not (genders != "").any():
         return None
-    gender, others = about[0], [one for one in some if one is not about[0]]
+    gender, others = about[0], [score for score in some if score is not about[0]]
     is_side = genders == _SIDES[gender.attribute.name.lower()]
     conforms = np.where(genders == "", np.nan, np.where(is_side, gender.calls, 1 - gender.calls))
-    readings = np.column_stack([conforms, *(one.calls for one in others)])
+    readings = np.column_stack([conforms, *(score.calls for score in others)])
     clear = np.flatnonzero(~np.isnan(readings).any(axis=1))
     if not len(clear):
         return None
@@ -154,7 +154,7 @@ def score_cells(
     )
     cells = [(readings[:, 1:] == cell).all(axis=1) for cell in scores.cells]
     samples = tuple(sample(np.where(here, 200 * conforms - 100, np.nan)) for here in cells)
-    return ScoredCells(attributes=tuple(one.attribute for one in others), scores=scores, samples=samples)
+    return ScoredCells(attributes=tuple(score.attribute for score in others), scores=scores, samples=samples)
 
 
 def known_errors(score: AttributeScore) -> ReaderErrors | None:
@@ -174,8 +174,8 @@ def score_results(scored: Sequence[ScoredCells]) -> Results:
     """Return scores of combinations: of two attributes as findings, of all in a table and a figure."""
     if not scored:
         return Results()
-    scored = list({one.names: one for one in scored}.values())  # once where both genders are looked for
-    lines = [(one, place) for one in scored for place in range(len(one.names))]
+    scored = list({one.names: one for one in scored}.values())  # once, even if both genders are attributes
+    lines = [(cells, place) for cells in scored for place in range(len(cells.names))]
     findings = [
         Finding(
             key="-".join(["crossed", *([one.who] if one.who else []), one.attributes[0].name, "score", str(place)]),
@@ -188,9 +188,9 @@ def score_results(scored: Sequence[ScoredCells]) -> Results:
         for one, place in lines
         if len(one.attributes) == 1
     ]
-    marks = {}  # by their names, so that each stands once
+    marks = {}  # by name, without repetitions
     for one, place in lines:
-        marks[one.named("all")] = one.scores.overall
+        marks[one.name_of("all")] = one.scores.overall
         marks[one.names[place]] = one.score(place)
     rows = [mark(name, estimate) for name, estimate in marks.items()]
     caption = "If an interval includes 0, the direction is not clear. “all” is the score over all people."
@@ -239,7 +239,7 @@ def stereotypes_named(prompts: Sequence[str]) -> str:
 def few_people(scored: Sequence[ScoredCells]) -> Iterator[str]:
     """Yield a note on combinations with too few people, if any."""
     few = dict.fromkeys(
-        f"“{one.names[place]}”" for one in scored for place in range(len(one.names)) if one.is_small(place)
+        f"“{cells.names[place]}”" for cells in scored for place in range(len(cells.names)) if cells.is_small(place)
     )
     if few:
         yield f"Few people: fewer than 5 are expected on the rarer side of the stereotype in {listed([*few])}."
@@ -257,7 +257,7 @@ def crossed_scores(people: pd.DataFrame, settings: StudySettings, sample: MakeSa
     or of one identity if a picture shows two of a stereotype. ``sample`` turns people into a sample for comparing arms.
     """
     attributes = also_seen(options_in(settings, LabellingOptions).also_seen)
-    place = next((one for one in _PLACES if one in set(people["setting"])), "")
+    place = next((setting for setting in _PLACES if setting in set(people["setting"])), "")
     if not attributes or not place:
         return Results()
     if stop_rule(settings) is not None:

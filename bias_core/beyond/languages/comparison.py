@@ -31,7 +31,7 @@ from bias_core.types import Attribute, Estimate
 from bias_core.world.wordings import FORMS, Wording, rival_concepts
 
 LEVEL = 0.05  # of all comparisons of a run together, after Holm
-LEAST_RECOGNISED = 0.5  # of the share in English, from which on a language counts as understood
+LEAST_RECOGNISED = 0.5  # share of the recognition in English above which a language counts as understood
 LANGUAGES = "languages"  # key of the table and of the figure
 RECOGNISED = "recognised"  # key of the finding
 MORE, LESS, NO_DIFFERENCE = "more often", "less often", "no difference shown"
@@ -80,8 +80,6 @@ class Recognised(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class _Arm:
-    """Values of one arm for the comparison."""
-
     scores: Sequence[Score]
     recognised: Estimate | None
 
@@ -97,7 +95,7 @@ def recognised_concept(concept: str, data: StudyData, rows: np.ndarray, units: S
     ranks, so the first three count; for people only the first.
     """
     rivals = rival_concepts(concept)
-    texts = data.texts([fill_template(_TEMPLATE, one) for one in (concept, *rivals)])
+    texts = data.texts([fill_template(_TEMPLATE, word) for word in (concept, *rivals)])
     own, *others = (rows @ texts.T).T
     n, places = 1 + len(rivals), n_places(concept)
     next_best = np.sort(others, axis=0)[-places]
@@ -219,7 +217,7 @@ def _figure(frame: pd.DataFrame) -> StudyFigure:
     compared = frame[frame["difference"].notna()]
     clearest = str(compared.sort_values("p", kind="stable")["attribute"].iloc[0]) if len(compared) else ""
     lines = compared[compared["attribute"] == clearest]
-    lines = lines.assign(name=[name for i in range(len(lines)) for name in _names(lines.iloc[[i]])])  # as its arm is
+    lines = lines.assign(name=[name for i in range(len(lines)) for name in _names(lines.iloc[[i]])])
     names = {"difference": "value", "form": "group"}
     return figure(
         "pairs",

@@ -36,13 +36,11 @@ class Tried:
 
     name: str
     scores: "Sequence[AttributeScore]"
-    fidelity: Estimate | None  # None where no pictures with these words were asked for
+    fidelity: Estimate | None  # None without pictures of the two words
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Left:
-    """One attribute of one arm."""
-
+class _RemainingBias:
     arm: Tried
     attribute: str
     before: Estimate  # share in the baseline
@@ -53,7 +51,6 @@ class _Left:
 
     @property
     def says(self) -> str:
-        """The verdict in a few words."""
         return lean(self.gap, "some bias is left", OVER, "no clear bias is left")
 
 
@@ -62,17 +59,17 @@ def mitigation_results(arms: Sequence[Tried], confidence: float) -> Results:
 
     The verdict on the first arm is that of the headline: the exact test, after Holm over its sourced attributes.
     """
-    left = list(_left(arms, confidence))
+    left = list(_remaining_bias(arms, confidence))
     if not left:
         return Results()
     names = {arm.name: arm.fidelity for arm in arms if arm.fidelity is not None}
     return Results(
-        findings=tuple(_finding(one, baseline=arms[0].name) for one in left if one.arm is not arms[0]),
+        findings=tuple(_finding(line, baseline=arms[0].name) for line in left if line.arm is not arms[0]),
         tables=(
             table(
                 MITIGATION,
                 "Remaining bias and its cost",
-                [_row(one) for one in left],
+                [_row(line) for line in left],
                 f"Bias left: remaining gap between share P and reference share P*, on the side of the baseline "
                 f"“{arms[0].name}”; below 0 the arm is overcorrected. Kept: share of pictures that show the word of "
                 "their prompt. Attributes without a clear bias in the baseline are left out.",
@@ -82,7 +79,7 @@ def mitigation_results(arms: Sequence[Tried], confidence: float) -> Results:
     )
 
 
-def _left(arms: Sequence[Tried], confidence: float) -> Iterator[_Left]:
+def _remaining_bias(arms: Sequence[Tried], confidence: float) -> Iterator[_RemainingBias]:
     """Yield every arm for each attribute on which the first one is clearly biased."""
     from bias_core.measures.effects import adjusted_share_p_values
     from bias_core.measures.stereotype import remaining_gap_estimate
@@ -99,7 +96,7 @@ def _left(arms: Sequence[Tried], confidence: float) -> Iterator[_Left]:
             if arm.scores[i].attribute.reference != reference:  # an arm that draws another concept
                 continue
             if not math.isnan(share.value):
-                yield _Left(
+                yield _RemainingBias(
                     arm=arm,
                     attribute=baseline.attribute.name,
                     before=before,
@@ -115,7 +112,7 @@ def _share(score: "AttributeScore") -> Estimate:
     return score.corrected or score.prevalence
 
 
-def _finding(one: _Left, *, baseline: str) -> Finding:
+def _finding(one: _RemainingBias, *, baseline: str) -> Finding:
     shares = " to ".join(format_share(share.value, share.low, share.high) for share in (one.before, one.share))
     return Finding(
         key=f"{MITIGATION}: {one.attribute}: {one.arm.name}",
@@ -126,7 +123,7 @@ def _finding(one: _Left, *, baseline: str) -> Finding:
     )
 
 
-def _row(one: _Left) -> dict[str, object]:
+def _row(one: _RemainingBias) -> dict[str, object]:
     return {
         "arm": one.arm.name,
         "attribute": one.attribute,
@@ -139,8 +136,8 @@ def _row(one: _Left) -> dict[str, object]:
     }
 
 
-def _figure(left: Sequence[_Left], baseline: str) -> StudyFigure:
-    several = len({one.attribute for one in left}) > 1
+def _figure(left: Sequence[_RemainingBias], baseline: str) -> StudyFigure:
+    several = len({line.attribute for line in left}) > 1
     return figure(
         "scatter",
         MITIGATION,

@@ -126,7 +126,7 @@ class InternalBiasOptions(Options):
 class Sides:
     """Side A (positive scores) and side B."""
 
-    names: tuple[str, str]  # kinds of their pictures, and the words that word a target for them
+    names: tuple[str, str]  # kinds of their pictures, and words for a target's prompt
     called: tuple[str, str]  # in sentences
 
     @property
@@ -190,10 +190,10 @@ class Places:
     """The position of a target between its poles, for pictures and for text."""
 
     pictures: Estimate  # r of its pictures
-    texts: float  # r of its text; nan where it has none
+    texts: float  # r of its text; nan without one
     difference: Estimate  # δ'
     amplification: Estimate  # α'
-    sample: Sample | None = field(default=None, compare=False, repr=False)  # of δ'; None where it is undefined
+    sample: Sample | None = field(default=None, compare=False, repr=False)  # of δ'; None if undefined
 
 
 def places_of(
@@ -221,7 +221,7 @@ def places_of(
     for encoder in rows:
         sentences = data.texts([text, *(worded(text, side) for side in sides.names)], encoder)
         of_words = [data.texts(words[side], encoder) for side in sides.names]
-        of_texts.append([*(one[None] for one in sentences), *of_words])
+        of_texts.append([*(sentence[None] for sentence in sentences), *of_words])
     readings = [[embedded[part.to_numpy()] for part in parts] for embedded in rows.values()]
     prompts = [None, None, None, groups.get("a"), groups.get("b")]
     pictures = relative_lean_over_encoders(readings, groups=prompts, confidence=data.settings.confidence)
@@ -353,11 +353,11 @@ class Target:
     category: str
     dominated: str  # male, female or UNASSIGNED
     scores: CompositeAssociation
-    places: Places | None  # between its own poles; None where these were not drawn
+    places: Places | None  # between its own poles; None if these were not drawn
     bias: InternalBias
     sample: Sample  # of MCAS
-    men: float | None  # share of men that were drawn, None where that is not on record
-    published: Mapping[str, Mapping[str, float]]  # Table 3, by model: mcas, delta, alpha; empty for one's own target
+    men: float | None  # true share of men, None if unknown
+    published: Mapping[str, Mapping[str, float]]  # Table 3, by model: mcas, delta, alpha; empty for the user's targets
 
     @property
     def has_doubtful_alpha(self) -> bool:
@@ -459,9 +459,9 @@ def _summary(
     """Return the line of Table 4 of a group of targets, and its findings."""
     chance, sides = intervals(settings), sides_of(settings)
     values = {
-        "delta": [one.bias.diffusion_bias.value for one in members],
-        "lean": [one.scores.mcas for one in members],
-        "alpha": [one.bias.bias_amplification.value for one in members],
+        "delta": [member.bias.diffusion_bias.value for member in members],
+        "lean": [member.scores.mcas for member in members],
+        "alpha": [member.bias.bias_amplification.value for member in members],
     }
     summary = summarise_internal_bias(values["delta"], values["alpha"], **chance)
     delta, alpha = summary.diffusion_bias, summary.bias_amplification
@@ -475,8 +475,8 @@ def _summary(
     ):
         row |= {f"{sign} min": ends[0], f"{sign} max": ends[1], **columns(f"mean {sign}", mean)}
     name = "All targets" if group == "overall" else f"{group.capitalize()}-dominated targets"
-    n_doubtful = sum(one.has_doubtful_alpha for one in members)
-    places = {one.keyword: one.places for one in members}
+    n_doubtful = sum(member.has_doubtful_alpha for member in members)
+    places = {member.keyword: member.places for member in members}
     more, repaired = group_findings(group, name, places, sides, settings.confidence)
     row |= {**columns("mean MCAS", mean_lean), "no α": summary.n_undefined, **more, "note": ""}
     parts = (
@@ -493,7 +493,7 @@ def _summary(
         finding(f"{key} {group}", f"{name}, mean {SIGNS[key]}", metric, mean, says, published=published, sample=sample)
         for key, metric, mean, says in parts
         for published in [printed.get(f"{key}_mean", [None])[0]]
-        for sample in [mean_sample([one.keyword for one in members], values[key], of="targets")]
+        for sample in [mean_sample([member.keyword for member in members], values[key], of="targets")]
     ]
 
 
@@ -547,13 +547,13 @@ def _figures(targets: Sequence[Target], model: str, called: tuple[str, str]) -> 
     return [
         TEXTS.figure(
             "places",
-            [{"name": one.keyword, "start": of.texts, "end": of.pictures.value} for one, of in placed],
+            [{"name": target.keyword, "start": of.texts, "end": of.pictures.value} for target, of in placed],
             a=a,
             b=b,
         ),
         TEXTS.figure(
             "difference",
-            [mark(one.keyword, of.difference, group=_LEGENDS[one.dominated]) for one, of in placed],
+            [mark(target.keyword, of.difference, group=_LEGENDS[target.dominated]) for target, of in placed],
             a=a,
             b=b,
         ),

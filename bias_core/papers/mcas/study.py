@@ -37,7 +37,6 @@ MOST_PICTURES = 100
 
 
 def _attribute_prompts(design: Design, settings: StudySettings) -> dict[str, list[str]]:
-    """Return the prompts of each side's pictures."""
     options, sides = options_in(settings, InternalBiasOptions), sides_of(settings)
     if sides.names != GENDERS:
         own = (options.prompts_a, options.words_a), (options.prompts_b, options.words_b)
@@ -52,7 +51,6 @@ def _attribute_prompts(design: Design, settings: StudySettings) -> dict[str, lis
 
 
 def _attribute_words(design: Design, settings: StudySettings) -> dict[str, Sequence[str]]:
-    """Return the texts of each side."""
     options, sides = options_in(settings, InternalBiasOptions), sides_of(settings)
     given = design.data["text_attributes"]
     words = [given[side] for side in GENDERS] if sides.names == GENDERS else [options.words_a, options.words_b]

@@ -19,7 +19,7 @@ from bias_core.study.attribute_scores import AttributeScore, score_attributes
 from bias_core.study.attributes import to_attributes
 from bias_core.study.design import ReportTexts, read_table, settings_with
 from bias_core.study.image_rows import scaled
-from bias_core.study.label_tasks import answer_key
+from bias_core.study.label_tasks import attribute_key
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.types import (
     Design,
@@ -60,10 +60,10 @@ class NationalityOptions(Options):
 class Cell:
     """One attribute in the pictures of one concept."""
 
-    concept: str  # a nationality, "doctor" and such
+    concept: str  # a nationality, or another concept such as "doctor"
     score: AttributeScore  # OASIS's numbers, with uncorrected P and Ψ
     units: tuple[str, ...]  # of its pictures, in the order of the score's similarities
-    neither: float | None  # true share that neither sentence describes, which is read as either; None where unknown
+    neither: float | None  # true share that neither sentence describes; None if unknown
 
     @property
     def attribute(self) -> Attribute:
@@ -296,14 +296,14 @@ def _check_own(design: Design, names: list[str], template: str, attributes: Sequ
         raise InvalidInput("there is no attribute; write a name and two sentences in the table")
     if len({attribute.name for attribute in attributes}) < len(attributes):
         raise InvalidInput(f"two attributes have the same name: {', '.join(a.name for a in attributes)}")
-    for one in attributes:
-        if not (one.name and one.positive and one.negative):
+    for attribute in attributes:
+        if not (attribute.name and attribute.positive and attribute.negative):
             raise InvalidInput(
                 "an attribute needs a name, a sentence for its presence and one for its absence, got "
-                f"{one.name!r}, {one.positive!r}, {one.negative!r}"
+                f"{attribute.name!r}, {attribute.positive!r}, {attribute.negative!r}"
             )
-        if one.reference is not None and not 0 <= one.reference <= 1:
-            raise InvalidInput(f"P* of {one.name} is a share from 0 to 1, got {one.reference}")
+        if attribute.reference is not None and not 0 <= attribute.reference <= 1:
+            raise InvalidInput(f"P* of {attribute.name} is a share from 0 to 1, got {attribute.reference}")
 
 
 def cell_findings(cell: Cell, model: str, threshold: float, published: Published) -> list[Finding]:
@@ -366,21 +366,16 @@ def answers_about(answers: pd.DataFrame, attributes: Mapping[str, Sequence[Attri
 
     InvalidInput for other positions, and for answers other than yes, no and cannot tell.
     """
-    names = {_key(one.name): one.name for own in attributes.values() for one in own}
+    names = {attribute_key(one.name): one.name for own in attributes.values() for one in own}
     check_words(answers, _ANSWERS)
     only = next(iter(names.values())) if len(names) == 1 else None
     about = answers["attribute"].where(answers["attribute"] != "", answers["position"])
-    positions = about.map(lambda text: only if only and not text else names.get(_key(text)))
+    positions = about.map(lambda text: only if only and not text else names.get(attribute_key(text)))
     if positions.isna().any():
         strange = about[positions.isna()].iloc[0]
         where = ", ".join(answers["task"].unique())
         raise InvalidInput(f"positions of answers in {where} are one of {', '.join(names.values())}; got {strange!r}")
     return answers.assign(position=positions)
-
-
-def _key(text: str) -> str:
-    """Return the name of an attribute as a labelling task writes it."""
-    return answer_key(text) if any(one.isascii() and one.isalnum() for one in text) else text.lower()
 
 
 def labelled_directions(

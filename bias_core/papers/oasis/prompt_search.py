@@ -16,7 +16,7 @@ from bias_core.protocols import ImageTextEncoder, LanguageModel, StepCallback
 from bias_core.types import Estimate
 from bias_core.values import normal_form
 
-_FEWEST = 2  # images to search on, and to score, where some are held out
+_FEWEST = 2  # images to search on, and to score, if some are held out
 _TEXTS_AT_ONCE = 512  # texts that the encoder gets in one call
 
 
@@ -27,8 +27,8 @@ class OptimisedPrompt:
     text: str  # the whole prompt, prefix included
     score: Estimate  # mean cosine to the images of the cluster, in [-1, 1]; n counts images
     baseline: float  # the same for the prefix alone, in [-1, 1]
-    gain: Estimate  # score - baseline, in [-2, 2]; 0: the words found add nothing to the prefix
-    others: float | None = None  # mean cosine to the other images, in [-1, 1]; None where none were given
+    gain: Estimate  # score - baseline, in [-2, 2]; 0: the words add nothing to the prefix
+    others: float | None = None  # mean cosine to the other images, in [-1, 1]; None without any
     # gain in the cluster minus gain in the other images, in [-4, 4]; 0: the text fits the other images as well
     # None without other images
     specificity: Estimate | None = None
@@ -112,7 +112,7 @@ def optimise_prompts(
     for _ in range(n_tokens):
         proposed = models.propose(texts[:beam_width], n_candidates)
         texts, rows = _best_first(proposed, models.embed(proposed), target, prefix)
-    models.report(models.n_planned)  # what was proposed twice is scored once, so fewer texts come than were planned
+    models.report(models.n_planned)  # repeated proposals are scored once, so there are fewer texts than planned
     note = f"chosen as the best of {models.n_scored - 1:,} texts on these images, so optimistic"
     if scored[0] is not searched[0]:
         note = f"on images that were held out while the best of {models.n_scored - 1:,} texts was chosen"
@@ -122,17 +122,8 @@ def optimise_prompts(
 def cluster_average_image(images: Iterable[Image.Image]) -> Image.Image:
     """Return the mean of the pictures of a cluster, pixel by pixel: common features stay sharp.
 
-    Shown with a cluster's optimised prompts [dehdashtian2025oasis, 3.3].
-
-    Parameters
-    ----------
-    images : one or more pictures of any mode; those of another size than the first are resized to it.
-
-    Returns
-    -------
-    picture : RGB, of the size of the first.
-
-    Raises InvalidInput: for no picture.
+    It is RGB, of the size of the first picture; others are resized to it. It is shown with a cluster's optimised
+    prompts [dehdashtian2025oasis, 3.3]. InvalidInput for no picture.
 
     >>> black, white = Image.new("L", (2, 2)), Image.new("L", (2, 2), 255)
     >>> cluster_average_image([black, white, white]).getpixel((0, 0))
@@ -174,7 +165,7 @@ class _Models:
         with self._lock:
             proposals = self._language_model.propose(prefixes, n)
         self.report(self.n_scored)
-        texts = list(dict.fromkeys(text for one in proposals for text in one[:n]))
+        texts = list(dict.fromkeys(text for proposal in proposals for text in proposal[:n]))
         if not texts:
             raise InvalidInput(f"the language model proposed nothing after {prefixes[0]!r}; try another prefix.")
         return texts
@@ -191,7 +182,6 @@ class _Models:
         return np.concatenate(rows)
 
     def report(self, n_done: int) -> None:
-        """Report the number of scored texts, of those planned."""
         if self._on_step is not None:
             self._on_step(n_done, self.n_planned)
 

@@ -71,7 +71,7 @@ def texts_of(report: StudyReport) -> pd.DataFrame:
 def texts_headline(report: StudyReport) -> str:
     """Say which texts fit their cluster better than the concept's other pictures."""
     texts = texts_of(report).drop_duplicates("name")
-    is_specific = ~(texts["specificity low"] <= 0)  # nan: there are no other pictures
+    is_specific = ~(texts["specificity low"] <= 0)  # nan: no other pictures
     specific_texts = "; ".join(
         f"{row['name']} ({100 * row['share']:.0f} % of the concept's pictures): “{row['prompt']}”"
         for row in texts[is_specific].to_dict("records")
@@ -254,14 +254,8 @@ def agreements(
 ) -> Mapping[str, list[Estimate]]:
     """Return Kendall's τ over seeds of SPI, and of predicted pictures' margins, with finished margins, step by step.
 
-    Parameters
-    ----------
-    spi, heading : arrays (n_seeds, n_steps).
-    finished : array (n_seeds,). Margins of the finished pictures.
-
-    Returns
-    -------
-    The estimates of each step, for SPI and for margins; empty for too few seeds.
+    ``spi`` and ``heading`` (the predicted margins) are (n_seeds, n_steps), ``finished`` (n_seeds,). Empty for too few
+    seeds.
     """
     if len(finished) < _FEWEST_SEEDS:
         return {}

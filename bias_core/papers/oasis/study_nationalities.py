@@ -87,7 +87,7 @@ SUMMARIES: Mapping[str, Callable[..., Any]] = {"mean": np.mean, "maximum": np.ma
 """Summaries of the stereotype scores of a nationality's attributes."""
 HERE = "these pictures"
 VARIETY = "share of variance"
-_PEOPLE = 10_000  # millions on earth, and then some
+_PEOPLE = 10_000  # millions: more than the people on earth
 _THREE = 3
 WALS = {"absolute": "WALS", "literal": "WALS, Eq. 7 as printed"}
 """Names of the two forms."""
@@ -394,7 +394,6 @@ class _NationalityStudy(Study):
     fewest_when_stopped = 1
 
     def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
-        """Return the attributes of each nationality."""
         return own_by_nationality(self.design, settings)
 
     def check_given(self, settings: StudySettings, answers: pd.DataFrame | None) -> None:
@@ -403,7 +402,6 @@ class _NationalityStudy(Study):
             answers_about(answers, self.attributes(settings))
 
     def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
-        """Read the shares of each nationality's attributes."""
         return watch_attributes(self.attributes(settings), data, frame, of_groups=True)
 
 
@@ -474,7 +472,7 @@ class NationalityStereotypes(_NationalityStudy):
         model, threshold = options.published_model, options.threshold
         findings = [(cell, one) for cell in own for one in cell_findings(cell, model, threshold, published)]
         return Results(
-            findings=tuple(one for _, one in findings),
+            findings=tuple(number for _, number in findings),
             tables=(
                 TEXTS.table("table1", [_table_row(cell, published) for cell in own]),
                 TEXTS.table("figure4", variety),

@@ -73,7 +73,7 @@ from bias_core.values import setting, settings_class
 
 TEXTS = ReportTexts(__file__)
 
-_FEWEST_SEEDS = 2  # one has no interval
+_FEWEST_SEEDS = 2  # a single seed has no interval
 _WHOLE = (
     "It is seen more often than with the base prompt.",
     "It is seen less often than with the base prompt.",
@@ -93,10 +93,10 @@ class Curve:
     spi: np.ndarray  # ``(n_seeds, n_steps)``, the paper's SPI
     spi_band: list[Estimate]  # mean of SPI over seeds at every step
     spi_whole: Estimate  # mean of SPI over all steps
-    finished: Estimate  # how often the finished pictures are read to have the attribute
-    visible: StepsSeen  # from which step on it is seen as in the finished picture
-    first_seen: StepsSeen  # at which step it is first seen where the base prompt lacks it
-    foretold: Mapping[str, list[Estimate]]  # agreement of what a step shows with the finished picture, at every step
+    finished: Estimate  # share of finished pictures in which the classifier sees it
+    visible: StepsSeen  # step from which it is seen as in the finished picture
+    first_seen: StepsSeen  # step at which it is first seen in seeds whose base picture lacks it
+    foretold: Mapping[str, list[Estimate]]  # agreement of each step with the finished picture
     calls: np.ndarray  # bools ``(n_seeds, n_steps + 1)``: True if the classifier sees it; last: in the finished picture
 
     @property
@@ -229,7 +229,7 @@ def _trace_all(
 
     pairs = yield from data.map_until_stopped("pictures traced", items, work)
     traced: dict[str, list[tuple[Trace, Trace]]] = {name: [] for name, *_ in items}
-    for (nationality, *_), pair in zip(items, pairs, strict=False):  # fewer of a run that was stopped
+    for (nationality, *_), pair in zip(items, pairs, strict=False):  # a stopped run has fewer
         traced[nationality].append(pair)
     left_out = [name for name, of in traced.items() if data.stopped_after and len(of) < _FEWEST_SEEDS]
     if left_out == list(traced):
@@ -313,7 +313,6 @@ def _steps_rows(curve: Curve) -> Iterator[dict[str, Any]]:
 
 
 def _pictures_rows(curve: Curve, seeds: Iterable[int]) -> Iterator[dict[str, Any]]:
-    """Yield SPI of every picture at every step."""
     for seed, of_picture in zip(seeds, curve.spi, strict=True):
         for step, value in enumerate(of_picture, start=1):
             first = {"nationality": curve.nationality, "attribute": curve.name, "seed": int(seed), "step": step}
@@ -366,10 +365,10 @@ class Trace:
     """One generation seen from inside."""
 
     spi: np.ndarray  # ``(n_steps, n_attributes)``, in [-1, 1]
-    rows: np.ndarray  # ``(n_steps, d)``: unit embeddings of the pictures that the steps are heading for
+    rows: np.ndarray  # ``(n_steps, d)``: unit embeddings of the predicted pictures
     space: str  # of the velocities: "flow", "epsilon" or "v_prediction"
-    guided: bool  # whether the velocities have classifier-free guidance in them
-    predicted: dict[int, Path]  # by step, the file of the picture that the step is heading for
+    guided: bool  # True if the velocities include classifier-free guidance
+    predicted: dict[int, Path]  # file of the predicted picture, by step
 
 
 def trace_row(
@@ -389,7 +388,7 @@ def trace_row(
         try:
             step_values = [(_look(step, pictures), step.predicted, step.space, step.guided) for step in steps]
         finally:
-            if isinstance(steps, Generator):  # whatever happened, the model is let go before the lock is
+            if isinstance(steps, Generator):  # also after an error, the model is closed before the lock is released
                 steps.close()
     spi, images, spaces, guidances = zip(*step_values, strict=True)
     with services.reading(reader):
@@ -459,15 +458,18 @@ class Propagation(Study):
             attributes = _attributes(self.design, settings, nationality)
             cells = yield from read_cells(data, nationality, frame, rows[frame.index], attributes)
             own = _curves(data, cells, attributes, pairs)
-            for one in own:
+            for curve in own:
                 spi = {
-                    f"{one.name}: SPI, first step": one.spi[:, 0],
-                    f"{one.name}: SPI, all steps": one.spi.mean(axis=1),
+                    f"{curve.name}: SPI, first step": curve.spi[:, 0],
+                    f"{curve.name}: SPI, all steps": curve.spi.mean(axis=1),
                 }
-                steps_of = {f"{one.name}: can be seen from step": one.visible.each}
-                steps_of |= {f"{one.name}: first seen at step": one.first_seen.each}
+                steps_of = {f"{curve.name}: can be seen from step": curve.visible.each}
+                steps_of |= {f"{curve.name}: first seen at step": curve.first_seen.each}
                 data.keep(
-                    frame, **{f"{one.name}: predicted gain, all steps": one.gain.each.mean(axis=1)}, **steps_of, **spi
+                    frame,
+                    **{f"{curve.name}: predicted gain, all steps": curve.gain.each.mean(axis=1)},
+                    **steps_of,
+                    **spi,
                 )
             traces = [trace for trace, _ in pairs]
             kind = "with classifier-free guidance" if traces[0].guided else "conditional on each text alone"
@@ -477,8 +479,8 @@ class Propagation(Study):
             says, figure, lines = foretelling(nationality, _place(nationality), {one.name: one.foretold for one in own})
             figures, later, foretold = [*figures, *figure], [*later, *says], [*foretold, *lines]
             curves += own
-            steps += [row for one in own for row in _steps_rows(one)]
-            pictures += [row for one in own for row in _pictures_rows(one, frame["seed"])]
+            steps += [row for curve in own for row in _steps_rows(curve)]
+            pictures += [row for curve in own for row in _pictures_rows(curve, frame["seed"])]
         return Results(
             findings=(*(one for curve in curves for one in _findings(curve)), *later),
             tables=(

@@ -114,8 +114,8 @@ class Cluster:
     rows: np.ndarray  # of its pictures
     others: np.ndarray  # of the nationality's other pictures
     average: Path  # its average picture
-    prompts: tuple[OptimisedPrompt, ...] = ()  # the texts found, the closest first
-    drawn: pd.DataFrame | None = None  # pictures of the closest text, None where there are none
+    prompts: tuple[OptimisedPrompt, ...] = ()  # its texts, the closest first
+    drawn: pd.DataFrame | None = None  # pictures of the closest text; None without any
     drawn_rows: np.ndarray | None = None
 
     @property
@@ -371,7 +371,7 @@ class Compared:
 
     pictures: tuple[StoredImage, ...]  # the closest first
     closeness: np.ndarray  # ``(n,)``; of a picture of the cluster, to the cluster's others
-    mean: Estimate | None  # its interval is for other pictures of their kind; None where there are none
+    mean: Estimate | None  # its interval is for further pictures of this kind; None without pictures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -417,7 +417,7 @@ def regenerate(
     if frame.empty:
         raise InvalidInput(f"the model's safety checker blocked all {n} pictures of {prompt!r}")
     drawn = yield from data.embed(frame)
-    encoder = data.encoder()  # the report's run has paid for its pictures
+    encoder = data.encoder()  # its embeddings of the old pictures are stored
     both = services.embeddings.images(encoder, [*inside, *outside], lock=services.reading(encoder))
     own, others = both[: len(inside)], both[len(inside) :]
     centre = own.mean(axis=0)
@@ -440,7 +440,6 @@ def cluster_names(report: StudyReport) -> list[str]:
 
 
 def _of_concepts(report: StudyReport) -> pd.DataFrame:
-    """Return the clustered pictures, without those drawn from texts."""
     frame = report.pictures
     if frame is None or not {"cluster", "nationality"} <= set(frame):
         return pd.DataFrame(columns=["cluster", "nationality"])

@@ -237,12 +237,12 @@ class Line:
 
     name: str
     number: int
-    colour: int  # which of the page's
+    colour: int  # index of one of the page's
     classes: str  # its colour, and what its button hides
     band: tuple[Estimate, ...]  # predicted gain over seeds and its interval, a step each
     clear: int | None  # the first step, from 0, whose interval excludes 0
-    finished: Estimate  # share of the finished pictures that are read to have the attribute, with its interval
-    says: tuple[str, ...]  # from which step on it can be seen, at which it is first seen, and SPI
+    finished: Estimate  # share of finished pictures in which the classifier sees it
+    says: tuple[str, ...]  # sentences on the steps at which it is seen, and on SPI
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,7 +257,7 @@ class Film:
     reads: Mapping[str, list[str]]  # numbers of the attributes that the classifier sees in them
     n_seeds: int  # behind every mean
     n_steps: int
-    low: float  # what the axis spans: bands and 0
+    low: float  # ends of the axis: bands and 0
     high: float
     ticks: list[float]  # round numbers within the axis, 0 among them
 

@@ -112,7 +112,7 @@ def check_labelling(settings: StudySettings) -> None:
 def also_seen(texts: Sequence[str]) -> tuple[Attribute, ...]:
     """Return the further attributes by names or sentences; InvalidInput for unknown, repeated or too many ones."""
     attributes = tuple(find_attribute(text, "", load_attribute_sets()) for text in texts)
-    names = [one.name for one in attributes]
+    names = [attribute.name for attribute in attributes]
     if len(names) > MOST_ALSO_SEEN or len({*names}) < len(names):
         raise InvalidInput(f"“Also seen” takes at most {MOST_ALSO_SEEN} different attributes; got {', '.join(names)}")
     return attributes
@@ -256,7 +256,7 @@ def _ratings(people: pd.DataFrame, answers: pd.DataFrame) -> tuple[pd.DataFrame,
     positions = {str(image_id): tuple(some) for image_id, some in people.groupby("image_id")["position"]}
     there = [positions.get(image_id, ()) for image_id in answers["image_id"]]
     meant = list(map(_position, answers["position"], there))
-    counted = pd.Series([one in those for one, those in zip(meant, there, strict=True)], answers.index)
+    counted = pd.Series([person in those for person, those in zip(meant, there, strict=True)], answers.index)
     says = answers_counted(answers, counted, positions)
     person = people[[*_PERSON, "setting", "identity", "stereotyped_gender"]]
     given = (
@@ -317,8 +317,8 @@ def _by_encoder(people: pd.DataFrame, settings: StudySettings, data: StudyData) 
     direction, encoder = masculine - feminine, data.encoder()
     attributes = also_seen(options.also_seen)
     directions = np.zeros((len(attributes), direction.size))
-    for place, one in enumerate(attributes):
-        present, absent = data.sentences([one.positive, one.negative])
+    for place, attribute in enumerate(attributes):
+        present, absent = data.sentences([attribute.positive, attribute.negative])
         directions[place] = present - absent
 
     def read(images: list[Image.Image], boxes: list[list[Box]]) -> list[np.ndarray]:
@@ -341,7 +341,7 @@ def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) ->
     A person with both or neither cannot be identified.
     """
     by_picture, _ = yield from _in_boxes(people, settings, data, lambda _images, boxes: boxes)
-    boxes, where = _of_each(people, by_picture), [boxes_text(by_picture[one]) for one in people["image_id"]]
+    boxes, where = _of_each(people, by_picture), [boxes_text(by_picture[picture]) for picture in people["image_id"]]
     questions = tuple(map(question_about, options_in(settings, LabellingOptions).sentences))
     stored = data.stored(people)
     keys = [  # the place is part of the question, so that the answer goes with its picture
@@ -349,8 +349,8 @@ def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) ->
         for image_id, box in zip(people["image_id"], boxes, strict=True)
     ]
     pictures = {
-        key: partial(_person_in, one, box)
-        for both, one, box in zip(keys, stored, boxes, strict=True)
+        key: partial(_person_in, image, box)
+        for both, image, box in zip(keys, stored, boxes, strict=True)
         if both is not None and box is not None
         for key in both
     }
@@ -450,7 +450,7 @@ def labelled_people(report: StudyReport) -> pd.DataFrame:
     return frame.rename(columns={"answer": "perceived_gender"})
 
 
-def chosen(people: pd.DataFrame, person: Person, answer: str) -> dict[Person, str]:
+def labels_after(people: pd.DataFrame, person: Person, answer: str) -> dict[Person, str]:
     """Return all labels that change if one person gets a new answer.
 
     A picture fails as a whole: "not_two_people" is the label of all. Once one of them is identified, the others become

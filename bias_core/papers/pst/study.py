@@ -132,11 +132,10 @@ class PairedStudy(Study):
         return replace(report, results=results, pictures=pictures)
 
     def _scored(self, settings: StudySettings, people: pd.DataFrame, raters: Sequence[StudyTable] = ()) -> Results:
-        """Return the scores from labelled people."""
         labelled = people.dropna(subset="perceived_gender").reset_index(drop=True)
         if labelled.empty:
             return Results(tables=(labels_table(people),), notes=labelled_by(labelled, settings, len(people)))
-        added = (one.scores(labelled, settings, score_sample) for one in extensions(PeopleExtension))
+        added = (extension.scores(labelled, settings, score_sample) for extension in extensions(PeopleExtension))
         own = joined(self.report(settings, labelled), *added)
         kappas, agreements = agreement(labelled, settings)
         by_run = [runs_table(labelled, settings, self.design.data["overall"][self.runs])] if self.runs else []
@@ -179,7 +178,7 @@ def relabelled(report: StudyReport, by_hand: Answers) -> StudyReport:
     """Return the report with these labels in place of its own.
 
     ``by_hand`` also has labels that were checked and kept: agreement compares automatic labels with people's.
-    Raises InvalidInput as :func:`labelled_people`, and for other studies.
+    Raises InvalidInput as :func:`bias_core.papers.pst.labelling.labelled_people`, and for other studies.
     """
     answers = labelling.labels_frame(labelling.labelled_people(report), by_hand)
     if not isinstance(study := study_of(report.design), PairedStudy):

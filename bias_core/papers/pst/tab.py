@@ -15,8 +15,8 @@ from bias_core.papers.pst.labelling import (
     Answers,
     LabellingOptions,
     Person,
-    chosen,
     labelled_people,
+    labels_after,
     labels_frame,
     with_answers,
 )
@@ -96,7 +96,7 @@ class Labelling:
 
     def correct(self, person: Person, answer: str) -> "Labelling":
         """Return this with one corrected label."""
-        return self._with((*self.steps, chosen(self.people(), person, answer)))
+        return self._with((*self.steps, labels_after(self.people(), person, answer)))
 
     def confirm(self) -> "Labelling":
         """Return this with all labels on this page confirmed."""

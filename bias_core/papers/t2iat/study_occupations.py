@@ -65,7 +65,7 @@ class Leaning:
     sets: tuple[np.ndarray, ...]  # embeddings of its neutral pictures and of those of both gendered descriptions
     singles: np.ndarray  # association of each neutral picture
     mean: Estimate  # of these; its null value is the even mix of the gendered pictures
-    sample: Sample  # what the mean was computed from
+    sample: Sample  # data of the mean
 
 
 def occupation_shots(design: Design, settings: StudySettings) -> list[Shot]:
@@ -259,18 +259,14 @@ def _figures(table2: pd.DataFrame) -> tuple[StudyFigure, ...]:
 
 
 class _OccupationStudy(Study):
-    """Pictures of occupations; one table compares them over arms."""
-
     fewest_when_stopped = 1
     table: ClassVar[str]
     columns: ClassVar[tuple[str, ...]]
 
     def shots(self, settings: StudySettings) -> list[Shot]:
-        """Return the neutral and gendered pictures of every occupation."""
         return occupation_shots(self.design, settings)
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-        """Return the study's table with the lines of every arm."""
         frame = table_over_arms(arms, self.table, ["occupation"], self.columns)
         return Results(tables=(TEXTS.table(f"{self.table}_arms", frame),))
 
@@ -287,23 +283,25 @@ class OccupationAssociations(_OccupationStudy):
         leanings = yield from _leanings(self.design, settings, data)
         sides = {name: side for side, names in self.design.data["occupations"]["leaning"].items() for name in names}
         findings, lines = [], []
-        for name, one in leanings.items():
-            beyond = association_beyond_even_mix(*one.sets, confidence=settings.confidence)
+        for name, leaning in leanings.items():
+            beyond = association_beyond_even_mix(*leaning.sets, confidence=settings.confidence)
             says = ["Its pictures are closer to male.", "Its pictures are closer to female.", "No clear association."]
-            findings.append(finding(name, name, "association", one.mean, lean(beyond, *says), sample=one.sample))
-            quartiles = map(float, np.quantile(one.singles, (0.25, 0.5, 0.75)))
+            findings.append(
+                finding(name, name, "association", leaning.mean, lean(beyond, *says), sample=leaning.sample)
+            )
+            quartiles = map(float, np.quantile(leaning.singles, (0.25, 0.5, 0.75)))
             lines.append(
                 {
                     "occupation": name,
-                    **columns("mean", one.mean, ends=""),
+                    **columns("mean", leaning.mean, ends=""),
                     **dict(zip(("first quartile", "median", "third quartile"), quartiles, strict=True)),
-                    "n": one.mean.n,
-                    "even mix": one.mean.null_value,
+                    "n": leaning.mean.n,
+                    "even mix": leaning.mean.null_value,
                     **columns("beyond it", beyond, ends="beyond"),
                     "in the paper": sides.get(name, ""),
                 }
             )
-        points = [{"group": name, "value": value} for name, one in leanings.items() for value in one.singles]
+        points = [{"group": name, "value": value} for name, leaning in leanings.items() for value in leaning.singles]
         return Results(
             findings=tuple(findings),
             tables=(TEXTS.table("occupations", lines),),
@@ -329,21 +327,23 @@ class Amplification(_OccupationStudy):
         occupations = self.design.data["occupations"]
         published = {row["occupation"]: row for row in occupations["amplification"]}
         findings, lines = [], []
-        for name, one in leanings.items():
+        for name, leaning in leanings.items():
             texts = data.texts([fill_template(occupations[form], name) for form in _FORMS])
             text = float(association(*(row[None] for row in texts))[0])
             printed, says = published.get(name, {}), f"Association of its prompt: {typeset(text, '+.4f')}."
             findings.append(
-                finding(name, name, "association", one.mean, says, published=printed.get("image"), sample=one.sample)
+                finding(
+                    name, name, "association", leaning.mean, says, published=printed.get("image"), sample=leaning.sample
+                )
             )
             lines.append(
                 {
                     "occupation": name,
                     "text": text,
-                    **columns("image", one.mean, ends=""),
-                    "even mix": one.mean.null_value,
-                    "amplified": abs(one.mean.value) > abs(text),
-                    "same side": one.mean.value * text > 0,
+                    **columns("image", leaning.mean, ends=""),
+                    "even mix": leaning.mean.null_value,
+                    "amplified": abs(leaning.mean.value) > abs(text),
+                    "same side": leaning.mean.value * text > 0,
                     "published text": printed.get("text"),
                     "published image": printed.get("image"),
                 }

@@ -66,7 +66,7 @@ def sides(reading: pd.DataFrame, frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.
 class AgainstBase:
     """Pictures compared with their base; ``shift`` and ``variety`` are None if one side shows no object."""
 
-    base: str  # what the base is called
+    base: str  # name of the base
     n: int  # pairs of pictures
     odds: ObjectComparison | None
     shift: ObjectShift | None
@@ -111,7 +111,7 @@ def against_base(
         odds = object_odds(shown, of_base, rate=RATE, confidence=settings.confidence)
         shift = object_shift(shown, of_base, rng=settings.seed)
         variety = variety_change(shown, of_base, groups=seeds, confidence=settings.confidence)
-    except InvalidInput as error:  # captions that name nothing
+    except InvalidInput as error:  # captions without objects
         why = str(error)
     return AgainstBase(
         base=name,
@@ -239,7 +239,7 @@ def figures(sets: Mapping[str, AgainstBase], settings: StudySettings) -> tuple[S
     """Return the log-odds of the objects with the clearest change, with intervals; empty without a base."""
     if not sets:
         return ()
-    lines = {name: one.odds.objects for name, one in sets.items() if one.odds}
+    lines = {name: comparison.odds.objects for name, comparison in sets.items() if comparison.odds}
     surest = sorted(
         (line for objects in lines.values() for line in objects if not math.isnan(line.log_odds.value)),
         key=lambda line: (line.p_value, line.word),

@@ -273,7 +273,7 @@ def score(reading: pd.DataFrame, settings: StudySettings, *, by_released_rules: 
         even = object_distribution(counted, exclude_prompt=exclude, confidence=confidence, rng=seed)
         estimates = {key: getattr(even, key) for key in FORMULAS}
         samples = _evenness_samples(units, counted, exclude)
-    except InvalidInput as error:  # few pictures, all alike: no distribution to speak of
+    except InvalidInput as error:  # few pictures, all alike: no distribution
         why = str(error)
     estimates["hallucination"] = jaccard_hallucination_estimate(of_prompt, of_caption, confidence=confidence, rng=seed)
     samples["hallucination"] = mean_sample(units, reading["H_J"])
@@ -359,12 +359,12 @@ def _errors(data: StudyData, questions: Mapping[str, str]) -> Steps[tuple[Reader
     known_pictures = [(one, questions[thing]) for thing, some in of_thing.items() for one in some]
     if not known_pictures:
         return None, 0
-    pictures = {(one.key, question): one.draw for one, question in known_pictures}
+    pictures = {(picture.key, question): picture.draw for picture, question in known_pictures}
     answers = yield from ask_judge(
         data.services, judge, "checking the judge on pictures with known ground truth", pictures, data.check
     )
-    says = np.array([answers[one.key, question] for one, question in known_pictures])
-    errors = errors_of([one for one, _ in known_pictures], says)
+    says = np.array([answers[picture.key, question] for picture, question in known_pictures])
+    errors = errors_of([picture for picture, _ in known_pictures], says)
     tells = errors.sensitivity + errors.specificity > 1
     return errors if tells else None, sum(map(bool, of_thing.values()))
 

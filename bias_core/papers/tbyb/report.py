@@ -354,7 +354,6 @@ def normalise_lines(measures: pd.DataFrame) -> pd.DataFrame:
 
 
 def _usable(measures: pd.DataFrame) -> list[str]:
-    """Return the measures that are defined and differ between lines."""
     return [d for d in DIMENSIONS if np.isfinite(measures[d]).all() and np.ptp(measures[d].to_numpy()) > 0]
 
 

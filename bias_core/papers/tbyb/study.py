@@ -48,7 +48,7 @@ from bias_core.study.types import (
 from bias_core.types import Estimate
 from bias_core.values import setting, settings_class, settings_of
 
-Parts = Mapping[str, pd.DataFrame]  # what was read of each condition's pictures, with `condition` and `words`
+Parts = Mapping[str, pd.DataFrame]  # readings of each condition's pictures, with `condition` and `words`
 
 
 FEWEST = 2  # objects, professions, or prompts of a trigger
@@ -316,7 +316,7 @@ def _has_trigger(design: Design, shot: Shot) -> bool:
 def changes_of(part: pd.DataFrame, base: pd.DataFrame, settings: StudySettings) -> dict[str, Estimate]:
     """Return the mean change of H_J and M_G from the base, with the interval of Student's t over prompts.
 
-    Both are parts of the result of :func:`read_pictures`; pictures with an undefined value are left out.
+    Both are parts of the result of ``captions.read_pictures``; pictures with an undefined value are left out.
     """
     ours, theirs = (
         frame.assign(M_G=(frame[captions.STRONGER] > captions.MISSED).astype(float))

@@ -102,8 +102,8 @@ def _sentences(report: StudyReport) -> dict[str, set[tuple[str, str]]]:
     """Sentences of each attribute by name."""
     study, found = known_study(report.design), dict[str, set[tuple[str, str]]]()
     for attributes in study.attributes(report.settings).values() if study else ():
-        for one in attributes:
-            found.setdefault(one.name, set()).add((one.positive, one.negative))
+        for attribute in attributes:
+            found.setdefault(attribute.name, set()).add((attribute.positive, attribute.negative))
     return found
 
 
@@ -252,15 +252,15 @@ def _figures(lines: Mapping[str, tuple[Finding, Finding]], arms: Sequence[ArmRep
     for key, pair in lines.items():
         kinds.setdefault(pair[0].title.rpartition(": ")[2] if ": " in pair[0].title else "", {})[key] = pair
     for number, some in enumerate(kinds.values(), start=1):
-        for one in interval_figures(some, arms):
-            if not one.data.empty:
-                yield replace(one, key=f"{number}-{one.key}")
+        for plot in interval_figures(some, arms):
+            if not plot.data.empty:
+                yield replace(plot, key=f"{number}-{plot.key}")
 
 
 def _versions(first: StudyReport, second: StudyReport) -> dict[str, str]:
     """Versions of both; different ones joined."""
     names = dict.fromkeys((*first.versions, *second.versions))
-    both = {name: [one.versions[name] for one in (first, second) if name in one.versions] for name in names}
+    both = {name: [report.versions[name] for report in (first, second) if name in report.versions] for name in names}
     return {name: " and ".join(dict.fromkeys(map(str, some))) for name, some in both.items()}
 
 
@@ -272,10 +272,12 @@ def _settings_table(differ: Sequence[str]) -> StudyTable:
 def _differences(first: StudySettings, second: StudySettings) -> list[str]:
     declared = settings_of(StudySettings)
     lines: list[str] = []
-    for name, one in declared.items():
+    for name, option in declared.items():
         a, b = getattr(first, name), getattr(second, name)
         if name not in _OMITTED and a != b:
-            lines.append(f"{one.label}: {_shown(a, percent_of=one.percent)} and {_shown(b, percent_of=one.percent)}")
+            lines.append(
+                f"{option.label}: {_shown(a, percent_of=option.percent)} and {_shown(b, percent_of=option.percent)}"
+            )
     options = option_values(first.options), option_values(second.options)
     for name in options[0].keys() & options[1].keys():
         a, b = options[0][name], options[1][name]

@@ -57,7 +57,7 @@ class Imported:
     path: Path
     name: str
     counts: Mapping[str, int]  # pictures per prompt
-    # what is wrong with files, in words for one and for several, and which these are
+    # problems of files, worded for one and for several, with the files
     remarks: tuple[tuple[str, str, list[str]], ...]
     fits: tuple[Fit, ...]  # every study, those that can run first
 
@@ -75,8 +75,8 @@ def look_through(path: Path) -> Imported:
 
 
 def _fit(design: Design, source: ImportedImages) -> Fit:
-    asked = settle(design, StudySettings())
-    shots = asked.study.shots(asked.settings)
+    request = settle(design, StudySettings())
+    shots = request.study.shots(request.settings)
     return Fit(
         design=design,
         n_found=sum(min(shot.n, source.n_of(shot.prompt)) for shot in shots) if shots else sum(source.counts.values()),
@@ -129,7 +129,7 @@ class RunsTab(StudyTab):
         )
         for click, run, inputs, outputs in runs:
             ended = then_run(click.then, run, [visitor, *inputs], outputs, self.on_crash)
-        ended.success(None, js=_SEEN_JS, **QUIET)  # of the last of them, a labelling task
+        ended.success(None, js=_SEEN_JS, **QUIET)  # after the last one, a labelling task
 
     def build_memory(self) -> None:
         """Remember the shown report; there is no form."""
@@ -144,7 +144,7 @@ class RunsTab(StudyTab):
         self.compare.build()
         with gr.Accordion("Measure your own pictures", open=False, elem_classes="more", elem_id="runs-import"):
             self._build_import()
-        parts["stop"] = gr.Button(  # of runs of the list, too
+        parts["stop"] = gr.Button(  # also stops runs of the list
             "Stop", variant="stop", visible=False, elem_id="runs-stop", scale=0, min_width=200
         )
 
@@ -259,7 +259,7 @@ class RunsTab(StudyTab):
 
     def why_html(self, report: StudyReport, image_id: str) -> str:
         """In a comparison, the explanation from the picture's own run."""
-        return next(filter(None, (super(RunsTab, self).why_html(one, image_id) for one in sides_of(report))), "")
+        return next(filter(None, (super(RunsTab, self).why_html(side, image_id) for side in sides_of(report))), "")
 
     def show_numbers(self, report: StudyReport) -> Updates:
         """Show no command for a comparison of finished runs, because it is no run."""
@@ -343,14 +343,13 @@ class RunsTab(StudyTab):
         return self._show(SavedReport(report=report, created=time.time()), f"Done in {report.seconds:.1f} s.")
 
     def _home(self, design: Design) -> StudyTab:
-        """The tab for reports of this design."""
         return next((tab for tab in self.others if tab.claims(design)), self)
 
     def _show(self, saved: SavedReport, says: str = "", banner: str = "") -> Updates:
         """Show a report below its ``banner``, in its own tab or here."""
         tab = self._home(saved.report.design)
         there = {} if tab is self else {self.tabs: gr.update(selected=tab.key), self.parts["status"]: ""}
-        return there | tab.opened(saved, banner) | ({tab.parts["status"]: messages.done_html(says)} if says else {})
+        return there | tab.show_saved(saved, banner) | ({tab.parts["status"]: messages.done_html(says)} if says else {})
 
     def _run_of(
         self, imported: Imported | None, what: str, chosen: str, encoder: str, sentences: str, force: bool = False
@@ -362,7 +361,7 @@ class RunsTab(StudyTab):
         texts = [line for line in (sentences or "").splitlines() if line.strip()]
         sets = {item.key: item for item in load_attribute_sets()}
         attributes = sets[chosen].attributes if not texts and chosen in sets else read_attributes(texts, "")
-        options = {**NO_WORDS, "concept": "", "attributes": [attribute_text(one) for one in attributes]}
+        options = {**NO_WORDS, "concept": "", "attributes": [attribute_text(attribute) for attribute in attributes]}
         return design, replace(settings, options=options)
 
     def _buttons(self, *, running: bool) -> Updates:

@@ -164,7 +164,7 @@ def added(chosen: Sequence[Arm], arm: Arm) -> tuple[Arm, ...]:
         raise InvalidInput(f"a run compares at most {MOST_ARMS} arms, including the settings above")
     if replace(arm, name="") == Arm():
         raise InvalidInput("fill in what differs in this arm: its model, condition, prompt or sampling")
-    if replace(arm, name="") in [replace(one, name="") for one in chosen]:
+    if replace(arm, name="") in [replace(other, name="") for other in chosen]:
         raise InvalidInput("this arm is already listed: change its model, condition, prompt or sampling")
     return (*(chosen or (Arm(),)), arm)
 
@@ -332,9 +332,9 @@ class StudyForm:
                     self.form |= {name: self._component(name, FORM[name]) for name in names}
             with gr.Row(elem_id=f"{self.key}-options"):
                 for design in designs:
-                    for name, one in option_settings(design).items():
+                    for name, option in option_settings(design).items():
                         if OPTION + name not in self.form:
-                            self.form[OPTION + name] = self._component(OPTION + name, one)
+                            self.form[OPTION + name] = self._component(OPTION + name, option)
                             self.form[OPTION + name].visible = design is designs[0]
             with gr.Row():
                 self.form |= {name: self._component(name, FORM[name]) for name in _FILES}
@@ -351,7 +351,6 @@ class StudyForm:
         return self.form_folds[-1]
 
     def _component(self, name: str, one: Setting) -> Any:
-        """The component for a setting, by its kind of value."""
         services, elem_id = self.services, f"{self.key}-{name.replace(OPTION, 'option-')}"
         if name == "force":
             return force_box(self.key)
@@ -402,12 +401,12 @@ class StudyForm:
         own = [*self.own.values(), self.parts["use_own"]] if self.own else []
         return [*(self.form[name] for name in self.fields()), self.arms.chosen, *own]
 
-    def filled(self) -> list[Any]:
+    def form_outputs(self) -> list[Any]:
         """Everything that :meth:`form_of` changes."""
         parts = [self.parts[name] for name in ("use_own", "count") if name in self.parts]
         return [*self.form.values(), *parts, *self.arms.outputs()]
 
-    def linked(self) -> list[Any]:
+    def load_outputs(self) -> list[Any]:
         """Everything that :meth:`on_load` changes."""
         names = dict.fromkeys((*self.remembered, *LINKED, *self.options()))
         return [*(self.form[name] for name in names), *self.arms.outputs(), self.parts["count"]]
@@ -427,7 +426,7 @@ class StudyForm:
         form["model"].input(self.on_model, [form["model"], form["condition"]], chosen, **messages.LATEST)
         form["condition"].input(self.on_condition, form["condition"], form["condition"], **messages.LATEST, queue=False)
         inputs = self.inputs()
-        parts["count"].value = self.on_count(*(one.value for one in inputs))
+        parts["count"].value = self.on_count(*(component.value for component in inputs))
         parts["count"].edit(self.on_count, inputs, parts["count"], **messages.LATEST)
         studied.then(self.on_count, inputs, parts["count"], **messages.QUIET)  # its options may be hidden
         if self.own:  # typing own words ticks their box
@@ -461,18 +460,18 @@ class StudyForm:
     def on_count(self, *values: Any) -> str:
         """The number of pictures for these settings, in words; "" for invalid settings."""
         with messages.user_errors():
-            return self.count_of(self.asked(values))
+            return self.count_of(self.request_of(values))
         return ""
 
-    def count_of(self, asked: Settled) -> str:
-        """Return the number of pictures that a run draws, in words."""
+    def count_of(self, request: Settled) -> str:
+        """The number of pictures that a run draws, in words."""
         with messages.user_errors():
-            arms, study = [arm.settings for arm in asked.arms], asked.study
+            arms, study = [arm.settings for arm in request.arms], request.study
             drawn = [arm for arm in arms if not (arm.images and arms[1:])]
             shots = [shot for arm in drawn for shot in study.shots(study.settled(arm, self.services))]
             n, prompts = sum(shot.n for shot in shots), len({shot.prompt for shot in shots})
             with messages.user_errors() as too_many:
-                check_number(asked, self.services.settings)
+                check_number(request, self.services.settings)
             count = f"{n:,} pictures of {prompts:,} prompt{'s' * (prompts > 1)}" if n else ""
             if arms[1:]:
                 brought = len(arms) - len(drawn)
@@ -512,18 +511,18 @@ class StudyForm:
     def _linked_arms(self, values: Mapping[str, Any], arms: tuple[Arm, ...]) -> Updates:
         """The arms of an address, and the number of pictures with these form values."""
         form = [values.get(name, self.form[name].value) for name in self.fields()]
-        own = [*(one.value for one in self.own.values()), False] if self.own else []
+        own = [*(component.value for component in self.own.values()), False] if self.own else []
         return self.arms.show(arms) | {self.parts["count"]: self.on_count(*form, arms, *own)}
 
-    def asked(self, values: Sequence[Any]) -> Settled:
+    def request_of(self, values: Sequence[Any]) -> Settled:
         """Return the complete settings of the form; InvalidInput if they are invalid."""
         return settle(*self.design_and_settings(values))
 
     def checked(self, values: Sequence[Any]) -> Settled:
-        """:meth:`asked`; too many pictures are refused before the run enters the queue."""
-        asked = self.asked(values)
-        check_number(asked, self.services.settings)
-        return asked
+        """:meth:`request_of`; too many pictures are refused before the run enters the queue."""
+        request = self.request_of(values)
+        check_number(request, self.services.settings)
+        return request
 
     def design_and_settings(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
         """The design and settings in the form; InvalidInput if they are invalid."""
@@ -540,7 +539,7 @@ class StudyForm:
     def form_of(self, design: Design, settings: StudySettings) -> Updates:
         """Updates of the form for these settings; files are not restored."""
         above, arms = split_first_arm(settings)
-        values = {key: one.shown(getattr(above, one.name)) for key, one in FORM.items() if key not in _FILES}
+        values = {key: option.shown(getattr(above, option.name)) for key, option in FORM.items() if key not in _FILES}
         values |= {"study": design.name, "condition": self._conditions(above.model, above.condition)}
         return {
             **{self.form[name]: value for name, value in (values | dict.fromkeys(_FILES)).items()},

@@ -86,13 +86,13 @@ class ExamplesPart:
         if self._first is None:
             self._first = {status: gr.skip()}
             for example in self.listed[:1]:
-                with messages.user_errors():  # one that cannot be opened says why when it is asked for
-                    saved, banner = self.opened(example)
+                with messages.user_errors():  # pressing its button shows the reason
+                    saved, banner = self.open(example)
                     shown = show(saved.report)
                     self._first = shown | {header: banner + shown[header], status: messages.READY}
         return copy_of(self._first)
 
-    def opened(self, example: Example) -> tuple[SavedReport, str]:
+    def open(self, example: Example) -> tuple[SavedReport, str]:
         """Its report and the note above it."""
         saved = open_example(example, self.folder)
         return saved, example_html(saved, example)
@@ -117,9 +117,9 @@ class NextPart:
         def on_step(visitor: Visitor, report: StudyReport | None, event: gr.EventData) -> Updates:
             """Remember the step and enter the queue; asking people has its own listener."""
             steps = [] if report is None else next_steps(report, self.services)
-            step = next((one for one in steps if one.key == str(event.step) and one.settings is not None), None)
+            step = next((wider for wider in steps if wider.key == str(event.step) and wider.settings is not None), None)
             if step is not None:  # the box beside its button says which width
-                widths = {str(i): one for i, one in enumerate(step.widths)}
+                widths = {str(i): wider for i, wider in enumerate(step.widths)}
                 step = widths.get(str(getattr(event, "choice", "0")))
             if step is None:
                 return {self.chosen: None}
@@ -198,17 +198,16 @@ class PeoplePart:
         """Everything that :meth:`show` changes."""
         return [self.corrected, self.box, self.by, self.refresh, self.n, self.button]
 
-    def wire(self, report: Any, said: list[Any], say: Callable[[StudyReport], Updates]) -> None:
-        """Wire the events; ``say`` gives updates of the components ``said``, which depend on corrected numbers."""
+    def wire(self, report: Any, headers: list[Any], update: Callable[[StudyReport], Updates]) -> None:
+        """Wire the events; ``update`` gives updates of the components ``headers``, which show corrected numbers."""
 
         def on_new_answers(shown: StudyReport | None) -> Updates:
-            """Update the corrected numbers."""
             if shown is None:
                 return {self.button: gr.skip()}
             corrected, updates = self.show(shown)
-            return updates | say(corrected)
+            return updates | update(corrected)
 
-        self.refresh.click(on_new_answers, report, [*said, *self.outputs()], **messages.QUIET)
+        self.refresh.click(on_new_answers, report, [*headers, *self.outputs()], **messages.QUIET)
         chosen = [self.n, self.by]
         gr.on([part.input for part in chosen], button_text, chosen, self.button, **messages.LATEST)
 
@@ -230,10 +229,10 @@ class PeoplePart:
                 correction = self.correction(report)
             html = messages.error_html(problem.message) if problem else ""
             html = html if correction is None else corrected_html(correction)
-        n = min(N_LABELS, len({image_id for one in readings for image_id in one.image_ids}))
-        names = dict.fromkeys(PEOPLE if one.attribute is None else one.attribute.name for one in readings)
+        n = min(N_LABELS, len({image_id for reading in readings for image_id in reading.image_ids}))
+        names = dict.fromkeys(PEOPLE if reading.attribute is None else reading.attribute.name for reading in readings)
         choices = [("at random", AT_RANDOM), *((f"by the classifier’s answer on {name}", name) for name in names)]
-        if {one.group for one in readings if one.attribute is None} > {SINGLE}:
+        if {reading.group for reading in readings if reading.attribute is None} > {SINGLE}:
             choices.append(("at random, one person only", ALONE))
         updates = {
             self.corrected: gr.update(value=html, visible=bool(html)),
@@ -249,9 +248,9 @@ class PeoplePart:
 def corrected_html(correction: Correction, of: str = "") -> str:
     """A run's numbers next to the corrected ones; ``of`` names the run if that is unclear."""
     scales: dict[str, list[float]] = {}
-    for one in correction.numbers:
-        ends = [one.corrected.low, one.corrected.high, one.as_read.value, one.corrected.null_value]
-        scales.setdefault(one.metric, []).extend(float(end) for end in ends if end is not None and is_known(end))
+    for number in correction.numbers:
+        ends = [number.corrected.low, number.corrected.high, number.as_read.value, number.corrected.null_value]
+        scales.setdefault(number.metric, []).extend(float(end) for end in ends if end is not None and is_known(end))
     return render(
         "corrected",
         correction=correction,
@@ -280,13 +279,13 @@ _SCORES = (": positive", ": negative", ": nearer by")  # how the names of their 
 def why_html(report: StudyReport, image_id: str, services: Services) -> str:
     """The classification of each attribute and person in a picture; "" if there is none."""
     stored = report.stored.get(image_id)
-    readings = [] if stored is None else [one for one in readings_of(report) if image_id in one.image_ids]
+    readings = [] if stored is None else [reading for reading in readings_of(report) if image_id in reading.image_ids]
     if stored is None or not readings:
         return ""
     given, rows = services.run_answers(report.run_id), list[dict[str, str]]()
     answers = None if given is None else PeopleAnswers(given)
     for reading in readings:
-        here = reading.only(np.array([one == image_id for one in reading.image_ids]))
+        here = reading.only(np.array([picture == image_id for picture in reading.image_ids]))
         votes = None if answers is None else answers.votes(here)
         for i in range(len(here.codes)):
             of = _of_attribute if here.attribute is not None else _of_person
@@ -324,9 +323,9 @@ def _of_person(
     arm = next((arm.results for arm in report.arms if arm.name == reading.arm), report.results)
     labels = arm.frame("labels")
     row: dict[str, Any] = {}
-    for one in labels.to_dict("records"):
-        if (one["image_id"], one["position"]) == (reading.image_ids[i], reading.positions[i]):
-            row = {str(key): value for key, value in one.items()}
+    for label in labels.to_dict("records"):
+        if (label["image_id"], label["position"]) == (reading.image_ids[i], reading.positions[i]):
+            row = {str(key): value for key, value in label.items()}
     lean = row.get("lean")
     return {
         "name": f"{row.get('identity', 'person')}, {reading.positions[i]}",
@@ -350,8 +349,8 @@ def _votes(votes: np.ndarray | None, i: int, reading: Reading) -> str:
     return f"{n_yes} of {codes.size}: there"
 
 
-MOST_SHOWN = 48  # pictures at a time: of a larger run those around what is being drawn
-_MOST_PROMPTS = 6  # that are named above their pictures
+MOST_SHOWN = 48  # pictures at a time: in a larger run those around the ones in progress
+_MOST_PROMPTS = 6  # named above their pictures
 _PAUSE = 0.3  # seconds
 _PAUSE_PER_PICTURE = 0.01
 
@@ -400,15 +399,15 @@ class DrawingUpdates:
         self._due = now + max(_PAUSE, _PAUSE_PER_PICTURE * min(MOST_SHOWN, len(progress.drawing)))
         return {self._html: drawing_html(progress)}
 
-    def left(self) -> Mapping[Any, str]:
+    def finished_pictures(self) -> Mapping[Any, str]:
         """Finished pictures of a run that ended without a result."""
         is_some = self._last is not None and self._last.images
         return {self._html: drawing_html(replace(self._last, forming={})) if self._last and is_some else ""}
 
     def _is_shown(self, state: tuple[Any, ...]) -> bool:
-        """Index by identity, because two forming pictures can look alike."""
         if not self._shown or state[0] != self._shown[0] or state[2] != self._shown[2]:
             return False
+        # By identity: comparing the pixels of forming pictures takes long.
         return list(map(id, state[1])) == list(map(id, self._shown[1]))
 
 

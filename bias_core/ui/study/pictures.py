@@ -68,7 +68,7 @@ class Look:
     report: StudyReport
     which: str = ALL
     order: str = ""
-    whole: bool = False  # as many as fit, where a new report shows a few
+    whole: bool = False  # True: as many as fit; False: a few
     only: tuple[str, ...] = ()  # ids, of pictures that were marked by hand; () for all
     cell_column: str = ""  # that tells the pictures apart, where the study does not say
     embedded: bool = False  # True if the page holds the pictures, because their files are not served
@@ -125,7 +125,7 @@ class Look:
         """Description of the chosen pictures; "" for all."""
         if self.only:
             return f"{len(self.only)} chosen on the map"
-        return ", ".join(one.replace("=", ": ", 1) for one in self.which.split(AND)) if self.whole else ""
+        return ", ".join(condition.replace("=", ": ", 1) for condition in self.which.split(AND)) if self.whole else ""
 
     def _cell(self, name: str, rows: pd.DataFrame, most: int, more: str) -> Cell:
         pictures, is_rest = self._thumbnails(rows.head(most)), len(rows) > most and not self.whole
@@ -172,7 +172,7 @@ def _condition(report: StudyReport, name: str) -> str:
     frame = _frame(report)
     if f"{name}: perceived" in frame:
         return f"{name}: perceived=yes"
-    for column in (one for one in frame.columns if one not in _HIDDEN):
+    for column in (name for name in frame.columns if name not in _HIDDEN):
         if not is_numeric_dtype(frame[column]) and any(name in values for values in _values(frame, column)):
             return f"{column}={name}"
     return ""
@@ -203,8 +203,8 @@ def _is_said_by(frame: pd.DataFrame, column: str, later: Sequence[str]) -> bool:
 
     Later columns are the study's own, with its names.
     """
-    own, *others = (_words(frame, one) for one in (column, *later))
-    if any(own.nunique() == one.nunique() == len(set(zip(own, one, strict=True))) for one in others):
+    own, *others = (_words(frame, name) for name in (column, *later))
+    if any(own.nunique() == other.nunique() == len(set(zip(own, other, strict=True))) for other in others):
         return True
     rows = zip(own, *others, strict=True)
     return column == "group" and all(" " in group and set(group.split()) <= set(says) for group, *says in rows)
@@ -240,7 +240,7 @@ class Pictures:
 
     def __init__(self, key: str, *, cell_column: str = "", embedded: bool = False) -> None:
         self._how: dict[str, Any] = {"cell_column": cell_column, "embedded": embedded}
-        self.only = gr.State(())  # ids, where pictures were marked by hand
+        self.only = gr.State(())  # ids of pictures that were marked by hand
         with gr.Column(visible=False, elem_classes="card pictures", elem_id=f"{key}-pictures") as self.box:
             self.grid = gr.HTML(js_on_load=script("grid"), elem_id=f"{key}-grid", elem_classes="grid")
             self.picture = gr.HTML(js_on_load=script("picture"), elem_id=f"{key}-picture")

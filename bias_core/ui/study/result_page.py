@@ -43,7 +43,7 @@ def beside_paper_html(report: StudyReport) -> str:
     frame = text.table_of(report, CHECKLIST).frame
     status, names = frame["status"].tolist(), frame["item"]
     if "arm" in frame:
-        names = (frame["arm"] + ": " + names).str.removeprefix(": ")  # an item that is of no arm
+        names = (frame["arm"] + ": " + names).str.removeprefix(": ")  # an item without an arm
     items = frame.assign(item=names)[["item", "this run", "the paper", "status"]]
     return render(
         "beside_paper",
@@ -103,11 +103,6 @@ def arms_html(report: StudyReport) -> str:
         findings = StudyTable(key=FINDINGS, title="Findings", frame=pd.DataFrame(text.finding_rows(arm)))
         parts.append((arm, [replace(t, key=f"{number}/{t.key}") for t in (findings, *arm.results.tables)]))
     return render("arms", arms=parts)
-
-
-def frame_html(frame: pd.DataFrame, name: str) -> str:
-    """A data frame as a plain table; of a long one, the first and last rows."""
-    return render("frame", frame=frame, name=name)
 
 
 def notes_html(report: StudyReport) -> str:

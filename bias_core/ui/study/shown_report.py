@@ -94,8 +94,8 @@ def take(report: StudyReport, what: str, folder: Path) -> Path:
         if number not in map(str, range(1, len(report.arms) + 1)):
             raise InvalidInput(f"this report has no arm {number!r}")
         report = replace(report, results=report.arms[int(number) - 1].results)
-    figures = {one.key: one for one in report.results.figures}
-    tables = [FINDINGS, *(one.key for one in report.results.tables)]
+    figures = {figure.key: figure for figure in report.results.figures}
+    tables = [FINDINGS, *(table.key for table in report.results.tables)]
     if (kind == "figure" and key not in figures) or (kind == "table" and key not in tables):
         raise InvalidInput(f"this report has no {kind} {key!r}")
     if kind == "report" and form in FORMS:

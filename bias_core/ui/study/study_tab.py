@@ -56,7 +56,7 @@ class StudyTab(ResultPage):
 
     title: ClassVar[str]
     place: ClassVar[int]  # among the tabs, from left to right
-    question: ClassVar[str]  # one sentence: what this screen answers
+    question: ClassVar[str]  # the question that this tab answers, in a sentence
     caution: ClassVar[str] = ""  # what not to conclude from it
     also: ClassVar[Sequence[str]] = ()  # further kinds of designs with reports shown here
     presets: ClassVar[Sequence[Preset]] = ()  # one click each; those of ``presets.yaml`` in its folder and in beyond
@@ -68,10 +68,10 @@ class StudyTab(ResultPage):
     def __init_subclass__(cls) -> None:
         folder = Path(sys.modules[cls.__module__].__file__ or "").parent
         optional, key = sorted(file.parent for file in BEYOND.glob("*/__init__.py")), getattr(cls, "key", None)
-        guests = [one for one in optional if layout_in(one).tab == key]
-        designs = [name for one in (folder, *guests) for name in designs_in(one)]
+        guests = [place for place in optional if layout_in(place).tab == key]
+        designs = [name for place in (folder, *guests) for name in designs_in(place)]
         cls.studies = tuple(dict.fromkeys([*cls.studies, *designs]))
-        presets = (preset for one in (folder, *optional) for preset in _presets_in(one))
+        presets = (preset for place in (folder, *optional) for preset in _presets_in(place))
         cls.presets = tuple(preset for preset in presets if preset.study in cls.studies)
 
     def build_top(self) -> None:
@@ -170,8 +170,8 @@ class StudyTab(ResultPage):
         return [*super().outputs(), *self.form_folds, *self.without_notes(), *largest]
 
     def opened_outputs(self) -> list[Any]:
-        """Everything that :meth:`opened` changes."""
-        return list(dict.fromkeys([*self.outputs(), *self.filled()]))
+        """Everything that :meth:`show_saved` changes."""
+        return list(dict.fromkeys([*self.outputs(), *self.form_outputs()]))
 
     def _wire(self, demo: gr.Blocks) -> None:
         parts = self.parts
@@ -182,7 +182,7 @@ class StudyTab(ResultPage):
         remembered = [self.form[name] for name in self.remembered]
         how = {**messages.LATEST, "queue": False}
         self.on_any("input", remembered, self.on_remember, remembered, parts["remembered"], **how)
-        demo.load(self.on_load, parts["remembered"], self.linked(), **QUIET)
+        demo.load(self.on_load, parts["remembered"], self.load_outputs(), **QUIET)
         parts["link"].change(None, parts["link"], parts["link"], js=_ABSOLUTE_JS, **QUIET)
         self.arms.wire(self.form["model"])
         self.next.wire(self)
@@ -269,11 +269,11 @@ class StudyTab(ResultPage):
     def on_largest(self, visitor: Visitor, *values: Any) -> Iterator[Updates]:
         """Run the largest allowed share of the requested size."""
         with messages.user_errors() as problem:
-            asked = self.asked(values)
-            left = self.pictures_left(visitor, asked.settings.model, asked.settings.num_inference_steps)
+            request = self.request_of(values)
+            left = self.pictures_left(visitor, request.settings.model, request.settings.num_inference_steps)
             run = partial(replicate, most=math.inf if left is None else left, minutes=math.inf)
             before = self.report_before(values)
-            yield from self.run_asked(visitor, lambda: asked, before, run=run, show=self.scaled_down)
+            yield from self.run_asked(visitor, lambda: request, before, run=run, show=self.scaled_down)
         if problem:
             yield self.refused(problem)
 
@@ -352,7 +352,7 @@ class StudyTab(ResultPage):
             yield folded | ended | (show or self.done)(reports[0])
         else:
             before = {} if last is None else self.finished(last)
-            left = drawing.left() if last is None else {}
+            left = drawing.finished_pictures() if last is None else {}
             yield {**before, **ended, **left, **self.refused(problem)}
 
     def on_crash(self) -> Updates:
@@ -362,7 +362,7 @@ class StudyTab(ResultPage):
     def on_example(self, example: Example) -> Updates:
         """Show an example's report without a run."""
         with messages.user_errors() as problem:
-            return self.opened(*self.examples.opened(example))
+            return self.show_saved(*self.examples.open(example))
         return {self.parts["status"]: messages.error_html(problem.message)}
 
     def first_example(self) -> Updates:
@@ -377,7 +377,7 @@ class StudyTab(ResultPage):
         """True if this tab shows reports of this design."""
         return design.kind in {*self.also, *(own.kind for own in self.designs.values())}
 
-    def opened(self, saved: SavedReport, banner: str = "") -> Updates:
+    def show_saved(self, saved: SavedReport, banner: str = "") -> Updates:
         """Show a saved report, and its settings in the form if they fit."""
         report, parts = saved.report, self.parts
         shown = self.finished(report)
