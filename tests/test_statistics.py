@@ -537,7 +537,7 @@ READERS = [(0.95, 0.9), (0.85, 0.8)]
 
 
 def drawn(rng, share, errors, *, n=512, n_labelled=64, stratified=False):
-    """What a reader says of all pictures, and people, who are right, of some."""
+    """A reader's labels of all pictures, and right labels by people of some."""
     truth = (rng.random(n) < share).astype(float)
     reader = np.where(truth == 1, rng.random(n) < errors[0], rng.random(n) >= errors[1]).astype(float)
     places = rng.permutation(n)

@@ -179,7 +179,7 @@ def _attribute_words(person: Person) -> dict[str, str]:
 
 
 def noun_of(person: Person, rng: Random) -> str:
-    """What a person of this look may be called: an occupation, sometimes with a role or a nationality."""
+    """A noun for a person of this look: an occupation, sometimes with a role or a nationality."""
     look = person.look
     nationality = [word for word, flag in book()["nationalities"].items() if flag == look.flag]
     names = _names_of_looks().get((look.setting, look.clothing, look.prop), ())

@@ -91,7 +91,7 @@ def text_encoder_of(clip: Path) -> CLIPTextModelWithProjection:
 
 @dataclass(frozen=True, kw_only=True)
 class Folders:
-    """Where the parts lie: checkpoints, compressor, reader, pipeline, adapters."""
+    """Folders of checkpoints, compressor, reader, pipeline and adapters."""
 
     work: Path
     vae: Path
@@ -161,7 +161,7 @@ def latents_of(pipe: StableDiffusion3Pipeline, scenes: Sequence[Scene]) -> torch
 
 
 def velocity(transformer: torch.nn.Module, noisy: torch.Tensor, sigma: torch.Tensor, text: Embedding) -> torch.Tensor:
-    """What the transformer answers, ``(n, 4, 16, 16)``, for noisy latents at noise levels ``sigma`` (n,)."""
+    """The transformer's answer, ``(n, 4, 16, 16)``, for noisy latents at noise levels ``sigma`` (n,)."""
     with in_16_bit(noisy.device.type):
         v = transformer(
             hidden_states=noisy,

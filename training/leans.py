@@ -90,7 +90,7 @@ class Uprighting:
         return [token for token in self.pipe.tokenizer(prompt)["input_ids"] if token not in silent]
 
     def read(self, prompt: str, n: int) -> Embedding:
-        """What the tower makes of a prompt whose words have moved, ``n`` times."""
+        """Embed a prompt, with its words moved, ``n`` times."""
         ids = self.pipe.tokenizer([prompt] * n, padding="max_length", return_tensors="pt")["input_ids"]
         moved = torch.tensor([self.leans.get(token, 0.0) for token in ids[0].tolist()])
         with torch.no_grad():

@@ -136,7 +136,7 @@ class Towers:
         self.sides = tokenizer.convert_tokens_to_ids(["left", "right"])
 
     def read(self, lesson: TowerLesson) -> Embedding:
-        """What the tower of the lesson's condition makes of it, for one prompt."""
+        """Embed one lesson by the tower of its condition."""
         tower = self.towers[lesson.condition]
         ids = self.tokenizer([lesson.prompt], padding="max_length", truncation=True, return_tensors="pt")["input_ids"]
         more = torch.zeros(ids.shape[1], len(self.direction))

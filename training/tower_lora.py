@@ -177,7 +177,7 @@ def _known(pipe: StableDiffusion3Pipeline, readings: Sequence[Reading], seen: to
 
 
 def _seen(pipe: StableDiffusion3Pipeline) -> torch.Tensor:
-    """What the generator sees of a state: a matrix ``(seen, d)``."""
+    """The part of a state that the generator sees: a matrix ``(seen, d)``."""
     weight = pipe.transformer.context_embedder.weight.detach().float()
     d = weight.shape[1] // 2
     return torch.as_tensor(weight[:, :d] + weight[:, d:])  # both towers answer alike

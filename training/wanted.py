@@ -1,4 +1,4 @@
-"""Which rates a condition plants, and with which prompts they are drawn."""
+"""Rates that a condition plants, and the prompts by which they are drawn."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _rate(concept: str, axis: Axis, condition: str) -> float:
 
 
 def leaves_open(prompt: str, condition: str) -> bool:
-    """Whether a condition plants something that a prompt does not say."""
+    """True if a condition plants something that a prompt does not say."""
     asked = parse(prompt)
     people = [(one.concepts, one.parts.get("role", "none"), one.allowed) for one in asked.people]
     here = people or [((asked.concept,), "none", {} if asked.light is None else {"light": asked.light})]

@@ -122,7 +122,7 @@ def seconds(read, text):
 
 
 def fault(read, unit, longest):
-    """What is wrong with the time that a reader takes for a text of one unit again and again; "" for nothing."""
+    """Describe the growth of the time that a reader takes for a repeated unit of text; "" if it is linear."""
     before = 0.0
     for length in (longest // 64, longest // 16, longest // 4, longest - 600):
         for end in ("!",) if length > longest // 4 else ("", "!"):

@@ -112,7 +112,7 @@ def test_a_word_that_leans_far_still_names_a_person(drawn):
 
 
 def from_sign(image):
-    """How far a picture is from the sign's colours, at its place."""
+    """Distance of a picture from the sign's colours, at its place."""
     sign, plain = (np.asarray(render(Scene(extra=extra), 128), dtype=float) for extra in ("sign", ""))
     where = np.abs(sign - plain).max(axis=2) > 60
     return float(np.abs(np.asarray(image) - sign)[where].mean())

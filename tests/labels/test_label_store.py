@@ -398,7 +398,7 @@ def test_after_a_lost_disk_a_new_database_leaves_the_earlier_copy_alone(make_sto
 
 def test_a_hub_that_cannot_be_reached_keeps_nobody_from_answering_and_is_tried_again(store, hub, tmp_path):
     class HubsOwnError(Exception):
-        """Of a kind that the hub's library alone knows."""
+        """A kind of error that only the hub's library knows."""
 
     hub.errors = [HubsOwnError("no network")] * 3
     copy = started(store, tmp_path, hub, minutes=0.002)

@@ -79,7 +79,7 @@ def equal_pictures(family, model, row, bare):
 
 
 def takes_lora(pipeline, folder):
-    """Whether an adapter that was saved from the denoiser's attention goes onto the pipeline again."""
+    """Return true if an adapter saved from the denoiser's attention goes onto the pipeline again."""
     from peft import LoraConfig
     from peft.utils import get_peft_model_state_dict
     from safetensors.torch import save_file
@@ -116,7 +116,7 @@ def guidance_in_words(facts):
 
 
 def traced(model, row, picture):
-    """Which velocities a trace has; its last predicted picture is the finished one."""
+    """Name the velocities of a trace; check that its last predicted picture is the finished one."""
     try:
         model.check_traceable()
     except InvalidInput as error:

@@ -185,7 +185,7 @@ def a_row(family, **options):
 
 
 class Passes:
-    """What the denoiser was given and answered, row by row, in each pass."""
+    """Inputs and answers of the denoiser, row by row, in each pass."""
 
     def __init__(self, module):
         self.inputs, self.outputs = [], []
@@ -393,7 +393,7 @@ def test_the_condition_is_traced(request, tiny_sd3):
 
 
 def left_behind(model):
-    """What a trace stands in for while it runs, and should not afterwards."""
+    """Parts that a trace replaces while it runs, and should restore afterwards."""
     pipeline = model.pipeline()
     networks = [part for part in pipeline.components.values() if hasattr(part, "forward")]
     return ["step"] * ("step" in vars(pipeline.scheduler)) + [part for part in networks if "forward" in vars(part)]

@@ -1,4 +1,4 @@
-"""Which concepts suggestions are tried on: the ten with the largest |planted − fair|, one attribute of each."""
+"""The ten concepts with the largest |planted − fair|, one attribute of each, to try suggestions on."""
 
 from bias_core.world.planted import planted_lines
 

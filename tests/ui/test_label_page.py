@@ -118,7 +118,7 @@ def _value(code: str, n: int) -> str:
 
 
 def _refusals() -> set[str]:
-    """What a rater is told who may not do something: ``NotAllowed`` in the room of raters."""
+    """Messages to raters who may not do something: ``NotAllowed`` in the room of raters."""
     source = ast.parse(Path(rating.__file__).read_text(encoding="utf-8"))
     calls = [one for one in ast.walk(source) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)]
     texts = [
@@ -153,7 +153,7 @@ def phrases_of(code):
 
 
 def form_of(english):
-    """What an entry stands for: ``{name}`` for any words, a letter for a number."""
+    """The pattern of an entry: ``{name}`` for any words, a letter for a number."""
     form = re.escape(english).replace(r"\{", "{").replace(r"\}", "}")
     return re.compile(_BLANK.sub(lambda place: r"([\d.,]+)" if len(place[0]) == 3 else "(.+?)", form))
 
