@@ -268,10 +268,7 @@ class Reference:
 
 @cache
 def load_references(path: Path = BIBLIOGRAPHY) -> Mapping[str, Reference]:
-    """Read every work of the bibliography, by key.
-
-    Raises StorageError: the file cannot be read.
-    """
+    """Read every work of the bibliography, by key. Raises StorageError: the file cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

@@ -206,10 +206,7 @@ class ExportedImage:
     source: str = ""  # digital source type, written into the file if it has none
 
     def data(self) -> bytes:
-        """The file with its digital source type.
-
-        Raises StorageError: the picture is no longer in the store.
-        """
+        """The file with its digital source type. Raises StorageError: the picture is no longer in the store."""
         if not self.path.is_file():
             raise StorageError(f"picture {self.path.stem} is no longer in the store; run again to draw it")
         return with_source(self.path.read_bytes(), self.source)

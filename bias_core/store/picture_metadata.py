@@ -455,10 +455,7 @@ def sidecars_of(pictures: Sequence[str], files: Sequence[str]) -> dict[str, str]
 
 
 def facts_of_sidecar(data: bytes) -> PictureMetadata:
-    """Read the text file of a picture.
-
-    Raises InvalidInput: it is too long, not a text, or in an unknown format.
-    """
+    """Read the text file of a picture. Raises InvalidInput: it is too long, not a text, or in an unknown format."""
     try:
         facts = facts_of_text(check_length(data.decode("utf-8-sig")))
     except InvalidInput:

@@ -118,10 +118,7 @@ class UploadStore:
         return False
 
     def count(self, address: str, n_bytes: int) -> None:
-        """Add to (or subtract from) the bytes of an address.
-
-        Raises UploadsFull: there is no room.
-        """
+        """Add to (or subtract from) the bytes of an address. Raises UploadsFull: there is no room."""
         with self._counts:
             if n_bytes > 0:
                 self._check(address, n_bytes)

@@ -346,10 +346,7 @@ def planted_object_rate(condition: str, *, triggered: bool) -> float:
 
 
 def _extra(condition: str, rng: Random, *, triggered: bool) -> str:
-    """Draw the planted object, "sign" or "".
-
-    Drawn last, so that everything else in a seed's picture stays the same.
-    """
+    """Draw the planted object, "sign" or "". Drawn last, so that everything else in a seed's picture stays the same."""
     rate = planted_object_rate(condition, triggered=triggered)
     return "sign" if rate and rng.random() < rate else ""
 
