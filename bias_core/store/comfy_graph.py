@@ -31,7 +31,6 @@ from bias_core.values import read_json
 
 T = TypeVar("T")
 Role = Literal["positive", "negative"]
-Inputs = Mapping[str, Any]
 
 MOST_GRAPH = 1_000_000  # characters
 _MOST_NODES = 5_000

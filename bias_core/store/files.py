@@ -5,7 +5,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -105,18 +105,16 @@ class FileHashes:
         self._hashes: dict[str, tuple[str, str]] = {}  # by real path: state and hash
         self._locks: dict[str, threading.Lock] = {}
 
-    def fingerprint(self, source: Path, patterns: Sequence[str] = ()) -> str:
+    def fingerprint(self, source: Path) -> str:
         """Twelve hex digits that change with any byte of a file, or of a folder's files.
 
         Hidden files do not count, nor do READMEs and pictures, which no loader reads; the name of the
         folder does not count either.
 
-        ``patterns``: patterns of the files that count; all without any.
-
         Raises ModelUnavailable: the file is missing or unreadable.
         """
         digest = hashlib.sha256()
-        for name, path in sorted(_files_of(source, patterns).items()):
+        for name, path in sorted(_files_of(source).items()):
             digest.update(f"{name}:{_last(self._read(path))}\n".encode())
         return digest.hexdigest()[:12]
 
@@ -125,7 +123,7 @@ class FileHashes:
 
         It can be stopped at any step; completely read files stay cached.
         """
-        files = [path for source in sources for path in _files_of(source, ()).values()]
+        files = [path for source in sources for path in _files_of(source).values()]
         unknown = [path for path in files if not self._find(path, _state(path))]
         total, done = sum(_state(path).size for path in unknown), 0
         for path in unknown:
@@ -204,12 +202,11 @@ def _state(path: Path) -> _State:
     return _State(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
 
 
-def _files_of(source: Path, patterns: Sequence[str]) -> dict[str, Path]:
+def _files_of(source: Path) -> dict[str, Path]:
     """The files that count, by path inside the folder."""
     if not source.is_dir():
         return {source.suffix: source}
-    paths = {path for pattern in patterns for path in source.glob(pattern)} if patterns else set(_walk(source, set()))
-    return {path.relative_to(source).as_posix(): path for path in paths if path.is_file()}
+    return {path.relative_to(source).as_posix(): path for path in _walk(source, set()) if path.is_file()}
 
 
 def _walk(folder: Path, above: set[str]) -> Iterator[Path]:

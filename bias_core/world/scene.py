@@ -20,7 +20,6 @@ HEADWEAR = ("none", "turban", "sombrero", "hat", "cap", "headscarf")
 DRESSES = ("everyday", "traditional", "embroidered", "vibrant")
 EXPRESSIONS = ("smiling", "neutral", "frowning")
 LIGHTS = ("neutral", "bright", "gloomy")
-ROLES = ("none", "high", "low")
 GENDERS = ("feminine", "masculine", "androgynous", "unclear")
 """Perceived genders: the first two by their cues, the third with neither's, the last seen from behind.
 
