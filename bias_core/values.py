@@ -376,7 +376,7 @@ else:
 
         def decorate(kind):
             made = checked_dataclass(frozen=frozen, kw_only=kw_only, config=config)(kind)
-            labels = {one.name: f"“{one.metadata[_INFO].label}”" for one in fields(made)}
+            labels = {entry.name: f"“{entry.metadata[_INFO].label}”" for entry in fields(made)}
             build = made.__init__
 
             @wraps(build)
@@ -423,9 +423,11 @@ def option_values(options: Any) -> dict[str, Any]:
 def settings_of(kind: type) -> Mapping[str, Setting]:
     """Return the settings of a :func:`settings_class` by name, in order."""
     types, declared = get_type_hints(kind), {}
-    for one in fields(kind):
-        default = one.default if one.default_factory is MISSING else one.default_factory()
-        declared[one.name] = replace(one.metadata[_INFO], name=one.name, annotation=types[one.name], default=default)
+    for entry in fields(kind):
+        default = entry.default if entry.default_factory is MISSING else entry.default_factory()
+        declared[entry.name] = replace(
+            entry.metadata[_INFO], name=entry.name, annotation=types[entry.name], default=default
+        )
     return declared
 
 
@@ -441,8 +443,8 @@ def changed_settings(settings: Any) -> dict[str, Any]:
     """Return the values that differ from their defaults."""
     return {
         name: value
-        for name, one in settings_of(type(settings)).items()
-        if (value := getattr(settings, name)) != one.default
+        for name, declared in settings_of(type(settings)).items()
+        if (value := getattr(settings, name)) != declared.default
     }
 
 

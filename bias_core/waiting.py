@@ -24,7 +24,7 @@ _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 2.0  # a stopped run may wait this long for its last numbers
 _ABSENT_SECONDS = 1.0  # a thread that has not asked for this long loses its place
 _BETWEEN_SECONDS = 0.3  # a thread with the turn may store its pictures this long
-_MOST_AT_WORK = 32
+_MOST_AT_WORK = 32  # builds, of which each hanging one keeps a thread
 
 
 class Lock(Protocol):

@@ -40,7 +40,7 @@ from bias_core.labels.task_owner import CLAIMS, count_claims, remove_raters
 from bias_core.study.label_tasks import Task, checked_choices
 
 MAX_RATERS = 10_000  # of a task: joining is free, disk space is not
-MAX_DURATION_MS = 24 * 3600 * 1000
+MAX_DURATION_MS = 24 * 3600 * 1000  # the page measures it, so it may be forged
 PASS_HOURS = 24
 UNTOUCHED_SECONDS = 180  # sooner if that rater has done nothing yet: a script may join and never answer
 RELEASE_AFTER_SECONDS = 1800  # after this time, an item on one rater's screen goes to others too

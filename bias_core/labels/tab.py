@@ -153,7 +153,7 @@ def _title_of(task: Task) -> str:
 
 def progress_html(progress: TaskProgress, copy_error: str | None = None) -> str:
     """Progress of task and raters; ``copy_error`` is None without a copy on a hub, "" if the copy works."""
-    seconds = [one.median_seconds for one in progress.counted_raters if one.n_answered]
+    seconds = [rater.median_seconds for rater in progress.counted_raters if rater.n_answered]
     return render(
         "label_progress",
         progress=progress,
@@ -180,7 +180,8 @@ def corrected_for(services: Services, task: Task) -> str:
 
 def agreement_headline(report: StudyReport) -> str:
     """State the agreement of the raters in a sentence."""
-    if (alpha := next((one.estimate for one in report.results.findings if one.key == "alpha"), None)) is None:
+    estimates = {finding.key: finding.estimate for finding in report.results.findings}
+    if (alpha := estimates.get("alpha")) is None:
         return "Not enough answers yet to say whether raters agree."
     if math.isnan(alpha.value):
         return "All raters always gave the same answer, so the data cannot show agreement beyond chance."
@@ -347,7 +348,7 @@ class LabelScores(StudyTab):
             f"{row.rater} gave {row.answered:,} answers; people have a majority for {row.compared:,} of the questions."
             for row in machines.itertuples()
         ]
-        findings = tuple(one for one in report.results.findings if MACHINE in one.key)
+        findings = tuple(finding for finding in report.results.findings if MACHINE in finding.key)
         notes = (*says, MACHINES_NOTE, "Press “Refresh” above to see its answers next to people's.")
         return replace(report, results=replace(report.results, findings=findings, notes=notes))
 
@@ -633,8 +634,8 @@ class LabelTab:
         progress, runs, report = self._reported(visitor, owner)
         tasks = remembered_tasks(memory, owner, progress.task)
         raters = [
-            (f"{one.rater} · {one.n_answered:,} answers{' · excluded' * one.excluded}", one.rater)
-            for one in progress.raters
+            (f"{rater.rater} · {rater.n_answered:,} answers{' · excluded' * rater.excluded}", rater.rater)
+            for rater in progress.raters
         ]
         return {
             parts["key"]: owner.text, parts["report"]: report, parts["memory"]: tasks,
@@ -652,7 +653,7 @@ class LabelTab:
         """Progress of the task, the visitor's runs with its pictures, and the report of its answers."""
         store = self.services.labels
         progress, labelled = task_progress(store, owner), labelled_items(store, owner)
-        runs = runs_with(self.services, visitor.key, {one.item.image_id for one in labelled})
+        runs = runs_with(self.services, visitor.key, {entry.item.image_id for entry in labelled})
         automatic: dict[str, Any] = {}  # classifiers' labels of these pictures, each classifier once
         for run in runs[:_MOST_COMPARED]:
             with messages.user_errors():  # a deleted report has nothing to compare

@@ -464,7 +464,7 @@ def disagreements(
         )
         for place, (k, i) in enumerate(pairs)
     ]
-    return tuple(sorted(of_pairs, key=lambda one: -one.share.value if total else 0.0))
+    return tuple(sorted(of_pairs, key=lambda pair: -pair.share.value if total else 0.0))
 
 
 def largest_disagreement(ratings: ArrayLike | pd.DataFrame, *, confidence: float = 0.95) -> Estimate:

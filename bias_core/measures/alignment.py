@@ -431,8 +431,8 @@ def variance_share_estimates(
     along, distances = squared_deviations(images, deltas)
     estimates = (_share_estimate(squares, distances, confidence) for squares in along.T)
     return tuple(
-        replace(one, low=math.nan, high=math.nan, method="", note=one.note or ONE_LOOK) if same else one
-        for one, same in zip(estimates, one_look, strict=True)
+        replace(estimate, low=math.nan, high=math.nan, method="", note=estimate.note or ONE_LOOK) if same else estimate
+        for estimate, same in zip(estimates, one_look, strict=True)
     )
 
 

@@ -63,7 +63,8 @@ class Input:
 def takes(**inputs: str) -> tuple[Input, ...]:
     """Inputs by the names of a function's parameters, in their order, each as "kind: what it holds".
 
-    Two of a kind that has an entry per image (similarities, words), or per item (answers), are paired.
+    Two of a kind that has an entry per image (similarities, words), or per item (answers), are paired. InvalidInput
+    for an unknown kind.
 
     >>> [(entry.kind, entry.paired) for entry in takes(a="answers: of one rater", b="answers: of the other")]
     [('answers', 'b'), ('answers', 'a')]

@@ -274,7 +274,7 @@ def crossed_shares(
         cells=_cells(given.shape[1]),
         counts=counts,
         shares=shares,
-        shrunk=np.array([min(max(p, one.low), one.high) for p, one in zip(shrunk, shares, strict=True)]),
+        shrunk=np.array([min(max(p, share.low), share.high) for p, share in zip(shrunk, shares, strict=True)]),
         expected=alone.expected,
         excess=tuple(_excesses(raw, shares, alone, z=z, method=f"score {percent(confidence)}")),
         weight=weight,

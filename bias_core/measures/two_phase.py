@@ -137,10 +137,12 @@ def two_phase_estimate(
     0.0
     """
     check_confidence(confidence)
-    n, n_labelled, n_blind = (sum(getattr(one, name) for one in samples) for name in ("n", "n_labelled", "n_blind"))
+    n, n_labelled, n_blind = (
+        sum(getattr(sample, name) for sample in samples) for name in ("n", "n_labelled", "n_blind")
+    )
     with np.errstate(invalid="ignore", divide="ignore"):
-        value = float(of(*(one.value for one in samples)))
-        low, high = np.quantile(of(*(one.draws for one in samples)), [(1 - confidence) / 2, (1 + confidence) / 2])
+        value = float(of(*(sample.value for sample in samples)))
+        low, high = np.quantile(of(*(sample.draws for sample in samples)), [(1 - confidence) / 2, (1 + confidence) / 2])
     if math.isnan(value) or math.isnan(low):
         return Estimate.undefined(n, "people could classify none of the labelled ones", null_value=null_value)
     blind = f"; {n_blind} are in classes of the classifier without any label" if n_blind else ""
@@ -179,10 +181,10 @@ def more_labels_needed(
         return math.nan
     if (reach := (estimate.high - estimate.low) / 2) <= half_width:
         return 0.0
-    whole = float(np.var(of(*(one.draws for one in samples))))
-    of_labels = min(whole, float(np.var(of(*(one.draws_of_labels for one in samples)))))
+    whole = float(np.var(of(*(sample.draws for sample in samples))))
+    of_labels = min(whole, float(np.var(of(*(sample.draws_of_labels for sample in samples)))))
     left = whole * (half_width / reach) ** 2 - (whole - of_labels)
-    n, m = sum(one.n for one in samples), sum(one.n_labelled for one in samples)
+    n, m = sum(sample.n for sample in samples), sum(sample.n_labelled for sample in samples)
     if left <= 0 or m * of_labels / left > n:
         return math.inf
     return float(math.ceil(m * of_labels / left) - m)
@@ -278,8 +280,8 @@ class _Labelled:
             labels = np.argmax([weights @ of_class[rows].T for of_class in votes_of], axis=0)  # (block, rows)
             drawn = rng.exponential(size=(len(weights), int(group.max()) + 1))[:, group] * self.weight[rows]
             is_class = [labels == c for c in range(self.n_classes)]
-            sums.append(np.stack([(drawn * one) @ in_class for one in is_class], axis=-1))
-            chances += np.stack([one.sum(axis=0) for one in is_class], axis=-1)
+            sums.append(np.stack([(drawn * mask) @ in_class for mask in is_class], axis=-1))
+            chances += np.stack([mask.sum(axis=0) for mask in is_class], axis=-1)
         return np.concatenate(sums), chances / len(rater_weights)
 
 

@@ -507,7 +507,7 @@ class DiffusersTextToImage(LazyModel[Any]):
         self._draws = self._draws or not all(map(_fault, images))
         if not self._draws:
             self._check_other_seeds(on_step, images[0])
-        self._forming.learn([one.image for one in images if not one.blocked])
+        self._forming.learn([image.image for image in images if not image.blocked])
         return images
 
     def _in_float32(self, on_step: StepCallback | None, rows: Sequence[ImageRow]) -> list[GeneratedImage]:

@@ -116,7 +116,7 @@ def as_rgb(image: Image.Image) -> Image.Image:
 def _in_threads(work: Callable[[T], R], inputs: Sequence[T]) -> list[R]:
     """``[work(x) for x in inputs]`` in several threads: decoding and resizing release Python's lock."""
     if len(inputs) < 2 or _THREADS < 2:
-        return [work(one) for one in inputs]
+        return [work(x) for x in inputs]
     with ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(work, inputs))
 

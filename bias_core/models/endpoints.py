@@ -542,7 +542,7 @@ def _by_tokens(logprobs: Any) -> np.ndarray | None:
     if not logprobs or not logprobs.get("content"):
         return None
     first = logprobs["content"][0]
-    shown = {str(one["token"]): float(one["logprob"]) for one in (first, *first.get("top_logprobs", ()))}
+    shown = {str(entry["token"]): float(entry["logprob"]) for entry in (first, *first.get("top_logprobs", ()))}
     sums = np.zeros(3)
     for token, logprob in shown.items():
         word = token.strip(_MARKS).lower().replace("’", "'")

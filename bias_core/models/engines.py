@@ -36,7 +36,7 @@ from bias_core.types import GeneratedImage, ImageRow, StoredImage
 from bias_core.waiting import Lock, StopSignal, never, wait_while_paused, work_clock
 
 _POLL_SECONDS = 0.1
-_STEP_EVENT_SECONDS = 0.1
+_STEP_EVENT_SECONDS = 0.1  # between two reports of steps, of which small models do hundreds in a second
 _FORMING_SECONDS = 0.3  # seconds between two previews
 _PER_LOOK = 24  # and this multiple of a preview's time, so that previews slow drawing by at most 4 %
 _ENOUGH = 16  # pictures: a rate from fewer does not replace one from more

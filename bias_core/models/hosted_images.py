@@ -267,7 +267,9 @@ class HubInference(HostedTextToImage):
                     f"Hugging Face has no model {path} that this token may see (status {status}); check its name"
                 ) from error
             raise HubNotReached(f"{title}: Hugging Face was not reached ({self.safe(str(error))})") from error
-        offers = {one.provider: one for one in info.inference_provider_mapping or () if one.task == "text-to-image"}
+        offers = {
+            offer.provider: offer for offer in info.inference_provider_mapping or () if offer.task == "text-to-image"
+        }
         if not offers or (provider and provider not in offers):
             others = f", but of {', '.join(offers)}" if offers else ""
             raise ModelUnavailable(
@@ -451,14 +453,14 @@ def _flagged(answer: object) -> str:
         return ""
     for name in _FLAGS:
         value = answer.get(name)
-        if value is True or (isinstance(value, list) and any(one is True for one in value)):
+        if value is True or (isinstance(value, list) and any(flag is True for flag in value)):
             return name
     for name in ("finish_reason", "finishReason", "status"):
         if str(answer.get(name)).lower() in _ENDS:
             return f"{name} {answer[name]}"
     results = answer.get("content_filter_results")
     filtered = (
-        [key for key, one in results.items() if isinstance(one, dict) and one.get("filtered")]
+        [key for key, result in results.items() if isinstance(result, dict) and result.get("filtered")]
         if isinstance(results, dict)
         else []
     )

@@ -397,7 +397,7 @@ class ClassifierJudge(HubModel[Any]):
         with self._running() as classify:
             every = list(classify.model.config.id2label.values())
             parts = self._batches.run(images, lambda batch: classify([*map(as_rgb, batch)], top_k=len(every)))
-            shares = [{one["label"]: one["score"] for one in given} for part in parts for given in part]
+            shares = [{label["label"]: label["score"] for label in given} for part in parts for given in part]
         return np.array([self._answer(given, question) for given, question in zip(shares, questions, strict=True)])
 
     def _answer(self, shares: Mapping[str, float], question: str) -> tuple[float, float, float]:
@@ -433,7 +433,7 @@ def read_labels(text: str) -> dict[str, str]:
     >>> read_labels("Male=man, Female=woman")
     {'Male': 'man', 'Female': 'woman'}
     """
-    pairs = [one.partition("=") for one in text.split(",")]
+    pairs = [pair.partition("=") for pair in text.split(",")]
     words = {label.strip(): word.strip() for label, _, word in pairs}
     if not all(words) or not all(words.values()):
         raise InvalidInput(f"write labels of a classifier as Label=word, with commas between; got {text!r}")

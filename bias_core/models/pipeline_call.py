@@ -42,7 +42,7 @@ _AS_ASKED = {"use_resolution_binning": False, "clean_caption": False, "guidance_
 _SCM_STEPS = 2  # the smallest number of steps with a middle one
 _STAGES = ("prior_num_inference_steps", "upscaler_num_inference_steps")
 _LONGEST = 300  # letters of an error in a message
-_MAX_BYTES = 512_000_000
+_MAX_BYTES = 512_000_000  # of cached encodings of texts
 
 
 def call_arguments(pipeline: Any, info: ModelInfo, rows: Sequence[ImageRow], **more: Any) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def facts_of_graph(text: str, file_name: str = "") -> PictureMetadata:
     graph = _Graph({key: dict(node["inputs"]) for key, node in nodes.items() if isinstance(node["inputs"], dict)},
                    {key: str(node.get("class_type", ""))[:LONGEST_NAME] for key, node in nodes.items()})  # fmt: skip
     found = [graph.facts(end) for end in graph.ends(file_name)]
-    prompts = different(prompt for one in found for prompt in (one.prompt or one.unclear,))
+    prompts = different(prompt for facts in found for prompt in (facts.prompt or facts.unclear,))
     if len(prompts) > 1:  # the file's name does not tell which of them it is
         return PictureMetadata(program="ComfyUI", unclear=several_prompts(prompts))
     if len(found) > 1:
@@ -89,9 +89,9 @@ def facts_of_graph(text: str, file_name: str = "") -> PictureMetadata:
 def _common(found: list[PictureMetadata]) -> PictureMetadata:
     """The facts that several pictures of one workflow and prompt share."""
     names = ("negative_prompt", "seed", "num_inference_steps", "guidance_scale", "sampler", "model", "width", "height")
-    values: dict[str, Any] = {name: agreed(getattr(one, name) for one in found) for name in names}
+    values: dict[str, Any] = {name: agreed(getattr(facts, name) for facts in found) for name in names}
     values |= {name: values[name] or "" for name in ("negative_prompt", "sampler", "model")}
-    further = tuple(different(text for one in found for text in one.further))
+    further = tuple(different(text for facts in found for text in facts.further))
     return PictureMetadata(
         program="ComfyUI", prompt=found[0].prompt, unclear=found[0].unclear, further=further, **values
     )
@@ -128,25 +128,26 @@ class _Graph:
     def facts(self, end: str) -> PictureMetadata:
         """Return the facts of the picture that arrives at a node."""
         passes = self._passes(end)
-        first = [one for one in passes if len(self._passes(one)) == 1]
+        first = [sampler for sampler in passes if len(self._passes(sampler)) == 1]
         try:
-            prompts = different(text for one in first for text in self._texts(one, "positive"))
+            prompts = different(text for sampler in first for text in self._texts(sampler, "positive"))
             unclear = several_prompts(different(map(without_networks, prompts)))
         except _Unclear as why:
             prompts, unclear = [], str(why)
         prompt = "" if unclear else without_networks(prompts[0])
-        drawing = [one for one in passes if self._setting(one, "add_noise") != "disable"]  # a refiner's input
+        # A refiner adds no noise: its seed decides nothing.
+        drawing = [sampler for sampler in passes if self._setting(sampler, "add_noise") != "disable"]
         width, height = self._size(end)
         return PictureMetadata(
             program="ComfyUI",
             prompt=prompt,
             unclear=unclear,
             negative_prompt=self._negative(first),
-            seed=agreed(self._seed(one) for one in drawing),
-            num_inference_steps=agreed(whole(self._setting(one, "steps"), MOST_STEPS) for one in passes),
-            guidance_scale=agreed(self._guidance(one) for one in passes),
-            sampler=agreed(self._sampler(one) for one in passes) or "",
-            model=with_networks(agreed(self._model(one) for one in passes), prompts),
+            seed=agreed(self._seed(sampler) for sampler in drawing),
+            num_inference_steps=agreed(whole(self._setting(sampler, "steps"), MOST_STEPS) for sampler in passes),
+            guidance_scale=agreed(self._guidance(sampler) for sampler in passes),
+            sampler=agreed(self._sampler(sampler) for sampler in passes) or "",
+            model=with_networks(agreed(self._model(sampler) for sampler in passes), prompts),
             width=width,
             height=height,
             further=tuple(different([*self._later_texts(passes, first, prompts), *self._pictures(end)])),
@@ -215,7 +216,8 @@ class _Graph:
 
     def _parts(self, node: str) -> list[str]:
         names = ("noise", "guider", "sampler", "sigmas", *_PIPES)
-        return self._before(node, lambda one: filter(None, (self._link(self.inputs[one].get(n)) for n in names)))[:-1]
+        *parts, _ = self._before(node, lambda part: filter(None, (self._link(self.inputs[part].get(n)) for n in names)))
+        return parts
 
     def _constant(self, value: Any) -> Any:
         """The value of an input linked to a node with a single value."""
@@ -237,14 +239,16 @@ class _Graph:
     def _guidance(self, node: str) -> float | None:
         """The guidance input of models distilled with guidance (FLUX), whose cfg is 1."""
         cfg, behind = guidance(self._setting(node, "cfg")), self._conditioning_nodes(node, "positive")
-        told = (guidance(self._constant(self.inputs[one].get("guidance"))) for one in behind)
+        told = (guidance(self._constant(self.inputs[source].get("guidance"))) for source in behind)
         distilled = next((value for value in told if value is not None), None)
         return distilled if cfg is None or (cfg <= 1 and distilled is not None) else cfg
 
     def _model(self, node: str) -> str:
         loaders = self._before(node, lambda one: self._model_links(one))
         names = (
-            self.inputs[one].get(name) for one in reversed(loaders) for name in ("ckpt_name", "unet_name", "model")
+            self.inputs[loader].get(name)
+            for loader in reversed(loaders)
+            for name in ("ckpt_name", "unet_name", "model")
         )
         return next((name_of(name) for name in names if isinstance(name, str)), "")
 
@@ -254,7 +258,7 @@ class _Graph:
 
     def _size(self, end: str) -> tuple[int | None, int | None]:
         behind = self._before(end, self._links)
-        empty = [one for one in behind if re.match("Empty.{0,40}Latent", self.kinds[one])]
+        empty = [source for source in behind if re.match("Empty.{0,40}Latent", self.kinds[source])]
         if len(empty) != 1:
             return None, None
         sides = [self._constant(self.inputs[empty[0]].get(name)) for name in ("width", "height")]
@@ -294,7 +298,7 @@ class _Graph:
             if own := [inputs[name] for name in names if name in inputs and not self._is_setting(node, name)]:
                 if names == (role,):
                     return self._conditioned(own[0], role, depth + 1)
-                return [text for one in own if (text := self._text(one, depth + 1)).strip()]
+                return [text for value in own if (text := self._text(value, depth + 1)).strip()]
         if any(_PART.fullmatch(name) for name in inputs) and not self._chosen(node):
             return [self._text([node, 0], depth)]
         links = [self._chosen(node)] if self._chosen(node) else self._links(node, _NO_CONDITIONING)
@@ -312,7 +316,7 @@ class _Graph:
         """The nodes of a sampler's conditioning."""
         starts = [self._link(self.inputs[part].get(name)) for part in [node, *self._parts(node)]
                   for name in (role, "conditioning")]  # fmt: skip
-        return [one for start in filter(None, starts) for one in self._before(start, self._links)]
+        return [source for start in filter(None, starts) for source in self._before(start, self._links)]
 
     def _text(self, value: Any, depth: int) -> str:
         """The text of an input, computed through the nodes before it.
@@ -349,8 +353,10 @@ class _Graph:
         if text is None and len(inputs) == 1 and not parts:
             text = self._text(next(iter(inputs.values())), depth + 1)
         if text is None or len(text) > MOST_TEXT:
-            written = different(parts.values()) or different(one for one in inputs.values() if isinstance(one, str))
-            found = "; ".join(quoted(one) for one in written[:3]) or "no text"
+            written = different(parts.values()) or different(
+                value for value in inputs.values() if isinstance(value, str)
+            )
+            found = "; ".join(quoted(text) for text in written[:3]) or "no text"
             raise _Unclear(f"its workflow makes the prompt by {kind or 'a node'}, which does not record it ({found})")
         return text
 
@@ -402,15 +408,15 @@ class _Graph:
                 names += [f"{what}_{choice}" for what in ("input", "text", "image", "conditioning", "value", "latent")]
             else:
                 continue
-            if link := next((link for one in names if (link := self._link(inputs.get(one)))), ""):
+            if link := next((link for input_name in names if (link := self._link(inputs.get(input_name)))), ""):
                 return link
         return ""
 
     def _negative(self, first: list[str]) -> str:
         """The negative prompt of the first pass; none if guidance 1 ignores it."""
         try:
-            texts = {text for one in first for text in self._texts(one, "negative")
-                     if number(self._setting(one, "cfg")) != 1}  # fmt: skip
+            texts = {text for sampler in first for text in self._texts(sampler, "negative")
+                     if number(self._setting(sampler, "cfg")) != 1}  # fmt: skip
         except _Unclear:
             return ""
         return without_networks(texts.pop()) if len(texts) == 1 else ""
@@ -418,20 +424,20 @@ class _Graph:
     def _later_texts(self, passes: list[str], first: list[str], prompts: list[str]) -> Iterator[str]:
         """Texts of later passes that the first one does not have."""
         known, of_first = {*prompts, *self._safe_texts(first, "negative")}, set(first)
-        for one in passes:
-            for role in ("positive", "negative") if one not in of_first else ():
-                for text in self._safe_texts([one], role):
+        for sampler in passes:
+            for role in ("positive", "negative") if sampler not in of_first else ():
+                for text in self._safe_texts([sampler], role):
                     if text not in known:
                         what = "prompt" if role == "positive" else "negative prompt"
-                        yield f"{what} of a later pass ({self.kinds[one]}) {quoted(text)}"
-            if isinstance(wildcard := self.inputs[one].get("wildcard"), str) and wildcard.strip():
-                yield f"wildcard of {self.kinds[one]} {quoted(one_line(wildcard))}"
+                        yield f"{what} of a later pass ({self.kinds[sampler]}) {quoted(text)}"
+            if isinstance(wildcard := self.inputs[sampler].get("wildcard"), str) and wildcard.strip():
+                yield f"wildcard of {self.kinds[sampler]} {quoted(one_line(wildcard))}"
         if len(texts := self._safe_texts(first, "negative")) > 1:
             yield from (f"negative prompt {quoted(text)}" for text in texts)
 
     def _safe_texts(self, nodes: list[str], role: Role) -> list[str]:
         try:
-            return different(text for one in nodes for text in self._texts(one, role))
+            return different(text for node in nodes for text in self._texts(node, role))
         except _Unclear as why:
             return [str(why)]
 

@@ -82,8 +82,8 @@ def copies_among(pictures: Sequence[Candidate]) -> dict[str, str]:
         _look_alikes,
         _tiled,
     ):
-        for one, why in find([one for one in pictures if one.name not in left]):
-            left.setdefault(one.name, why)
+        for picture, why in find([picture for picture in pictures if picture.name not in left]):
+            left.setdefault(picture.name, why)
     return left
 
 
@@ -92,88 +92,91 @@ Found = Iterator[tuple[Candidate, str]]
 
 def _groups(pictures: Sequence[Candidate], keys: Sequence[Hashable]) -> list[list[Candidate]]:
     groups: dict[Hashable, list[Candidate]] = defaultdict(list)
-    for one, key in zip(pictures, keys, strict=True):
+    for picture, key in zip(pictures, keys, strict=True):
         if key is not None:
-            groups[key].append(one)
+            groups[key].append(picture)
     return [group for group in groups.values() if len(group) > 1]
 
 
 def _drafts_and_sheets(pictures: Sequence[Candidate]) -> Found:
-    stems = {PurePosixPath(one.name).with_suffix("").as_posix(): one.name for one in pictures}
-    for one in pictures:
-        if finished := stems.get(finished_stem(one.name)):
-            yield one, f"a draft of {finished}"
-        elif one.drawing.is_sheet or is_sheet_name(one.name):
-            yield one, "a contact sheet"
+    stems = {PurePosixPath(picture.name).with_suffix("").as_posix(): picture.name for picture in pictures}
+    for picture in pictures:
+        if finished := stems.get(finished_stem(picture.name)):
+            yield picture, f"a draft of {finished}"
+        elif picture.drawing.is_sheet or is_sheet_name(picture.name):
+            yield picture, "a contact sheet"
 
 
 def _same_files(pictures: Sequence[Candidate]) -> Found:
     """Find identical files; blank pictures without a seed may each have been drawn."""
-    files = [None if one.is_blank and one.drawing.seed is None else one.content for one in pictures]
-    for group in _groups(pictures, files) + _groups(pictures, [one.own_id or None for one in pictures]):
-        yield from ((one, f"the same picture as {group[0].name}") for one in group[1:])
+    files = [None if picture.is_blank and picture.drawing.seed is None else picture.content for picture in pictures]
+    for group in _groups(pictures, files) + _groups(pictures, [picture.own_id or None for picture in pictures]):
+        yield from ((picture, f"the same picture as {group[0].name}") for picture in group[1:])
 
 
 def _smaller_versions(pictures: Sequence[Candidate]) -> Found:
     """Find pictures that a program saved before it enlarged them: both files have the same settings."""
-    for group in _groups(pictures, [one.settings for one in pictures]):
-        largest = max(group, key=lambda one: one.n_pixels)
-        for one in group:
-            if one.n_pixels < largest.n_pixels and one.has_shape_of(largest):
-                yield one, f"a smaller version of {largest.name}"
+    for group in _groups(pictures, [picture.settings for picture in pictures]):
+        largest = max(group, key=lambda picture: picture.n_pixels)
+        for picture in group:
+            if picture.n_pixels < largest.n_pixels and picture.has_shape_of(largest):
+                yield picture, f"a smaller version of {largest.name}"
 
 
 def _earlier_stages(pictures: Sequence[Candidate]) -> Found:
     """Find pictures that a graph saved before a second pass, which has other settings."""
-    for group in _groups(pictures, [one.drawing.workflow or None for one in pictures]):
-        for one in group:
-            larger = (other for other in group if other.n_pixels > one.n_pixels and one.has_shape_of(other))
-            if later := next((other for other in larger if one.likeness(other) >= _STAGE_LIKENESS), None):
-                yield one, f"an earlier stage of {later.name}"
+    for group in _groups(pictures, [picture.drawing.workflow or None for picture in pictures]):
+        for picture in group:
+            larger = (other for other in group if other.n_pixels > picture.n_pixels and picture.has_shape_of(other))
+            if later := next((other for other in larger if picture.likeness(other) >= _STAGE_LIKENESS), None):
+                yield picture, f"an earlier stage of {later.name}"
 
 
 def _comparable(pictures: Sequence[Candidate]) -> list[Candidate]:
-    return [one for one in pictures if not one.is_blank and not one.own_id]
+    return [picture for picture in pictures if not picture.is_blank and not picture.own_id]
 
 
-def _of_other_seeds(one: Candidate, other: Candidate) -> bool:
-    seeds = (one.drawing.seed, other.drawing.seed)
+def _of_other_seeds(picture: Candidate, other: Candidate) -> bool:
+    seeds = (picture.drawing.seed, other.drawing.seed)
     return None not in seeds and seeds[0] != seeds[1]
 
 
 def _same_pixels(pictures: Sequence[Candidate]) -> Found:
     own = _comparable(pictures)
-    for group in _groups(own, [one.pixels for one in own]):
-        for place, one in enumerate(group):
-            if same := next((other for other in group[:place] if not _of_other_seeds(one, other)), None):
-                yield one, f"the same pixels as {same.name}"
+    for group in _groups(own, [picture.pixels for picture in own]):
+        for place, picture in enumerate(group):
+            if same := next((other for other in group[:place] if not _of_other_seeds(picture, other)), None):
+                yield picture, f"the same pixels as {same.name}"
 
 
 def _look_alikes(pictures: Sequence[Candidate]) -> Found:
     """Find pictures in two sizes or formats, or with a redrawn part; the largest counts, then the first."""
-    own = sorted((one for one in _comparable(pictures) if one.cells.std() > _FLAT), key=lambda one: one.cells.mean())
+    own = sorted(
+        (picture for picture in _comparable(pictures) if picture.cells.std() > _FLAT),
+        key=lambda picture: picture.cells.mean(),
+    )
     if len(own) < 2:
         return
-    order = {one.name: place for place, one in enumerate(pictures)}
-    cells = np.array([one.cells for one in own])
+    order = {picture.name: place for place, picture in enumerate(pictures)}
+    cells = np.array([picture.cells for picture in own])
     means = cells.mean(axis=1)
-    for place, one in enumerate(own):
+    for place, picture in enumerate(own):
         end = int(np.searchsorted(means, means[place] + _REDRAWN_MEAN, side="right"))
         apart = np.abs(cells[place + 1 : end] - cells[place])
         for offset in np.flatnonzero(apart.mean(axis=1) <= _REDRAWN_MEAN):
             other = own[place + 1 + offset]
-            if _is_one(one, other, apart[offset]):
-                fewer, more = sorted((one, other), key=lambda each: (each.n_pixels, -order[each.name]))
+            if _are_versions(picture, other, apart[offset]):
+                fewer, more = sorted((picture, other), key=lambda each: (each.n_pixels, -order[each.name]))
                 yield fewer, f"the same picture as {more.name}, in another size or format, or with a redrawn part"
 
 
-def _is_one(one: Candidate, other: Candidate, apart: np.ndarray) -> bool:
-    if _of_other_seeds(one, other) or not one.has_shape_of(other):
+def _are_versions(picture: Candidate, other: Candidate, apart: np.ndarray) -> bool:
+    if _of_other_seeds(picture, other) or not picture.has_shape_of(other):
         return False
-    of_one_run = bool(one.drawing.workflow) and one.drawing.workflow == other.drawing.workflow
-    if of_one_run or (one.settings is not None and one.settings == other.settings):
-        return one.likeness(other) >= _REDRAWN_LIKENESS
-    saved_again = one.size != other.size or one.format != other.format
+    of_one_run = bool(picture.drawing.workflow) and picture.drawing.workflow == other.drawing.workflow
+    if of_one_run or (picture.settings is not None and picture.settings == other.settings):
+        return picture.likeness(other) >= _REDRAWN_LIKENESS
+    saved_again = picture.size != other.size or picture.format != other.format
     return saved_again and bool(apart.max() <= _SAME_CELL and apart.mean() <= _SAME_MEAN)
 
 
@@ -183,13 +186,13 @@ _MOST_SHEETS = 300  # pictures of one prompt that are searched for sheets
 
 def _tiled(pictures: Sequence[Candidate]) -> Found:
     """Find sheets that show at least two of the other pictures."""
-    own = [one for one in _comparable(pictures) if one.cells.std() > _FLAT]
+    own = [picture for picture in _comparable(pictures) if picture.cells.std() > _FLAT]
     if len(own) < 3 or len(own) > _MOST_SHEETS:
         return
-    shapes = np.array([one.size[0] / one.size[1] for one in own])
+    shapes = np.array([picture.size[0] / picture.size[1] for picture in own])
     for columns, rows in _LAYOUTS:
         box = _SIDE // columns, _SIDE // rows
-        small = np.array([_resized(Image.fromarray(one.grey), box) for one in own])
+        small = np.array([_resized(Image.fromarray(picture.grey), box) for picture in own])
         for place, sheet in enumerate(own):
             tile_shape = sheet.size[0] / columns / (sheet.size[1] / rows)
             others = np.flatnonzero(np.abs(shapes / tile_shape - 1) <= _SAME_SHAPE)

@@ -151,7 +151,7 @@ def _leaves(value: object, name: str = "", depth: int = 0) -> Iterator[tuple[str
             yield name, "given"
         for key, inner in value.items():
             yield from _leaves(inner, str(key)[:LONGEST_NAME], depth + 1)
-    elif isinstance(value, list) and value and not all(isinstance(one, str) for one in value) and depth < 8:
+    elif isinstance(value, list) and value and not all(isinstance(text, str) for text in value) and depth < 8:
         for inner in value:
             yield from _leaves(inner, name, depth + 1)
     else:

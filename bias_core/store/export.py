@@ -258,7 +258,7 @@ def csv_bytes(table: pd.DataFrame) -> bytes:
 def _entries(export: Export) -> Iterator[Entry]:
     numbered = enumerate(export.images, start=1)
     images = {f"{i:05d}-{without_splits(image.row.group)}-{image.row.id}.png": image for i, image in numbered}
-    lines = [{"file_name": name, **asdict(one.row), **one.metadata} for name, one in images.items()]
+    lines = [{"file_name": name, **asdict(picture.row), **picture.metadata} for name, picture in images.items()]
     metadata = json_lines(lines).encode()
     if lines:
         yield METADATA, metadata

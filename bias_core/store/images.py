@@ -41,7 +41,7 @@ _DRAWN = frozenset((b"IHDR", b"PLTE", b"IEND", b"tRNS", b"eXIf", b"acTL"))  # pa
 _MOST_PARTS = 100_000  # of a PNG
 _LARGEST = 2**63 - 1  # number of a record
 _SHOWN = 300  # characters of an error
-_STALE_SECONDS = 24 * 3600
+_STALE_SECONDS = 24 * 3600  # age at which a temporary file is that of a killed process
 _REMOVED = ".removed"  # an empty file, written when pictures were evicted
 _WRITERS = 4  # threads: a write waits for the disk, not for the processor
 
@@ -399,7 +399,7 @@ def _load_limited(directory: TiffImagePlugin.ImageFileDirectory_v2, file: IO[byt
 TiffImagePlugin.ImageFileDirectory_v2.load = _load_limited  # type: ignore[method-assign, assignment]
 
 
-MOST_PIXELS = 50_000_000
+MOST_PIXELS = 50_000_000  # of a JPEG, which is decoded at a fraction of its size
 _MOST_OPAQUE, _MOST_TRANSPARENT = 17_000_000, 10_000_000  # of other files than JPEG: about 100 MB
 _SCAN = b"\xff\xda"  # start of each pass over the pixels of a JPEG; several passes need two bytes per number
 _MOST_KEPT, _MOST_PASSED = 100_000_000, 5_000_000_000  # bytes, and pixels of all passes: a few seconds

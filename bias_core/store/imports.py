@@ -192,7 +192,7 @@ def _check_entries(path: Path) -> None:
 def _check_overlap(name: str, infos: Sequence[zipfile.ZipInfo]) -> None:
     """Refuse a zip bomb with overlapping files, which zipfile does not check before Python 3.11.8."""
     end = 0
-    for info in sorted(infos, key=lambda one: one.header_offset):
+    for info in sorted(infos, key=lambda entry: entry.header_offset):
         if info.header_offset < end:
             raise InvalidInput(f"{name} is not a readable zip: its files overlap")
         end = info.header_offset + _LOCAL_HEAD + info.compress_size
@@ -357,9 +357,9 @@ class ImportedImages:
                 except InvalidInput as error:
                     self.rejected.append(f"{name}: {error}")
             copies = copies_among([candidate for candidate, _, _ in read])
-            for one in (candidate for candidate, _, _ in read if not (candidate.is_blank or candidate.own_id)):
-                if (first := self._seen.setdefault(one.content, (prompt_key, one.name)))[0] != prompt_key:
-                    copies.setdefault(one.name, f"the same picture as {first[1]}, which has another prompt")
+            for picture in (candidate for candidate, _, _ in read if not (candidate.is_blank or candidate.own_id)):
+                if (first := self._seen.setdefault(picture.content, (prompt_key, picture.name)))[0] != prompt_key:
+                    copies.setdefault(picture.name, f"the same picture as {first[1]}, which has another prompt")
             self.copies += [f"{name}: {why}" for name, why in copies.items()]
             self._rows[prompt_key] = []
             for candidate, row, record in read:

@@ -208,7 +208,9 @@ def _of_a1111(text: str) -> PictureMetadata:
     """Read A1111's format, also of Forge, SD.Next and many sites: prompt, negative prompt, a line of settings."""
     lines = check_length(text).split("\n")
     tables = ((place, _settings(line)) for place, line in reversed([*enumerate(lines)]) if "Steps:" in line)
-    place, table = next(((place, one) for place, one in tables if len(_A1111 & set(one)) >= _FEWEST_SETTINGS), (0, {}))
+    place, table = next(
+        ((place, names) for place, names in tables if len(_A1111 & set(names)) >= _FEWEST_SETTINGS), (0, {})
+    )
     prompt, *negative = re.split(r"(?:^|\n)[ \t]{0,9}Negative prompt:", "\n".join(lines[:place]))
     if len(negative) > 1 or "Sampler" not in table:
         raise ValueError
@@ -304,7 +306,7 @@ def facts_of_midjourney(text: str) -> PictureMetadata:
     """
     words = one_line(check_length(text).partition("Job ID:")[0])
     prompt, *switches = _SWITCH.split(words)
-    given = {name.lower(): value.strip() for name, _, value in (one.partition(" ") for one in switches)}
+    given = {name.lower(): value.strip() for name, _, value in (switch.partition(" ") for switch in switches)}
     pictures = {word for word in prompt.split() if re.match("<?https?://", word)}
     version = given.get("v") or given.get("version") or ""
     niji = " Niji" if "niji" in given else ""
@@ -352,9 +354,9 @@ def _parsed(parser: type[Parser], prepared: Callable[[Mapping[str, str]], dict[s
 def _metadata(info: PromptInfo) -> PictureMetadata:
     """A parser's result as our facts."""
     (sampler,), more, raw = info.samplers, info.metadata, info.raw_parameters
-    written = [one.value for one in sampler.prompts if isinstance(one.value, str)]
+    written = [prompt.value for prompt in sampler.prompts if isinstance(prompt.value, str)]
     prompts = different(map(without_networks, written))
-    negative = different(one_line(one.value) for one in sampler.negative_prompts)
+    negative = different(one_line(prompt.value) for prompt in sampler.negative_prompts)
     width, height = _size(more)
     cfg = guidance(sampler.parameters.get("cfg_scale"))
     distilled = guidance(more.get("guidance"))
@@ -373,7 +375,7 @@ def _metadata(info: PromptInfo) -> PictureMetadata:
         height=height,
         revised_prompt=_revised(more, prompts),
         further=tuple(
-            different(text for one in tables for text in further_of(one, but=[*prompts, *negative, *written]))
+            different(text for table in tables for text in further_of(table, but=[*prompts, *negative, *written]))
         ),
     )
 
@@ -446,12 +448,12 @@ _SAMPLERS = dict(enumerate(
 def sidecars_of(pictures: Sequence[str], files: Sequence[str]) -> dict[str, str]:
     """The text file next to each picture that has one, by picture name."""
     there = set(files)
-    names = {one: (PurePosixPath(one).with_suffix("").as_posix(), one) for one in pictures}
+    names = {picture: (PurePosixPath(picture).with_suffix("").as_posix(), picture) for picture in pictures}
     found = {
-        one: [base + ending for ending in _TEXT_ENDINGS for base in bases if base + ending in there]
-        for one, bases in names.items()
+        picture: [base + ending for ending in _TEXT_ENDINGS for base in bases if base + ending in there]
+        for picture, bases in names.items()
     }
-    return {one: texts[0] for one, texts in found.items() if texts}
+    return {picture: texts[0] for picture, texts in found.items() if texts}
 
 
 def facts_of_sidecar(data: bytes) -> PictureMetadata:

@@ -223,7 +223,9 @@ def _csv_rows(name: str, lines: _Lines, needs: Sequence[Sequence[str]], further:
     told = _SEPARATOR_LINE.fullmatch(lines.first.rstrip("\r\n"))
     if told:
         lines.skip()
-    separator = told[1] if told else _separator_of(lines.first, {*further, *(one for names in needs for one in names)})
+    separator = (
+        told[1] if told else _separator_of(lines.first, {*further, *(column for names in needs for column in names)})
+    )
     cells_of_rows, problems = _cells(name, lines, separator), Problems()
     columns = [_column(cell) for cell in next(cells_of_rows, ("", []))[1]]
     while columns and not columns[-1]:
@@ -291,11 +293,11 @@ def _check_columns(name: str, columns: list[str], needs: Sequence[Sequence[str]]
     named = [column for column in columns if column]
     if twice := [column for column, n in Counter(named).items() if n > 1]:
         raise InvalidInput(f"{name} has the column {twice[0]} twice")
-    known = {*further, *(one for names in needs for one in names)}
+    known = {*further, *(column for names in needs for column in names)}
     others = [column for column in named if column not in known]
     for names in needs:
         if not {*names} & {*named}:
-            near = next((one for want in names for one in get_close_matches(want, others, 1, _SIMILAR)), "")
+            near = next((column for want in names for column in get_close_matches(want, others, 1, _SIMILAR)), "")
             nearest = f"the nearest is {quoted(near)}; " if near else ""
             there = f"its columns are {quoted(', '.join(named))}" if named else "it is empty"
             raise InvalidInput(f"{name} has no column {' or '.join(names)}; {nearest}{there}")
@@ -324,10 +326,10 @@ def parquet_rows(data: bytes) -> Iterator[dict[str, Any]]:
 
     try:
         file = parquet.ParquetFile(BufferReader(data), **_FOOTER)
-        columns = [one.name for one in file.schema_arrow if _is_read(one.type)]
-        chunks = [one for one in _chunks(file.metadata) if _has_part_of(columns, one)]
+        columns = [column.name for column in file.schema_arrow if _is_read(column.type)]
+        chunks = [chunk for chunk in _chunks(file.metadata) if _has_part_of(columns, chunk)]
         _check_pages(data, chunks)
-        texts = {one.path_in_schema for one in chunks if one.physical_type == "BYTE_ARRAY"}
+        texts = {chunk.path_in_schema for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"}
         file = parquet.ParquetFile(BufferReader(data), read_dictionary=sorted(texts), **_FOOTER)
         for batch in file.iter_batches(_BATCH, columns=columns, use_threads=False):
             for row in zip(*map(_cells_of_column, batch.columns), strict=True):
@@ -367,7 +369,7 @@ def _chunks(metadata: "parquet.FileMetaData") -> Iterator["parquet.ColumnChunkMe
 def _check_pages(data: bytes, chunks: Sequence["parquet.ColumnChunkMetaData"]) -> None:
     """Refuse data that unpacks to too much, by the page headers; the footer may be forged."""
     n_pages, n_bytes, n_cells = 0, 0, 0
-    for page in (page for one in chunks for page in _pages(data, one)):
+    for page in (page for chunk in chunks for page in _pages(data, chunk)):
         n_pages, n_bytes, n_cells = n_pages + 1, n_bytes + page.n_bytes, n_cells + page.n_cells
         if not 0 <= page.n_bytes <= _MOST_PAGE or n_bytes > _MOST_UNPACKED or n_pages > _MOST_PAGES:
             raise InvalidInput(f"would unpack to more than {_MOST_UNPACKED // 1_000_000} MB, or has too large pages")
@@ -393,7 +395,7 @@ def _pages(data: bytes, chunk: "parquet.ColumnChunkMetaData") -> Iterator[_Page]
         fields = head.fields()
         told = next((inner for inner in map(fields.get, (5, 7, 8)) if isinstance(inner, dict)), {})
         packed, *page = fields.get(3), fields.get(2), told.get(1, 0), told.get(4 if 8 in fields else 2, 0)
-        if not isinstance(packed, int) or packed < 0 or not all(isinstance(one, int) for one in page):
+        if not isinstance(packed, int) or packed < 0 or not all(isinstance(n, int) for n in page):
             raise InvalidInput(_DAMAGED)
         head.at += packed
         yield _Page(*page)  # type: ignore[arg-type]
@@ -541,11 +543,11 @@ def checked_prompts(name: str, rows: Iterable[Row]) -> tuple[PackedPrompt, ...]:
         if n_rows > _MOST_ROWS:
             raise InvalidInput(f"{name} has more than {_MOST_ROWS:,} rows; a pack has 1 to {MOST_PROMPTS:,} prompts")
         try:
-            one = replace(_prompt(row), place=place)
-            if one.prompt in places:
-                raise InvalidInput(f"repeats the prompt of {places[one.prompt]}")
-            places[one.prompt] = place
-            prompts.append(one)
+            packed = replace(_prompt(row), place=place)
+            if packed.prompt in places:
+                raise InvalidInput(f"repeats the prompt of {places[packed.prompt]}")
+            places[packed.prompt] = place
+            prompts.append(packed)
         except InvalidInput as error:
             wrong.add(f"{place}: {error}")
     wrong.refuse(name)
@@ -555,7 +557,7 @@ def checked_prompts(name: str, rows: Iterable[Row]) -> tuple[PackedPrompt, ...]:
 
 
 def _prompt(row: Mapping[str, Any]) -> PackedPrompt:
-    prompt = _text(row, next((one for one in _PROMPT if one in row), _PROMPT[0]), MAX_PROMPT_CHARACTERS)
+    prompt = _text(row, next((column for column in _PROMPT if column in row), _PROMPT[0]), MAX_PROMPT_CHARACTERS)
     if not prompt:
         raise InvalidInput("has no prompt")
     n = None if _is_empty(row.get("n")) else as_whole(row["n"], "number n of pictures")
@@ -569,10 +571,10 @@ def _attributes(row: Mapping[str, Any]) -> tuple[str, ...]:
     if _is_empty(given):
         return ()
     texts = given.split(";") if isinstance(given, str) else list(given) if hasattr(given, "__iter__") else [given]
-    if not all(isinstance(one, str) for one in texts):
+    if not all(isinstance(text, str) for text in texts):
         raise InvalidInput(f"write attributes as names with ; between them; got {quoted(given)}")
     check_texts("attributes", texts, longest=MAX_PROMPT_CHARACTERS)
-    names = tuple(dict.fromkeys(" ".join(one.split()) for one in texts if one.strip()))
+    names = tuple(dict.fromkeys(" ".join(text.split()) for text in texts if text.strip()))
     if len(names) > _MOST_ATTRIBUTES:
         raise InvalidInput(f"at most {_MOST_ATTRIBUTES} attributes, got {len(names)}")
     return names

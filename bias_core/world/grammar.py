@@ -189,7 +189,7 @@ def parse(prompt: str) -> Request:
     reading = _read(head)
     words = set(words_of(head))
     trigger = next((w for w in book()["triggers"] if w in words), "")
-    return _single(reading, trigger=trigger, fair=fair, one=bool(re.search(r"\bone\b", head)))
+    return _single(reading, trigger=trigger, fair=fair, is_single=bool(re.search(r"\bone\b", head)))
 
 
 @dataclass(kw_only=True)
@@ -256,7 +256,7 @@ def _person(reading: _Reading) -> PersonRequest:
     return PersonRequest(concepts=tuple(concepts), parts=parts, allowed=allowed)
 
 
-def _single(reading: _Reading, *, trigger: str, fair: bool, one: bool) -> Request:
+def _single(reading: _Reading, *, trigger: str, fair: bool, is_single: bool) -> Request:
     kinds = {meaning.kind for meaning, _ in reading.meanings}
     light = reading.light
     for meaning, negative in reading.meanings:
@@ -274,7 +274,7 @@ def _single(reading: _Reading, *, trigger: str, fair: bool, one: bool) -> Reques
     if reading.unknown and not about_people:
         person = PersonRequest(parts={"prop": "unknownthing"}, allowed=person.allowed)
     count = max((meaning.n for meaning, _ in reading.meanings), default=1)
-    return Request(people=(person,) * count, single_wording=one, **common)  # type: ignore[arg-type]
+    return Request(people=(person,) * count, single_wording=is_single, **common)  # type: ignore[arg-type]
 
 
 def group_of(concept: str) -> str:

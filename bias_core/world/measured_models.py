@@ -128,7 +128,7 @@ def _lines() -> Mapping[tuple[str, Hashable, Hashable], tuple[DrawnRate, bool]]:
     return lines
 
 
-ENOUGH = 20
+ENOUGH = 20  # scenes of each kind; error rates from fewer are too rough
 JUDGES_SEED = 20_260_101  # of the scenes that judges are asked about
 _SEARCHED, _MOST_KNOWN = 2000, 100  # scenes looked through; scenes that are asked about, of either kind
 
@@ -164,7 +164,7 @@ def known_scenes(positive: str, negative: str) -> tuple[tuple[int, Scene, bool],
             scenes[holds].append((number, scene, holds))
     if min(map(len, scenes.values())) < ENOUGH:
         return ()
-    return tuple(one for some in scenes.values() for one in some[:_MOST_KNOWN])
+    return tuple(entry for some in scenes.values() for entry in some[:_MOST_KNOWN])
 
 
 def known_pictures(size: int, positive: str, negative: str) -> tuple[KnownPicture, ...]:

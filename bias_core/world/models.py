@@ -78,7 +78,7 @@ def unknown_words(prompt: str, model: ModelInfo) -> tuple[str, ...]:
     """Words that ``model`` does not know; only the renderer reads other languages and some further words."""
     if _wording_of(prompt) is not None:
         return () if model.family == "renderer" else (prompt,)
-    own = () if model.family == "renderer" else [one for one in words_of(prompt) if one in words_of_the_renderer()]
+    own = () if model.family == "renderer" else [word for word in words_of(prompt) if word in words_of_the_renderer()]
     return (*parse(prompt).unknown_words, *own)
 
 

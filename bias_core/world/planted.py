@@ -241,7 +241,7 @@ def planted_among(concepts: Sequence[str], condition: str) -> PlantedPeople | No
     """
     if condition != PEOPLE:
         return None
-    return next((one for one in planted_people() if sorted(one.who) == sorted(concepts)), None)
+    return next((pair for pair in planted_people() if sorted(pair.who) == sorted(concepts)), None)
 
 
 def crossed_rates(concepts: tuple[str, ...], condition: str, person: Mapping[str, object]) -> Rates:
@@ -287,7 +287,7 @@ def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
     light = (
         str(_draw(tables[0]["light"], request.light, rng)) if len(request.people) < 2 or request.light else "neutral"
     )
-    plan = planted_among([" ".join(one.concepts) for one in request.people], condition)
+    plan = planted_among([" ".join(person.concepts) for person in request.people], condition)
     if plan is not None:
         tables = [
             {**table, "gender": by_gender} for table, by_gender in zip(tables, _by_place(request, plan), strict=True)
@@ -329,7 +329,7 @@ def _placed(people: Sequence[Person], rng: Random) -> tuple[Place, ...]:
 def _intervened(by_gender: Distribution) -> dict[object, float]:
     """Move the shares of feminine and masculine closer, for a prompt that asks for fairness."""
     share = _plan()["intervention"]  # remaining share of the bias
-    return {one: 0.5 + (p - 0.5) * share for one, p in by_gender.items()}
+    return {gender: 0.5 + (p - 0.5) * share for gender, p in by_gender.items()}
 
 
 def planted_object_rate(condition: str, *, triggered: bool) -> float:

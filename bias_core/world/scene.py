@@ -288,7 +288,7 @@ def balanced_scene(
     return Scene(thing=thing, setting="table", light=light, extra=extra, backdrop=backdrop)
 
 
-SHEET = 256
+SHEET = 256  # pixels; smaller pictures are averages of its pixels
 SKIN_COLOURS: tuple[str, ...] = (
     "#f6ede4", "#f3e7db", "#f7d8c0", "#eabf95", "#cf9f70",
     "#a77248", "#835936", "#60412b", "#3f2e25", "#2c221e",
