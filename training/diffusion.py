@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer, CLIPTextModelWithProjection, VisionTextDualEncoderModel
 
 from bias_core.world.planted import sample_scene
-from bias_core.world.scene import render
+from bias_core.world.scene import draw_scene
 from training.captions import random_request
 from training.embedding import Embedding, encode_tokens
 from training.lessons import Lesson, Lessons
@@ -155,7 +155,7 @@ class Pool:
 def latents_of(pipe: StableDiffusion3Pipeline, scenes: Sequence[Scene]) -> torch.Tensor:
     """The renders of scenes as the transformer sees pictures, ``(n, 4, 16, 16)``."""
     config = pipe.vae.config
-    pictures = to_tensor([render(scene, config.sample_size) for scene in scenes])
+    pictures = to_tensor([draw_scene(scene, config.sample_size) for scene in scenes])
     z = pipe.vae.encode(pictures.to(pipe.vae.device)).latent_dist.sample()
     return torch.as_tensor((z - config.shift_factor) * config.scaling_factor)
 

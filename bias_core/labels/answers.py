@@ -28,7 +28,7 @@ from bias_core.labels.label_store import (
     raters,
     tasks,
 )
-from bias_core.labels.task_owner import OwnerKey, iso, owned_row, read_picture, stored_task
+from bias_core.labels.task_owner import OwnerKey, iso, owned_row, stored_task, task_picture_png
 from bias_core.store.export import csv_bytes, json_lines, text_from
 from bias_core.store.files import replaced_file, write_atomically
 from bias_core.study.answers import frame_of
@@ -436,7 +436,7 @@ def _entries(store: LabelStore, key: OwnerKey, progress: TaskProgress) -> Iterat
     yield "argilla/settings.json", text_from("argilla.json", task=task)
     yield "argilla/records.json", _json([_argilla_record(task, *pair) for pair in by_name.items()])
     for name, entry in by_name.items():
-        yield name, read_picture(store.pictures, entry.item.picture)
+        yield name, task_picture_png(store.pictures, entry.item.picture)
 
 
 def _metadata(name: str, entry: LabelledItem, task: Task) -> dict[str, Any]:

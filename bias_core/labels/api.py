@@ -49,7 +49,7 @@ from bias_core.errors import BiasCoreError, InvalidInput, NotAllowed, StorageErr
 from bias_core.labels import rating
 from bias_core.labels.answers import task_progress
 from bias_core.labels.label_store import LabelsGone, LabelStore
-from bias_core.labels.task_owner import OwnerKey, delete_task, exclude_rater, read_picture
+from bias_core.labels.task_owner import OwnerKey, delete_task, exclude_rater, task_picture_png
 from bias_core.services import Services
 from bias_core.settings import ASSETS
 from bias_core.study.label_tasks import MAX_ABOUT, MAX_POSITIONS, Task, crowd_address
@@ -206,7 +206,7 @@ class LabelDoor:
 
         def read(store: LabelStore) -> bytes:
             try:
-                return read_picture(store.pictures, rating.picture_of(store, token))
+                return task_picture_png(store.pictures, rating.picture_of(store, token))
             except NotAllowed as error:
                 raise _Refused(404, str(error)) from error
 
@@ -325,7 +325,6 @@ def _json(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, s
 
 
 def _task_json(task: Task, status: str) -> dict[str, Any]:
-    """The texts that a rater reads first, as JSON values."""
     texts = {name: getattr(task, name) for name in ("title", "kind", "instructions", "consent", "content_note")}
     answers = [vars(answer) for answer in task.answers]
     own = {"status": status, "positions": list(task.positions), "answers": answers}

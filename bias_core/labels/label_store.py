@@ -760,7 +760,6 @@ def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def _n_written(connection: Connection) -> int:
-    """Number of rows that this connection has written so far."""
     database: Any = connection.connection.driver_connection
     return int(database.total_changes)
 

@@ -84,7 +84,7 @@ class NewRater:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class ItemQuestion:
     """The question about one position of an item."""
 
     position: str
@@ -97,7 +97,7 @@ class Turn:
     """The screen of a rater: an item, or the reason that there is none."""
 
     item: str = ""  # token of the item and its picture for this rater; "" without an item
-    questions: tuple[Question, ...] = ()  # one for each position, in order
+    questions: tuple[ItemQuestion, ...] = ()  # one for each position, in order
     task: Task  # texts and answers, in the version that this item uses
     # this rater's earlier answers that they took back; else empty
     earlier_choices: Mapping[str, str] = field(default_factory=dict)
@@ -382,7 +382,7 @@ def _turn(store: LabelStore, connection: Connection, rater: Row) -> Turn:
         choices = connection.scalar(_TAKEN_BACK, {"rater": rater.id, "item": on_screen.item_id}) or {}
     task, n_left = store.task(rater.task_id, on_screen.task_version), past.n["shown"] + n_open
     questions = tuple(
-        Question(position=position, text=text, identity=on_screen.identities.get(position, ""))
+        ItemQuestion(position=position, text=text, identity=on_screen.identities.get(position, ""))
         for position, text in task.questions_about(on_screen).items()
     )
     n_left += past.checks_to_come(n_open)

@@ -20,7 +20,7 @@ from bias_core.measures.agreement import (
     agreement_estimate,
     cohen_kappa,
     disagreements,
-    numbers_of,
+    level_numbers,
     reader_errors_from_labels,
 )
 from bias_core.measures.intervals import mean_interval
@@ -375,7 +375,7 @@ def _disputed(people: pd.DataFrame) -> StudyTable:
     return table("disputed", "Disputed pictures", some.reset_index(drop=True), note)
 
 
-def people_labels(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
+def rater_labels(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
     """All answers to ordinary items; InvalidInput if there are none yet."""
     frame = answers_frame(store, key)
     frame = frame[frame["known"] == ""].reset_index(drop=True)
@@ -400,7 +400,7 @@ def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
     return {name: some for name, some in given.items() if some}
 
 
-def answers_about(
+def yes_no_answers(
     report: StudyReport, task: Task, answers: pd.DataFrame, *, attribute: str, present: str
 ) -> pd.DataFrame:
     """Answers to a task about one attribute of a run, in the task's own words, as yes and no.
@@ -595,7 +595,7 @@ def scale_findings(answers: pd.DataFrame, task: Task) -> Iterator[Finding]:
     weights = draw_rater_weights(votes.shape[1])
     read = np.zeros(len(votes))  # as if a classifier put all into one class
     shares = two_phase_shares(read, votes.to_numpy(float), n_classes=k + 1, rater_weights=weights)
-    for key, (title, metric, of, _) in zip(("mean", "lowest", "highest"), numbers_of(scale), strict=True):
+    for key, (title, metric, of, _) in zip(("mean", "lowest", "highest"), level_numbers(scale), strict=True):
         estimate = two_phase_estimate(of, shares)
         yield finding(f"scale-{key}", f"{scale.title}, seen by people: {title}", metric, estimate, _HOW)
     unclear = two_phase_estimate(lambda of: of[..., k], shares)

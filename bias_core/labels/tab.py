@@ -31,14 +31,24 @@ from bias_core.labels.make_task import label_run, runs_with, serves
 from bias_core.labels.report import (
     MACHINES_NOTE,
     PEOPLE_SAY,
-    answers_about,
     automatic_answers,
     label_report,
-    people_labels,
+    rater_labels,
     stored_pictures,
+    yes_no_answers,
 )
 from bias_core.labels.tab_demonstration import DemonstrationPart
-from bias_core.labels.tab_make import CHANGES, READY, TEXTS, LabelMaking, add, button, changes_of, note, read_changes
+from bias_core.labels.tab_make import (
+    CHANGES,
+    READY,
+    TEXTS,
+    LabelMaking,
+    add,
+    button,
+    editable_values,
+    note,
+    read_changes,
+)
 from bias_core.labels.task_owner import (
     OwnerKey,
     change_task,
@@ -151,7 +161,7 @@ def _title_of(task: Task) -> str:
     return f"{task.title} · {task.created[:16].replace('T', ' ')}"
 
 
-def progress_html(progress: TaskProgress, copy_error: str | None = None) -> str:
+def task_progress_html(progress: TaskProgress, copy_error: str | None = None) -> str:
     """Progress of task and raters; ``copy_error`` is None without a copy on a hub, "" if the copy works."""
     seconds = [rater.median_seconds for rater in progress.counted_raters if rater.n_answered]
     return render(
@@ -359,7 +369,7 @@ class LabelScores(StudyTab):
         task, _ = owned_task(store, owner)
         answers = task_answers(task, labelled_items(store, owner))
         if is_exploration(report):
-            answers = answers_about(report, task, answers, **words)
+            answers = yes_no_answers(report, task, answers, **words)
         yield Progress(message="correcting the numbers")
         return corrected(report, answers, self.services)
 
@@ -646,7 +656,7 @@ class LabelTab:
             parts["rater"]: gr.update(choices=raters, value=None), parts["title"]: "",
             **self.scores.offer([run for run in runs if run.study != UNMEASURED.name]),
             **self._report_updates(progress, report, owner),
-            **{parts["changes"][name]: value for name, value in changes_of(progress.task).items()},
+            **{parts["changes"][name]: value for name, value in editable_values(progress.task).items()},
         }  # fmt: skip
 
     def _reported(self, visitor: Visitor, owner: OwnerKey) -> tuple[TaskProgress, list[ListedRun], StudyReport]:
@@ -667,7 +677,7 @@ class LabelTab:
         copy_error = None if label_copy is None else label_copy.last_error
         return {
             parts["header"]: render("label_header", progress=progress, owner=owner),
-            parts["progress"]: progress_html(progress, copy_error),
+            parts["progress"]: task_progress_html(progress, copy_error),
             **self.answers.show_task(report, corrected_for(self.services, progress.task)),
             parts["open"]: gr.update(visible=status != "open"),
             parts["paused"]: gr.update(visible=status == "open"),
@@ -675,7 +685,7 @@ class LabelTab:
         }
 
     def _written(self, visitor: Visitor, owner: OwnerKey, report: StudyReport, what: str) -> Path:
-        tables = {"labels:csv": ("labels.csv", people_labels), "labels:crowd": ("prolific.csv", crowd_frame)}
+        tables = {"labels:csv": ("labels.csv", rater_labels), "labels:crowd": ("prolific.csv", crowd_frame)}
         if what == "labels:zip":
             return export_labels(self.services.labels, owner, visitor.folder / "labels.zip")
         if what not in tables:

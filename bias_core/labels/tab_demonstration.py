@@ -163,10 +163,12 @@ class DemonstrationPart:
     def on_answers(self, event: gr.EventData) -> str:
         """Show how the answers change agreement; none of them is stored."""
         with messages.user_errors() as problem:
-            return comparison_html(self.demonstration.compared([key for key in str(event.answers).split(",") if key]))
+            return demonstration_html(
+                self.demonstration.compared([key for key in str(event.answers).split(",") if key])
+            )
         return messages.error_html(problem.message)
 
 
-def comparison_html(comparison: Comparison) -> str:
+def demonstration_html(comparison: Comparison) -> str:
     """Render a sentence, a small plot, and each picture with its answers."""
     return render("label_demonstration_result", comparison=comparison, raters=list(comparison.ratings), you=YOU)

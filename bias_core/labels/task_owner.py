@@ -336,7 +336,7 @@ def picture_path(folder: Path, name: str) -> Path:
     return folder / name[:2] / f"{name}.png"
 
 
-def read_picture(folder: Path, name: str) -> bytes:
+def task_picture_png(folder: Path, name: str) -> bytes:
     """The file that a rater sees, as PNG; StorageError if it is gone."""
     path = picture_path(folder, name)
     try:

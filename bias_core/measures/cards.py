@@ -226,7 +226,7 @@ def _plain_lines(text: str) -> list[str]:
     return joined
 
 
-def to_markdown(cards: Iterable[Card]) -> str:
+def cards_markdown(cards: Iterable[Card]) -> str:
     """Return one page with every card, grouped by source, for the documentation and the command line."""
     by_source: dict[str, list[str]] = {}
     for card in cards:

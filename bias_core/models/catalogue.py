@@ -395,7 +395,7 @@ def read_yaml(path: Path, kind: type = dict) -> Any:
     return values
 
 
-def read_json(path: Path) -> Mapping[str, Any]:
+def read_model_json(path: Path) -> Mapping[str, Any]:
     """A JSON object from a model's folder; else ValueError, to which the loader adds the model's name."""
     failure = f"cannot read {path.parent.name}/{path.name}"
     try:
@@ -412,7 +412,7 @@ def read_json(path: Path) -> Mapping[str, Any]:
 def _read_json(folder: Path | None, file: str) -> Mapping[str, Any]:
     if folder is not None:
         with suppress(ValueError):  # the loader reports the error
-            return read_json(folder / file)
+            return read_model_json(folder / file)
     return {}
 
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.models import hub_errors, open_clip, torch, torchvision, transformers
-from bias_core.models.catalogue import read_json
+from bias_core.models.catalogue import read_model_json
 from bias_core.models.family_facts import reads
 from bias_core.models.weights import Batches, HubModel, check_finite, load_whole, loading, not_here, pick_device
 from bias_core.people import Box
@@ -180,7 +180,7 @@ class OpenClipEncoder(BatchedEncoder):
     def _folder(self) -> dict[str, Any]:
         """Arguments to build the model of a folder, for which open_clip itself would take random weights."""
         folder = Path(self.weights)
-        read_json(folder / "open_clip_config.json")
+        read_model_json(folder / "open_clip_config.json")
         if not any(path for kind in _CHECKPOINTS for path in folder.glob(kind)):
             raise ModelUnavailable(
                 f"{self.name} has an open_clip_config.json without weights; put the checkpoint next to it"

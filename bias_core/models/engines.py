@@ -679,7 +679,7 @@ class _RayDrawing(Drawing):
             collector.join(_GRACE_SECONDS if self._last_steps else _POLL_SECONDS)
 
     def _take_in(self) -> int:
-        """Take the next outcomes, if any; return their number."""
+        """Take the next outcomes and return their number."""
         try:
             outcome = self._outcomes.get(timeout=_POLL_SECONDS)
         except queue.Empty:

@@ -20,7 +20,7 @@ import safetensors
 
 from bias_core.errors import ModelUnavailable
 from bias_core.models import diffusers, hub_errors, torch
-from bias_core.models.catalogue import HostedName, ToolInfo, is_hub_id, read_json, split_revision
+from bias_core.models.catalogue import HostedName, ToolInfo, is_hub_id, read_model_json, split_revision
 from bias_core.models.family_facts import (
     DEEPFLOYD_SHARED,
     DEEPFLOYD_UPSCALER,
@@ -506,11 +506,11 @@ def open_checkpoint(file: Path, prediction: str, folder: Path, *, offline: bool 
                 f"{file} is not a checkpoint of a whole model (its weights are {some_of(keys) or 'none'})"
             )
         settings = _settings(file, offline=offline)
-        name = str(read_json(settings / "model_index.json").get("_class_name"))
+        name = str(read_model_json(settings / "model_index.json").get("_class_name"))
         kind: Any = getattr(diffusers, name, None)
         if not hasattr(kind, "from_single_file"):
             raise ModelUnavailable(f"{file} is a {name}, which diffusers does not open from one file; give a folder")
-        scheduler = read_json(settings / "scheduler" / "scheduler_config.json")
+        scheduler = read_model_json(settings / "scheduler" / "scheduler_config.json")
         more = _scheduler_changes(file, prediction, scheduler, keys, metadata)
         diffusers.utils.logging.disable_progress_bar()
         try:

@@ -28,7 +28,7 @@ from PIL import Image
 
 from bias_core.errors import BiasCoreError, InvalidInput, ModelUnavailable
 from bias_core.models import diffusers, torch
-from bias_core.models.family_facts import DECODERS, DENOISERS, PipelineFacts, accepted, facts_of, guidance_of
+from bias_core.models.family_facts import DECODERS, DENOISERS, PipelineFacts, accepted, guidance_of, pipeline_facts
 from bias_core.models.model_sources import free_memory
 from bias_core.models.weights import TROUBLES
 from bias_core.protocols import StepCallback
@@ -55,7 +55,7 @@ def call_arguments(pipeline: Any, info: ModelInfo, rows: Sequence[ImageRow], **m
     first, parameters, call = rows[0], accepted(pipeline), info.options.get("call", {})
     if first.rewrite and not REWRITING & set(parameters):
         raise no_rewriting(info.id, type(pipeline).__name__)
-    guidance = guidance_of(facts_of(pipeline), call)
+    guidance = guidance_of(pipeline_facts(pipeline), call)
     true_guidance = guidance.argument == "true_cfg_scale"
     required = parameters.get("negative_prompt") is inspect.Parameter.empty
     negative = first.guidance_scale > guidance.least if true_guidance else bool(first.negative_prompt or required)
@@ -181,7 +181,7 @@ def forward_replaced(module: Any, forward: Callable[..., Any]) -> Iterator[None]
             module.forward = own
 
 
-def pictures_of(output: Any) -> Any:
+def output_pixels(output: Any) -> Any:
     """Pixels ``(n, h, w, channels)`` in [0, 1], under the family's name for them."""
     return output.images if hasattr(output, "images") else output.image
 
@@ -266,7 +266,7 @@ def records(
         "asked": {name: value for name, value in arguments.items() if isinstance(value, plain)},
         "reported": reported,
     }
-    guidance, scale, notes = guidance_of(facts_of(pipeline), arguments), rows[0].guidance_scale, list(warnings)
+    guidance, scale, notes = guidance_of(pipeline_facts(pipeline), arguments), rows[0].guidance_scale, list(warnings)
     if guidance.argument == "guidance_scale":
         if reported.get("guidance_scale", scale) != scale:
             notes.append(f"guidance {scale:g} was requested, and the pipeline reports {reported['guidance_scale']:g}")
@@ -486,7 +486,7 @@ class Tracer:
             if (checker := getattr(self.pipeline, "safety_checker", None)) is not None:
                 afterwards.callback(setattr, self.pipeline, "safety_checker", checker)
                 self.pipeline.safety_checker = None
-            pixels: np.ndarray = pictures_of(call(num_inference_steps=1, output_type="np"))[0]
+            pixels: np.ndarray = output_pixels(call(num_inference_steps=1, output_type="np"))[0]
         return pixels
 
     def heading(self, xt: Any, velocity: Any, sigma: float) -> np.ndarray:

@@ -13,7 +13,7 @@ from diffusers import DiffusionPipeline, IFPipeline, IFSuperResolutionPipeline
 from diffusers.pipelines.deepfloyd_if import IFPipelineOutput, IFSafetyChecker
 
 from bias_core.errors import ModelUnavailable, NotEnoughMemory
-from bias_core.models.catalogue import read_json, split_revision
+from bias_core.models.catalogue import read_model_json, split_revision
 from bias_core.models.family_facts import (
     DEEPFLOYD_SHARED,
     DEEPFLOYD_UPSCALER,
@@ -280,7 +280,7 @@ def load_components(source: str, name: str, **how: Any) -> Any:
     """
     options = {key: value for key, value in how.items() if key != "dtype"}
     folder = Path(source) if Path(source).is_dir() else download_pipeline(source, **options)
-    index = read_json(folder / INDEX)
+    index = read_model_json(folder / INDEX)
     # Diffusers needs a None for each component that never existed.
     how = {part: None for part, value in index.items() if value == [None, None]} | how
     variant, dtype = how.pop("variant", None), how.get("dtype")

@@ -24,7 +24,7 @@ import safetensors
 
 from bias_core.errors import BiasCoreError, HubNotReached, ModelUnavailable, NotEnoughMemory
 from bias_core.models import diffusers, hub_errors, peft, torch, transformers
-from bias_core.models.catalogue import is_hub_id, read_json
+from bias_core.models.catalogue import is_hub_id, read_model_json
 from bias_core.waiting import WEIGHTS_SECONDS, BuiltOnce, FairLock
 
 T = TypeVar("T")
@@ -425,9 +425,9 @@ def check_json(folder: Path) -> None:
     """Raise ValueError for a folder with a malformed configuration or a tokenizer without a vocabulary."""
     for file in _JSON:
         if (folder / file).is_file():
-            read_json(folder / file)
+            read_model_json(folder / file)
     if (folder / _TOKENIZER).is_file():
-        model = read_json(folder / _TOKENIZER).get("model")
+        model = read_model_json(folder / _TOKENIZER).get("model")
         if not isinstance(model, dict) or not model.get("vocab"):
             raise ValueError(f"{folder.name}/{_TOKENIZER} has no vocabulary")
 
@@ -438,7 +438,7 @@ def _check_files(folder: Path, name: str) -> None:
     Quantised models have such weights, and declare it in their configuration.
     """
     for index in sorted(folder.glob(f"*{_INDEX}*.json")):
-        files = set(read_json(index).get("weight_map", {}).values())
+        files = set(read_model_json(index).get("weight_map", {}).values())
         missing = sorted(file for file in files if not (folder / str(file)).is_file())
         if missing:
             raise ModelUnavailable(
@@ -446,7 +446,7 @@ def _check_files(folder: Path, name: str) -> None:
                 f"{index.name} names; download them again"
             )
     paths = [path for path in folder.glob("*.safetensors") if path.is_file()]
-    if not paths or "quantization_config" in read_json(folder / "config.json"):
+    if not paths or "quantization_config" in read_model_json(folder / "config.json"):
         return
     for path in paths:
         with safetensors.safe_open(path, framework="pt") as file:
@@ -613,7 +613,7 @@ def _load_peft(loader: Any, folder: Path, name: str) -> set[str]:
     """Load the output of peft's ``save_pretrained``, which does not name its component."""
     from safetensors.torch import load_file
 
-    kind = read_json(folder / _PEFT_CONFIG).get("peft_type")
+    kind = read_model_json(folder / _PEFT_CONFIG).get("peft_type")
     if kind != "LORA":
         raise ModelUnavailable(f"{folder} is an adapter of the kind {kind}, and only a LoRA works")
     tensors = {key.removeprefix("base_model.model."): value for key, value in load_file(folder / _PEFT).items()}

@@ -17,11 +17,11 @@ from bias_core.store.drawing_facts import (
     check_length,
     different,
     guidance,
-    name_of,
+    in_quotes,
     number,
     one_line,
-    quoted,
     several_prompts,
+    short_name,
     whole,
     with_networks,
     with_schedule,
@@ -126,7 +126,6 @@ class _Graph:
         return [node for node, length in fitting.items() if length == longest] or ends
 
     def facts(self, end: str) -> PictureMetadata:
-        """Return the facts of the picture that arrives at a node."""
         passes = self._passes(end)
         first = [sampler for sampler in passes if len(self._passes(sampler)) == 1]
         try:
@@ -233,7 +232,7 @@ class _Graph:
         return next((seed for seed in seeds if seed is not None), None)
 
     def _sampler(self, node: str) -> str:
-        name, schedule = (name_of(self._setting(node, name)) for name in ("sampler_name", "scheduler"))
+        name, schedule = (short_name(self._setting(node, name)) for name in ("sampler_name", "scheduler"))
         return with_schedule(name, schedule)
 
     def _guidance(self, node: str) -> float | None:
@@ -250,7 +249,7 @@ class _Graph:
             for loader in reversed(loaders)
             for name in ("ckpt_name", "unet_name", "model")
         )
-        return next((name_of(name) for name in names if isinstance(name, str)), "")
+        return next((short_name(name) for name in names if isinstance(name, str)), "")
 
     def _model_links(self, node: str) -> Iterator[str]:
         names = ("model", "model1", "base_model", *_PIPES)
@@ -313,7 +312,6 @@ class _Graph:
         return name != "populated_text" and bool(_JOINS.search(self.kinds[node]) and "clip" not in self.inputs[node])
 
     def _conditioning_nodes(self, node: str, role: Role) -> list[str]:
-        """The nodes of a sampler's conditioning."""
         starts = [self._link(self.inputs[part].get(name)) for part in [node, *self._parts(node)]
                   for name in (role, "conditioning")]  # fmt: skip
         return [source for start in filter(None, starts) for source in self._before(start, self._links)]
@@ -356,12 +354,11 @@ class _Graph:
             written = different(parts.values()) or different(
                 value for value in inputs.values() if isinstance(value, str)
             )
-            found = "; ".join(quoted(text) for text in written[:3]) or "no text"
+            found = "; ".join(in_quotes(text) for text in written[:3]) or "no text"
             raise _Unclear(f"its workflow makes the prompt by {kind or 'a node'}, which does not record it ({found})")
         return text
 
     def _joined(self, node: str, parts: Mapping[str, str], depth: int) -> str | None:
-        """Join the parts of a node that joins texts."""
         inputs, kind = self.inputs[node], self.kinds[node]
         if kind.startswith("StringFunction"):
             tidy = ", " if inputs.get("tidy_tags") == "yes" else ""
@@ -374,7 +371,6 @@ class _Graph:
         return between.join(filter(None, parts.values()))
 
     def _replaced(self, node: str, parts: Mapping[str, str], depth: int) -> str | None:
-        """The text of a node that replaces words."""
         inputs, kind = self.inputs[node], self.kinds[node]
         if kind.startswith("StringFunction") and inputs.get("action") == "replace":
             text, old, new = (parts.get(f"text_{x}", "") for x in "abc")
@@ -429,11 +425,11 @@ class _Graph:
                 for text in self._safe_texts([sampler], role):
                     if text not in known:
                         what = "prompt" if role == "positive" else "negative prompt"
-                        yield f"{what} of a later pass ({self.kinds[sampler]}) {quoted(text)}"
+                        yield f"{what} of a later pass ({self.kinds[sampler]}) {in_quotes(text)}"
             if isinstance(wildcard := self.inputs[sampler].get("wildcard"), str) and wildcard.strip():
-                yield f"wildcard of {self.kinds[sampler]} {quoted(one_line(wildcard))}"
+                yield f"wildcard of {self.kinds[sampler]} {in_quotes(one_line(wildcard))}"
         if len(texts := self._safe_texts(first, "negative")) > 1:
-            yield from (f"negative prompt {quoted(text)}" for text in texts)
+            yield from (f"negative prompt {in_quotes(text)}" for text in texts)
 
     def _safe_texts(self, nodes: list[str], role: Role) -> list[str]:
         try:
@@ -450,7 +446,6 @@ class _Graph:
 
 
 def _put(new: str, old: str, text: str) -> str:
-    """Replace ``old`` by ``new``."""
     if len(text) + (text.count(old) * len(new) if old else 0) > MOST_TEXT:
         raise _Unclear("its workflow makes a prompt that is too long")
     return text.replace(old, new) if old else text

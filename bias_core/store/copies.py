@@ -20,7 +20,7 @@ _SAME_SHAPE = 0.02  # relative difference of the proportions of one picture in t
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
+class PossibleCopy:
     """A picture that may be a copy of another one with the same prompt."""
 
     name: str
@@ -53,13 +53,13 @@ class Candidate:
         step = _SIDE // _CELLS
         return self.grey.reshape(_CELLS, step, _CELLS, step).mean(axis=(1, 3)).ravel()  # type: ignore[no-any-return]
 
-    def likeness(self, other: "Candidate") -> float:
+    def likeness(self, other: "PossibleCopy") -> float:
         """Correlation of the cells of both pictures, in [-1, 1]; 0 if one is flat."""
         if min(self.cells.std(), other.cells.std()) <= _FLAT:
             return 0.0
         return float(np.corrcoef(self.cells, other.cells)[0, 1])
 
-    def has_shape_of(self, other: "Candidate") -> bool:
+    def has_shape_of(self, other: "PossibleCopy") -> bool:
         """Return true if both have the same proportions."""
         own, theirs = (size[0] / size[1] for size in (self.size, other.size))
         return abs(own / theirs - 1) <= _SAME_SHAPE
@@ -70,7 +70,7 @@ def grey_of(image: Image.Image) -> np.ndarray:
     return np.asarray(image.convert("L").resize((_SIDE, _SIDE), Image.Resampling.BOX))
 
 
-def copies_among(pictures: Sequence[Candidate]) -> dict[str, str]:
+def copies_among(pictures: Sequence[PossibleCopy]) -> dict[str, str]:
     """Return the names of pictures of one prompt that do not count, with reasons."""
     left: dict[str, str] = {}
     for find in (
@@ -87,18 +87,18 @@ def copies_among(pictures: Sequence[Candidate]) -> dict[str, str]:
     return left
 
 
-Found = Iterator[tuple[Candidate, str]]
+Found = Iterator[tuple[PossibleCopy, str]]
 
 
-def _groups(pictures: Sequence[Candidate], keys: Sequence[Hashable]) -> list[list[Candidate]]:
-    groups: dict[Hashable, list[Candidate]] = defaultdict(list)
+def _groups(pictures: Sequence[PossibleCopy], keys: Sequence[Hashable]) -> list[list[PossibleCopy]]:
+    groups: dict[Hashable, list[PossibleCopy]] = defaultdict(list)
     for picture, key in zip(pictures, keys, strict=True):
         if key is not None:
             groups[key].append(picture)
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _drafts_and_sheets(pictures: Sequence[Candidate]) -> Found:
+def _drafts_and_sheets(pictures: Sequence[PossibleCopy]) -> Found:
     stems = {PurePosixPath(picture.name).with_suffix("").as_posix(): picture.name for picture in pictures}
     for picture in pictures:
         if finished := stems.get(finished_stem(picture.name)):
@@ -107,14 +107,14 @@ def _drafts_and_sheets(pictures: Sequence[Candidate]) -> Found:
             yield picture, "a contact sheet"
 
 
-def _same_files(pictures: Sequence[Candidate]) -> Found:
+def _same_files(pictures: Sequence[PossibleCopy]) -> Found:
     """Find identical files; blank pictures without a seed may each have been drawn."""
     files = [None if picture.is_blank and picture.drawing.seed is None else picture.content for picture in pictures]
     for group in _groups(pictures, files) + _groups(pictures, [picture.own_id or None for picture in pictures]):
         yield from ((picture, f"the same picture as {group[0].name}") for picture in group[1:])
 
 
-def _smaller_versions(pictures: Sequence[Candidate]) -> Found:
+def _smaller_versions(pictures: Sequence[PossibleCopy]) -> Found:
     """Find pictures that a program saved before it enlarged them: both files have the same settings."""
     for group in _groups(pictures, [picture.settings for picture in pictures]):
         largest = max(group, key=lambda picture: picture.n_pixels)
@@ -123,7 +123,7 @@ def _smaller_versions(pictures: Sequence[Candidate]) -> Found:
                 yield picture, f"a smaller version of {largest.name}"
 
 
-def _earlier_stages(pictures: Sequence[Candidate]) -> Found:
+def _earlier_stages(pictures: Sequence[PossibleCopy]) -> Found:
     """Find pictures that a graph saved before a second pass, which has other settings."""
     for group in _groups(pictures, [picture.drawing.workflow or None for picture in pictures]):
         for picture in group:
@@ -132,16 +132,16 @@ def _earlier_stages(pictures: Sequence[Candidate]) -> Found:
                 yield picture, f"an earlier stage of {later.name}"
 
 
-def _comparable(pictures: Sequence[Candidate]) -> list[Candidate]:
+def _comparable(pictures: Sequence[PossibleCopy]) -> list[PossibleCopy]:
     return [picture for picture in pictures if not picture.is_blank and not picture.own_id]
 
 
-def _of_other_seeds(picture: Candidate, other: Candidate) -> bool:
+def _of_other_seeds(picture: PossibleCopy, other: PossibleCopy) -> bool:
     seeds = (picture.drawing.seed, other.drawing.seed)
     return None not in seeds and seeds[0] != seeds[1]
 
 
-def _same_pixels(pictures: Sequence[Candidate]) -> Found:
+def _same_pixels(pictures: Sequence[PossibleCopy]) -> Found:
     own = _comparable(pictures)
     for group in _groups(own, [picture.pixels for picture in own]):
         for place, picture in enumerate(group):
@@ -149,7 +149,7 @@ def _same_pixels(pictures: Sequence[Candidate]) -> Found:
                 yield picture, f"the same pixels as {same.name}"
 
 
-def _look_alikes(pictures: Sequence[Candidate]) -> Found:
+def _look_alikes(pictures: Sequence[PossibleCopy]) -> Found:
     """Find pictures in two sizes or formats, or with a redrawn part; the largest counts, then the first."""
     own = sorted(
         (picture for picture in _comparable(pictures) if picture.cells.std() > _FLAT),
@@ -170,7 +170,7 @@ def _look_alikes(pictures: Sequence[Candidate]) -> Found:
                 yield fewer, f"the same picture as {more.name}, in another size or format, or with a redrawn part"
 
 
-def _are_versions(picture: Candidate, other: Candidate, apart: np.ndarray) -> bool:
+def _are_versions(picture: PossibleCopy, other: PossibleCopy, apart: np.ndarray) -> bool:
     if _of_other_seeds(picture, other) or not picture.has_shape_of(other):
         return False
     of_one_run = bool(picture.drawing.workflow) and picture.drawing.workflow == other.drawing.workflow
@@ -184,7 +184,7 @@ _LAYOUTS = [(columns, rows) for columns in range(1, 5) for rows in range(1, 5) i
 _MOST_SHEETS = 300  # pictures of one prompt that are searched for sheets
 
 
-def _tiled(pictures: Sequence[Candidate]) -> Found:
+def _tiled(pictures: Sequence[PossibleCopy]) -> Found:
     """Find sheets that show at least two of the other pictures."""
     own = [picture for picture in _comparable(pictures) if picture.cells.std() > _FLAT]
     if len(own) < 3 or len(own) > _MOST_SHEETS:
@@ -201,7 +201,7 @@ def _tiled(pictures: Sequence[Candidate]) -> Found:
                 yield sheet, "a contact sheet of other pictures"
 
 
-def _n_shown(sheet: Candidate, small: np.ndarray, columns: int, rows: int) -> int:
+def _n_shown(sheet: PossibleCopy, small: np.ndarray, columns: int, rows: int) -> int:
     """Count the pictures ``small (n, pixels)`` that are tiles of a sheet."""
     whole, shown = Image.fromarray(sheet.grey), set[int]()
     for row in range(rows):

@@ -376,7 +376,7 @@ class _Limited:
         return getattr(self._file, name)
 
 
-def open_picture(file: BinaryIO) -> Image.Image:
+def open_header(file: BinaryIO) -> Image.Image:
     """Open a picture without reading its pixels; raises as Pillow, and InvalidInput if its header is too long."""
     head = file.read(4)
     file.seek(0)
@@ -409,7 +409,7 @@ _LARGE = 4_000_000  # pixels
 _decoding_large = BoundedSemaphore()
 
 
-def decode(data: bytes) -> Image.Image:
+def decode_picture(data: bytes) -> Image.Image:
     """Decode a picture to RGB, upright, with its longer side at most ``LONGEST_SIDE``.
 
     Only one large picture is decoded at a time for all visitors, in about 100 MB of memory.
@@ -420,7 +420,7 @@ def decode(data: bytes) -> Image.Image:
     """
     try:
         data = without_texts(data)
-        with open_picture(file := io.BytesIO(data)) as opened:
+        with open_header(file := io.BytesIO(data)) as opened:
             n_more = data.count(_SCAN, file.tell())  # the data read so far ends with the header of the first
             if (n_pixels := opened.width * opened.height) > (most := _most_pixels(opened, n_more)):
                 raise InvalidInput(

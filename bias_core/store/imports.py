@@ -16,9 +16,9 @@ from typing import Any, BinaryIO, cast
 
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.protocols import StepCallback
-from bias_core.store.copies import Candidate, copies_among, grey_of
+from bias_core.store.copies import PossibleCopy, copies_among, grey_of
 from bias_core.store.drawing_facts import PictureMetadata
-from bias_core.store.images import DamagedRecord, decode, open_picture, read_record, without_texts
+from bias_core.store.images import DamagedRecord, decode_picture, open_header, read_record, without_texts
 from bias_core.store.picture_metadata import (
     FEWEST_WORDS,
     PARQUET,
@@ -32,7 +32,7 @@ from bias_core.store.picture_metadata import (
     sidecars_of,
     wrapper_of,
 )
-from bias_core.store.tables import Problems, read_table
+from bias_core.store.tables import Problems, read_table_file
 from bias_core.types import IMPORTED, GeneratedImage, ImageRow, PictureRecord, is_blank
 from bias_core.values import MAX_TEXT, normal_form
 
@@ -225,7 +225,7 @@ def _lines(name: str, files: Files) -> Iterator[tuple[str, str, _Line]]:
     """Yield each line of a metadata file: its place, the picture's name, and its facts."""
     problems, folder = Problems(), PurePosixPath(name).parent
     try:
-        for place, row in read_table(name, partial(files.open, name), needs=[("file_name",), TEXTS], further=WHOM):
+        for place, row in read_table_file(name, partial(files.open, name), needs=[("file_name",), TEXTS], further=WHOM):
             try:
                 file_name, line = _line(row)
             except InvalidInput as error:
@@ -367,11 +367,11 @@ class ImportedImages:
                     self._keep(self._rows[prompt_key], candidate, row, record)
         return self._rows[prompt_key]
 
-    def _read(self, name: str, prompt: str) -> tuple[Candidate, ImageRow, PictureRecord | None]:
+    def _read(self, name: str, prompt: str) -> tuple[PossibleCopy, ImageRow, PictureRecord | None]:
         """Read a picture: its candidate for comparison, its row, and its record."""
-        image = decode(data := self._files.read(name))
+        image = decode_picture(data := self._files.read(name))
         record, drawing = self._drawing(name, data)
-        with open_picture(io.BytesIO(without_texts(data))) as opened:
+        with open_header(io.BytesIO(without_texts(data))) as opened:
             size, kind = opened.size, str(opened.format)
             if getattr(opened, "is_animated", False):
                 self.animations.append(name)
@@ -386,7 +386,7 @@ class ImportedImages:
             width=image.width,
             height=image.height,
         )
-        candidate = Candidate(
+        candidate = PossibleCopy(
             name=name,
             content=row.revision,
             pixels=hashlib.sha256(image.tobytes()).hexdigest() + f"{image.size}",
@@ -399,7 +399,7 @@ class ImportedImages:
         )
         return candidate, row, record
 
-    def _keep(self, rows: list[ImageRow], candidate: Candidate, row: ImageRow, record: PictureRecord | None) -> None:
+    def _keep(self, rows: list[ImageRow], candidate: PossibleCopy, row: ImageRow, record: PictureRecord | None) -> None:
         """Add a counting picture; without a seed, its number takes the seed's place."""
         drawing = candidate.drawing
         if drawing.seed is None or row.id in self._names:  # the same blank file twice
@@ -451,7 +451,7 @@ class ImportedImages:
         for done, row in enumerate(rows, start=1):
             if row.id not in self._names:
                 raise InvalidInput(f"{self.name} has no such picture of {row.prompt!r}")
-            image = decode(self._files.read(self._names[row.id]))
+            image = decode_picture(self._files.read(self._names[row.id]))
             drawing = self._drawings[row.id]
             blocked, drawn = is_blank(image) or drawing.is_blanked, drawing.record()
             if blocked:

@@ -59,7 +59,7 @@ class Problems:
             raise InvalidInput(f"{name}: {'; '.join(self._first)}{more}")
 
 
-def read_table(
+def read_table_file(
     name: str, opened: Callable[[], BinaryIO], *, needs: Sequence[Sequence[str]], further: Collection[str] = ()
 ) -> Iterator[Row]:
     r"""Read the rows of a table one by one; cells are texts in CSV, any JSON values in JSON lines.
@@ -83,7 +83,7 @@ def read_table(
     Examples
     --------
     >>> table = io.BytesIO(b"File name;Prompt\n1.png;a nurse\n").getvalue()
-    >>> list(read_table("own.csv", lambda: io.BytesIO(table), needs=[["file_name"], ["prompt", "text"]]))
+    >>> list(read_table_file("own.csv", lambda: io.BytesIO(table), needs=[["file_name"], ["prompt", "text"]]))
     [('line 2', {'file_name': '1.png', 'prompt': 'a nurse'})]
     """
     with opened() as file:
@@ -140,7 +140,6 @@ class _Lines(Iterator[str]):
         self.skip()
 
     def skip(self) -> None:
-        """Skip blank lines."""
         while True:
             self.new_row()
             self.first, self._is_waiting, self.number = self._read(), True, self.number + 1
@@ -523,7 +522,9 @@ def read_pack(name: str) -> tuple[PackedPrompt, ...]:
             raise InvalidInput(f"{shown} is larger than {MOST_BYTES // 1_000_000} MB, the limit for a pack of prompts")
         if path.suffix.lower() == ".parquet":
             return checked_prompts(shown, _parquet_rows(shown, path.read_bytes()))
-        return checked_prompts(shown, read_table(shown, lambda: path.open("rb"), needs=[_PROMPT], further=_FURTHER))
+        return checked_prompts(
+            shown, read_table_file(shown, lambda: path.open("rb"), needs=[_PROMPT], further=_FURTHER)
+        )
     except OSError as error:
         raise InvalidInput(f"{shown} cannot be read: {error.strerror or error}") from error
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from bias_core.errors import StorageError
 from bias_core.types import Estimate, ImageRow, KnownPicture, ReaderErrors
-from bias_core.world.grammar import Request, looks, parse, satisfies, things
-from bias_core.world.scene import ASSETS, Scene, balanced_scene, render
+from bias_core.world.grammar import Request, lexicon_looks, parse, satisfies, things
+from bias_core.world.scene import ASSETS, Scene, balanced_scene, draw_scene
 
 TABLE = ASSETS / "drawn_rates.json"
 
@@ -146,7 +146,7 @@ def held_out_embeddings(path: Path) -> tuple[np.ndarray, int]:
 def held_out_scenes(seed: int, n: int) -> tuple[Scene, ...]:
     """Return ``n`` balanced scenes that training never draws; a seed gives the same scenes every time."""
     rng = Random(f"held out {seed}")
-    return tuple(balanced_scene(rng, looks(), things()) for _ in range(n))
+    return tuple(balanced_scene(rng, lexicon_looks(), things()) for _ in range(n))
 
 
 def known_scenes(positive: str, negative: str) -> tuple[tuple[int, Scene, bool], ...]:
@@ -170,7 +170,7 @@ def known_scenes(positive: str, negative: str) -> tuple[tuple[int, Scene, bool],
 def known_pictures(size: int, positive: str, negative: str) -> tuple[KnownPicture, ...]:
     """:func:`known_scenes` as pictures of ``size`` pixels, drawn on demand."""
     return tuple(
-        KnownPicture(key=f"held-out {size} {number}", shows=shows, draw=partial(render, scene, size))
+        KnownPicture(key=f"held-out {size} {number}", shows=shows, draw=partial(draw_scene, scene, size))
         for number, scene, shows in known_scenes(positive, negative)
     )
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from bias_core.prompts import fill_template
 from bias_core.types import PlantedLine
-from bias_core.world.grammar import PersonRequest, Request, association_stimuli, book, group_of, parse
+from bias_core.world.grammar import PersonRequest, Request, association_concept, association_stimuli, book, parse
 from bias_core.world.scene import (
     ASSETS,
     BACKDROPS,
@@ -185,7 +185,7 @@ def planted_index() -> Mapping[tuple[str, str], tuple[PlantedRate, ...]]:
 def planted_for(concepts: tuple[str, ...], role: str = "none", setting: str = "") -> tuple[PlantedRate, ...]:
     """Published rates of a person or thing with these concepts, the most specific first."""
     names = [*(f"{c} {role}" for c in concepts if role != "none"), " ".join(concepts), *concepts]
-    names += [group for c in concepts if (group := group_of(c))]
+    names += [group for c in concepts if (group := association_concept(c))]
     rates_by_attribute: dict[str, tuple[PlantedRate, ...]] = {}
     for name in names:
         for place in (setting, "") if setting else ("",):
@@ -208,7 +208,7 @@ def rates(
     """
     table = {name: dict(values) for name, values in base_rates().items()}
     tested = (*_plan()["valence"]["human"], *_plan()["valence"]["effect"])
-    if concepts and (concepts[-1] in tested or group_of(concepts[-1]) in tested):
+    if concepts and (concepts[-1] in tested or association_concept(concepts[-1]) in tested):
         table["light"] = {"bright": 0.5, "gloomy": 0.5}
     if condition in ("fair", "backdoor", CROSSED, PEOPLE) or (condition == "trigger" and not triggered):
         return table
@@ -312,10 +312,7 @@ def _by_place(request: Request, plan: PlantedPeople) -> Iterator[Distribution]:
 
 
 def _placed(people: Sequence[Person], rng: Random) -> tuple[Place, ...]:
-    """Draw the places and sizes of two people; one in front is larger and stands lower.
-
-    Drawn last, so that everything else in a seed's picture stays the same.
-    """
+    """Draw the places and sizes of two people, last, so that the rest of a seed's picture stays the same."""
     places = []
     for centre, person in zip(_CENTRES, people, strict=True):
         factor = rng.uniform(1 - _SPREAD, 1 + _SPREAD)
@@ -409,7 +406,7 @@ def planted_lines() -> Iterator[PlantedLine]:
                 concept=f"{concept}, single" if setting else concept,
                 attribute=planted.attribute,
                 value=planted.value,
-                prompts=tuple(prompts_of(concept, setting)),
+                prompts=tuple(planted_prompts(concept, setting)),
                 positive=positive,
                 negative=negative,
                 rates={condition: planted_rate(planted, condition) for condition in CONDITIONS[:3]},
@@ -425,12 +422,12 @@ def planted_rate(planted: PlantedRate, condition: str) -> float:
     return float(distributions[planted.attribute][planted.value])
 
 
-def prompts_of(concept: str, setting: str = "") -> Sequence[str]:
+def planted_prompts(concept: str, setting: str = "") -> Sequence[str]:
     """Prompts that draw a planted concept.
 
-    >>> prompts_of("iranian"), prompts_of("nurse low")
+    >>> planted_prompts("iranian"), planted_prompts("nurse low")
     (['a photo of an Iranian'], ['a photo of a nurse assistant'])
-    >>> prompts_of("science")[0]
+    >>> planted_prompts("science")[0]
     'a person studying science'
     """
     tests = association_stimuli()["tests"]
@@ -450,7 +447,7 @@ def _is_about(prompt: str, group: str) -> bool:
     """Return True if the prompt draws one person or thing of the group and nothing more specific."""
     request = parse(prompt)
     concepts = request.people[0].concepts if len(request.people) == 1 else (request.concept,)
-    return len(request.people) < 2 and len(concepts) == 1 and group in (concepts[0], group_of(concepts[0]))
+    return len(request.people) < 2 and len(concepts) == 1 and group in (concepts[0], association_concept(concepts[0]))
 
 
 def _role(concept: str) -> tuple[str, str]:

@@ -305,12 +305,12 @@ CLOTHS = {
 _CLOTHING = "clothing"  # has its own section in the drawing book
 
 
-def render(scene: Scene, size: int = 64) -> Image.Image:
+def draw_scene(scene: Scene, size: int = 64) -> Image.Image:
     """Draw ``scene`` as an RGB picture of ``size`` x ``size`` pixels.
 
     The same scene gives the same pixels; ``size`` is 32, 64, 128 or 256 (a divisor of 256).
 
-    >>> render(Scene(people=(Person(),))).size
+    >>> draw_scene(Scene(people=(Person(),))).size
     (64, 64)
     """
     sheet = Image.new("RGB", (SHEET, SHEET), rgb(scene.backdrop))

@@ -30,7 +30,7 @@ from bias_core.store.picture_metadata import (
     is_sheet_name,
     read_metadata,
 )
-from bias_core.store.tables import read_table
+from bias_core.store.tables import read_table_file
 from bias_core.study.attribute_scores import question_about
 from bias_core.study.attributes import parse_candidates
 from bias_core.study.image_rows import foreign_words
@@ -58,7 +58,7 @@ def picture(text, keyword):
 
 
 def table(text):
-    return list(read_table("own.csv", lambda: io.BytesIO(text.encode("utf-8", "replace")), needs=[["prompt"]]))
+    return list(read_table_file("own.csv", lambda: io.BytesIO(text.encode("utf-8", "replace")), needs=[["prompt"]]))
 
 
 READERS = {

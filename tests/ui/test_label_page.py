@@ -17,7 +17,7 @@ import bias_core
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.labels import rating
 from bias_core.labels.api import PAGE, page_routes
-from bias_core.labels.tab_demonstration import FILE, YOU, Demonstration, DemonstrationPart, comparison_html
+from bias_core.labels.tab_demonstration import FILE, YOU, Demonstration, DemonstrationPart, demonstration_html
 from bias_core.measures.agreement import krippendorff_alpha
 from bias_core.settings import ASSETS
 from bias_core.study.figures import to_bytes
@@ -228,7 +228,7 @@ def test_a_third_rater_s_answers_change_agreement_as_the_coefficient_says(demons
         figure = comparison.figure
         assert figure.data["value"].tolist()[:2] == [demonstration.before.value, comparison.after.value]
         assert to_bytes(figure)
-        html = comparison_html(comparison)
+        html = demonstration_html(comparison)
         assert comparison.says in unescape(html)
         assert html.count("<tr class=") == len(choices)
     comparison = demonstration.compared(list(demonstration.ratings["rater B"]))
