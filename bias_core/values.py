@@ -102,20 +102,20 @@ def check_value(name: str, value: object, kind: Any) -> None:
     check_texts(name, value)
 
 
-def check_fields(made: object) -> None:
+def check_fields(instance: object) -> None:
     """Raise InvalidInput for a dataclass field of a wrong type."""
-    for name, kind in get_type_hints(type(made)).items():
-        check_value(name, getattr(made, name), kind)
+    for name, kind in get_type_hints(type(instance)).items():
+        check_value(name, getattr(instance, name), kind)
 
 
-def check_arguments(run: Callable[..., Any], given: Mapping[str, object]) -> None:
+def check_arguments(run: Callable[..., Any], arguments: Mapping[str, object]) -> None:
     """Raise InvalidInput for an argument whose type differs from the one ``run`` declares."""
     for name, parameter in signature(run, eval_str=True).parameters.items():
-        if name in given and parameter.annotation is not parameter.empty:
-            check_value(name, given[name], parameter.annotation)
+        if name in arguments and parameter.annotation is not parameter.empty:
+            check_value(name, arguments[name], parameter.annotation)
 
 
-def with_whole_numbers(run: Callable[..., Any], given: Mapping[str, object]) -> dict[str, object]:
+def with_whole_numbers(run: Callable[..., Any], arguments: Mapping[str, object]) -> dict[str, object]:
     """Return the arguments, with 8.0 as 8 where ``run`` declares a whole number: JSON has one kind of number."""
     declared = signature(run, eval_str=True).parameters
 
@@ -124,7 +124,7 @@ def with_whole_numbers(run: Callable[..., Any], given: Mapping[str, object]) -> 
         kinds = (declared[name].annotation, *get_args(declared[name].annotation)) if name in declared else ()
         return int(value) if exact and int in kinds else value  # type: ignore[call-overload]
 
-    return {name: as_declared(name, value) for name, value in given.items()}
+    return {name: as_declared(name, value) for name, value in arguments.items()}
 
 
 def check_texts(name: str, value: object, depth: int = 0, *, longest: int = MAX_TEXT) -> None:
@@ -375,16 +375,16 @@ else:
         config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
 
         def decorate(kind):
-            made = checked_dataclass(frozen=frozen, kw_only=kw_only, config=config)(kind)
-            labels = {entry.name: f"“{entry.metadata[_INFO].label}”" for entry in fields(made)}
-            build = made.__init__
+            checked = checked_dataclass(frozen=frozen, kw_only=kw_only, config=config)(kind)
+            labels = {entry.name: f"“{entry.metadata[_INFO].label}”" for entry in fields(checked)}
+            build = checked.__init__
 
             @wraps(build)
             def init(self, **values):
                 try:
                     build(self, **values)
                 except ValidationError as error:
-                    raise InvalidInput(_sentence(made, error)) from error
+                    raise InvalidInput(_sentence(checked, error)) from error
                 # Options are checked by their own names.
                 for name, value in values.items():
                     if not isinstance(value, Mapping):
@@ -392,8 +392,8 @@ else:
                 if isinstance(self, RemembersNames):
                     object.__setattr__(self, "_given", frozenset(values))
 
-            made.__init__ = init
-            return made
+            checked.__init__ = init
+            return checked
 
         return decorate
 

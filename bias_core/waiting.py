@@ -250,9 +250,9 @@ class BuiltOnce:
     def __contains__(self, key: tuple[str, str]) -> bool:
         return key in self._built
 
-    def __setitem__(self, key: tuple[str, str], made: object) -> None:
+    def __setitem__(self, key: tuple[str, str], built: object) -> None:
         """Use this object in every version, instead of building one."""
-        self._built[key] = None, made
+        self._built[key] = None, built
 
     def get(self, kind: str, name: str, build: Callable[[], T], *, version: str = "", limit: float = 60.0) -> T:
         """The object for ``kind`` and ``name`` in this version, built now if there is none.

@@ -293,10 +293,10 @@ def write_answers(store: LabelStore, folder: Path) -> None:
             write_atomically(path, data)
 
 
-def _answer_line(task_id: str, given: GivenAnswer, *, excluded: bool) -> dict[str, Any]:
-    item, own = given.item, {name: getattr(given, name) for name in ("rater", "choices", "seconds", "at")}
+def _answer_line(task_id: str, answer: GivenAnswer, *, excluded: bool) -> dict[str, Any]:
+    item, own = answer.item, {name: getattr(answer, name) for name in ("rater", "choices", "seconds", "at")}
     of_item = {"image_id": item.image_id, "identities": item.identities, "known": item.gold}
-    return {"task": task_id, "task_version": given.task_version, **of_item, **own, "excluded": excluded}
+    return {"task": task_id, "task_version": answer.task_version, **of_item, **own, "excluded": excluded}
 
 
 def labels_for_run(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> list[tuple[Task, list[LabelledItem]]]:

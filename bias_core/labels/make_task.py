@@ -376,13 +376,13 @@ def _chosen(report: StudyReport, attributes: Sequence[str], setting: str) -> lis
     return [reading for reading in readings if reading.attribute and reading.attribute.name in chosen]
 
 
-def _sample(left: Sequence[str], readings: Sequence[Reading], n: int, by: str, seed: int) -> tuple[list[str], str]:
+def _sample(remaining: Sequence[str], readings: Sequence[Reading], n: int, by: str, seed: int) -> tuple[list[str], str]:
     """The sampled pictures, in order, and the way of sampling in words."""
     rng = np.random.default_rng(seed)
-    shuffled = [left[i] for i in rng.permutation(len(left))]
+    shuffled = [remaining[i] for i in rng.permutation(len(remaining))]
     if not by:
         chosen = set(shuffled[:n])
-        return [image_id for image_id in left if image_id in chosen], "at random"
+        return [image_id for image_id in remaining if image_id in chosen], "at random"
     strata = strata_of(readings, (by,))
     if not strata:
         names = dict.fromkeys(PEOPLE if reading.attribute is None else reading.attribute.name for reading in readings)
@@ -393,7 +393,7 @@ def _sample(left: Sequence[str], readings: Sequence[Reading], n: int, by: str, s
     chosen, in_order = set(), sorted(by_stratum.values(), key=len)
     for i, of_stratum in enumerate(in_order):  # the smallest group first: the others fill up what it lacks
         chosen |= set(of_stratum[: -(-(n - len(chosen)) // (len(in_order) - i))])
-    return [image_id for image_id in left if image_id in chosen], f"in equal parts by the classifier on {by}"
+    return [image_id for image_id in remaining if image_id in chosen], f"in equal parts by the classifier on {by}"
 
 
 def _task(readings: Sequence[Reading], raters_per_item: int, looks: Looks) -> Task:
@@ -418,10 +418,10 @@ def _task(readings: Sequence[Reading], raters_per_item: int, looks: Looks) -> Ta
     )
 
 
-def _position(name: str, number: int, taken: dict[str, tuple[str, str]]) -> str:
+def _position(name: str, number: int, keys: dict[str, tuple[str, str]]) -> str:
     """The key of the question about this attribute, which raters see as a step of their page."""
     key = answer_key(name) if any(letter.isascii() and letter.isalnum() for letter in name) else f"question_{number}"
-    return key if key not in taken else f"{key[:36]}_{number}"
+    return key if key not in keys else f"{key[:36]}_{number}"
 
 
 def _pictures(report: StudyReport, task: Task, sample: set[str]) -> list[TaskPicture]:
@@ -434,12 +434,12 @@ def _pictures(report: StudyReport, task: Task, sample: set[str]) -> list[TaskPic
     return list(task_pictures(suitable, task))
 
 
-def task_values(made: CreatedTask) -> dict[str, Any]:
+def task_values(created: CreatedTask) -> dict[str, Any]:
     """A new task as plain values for programs; addresses are relative to the app's."""
-    task = made.task
+    task = created.task
     return {
         "task": task.id, "run_id": task.run_id, "status": task.status, "asks_about": serves(task),
         "sample": task.sample, "questions": dict(task.questions), "answers": list(task.answer_keys),
-        "raters_link": f"label?task={made.join_code}", "owner_key": made.key.text,
-        "owner_link": f"?tab=label#owner={made.key.text}",
+        "raters_link": f"label?task={created.join_code}", "owner_key": created.key.text,
+        "owner_link": f"?tab=label#owner={created.key.text}",
     }  # fmt: skip

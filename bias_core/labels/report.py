@@ -311,18 +311,18 @@ def _compared(name: str, labels: Labels, people: pd.DataFrame, task: Task) -> tu
     both["label"] = both["label"].mask(tie, task.untold)
     both["automatic"] = [labels.get(key, "") for key in both.index]
     both = both[(both != "").all(axis=1)]
-    shown = _SOURCES.get(name, name)
-    finding = kappa_finding(f"kappa_{name}", f"People and {shown}", both, both.index.get_level_values("image_id"))
+    source_name = _SOURCES.get(name, name)
+    finding = kappa_finding(f"kappa_{name}", f"People and {source_name}", both, both.index.get_level_values("image_id"))
     if finding is None:
         return [], []
     order = list(dict.fromkeys([*task.answer_keys, *both["automatic"]]))
     counts = pd.crosstab(both["label"], both["automatic"]).reindex(index=order, columns=order, fill_value=0)
     counts = counts.rename_axis(None, axis=1).rename_axis("people say").reset_index()
-    title, note = f"People's labels (rows) and {shown} (columns)", _TIES_NOTE
+    title, note = f"People's labels (rows) and {source_name} (columns)", _TIES_NOTE
     key = re.sub(r"\W+", "_", name)
     tables = [table(f"confusion_{key}", title, counts, note)]
     if rows := _error_rates(both, task):
-        title = f"Errors of {shown}, people taken as right"
+        title = f"Errors of {source_name}, people taken as right"
         tables.append(table(f"errors_{key}", title, rows, _ERRORS_NOTE))
     return [replace(finding, estimate=replace(finding.estimate, null_value=0.0))], tables
 

@@ -408,7 +408,7 @@ class DiffusersTextToImage(LazyModel[Any]):
             alike, more = unguided
             texts = [row.prompt, *texts]  # else the path has the velocity of the prompt
         n_calls = 1 + math.ceil(len(texts) / self._at_once())
-        done = _counted(on_step, (n_calls + predicted) * row.num_inference_steps)
+        done = _step_counter(on_step, (n_calls + predicted) * row.num_inference_steps)
         tracer = Tracer(pipeline, space, after_step=done)
         path = tracer.path(partial(self._call, [row]))
         rows = [replace(alike, prompt=text) for text in texts]
@@ -663,6 +663,6 @@ def _of_one(tensor: Any) -> np.ndarray:
     return arrays if arrays.ndim == 4 else arrays.reshape(len(arrays), math.prod(arrays.shape[1:]))
 
 
-def _counted(on_step: StepCallback | None, total: int) -> Callable[[], None]:
+def _step_counter(on_step: StepCallback | None, total: int) -> Callable[[], None]:
     steps = count(1)
     return lambda: on_step(min(next(steps), total), total) if on_step is not None else None

@@ -142,7 +142,7 @@ class OpenClipEncoder(BatchedEncoder):
         if not Path(self.weights).exists():
             with loading(self.name, self.source):
                 how = self._architecture()
-                self._tokenizer(how["model_name"], here=self._offline)
+                self._tokenizer(how["model_name"], local_only=self._offline)
             self._fetched = how
 
     def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:
@@ -162,20 +162,20 @@ class OpenClipEncoder(BatchedEncoder):
             **how, device=device, precision="fp32", weights_only=True
         )
         check_finite(model, self.name)
-        tokenizer = self._tokenizer(how["model_name"], here=self._offline or folder or bool(self._fetched))
+        tokenizer = self._tokenizer(how["model_name"], local_only=self._offline or folder or bool(self._fetched))
         return model.to(memory_format=torch.channels_last).eval(), preprocess, tokenizer, device
 
     def _tokens(self) -> tuple[Any, int]:
         folder = Path(self.weights).is_dir()
         name = self._folder()["model_name"] if folder else self.architecture
-        tokenizer = self._tokenizer(name, here=True)
+        tokenizer = self._tokenizer(name, local_only=True)
         own = getattr(tokenizer, "tokenizer", None)
         return own or _OfOpenClip(tokenizer), int(tokenizer.context_length)
 
-    def _tokenizer(self, model: str, *, here: bool) -> Any:
-        """The model's tokenizer; with ``here``, a hub's only if it is on this machine."""
+    def _tokenizer(self, model: str, *, local_only: bool) -> Any:
+        """The model's tokenizer; with ``local_only``, a hub's only if it is on this machine."""
         foreign = open_clip.get_model_config(model)["text_cfg"].get("hf_tokenizer_name")
-        return open_clip.get_tokenizer(model, **({"local_files_only": True} if foreign and here else {}))
+        return open_clip.get_tokenizer(model, **({"local_files_only": True} if foreign and local_only else {}))
 
     def _folder(self) -> dict[str, Any]:
         """Arguments to build the model of a folder, for which open_clip itself would take random weights."""

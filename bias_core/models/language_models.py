@@ -213,7 +213,7 @@ class TransformersLanguageModel(HubModel[tuple[Any, Any, Any, str]]):
             return without_thoughts(open_thought(text) + said)
 
     def _propose_batch(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
-        model, tokenizer, shown, device = self._parts()
+        model, tokenizer, proposable, device = self._parts()
         ids = [self._ids(prefix)[-_room(model) :] for prefix in prefixes]
         inputs = tokenizer.pad({"input_ids": ids}, padding=True, return_tensors="pt").to(device)
         arguments = {"input_ids": inputs["input_ids"], "attention_mask": inputs["attention_mask"]}
@@ -226,8 +226,8 @@ class TransformersLanguageModel(HubModel[tuple[Any, Any, Any, str]]):
             logits = model(**arguments).logits[:, -1].float()  # (n_prefixes, n_words)
         if not torch.isfinite(logits).all():
             raise ModelUnavailable(f"{self.name} answers NaN; its weights are corrupt or of too low precision")
-        logits = logits.masked_fill(~shown, -torch.inf)
-        best = logits.topk(min(n, int(shown.sum())), dim=-1).indices.tolist()
+        logits = logits.masked_fill(~proposable, -torch.inf)
+        best = logits.topk(min(n, int(proposable.sum())), dim=-1).indices.tolist()
         return [self._texts(*row) for row in zip(prefixes, ids, best, strict=True)]
 
     def _texts(self, prefix: str, ids: list[int], following: list[int]) -> list[str]:

@@ -575,14 +575,14 @@ def _answering(pipeline: Any, networks: Mapping[str, Any], by: Callable[..., Any
     """Let ``by`` answer for networks, from their name, the steps done, their own answer, and their input."""
     done = _StepsDone()
 
-    def counted(step: SchedulerStep) -> Any:
+    def count_step(step: SchedulerStep) -> Any:
         answer = step.answer()
         done.n += 1
         done.after(done.n)
         return answer
 
     with ExitStack() as afterwards:
-        afterwards.enter_context(step_replaced(pipeline.scheduler, counted))
+        afterwards.enter_context(step_replaced(pipeline.scheduler, count_step))
         for name, network in networks.items():
             afterwards.enter_context(forward_replaced(network, partial(by, name, done, network.forward)))
         yield done

@@ -667,19 +667,19 @@ def _check_whole(loader: Any, keys: set[str], name: str, what: str, misfit: str)
 
     ModelUnavailable: no layer of it fits, or some do not, or a layer lacks one of its halves, or has NaN.
     """
-    there: set[str] = set()
+    loaded_keys: set[str] = set()
     for part, names in loader.get_list_adapters().items():
         if name in names:
             module = getattr(loader, part)
             check_finite(module, what)
             of_part = peft.get_peft_model_state_dict(module, adapter_name=name)
-            there |= {f"{part}.{key.removesuffix('.weight')}" for key in of_part}
-    if not there:
+            loaded_keys |= {f"{part}.{key.removesuffix('.weight')}" for key in of_part}
+    if not loaded_keys:
         raise ModelUnavailable(misfit)
     expected = {key.removesuffix(".weight") for key in keys if not key.endswith(".alpha")}
     wrong = {
-        "{} of its {} weights have no place in this model": expected - there,
-        "{} weights are missing next to its {}": there - expected,
+        "{} of its {} weights have no place in this model": expected - loaded_keys,
+        "{} weights are missing next to its {}": loaded_keys - expected,
     }
     for words, some in wrong.items():
         if some:

@@ -232,9 +232,9 @@ class ZeroGpuTextToImage(Borrower):
 
         Interrupted if the visitor's time is used up; pictures yielded before are whole.
         """
-        left, size = list(rows), len(rows)
-        while left:
-            batch, n_drawn = left[:size], 0
+        remaining, size = list(rows), len(rows)
+        while remaining:
+            batch, n_drawn = remaining[:size], 0
             units = sum(max(1, row.num_inference_steps) for row in batch)
             try:
                 for image in self.call("generate", batch, units=units, on_step=on_step, steps=True):
@@ -244,7 +244,7 @@ class ZeroGpuTextToImage(Borrower):
                 size = len(batch) // 2
                 if n_drawn or size < int(self.local.batch_size):
                     raise  # fewer rows would fail, too
-            left = left[n_drawn:]
+            remaining = remaining[n_drawn:]
 
     def trace(
         self,

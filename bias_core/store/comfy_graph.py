@@ -86,14 +86,14 @@ def facts_of_graph(text: str, file_name: str = "") -> PictureMetadata:
     return found[0] if found else PictureMetadata(program="ComfyUI", unclear="no sampler was found in its workflow")
 
 
-def _common(found: list[PictureMetadata]) -> PictureMetadata:
+def _common(pictures: list[PictureMetadata]) -> PictureMetadata:
     """The facts that several pictures of one workflow and prompt share."""
     names = ("negative_prompt", "seed", "num_inference_steps", "guidance_scale", "sampler", "model", "width", "height")
-    values: dict[str, Any] = {name: agreed(getattr(facts, name) for facts in found) for name in names}
+    values: dict[str, Any] = {name: agreed(getattr(facts, name) for facts in pictures) for name in names}
     values |= {name: values[name] or "" for name in ("negative_prompt", "sampler", "model")}
-    further = tuple(different(text for facts in found for text in facts.further))
+    further = tuple(different(text for facts in pictures for text in facts.further))
     return PictureMetadata(
-        program="ComfyUI", prompt=found[0].prompt, unclear=found[0].unclear, further=further, **values
+        program="ComfyUI", prompt=pictures[0].prompt, unclear=pictures[0].unclear, further=further, **values
     )
 
 
@@ -102,7 +102,7 @@ class _Graph:
 
     def __init__(self, inputs: Mapping[str, dict[str, Any]], kinds: Mapping[str, str]) -> None:
         self.inputs, self.kinds = inputs, kinds
-        self._known: dict[tuple[object, str], Any] = {}
+        self._cache: dict[tuple[object, str], Any] = {}
         self._n_visits = 0
 
     def _count(self, n: int, texts: Iterable[str] = ()) -> None:
@@ -154,9 +154,9 @@ class _Graph:
 
     def _once(self, what: object, node: str, find: Callable[[], T]) -> T:
         """Cache the result of ``find`` for a node."""
-        if (key := (what, node)) not in self._known:
-            self._known[key] = find()
-        known: T = self._known[key]
+        if (key := (what, node)) not in self._cache:
+            self._cache[key] = find()
+        known: T = self._cache[key]
         return known
 
     def _link(self, value: object) -> str:
@@ -280,11 +280,11 @@ class _Graph:
         """The texts of a conditioning, or of a node that loads and encodes at once."""
         if not (node := self._link(value)):
             return [value] if isinstance(value, str) else []
-        if (key := (role, node)) not in self._known:
-            self._known[key] = []  # a graph that leads back to itself ends here
-            self._known[key] = texts = different(self._conditioned_by(node, role, depth))
+        if (key := (role, node)) not in self._cache:
+            self._cache[key] = []  # a graph that leads back to itself ends here
+            self._cache[key] = texts = different(self._conditioned_by(node, role, depth))
             self._count(1 + len(texts))
-        known: list[str] = self._known[key]
+        known: list[str] = self._cache[key]
         return known
 
     def _conditioned_by(self, node: str, role: Role, depth: int) -> list[str]:
@@ -323,11 +323,11 @@ class _Graph:
         """
         if not (node := self._link(value)):
             return check_length(value) if isinstance(value, str) else ""
-        if (key := ("text", node)) not in self._known:
-            self._known[key] = ""
-            self._known[key] = text = self._made_text(node, depth)
+        if (key := ("text", node)) not in self._cache:
+            self._cache[key] = ""
+            self._cache[key] = text = self._made_text(node, depth)
             self._count(1 + len(self.inputs[node]), [text])
-        known: str = self._known[key]
+        known: str = self._cache[key]
         return known
 
     def _made_text(self, node: str, depth: int) -> str:

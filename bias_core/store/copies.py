@@ -72,7 +72,7 @@ def grey_of(image: Image.Image) -> np.ndarray:
 
 def copies_among(pictures: Sequence[PossibleCopy]) -> dict[str, str]:
     """Return the names of pictures of one prompt that do not count, with reasons."""
-    left: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for find in (
         _drafts_and_sheets,
         _same_files,
@@ -82,12 +82,12 @@ def copies_among(pictures: Sequence[PossibleCopy]) -> dict[str, str]:
         _look_alikes,
         _tiled,
     ):
-        for picture, why in find([picture for picture in pictures if picture.name not in left]):
-            left.setdefault(picture.name, why)
-    return left
+        for picture, why in find([picture for picture in pictures if picture.name not in reasons]):
+            reasons.setdefault(picture.name, why)
+    return reasons
 
 
-Found = Iterator[tuple[PossibleCopy, str]]
+CopiesWithReasons = Iterator[tuple[PossibleCopy, str]]
 
 
 def _groups(pictures: Sequence[PossibleCopy], keys: Sequence[Hashable]) -> list[list[PossibleCopy]]:
@@ -98,7 +98,7 @@ def _groups(pictures: Sequence[PossibleCopy], keys: Sequence[Hashable]) -> list[
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _drafts_and_sheets(pictures: Sequence[PossibleCopy]) -> Found:
+def _drafts_and_sheets(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
     stems = {PurePosixPath(picture.name).with_suffix("").as_posix(): picture.name for picture in pictures}
     for picture in pictures:
         if finished := stems.get(finished_stem(picture.name)):
@@ -107,14 +107,14 @@ def _drafts_and_sheets(pictures: Sequence[PossibleCopy]) -> Found:
             yield picture, "a contact sheet"
 
 
-def _same_files(pictures: Sequence[PossibleCopy]) -> Found:
+def _same_files(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
     """Find identical files; blank pictures without a seed may each have been drawn."""
     files = [None if picture.is_blank and picture.drawing.seed is None else picture.content for picture in pictures]
     for group in _groups(pictures, files) + _groups(pictures, [picture.own_id or None for picture in pictures]):
         yield from ((picture, f"the same picture as {group[0].name}") for picture in group[1:])
 
 
-def _smaller_versions(pictures: Sequence[PossibleCopy]) -> Found:
+def _smaller_versions(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
     """Find pictures that a program saved before it enlarged them: both files have the same settings."""
     for group in _groups(pictures, [picture.settings for picture in pictures]):
         largest = max(group, key=lambda picture: picture.n_pixels)
@@ -123,7 +123,7 @@ def _smaller_versions(pictures: Sequence[PossibleCopy]) -> Found:
                 yield picture, f"a smaller version of {largest.name}"
 
 
-def _earlier_stages(pictures: Sequence[PossibleCopy]) -> Found:
+def _earlier_stages(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
     """Find pictures that a graph saved before a second pass, which has other settings."""
     for group in _groups(pictures, [picture.drawing.workflow or None for picture in pictures]):
         for picture in group:
@@ -141,7 +141,7 @@ def _of_other_seeds(picture: PossibleCopy, other: PossibleCopy) -> bool:
     return None not in seeds and seeds[0] != seeds[1]
 
 
-def _same_pixels(pictures: Sequence[PossibleCopy]) -> Found:
+def _same_pixels(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
     own = _comparable(pictures)
     for group in _groups(own, [picture.pixels for picture in own]):
         for place, picture in enumerate(group):
@@ -149,7 +149,7 @@ def _same_pixels(pictures: Sequence[PossibleCopy]) -> Found:
                 yield picture, f"the same pixels as {same.name}"
 
 
-def _look_alikes(pictures: Sequence[PossibleCopy]) -> Found:
+def _look_alikes(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
     """Find pictures in two sizes or formats, or with a redrawn part; the largest counts, then the first."""
     own = sorted(
         (picture for picture in _comparable(pictures) if picture.cells.std() > _FLAT),
@@ -184,7 +184,7 @@ _LAYOUTS = [(columns, rows) for columns in range(1, 5) for rows in range(1, 5) i
 _MOST_SHEETS = 300  # pictures of one prompt that are searched for sheets
 
 
-def _tiled(pictures: Sequence[PossibleCopy]) -> Found:
+def _tiled(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
     """Find sheets that show at least two of the other pictures."""
     own = [picture for picture in _comparable(pictures) if picture.cells.std() > _FLAT]
     if len(own) < 3 or len(own) > _MOST_SHEETS:
@@ -203,7 +203,7 @@ def _tiled(pictures: Sequence[PossibleCopy]) -> Found:
 
 def _n_shown(sheet: PossibleCopy, small: np.ndarray, columns: int, rows: int) -> int:
     """Count the pictures ``small (n, pixels)`` that are tiles of a sheet."""
-    whole, shown = Image.fromarray(sheet.grey), set[int]()
+    whole, tiles = Image.fromarray(sheet.grey), set[int]()
     for row in range(rows):
         for column in range(columns):
             width, height = _SIDE / columns, _SIDE / rows
@@ -213,8 +213,8 @@ def _n_shown(sheet: PossibleCopy, small: np.ndarray, columns: int, rows: int) ->
             nearest = int(apart.argmin())
             if apart[nearest] <= _REDRAWN_MEAN and tile.std() > _FLAT:
                 likeness = np.corrcoef(small[nearest], tile)[0, 1]
-                shown |= {nearest} if likeness >= _REDRAWN_LIKENESS else set()
-    return len(shown)
+                tiles |= {nearest} if likeness >= _REDRAWN_LIKENESS else set()
+    return len(tiles)
 
 
 def _resized(

@@ -131,17 +131,17 @@ _NOTHING = frozenset({"", "none", "false", "0", "[]", "{}", "null"})
 
 def further_of(table: Mapping[str, Any], *, but: Iterable[str] = ()) -> tuple[str, ...]:
     """All prompts and captions of a table ``but`` these, and all pictures that it names."""
-    told, known = [], {one_line(text) for text in but}
+    notes, known = [], {one_line(text) for text in but}
     for name, value in _leaves(table):
         plain, text = _plain(name), one_line(value) if isinstance(value, str) else ""
         is_text = _FURTHER.search(name) and not _NEVER_DRAWN.search(name) and number(text) is None
         if is_text and text and text not in known:
-            told.append(f"{name} {in_quotes(text)}")
+            notes.append(f"{name} {in_quotes(text)}")
         elif (_PICTURE.search(plain) and str(value).strip().lower() not in _NOTHING) or (
             plain in ("generationmode", "requesttype", "mode") and _FROM_A_PICTURE.search(text)
         ):
-            told.append(f"a start or reference picture ({short_name(name)})")
-    return tuple(dict.fromkeys(told))[:_MOST_FURTHER]
+            notes.append(f"a start or reference picture ({short_name(name)})")
+    return tuple(dict.fromkeys(notes))[:_MOST_FURTHER]
 
 
 def _leaves(value: object, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:

@@ -211,7 +211,7 @@ def _files_of(source: Path) -> dict[str, Path]:
 
 def _walk(folder: Path, above: set[str]) -> Iterator[Path]:
     """All files below but hidden ones and those for people alone; follows links to folders, without loops."""
-    here = above | {os.path.realpath(folder)}
+    visited = above | {os.path.realpath(folder)}
     with _readable(folder):
         entries = sorted(folder.iterdir())
     for path in entries:
@@ -219,8 +219,8 @@ def _walk(folder: Path, above: set[str]) -> Iterator[Path]:
             continue
         if not path.is_dir():
             yield path
-        elif os.path.realpath(path) not in here:
-            yield from _walk(path, here)
+        elif os.path.realpath(path) not in visited:
+            yield from _walk(path, visited)
 
 
 def _last(steps: Generator[int, None, str]) -> str:

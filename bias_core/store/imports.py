@@ -308,7 +308,7 @@ class ImportedImages:
         self._n_files = {prompt: len(same) for prompt, same in pictures.items()}
         self.counts = {same[0][1]: len(same) for same in pictures.values()}
         self._unread = pictures
-        self._seen: dict[str, tuple[str, str]] = {}  # prompt and name of the first file with this content
+        self._first_files: dict[str, tuple[str, str]] = {}  # prompt and name of the first file with this content
         self._rows: dict[str, list[ImageRow]] = {}
         self._names: dict[str, str] = {}  # of files, by id of the row
         self._records: dict[str, tuple[str, str]] = {}
@@ -358,8 +358,9 @@ class ImportedImages:
                     self.rejected.append(f"{name}: {error}")
             copies = copies_among([candidate for candidate, _, _ in read])
             for picture in (candidate for candidate, _, _ in read if not (candidate.is_blank or candidate.own_id)):
-                if (first := self._seen.setdefault(picture.content, (prompt_key, picture.name)))[0] != prompt_key:
-                    copies.setdefault(picture.name, f"the same picture as {first[1]}, which has another prompt")
+                first_prompt, first_name = self._first_files.setdefault(picture.content, (prompt_key, picture.name))
+                if first_prompt != prompt_key:
+                    copies.setdefault(picture.name, f"the same picture as {first_name}, which has another prompt")
             self.copies += [f"{name}: {why}" for name, why in copies.items()]
             self._rows[prompt_key] = []
             for candidate, row, record in read:
@@ -537,7 +538,7 @@ class ImportedImages:
     def _read_tables(self, names: Sequence[str]) -> None:
         """Read other tables, and the texts next to pictures."""
         self._sidecars = sidecars_of(names, self._files.names)
-        there, beside, n_bytes = set(names), set(self._sidecars.values()), 0
+        picture_names, beside, n_bytes = set(names), set(self._sidecars.values()), 0
         for path in map(PurePosixPath, self._files.names):
             is_parquet = path.name.lower() == PARQUET
             if not is_parquet and (path.suffix.lower() != ".json" or path.as_posix() in beside):
@@ -550,7 +551,7 @@ class ImportedImages:
                 n_bytes += len(data)
                 for name, facts in facts_of_parquet(data) if is_parquet else facts_of_part(data).items():
                     name = (path.parent / name).as_posix()
-                    if name in there:
+                    if name in picture_names:
                         self._count(facts.prompt, facts.negative_prompt)
                         self._tables[name] = facts
                     else:

@@ -306,17 +306,17 @@ def facts_of_midjourney(text: str) -> PictureMetadata:
     """
     words = one_line(check_length(text).partition("Job ID:")[0])
     prompt, *switches = _SWITCH.split(words)
-    given = {name.lower(): value.strip() for name, _, value in (switch.partition(" ") for switch in switches)}
+    parameters = {name.lower(): value.strip() for name, _, value in (switch.partition(" ") for switch in switches)}
     pictures = {word for word in prompt.split() if re.match("<?https?://", word)}
-    version = given.get("v") or given.get("version") or ""
-    niji = " Niji" if "niji" in given else ""
-    version = (given.get("niji") or version).removesuffix(".0")
-    names = ["image prompt"] * bool(pictures) + [name for name in ("sref", "cref", "oref") if name in given]
+    version = parameters.get("v") or parameters.get("version") or ""
+    niji = " Niji" if "niji" in parameters else ""
+    version = (parameters.get("niji") or version).removesuffix(".0")
+    names = ["image prompt"] * bool(pictures) + [name for name in ("sref", "cref", "oref") if name in parameters]
     return PictureMetadata(
         program="Midjourney",
         prompt=" ".join(word for word in prompt.split() if word not in pictures),
-        negative_prompt=given.get("no", ""),
-        seed=whole(given.get("seed"), LARGEST_SEED),
+        negative_prompt=parameters.get("no", ""),
+        seed=whole(parameters.get("seed"), LARGEST_SEED),
         model=short_name(f"Midjourney{niji} {version}"),
         further=tuple(f"a start or reference picture ({name})" for name in names),
     )

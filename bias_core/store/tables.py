@@ -168,7 +168,7 @@ class _Lines(Iterator[str]):
         return line
 
 
-def _counted(name: str, rows: Iterable[Row]) -> Iterator[Row]:
+def _limited(name: str, rows: Iterable[Row]) -> Iterator[Row]:
     """Yield the rows, with a limit on their number."""
     n_cells = 0
     for n_rows, row in enumerate(rows, start=1):
@@ -192,7 +192,7 @@ def _json_rows(name: str, lines: _Lines, needs: Sequence[Sequence[str]], further
                 except ValueError:
                     problems.add(f'line {number}: is not an object such as {{"prompt": "a photo of a nurse"}}')
 
-    for row in _counted(name, rows()):
+    for row in _limited(name, rows()):
         columns |= dict.fromkeys(row[1])
         if len(columns) > _MOST_COLUMNS:
             raise InvalidInput(f"{name} has more than {_MOST_COLUMNS:,} columns; at most that many are allowed")
@@ -219,11 +219,13 @@ def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _csv_rows(name: str, lines: _Lines, needs: Sequence[Sequence[str]], further: Collection[str]) -> Iterator[Row]:
-    told = _SEPARATOR_LINE.fullmatch(lines.first.rstrip("\r\n"))
-    if told:
+    separator_line = _SEPARATOR_LINE.fullmatch(lines.first.rstrip("\r\n"))
+    if separator_line:
         lines.skip()
     separator = (
-        told[1] if told else _separator_of(lines.first, {*further, *(column for names in needs for column in names)})
+        separator_line[1]
+        if separator_line
+        else _separator_of(lines.first, {*further, *(column for names in needs for column in names)})
     )
     cells_of_rows, problems = _cells(name, lines, separator), Problems()
     columns = [_column(cell) for cell in next(cells_of_rows, ("", []))[1]]
@@ -240,7 +242,7 @@ def _csv_rows(name: str, lines: _Lines, needs: Sequence[Sequence[str]], further:
                 problems.add(f"{place}: ends after {len(cells)} of {len(columns)} cells, without {', '.join(missing)}")
             yield place, {column: _cell(cell) for column, cell in zip(columns, cells, strict=False) if column}
 
-    yield from _counted(name, rows())
+    yield from _limited(name, rows())
     problems.refuse(name)
 
 
@@ -262,7 +264,7 @@ def _cells(name: str, lines: _Lines, separator: str) -> Iterator[tuple[str, list
             yield place, cells
 
 
-def _separator_of(head: str, known: Collection[str]) -> str:
+def _separator_of(head: str, known_columns: Collection[str]) -> str:
     """The separator that gives the first line the most known names, then the most cells."""
 
     def names_and_cells(separator: str) -> tuple[int, int]:
@@ -270,7 +272,7 @@ def _separator_of(head: str, known: Collection[str]) -> str:
             cells = next(csv.reader([head], delimiter=separator), [])
         except csv.Error:  # too long a cell
             return 0, 1
-        return len({*known} & {*map(_column, cells[:_MOST_COLUMNS])}), len(cells)
+        return len({*known_columns} & {*map(_column, cells[:_MOST_COLUMNS])}), len(cells)
 
     best = max(_SEPARATORS, key=names_and_cells)
     return best if names_and_cells(best)[1] > 1 else _NO_SEPARATOR
@@ -516,17 +518,19 @@ def read_pack(name: str) -> tuple[PackedPrompt, ...]:
     HubNotReached: the hub does not answer.
     """
     path = _from_hub(name) if name.startswith(HUB) else Path(name).expanduser()
-    shown = name if name.startswith(HUB) else path.name
+    display_name = name if name.startswith(HUB) else path.name
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise InvalidInput(f"{shown} is larger than {MOST_BYTES // 1_000_000} MB, the limit for a pack of prompts")
+            raise InvalidInput(
+                f"{display_name} is larger than {MOST_BYTES // 1_000_000} MB, the limit for a pack of prompts"
+            )
         if path.suffix.lower() == ".parquet":
-            return checked_prompts(shown, _parquet_rows(shown, path.read_bytes()))
+            return checked_prompts(display_name, _parquet_rows(display_name, path.read_bytes()))
         return checked_prompts(
-            shown, read_table_file(shown, lambda: path.open("rb"), needs=[_PROMPT], further=_FURTHER)
+            display_name, read_table_file(display_name, lambda: path.open("rb"), needs=[_PROMPT], further=_FURTHER)
         )
     except OSError as error:
-        raise InvalidInput(f"{shown} cannot be read: {error.strerror or error}") from error
+        raise InvalidInput(f"{display_name} cannot be read: {error.strerror or error}") from error
 
 
 def _parquet_rows(name: str, data: bytes) -> Iterator[Row]:
