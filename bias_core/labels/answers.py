@@ -39,10 +39,7 @@ MACHINE = "judge: "  # starts the name of every rater that is a machine
 
 
 def keep_judgements(store: LabelStore, key: OwnerKey, judge: str, choices: Mapping[int, Mapping[str, str]]) -> None:
-    """Store a judge's answers by item id, in place of its earlier ones.
-
-    NotAllowed if the key opens no task; InvalidInput for an answer or an item that the task does not have.
-    """
+    """Replace a judge's answers by item id; NotAllowed for a wrong key, InvalidInput for an unknown item or answer."""
     with store.write() as connection:
         row = owned_row(connection, key, change=True)
         task = stored_task(store, row)
@@ -274,10 +271,7 @@ def _labelled_of(connection: Connection, task_id: str) -> list[LabelledItem]:
 
 
 def write_answers(store: LabelStore, folder: Path) -> None:
-    """Write a JSONL file for each task with its current answers; leave unchanged files alone.
-
-    A task whose answers were all withdrawn or deleted gets an empty file.
-    """
+    """Write a JSONL file for each task with its current answers, if any; leave unchanged files alone."""
     with store.read() as connection:
         texts = {
             task_id: json_lines(

@@ -237,10 +237,7 @@ def undo(store: LabelStore, code: str, *, answer_id: str) -> Turn:
 
 
 def tell_about_me(store: LabelStore, code: str, *, version: int, choices: Sequence[int]) -> Turn:
-    """Store a rater's answers about themselves and return the item; a repeated call changes nothing.
-
-    ``choices`` has the index of the answer to each question of this version of the task, -1 for no answer.
-    """
+    """Store a rater's answers about themselves by index, -1 for none, and return the item; a repeat changes nothing."""
     with store.write() as connection:
         rater = _rater(connection, code)
         _check_open(rater)

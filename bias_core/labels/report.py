@@ -256,10 +256,7 @@ def _raters_figure(raters: pd.DataFrame) -> StudyFigure:
 
 
 def _agreement(answers: pd.DataFrame, task: Task) -> list[Finding]:
-    """Alpha of all answers, and Fleiss' kappa of the pictures that equally many raters answered.
-
-    On a scale, alpha uses the order: neighbouring levels nearly agree.
-    """
+    """Alpha of all answers, by order on a scale, and Fleiss' kappa of pictures that equally many raters answered."""
     votes = votes_of(answers)
     several = _of_several(votes)
     if len(several) < 2:

@@ -26,10 +26,7 @@ from bias_core.types import Estimate
 
 @dataclass(frozen=True, kw_only=True)
 class CompositeAssociation:
-    """Result of :func:`composite_association` and :func:`mean_over_encoders`.
-
-    All scores: 0 is no association, positive is closer to A. Intervals cover chance in drawing the pictures.
-    """
+    """Scores: 0 is no association, positive is closer to A. Intervals cover chance in drawing the pictures."""
 
     # image_image, image_prompt, image_text, text_text: II, ITP, IT and TT, in [-2, 2]
     image_image: float

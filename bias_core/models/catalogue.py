@@ -271,10 +271,7 @@ def has_adapter(info: ModelInfo) -> bool:
 
 
 def check_condition(info: ModelInfo, condition: str) -> str:
-    """The condition to draw with: "" for models without planted conditions.
-
-    These accept the default "published" too, so that it is enough to change the model.
-    """
+    """The condition to draw with: "" for models without conditions, which accept the default "published" too."""
     if condition == WITHOUT_ADAPTER:
         if has_adapter(info):
             return str(info.options.get("base_condition") or condition)

@@ -438,17 +438,11 @@ class DiffusersTextToImage(LazyModel[Any]):
             )
 
     def prompt_limits(self, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
-        """The part of each prompt that each text encoder reads, in order; loads no weights.
-
-        Empty if the model is not on this machine.
-        """
+        """The part of each prompt that each text encoder reads; loads no weights; empty without local files."""
         return prompt_limits(self.info, self.source, self._value, prompts)
 
     def check_settings(self, row: ImageRow) -> tuple[str, ...]:
-        """A sentence on each setting of the row without an effect, or with an unusual one; loads no weights.
-
-        Empty if the model is not on this machine.
-        """
+        """A sentence on each setting without an effect, or an unusual one, from local files; empty without."""
         if (facts := self._facts()) is None:
             return ()
         size, own_size = (row.width, row.height), (self.info.width, self.info.height)

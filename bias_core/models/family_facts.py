@@ -295,10 +295,7 @@ _RULES: dict[str, Rule] = {
 
 
 def drawn_size(pipeline: Any, width: int, height: int) -> Size:
-    """Width and height that the model draws for a requested size; the same if unknown.
-
-    Requesting the result gives the result.
-    """
+    """Width and height that the model draws for a requested size, the same if unknown; a drawn size gives itself."""
     rule, size = _RULES.get(type(pipeline).__name__), (width, height)
     for _ in range(_MOST_ROUNDS if rule else 0):
         if min(size) < 1 or (drawn := rule(pipeline, *size)) == size:  # type: ignore[misc]

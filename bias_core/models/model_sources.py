@@ -91,10 +91,7 @@ class ModelSources:
         return self._answers.get("pinned", info.id, ask, limit=HUB_SECONDS)
 
     def check_size(self, name: str, path: str, listed_gb: float, revision: str = "") -> None:
-        """On a public server, refuse models larger than ``BIAS_ALLOWED_GB`` or of unknown size.
-
-        Listed models have a known size.
-        """
+        """On a public server, refuse unlisted models larger than ``BIAS_ALLOWED_GB`` or of unknown size."""
         most = self._settings.allowed_gb
         asks = self._settings.public and not self._settings.offline  # no downloads offline
         if not asks or listed_gb or not is_hub_id(self.find(path)):
@@ -121,10 +118,7 @@ class ModelSources:
         return self._settings.assets_dir / str(info.options["loras"]) if "loras" in info.options else None
 
     def version(self, info: ModelInfo) -> str:
-        """The current version of the entry's weights: commits of a hub, or fingerprints of the files.
-
-        ModelUnavailable if neither a hub nor this machine has them, or a file is unreadable.
-        """
+        """Current version of the weights: commits, or fingerprints of files; ModelUnavailable without readable ones."""
         if info.family == "renderer":
             from bias_core.world.planted import REVISION
 
@@ -283,10 +277,7 @@ def free_bytes(folder: Path) -> int:
 
 
 def share_freed_memory() -> None:
-    """Let all threads share two memory pools, instead of the C library's one per thread.
-
-    Each of a server's hundred threads would otherwise keep its peak: more than a megabyte per visitor.
-    """
+    """Let all threads share two memory pools: one per thread would keep a megabyte per visitor at its peak."""
     with suppress(OSError, AttributeError):  # another C library than glibc has no such setting
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
@@ -456,10 +447,7 @@ def free_disk() -> int:
 
 
 def download_gb(repo: str, revision: str = "") -> float:
-    """Gigabytes of weights in a repository's download; 0 if unknown.
-
-    Raises nothing: without a network or access, the size is unknown.
-    """
+    """Gigabytes of weights in a repository's download; 0 if unknown, also without a network or access."""
     errors = (hub_errors.HTTPError, hub_errors.HFValidationError, hub_errors.OfflineModeIsEnabled, OSError, ValueError)
     try:
         info = huggingface_hub.HfApi().model_info(

@@ -110,10 +110,7 @@ def guiders_set(pipeline: Any, rows: Sequence[ImageRow]) -> Iterator[None]:
 
 @contextmanager
 def after_each_step(pipeline: Any, done: Callable[[], None]) -> Iterator[dict[str, Any]]:
-    """Call ``done`` after each step, or pass of a denoiser; yields arguments for the call.
-
-    Errors of ``done`` end the call.
-    """
+    """Call ``done`` after each step, or pass of a denoiser; its errors end the call. Yields arguments for the call."""
     parameters, scheduler = accepted(pipeline), pipeline.scheduler
     newer = ("callback_on_step_end", "prior_callback_on_step_end")
     names = [name for name in (newer if newer[0] in parameters else ("callback",)) if name in parameters]
@@ -217,10 +214,7 @@ def in_float32(pipeline: Any) -> Iterator[bool]:
 
 
 def to_image(pixels: np.ndarray, model: str) -> Image.Image:
-    """Make a picture from ``(h, w, 3)`` in [0, 1]; transparent ``(h, w, 4)`` goes on white.
-
-    ModelUnavailable is raised for NaN.
-    """
+    """Make a picture from ``(h, w, 3)`` in [0, 1], or ``(h, w, 4)`` on white; ModelUnavailable for NaN."""
     if not np.isfinite(pixels).all():
         raise ModelUnavailable(f"{model} drew NaN pixels; {NO_PICTURES}")
     picture = Image.fromarray((np.clip(pixels, 0.0, 1.0) * 255).round().astype(np.uint8))
@@ -395,10 +389,7 @@ _UNTRACEABLE = {
 
 
 def velocity_space(facts: PipelineFacts, model: str) -> VelocitySpace:
-    """The kind of velocities that a pipeline gives to its scheduler.
-
-    InvalidInput: this family or scheduler has no velocity that can be compared across prompts.
-    """
+    """The velocities that a pipeline gives its scheduler; InvalidInput if they are not comparable across prompts."""
     name = str(facts.scheduler.get("_class_name"))
     scheduler = getattr(diffusers, name, None)
     if reason := _refusal(facts):

@@ -86,10 +86,7 @@ def load_pipeline(
 
 
 def dtype_name(info: ModelInfo, device: str) -> str:
-    """Precision of the weights: single on a CPU, half on a GPU unless ``options`` differ.
-
-    Unlisted families are newer ones: trained in bfloat16, which has a wider range than float16.
-    """
+    """Precision: single on a CPU, half on a GPU unless ``options`` differ; bfloat16 for unlisted, newer families."""
     half = "float16" if info.family in {"sd1", "sd2", "sdxl", "kandinsky", "deepfloyd", "pixart"} else "bfloat16"
     return "float32" if device == "cpu" else str(info.options.get("dtype", half))
 
@@ -131,10 +128,7 @@ def component_sizes(pipeline: Any) -> dict[str, int]:
 
 
 def put_on_device(pipeline: Any, info: ModelInfo, device: str) -> Placement:
-    """Place the pipeline so that it fits, after others are freed; log a slower placement.
-
-    NotEnoughMemory if the device cannot hold even one layer at a time.
-    """
+    """Place the pipeline so that it fits, after others are freed; NotEnoughMemory if not one layer at a time does."""
     if device != "cuda":
         pipeline.to(device)
         return "resident"

@@ -234,10 +234,7 @@ class LazyModel(ABC, Generic[T]):
         """Load the model and its other parts."""
 
     def _parts(self) -> T:
-        """The result of :meth:`_load`, loaded now if necessary.
-
-        Raises ModelUnavailable: missing or corrupt, or it does not fit even when nothing else is loaded.
-        """
+        """The result of :meth:`_load`, loaded now if necessary; ModelUnavailable if missing, corrupt or too large."""
         value = self._value
         if value is None:
             with loading(self.name, self.source):
@@ -433,10 +430,7 @@ def check_json(folder: Path) -> None:
 
 
 def _check_files(folder: Path, name: str) -> None:
-    """Refuse missing weight files, and weights of whole numbers, to which loaders would round.
-
-    Quantised models have such weights, and declare it in their configuration.
-    """
+    """Refuse missing weight files, and whole numbers, to which loaders round, unless declared as quantised."""
     for index in sorted(folder.glob(f"*{_INDEX}*.json")):
         files = set(read_model_json(index).get("weight_map", {}).values())
         missing = sorted(file for file in files if not (folder / str(file)).is_file())
@@ -550,10 +544,7 @@ def put_on(
 
 
 def use_in_parts(pipeline: Any, *, denoiser: str, text_encoders: str) -> None:
-    """Use one loaded adapter for the denoiser, and another for the text encoders.
-
-    A network uses none for an unknown name.
-    """
+    """Use one loaded adapter for the denoiser and another for the text encoders; none for an unknown name."""
     for part, network in _networks(getattr(pipeline, "first", pipeline)).items():
         name = text_encoders if part.startswith("text_encoder") else denoiser
         for layer in network.modules():

@@ -31,10 +31,7 @@ _INPUTS_A_SECOND = 20.0  # a first guess for readers, before one is timed
 
 
 def gpu_seconds_left(token: str) -> float | None:
-    """Seconds of GPU time left today for this token's account; None if unknown.
-
-    The token of a sign-in needs the scope ``read-billing``; it is unknown for visitors without a sign-in.
-    """
+    """Seconds of GPU time left today for this token, which needs the scope ``read-billing``; None if unknown."""
     refusals = (hub_errors.HTTPError, hub_errors.HFValidationError, hub_errors.OfflineModeIsEnabled)
     ask = getattr(huggingface_hub, "get_zero_gpu_quota", None)  # older versions have none
     if ask is None or not token.startswith("hf_"):

@@ -317,10 +317,7 @@ class _Graph:
         return [source for start in filter(None, starts) for source in self._before(start, self._links)]
 
     def _text(self, value: Any, depth: int) -> str:
-        """The text of an input, computed through the nodes before it.
-
-        Raises _Unclear: the values of a node do not determine its text.
-        """
+        """The text of an input, computed through the nodes before it; _Unclear if their values do not determine it."""
         if not (node := self._link(value)):
             return check_length(value) if isinstance(value, str) else ""
         if (key := ("text", node)) not in self._cache:

@@ -229,10 +229,7 @@ class Export:
 
 
 def write_zip(export: Export, target: Path) -> Path:
-    """Write everything into one zip, which gets its name only when complete.
-
-    Raises StorageError: the disk is full, or a picture is no longer in the store.
-    """
+    """Write one zip, named only when complete; StorageError if the disk is full, or a picture is gone."""
     # PNG is compressed already; the rest is small.
     with replaced_file(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
         for name, content in _entries(export):

@@ -24,10 +24,7 @@ _REASONS = {
 
 @contextmanager
 def replaced_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path next to ``path`` that takes its name if the block succeeds.
-
-    Raises StorageError: the disk is full or read-only. Nothing half-written stays behind.
-    """
+    """Yield a temporary path, named ``path`` if the block succeeds, else deleted; StorageError if the disk fails."""
     temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")  # writers may be on several machines
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,10 +49,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def evict_oldest(files: Iterable[Path], limit: int, *, protected: Callable[[Path], bool]) -> list[Path]:
-    """Delete the oldest files (by change) until at most ``limit`` bytes remain; return the deleted ones.
-
-    Files that are ``protected`` stay, even when more than ``limit`` bytes then remain.
-    """
+    """Delete the oldest files (by change), but none ``protected``, down to ``limit`` bytes; return the deleted ones."""
     sizes: list[tuple[float, int, Path]] = []
     for path in files:
         with suppress(FileNotFoundError):  # deleted by another process meanwhile
@@ -119,10 +113,7 @@ class FileHashes:
         return digest.hexdigest()[:12]
 
     def reading(self, *sources: Path) -> Iterator[tuple[int, int]]:
-        """Hash the sources without a known fingerprint; yield (bytes read, bytes in all).
-
-        It can be stopped at any step; completely read files stay cached.
-        """
+        """Hash unknown sources; yield (bytes read, bytes in all). If stopped, completely read files stay cached."""
         files = [path for source in sources for path in _files_of(source).values()]
         unknown = [path for path in files if not self._find(path, _state(path))]
         total, done = sum(_state(path).size for path in unknown), 0

@@ -72,10 +72,7 @@ _MARKED_UTF8 = 0x800  # flag of a file in a zip
 
 
 def open_files(path: Path) -> "Files":
-    """Open the files of a folder or zip, sorted by name, without hidden ones.
-
-    Raises InvalidInput: ``path`` does not exist, is neither, is damaged, or has a name that leads out of it.
-    """
+    """Open a folder or zip, sorted by name, without hidden files; InvalidInput if it is missing, damaged or unsafe."""
     try:
         path = path.expanduser()
         if path.is_dir():
@@ -315,10 +312,7 @@ class ImportedImages:
         self._drawings: dict[str, PictureMetadata] = {}
 
     def examine(self, check: Callable[[], None] = lambda: None) -> None:
-        """Read every picture, calling ``check`` before each; afterwards only usable ones count.
-
-        Raises InvalidInput: none is usable.
-        """
+        """Read every picture, calling ``check`` before each; only usable ones count. InvalidInput if none is."""
         for prompt in list(self.counts):
             if not (rows := self._examined(key(prompt), check)):
                 del self.counts[prompt]

@@ -15,10 +15,7 @@ ARTICLES = frozenset({"a", "an", "the"})
 
 @dataclass(frozen=True, kw_only=True)
 class Meaning:
-    """Meaning of one phrase. Only the fields that its kind needs are filled.
-
-    ``kind`` is one of look, value, person, thing, nationality, valence, harm, known.
-    """
+    """A phrase's meaning by ``kind``: look, value, person, thing, nationality, valence, harm or known."""
 
     kind: str
     name: str = ""
