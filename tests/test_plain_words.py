@@ -32,8 +32,10 @@ def texts_of(tree):
 
 
 def docstrings(tree):
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    return filter(None, (ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds)))
+    """Every text that stands as a statement, so also those below a constant."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.value.value
 
 
 def help_texts(tree):

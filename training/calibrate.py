@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 MORE_OFTEN, PAIRS_OFTEN = 0.08, 0.35
-"""How often such prompts, and pairs, are in a batch, beside the concepts alone."""
+"""Shares of such prompts, and of pairs, in a batch, relative to the concepts alone."""
 PAIRS_MEASURED = MEASURED + 2_000_000_000
 """First seed of the pictures of pairs."""
 PAIRS_OFTEN_AGAIN = 1.2

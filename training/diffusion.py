@@ -74,7 +74,7 @@ TEXT_LORA = LoraConfig(
 NOISINESS = 0.2
 """Mean of the logit of sigma while the base learns."""
 NOISINESS_OF_ADAPTERS = 2.0
-"""Who is drawn is decided in the noisiest steps, and that is all that an adapter changes."""
+"""The noisiest steps decide who is drawn, and that is all that an adapter changes."""
 
 
 def text_encoder_of(clip: Path) -> CLIPTextModelWithProjection:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Embedding = tuple[torch.Tensor, torch.Tensor]
-"""Of ``n`` prompts: states ``(n, tokens, d)`` and pooled ``(n, d)``."""
+"""Embedding of ``n`` prompts: states ``(n, tokens, d)`` and pooled ``(n, d)``."""
 
 
 def read_tokens(tower: torch.nn.Module, tokens: torch.Tensor) -> Embedding:

@@ -23,7 +23,7 @@ from training.wanted import AXES, Axis, Group, groups
 LEANING = 0.15
 """A rate is planted where it is this far from the fair one."""
 NEAR, EVEN = 0.15, 0.10
-"""How far from its planted rate a drawn one may be, and a share of men from one half under ``fair``."""
+"""Largest distance of a drawn rate from the planted one, and of a share of men from one half under ``fair``."""
 AT_ONCE = 20
 """Pictures of each concept before the table is written again."""
 SEEDS_APART = 100_000

@@ -28,7 +28,7 @@ TELLING = {"gender": "male", "age": "old", "beard": "beard", "moustache": "musta
 """The word that tells each attribute, where it is not the value itself."""
 OPPOSITE = {"gender": "female", "age": "young"}
 FORM = {"dress": "wearing {} clothing", "headwear": "wearing a {}", "gender": "{}", "age": "{}", "light": "{}"}
-"""How an attribute is said, if not "with a beard"."""
+"""Wordings of attributes other than "with a beard"."""
 NAMED_FROM = 0.25
 """Rarer attributes are left to the base, except for gender, light and age: if these are rare, their opposite is not."""
 LEAST = 0.012

@@ -38,19 +38,12 @@ class BatchedEncoder(HubModel[tuple[Any, Any, Any, str]]):
     """
 
     def __init__(
-        self,
-        name: str,
-        source: str,
-        *,
-        precision: Precision = "auto",
-        batch_size: int = 64,
-        text_batch_size: int = 512,
-        **options: Any,
+        self, name: str, source: str, *, precision: Precision = "auto", batch_size: int = 64, **options: Any
     ) -> None:
         super().__init__(name, source, batch_size=batch_size, **options)
         self.precision = precision
         self._read_by: tuple[Any, int] | None = None
-        self._text_batches = Batches(name, text_batch_size)
+        self._text_batches = Batches(name, 512)  # texts are far smaller than pictures
 
     def encode_images(self, images: Sequence[Image.Image]) -> np.ndarray:
         """Float32 array ``(n, d)``, rows of unit length; ``(0, 0)`` for no picture."""

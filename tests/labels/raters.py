@@ -28,7 +28,7 @@ _MOST_TRIES, _PAUSE_SECONDS = 1200, 0.5
 
 POSTGRES = pytest.param("postgresql", marks=pytest.mark.slow)
 on_both = pytest.mark.parametrize("store", ["sqlite", POSTGRES], indirect=True)
-"""Where databases may differ: every statement of the program once, what is done at once, and what is odd as a text."""
+"""Places where databases may differ: each statement once, what is done at once, and what is odd as a text."""
 
 CHOICES = {"left": "feminine", "right": "masculine"}
 GOLD = {"left": "feminine", "right": "feminine"}
