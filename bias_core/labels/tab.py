@@ -38,17 +38,7 @@ from bias_core.labels.report import (
     yes_no_answers,
 )
 from bias_core.labels.tab_demonstration import DemonstrationPart
-from bias_core.labels.tab_make import (
-    CHANGES,
-    READY,
-    TEXTS,
-    LabelMaking,
-    add,
-    button,
-    editable_values,
-    note,
-    read_changes,
-)
+from bias_core.labels.tab_make import CHANGES, READY, TEXTS, LabelMaking, add, button, change_form, note, read_changes
 from bias_core.labels.task_owner import (
     OwnerKey,
     change_task,
@@ -656,7 +646,7 @@ class LabelTab:
             parts["rater"]: gr.update(choices=raters, value=None), parts["title"]: "",
             **self.scores.offer([run for run in runs if run.study != UNMEASURED.name]),
             **self._report_updates(progress, report, owner),
-            **{parts["changes"][name]: value for name, value in editable_values(progress.task).items()},
+            **{parts["changes"][name]: value for name, value in change_form(progress.task).items()},
         }  # fmt: skip
 
     def _reported(self, visitor: Visitor, owner: OwnerKey) -> tuple[TaskProgress, list[ListedRun], StudyReport]:

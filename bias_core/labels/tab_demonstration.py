@@ -163,9 +163,8 @@ class DemonstrationPart:
     def on_answers(self, event: gr.EventData) -> str:
         """Show how the answers change agreement; none of them is stored."""
         with messages.user_errors() as problem:
-            return demonstration_html(
-                self.demonstration.compared([key for key in str(event.answers).split(",") if key])
-            )
+            answers = [key for key in str(event.answers).split(",") if key]
+            return demonstration_html(self.demonstration.compared(answers))
         return messages.error_html(problem.message)
 
 

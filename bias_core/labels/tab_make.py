@@ -327,7 +327,7 @@ class LabelMaking:
         return task, task_pictures(items, task, who=words["who"], gold=gold)
 
 
-def editable_values(task: tasks.Task) -> dict[str, Any]:
+def change_form(task: tasks.Task) -> dict[str, Any]:
     """Values of the fields ``CHANGES`` for this task."""
     special = {"share": round(100 * task.gold_share, 4), "about_rater": tasks.about_rater_lines(task.about_rater)}
     return {name: special[name] if name in special else getattr(task, name) for name in CHANGES}
