@@ -432,7 +432,7 @@ def settings_of(kind: type) -> Mapping[str, Setting]:
 
 
 def name_and_value(text: str) -> tuple[str, str]:
-    """Split an option ``name=value`` of the command line or API."""
+    """Split an option ``name=value`` of the command line or API; InvalidInput without a name or =."""
     name, sign, value = str(text).partition("=")
     if not sign or not name.strip():
         raise InvalidInput(f"write an option as name=value, got {quoted(text)}")

@@ -140,7 +140,7 @@ def _shows_three(frame: pd.DataFrame) -> "pd.Series[bool]":
 
 
 def sample_of(pictures: Sequence[Candidate], n: int, seed: int = 0) -> list[Candidate]:
-    """Draw ``n`` pictures by the seed, in order; all if ``n`` is 0 or too large."""
+    """Draw ``n`` pictures by the seed, in order; all if ``n`` is 0 or too large. InvalidInput for a negative number."""
     if n < 0:
         raise InvalidInput(f"the number of pictures must be 0 (all) or more; got {n}")
     if not 0 < n < len(pictures):

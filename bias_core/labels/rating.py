@@ -237,7 +237,7 @@ def undo(store: LabelStore, code: str, *, answer_id: str) -> Turn:
 
 
 def tell_about_me(store: LabelStore, code: str, *, version: int, choices: Sequence[int]) -> Turn:
-    """Store a rater's answers about themselves by index, -1 for none, and return the item; a repeat changes nothing."""
+    """Store a rater's answers about themselves by index (-1: none) and return the item; InvalidInput for others."""
     with store.write() as connection:
         rater = _rater(connection, code)
         _check_open(rater)

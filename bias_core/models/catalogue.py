@@ -271,7 +271,7 @@ def has_adapter(info: ModelInfo) -> bool:
 
 
 def check_condition(info: ModelInfo, condition: str) -> str:
-    """The condition to draw with: "" for models without conditions, which accept the default "published" too."""
+    """The condition to draw with, "" without conditions, where "published" is valid too; UnknownModel for others."""
     if condition == WITHOUT_ADAPTER:
         if has_adapter(info):
             return str(info.options.get("base_condition") or condition)

@@ -157,7 +157,7 @@ class ModelSources:
 
 
 def check_version(name: str, version: str, now: Callable[[], str]) -> None:
-    """Refuse weights that changed, since results are stored under their version."""
+    """Raise ModelUnavailable for weights that changed, since results are stored under their version."""
     if now() != version:
         raise ModelUnavailable(
             f"the files of {name} have changed since this began; start again, and the new ones are used"

@@ -92,7 +92,7 @@ def dtype_name(info: ModelInfo, device: str) -> str:
 
 
 def check_memory(info: ModelInfo, folder: Path) -> None:
-    """Refuse a model too large for main memory, which all weights pass through, before reading it."""
+    """Raise NotEnoughMemory for a model too large for main memory, which all weights pass, before reading it."""
     needed, free = sum(path.stat().st_size for path in folder.glob("**/*.safetensors")), free_memory()
     needed = needed or round(info.download_gb * _GB)
     if needed > free:

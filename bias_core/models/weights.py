@@ -406,7 +406,7 @@ def load_whole(
 
 
 def check_finite(model: Any, name: str) -> None:
-    """Refuse NaN and infinity in the weights, whose results can look valid."""
+    """Raise ModelUnavailable for NaN and infinity in the weights, whose results can look valid."""
     with torch.no_grad():
         for key, tensor in model.named_parameters():
             if tensor.is_floating_point() and tensor.numel() and tensor.device.type != "meta":

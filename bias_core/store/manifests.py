@@ -113,7 +113,7 @@ class ReportStore(_RunFiles):
         write_atomically(self.path(run_id), text.encode())
 
     def find(self, run_id: str) -> str | None:
-        """The text, or None."""
+        """The text, or None; StorageError if it cannot be read."""
         try:
             return self.path(run_id).read_text(encoding="utf-8")
         except FileNotFoundError:

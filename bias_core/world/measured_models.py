@@ -134,7 +134,7 @@ _SEARCHED, _MOST_KNOWN = 2000, 100  # scenes looked through; scenes that are ask
 
 
 def held_out_embeddings(path: Path) -> tuple[np.ndarray, int]:
-    """Read the embeddings of held-out renders and the seed of their scenes."""
+    """Read the embeddings of held-out renders and the seed of their scenes; StorageError for a damaged file."""
     try:
         with np.load(path) as saved:
             return saved["image_embeddings"].astype(np.float32), int(saved["seed"])
