@@ -271,7 +271,7 @@ def _labelled_of(connection: Connection, task_id: str) -> list[LabelledItem]:
 
 
 def write_answers(store: LabelStore, folder: Path) -> None:
-    """Write a JSONL file for each task with its current answers, if any; leave unchanged files alone."""
+    """Write a JSONL file of current answers for each task, empty without any; leave unchanged files alone."""
     with store.read() as connection:
         texts = {
             task_id: json_lines(

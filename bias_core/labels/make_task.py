@@ -304,13 +304,13 @@ def label_run(
         for entry in items
     }
     ids = dict.fromkeys(image_id for reading in readings for image_id in reading.image_ids)
-    left = [i for i in ids if i not in earlier_ids and i in report.stored and report.stored[i].path.is_file()]
-    if not left:
+    remaining = [i for i in ids if i not in earlier_ids and i in report.stored and report.stored[i].path.is_file()]
+    if not remaining:
         raise InvalidInput("no picture of this run is left to ask about: all are in a task, or no longer stored")
-    sample, words = _sample(left, readings, n, stratify_by, seed)
+    sample, words = _sample(remaining, readings, n, stratify_by, seed)
     task = replace(
         _task(readings, raters_per_item, looks), run_id=report.run_id, stratified_by=stratify_by,
-        sample=f"{len(sample):,} of {len(left):,} pictures {words}, seed {seed}",
+        sample=f"{len(sample):,} of {len(remaining):,} pictures {words}, seed {seed}",
     )  # fmt: skip
     made = create_task(store, task, _pictures(report, task, set(sample)), hub_user=hub_user)
     manifests.add_label_task(report.run_id, made.task.id)

@@ -277,7 +277,7 @@ def free_bytes(folder: Path) -> int:
 
 
 def share_freed_memory() -> None:
-    """Let all threads share two memory pools: one per thread would keep a megabyte per visitor at its peak."""
+    """Let all threads share two memory pools: one per thread would keep each one's peak, a megabyte per visitor."""
     with suppress(OSError, AttributeError):  # another C library than glibc has no such setting
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 

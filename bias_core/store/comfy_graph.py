@@ -153,7 +153,6 @@ class _Graph:
         )
 
     def _once(self, what: object, node: str, find: Callable[[], T]) -> T:
-        """Cache the result of ``find`` for a node."""
         if (key := (what, node)) not in self._cache:
             self._cache[key] = find()
         known: T = self._cache[key]
