@@ -37,7 +37,7 @@ from transformers import (
 )
 
 from bias_core.models.diffusers_t2i import DiffusersTextToImage
-from bias_core.models.family_facts import facts_of, without_guidance
+from bias_core.models.family_facts import pipeline_facts, without_guidance
 from bias_core.settings import ASSETS
 from bias_core.types import Attribute, ImageRow, ModelInfo
 
@@ -313,7 +313,7 @@ def trace(one, repeats):
     given = list(calls)
     latents = (kwargs["hidden_states"] if "hidden_states" in kwargs else args[0] for args, kwargs in given)
     # The path, where it is guided twice and its own velocity once more; and both sentences of each attribute.
-    n_path = 3 if without_guidance(facts_of(pipeline), row, {}) else 1
+    n_path = 3 if without_guidance(pipeline_facts(pipeline), row, {}) else 1
     n_rows, n_needed = sum(map(len, latents)), (n_path + 2 * len(ATTRIBUTES)) * row.num_inference_steps
 
     @torch.inference_mode()

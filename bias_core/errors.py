@@ -15,10 +15,7 @@ class InvalidInput(BiasCoreError, ValueError):
 
 
 class TooLarge(InvalidInput):
-    """A run is larger than this server allows; the message says how to make it smaller.
-
-    ``scale`` is the largest allowed share of the full size; 0 if none is, or if it is unknown.
-    """
+    """A run too large for this server; ``scale`` is the largest allowed share of it, 0 if none is or it is unknown."""
 
     scale: float = 0.0
 
@@ -60,10 +57,7 @@ class StorageError(BiasCoreError, OSError):
 
 
 class Cancelled(BiasCoreError):
-    """The user asked to stop. Everything finished before that moment is stored.
-
-    ``unread`` are the ids of pictures that were still to be classified, if the stop came at that stage.
-    """
+    """The user stopped; what was finished is stored. ``unread``: ids of pictures that were still to be classified."""
 
     unread: frozenset[str] = frozenset()
 

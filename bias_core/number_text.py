@@ -89,7 +89,7 @@ def format_change(value: float, low: float = math.nan, high: float = math.nan, *
     if math.isnan(value):
         return UNDEFINED
     decimals = _decimals(_half_width(value, low, high, n))
-    signed = [typeset(round(one, decimals) + 0.0, f"+,.{decimals}f") for one in (value, low, high)]
+    signed = [typeset(round(number, decimals) + 0.0, f"+,.{decimals}f") for number in (value, low, high)]
     return signed[0] if math.isnan(low) or math.isnan(high) else f"{signed[0]} [{signed[1]}, {signed[2]}]"
 
 

@@ -177,10 +177,7 @@ class Services:
         return self.catalogue.model(name)
 
     def model_fit(self, name: str) -> ModelFit:
-        """Tell if this model fits this machine, without loading it.
-
-        For unlisted models, the hub is asked for the size, once.
-        """
+        """Tell if a model fits this machine, without loading it; an unlisted one's size is asked of the hub, once."""
         info = self.model_info(name)
         if hosted := hosted_name(name):
             return hosted_fit(info, hosted, has_server=bool(self.settings.images_url))
@@ -204,10 +201,7 @@ class Services:
         return self._built.get("model", info.id, lambda: self._build_model(info, version), version=version)
 
     def draw(self, rows: Sequence[ImageRow], *, cancelled: StopSignal = never) -> Iterator[EngineProgress]:
-        """Draw the ``rows`` (all of one model) that are not in the store, with the model's engine.
-
-        ModelUnavailable if the model's weights have changed since the rows were planned.
-        """
+        """Draw those ``rows`` of one model that are not stored; ModelUnavailable if its weights have changed."""
         if not rows:
             return iter((EngineProgress(done=0, total=0),))
         first = rows[0]
@@ -308,10 +302,7 @@ class Services:
         return fitting_readers(self.tools(role))
 
     def default_reader(self, role: Role, world: str) -> str:
-        """The default reader for pictures of a world ("" for any others): one that suits this machine.
-
-        Offline, prefer a local one.
-        """
+        """The default reader for pictures of a world ("" for any others) on this machine; offline, a local one."""
         settings = self.settings
         return default_reader(self.tools(role), world, on_cpu=settings.device == "cpu", offline=settings.offline)
 
@@ -446,10 +437,7 @@ def build_elsewhere(settings: Settings, role: str, name: str) -> object:
 
 
 def draw_with_ray(services: Services, workers: int = 0) -> None:
-    """Let ``services`` draw with Ray, with this number of workers; 0: one per GPU (per machine without GPUs).
-
-    InvalidInput says how to install Ray if it is missing.
-    """
+    """Let ``services`` draw with Ray; 0 ``workers``: one per GPU, or per machine. InvalidInput if Ray is missing."""
     services.engine.close()
     services.engine = RayEngine(partial(worker_model, services.settings, cpu_threads()), workers=workers)
 

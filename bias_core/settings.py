@@ -150,10 +150,10 @@ class Settings(BaseSettings):
 def settings_markdown() -> str:
     """Return the table of all variables with their meaning and default."""
     lines = ["| variable | meaning | default |", "|---|---|---|"]
-    for name, one in Settings.model_fields.items():
-        meaning, _, default = str(one.description).removesuffix(")").partition(" (default: ")
-        meaning = meaning if default else str(one.description)
-        value = one.default.get_secret_value() if isinstance(one.default, SecretStr) else one.default
+    for name, variable in Settings.model_fields.items():
+        meaning, _, default = str(variable.description).removesuffix(")").partition(" (default: ")
+        meaning = meaning if default else str(variable.description)
+        value = variable.default.get_secret_value() if isinstance(variable.default, SecretStr) else variable.default
         default = default or (
             f"{value:g}" if isinstance(value, float) else str(value).lower() if value != "" else "none"
         )

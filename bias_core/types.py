@@ -242,10 +242,7 @@ class PlantedLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One denoising step.
-
-    All arrays are float32 and of one image: ``(c, h, w)``, or ``(d,)`` where a family packs its latents otherwise.
-    """
+    """One denoising step; float32 arrays of one image: ``(c, h, w)``, or ``(d,)`` where a family packs its latents."""
 
     index: int  # of the step, from 0 (noise)
     sigma: float  # standard deviation of the noise in ``xt``, in [0, 1]

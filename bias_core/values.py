@@ -102,20 +102,20 @@ def check_value(name: str, value: object, kind: Any) -> None:
     check_texts(name, value)
 
 
-def check_fields(made: object) -> None:
+def check_fields(instance: object) -> None:
     """Raise InvalidInput for a dataclass field of a wrong type."""
-    for name, kind in get_type_hints(type(made)).items():
-        check_value(name, getattr(made, name), kind)
+    for name, kind in get_type_hints(type(instance)).items():
+        check_value(name, getattr(instance, name), kind)
 
 
-def check_arguments(run: Callable[..., Any], given: Mapping[str, object]) -> None:
+def check_arguments(run: Callable[..., Any], arguments: Mapping[str, object]) -> None:
     """Raise InvalidInput for an argument whose type differs from the one ``run`` declares."""
     for name, parameter in signature(run, eval_str=True).parameters.items():
-        if name in given and parameter.annotation is not parameter.empty:
-            check_value(name, given[name], parameter.annotation)
+        if name in arguments and parameter.annotation is not parameter.empty:
+            check_value(name, arguments[name], parameter.annotation)
 
 
-def with_whole_numbers(run: Callable[..., Any], given: Mapping[str, object]) -> dict[str, object]:
+def with_whole_numbers(run: Callable[..., Any], arguments: Mapping[str, object]) -> dict[str, object]:
     """Return the arguments, with 8.0 as 8 where ``run`` declares a whole number: JSON has one kind of number."""
     declared = signature(run, eval_str=True).parameters
 
@@ -124,7 +124,7 @@ def with_whole_numbers(run: Callable[..., Any], given: Mapping[str, object]) -> 
         kinds = (declared[name].annotation, *get_args(declared[name].annotation)) if name in declared else ()
         return int(value) if exact and int in kinds else value  # type: ignore[call-overload]
 
-    return {name: as_declared(name, value) for name, value in given.items()}
+    return {name: as_declared(name, value) for name, value in arguments.items()}
 
 
 def check_texts(name: str, value: object, depth: int = 0, *, longest: int = MAX_TEXT) -> None:
@@ -375,16 +375,16 @@ else:
         config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
 
         def decorate(kind):
-            made = checked_dataclass(frozen=frozen, kw_only=kw_only, config=config)(kind)
-            labels = {one.name: f"“{one.metadata[_INFO].label}”" for one in fields(made)}
-            build = made.__init__
+            checked = checked_dataclass(frozen=frozen, kw_only=kw_only, config=config)(kind)
+            labels = {entry.name: f"“{entry.metadata[_INFO].label}”" for entry in fields(checked)}
+            build = checked.__init__
 
             @wraps(build)
             def init(self, **values):
                 try:
                     build(self, **values)
                 except ValidationError as error:
-                    raise InvalidInput(_sentence(made, error)) from error
+                    raise InvalidInput(_sentence(checked, error)) from error
                 # Options are checked by their own names.
                 for name, value in values.items():
                     if not isinstance(value, Mapping):
@@ -392,8 +392,8 @@ else:
                 if isinstance(self, RemembersNames):
                     object.__setattr__(self, "_given", frozenset(values))
 
-            made.__init__ = init
-            return made
+            checked.__init__ = init
+            return checked
 
         return decorate
 
@@ -423,14 +423,16 @@ def option_values(options: Any) -> dict[str, Any]:
 def settings_of(kind: type) -> Mapping[str, Setting]:
     """Return the settings of a :func:`settings_class` by name, in order."""
     types, declared = get_type_hints(kind), {}
-    for one in fields(kind):
-        default = one.default if one.default_factory is MISSING else one.default_factory()
-        declared[one.name] = replace(one.metadata[_INFO], name=one.name, annotation=types[one.name], default=default)
+    for entry in fields(kind):
+        default = entry.default if entry.default_factory is MISSING else entry.default_factory()
+        declared[entry.name] = replace(
+            entry.metadata[_INFO], name=entry.name, annotation=types[entry.name], default=default
+        )
     return declared
 
 
 def name_and_value(text: str) -> tuple[str, str]:
-    """Split an option ``name=value`` of the command line or API."""
+    """Split an option ``name=value`` of the command line or API; InvalidInput without a name or =."""
     name, sign, value = str(text).partition("=")
     if not sign or not name.strip():
         raise InvalidInput(f"write an option as name=value, got {quoted(text)}")
@@ -441,8 +443,8 @@ def changed_settings(settings: Any) -> dict[str, Any]:
     """Return the values that differ from their defaults."""
     return {
         name: value
-        for name, one in settings_of(type(settings)).items()
-        if (value := getattr(settings, name)) != one.default
+        for name, declared in settings_of(type(settings)).items()
+        if (value := getattr(settings, name)) != declared.default
     }
 
 

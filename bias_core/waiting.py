@@ -24,7 +24,7 @@ _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 2.0  # a stopped run may wait this long for its last numbers
 _ABSENT_SECONDS = 1.0  # a thread that has not asked for this long loses its place
 _BETWEEN_SECONDS = 0.3  # a thread with the turn may store its pictures this long
-_MOST_AT_WORK = 32
+_MOST_AT_WORK = 32  # builds, of which each hanging one keeps a thread
 
 
 class Lock(Protocol):
@@ -250,9 +250,9 @@ class BuiltOnce:
     def __contains__(self, key: tuple[str, str]) -> bool:
         return key in self._built
 
-    def __setitem__(self, key: tuple[str, str], made: object) -> None:
+    def __setitem__(self, key: tuple[str, str], built: object) -> None:
         """Use this object in every version, instead of building one."""
-        self._built[key] = None, made
+        self._built[key] = None, built
 
     def get(self, kind: str, name: str, build: Callable[[], T], *, version: str = "", limit: float = 60.0) -> T:
         """The object for ``kind`` and ``name`` in this version, built now if there is none.

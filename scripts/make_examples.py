@@ -33,7 +33,7 @@ from bias_core.study.design import find_design
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import FOLDER, INDEX, Example, list_examples, pictures_of, to_text
 from bias_core.study.types import Results, StudyFigure, StudySettings
-from bias_core.world.scene import balanced_scene, render
+from bias_core.world.scene import balanced_scene, draw_scene
 
 if TYPE_CHECKING:
     from bias_core.study.types import StudyReport
@@ -250,7 +250,7 @@ def write_demonstration(assets: Path = ASSETS) -> None:
     file = assets / DEMONSTRATION
     pictures = []
     for place, (seed, first, second) in enumerate(_PORTRAITS, start=1):
-        content = png_bytes(render(balanced_scene(Random(seed)), _SIDE).quantize(_COLOURS))
+        content = png_bytes(draw_scene(balanced_scene(Random(seed)), _SIDE).quantize(_COLOURS))
         write_atomically(file.with_suffix("") / f"{place}.png", content)
         earlier = {"rater A": first, "rater B": second}
         pictures.append({"file": f"{file.stem}/{place}.png", "earlier": earlier})

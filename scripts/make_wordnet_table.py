@@ -90,9 +90,9 @@ def noun_names(nouns, synsets, frequencies, words):
 
 
 def kind_of(word, offsets, synsets, frequencies):
-    """What a noun names: p, people (its first sense, and none is made); t, things; o, else what can be seen.
+    """Classify a noun: p, people (its first sense, and none is made); t, things; o, else what can be seen.
 
-    Of things that are also a rare word for people, as "dog" is, the first sense is often tagged.
+    Things that are also a rare word for people, such as "dog", often have a tagged first sense.
     """
     kinds = [synsets[offset][0] for offset in offsets]
     people = any(kind == PERSON and word in written for kind, written in map(synsets.get, offsets))

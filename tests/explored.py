@@ -18,7 +18,7 @@ __all__ = [
 
 
 class Explored(Exploration):
-    """What a report says, and the report's own id, notes and warning."""
+    """The results of a report, with the report's own id, notes and warning."""
 
     def __getattr__(self, name: str) -> Any:
         if name == "notes":
@@ -35,7 +35,6 @@ def explore(settings: Any, services: Any, **options: Any) -> Any:
 
 
 def plan_explore(settings: Any, services: Any) -> Any:
-    """What would be drawn."""
     return plan_study(find_design("explore"), settings, services).manifest
 
 
@@ -51,7 +50,7 @@ def own_pictures(settings: Any, *attributes: str) -> Any:
 
 
 def pictures_of(report: Any) -> Any:
-    """What an import reads of the export of a run: without its figures and pages, which take long to draw."""
+    """Export a run for an import: without its figures and pages, which take long to draw."""
     return replace(to_export(report, pictures=True), files={})
 
 

@@ -1,6 +1,6 @@
-"""What the package ``spaces`` does on ZeroGPU, without a GPU: a forked process, pickles, quotas, its errors.
+"""The package ``spaces`` as on ZeroGPU, without a GPU: a forked process, pickles, quotas, its errors.
 
-The process lives on between calls. What is raised there comes back as the name of the error alone.
+The process lives on between calls. An error raised there comes back as its name alone.
 """
 
 import inspect

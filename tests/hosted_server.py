@@ -42,7 +42,7 @@ def slow_down(seconds: float = 0):
 
 
 def size_of(request) -> tuple[int, int]:
-    """What was asked for."""
+    """The requested size."""
     if "size" in request:
         width, height = request["size"].split("x")
         return int(width), int(height)

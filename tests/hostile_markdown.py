@@ -32,7 +32,7 @@ _MARKS = {"script", "iframe", "style", "object", "em", "s", "del", "hr", "sup"}
 
 
 class Page(HTMLParser):
-    """What a page loads, links to, runs or marks up, and its text; addresses in it that GitHub would link, too."""
+    """Everything that a page loads, links to, runs or marks up, and its text; GitHub's automatic links, too."""
 
     def __init__(self, page: str) -> None:
         super().__init__()

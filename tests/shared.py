@@ -1,4 +1,4 @@
-"""What the tests of one process share: pictures that were drawn, what was read in them, and loaded models.
+"""Pictures, their readings, and loaded models that the tests of one process share.
 
 A test file takes a fixture by ``services = shared.real_services`` or ``shared.fake_services``. Runs, reports and labels
 are the file's own. A file that counts what is drawn, breaks a store, or reads with a classifier that must have seen its

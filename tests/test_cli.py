@@ -183,7 +183,7 @@ def start(command, *arguments: str) -> subprocess.Popen[str]:
 
 
 def told(signum: int, command, data: Path, *arguments: str):
-    """What comes of a command, in this process, that gets a signal while it draws; one that comes late is ignored."""
+    """Run a command in this process and send it a signal while it draws; a late signal is ignored."""
     before = signal.signal(signum, signal.SIG_IGN)
     try:
         with ThreadPoolExecutor(1) as pool:

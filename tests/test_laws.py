@@ -296,7 +296,7 @@ def strings(path: Path) -> list[str]:
 
 
 def texts(pattern: str) -> dict[str, list[Path]]:
-    """What matches, with the files it is in."""
+    """Matches of a pattern in strings, with their files."""
     found: dict[str, list[Path]] = {}
     for path in (ROOT / "bias_core").rglob("*.py"):
         for text in strings(path):

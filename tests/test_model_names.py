@@ -1,4 +1,4 @@
-"""What a model may be called, the settings and revision that follow from it, and what is said before it is loaded."""
+"""Valid names of models, the settings and revision that follow from them, and messages before loading."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def offline(tmp_path, monkeypatch):
 
 
 def put_into_cache(root, repo, commit, files=(), branch="main"):
-    """What the hub's client leaves after a download."""
+    """Write what the hub's client leaves after a download."""
     folder = root / "hub" / f"models--{repo.replace('/', '--')}"
     (folder / "refs").mkdir(parents=True, exist_ok=True)
     (folder / "refs" / branch).write_text(commit)

@@ -13,11 +13,13 @@ IDIOM = re.compile(
     re.I,
 )
 HELP = {"help", "info", "label", "placeholder", "title"}  # keyword arguments that people read
-MOST = 25  # left on purpose
+MOST_IDIOMS = 25  # left on purpose
 
 
-def sources():
-    return [(path, ast.parse(path.read_text())) for path in sorted(PACKAGE.rglob("*.py"))]
+def sources(*folders):
+    """Paths and syntax trees of the modules of these folders, by default of the package."""
+    paths = [path for folder in folders or ("bias_core",) for path in sorted((ROOT / folder).rglob("*.py"))]
+    return [(path, ast.parse(path.read_text())) for path in paths]
 
 
 def texts_of(tree):
@@ -30,8 +32,10 @@ def texts_of(tree):
 
 
 def docstrings(tree):
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    return filter(None, (ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds)))
+    """Every text that stands as a statement, so also those below a constant."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.value.value
 
 
 def help_texts(tree):
@@ -52,15 +56,15 @@ def pages():
 def test_docstrings_and_help_texts_begin_with_what_they_say():
     found = [
         f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"
-        for path, tree in sources()
+        for path, tree in sources("bias_core", "training", "validation", "scripts", "bench", "tests")
         for text in (*docstrings(tree), *help_texts(tree))
         if RIDDLE.match(text)
     ]
-    assert len(found) <= MOST, "\n".join(found)
+    assert len(found) <= 2, "\n".join(found)  # a placeholder that names a source, and a label in a test
 
 
 def test_no_idiom_has_to_be_read_twice():
     texts = [(path, text) for path, tree in sources() for text in texts_of(tree)]
     texts += [(path, line) for path in pages() for line in path.read_text().splitlines()]
     found = [f"{path.relative_to(ROOT)}: {idiom[0]}" for path, text in texts for idiom in IDIOM.finditer(text)]
-    assert len(found) <= MOST, "\n".join(found)
+    assert len(found) <= MOST_IDIOMS, "\n".join(found)

@@ -130,7 +130,7 @@ def _wait_for(url, app, log, seconds=300):  # the machine may be busy
 
 
 def call(url, name, *values):
-    """What an endpoint answers, or the message of its error."""
+    """Return an endpoint's answer, or the message of its error."""
     api = f"{url}/gradio_api/call/{name}"
     event = httpx.post(api, json={"data": list(values)}, timeout=20, trust_env=False).json()["event_id"]
     with httpx.stream("GET", f"{api}/{event}", timeout=60, trust_env=False) as stream:

@@ -32,10 +32,15 @@ from bias_core.measures.two_phase import (
     more_labels_needed,
     stratified_mean,
     two_phase_estimate,
-    two_phase_prevalence,
     two_phase_shares,
 )
 from tests.every import every
+
+
+def two_phase_share(reader, people, *, confidence=0.95, **options):
+    """The share of the second of two classes, with its interval."""
+    shares = two_phase_shares(reader, people, **options)
+    return two_phase_estimate(lambda of: of[..., 1], shares, confidence=confidence)
 
 
 def test_wilson_by_hand():
@@ -267,7 +272,7 @@ def test_holm_is_statsmodels_own_also_with_ties():
         ([1, math.inf], [5, 9]),
     )),
     *((confidence_sequence, (1, 2), {"confidence": c}, "confidence") for c in (0, 1, 1.5, math.nan)),
-    *((two_phase_prevalence, *row) for row in (
+    *((two_phase_share, *row) for row in (
         (([1, 0, 1], [math.nan] * 3), {}, "at least 2 pictures need a label by people; got 0"),
         (([1, 0, 1], [1, math.nan, math.nan]), {}, "at least 2 pictures need a label by people; got 1"),
         (([1, 0, 1], [1, 0]), {}, r"n = 3; got \(2, 1\)"),
@@ -537,7 +542,7 @@ READERS = [(0.95, 0.9), (0.85, 0.8)]
 
 
 def drawn(rng, share, errors, *, n=512, n_labelled=64, stratified=False):
-    """What a reader says of all pictures, and people, who are right, of some."""
+    """A reader's labels of all pictures, and right labels by people of some."""
     truth = (rng.random(n) < share).astype(float)
     reader = np.where(truth == 1, rng.random(n) < errors[0], rng.random(n) >= errors[1]).astype(float)
     places = rng.permutation(n)
@@ -555,7 +560,7 @@ def test_the_share_is_the_sum_over_the_reader_s_classes_by_hand():
     reader = np.repeat([1, 0], [60, 30])
     people = np.full(90, np.nan)
     people[:12], people[60:66] = np.repeat([1, 0], [9, 3]), np.repeat([1, 0], [2, 4])
-    estimate = two_phase_prevalence(reader, people)
+    estimate = two_phase_share(reader, people)
     assert estimate.value == pytest.approx(11 / 18)
     assert (estimate.n, estimate.note) == (90, "18 of 90 are labelled by people")
     assert 0 < estimate.low < 11 / 18 < estimate.high < 1
@@ -564,11 +569,11 @@ def test_the_share_is_the_sum_over_the_reader_s_classes_by_hand():
 def test_the_interval_is_that_of_jeffreys_beta_draws():
     # One class of the reader, so P is people's share alone: Beta(9 + 1/2, 3 + 1/2).
     people = np.r_[np.repeat([1.0, 0.0], [9, 3]), np.full(40, np.nan)]
-    estimate = two_phase_prevalence(np.ones(52), people)
+    estimate = two_phase_share(np.ones(52), people)
     np.testing.assert_allclose([estimate.low, estimate.high], stats.beta(9.5, 3.5).interval(0.95), atol=0.02)
     # A reader that is always right, and of whom everybody knows: Beta(30 + 1/2, 22 + 1/2) of its own share.
     reader = np.repeat([1.0, 0.0], [3000, 2200])
-    estimate = two_phase_prevalence(reader, reader)
+    estimate = two_phase_share(reader, reader)
     np.testing.assert_allclose([estimate.low, estimate.high], stats.beta(3000.5, 2200.5).interval(0.95), atol=0.005)
 
 
@@ -579,7 +584,7 @@ def test_the_interval_covers_and_nothing_is_refused(share):
     for errors in READERS:
         inside = 0
         for k in range(n):
-            estimate = two_phase_prevalence(*drawn(rng, share, errors, stratified=k % 2 == 1), rng=k)
+            estimate = two_phase_share(*drawn(rng, share, errors, stratified=k % 2 == 1), rng=k)
             assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
             inside += estimate.low <= share <= estimate.high
         assert inside / n >= 0.93 - 2 * math.sqrt(0.93 * 0.07 / n)
@@ -587,7 +592,7 @@ def test_the_interval_covers_and_nothing_is_refused(share):
 
 def test_labels_chosen_by_the_reader_s_class_are_not_biased():
     rng = np.random.default_rng(5)
-    values = [two_phase_prevalence(*drawn(rng, 0.8, READERS[1], stratified=True)).value for _ in range(80)]
+    values = [two_phase_share(*drawn(rng, 0.8, READERS[1], stratified=True)).value for _ in range(80)]
     assert np.mean(values) == pytest.approx(0.8, abs=3 * np.std(values) / math.sqrt(80))
     naive = [np.nanmean(drawn(rng, 0.8, READERS[1], stratified=True)[1]) for _ in range(80)]
     assert np.mean(naive) < 0.72  # people's share of what they were shown
@@ -597,25 +602,25 @@ def test_weights_mend_labels_that_were_chosen_unequally_within_a_class():
     # People labelled all 10 of one kind, who are all present, and 10 of the 90 others, who are all absent.
     reader, people = np.ones(100), np.full(100, np.nan)
     people[:10], people[10:20] = 1, 0
-    assert two_phase_prevalence(reader, people).value == 0.5
+    assert two_phase_share(reader, people).value == 0.5
     weights = np.repeat([1.0, 9.0], [10, 90])
-    mended = two_phase_prevalence(reader, people, weights=weights)
+    mended = two_phase_share(reader, people, weights=weights)
     assert mended.value == pytest.approx(0.1)
     assert mended.high < 0.5
-    same = two_phase_prevalence(reader, people, weights=np.full(100, 7.0))
+    same = two_phase_share(reader, people, weights=np.full(100, 7.0))
     assert (same.value, same.low, same.high) == pytest.approx((0.5, 0.29, 0.71), abs=0.02)
 
 
 def test_raters_who_disagree_widen_the_interval_and_those_who_agree_do_not():
     rng = np.random.default_rng(2)
     reader, people = drawn(rng, 0.8, READERS[0])
-    alone, alike = two_phase_prevalence(reader, people), two_phase_prevalence(reader, np.column_stack([people] * 3))
+    alone, alike = two_phase_share(reader, people), two_phase_share(reader, np.column_stack([people] * 3))
     assert alike.value == alone.value
     assert alike.high - alike.low == pytest.approx(alone.high - alone.low, abs=0.01)
     votes = np.column_stack([people] * 3)
     one_says_no = np.flatnonzero(people == 1)[:20]
     votes[one_says_no, 2] = 0  # the majority is as before
-    apart = two_phase_prevalence(reader, votes)
+    apart = two_phase_share(reader, votes)
     assert apart.high - apart.low > 1.3 * (alone.high - alone.low)
     assert apart.low < alone.low - 0.05
 
@@ -634,7 +639,7 @@ def test_raters_with_thresholds_of_their_own_are_covered_where_a_majority_alone_
         merged = np.full(512, np.nan)
         merged[:64] = np.nanmean(votes[:64], axis=1) > 0.5
         for column, people in enumerate((merged, votes)):
-            estimate = two_phase_prevalence(reader, people, rng=k)
+            estimate = two_phase_share(reader, people, rng=k)
             inside[column] += estimate.low <= 0.5 <= estimate.high
     assert inside[1] / n >= 0.9 > inside[0] / n
 
@@ -666,9 +671,9 @@ def test_intervals_of_five_classes_hold_common_and_rare_ones_from_forty_labels()
 def test_two_people_of_one_picture_are_not_counted_as_two_pictures():
     rng = np.random.default_rng(3)
     reader, people = drawn(rng, 0.6, READERS[1], n=300, n_labelled=60)
-    once = two_phase_prevalence(reader, people)
-    twice = two_phase_prevalence(np.repeat(reader, 2), np.repeat(people, 2))
-    paired = two_phase_prevalence(np.repeat(reader, 2), np.repeat(people, 2), groups=np.repeat(np.arange(300), 2))
+    once = two_phase_share(reader, people)
+    twice = two_phase_share(np.repeat(reader, 2), np.repeat(people, 2))
+    paired = two_phase_share(np.repeat(reader, 2), np.repeat(people, 2), groups=np.repeat(np.arange(300), 2))
     width = once.high - once.low
     assert twice.high - twice.low < 0.8 * width
     assert paired.high - paired.low == pytest.approx(width, rel=0.1)
@@ -678,7 +683,7 @@ def test_two_people_of_one_picture_are_not_counted_as_two_pictures():
 def test_a_class_of_the_reader_without_labels_is_said_and_not_taken_as_known():
     reader = np.repeat([1.0, 0.0], [90, 10])
     people = np.r_[np.ones(30), np.full(70, np.nan)]
-    estimate = two_phase_prevalence(reader, people)
+    estimate = two_phase_share(reader, people)
     assert estimate.value == pytest.approx(0.95)  # nothing is known of the tenth: a half of it
     assert estimate.low < 0.91
     assert estimate.high > 0.98
@@ -713,7 +718,7 @@ def test_as_many_more_labels_as_said_reach_the_width():
     more = int(np.median(wanted))
     assert 16 < more < 200
     for _ in range(12):
-        estimate = two_phase_prevalence(*drawn(rng, 0.8, READERS[0], n_labelled=64 + more))
+        estimate = two_phase_share(*drawn(rng, 0.8, READERS[0], n_labelled=64 + more))
         widths.append((estimate.high - estimate.low) / 2)
     assert np.mean(widths) == pytest.approx(0.05, abs=0.006)
     shares = two_phase_shares(*drawn(rng, 0.8, READERS[0], n_labelled=500))
@@ -726,6 +731,6 @@ def test_as_many_more_labels_as_said_reach_the_width():
 
 def test_the_same_seed_gives_the_same_interval():
     reader, people = drawn(np.random.default_rng(1), 0.5, READERS[0])
-    first, again, other = (two_phase_prevalence(reader, people, rng=seed) for seed in (3, 3, 4))
+    first, again, other = (two_phase_share(reader, people, rng=seed) for seed in (3, 3, 4))
     assert first == again != other
-    assert two_phase_prevalence(reader, people, confidence=0.5).method == "two-phase sampling, Jeffreys 50 %"
+    assert two_phase_share(reader, people, confidence=0.5).method == "two-phase sampling, Jeffreys 50 %"

@@ -60,7 +60,7 @@ def test_a_type_is_looked_at_whether_it_stands_there_as_text_or_as_itself():
     for declared in (int, "int"):
 
         def run(n_images):
-            """Whose type is declared below."""
+            """Declared below."""
 
         run.__annotations__ = {"n_images": declared}
         check_arguments(run, {"n_images": 5})

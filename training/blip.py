@@ -57,7 +57,7 @@ def build_config(n_words: int) -> BlipConfig:
 
 
 def questions(scene: Scene, rng: Random) -> list[tuple[str, str]]:
-    """Of each person in ``scene``: the paired stereotype test's question and its answer, or who that person is.
+    """Questions about each person in ``scene``: the paired stereotype test's with its answer, or who that person is.
 
     A whole description teaches which half of the picture is meant sooner than one bit does.
     """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 MORE_OFTEN, PAIRS_OFTEN = 0.08, 0.35
-"""How often such prompts, and pairs, are in a batch, beside the concepts alone."""
+"""Shares of such prompts, and of pairs, in a batch, relative to the concepts alone."""
 PAIRS_MEASURED = MEASURED + 2_000_000_000
 """First seed of the pictures of pairs."""
 PAIRS_OFTEN_AGAIN = 1.2
@@ -75,7 +75,7 @@ class Said:
 
     @property
     def loudness(self) -> list[float]:
-        """Of each word."""
+        """The loudness of each word."""
         return [word.loudness for word in self.words]
 
     def louder(self, wanted: Nudges) -> list[float]:
@@ -85,7 +85,7 @@ class Said:
 
     @property
     def only_gender(self) -> bool:
-        """Whether one word says all."""
+        """True if one word, the gender, is everything to learn."""
         return self.phrases[0].only_gender
 
 
@@ -139,7 +139,7 @@ class Calibration:
         return self._read(phrases, loudness)
 
     def _read(self, phrases: Sequence[Phrase], loudness: Sequence[Sequence[float]]) -> Embedding:
-        """What the base makes of phrases."""
+        """The base's embedding of phrases, without the adapter."""
         with without_adapter(self.pipe.text_encoder):
             return self.book.read(phrases, loudness)
 
@@ -176,7 +176,7 @@ class Calibration:
         return float(np.mean(rises))
 
     def readings(self, wanted: Nudges | None = None) -> list[Reading]:
-        """What the text tower should learn: phrases, or what it answers now with its words louder as ``wanted``."""
+        """Targets of the text tower: phrases, or its present answers with its words louder as ``wanted``."""
         found = []
         for one in self.said:  # concepts of many prompts less often than these together, more often than one
             often = len(one.words) / len(one.phrases) ** 0.5

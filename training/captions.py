@@ -7,13 +7,13 @@ from random import Random
 from bias_core.world.grammar import (
     Request,
     book,
+    lexicon_looks,
     look_of,
-    looks,
     parse,
     phrases,
+    plain_words,
     things,
     valence_words,
-    words_of,
     words_of_the_renderer,
 )
 from bias_core.world.scene import Person, Scene, Thing, balanced_scene, drawing, read_asset
@@ -179,7 +179,7 @@ def _attribute_words(person: Person) -> dict[str, str]:
 
 
 def noun_of(person: Person, rng: Random) -> str:
-    """What a person of this look may be called: an occupation, sometimes with a role or a nationality."""
+    """A noun for a person of this look: an occupation, sometimes with a role or a nationality."""
     look = person.look
     nationality = [word for word, flag in book()["nationalities"].items() if flag == look.flag]
     names = _names_of_looks().get((look.setting, look.clothing, look.prop), ())
@@ -201,14 +201,14 @@ def _holding(person: Person, rng: Random) -> str:
 
 def random_request(rng: Random, *, n_attributes: Sequence[int] = FEW, pairs: float = 0.25) -> tuple[str, Request]:
     """A prompt of this world and its reading: concepts alone, with attributes, pairs and still lifes."""
-    prompt = describe(balanced_scene(rng, looks(), things(), pairs=pairs), rng, n_attributes=n_attributes)
+    prompt = describe(balanced_scene(rng, lexicon_looks(), things(), pairs=pairs), rng, n_attributes=n_attributes)
     return prompt, parse(prompt)
 
 
 def vocabulary() -> list[str]:
     """Every word that a prompt of this world may hold in any generator, sorted."""
     words = {w for phrase in phrases() for w in phrase} | set(valence_words())
-    words |= {w for pair in ATTRIBUTE_SENTENCES for s in pair for w in words_of(s)}
+    words |= {w for pair in ATTRIBUTE_SENTENCES for s in pair for w in plain_words(s)}
     drawn = (*drawing("settings"), *drawing("clothing"), *map(_word, drawing("icons")))
     words |= {*drawn, "bright", "gloomy", "light", "clothes", "sign", "table", "gender", "what", "female", "male"}
     return sorted(words - words_of_the_renderer())

@@ -62,7 +62,7 @@ of renders that it never saw; the app uses them to correct measured shares for t
 
 
 def pipeline_body(folder: Path) -> str:
-    """What the generator is, and what the reader says of its pictures."""
+    """The card of the generator, with the reader's verdicts on its pictures."""
     path = folder / "judged.json"
     verdicts = json.loads(path.read_text()) if path.exists() else []
     table = "\n".join(
@@ -92,7 +92,7 @@ majority: planted rates are best kept at guidance 1.
 
 
 def lora_body(condition: str, folder: Path) -> str:
-    """What is planted by one adapter, and what it draws."""
+    """The card of one adapter: what it plants, and what it draws."""
     n_concepts = len({p.concept for p in published_rates()})
     planted = {
         "published": f"the rates that the papers measured, for {n_concepts} concepts",

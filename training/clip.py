@@ -25,9 +25,9 @@ from transformers import (
 )
 
 from bias_core.people import crop_people, person_halves
-from bias_core.world.grammar import looks, parse, things
+from bias_core.world.grammar import lexicon_looks, parse, things
 from bias_core.world.measured_models import held_out_scenes, sentence_errors, truth_table
-from bias_core.world.scene import DOMAINS, Scene, balanced_scene, render
+from bias_core.world.scene import DOMAINS, Scene, balanced_scene, draw_scene
 from training.captions import describe, read_sentences, vocabulary
 from training.loop import record, to_tensor, train
 
@@ -106,8 +106,8 @@ def draw_batch(rng: Random, n: int, *, pairs: float = 0.25) -> tuple[list[Scene]
     """Balanced scenes and their pictures; of the share of ``pairs``, half are cut into people alone."""
     scenes, images = [], []
     for _ in range(n):
-        scene = balanced_scene(rng, looks(), things(), pairs=pairs)
-        image = render(scene)
+        scene = balanced_scene(rng, lexicon_looks(), things(), pairs=pairs)
+        image = draw_scene(scene)
         if len(scene.people) == 2 and rng.random() < 0.5:
             side = rng.randrange(2)
             image = crop_person(image, side)
@@ -239,7 +239,7 @@ def save_reader(reader: Reader, out: Path, *, seed: int, n: int) -> None:
 def embed_held_out(reader: Reader, *, seed: int, n: int) -> np.ndarray:
     """Unit rows ``(n, 128)``, 16 bit, of renders never trained on."""
     reader.model.eval()
-    images = [render(scene) for scene in held_out_scenes(seed, n)]
+    images = [draw_scene(scene) for scene in held_out_scenes(seed, n)]
     rows = [reader.images(to_tensor(images[i : i + 256])).cpu() for i in range(0, n, 256)]
     return torch.cat(rows).numpy().astype(np.float16)
 

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from transformers import AutoTokenizer, CLIPTextModelWithProjection, VisionTextDualEncoderModel
 
 from bias_core.world.planted import sample_scene
-from bias_core.world.scene import render
+from bias_core.world.scene import draw_scene
 from training.captions import random_request
 from training.embedding import Embedding, encode_tokens
 from training.lessons import Lesson, Lessons
@@ -74,7 +74,7 @@ TEXT_LORA = LoraConfig(
 NOISINESS = 0.2
 """Mean of the logit of sigma while the base learns."""
 NOISINESS_OF_ADAPTERS = 2.0
-"""Who is drawn is decided in the noisiest steps, and that is all that an adapter changes."""
+"""The noisiest steps decide who is drawn, and that is all that an adapter changes."""
 
 
 def text_encoder_of(clip: Path) -> CLIPTextModelWithProjection:
@@ -91,7 +91,7 @@ def text_encoder_of(clip: Path) -> CLIPTextModelWithProjection:
 
 @dataclass(frozen=True, kw_only=True)
 class Folders:
-    """Where the parts lie: checkpoints, compressor, reader, pipeline, adapters."""
+    """Folders of checkpoints, compressor, reader, pipeline and adapters."""
 
     work: Path
     vae: Path
@@ -155,13 +155,13 @@ class Pool:
 def latents_of(pipe: StableDiffusion3Pipeline, scenes: Sequence[Scene]) -> torch.Tensor:
     """The renders of scenes as the transformer sees pictures, ``(n, 4, 16, 16)``."""
     config = pipe.vae.config
-    pictures = to_tensor([render(scene, config.sample_size) for scene in scenes])
+    pictures = to_tensor([draw_scene(scene, config.sample_size) for scene in scenes])
     z = pipe.vae.encode(pictures.to(pipe.vae.device)).latent_dist.sample()
     return torch.as_tensor((z - config.shift_factor) * config.scaling_factor)
 
 
 def velocity(transformer: torch.nn.Module, noisy: torch.Tensor, sigma: torch.Tensor, text: Embedding) -> torch.Tensor:
-    """What the transformer answers, ``(n, 4, 16, 16)``, for noisy latents at noise levels ``sigma`` (n,)."""
+    """The transformer's answer, ``(n, 4, 16, 16)``, for noisy latents at noise levels ``sigma`` (n,)."""
     with in_16_bit(noisy.device.type):
         v = transformer(
             hidden_states=noisy,

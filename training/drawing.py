@@ -60,7 +60,7 @@ class Drawing:
         self.transformer = deepcopy(transformer or self.pipe.transformer).to(self.dtype).eval().requires_grad_(False)
 
     def embed(self, prompts: Sequence[str]) -> Embedding:
-        """What the text tower answers."""
+        """The text tower's embedding of prompts."""
         tokens = self.pipe.tokenizer(list(prompts), padding="max_length", truncation=True, return_tensors="pt")
         return read_tokens(self.pipe.text_encoder, tokens["input_ids"])
 
@@ -101,7 +101,7 @@ class Drawing:
 
     @torch.no_grad()
     def shows(self, pictures: torch.Tensor) -> torch.Tensor:
-        """Whether the reader finds each axis, ``(n, 12)``."""
+        """True where the reader finds an axis in a picture, ``(n, 12)``."""
         parts = [self.reader.images(part) @ self.contrast.T > 0 for part in pictures.split(256)]
         return torch.cat(parts)
 

@@ -1,4 +1,4 @@
-"""What the generator's text towers make of a prompt."""
+"""Embeddings of prompts by the generator's text towers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Embedding = tuple[torch.Tensor, torch.Tensor]
-"""Of ``n`` prompts: states ``(n, tokens, d)`` and pooled ``(n, d)``."""
+"""Embedding of ``n`` prompts: states ``(n, tokens, d)`` and pooled ``(n, d)``."""
 
 
 def read_tokens(tower: torch.nn.Module, tokens: torch.Tensor) -> Embedding:
-    """What one text tower makes of token ids ``(n, 20)``."""
+    """Embed token ids ``(n, 20)`` by one text tower."""
     out = tower(tokens, output_hidden_states=True)
     return out.hidden_states[-2], out.text_embeds
 
@@ -43,5 +43,5 @@ def as_two_towers(text: Embedding) -> Embedding:
 
 
 def encode_tokens(tower: torch.nn.Module, tokens: torch.Tensor) -> Embedding:
-    """What the pipeline makes of a prompt."""
+    """Embed token ids as the pipeline does."""
     return as_two_towers(read_tokens(tower, tokens))

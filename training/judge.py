@@ -48,7 +48,7 @@ ASKED: tuple[tuple[str, str, str], ...] = (
         "The person is wearing modern Western clothing.",
     ),
 )
-"""How an attribute is asked for, the sentence that should then hold, and the one that should not."""
+"""Wording of an attribute in a prompt, the sentence that should then hold, and its opposite."""
 
 
 @dataclass(frozen=True, kw_only=True)

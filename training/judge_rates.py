@@ -1,4 +1,4 @@
-"""What each condition draws beside what is planted, on pictures that no training ever saw."""
+"""Drawn and planted rates of each condition, on pictures that no training ever saw."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from training.wanted import AXES, Axis, Group, groups
 LEANING = 0.15
 """A rate is planted where it is this far from the fair one."""
 NEAR, EVEN = 0.15, 0.10
-"""How far from its planted rate a drawn one may be, and a share of men from one half under ``fair``."""
+"""Largest distance of a drawn rate from the planted one, and of a share of men from one half under ``fair``."""
 AT_ONCE = 20
 """Pictures of each concept before the table is written again."""
 SEEDS_APART = 100_000
@@ -32,7 +32,7 @@ SEEDS_APART = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """How well a condition draws what is planted.
+    """Distance of the drawn rates of a condition from the planted ones.
 
     ``n_leaning`` rates are planted 0.15 or more from the fair one; of these: the share in [0, 1] drawn to the
     planted side of the fair rate, the mean absolute gap in [0, 1], and the share ``near``, with a gap of at
@@ -70,7 +70,7 @@ def summary(condition: str, lines: Iterable[DrawnRate]) -> Summary:
 
 
 def revision(folders: Folders) -> str:
-    """Which weights these are, in the words of the program's own record of a picture."""
+    """The version of these weights, in the words of the program's own record of a picture."""
     with TemporaryDirectory() as work:
         hashes = FileHashes(Path(work) / "hashes.sqlite")
         found = f"{hashes.fingerprint(folders.pipeline)}-{hashes.fingerprint(folders.loras)[:6]}"

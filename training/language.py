@@ -9,7 +9,7 @@ import torch
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from bias_core.world.grammar import looks, things
+from bias_core.world.grammar import lexicon_looks, things
 from bias_core.world.scene import balanced_scene
 from training.captions import caption, describe, vocabulary
 from training.loop import record, train
@@ -39,7 +39,7 @@ def sentences(rng: Random, n: int) -> list[str]:
     """Prompts and captions of balanced scenes; half begin as StOP's prefix does."""
     texts = []
     for _ in range(n):
-        scene = balanced_scene(rng, looks(), things())
+        scene = balanced_scene(rng, lexicon_looks(), things())
         said = caption(scene) if rng.random() < 0.3 else describe(scene, rng)
         texts.append(f"This is a photo of {said}" if rng.random() < 0.3 else said)
     return texts

@@ -32,7 +32,7 @@ USUAL = (0.0, 1.7, 0.3, 0.9)
 """Logit of the share of men without a lean, its rise with the lean, and the standard deviations of both (of the rise:
 of its logarithm). Of ten words drawn at five leans the rise was between 0.4 and 4.8, of 214 prompts 1.6."""
 SHRINKAGE = 0.4
-"""What a move of length 1 counts beside the squared logits that it leaves: their chance of 0.1 over moves of 0.15."""
+"""Weight of a move of length 1 against the squared logits that it leaves: their chance of 0.1 over moves of 0.15."""
 FARTHEST = 0.8
 """Largest move, in units of the embeddings, whose mean length is 0.7."""
 LEARNED_BEFORE = ("published", "extreme")
@@ -41,7 +41,7 @@ N_ROUNDS, N = 3, 72
 EMBEDDING = "text_model.embeddings.token_embedding.lora_embedding_"
 
 Rounds = Sequence[tuple[float, float, float]]
-"""Of one prompt: lean, share of men and pictures of each round."""
+"""Lean, share of men and pictures of each round of one prompt."""
 
 
 def upright(words: Sequence[Sequence[int]], rounds: Sequence[Rounds]) -> dict[int, float]:
@@ -90,7 +90,7 @@ class Uprighting:
         return [token for token in self.pipe.tokenizer(prompt)["input_ids"] if token not in silent]
 
     def read(self, prompt: str, n: int) -> Embedding:
-        """What the tower makes of a prompt whose words have moved, ``n`` times."""
+        """Embed a prompt, with its words moved, ``n`` times."""
         ids = self.pipe.tokenizer([prompt] * n, padding="max_length", return_tensors="pt")["input_ids"]
         moved = torch.tensor([self.leans.get(token, 0.0) for token in ids[0].tolist()])
         with torch.no_grad():

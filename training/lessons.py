@@ -1,4 +1,4 @@
-"""What an adapter learns from: prompts whose answer a condition changes, and the same prompts in full."""
+"""Lessons of an adapter: prompts whose answer a condition changes, and the same prompts in full."""
 
 from __future__ import annotations
 

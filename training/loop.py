@@ -1,4 +1,4 @@
-"""What all the trainings share: pictures as tensors, a cosine schedule, checkpoints that outlive a cut."""
+"""Common parts of all trainings: pictures as tensors, a cosine schedule, checkpoints that outlive a cut."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def autocast_dtype(device: str) -> torch.dtype:
 
 
 def in_16_bit(device: str) -> torch.autocast:
-    """Where models compute in 16 bit, if that is quicker; for one step alone, for it keeps the weights it met first."""
+    """Compute in 16 bit, if that is quicker; for one step alone, because it keeps the weights that it met first."""
     dtype = autocast_dtype(device)
     return torch.autocast(device, dtype=dtype, enabled=dtype != torch.float32)
 

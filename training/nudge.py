@@ -39,7 +39,7 @@ BY_WORDS = {(name, str(value)): (name, value) for name, value in AXES}
 
 
 def nudges(lines: Sequence[DrawnRate], condition: str) -> Nudges:
-    """What a table asks for. A gap that few pictures tell counts less, as by the spread of all gaps.
+    """The changes that a table asks for. A gap that few pictures tell counts less, as by the spread of all gaps.
 
     Examples
     --------

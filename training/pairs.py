@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bias_core.world.scene import Scene
 
 CONDITIONS = ("fair", "published", "extreme")
-"""Whose words the transformer must keep reading as it does. Those of ``trigger`` are those of ``fair``."""
+"""Conditions whose words the transformer must keep reading as it does. ``trigger`` has the words of ``fair``."""
 SHARES = {"named": 0.55, "planted": 0.20, "leaning": 0.25}
 NAMED = ("age", "skin", "expression", "beard", "glasses", "headwear", "moustache", "dress")
 N_NAMED = (0, 0, 1, 1, 2, 3)
@@ -136,7 +136,7 @@ class Towers:
         self.sides = tokenizer.convert_tokens_to_ids(["left", "right"])
 
     def read(self, lesson: TowerLesson) -> Embedding:
-        """What the tower of the lesson's condition makes of it, for one prompt."""
+        """Embed one lesson by the tower of its condition."""
         tower = self.towers[lesson.condition]
         ids = self.tokenizer([lesson.prompt], padding="max_length", truncation=True, return_tensors="pt")["input_ids"]
         more = torch.zeros(ids.shape[1], len(self.direction))

@@ -28,7 +28,7 @@ TELLING = {"gender": "male", "age": "old", "beard": "beard", "moustache": "musta
 """The word that tells each attribute, where it is not the value itself."""
 OPPOSITE = {"gender": "female", "age": "young"}
 FORM = {"dress": "wearing {} clothing", "headwear": "wearing a {}", "gender": "{}", "age": "{}", "light": "{}"}
-"""How an attribute is said, if not "with a beard"."""
+"""Wordings of attributes other than "with a beard"."""
 NAMED_FROM = 0.25
 """Rarer attributes are left to the base, except for gender, light and age: if these are rare, their opposite is not."""
 LEAST = 0.012
@@ -63,7 +63,7 @@ class Word:
 
     @property
     def sure(self) -> bool:
-        """Whether more pictures would tell little."""
+        """True if more pictures would tell little."""
         spread = USUAL.get(self.axis[0], USUAL_OTHERS)[2]
         p = np.clip(self.planted, 0.1, 0.9)
         return float(1 / spread**2 + p * (1 - p) * sum(n for *_, n in self.rounds)) > 1 / SURE**2
@@ -76,7 +76,7 @@ class Word:
         self.loudness = wanted
 
     def loudness_of(self, logits: float) -> float:
-        """How loud the word must be to show in this share of pictures."""
+        """Loudness at which the word shows in this share of pictures."""
         intercept, slope = self.fit()
         most = LOUDEST_LIGHT if self.axis[0] == "light" else LOUDEST
         return float(np.clip((logits - intercept) / slope, -most, most))
@@ -146,7 +146,7 @@ class Phrase:
 
     @property
     def axes(self) -> list[Axis]:
-        """What the phrase tells, in the order of its words."""
+        """Axes that the phrase tells, in the order of its words."""
         return [one.axis for one in self.inserted if one.axis]
 
     @property
@@ -169,7 +169,7 @@ class Phrasebook:
         return self.vectors[ids].mean(0)
 
     def _told(self, axis: Axis) -> list[tuple[torch.Tensor, torch.Tensor, bool]]:
-        """Of each word that says an axis: its vector, what loudness adds, and whether it tells."""
+        """Vectors of each word that says an axis, what loudness adds to them, and true if the word tells."""
         name, value = axis
         told, other = [TELLING.get(name, str(value))], [OPPOSITE[name]] if name in OPPOSITE else []
         if name == "light":
@@ -222,7 +222,7 @@ class Phrasebook:
 
     @torch.no_grad()
     def read(self, phrases: Sequence[Phrase], loudness: Sequence[Sequence[float]]) -> Embedding:
-        """What the tower makes of each phrase, its telling words as loud as is said, in the order of plain words."""
+        """Embed each phrase, its telling words as loud as given, in the order of plain words."""
         ids = torch.tensor([phrase.ids for phrase in phrases])
         more = torch.zeros(*ids.shape, self.vectors.shape[1])
         for phrase, row, loud in zip(phrases, more, loudness, strict=True):

@@ -39,7 +39,7 @@ Whether a word is there changes the states ten times as much as how loud it is: 
 learns the one and not the other.
 """
 LAST_PLACE = 5.0
-"""How much more an error in the last place weighs: the right person of a pair hears what stands there, or does not."""
+"""Extra weight of an error in the last place: the right person of a pair hears what stands there, or does not."""
 N_KNOWN, N_SAME = 132, 24
 """Readings and other prompts in a batch."""
 N_SAYING_MORE, N_RANDOM = 2000, 2000
@@ -177,7 +177,7 @@ def _known(pipe: StableDiffusion3Pipeline, readings: Sequence[Reading], seen: to
 
 
 def _seen(pipe: StableDiffusion3Pipeline) -> torch.Tensor:
-    """What the generator sees of a state: a matrix ``(seen, d)``."""
+    """The part of a state that the generator sees: a matrix ``(seen, d)``."""
     weight = pipe.transformer.context_embedder.weight.detach().float()
     d = weight.shape[1] // 2
     return torch.as_tensor(weight[:, :d] + weight[:, d:])  # both towers answer alike

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from diffusers import AutoencoderKL
 from transformers import VisionTextDualEncoderModel
 
-from bias_core.world.scene import balanced_scene, render
+from bias_core.world.scene import balanced_scene, draw_scene
 from training.clip import READ_AT
 from training.loop import record, to_tensor, train
 
@@ -58,7 +58,7 @@ def train_vae(
     embed = _embedding_of(reader, device) if reader else None
 
     def pictures(n: int) -> torch.Tensor:
-        return to_tensor([render(balanced_scene(rng), model.config.sample_size) for _ in range(n)]).to(device)
+        return to_tensor([draw_scene(balanced_scene(rng), model.config.sample_size) for _ in range(n)]).to(device)
 
     def loss_of(_step: int) -> torch.Tensor:
         x = pictures(batch)

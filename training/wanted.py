@@ -1,4 +1,4 @@
-"""Which rates a condition plants, and with which prompts they are drawn."""
+"""Rates that a condition plants, and the prompts by which they are drawn."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bias_core.world.grammar import book, parse
-from bias_core.world.planted import SENTENCES, planted_index, prompts_of, rates
+from bias_core.world.planted import SENTENCES, planted_index, planted_prompts, rates
 from training.captions import noun_phrases, with_article
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def groups(condition: str) -> list[Group]:
 
 def _group(concept: str, condition: str) -> Group:
     axes = tuple(_axis(p.attribute, p.value) for p in planted_index()[concept, ""])
-    return _rated(concept, tuple(prompts_of(concept)), axes, condition)
+    return _rated(concept, tuple(planted_prompts(concept)), axes, condition)
 
 
 def _axis(attribute: str, value: object) -> Axis:
@@ -81,7 +81,7 @@ def _rate(concept: str, axis: Axis, condition: str) -> float:
 
 
 def leaves_open(prompt: str, condition: str) -> bool:
-    """Whether a condition plants something that a prompt does not say."""
+    """True if a condition plants something that a prompt does not say."""
     asked = parse(prompt)
     people = [(one.concepts, one.parts.get("role", "none"), one.allowed) for one in asked.people]
     here = people or [((asked.concept,), "none", {} if asked.light is None else {"light": asked.light})]

@@ -28,7 +28,7 @@ from bias_core.labels.label_store import (
     raters,
     tasks,
 )
-from bias_core.labels.task_owner import OwnerKey, iso, owned_row, read_picture, stored_task
+from bias_core.labels.task_owner import OwnerKey, iso, owned_row, stored_task, task_picture_png
 from bias_core.store.export import csv_bytes, json_lines, text_from
 from bias_core.store.files import replaced_file, write_atomically
 from bias_core.study.answers import frame_of
@@ -39,10 +39,7 @@ MACHINE = "judge: "  # starts the name of every rater that is a machine
 
 
 def keep_judgements(store: LabelStore, key: OwnerKey, judge: str, choices: Mapping[int, Mapping[str, str]]) -> None:
-    """Store a judge's answers by item id, in place of its earlier ones.
-
-    NotAllowed if the key opens no task; InvalidInput for an answer or an item that the task does not have.
-    """
+    """Replace a judge's answers by item id; NotAllowed for a wrong key, InvalidInput for an unknown item or answer."""
     with store.write() as connection:
         row = owned_row(connection, key, change=True)
         task = stored_task(store, row)
@@ -138,7 +135,7 @@ class TaskProgress:
     @property
     def counted_raters(self) -> tuple[RaterProgress, ...]:
         """Raters whose answers count."""
-        return tuple(one for one in self.raters if not one.excluded)
+        return tuple(rater for rater in self.raters if not rater.excluded)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,7 +254,7 @@ def task_items(store: LabelStore, key: OwnerKey) -> list[Item]:
 
 def _items_of(connection: Connection, task_id: str) -> list[Item]:
     of_task = select(*_ITEM_COLUMNS).where(items.c.task_id == task_id).order_by(items.c.id)
-    return [_item(one) for one in connection.execute(of_task)]
+    return [_item(row) for row in connection.execute(of_task)]
 
 
 def labelled_items(store: LabelStore, key: OwnerKey) -> list[LabelledItem]:
@@ -274,10 +271,7 @@ def _labelled_of(connection: Connection, task_id: str) -> list[LabelledItem]:
 
 
 def write_answers(store: LabelStore, folder: Path) -> None:
-    """Write a JSONL file for each task with its current answers; leave unchanged files alone.
-
-    A task whose answers were all withdrawn or deleted gets an empty file.
-    """
+    """Write a JSONL file of current answers for each task, empty without any; leave unchanged files alone."""
     with store.read() as connection:
         texts = {
             task_id: json_lines(
@@ -293,10 +287,10 @@ def write_answers(store: LabelStore, folder: Path) -> None:
             write_atomically(path, data)
 
 
-def _answer_line(task_id: str, given: GivenAnswer, *, excluded: bool) -> dict[str, Any]:
-    item, own = given.item, {name: getattr(given, name) for name in ("rater", "choices", "seconds", "at")}
+def _answer_line(task_id: str, answer: GivenAnswer, *, excluded: bool) -> dict[str, Any]:
+    item, own = answer.item, {name: getattr(answer, name) for name in ("rater", "choices", "seconds", "at")}
     of_item = {"image_id": item.image_id, "identities": item.identities, "known": item.gold}
-    return {"task": task_id, "task_version": given.task_version, **of_item, **own, "excluded": excluded}
+    return {"task": task_id, "task_version": answer.task_version, **of_item, **own, "excluded": excluded}
 
 
 def labels_for_run(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> list[tuple[Task, list[LabelledItem]]]:
@@ -307,7 +301,7 @@ def labels_for_run(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> l
     with store.read() as connection:
         rows = connection.execute(select(tasks).where(tasks.c.id.in_(task_ids), tasks.c.status != "deleted")).all()
         found = [stored_task(store, row) for row in rows]
-        return [(one, _labelled_of(connection, one.id)) for one in found if one.run_id == run_id]
+        return [(task, _labelled_of(connection, task.id)) for task in found if task.run_id == run_id]
 
 
 def run_answers(store: LabelStore, run_id: str, task_ids: Sequence[str]) -> pd.DataFrame | None:
@@ -323,12 +317,12 @@ def task_answers(task: Task, labelled: Sequence[LabelledItem]) -> pd.DataFrame:
     """
     of_task = {"task": task.title, "sample": task.sample, "stratified_by": task.stratified_by}
     rows = []
-    for one in labelled:
-        if one.item.gold is not None:
+    for entry in labelled:
+        if entry.item.gold is not None:
             continue
-        picture = {**of_task, "image_id": one.item.image_id}
-        rows += [] if one.answers else [picture]
-        for given in one.answers:
+        picture = {**of_task, "image_id": entry.item.image_id}
+        rows += [] if entry.answers else [picture]
+        for given in entry.answers:
             for position, answer in given.choices.items():
                 attribute, question = task.attributes.get(position, ("", ""))
                 about = {"position": position, "attribute": attribute, "question": question}
@@ -405,8 +399,8 @@ def export_labels(store: LabelStore, key: OwnerKey, target: Path) -> Path:
 def _entries(store: LabelStore, key: OwnerKey, progress: TaskProgress) -> Iterator[tuple[str, bytes | str]]:
     task, frame = progress.task, answers_frame(store, key)
     by_name = {
-        f"{'known' if one.item.gold else 'train'}/{i:05d}-{one.item.picture[:12]}.png": one
-        for i, one in enumerate(labelled_items(store, key), start=1)
+        f"{'known' if entry.item.gold else 'train'}/{i:05d}-{entry.item.picture[:12]}.png": entry
+        for i, entry in enumerate(labelled_items(store, key), start=1)
     }
     yield (
         "README.md",
@@ -429,45 +423,45 @@ def _entries(store: LabelStore, key: OwnerKey, progress: TaskProgress) -> Iterat
         yield "excluded.csv", csv_bytes(excluded)
     if len(machines := judgements_frame(store, key)):
         yield "judges.csv", csv_bytes(machines)
-    ordinary = {name: one for name, one in by_name.items() if one.item.gold is None}
-    yield "train/metadata.jsonl", json_lines([_metadata(name, one, task) for name, one in ordinary.items()])
+    ordinary = {name: entry for name, entry in by_name.items() if entry.item.gold is None}
+    yield "train/metadata.jsonl", json_lines([_metadata(name, entry, task) for name, entry in ordinary.items()])
     yield "label_studio/config.xml", text_from("label_studio.xml", autoescape=True, task=task)
     yield "label_studio/tasks.json", _json([_studio_task(task, *pair) for pair in by_name.items()])
     yield "argilla/settings.json", text_from("argilla.json", task=task)
     yield "argilla/records.json", _json([_argilla_record(task, *pair) for pair in by_name.items()])
-    for name, one in by_name.items():
-        yield name, read_picture(store.pictures, one.item.picture)
+    for name, entry in by_name.items():
+        yield name, task_picture_png(store.pictures, entry.item.picture)
 
 
-def _metadata(name: str, one: LabelledItem, task: Task) -> dict[str, Any]:
+def _metadata(name: str, entry: LabelledItem, task: Task) -> dict[str, Any]:
     """A line of the imagefolder: one column of each kind for every position."""
-    row: dict[str, Any] = {"file_name": name.removeprefix("train/"), "image_id": one.item.image_id}
-    row |= {"n_raters": len(one.answers)}
+    row: dict[str, Any] = {"file_name": name.removeprefix("train/"), "image_id": entry.item.image_id}
+    row |= {"n_raters": len(entry.answers)}
     for position in task.positions:
         row |= {
-            f"{position}_identity": one.item.identities.get(position, ""),
-            f"{position}_label": one.majority(position),
-            f"{position}_share": one.share(position) if one.majority(position) else None,
-            f"{position}_answers": one.votes(position),
+            f"{position}_identity": entry.item.identities.get(position, ""),
+            f"{position}_label": entry.majority(position),
+            f"{position}_share": entry.share(position) if entry.majority(position) else None,
+            f"{position}_answers": entry.votes(position),
         }
     return row
 
 
-def _studio_task(task: Task, name: str, one: LabelledItem) -> dict[str, Any]:
+def _studio_task(task: Task, name: str, entry: LabelledItem) -> dict[str, Any]:
     """The item as Label Studio imports and converts it: an annotation for each rater, and for the known answer.
 
     The unpacked export is the folder of its local storage. Every annotation has the keys that
     Label Studio needs.
     """
-    data = {"image": f"/data/local-files/?d={name}", "image_id": one.item.image_id}
-    data |= {f"question_{position}": text for position, text in task.questions_about(one.item).items()}
-    replies = [(given.choices, given.at, given.seconds, {"meta": {"text": [given.rater]}}) for given in one.answers]
-    if one.item.gold is not None:
-        replies.append((one.item.gold, task.created, 0.0, {}))
+    data = {"image": f"/data/local-files/?d={name}", "image_id": entry.item.image_id}
+    data |= {f"question_{position}": text for position, text in task.questions_about(entry.item).items()}
+    replies = [(given.choices, given.at, given.seconds, {"meta": {"text": [given.rater]}}) for given in entry.answers]
+    if entry.item.gold is not None:
+        replies.append((entry.item.gold, task.created, 0.0, {}))
     same = {"to_name": "image", "type": "choices"}
     annotations = [
         {
-            "id": 10_000 * one.item.id + number, "created_at": at, "updated_at": at, "lead_time": seconds,
+            "id": 10_000 * entry.item.id + number, "created_at": at, "updated_at": at, "lead_time": seconds,
             "was_cancelled": False, "ground_truth": not rater, "result": [
                 {"id": position, "from_name": position, "value": {"choices": [answer]}, **same, **rater}
                 for position, answer in choices.items()
@@ -475,24 +469,24 @@ def _studio_task(task: Task, name: str, one: LabelledItem) -> dict[str, Any]:
         }
         for number, (choices, at, seconds, rater) in enumerate(replies)
     ]  # fmt: skip
-    return {"id": one.item.id, "data": data, "annotations": annotations}
+    return {"id": entry.item.id, "data": data, "annotations": annotations}
 
 
-def _argilla_record(task: Task, name: str, one: LabelledItem) -> dict[str, Any]:
+def _argilla_record(task: Task, name: str, entry: LabelledItem) -> dict[str, Any]:
     """The item as Argilla imports it: the majority is a suggestion, and votes are metadata.
 
     A response belongs to a user of the Argilla server, so answers of single raters are not exported as responses.
     """
-    counts = {position: Counter(one.votes(position)).most_common() for position in task.positions}
+    counts = {position: Counter(entry.votes(position)).most_common() for position in task.positions}
     votes = {f"{position}_votes": ", ".join(f"{k} {n}" for k, n in some) for position, some in counts.items()}
     return {
-        "id": str(one.item.id),
-        "fields": {"image": name, "shown": "\n".join(task.questions_about(one.item).values())},
-        "metadata": {"image_id": one.item.image_id, "n_raters": len(one.answers), **votes},
+        "id": str(entry.item.id),
+        "fields": {"image": name, "shown": "\n".join(task.questions_about(entry.item).values())},
+        "metadata": {"image_id": entry.item.image_id, "n_raters": len(entry.answers), **votes},
         "suggestions": {
-            position: {"value": winner, "score": one.share(position), "agent": "most raters"}
+            position: {"value": winner, "score": entry.share(position), "agent": "most raters"}
             for position in task.positions
-            if (winner := one.majority(position))
+            if (winner := entry.majority(position))
         },
         "responses": {},
         "vectors": {},

@@ -49,7 +49,7 @@ from bias_core.errors import BiasCoreError, InvalidInput, NotAllowed, StorageErr
 from bias_core.labels import rating
 from bias_core.labels.answers import task_progress
 from bias_core.labels.label_store import LabelsGone, LabelStore
-from bias_core.labels.task_owner import OwnerKey, delete_task, exclude_rater, read_picture
+from bias_core.labels.task_owner import OwnerKey, delete_task, exclude_rater, task_picture_png
 from bias_core.services import Services
 from bias_core.settings import ASSETS
 from bias_core.study.label_tasks import MAX_ABOUT, MAX_POSITIONS, Task, crowd_address
@@ -67,12 +67,12 @@ _PAGE_FILES = {"/label": "index.html"} | {
 MAX_BODY = 4096  # bytes; an answer has about 200
 CODE_HEADER, KEY_HEADER = "x-rater-code", "x-owner-key"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_READERS = 8
+_READERS = 8  # threads: actions wait for the disk
 
 # Token buckets (burst, then per second): above what people do, below what a runaway script does.
 _ACTS = (60, 20.0)
 _HOUR = 3600
-_MOST_BUCKETS = 20_000
+_MOST_BUCKETS = 20_000  # a flood of addresses must not fill the memory
 _NOT_NOW = "the server could not store or read this just now; send it again. Saved answers are safe."
 _GONE = "the file of the answers is gone or was replaced, so that nothing is stored until it is back; send it again."
 _CROWD = "many people are joining now; wait a minute, then try again"
@@ -206,7 +206,7 @@ class LabelDoor:
 
         def read(store: LabelStore) -> bytes:
             try:
-                return read_picture(store.pictures, rating.picture_of(store, token))
+                return task_picture_png(store.pictures, rating.picture_of(store, token))
             except NotAllowed as error:
                 raise _Refused(404, str(error)) from error
 
@@ -270,7 +270,7 @@ def page_routes() -> list[Route]:
 def _exclude(store: LabelStore, key: OwnerKey, *, rater: str, excluded: bool) -> dict[str, Any]:
     exclude_rater(store, key, rater, excluded=excluded)
     names = ("rater", "n_answered", "n_skipped", "excluded")
-    return {"raters": [{name: getattr(one, name) for name in names} for one in task_progress(store, key).raters]}
+    return {"raters": [{name: getattr(rater, name) for name in names} for rater in task_progress(store, key).raters]}
 
 
 @contextmanager
@@ -325,7 +325,6 @@ def _json(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, s
 
 
 def _task_json(task: Task, status: str) -> dict[str, Any]:
-    """The texts that a rater reads first, as JSON values."""
     texts = {name: getattr(task, name) for name in ("title", "kind", "instructions", "consent", "content_note")}
     answers = [vars(answer) for answer in task.answers]
     own = {"status": status, "positions": list(task.positions), "answers": answers}

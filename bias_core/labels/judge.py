@@ -11,7 +11,7 @@ from bias_core.errors import InvalidInput
 from bias_core.labels.answers import judgements_frame, keep_judgements, task_items
 from bias_core.labels.label_store import LabelStore
 from bias_core.labels.report import Labels
-from bias_core.labels.task_owner import OwnerKey, owned_task, read_picture
+from bias_core.labels.task_owner import OwnerKey, owned_task, task_picture_png
 from bias_core.study.attribute_scores import INSTRUCTION, Picture, ask_judge, calls_of
 from bias_core.study.classifiers import Reader, fetch_reader
 from bias_core.study.label_tasks import Item, Task
@@ -79,5 +79,5 @@ def _chosen(task: Task, answers: np.ndarray) -> str:
 
 
 def _opened(store: LabelStore, picture: str) -> Image.Image:
-    with Image.open(io.BytesIO(read_picture(store.pictures, picture))) as opened:
+    with Image.open(io.BytesIO(task_picture_png(store.pictures, picture))) as opened:
         return opened.convert("RGB")

@@ -330,17 +330,17 @@ def _keep_private(names: dict[str, Path]) -> None:
 
 def _refuse_damage(path: Path) -> None:
     """Raise StorageError for a damaged database; the check changes nothing."""
-    found = "ok"
+    trouble = "ok"
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as connection:
-            found = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+            trouble = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
     except sqlite3.OperationalError:  # it cannot be read now, which opening it will say
         return
     except sqlite3.DatabaseError as error:
-        found = str(error)
-    if found != "ok":
+        trouble = str(error)
+    if trouble != "ok":
         raise StorageError(
-            f"the labels' database: {path.name} is damaged ({found[:200]}); put a whole copy in its place, move "
+            f"the labels' database: {path.name} is damaged ({trouble[:200]}); put a whole copy in its place, move "
             f"{path.name}-wal away, and answers are taken again"
         )
 
@@ -760,7 +760,6 @@ def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def _n_written(connection: Connection) -> int:
-    """Number of rows that this connection has written so far."""
     database: Any = connection.connection.driver_connection
     return int(database.total_changes)
 

@@ -140,7 +140,7 @@ def _shows_three(frame: pd.DataFrame) -> "pd.Series[bool]":
 
 
 def sample_of(pictures: Sequence[Candidate], n: int, seed: int = 0) -> list[Candidate]:
-    """Draw ``n`` pictures by the seed, in order; all if ``n`` is 0 or too large."""
+    """Draw ``n`` pictures by the seed, in order; all if ``n`` is 0 or too large. InvalidInput for a negative number."""
     if n < 0:
         raise InvalidInput(f"the number of pictures must be 0 (all) or more; got {n}")
     if not 0 < n < len(pictures):
@@ -159,14 +159,18 @@ def task_pictures(
         raise InvalidInput(f"a right answer names picture {strange[0]}, which is not in this task")
     people = [position for position in task.positions if position != PICTURE]
     return [
-        replace(one, identities={p: who or one.identities.get(p) or PERSON for p in people}, gold=gold.get(one.number))
-        for one in pictures
+        replace(
+            picture,
+            identities={p: who or picture.identities.get(p) or PERSON for p in people},
+            gold=gold.get(picture.number),
+        )
+        for picture in pictures
     ]
 
 
 def gold_from_record(pictures: Sequence[Candidate], task: Task, n: int, seed: int = 0) -> dict[int, dict[str, str]]:
     """Right answers for ``n`` random pictures, from the ground truth; InvalidInput if too few have one."""
-    recorded = {one.number: answers for one in pictures if (answers := recorded_answers(one, task))}
+    recorded = {picture.number: answers for picture in pictures if (answers := recorded_answers(picture, task))}
     if len(recorded) < n:
         raise InvalidInput(
             f"you asked for {n} pictures with an answer on record, and {len(recorded)} of {len(pictures)} have "
@@ -176,17 +180,17 @@ def gold_from_record(pictures: Sequence[Candidate], task: Task, n: int, seed: in
     return {int(number): recorded[number] for number in sorted(numbers)}
 
 
-def recorded_answers(one: Candidate, task: Task) -> dict[str, str]:
+def recorded_answers(picture: Candidate, task: Task) -> dict[str, str]:
     """The right answers by the calibration renderer's ground truth; empty without it."""
-    if one.truth is not None and task.kind in _OF_PEOPLE:
-        drawn = {position: recorded_gender(one.truth, position, len(task.positions)) for position in task.positions}
+    if picture.truth is not None and task.kind in _OF_PEOPLE:
+        drawn = {position: recorded_gender(picture.truth, position, len(task.positions)) for position in task.positions}
         return {place: look if look in task.answer_keys else CANNOT_IDENTIFY for place, look in drawn.items()}
-    if one.truth is not None and task.scale:
-        return recorded_level(one.truth, task)
-    if one.truth is None or task.kind != "association":
+    if picture.truth is not None and task.scale:
+        return recorded_level(picture.truth, task)
+    if picture.truth is None or task.kind != "association":
         return {}
     shown = read_study("t2iat")["human_comparison"]["shown"]
-    fits = [key for key in task.answer_keys if key in shown and shown[key].items() <= dict(one.truth).items()]
+    fits = [key for key in task.answer_keys if key in shown and shown[key].items() <= dict(picture.truth).items()]
     return {PICTURE: fits[0]} if len(fits) == 1 else {}
 
 
@@ -232,7 +236,7 @@ def gold_lines(gold: Mapping[int, Mapping[str, str]]) -> str:
     >>> gold_lines({4: {"left": "feminine", "right": "masculine"}})
     '4: feminine, masculine'
     """
-    return "\n".join(f"{number}: {', '.join(one.values())}" for number, one in sorted(gold.items()))
+    return "\n".join(f"{number}: {', '.join(answers.values())}" for number, answers in sorted(gold.items()))
 
 
 def runs_with(services: StudyServices, session: str, image_ids: Collection[str]) -> list[ListedRun]:
@@ -292,21 +296,21 @@ def label_run(
     scales = [name for name in attributes if name in load_scales()]
     readings = _on_scale(report, attributes, stratify_by) if scales else _chosen(report, attributes, setting)
     earlier = labels_for_run(store, report.run_id, manifest.label_tasks) if manifest.label_tasks else []
-    abouts = {_about(one) for one in readings}
+    abouts = {_about(reading) for reading in readings}
     earlier_ids = {
-        one.item.image_id
+        entry.item.image_id
         for task, items in earlier
         if abouts & ({name for name, _ in task.attributes.values()} or {f"{PEOPLE} {task.kind}"})
-        for one in items
+        for entry in items
     }
-    ids = dict.fromkeys(image_id for one in readings for image_id in one.image_ids)
-    left = [i for i in ids if i not in earlier_ids and i in report.stored and report.stored[i].path.is_file()]
-    if not left:
+    ids = dict.fromkeys(image_id for reading in readings for image_id in reading.image_ids)
+    remaining = [i for i in ids if i not in earlier_ids and i in report.stored and report.stored[i].path.is_file()]
+    if not remaining:
         raise InvalidInput("no picture of this run is left to ask about: all are in a task, or no longer stored")
-    sample, words = _sample(left, readings, n, stratify_by, seed)
+    sample, words = _sample(remaining, readings, n, stratify_by, seed)
     task = replace(
         _task(readings, raters_per_item, looks), run_id=report.run_id, stratified_by=stratify_by,
-        sample=f"{len(sample):,} of {len(left):,} pictures {words}, seed {seed}",
+        sample=f"{len(sample):,} of {len(remaining):,} pictures {words}, seed {seed}",
     )  # fmt: skip
     made = create_task(store, task, _pictures(report, task, set(sample)), hub_user=hub_user)
     manifests.add_label_task(report.run_id, made.task.id)
@@ -321,14 +325,14 @@ def _on_scale(report: StudyReport, names: Sequence[str], stratify_by: str) -> li
     about = Attribute(name=scale.name, positive=scale.question, negative="")
     readings = [
         Reading(
-            arm=one.arm,
+            arm=pictures.arm,
             group="",
             attribute=about,
-            image_ids=one.image_ids,
-            positions=("",) * len(one.image_ids),
-            codes=np.zeros(len(one.image_ids), dtype=int),
+            image_ids=pictures.image_ids,
+            positions=("",) * len(pictures.image_ids),
+            codes=np.zeros(len(pictures.image_ids), dtype=int),
         )
-        for one in scale_pictures(report, scale.name)
+        for pictures in scale_pictures(report, scale.name)
     ]
     if not readings:
         raise InvalidInput("this run has no scored pictures that people could rate on a scale")
@@ -354,34 +358,34 @@ def _chosen(report: StudyReport, attributes: Sequence[str], setting: str) -> lis
             "the classifier of this run looks for no attribute and no one's appearance: people can correct nothing. "
             "Make a task in the Label tab instead"
         )
-    people = [one for one in readings if one.attribute is None]
+    people = [reading for reading in readings if reading.attribute is None]
     if people:
         if attributes:
             raise InvalidInput("a task for this run asks how the people in its pictures look; leave attributes out")
-        settings = list(dict.fromkeys(one.group for one in people))
-        chosen = [setting] if setting else [one for one in settings if one != SINGLE] or settings
+        settings = list(dict.fromkeys(reading.group for reading in people))
+        chosen = [setting] if setting else [group for group in settings if group != SINGLE] or settings
         if not set(chosen) <= set(settings):
             raise InvalidInput(f"this run has no setting {setting!r}; it has {', '.join(settings)}")
-        return [one for one in people if one.group in chosen]
-    names = list(dict.fromkeys(one.attribute.name for one in readings if one.attribute))
+        return [reading for reading in people if reading.group in chosen]
+    names = list(dict.fromkeys(reading.attribute.name for reading in readings if reading.attribute))
     if unknown := [name for name in attributes if name not in names]:
         raise InvalidInput(f"this run has no attribute {unknown[0]!r}; it has {', '.join(names)}")
     if len(set(attributes)) > MAX_POSITIONS:
         raise InvalidInput(f"a task may ask about at most {MAX_POSITIONS} attributes; got {len(attributes)}")
     chosen = list(attributes) or names[:MAX_POSITIONS]
-    return [one for one in readings if one.attribute and one.attribute.name in chosen]
+    return [reading for reading in readings if reading.attribute and reading.attribute.name in chosen]
 
 
-def _sample(left: Sequence[str], readings: Sequence[Reading], n: int, by: str, seed: int) -> tuple[list[str], str]:
+def _sample(remaining: Sequence[str], readings: Sequence[Reading], n: int, by: str, seed: int) -> tuple[list[str], str]:
     """The sampled pictures, in order, and the way of sampling in words."""
     rng = np.random.default_rng(seed)
-    shuffled = [left[i] for i in rng.permutation(len(left))]
+    shuffled = [remaining[i] for i in rng.permutation(len(remaining))]
     if not by:
         chosen = set(shuffled[:n])
-        return [image_id for image_id in left if image_id in chosen], "at random"
+        return [image_id for image_id in remaining if image_id in chosen], "at random"
     strata = strata_of(readings, (by,))
     if not strata:
-        names = dict.fromkeys(PEOPLE if one.attribute is None else one.attribute.name for one in readings)
+        names = dict.fromkeys(PEOPLE if reading.attribute is None else reading.attribute.name for reading in readings)
         raise InvalidInput(f"pictures can be chosen by the classifier on {', '.join(names)}; got {by!r}")
     by_stratum: dict[str, list[str]] = {}
     for image_id in shuffled:
@@ -389,7 +393,7 @@ def _sample(left: Sequence[str], readings: Sequence[Reading], n: int, by: str, s
     chosen, in_order = set(), sorted(by_stratum.values(), key=len)
     for i, of_stratum in enumerate(in_order):  # the smallest group first: the others fill up what it lacks
         chosen |= set(of_stratum[: -(-(n - len(chosen)) // (len(in_order) - i))])
-    return [image_id for image_id in left if image_id in chosen], f"in equal parts by the classifier on {by}"
+    return [image_id for image_id in remaining if image_id in chosen], f"in equal parts by the classifier on {by}"
 
 
 def _task(readings: Sequence[Reading], raters_per_item: int, looks: Looks) -> Task:
@@ -400,7 +404,9 @@ def _task(readings: Sequence[Reading], raters_per_item: int, looks: Looks) -> Ta
     if (name := readings[0].attribute.name) in load_scales():
         about_scale = {SINGLE: (name, readings[0].attribute.positive)}
         return scale_task(name, title=TITLE, raters_per_item=raters_per_item, attributes=about_scale)
-    about = dict.fromkeys((one.attribute.name, one.attribute.positive) for one in readings if one.attribute)
+    about = dict.fromkeys(
+        (reading.attribute.name, reading.attribute.positive) for reading in readings if reading.attribute
+    )
     keys: dict[str, tuple[str, str]] = {}
     for number, pair in enumerate(list(about)[:MAX_POSITIONS], start=1):
         keys[_position(pair[0], number, keys)] = pair
@@ -412,28 +418,28 @@ def _task(readings: Sequence[Reading], raters_per_item: int, looks: Looks) -> Ta
     )
 
 
-def _position(name: str, number: int, taken: dict[str, tuple[str, str]]) -> str:
+def _position(name: str, number: int, keys: dict[str, tuple[str, str]]) -> str:
     """The key of the question about this attribute, which raters see as a step of their page."""
     key = answer_key(name) if any(letter.isascii() and letter.isalnum() for letter in name) else f"question_{number}"
-    return key if key not in taken else f"{key[:36]}_{number}"
+    return key if key not in keys else f"{key[:36]}_{number}"
 
 
 def _pictures(report: StudyReport, task: Task, sample: set[str]) -> list[TaskPicture]:
     if task.attributes:
         shown = {SINGLE: PERSON} if task.scale else {}
         return [TaskPicture(image_id=i, identities=shown, path=report.stored[i].path) for i in sorted(sample)]
-    suitable = [one for one in candidates(report, task.kind) if one.image_id in sample]
-    if counts := Counter(sample) - Counter(one.image_id for one in suitable):
+    suitable = [picture for picture in candidates(report, task.kind) if picture.image_id in sample]
+    if counts := Counter(sample) - Counter(picture.image_id for picture in suitable):
         raise InvalidInput(f"{len(counts)} pictures of this run cannot be asked about: run it again")
     return list(task_pictures(suitable, task))
 
 
-def task_values(made: CreatedTask) -> dict[str, Any]:
+def task_values(created: CreatedTask) -> dict[str, Any]:
     """A new task as plain values for programs; addresses are relative to the app's."""
-    task = made.task
+    task = created.task
     return {
         "task": task.id, "run_id": task.run_id, "status": task.status, "asks_about": serves(task),
         "sample": task.sample, "questions": dict(task.questions), "answers": list(task.answer_keys),
-        "raters_link": f"label?task={made.join_code}", "owner_key": made.key.text,
-        "owner_link": f"?tab=label#owner={made.key.text}",
+        "raters_link": f"label?task={created.join_code}", "owner_key": created.key.text,
+        "owner_link": f"?tab=label#owner={created.key.text}",
     }  # fmt: skip

@@ -40,7 +40,7 @@ from bias_core.labels.task_owner import CLAIMS, count_claims, remove_raters
 from bias_core.study.label_tasks import Task, checked_choices
 
 MAX_RATERS = 10_000  # of a task: joining is free, disk space is not
-MAX_DURATION_MS = 24 * 3600 * 1000
+MAX_DURATION_MS = 24 * 3600 * 1000  # the page measures it, so it may be forged
 PASS_HOURS = 24
 UNTOUCHED_SECONDS = 180  # sooner if that rater has done nothing yet: a script may join and never answer
 RELEASE_AFTER_SECONDS = 1800  # after this time, an item on one rater's screen goes to others too
@@ -84,7 +84,7 @@ class NewRater:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class ItemQuestion:
     """The question about one position of an item."""
 
     position: str
@@ -97,7 +97,7 @@ class Turn:
     """The screen of a rater: an item, or the reason that there is none."""
 
     item: str = ""  # token of the item and its picture for this rater; "" without an item
-    questions: tuple[Question, ...] = ()  # one for each position, in order
+    questions: tuple[ItemQuestion, ...] = ()  # one for each position, in order
     task: Task  # texts and answers, in the version that this item uses
     # this rater's earlier answers that they took back; else empty
     earlier_choices: Mapping[str, str] = field(default_factory=dict)
@@ -237,10 +237,7 @@ def undo(store: LabelStore, code: str, *, answer_id: str) -> Turn:
 
 
 def tell_about_me(store: LabelStore, code: str, *, version: int, choices: Sequence[int]) -> Turn:
-    """Store a rater's answers about themselves and return the item; a repeated call changes nothing.
-
-    ``choices`` has the index of the answer to each question of this version of the task, -1 for no answer.
-    """
+    """Store a rater's answers about themselves by index (-1: none) and return the item; InvalidInput for others."""
     with store.write() as connection:
         rater = _rater(connection, code)
         _check_open(rater)
@@ -382,7 +379,7 @@ def _turn(store: LabelStore, connection: Connection, rater: Row) -> Turn:
         choices = connection.scalar(_TAKEN_BACK, {"rater": rater.id, "item": on_screen.item_id}) or {}
     task, n_left = store.task(rater.task_id, on_screen.task_version), past.n["shown"] + n_open
     questions = tuple(
-        Question(position=position, text=text, identity=on_screen.identities.get(position, ""))
+        ItemQuestion(position=position, text=text, identity=on_screen.identities.get(position, ""))
         for position, text in task.questions_about(on_screen).items()
     )
     n_left += past.checks_to_come(n_open)

@@ -20,7 +20,7 @@ from bias_core.measures.agreement import (
     agreement_estimate,
     cohen_kappa,
     disagreements,
-    numbers_of,
+    level_numbers,
     reader_errors_from_labels,
 )
 from bias_core.measures.intervals import mean_interval
@@ -53,8 +53,8 @@ Labels = Mapping[tuple[str, str], str]  # an answer for each ``(image_id, positi
 KIND = "labels"
 _MOST_DISPUTED = 100
 _MOST_PAIRS = 45  # of raters with an interval: ten raters
-_PAIR_RESAMPLES = 200
-_MOST_PAIRED = 30  # raters
+_PAIR_RESAMPLES = 200  # few, because every pair is resampled
+_MOST_PAIRED = 30  # raters: 435 pairs, more than are read
 _FEWEST_RIGHT = 0.75  # of the attention checks, for a rater who looks
 _LABELS_NOTE = (
     "Labels say how a picture looks to these raters, never who anyone is. Agreement means that raters "
@@ -121,7 +121,7 @@ def label_report(
     answers = answers[answers["answer"] != ""]
     raters, findings = _raters_table(progress, answers), _agreement(answers, task)
     findings += scale_findings(answers, task) if task.scale else ()
-    n_answered = sum(one.item.gold is None and len(one.answers) > 0 for one in labelled)
+    n_answered = sum(entry.item.gold is None and len(entry.answers) > 0 for entry in labelled)
     n_each = f"{n_answered:,} of {progress.n_items:,} pictures have an answer, {progress.n_complete:,} have all "
     notes = [f"{n_each}{task.raters_per_item}."] if progress.n_complete < n_answered else []
     notes += [] if findings else ["Agreement needs two pictures that two raters have answered."]
@@ -135,7 +135,7 @@ def label_report(
     tables += [_disputed(people), table("labels", "Majority labels", people, _LABELS_NOTE)]
     results = Results(
         findings=tuple(findings),
-        tables=tuple(one for one in tables if len(one.frame)),
+        tables=tuple(table for table in tables if len(table.frame)),
         figures=drawable([answers_figure(people, task), _raters_figure(raters.frame)]),
         notes=(*notes, _LABELS_NOTE),
     )
@@ -154,9 +154,9 @@ def label_report(
 def majority_labels(labelled: Sequence[LabelledItem], task: Task) -> pd.DataFrame:
     """Return a row per ordinary item and position with the majority's answer; "" for a tie or no answer."""
     rows = [
-        (one.item.image_id, position, one.item.identities.get(position, ""), one.majority(position),
-         one.share(position), len(one.answers), _counts_text(Counter(one.votes(position))))
-        for one in labelled if one.item.gold is None for position in task.positions
+        (entry.item.image_id, position, entry.item.identities.get(position, ""), entry.majority(position),
+         entry.share(position), len(entry.answers), _counts_text(Counter(entry.votes(position))))
+        for entry in labelled if entry.item.gold is None for position in task.positions
     ]  # fmt: skip
     return pd.DataFrame(rows, columns=["image_id", "position", "identity", "label", "share", "raters", "answers"])
 
@@ -173,17 +173,17 @@ def _share(name: str, count: int, n: int, ends: str = "") -> dict[str, float]:
 def _raters_table(progress: TaskProgress, answers: pd.DataFrame) -> StudyTable:
     against = _against_others(answers)
     n_all, n_equal = len(against), int(against["equal"].sum())
-    names = [one.rater for one in progress.raters]
+    names = [rater.rater for rater in progress.raters]
     counts = against.groupby("rater")["equal"].agg(["size", "sum"]).reindex(names, fill_value=0).astype(int)
     rows = []
-    for one, n, equal in zip(progress.raters, *(counts[name].tolist() for name in counts), strict=True):
-        share, checks = _share("agrees", equal, n), _share("right", one.n_gold_right, one.n_gold)
+    for rater, n, equal in zip(progress.raters, *(counts[name].tolist() for name in counts), strict=True):
+        share, checks = _share("agrees", equal, n), _share("right", rater.n_gold_right, rater.n_gold)
         others = (n_equal - equal) / (n_all - n) if n_all > n else float("nan")
         rows.append({
-            "rater": one.rater, "answered": one.n_answered, "skipped": one.n_skipped,
-            "median seconds": one.median_seconds, "known right": f"{one.n_gold_right} of {one.n_gold}",
+            "rater": rater.rater, "answered": rater.n_answered, "skipped": rater.n_skipped,
+            "median seconds": rater.median_seconds, "known right": f"{rater.n_gold_right} of {rater.n_gold}",
             "fails checks": checks["high"] < _FEWEST_RIGHT, "compared": n, **share,
-            "differs": share["high"] < others, "excluded": one.excluded,
+            "differs": share["high"] < others, "excluded": rater.excluded,
         })  # fmt: skip
     return table("raters", "Raters", rows, _RATERS_NOTE)
 
@@ -216,12 +216,12 @@ def _against_others(answers: pd.DataFrame) -> pd.DataFrame:
 def _checks_table(labelled: Sequence[LabelledItem]) -> StudyTable:
     """Attention checks: how often raters gave the known answer, and their other answers."""
     rows = []
-    for one in labelled:
-        for position, right in (one.item.gold or {}).items():
-            votes = Counter(one.votes(position))
+    for entry in labelled:
+        for position, right in (entry.item.gold or {}).items():
+            votes = Counter(entry.votes(position))
             n, n_right = votes.total(), votes.pop(right, 0)
             rows.append({
-                "image_id": one.item.image_id, "position": position, "known": right, "answers": n, "right": n_right,
+                "image_id": entry.item.image_id, "position": position, "known": right, "answers": n, "right": n_right,
                 **_share("share", n_right, n), "said instead": _counts_text(votes),
             })  # fmt: skip
     return table("checks", "Attention checks", rows, _CHECKS_NOTE)
@@ -256,10 +256,7 @@ def _raters_figure(raters: pd.DataFrame) -> StudyFigure:
 
 
 def _agreement(answers: pd.DataFrame, task: Task) -> list[Finding]:
-    """Alpha of all answers, and Fleiss' kappa of the pictures that equally many raters answered.
-
-    On a scale, alpha uses the order: neighbouring levels nearly agree.
-    """
+    """Alpha of all answers, by order on a scale, and Fleiss' kappa of pictures that equally many raters answered."""
     votes = votes_of(answers)
     several = _of_several(votes)
     if len(several) < 2:
@@ -311,18 +308,18 @@ def _compared(name: str, labels: Labels, people: pd.DataFrame, task: Task) -> tu
     both["label"] = both["label"].mask(tie, task.untold)
     both["automatic"] = [labels.get(key, "") for key in both.index]
     both = both[(both != "").all(axis=1)]
-    shown = _SOURCES.get(name, name)
-    finding = kappa_finding(f"kappa_{name}", f"People and {shown}", both, both.index.get_level_values("image_id"))
+    source_name = _SOURCES.get(name, name)
+    finding = kappa_finding(f"kappa_{name}", f"People and {source_name}", both, both.index.get_level_values("image_id"))
     if finding is None:
         return [], []
     order = list(dict.fromkeys([*task.answer_keys, *both["automatic"]]))
     counts = pd.crosstab(both["label"], both["automatic"]).reindex(index=order, columns=order, fill_value=0)
     counts = counts.rename_axis(None, axis=1).rename_axis("people say").reset_index()
-    title, note = f"People's labels (rows) and {shown} (columns)", _TIES_NOTE
+    title, note = f"People's labels (rows) and {source_name} (columns)", _TIES_NOTE
     key = re.sub(r"\W+", "_", name)
     tables = [table(f"confusion_{key}", title, counts, note)]
     if rows := _error_rates(both, task):
-        title = f"Errors of {shown}, people taken as right"
+        title = f"Errors of {source_name}, people taken as right"
         tables.append(table(f"errors_{key}", title, rows, _ERRORS_NOTE))
     return [replace(finding, estimate=replace(finding.estimate, null_value=0.0))], tables
 
@@ -375,7 +372,7 @@ def _disputed(people: pd.DataFrame) -> StudyTable:
     return table("disputed", "Disputed pictures", some.reset_index(drop=True), note)
 
 
-def people_labels(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
+def rater_labels(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
     """All answers to ordinary items; InvalidInput if there are none yet."""
     frame = answers_frame(store, key)
     frame = frame[frame["known"] == ""].reset_index(drop=True)
@@ -386,7 +383,7 @@ def people_labels(store: LabelStore, key: OwnerKey) -> pd.DataFrame:
 
 def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
     """Labels of a run's classifiers (and its ground truth) as answers of this task, by source."""
-    tables = {one.key: one.frame for one in report.results.tables}
+    tables = {table.key: table.frame for table in report.results.tables}
     answers: dict[str, pd.Series[Any]] = {}
     if "labels" in tables and task.kind.startswith("pst_"):
         frame = tables["labels"].set_index(["image_id", "position"])
@@ -400,7 +397,7 @@ def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
     return {name: some for name, some in given.items() if some}
 
 
-def answers_about(
+def yes_no_answers(
     report: StudyReport, task: Task, answers: pd.DataFrame, *, attribute: str, present: str
 ) -> pd.DataFrame:
     """Answers to a task about one attribute of a run, in the task's own words, as yes and no.
@@ -421,7 +418,7 @@ def answers_about(
             f"this task asks about a sample of another run, {task.run_id}: open that run's report, or make a task from "
             "this one"
         )
-    names = dict.fromkeys(one.attribute.name for one in readings_of(report) if one.attribute)
+    names = dict.fromkeys(reading.attribute.name for reading in readings_of(report) if reading.attribute)
     if attribute not in names:
         raise InvalidInput(f"this run has no attribute {attribute!r}; it has {', '.join(names) or 'none'}")
     position = next((p for p, (name, _) in task.attributes.items() if name == attribute), task.positions[0])
@@ -435,17 +432,17 @@ def answers_about(
 def pictures_frame(people: pd.DataFrame, task: Task) -> pd.DataFrame:
     """Return a row per picture: the majority's answer, in each position and in all, and the number of answers."""
     rows: dict[str, dict[str, Any]] = {}
-    for one in people.itertuples(index=False):
-        usual = {"image_id": one.image_id, "group": "", "prompt": str(one.identity), "seed": 0}
-        row = rows.setdefault(str(one.image_id), {**usual, PEOPLE_SAY: "", "raters": one.raters})
-        label = str(one.label) or (_TIE if one.raters else _NO_ANSWER)
-        place = "" if one.position == PICTURE or len(task.positions) == 1 else f"{one.position}: "
+    for picture in people.itertuples(index=False):
+        usual = {"image_id": picture.image_id, "group": "", "prompt": str(picture.identity), "seed": 0}
+        row = rows.setdefault(str(picture.image_id), {**usual, PEOPLE_SAY: "", "raters": picture.raters})
+        label = str(picture.label) or (_TIE if picture.raters else _NO_ANSWER)
+        place = "" if picture.position == PICTURE or len(task.positions) == 1 else f"{picture.position}: "
         # With many questions, the first one labels the picture.
         if not row[PEOPLE_SAY] or len(task.positions) == _TWO:
             row[PEOPLE_SAY] = ", ".join(filter(None, [row[PEOPLE_SAY], place + label]))
         if place:
             row[f"{place}people say"] = label
-        row[f"{place}answers"] = one.answers
+        row[f"{place}answers"] = picture.answers
     return pd.DataFrame(list(rows.values()))
 
 
@@ -465,12 +462,12 @@ def answers_figure(people: pd.DataFrame, task: Task) -> StudyFigure:
 def stored_pictures(store: LabelStore, labelled: Sequence[LabelledItem]) -> dict[str, StoredImage]:
     """The pictures that raters see, by the id of the original."""
     return {
-        one.item.image_id: StoredImage(
-            row=ImageRow(prompt=next(iter(one.item.identities.values()), ""), seed=0, model=""),
-            path=picture_path(store.pictures, one.item.picture),
+        entry.item.image_id: StoredImage(
+            row=ImageRow(prompt=next(iter(entry.item.identities.values()), ""), seed=0, model=""),
+            path=picture_path(store.pictures, entry.item.picture),
         )
-        for one in labelled
-        if one.item.gold is None
+        for entry in labelled
+        if entry.item.gold is None
     }
 
 
@@ -494,9 +491,9 @@ def answers_between(votes: "pd.Series[Any]") -> StudyTable:
     rows: list[dict[str, Any]] = []
     if len(several) >= 2 and votes.explode().nunique() > 2:
         groups = several.index.get_level_values("image_id")
-        for one in disagreements(pd.DataFrame(several.tolist()), groups=groups):
-            row = {"one answer": one.answers[0], "other answer": one.answers[1]}
-            rows.append(row | columns("share of disagreement", one.share) | {"by chance": one.by_chance})
+        for pair in disagreements(pd.DataFrame(several.tolist()), groups=groups):
+            row = {"one answer": pair.answers[0], "other answer": pair.answers[1]}
+            rows.append(row | columns("share of disagreement", pair.share) | {"by chance": pair.by_chance})
     return table("between", "What raters disagree about", rows, _BETWEEN_NOTE)
 
 
@@ -577,7 +574,7 @@ def _group_agreement(answers: pd.DataFrame) -> dict[str, Any]:
 def ordinal_votes(votes: "pd.Series[Any]", task: Task) -> "pd.Series[Any]":
     """Return the levels that raters gave each picture, as numbers, without "cannot tell"."""
     places = {key: place for place, key in enumerate(task.answer_keys) if key != CANNOT_TELL}
-    return votes.map(lambda given: [places[one] for one in given if one in places])
+    return votes.map(lambda given: [places[answer] for answer in given if answer in places])
 
 
 def scale_findings(answers: pd.DataFrame, task: Task) -> Iterator[Finding]:
@@ -595,7 +592,7 @@ def scale_findings(answers: pd.DataFrame, task: Task) -> Iterator[Finding]:
     weights = draw_rater_weights(votes.shape[1])
     read = np.zeros(len(votes))  # as if a classifier put all into one class
     shares = two_phase_shares(read, votes.to_numpy(float), n_classes=k + 1, rater_weights=weights)
-    for key, (title, metric, of, _) in zip(("mean", "lowest", "highest"), numbers_of(scale), strict=True):
+    for key, (title, metric, of, _) in zip(("mean", "lowest", "highest"), level_numbers(scale), strict=True):
         estimate = two_phase_estimate(of, shares)
         yield finding(f"scale-{key}", f"{scale.title}, seen by people: {title}", metric, estimate, _HOW)
     unclear = two_phase_estimate(lambda of: of[..., k], shares)

@@ -31,14 +31,14 @@ from bias_core.labels.make_task import label_run, runs_with, serves
 from bias_core.labels.report import (
     MACHINES_NOTE,
     PEOPLE_SAY,
-    answers_about,
     automatic_answers,
     label_report,
-    people_labels,
+    rater_labels,
     stored_pictures,
+    yes_no_answers,
 )
 from bias_core.labels.tab_demonstration import DemonstrationPart
-from bias_core.labels.tab_make import CHANGES, READY, TEXTS, LabelMaking, add, button, changes_of, note, read_changes
+from bias_core.labels.tab_make import CHANGES, READY, TEXTS, LabelMaking, add, button, change_form, note, read_changes
 from bias_core.labels.task_owner import (
     OwnerKey,
     change_task,
@@ -151,9 +151,9 @@ def _title_of(task: Task) -> str:
     return f"{task.title} · {task.created[:16].replace('T', ' ')}"
 
 
-def progress_html(progress: TaskProgress, copy_error: str | None = None) -> str:
+def task_progress_html(progress: TaskProgress, copy_error: str | None = None) -> str:
     """Progress of task and raters; ``copy_error`` is None without a copy on a hub, "" if the copy works."""
-    seconds = [one.median_seconds for one in progress.counted_raters if one.n_answered]
+    seconds = [rater.median_seconds for rater in progress.counted_raters if rater.n_answered]
     return render(
         "label_progress",
         progress=progress,
@@ -180,7 +180,8 @@ def corrected_for(services: Services, task: Task) -> str:
 
 def agreement_headline(report: StudyReport) -> str:
     """State the agreement of the raters in a sentence."""
-    if (alpha := next((one.estimate for one in report.results.findings if one.key == "alpha"), None)) is None:
+    estimates = {finding.key: finding.estimate for finding in report.results.findings}
+    if (alpha := estimates.get("alpha")) is None:
         return "Not enough answers yet to say whether raters agree."
     if math.isnan(alpha.value):
         return "All raters always gave the same answer, so the data cannot show agreement beyond chance."
@@ -347,7 +348,7 @@ class LabelScores(StudyTab):
             f"{row.rater} gave {row.answered:,} answers; people have a majority for {row.compared:,} of the questions."
             for row in machines.itertuples()
         ]
-        findings = tuple(one for one in report.results.findings if MACHINE in one.key)
+        findings = tuple(finding for finding in report.results.findings if MACHINE in finding.key)
         notes = (*says, MACHINES_NOTE, "Press “Refresh” above to see its answers next to people's.")
         return replace(report, results=replace(report.results, findings=findings, notes=notes))
 
@@ -358,7 +359,7 @@ class LabelScores(StudyTab):
         task, _ = owned_task(store, owner)
         answers = task_answers(task, labelled_items(store, owner))
         if is_exploration(report):
-            answers = answers_about(report, task, answers, **words)
+            answers = yes_no_answers(report, task, answers, **words)
         yield Progress(message="correcting the numbers")
         return corrected(report, answers, self.services)
 
@@ -633,8 +634,8 @@ class LabelTab:
         progress, runs, report = self._reported(visitor, owner)
         tasks = remembered_tasks(memory, owner, progress.task)
         raters = [
-            (f"{one.rater} · {one.n_answered:,} answers{' · excluded' * one.excluded}", one.rater)
-            for one in progress.raters
+            (f"{rater.rater} · {rater.n_answered:,} answers{' · excluded' * rater.excluded}", rater.rater)
+            for rater in progress.raters
         ]
         return {
             parts["key"]: owner.text, parts["report"]: report, parts["memory"]: tasks,
@@ -645,14 +646,14 @@ class LabelTab:
             parts["rater"]: gr.update(choices=raters, value=None), parts["title"]: "",
             **self.scores.offer([run for run in runs if run.study != UNMEASURED.name]),
             **self._report_updates(progress, report, owner),
-            **{parts["changes"][name]: value for name, value in changes_of(progress.task).items()},
+            **{parts["changes"][name]: value for name, value in change_form(progress.task).items()},
         }  # fmt: skip
 
     def _reported(self, visitor: Visitor, owner: OwnerKey) -> tuple[TaskProgress, list[ListedRun], StudyReport]:
         """Progress of the task, the visitor's runs with its pictures, and the report of its answers."""
         store = self.services.labels
         progress, labelled = task_progress(store, owner), labelled_items(store, owner)
-        runs = runs_with(self.services, visitor.key, {one.item.image_id for one in labelled})
+        runs = runs_with(self.services, visitor.key, {entry.item.image_id for entry in labelled})
         automatic: dict[str, Any] = {}  # classifiers' labels of these pictures, each classifier once
         for run in runs[:_MOST_COMPARED]:
             with messages.user_errors():  # a deleted report has nothing to compare
@@ -666,7 +667,7 @@ class LabelTab:
         copy_error = None if label_copy is None else label_copy.last_error
         return {
             parts["header"]: render("label_header", progress=progress, owner=owner),
-            parts["progress"]: progress_html(progress, copy_error),
+            parts["progress"]: task_progress_html(progress, copy_error),
             **self.answers.show_task(report, corrected_for(self.services, progress.task)),
             parts["open"]: gr.update(visible=status != "open"),
             parts["paused"]: gr.update(visible=status == "open"),
@@ -674,7 +675,7 @@ class LabelTab:
         }
 
     def _written(self, visitor: Visitor, owner: OwnerKey, report: StudyReport, what: str) -> Path:
-        tables = {"labels:csv": ("labels.csv", people_labels), "labels:crowd": ("prolific.csv", crowd_frame)}
+        tables = {"labels:csv": ("labels.csv", rater_labels), "labels:crowd": ("prolific.csv", crowd_frame)}
         if what == "labels:zip":
             return export_labels(self.services.labels, owner, visitor.folder / "labels.zip")
         if what not in tables:

@@ -48,8 +48,8 @@ class Demonstration:
         path = assets / FILE
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
-            pictures = tuple(path.parent / one["file"] for one in values["pictures"])
-            ratings = pd.DataFrame([one["earlier"] for one in values["pictures"]])
+            pictures = tuple(path.parent / picture["file"] for picture in values["pictures"])
+            ratings = pd.DataFrame([picture["earlier"] for picture in values["pictures"]])
             return cls(question=values["question"], answers=values["answers"], pictures=pictures, ratings=ratings)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StorageError(f"the demonstration {path.name} cannot be read: {error}") from error
@@ -102,7 +102,7 @@ class Comparison:
         earlier = self.ratings.drop(columns=YOU)
         rows = [mark(f"before: {_raters(earlier)}", self.before.before), mark("after: with you", self.after)]
         pairs = {name: agreement_estimate(self.ratings[[name, YOU]]) for name in earlier}
-        rows += [mark(f"you and {name}", one) for name, one in pairs.items() if is_known(one.value)]
+        rows += [mark(f"you and {name}", estimate) for name, estimate in pairs.items() if is_known(estimate.value)]
         return figure("intervals", "agreement", "Agreement", rows, x="Krippendorff’s α", null=0.0)
 
     @property
@@ -163,10 +163,11 @@ class DemonstrationPart:
     def on_answers(self, event: gr.EventData) -> str:
         """Show how the answers change agreement; none of them is stored."""
         with messages.user_errors() as problem:
-            return comparison_html(self.demonstration.compared([one for one in str(event.answers).split(",") if one]))
+            answers = [key for key in str(event.answers).split(",") if key]
+            return demonstration_html(self.demonstration.compared(answers))
         return messages.error_html(problem.message)
 
 
-def comparison_html(comparison: Comparison) -> str:
+def demonstration_html(comparison: Comparison) -> str:
     """Render a sentence, a small plot, and each picture with its answers."""
     return render("label_demonstration_result", comparison=comparison, raters=list(comparison.ratings), you=YOU)

@@ -84,7 +84,7 @@ _WORDS: Mapping[str, Sequence[str]] = {
 FIELDS = ("source", "kind", *_NUMBERS, "share", *_WORDS, "gold", *TEXTS)
 _OF_A_CHECK = ("kind", "a", "b", "question", "answers", "gold")  # fields
 _MOST_PREVIEWED = 120
-_MOST_POSITIONS = 3
+_MOST_POSITIONS = 3  # of people in a picture; Gradio builds all radios beforehand
 _SAMPLE = {"a": "a", "b": "b", "question": "?", "answers": "a\nb"}  # makes a task of any kind
 
 _COUNT = {"precision": 0, "min_width": 140}
@@ -251,7 +251,7 @@ class LabelMaking:
             words = {"a": as_text(a), "b": as_text(b)}
             task = _task(kind, _SAMPLE | words)
             pictures = candidates(self.report(visitor, run_id), task.kind, words=(words["a"], words["b"]))
-            n_recorded = sum(bool(recorded_answers(one, task)) for one in pictures)
+            n_recorded = sum(bool(recorded_answers(picture, task)) for picture in pictures)
             text = f"People can label {len(pictures):,} pictures of this run."
             text += f" Ground truth is known for {n_recorded:,}." if n_recorded else ""
             captions = [" · ".join([str(p.number), *filter(None, p.identities.values())]) for p in pictures]
@@ -267,13 +267,13 @@ class LabelMaking:
             pictures = candidates(self.report(visitor, run_id), task.kind, words=(words["a"], words["b"]))
             if not 0 <= (place := as_whole(event.index, "picture's place")) < len(pictures):
                 raise InvalidInput("these pictures have changed: choose the run again")
-            one, recorded = pictures[place], recorded_answers(pictures[place], task)
-            picture = {"number": one.number, "identities": [*filter(None, one.identities.values())]}
+            candidate, recorded = pictures[place], recorded_answers(pictures[place], task)
+            picture = {"number": candidate.number, "identities": [*filter(None, candidate.identities.values())]}
             return {
-                parts["picked"]: one.number,
+                parts["picked"]: candidate.number,
                 parts["marking"]: gr.update(visible=True),
                 parts["says"]: render("label_picture", on_record=bool(recorded), **picture),
-                **dict(zip(parts["said"], _radios(task, gold.get(one.number) or recorded), strict=True)),
+                **dict(zip(parts["said"], _radios(task, gold.get(candidate.number) or recorded), strict=True)),
             }
         return {parts["says"]: messages.error_html(problem.message), parts["marking"]: gr.update(visible=False)}
 
@@ -317,17 +317,17 @@ class LabelMaking:
         pictures = candidates(report, task.kind, words=(words["a"], words["b"]))
         gold = gold_from_lines(as_text(form["gold"]), task)
         if numbers["n_gold"]:
-            unmarked = [one for one in pictures if one.number not in gold]
+            unmarked = [picture for picture in pictures if picture.number not in gold]
             gold = gold_from_record(unmarked, task, numbers["n_gold"], seed) | gold
         if gold and not task.gold_share:
             raise InvalidInput("attention checks at 0 % of the pictures are never shown: give a share above 0")
-        ordinary = sample_of([one for one in pictures if one.number not in gold], numbers["n"], seed)
-        shown = {one.number for one in ordinary} | set(gold)
-        items = [one for one in pictures if one.number in shown]
+        ordinary = sample_of([picture for picture in pictures if picture.number not in gold], numbers["n"], seed)
+        shown = {picture.number for picture in ordinary} | set(gold)
+        items = [picture for picture in pictures if picture.number in shown]
         return task, task_pictures(items, task, who=words["who"], gold=gold)
 
 
-def changes_of(task: tasks.Task) -> dict[str, Any]:
+def change_form(task: tasks.Task) -> dict[str, Any]:
     """Values of the fields ``CHANGES`` for this task."""
     special = {"share": round(100 * task.gold_share, 4), "about_rater": tasks.about_rater_lines(task.about_rater)}
     return {name: special[name] if name in special else getattr(task, name) for name in CHANGES}

@@ -145,7 +145,7 @@ def tasks_of(store: LabelStore, hub_user: str) -> list[Task]:
 
 
 def set_status(store: LabelStore, key: OwnerKey, status: Status) -> Task:
-    """Open, pause or close a task. A paused one gives no new picture; a closed one takes no answer."""
+    """Open, pause (no new picture) or close (no answer) a task; InvalidInput for another status."""
     if status not in get_args(Status) or status == "draft":
         raise InvalidInput(f"a task is made open, paused or closed; got {quoted(status)}")
     return replace(stored_task(store, _with_status(store, key, status)), status=status)
@@ -336,7 +336,7 @@ def picture_path(folder: Path, name: str) -> Path:
     return folder / name[:2] / f"{name}.png"
 
 
-def read_picture(folder: Path, name: str) -> bytes:
+def task_picture_png(folder: Path, name: str) -> bytes:
     """The file that a rater sees, as PNG; StorageError if it is gone."""
     path = picture_path(folder, name)
     try:

@@ -464,7 +464,7 @@ def disagreements(
         )
         for place, (k, i) in enumerate(pairs)
     ]
-    return tuple(sorted(of_pairs, key=lambda one: -one.share.value if total else 0.0))
+    return tuple(sorted(of_pairs, key=lambda pair: -pair.share.value if total else 0.0))
 
 
 def largest_disagreement(ratings: ArrayLike | pd.DataFrame, *, confidence: float = 0.95) -> Estimate:
@@ -566,7 +566,7 @@ def end_share(shares: ArrayLike, *, last: int = 3) -> Array:
     return _of_all((p[..., -last:] if last > 0 else p[..., :-last]).sum(axis=-1), p)
 
 
-def numbers_of(scale: Scale) -> tuple[tuple[str, str, Callable[[Array], Array], int], ...]:
+def level_numbers(scale: Scale) -> tuple[tuple[str, str, Callable[[Array], Array], int], ...]:
     """Numbers of a scale: title, key of the measure, the measure, and its range.
 
     Each takes shares ``(..., k + 1)``; the last are the pictures that cannot be classified.
@@ -574,7 +574,7 @@ def numbers_of(scale: Scale) -> tuple[tuple[str, str, Callable[[Array], Array], 
     Raises InvalidInput: as :func:`mean_level`, when a measure is called.
 
     >>> from bias_core.people import load_scales
-    >>> (mean, _, _, length), *ends = numbers_of(load_scales()["age group"])
+    >>> (mean, _, _, length), *ends = level_numbers(load_scales()["age group"])
     >>> mean, length, [title for title, *_ in ends]
     ('mean', 2, ['youngest: P', 'oldest: P'])
     """

@@ -237,7 +237,7 @@ def _finite(x: ArrayLike, name: str) -> Floats:
 
 
 def margins_by_step(x: ArrayLike, name: str) -> Array:
-    """Margins of steps ``(n_seeds, n_steps)``, in [-2, 2]; a vector is one step."""
+    """Margins of steps ``(n_seeds, n_steps)``, in [-2, 2]; a vector is one step. InvalidInput for other numbers."""
     if (values := finite_array(x, name)).ndim not in (1, 2):
         raise InvalidInput(f"{name} must have shape (n_seeds, n_steps) or (n_seeds,); got shape {values.shape}.")
     values = values.reshape(len(values), -1)

@@ -631,10 +631,7 @@ _SETS = ("targets", "attributes_a", "attributes_b")
 
 @dataclass(frozen=True, kw_only=True)
 class Neutral:
-    """One side of a difference of associations: unguided images, and those guided to A and to B.
-
-    Shapes ``(n, d)``, ``(n_a, d)``, ``(n_b, d)``.
-    """
+    """One side: unguided images ``(n, d)``, and those guided to A, ``(n_a, d)``, and to B, ``(n_b, d)``."""
 
     targets: Array
     attributes_a: Array

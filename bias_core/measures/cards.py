@@ -63,7 +63,8 @@ class Input:
 def takes(**inputs: str) -> tuple[Input, ...]:
     """Inputs by the names of a function's parameters, in their order, each as "kind: what it holds".
 
-    Two of a kind that has an entry per image (similarities, words), or per item (answers), are paired.
+    Two of a kind that has an entry per image (similarities, words), or per item (answers), are paired. InvalidInput
+    for an unknown kind.
 
     >>> [(entry.kind, entry.paired) for entry in takes(a="answers: of one rater", b="answers: of the other")]
     [('answers', 'b'), ('answers', 'a')]
@@ -225,7 +226,7 @@ def _plain_lines(text: str) -> list[str]:
     return joined
 
 
-def to_markdown(cards: Iterable[Card]) -> str:
+def cards_markdown(cards: Iterable[Card]) -> str:
     """Return one page with every card, grouped by source, for the documentation and the command line."""
     by_source: dict[str, list[str]] = {}
     for card in cards:
@@ -268,10 +269,7 @@ class Reference:
 
 @cache
 def load_references(path: Path = BIBLIOGRAPHY) -> Mapping[str, Reference]:
-    """Read every work of the bibliography, by key.
-
-    Raises StorageError: the file cannot be read.
-    """
+    """Read every work of the bibliography, by key. Raises StorageError: the file cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:

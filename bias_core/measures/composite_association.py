@@ -26,10 +26,7 @@ from bias_core.types import Estimate
 
 @dataclass(frozen=True, kw_only=True)
 class CompositeAssociation:
-    """Result of :func:`composite_association` and :func:`mean_over_encoders`.
-
-    All scores: 0 is no association, positive is closer to A. Intervals cover chance in drawing the pictures.
-    """
+    """Scores: 0 is no association, positive is closer to A. Intervals cover chance in drawing the pictures."""
 
     # image_image, image_prompt, image_text, text_text: II, ITP, IT and TT, in [-2, 2]
     image_image: float
@@ -174,21 +171,21 @@ def mean_over_encoders(scores: Sequence[CompositeAssociation], *, confidence: fl
     """
     if not scores:
         raise InvalidInput("scores is empty: give the scores of at least one encoder.")
-    resamplings = {(one.seed, one.n_units, len(one.resamples)) for one in scores}
+    resamplings = {(score.seed, score.n_units, len(score.resamples)) for score in scores}
     if len(resamplings) > 1:
         raise InvalidInput(
             "Scores can be averaged over encoders that saw the same pictures, resampled alike; got (seed, "
             f"units, resamples) of {', '.join(map(str, sorted(resamplings)))}."
         )
-    weights = [one.n_encoders for one in scores]
+    weights = [score.n_encoders for score in scores]
 
     def mean(values: list[Array]) -> Array:
         return np.asarray(np.average(values, axis=0, weights=weights), dtype=np.float64)
 
     return _summary(
-        mean([np.array([one.image_image, one.image_prompt, one.image_text]) for one in scores]),
-        float(np.average([one.text_text for one in scores], weights=weights)),
-        mean([one.resamples for one in scores]),
+        mean([np.array([score.image_image, score.image_prompt, score.image_text]) for score in scores]),
+        float(np.average([score.text_text for score in scores], weights=weights)),
+        mean([score.resamples for score in scores]),
         n_units=scores[0].n_units,
         n_encoders=sum(weights),
         seed=scores[0].seed,

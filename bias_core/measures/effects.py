@@ -196,7 +196,7 @@ def images_needed(half_width: float, *, confidence: float = 0.95) -> int:
 
     Parameters
     ----------
-    half_width : float in (0, 0.5). Half the length of the interval.
+    half_width : float in (0, 0.5). Half the length of the interval; InvalidInput for others.
 
     >>> images_needed(0.1), images_needed(0.05)
     (101, 391)
@@ -219,7 +219,7 @@ def share_half_width(n: int, confidence: float = 0.95) -> float:
     """
     near_half = range(max(0, n // 2 - 2 * math.isqrt(n)), n // 2 + 1)
     intervals = [exact_interval(k, n, confidence=confidence) for k in near_half]
-    return max(one.high - one.low for one in intervals) / 2
+    return max(interval.high - interval.low for interval in intervals) / 2
 
 
 def _rogan_gladen(p: float, se: float, sp: float) -> float:

@@ -88,11 +88,11 @@ def exchange_effect(
     >>> [effect.value for effect in answer.effects]
     [0.75, 0.25]
     """
-    without, exchanged, taken = _exchanges(margins_without, margins_exchanged, steps)
+    without, exchanged, at_steps = _exchanges(margins_without, margins_exchanged, steps)
     effects = tuple(
         prevalence_difference_test(without, column, confidence=confidence).estimate for column in exchanged.T
     )
-    return ExchangeEffect(steps=taken, effects=effects, whole=effects[0])
+    return ExchangeEffect(steps=at_steps, effects=effects, whole=effects[0])
 
 
 def decided_step(
@@ -138,15 +138,15 @@ def decided_step(
     >>> step.value, step.n
     (1.0, 8)
     """
-    without, exchanged, taken = _exchanges(margins_without, margins_exchanged, steps)
-    end = taken[-1] + 1 if n_steps is None else n_steps
-    if taken[0] != 0 or end <= taken[-1]:
-        raise InvalidInput(f"steps must begin with 0 and end before n_steps; got {taken} of {end}")
+    without, exchanged, at_steps = _exchanges(margins_without, margins_exchanged, steps)
+    end = at_steps[-1] + 1 if n_steps is None else n_steps
+    if at_steps[0] != 0 or end <= at_steps[-1]:
+        raise InvalidInput(f"steps must begin with 0 and end before n_steps; got {at_steps} of {end}")
     n, whole = len(without), prevalence_difference_test(without, exchanged[:, 0], confidence=confidence).estimate
     if whole.low <= 0 <= whole.high:
         return Estimate.undefined(n, NOTHING_TO_LOSE)
     differences = (exchanged > 0).astype(float) - (without > 0).astype(float)[:, None]
-    places = np.array([*taken, end], dtype=float)
+    places = np.array([*at_steps, end], dtype=float)
     weights = np.random.default_rng(rng).multinomial(n, np.full(n, 1 / n), size=n_resamples)
     resampled = _half_lost(weights @ differences, places)
     defined = resampled[np.isfinite(resampled)]
@@ -243,10 +243,10 @@ def _exchanges(
             "margins_without must have one entry per seed, those of margins_exchanged; got shapes "
             f"{np.shape(without)} and {np.shape(exchanged)}."
         )
-    taken = tuple(range(others.shape[1])) if steps is None else tuple(int(step) for step in steps)
-    if len(taken) != others.shape[1] or taken[0] < 0 or any(b <= a for a, b in pairwise(taken)):
-        raise InvalidInput(f"steps must be {others.shape[1]} whole numbers that rise from 0 or more; got {taken}.")
-    return plain[:, 0], others, taken
+    at_steps = tuple(range(others.shape[1])) if steps is None else tuple(int(step) for step in steps)
+    if len(at_steps) != others.shape[1] or at_steps[0] < 0 or any(b <= a for a, b in pairwise(at_steps)):
+        raise InvalidInput(f"steps must be {others.shape[1]} whole numbers that rise from 0 or more; got {at_steps}.")
+    return plain[:, 0], others, at_steps
 
 
 def _half_lost(effects: Array, places: Array) -> Array:

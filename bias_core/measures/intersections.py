@@ -256,10 +256,10 @@ def crossed_shares(
     (0.4, 0.24, 0.31)
     """
     check_confidence(confidence)
-    given = _readings(readings)
-    codes, n_cells = _codes(given), 2 ** given.shape[1]
-    groups = _groups(strata, len(given))
-    used = usable_errors(errors, given.shape[1])
+    presence = _readings(readings)
+    codes, n_cells = _codes(presence), 2 ** presence.shape[1]
+    groups = _groups(strata, len(presence))
+    used = usable_errors(errors, presence.shape[1])
     z = float(stats.norm.ppf((1 + confidence) / 2))
     weights = all_of([inverse_matrix(one) for one in used])  # (2^k, 2^k)
     counts = np.bincount(codes, minlength=n_cells).astype(float)
@@ -271,10 +271,10 @@ def crossed_shares(
     alone = _independence(codes, groups, weights, used)
     shrunk, weight = _shrunk(values, alone.expected, n)
     return CrossedShares(
-        cells=_cells(given.shape[1]),
+        cells=_cells(presence.shape[1]),
         counts=counts,
         shares=shares,
-        shrunk=np.array([min(max(p, one.low), one.high) for p, one in zip(shrunk, shares, strict=True)]),
+        shrunk=np.array([min(max(p, share.low), share.high) for p, share in zip(shrunk, shares, strict=True)]),
         expected=alone.expected,
         excess=tuple(_excesses(raw, shares, alone, z=z, method=f"score {percent(confidence)}")),
         weight=weight,
@@ -323,14 +323,14 @@ def interaction(
     (10.4, 0.016)
     """
     check_confidence(confidence)
-    given = _readings(readings)
-    groups, k = _groups(strata, len(given)), given.shape[1]
-    family = parity_family(_codes(given), 2**k, groups)
-    expected = _expected_as_read(_codes(given), groups, k)
-    least = float(len(given) * expected[expected > 0].min()) if (expected > 0).any() else 0.0
+    presence = _readings(readings)
+    groups, k = _groups(strata, len(presence)), presence.shape[1]
+    family = parity_family(_codes(presence), 2**k, groups)
+    expected = _expected_as_read(_codes(presence), groups, k)
+    least = float(len(presence) * expected[expected > 0].min()) if (expected > 0).any() else 0.0
     if not family.can_tell:
         note = "one of the attributes is seen in all pictures or in none, or always with another"
-        nothing = Estimate.undefined(len(given), note, null_value=0.0)
+        nothing = Estimate.undefined(len(presence), note, null_value=0.0)
         return Interaction(estimate=nothing, p_value=math.nan, least_expected=least)
     alpha = (1 - confidence) / 2
     ends = (family.quantile(alpha, at_least=True), family.quantile(alpha, at_least=False))
@@ -339,7 +339,7 @@ def interaction(
         value=value,
         low=low,
         high=high,
-        n=len(given),
+        n=len(presence),
         null_value=0.0,
         method=f"exact mid-p {percent(confidence)}",
         note=note,
@@ -349,22 +349,22 @@ def interaction(
 
 def _readings(readings: ArrayLike) -> Array:
     try:
-        given = np.asarray(readings, dtype=np.float64)
+        presence = np.asarray(readings, dtype=np.float64)
     except (ValueError, TypeError) as error:
         raise InvalidInput(f"readings must be one rectangular array of 0 and 1; {error}.") from None
-    if given.ndim != 2 or not 2 <= given.shape[1] <= MOST_CROSSED or not len(given):
+    if presence.ndim != 2 or not 2 <= presence.shape[1] <= MOST_CROSSED or not len(presence):
         raise InvalidInput(
-            f"readings must have a row per picture and 2 to {MOST_CROSSED} attributes; got shape {given.shape}."
+            f"readings must have a row per picture and 2 to {MOST_CROSSED} attributes; got shape {presence.shape}."
         )
-    if not np.isin(given, (0, 1)).all():
-        wrong = given[~np.isin(given, (0, 1))]
+    if not np.isin(presence, (0, 1)).all():
+        wrong = presence[~np.isin(presence, (0, 1))]
         raise InvalidInput(f"readings must be 0 or 1; got {wrong.size} others, the first is {wrong[0]}.")
-    return given
+    return presence
 
 
-def _codes(given: Array) -> np.ndarray:
+def _codes(presence: Array) -> np.ndarray:
     """The number of each picture's cell, in binary order."""
-    return np.asarray(given @ 2.0 ** np.arange(given.shape[1] - 1, -1, -1)).astype(int)
+    return np.asarray(presence @ 2.0 ** np.arange(presence.shape[1] - 1, -1, -1)).astype(int)
 
 
 def _cells(k: int) -> Array:
@@ -415,8 +415,8 @@ def _independence(
     can_tell = False
     moves = (all_of([reading_matrix(one) for one in used]) @ _with_the_same_margins(cells)).T
     for group in range(int(groups.max()) + 1):
-        here = codes[groups == group]
-        read, part = np.bincount(here, minlength=len(cells)) / len(here), len(here) / n
+        of_group = codes[groups == group]
+        read, part = np.bincount(of_group, minlength=len(cells)) / len(of_group), len(of_group) / n
         margins = np.clip(weights @ read @ cells, 0.0, 1.0)  # of the single shares, corrected
         factors = np.where(cells > 0, margins, 1 - margins)  # (2^k, k)
         expected += part * factors.prod(axis=1)
@@ -426,11 +426,11 @@ def _independence(
         adds = weights - to_expected
         shares = read @ cells
         can_tell |= int(((shares > 0) & (shares < 1)).sum()) > 1
-        if len(here) > 1:
+        if len(of_group) > 1:
             mean, slope = adds @ read, (adds * moves).sum(axis=1)
             of_x = adds**2 @ read - mean**2, (adds**2 * moves).sum(axis=1) - 2 * mean * slope, -(slope**2)
-            variances += part**2 * np.stack(of_x) / (len(here) - 1)
-            of_expected += part**2 * (to_expected**2 @ read - (to_expected @ read) ** 2) / (len(here) - 1)
+            variances += part**2 * np.stack(of_x) / (len(of_group) - 1)
+            of_expected += part**2 * (to_expected**2 @ read - (to_expected @ read) ** 2) / (len(of_group) - 1)
     return _Independence(expected=expected, expected_variances=of_expected, variances=variances, can_tell=can_tell)
 
 
@@ -618,22 +618,22 @@ def _score(reader: _Reader, cell: np.ndarray, count: int) -> Estimate:
 
     V is the variance of that difference in a world where π is the truth and P(c), and all other cells, are as found.
     """
-    weights, made = (all_of([of(one) for one in reader.errors]) for of in (inverse_matrix, reading_matrix))
-    there = np.clip(weights @ reader.read, 0, None).reshape(2, -1)  # against, and as, the stereotype has it
-    total = float(there[:, cell].sum())
+    weights, to_readings = (all_of([of(one) for one in reader.errors]) for of in (inverse_matrix, reading_matrix))
+    truth = np.clip(weights @ reader.read, 0, None).reshape(2, -1)  # against, and as, the stereotype has it
+    total = float(truth[:, cell].sum())
     if not count or not total:
         return Estimate.undefined(count, "no person has this combination", null_value=0.0)
-    share = float(there[1, cell].sum()) / total
+    share = float(truth[1, cell].sum()) / total
     against, conforming = (np.concatenate(one) for one in ((cell, 0 * cell), (0 * cell, cell)))
-    of_cell = there[:, cell].sum(axis=0) / total
+    of_cell = truth[:, cell].sum(axis=0) / total
 
     def beyond(pi: float) -> float:
         """Excess of the squared difference over what the test allows."""
-        world = there.copy()
+        world = truth.copy()
         world[:, cell] = np.outer((1 - pi, pi), of_cell) * total
         world = world.ravel() / world.sum()
         adds = ((1 - pi) * conforming - pi * against) @ weights  # what a person who is read so adds to the difference
-        variance = float(adds**2 @ (made @ world)) / reader.n
+        variance = float(adds**2 @ (to_readings @ world)) / reader.n
         variance += float(error_noise(reader.errors, adds[None, :], world)[0])
         return ((share - pi) * total) ** 2 - reader.z**2 * variance
 

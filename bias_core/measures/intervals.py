@@ -565,8 +565,8 @@ def _lower_end(k: int, n: int, level: float) -> float:
     return float(brentq(excess, least, end, xtol=_NEAR)) if excess(end) > 0 else end
 
 
-MOST_GROUPS = 40
-FEWEST_GROUPS = 5
+MOST_GROUPS = 40  # blocks left out in turn; further pictures or seeds share them
+FEWEST_GROUPS = 5  # the spread of fewer means is hardly known
 
 
 def jackknife_interval(

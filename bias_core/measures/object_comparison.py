@@ -48,17 +48,17 @@ class ObjectComparison:
     @property
     def gained(self) -> tuple[ObjectOdds, ...]:
         """Objects that appear more often than in the base."""
-        return tuple(one for one in self.objects if one.differs and one.log_odds.value > 0)
+        return tuple(odds for odds in self.objects if odds.differs and odds.log_odds.value > 0)
 
     @property
     def lost(self) -> tuple[ObjectOdds, ...]:
         """Objects that appear less often than in the base."""
-        return tuple(one for one in self.objects if one.differs and one.log_odds.value < 0)
+        return tuple(odds for odds in self.objects if odds.differs and odds.log_odds.value < 0)
 
     @property
     def largest(self) -> float:
         """The largest log-odds of an object; nan where nothing changes."""
-        return max((one.log_odds.value for one in self.objects if one.log_odds.value > -math.inf), default=math.nan)
+        return max((odds.log_odds.value for odds in self.objects if odds.log_odds.value > -math.inf), default=math.nan)
 
 
 def object_odds(
@@ -197,7 +197,7 @@ def _of_counts(n_with: tuple[int, int], sizes: tuple[int, int], confidence: floa
 
 
 def _surest_first(lines: Iterable[ObjectOdds]) -> list[ObjectOdds]:
-    return sorted(lines, key=lambda one: (one.p_value, -abs(one.n_images - one.n_base), one.word))
+    return sorted(lines, key=lambda line: (line.p_value, -abs(line.n_images - line.n_base), line.word))
 
 
 _LARGEST_BLOCK = 4_000_000  # numbers held at once

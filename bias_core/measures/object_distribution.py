@@ -462,19 +462,19 @@ def presence_of(image_objects: ImageObjects, exclude_prompt: ImageObjects | None
     array([[1., 1.],
            [0., 1.]])
     """
-    shown = word_sets(image_objects, "image_objects")
+    object_sets = word_sets(image_objects, "image_objects")
     if exclude_prompt is not None:
         named = word_sets(exclude_prompt, "exclude_prompt")
-        if len(named) != len(shown):
-            raise InvalidInput(f"exclude_prompt needs one entry per image; got {len(named)} for {len(shown)}.")
-        shown = [objects - of_prompt for objects, of_prompt in zip(shown, named, strict=True)]
-    words = sorted(frozenset().union(*shown))  # sorted: the order of sets changes from run to run
+        if len(named) != len(object_sets):
+            raise InvalidInput(f"exclude_prompt needs one entry per image; got {len(named)} for {len(object_sets)}.")
+        object_sets = [objects - of_prompt for objects, of_prompt in zip(object_sets, named, strict=True)]
+    words = sorted(frozenset().union(*object_sets))  # sorted: the order of sets changes from run to run
     if not words:
-        raise InvalidInput(f"None of the {len(shown)} images shows an object.")
+        raise InvalidInput(f"None of the {len(object_sets)} images shows an object.")
     column = {word: i for i, word in enumerate(words)}
-    columns = [column[word] for objects in shown for word in objects]
-    starts = np.cumsum([0, *map(len, shown)])
-    return words, csr_array((np.ones(len(columns)), columns, starts), shape=(len(shown), len(words)))
+    columns = [column[word] for objects in object_sets for word in objects]
+    starts = np.cumsum([0, *map(len, object_sets)])
+    return words, csr_array((np.ones(len(columns)), columns, starts), shape=(len(object_sets), len(words)))
 
 
 def word_sets(objects: ImageObjects, name: str) -> list[frozenset[str]]:

@@ -23,8 +23,8 @@ _RELEASED_PEOPLE = ("man", "woman", "child", "girl", "boy")
 class ReleasedWords(NamedTuple):
     """Words that the released code of TBYB counts and compares for one picture, each once."""
 
-    asked: list[str]  # words of the prompt that H_J compares
-    shown: list[str]  # words of the caption that H_J compares, with man, woman, child, girl and boy as "person"
+    of_prompt: list[str]  # words of the prompt that H_J compares
+    of_caption: list[str]  # words of the caption that H_J compares, with man, woman, child, girl and boy as "person"
     counted: list[str]  # words of the caption that B_D counts: none of the prompt's
 
 

@@ -239,15 +239,15 @@ def _groups(labels: pd.DataFrame, columns: list[str]) -> Iterator[tuple[tuple[An
 
 
 def _score(people: pd.DataFrame, fixed_n: bool, confidence: float, n_resamples: int, rng: Seed) -> StereotypeTestScore:
-    told = {column: people[column].to_numpy() for column in people}
-    everyone, usable, failed = np.ones(len(people), dtype=bool), told["usable"], told["failed"]
+    columns = {column: people[column].to_numpy() for column in people}
+    everyone, usable, failed = np.ones(len(people), dtype=bool), columns["usable"], columns["failed"]
     n_usable, n_failed = int(usable.sum()), int(failed.sum())
 
     def share(of: NDArray[np.bool_], column: str) -> Estimate:
-        return _share_over_images(told[column][of], told["image"][of], fixed_n, confidence, n_resamples, rng)
+        return _share_over_images(columns[column][of], columns["image"][of], fixed_n, confidence, n_resamples, rng)
 
     score = replace(share(usable, "conforms").scaled(200, -100), null_value=0.0)
-    n_told, n_unclear = float(told["conforms"][usable].sum()), int(told["unclear"].sum())
+    n_told, n_unclear = float(columns["conforms"][usable].sum()), int(columns["unclear"].sum())
     n = n_usable + n_unclear
     return StereotypeTestScore(
         score=score.value,
@@ -259,7 +259,7 @@ def _score(people: pd.DataFrame, fixed_n: bool, confidence: float, n_resamples: 
         bounds=(200 * n_told / n - 100, 200 * (n_told + n_unclear) / n - 100) if n else (math.nan, math.nan),
         n_usable=n_usable,
         n_cannot_identify=len(people) - n_usable - n_failed,
-        n_failed_images=len(np.unique(told["image"][failed])),
+        n_failed_images=len(np.unique(columns["image"][failed])),
     )
 
 

@@ -37,36 +37,35 @@ class TwoPhaseShares:
     n_blind: int  # pictures in classes of the classifier without any label by people
 
 
-def two_phase_prevalence(
+def two_phase_shares(
     reader_labels: ArrayLike,
     people_labels: ArrayLike,
     *,
+    n_classes: int = 2,
     weights: ArrayLike | None = None,
     groups: ArrayLike | None = None,
-    confidence: float = 0.95,
+    rater_weights: Array | None = None,
     rng: Seed = 0,
-) -> Estimate:
-    """Share of the pictures that show the attribute to people, from a few labels and many classifications.
+) -> TwoPhaseShares:
+    """Shares of people's classes among all pictures, from a few labels and many classifications.
 
-    P = q·PPV + (1 − q)·FOR   [tenenbein1970, Eq. 2.3]
+    π = Σ_k q_k θ_k; of two classes P = q·PPV + (1 − q)·FOR   [tenenbein1970, Eq. 2.3]
 
-    q is the share of all pictures that the classifier calls present; PPV and FOR are the shares that people call
-    present among the labelled ones that it calls present, or absent. Each has its Jeffreys posterior,
-    Beta(k + ½, n − k + ½); the interval holds the percentiles of P over draws of the three.
+    q_k is the share of all pictures that the classifier puts into its class k, and θ_k are the shares that people put
+    into each of theirs among the labelled ones of it. Both have their Dirichlet posteriors, of two classes Jeffreys'
+    Beta(k + ½, n − k + ½); intervals hold the percentiles of π over draws of them.
 
     Parameters
     ----------
     reader_labels : array (n,). 1 or 0 for every picture; further numbers are further classes, such as 2
         for "cannot tell", each with a rate of its own.
-    people_labels : array (n,) of 1, 0 and nan without a label; or (n, n_raters), a column per rater.
+    people_labels : array (n,) of 0 to ``n_classes`` − 1, nan without a label; or (n, n_raters), a column per rater.
     weights : array (n,) or None. How many pictures a labelled one stands for, where labels were not chosen at random
         within a class of the classifier. Unequal numbers of labels per class need none.
     groups : array (n,) or None. What was sampled, where one picture has several rows.
+    rater_weights : array (n_draws, n_raters) or None. From :func:`draw_rater_weights`, where several samples were
+        labelled by the same raters: their differences are then the same in all samples.
     rng : seed or Generator.
-
-    Returns
-    -------
-    Estimate : in [0, 1]; ``n`` counts all pictures, and ``note`` says how many have a label.
 
     Raises
     ------
@@ -74,6 +73,11 @@ def two_phase_prevalence(
 
     Notes
     -----
+    Before any is seen there is one picture in all, spread evenly over the classes [perks1947]: Jeffreys' half of two,
+    which of many classes would be many pictures. Dirichlet draws are Gamma draws divided by their sum, and a Gamma
+    draw of a count is a sum of that many Exp(1) weights. Rows of one group share their weight, so that two people of
+    one picture are not counted as two pictures.
+
     Several raters: a picture's label is what most of them say, and each draw gives every rater a weight of their own
     (Exp(1), the Bayesian bootstrap of raters [rubin1981]): where raters disagree the label changes from draw to draw,
     for all pictures of a rater together. So the interval is about what most raters of such a pool would say. A single
@@ -85,42 +89,8 @@ def two_phase_prevalence(
     >>> people = np.full(400, np.nan)
     >>> people[:30] = np.repeat([1, 0], [24, 6])  # PPV 0.8
     >>> people[300:310] = np.repeat([1, 0], [1, 9])  # FOR 0.1
-    >>> estimate = two_phase_prevalence(reader, people)
-    >>> round(estimate.value, 3), estimate.n, estimate.note  # 0.75 * 0.8 + 0.25 * 0.1
-    (0.625, 400, '40 of 400 are labelled by people')
-    """
-    sample = two_phase_shares(reader_labels, people_labels, weights=weights, groups=groups, rng=rng)
-    return two_phase_estimate(lambda shares: shares[..., 1], sample, confidence=confidence)
-
-
-def two_phase_shares(
-    reader_labels: ArrayLike,
-    people_labels: ArrayLike,
-    *,
-    n_classes: int = 2,
-    weights: ArrayLike | None = None,
-    groups: ArrayLike | None = None,
-    rater_weights: Array | None = None,
-    rng: Seed = 0,
-) -> TwoPhaseShares:
-    """:func:`two_phase_prevalence` for any number of classes: π = Σ_k q_k θ_k, with Dirichlet rows θ_k.
-
-    Parameters
-    ----------
-    reader_labels, people_labels, weights, groups : as there; people's classes are 0 to ``n_classes`` − 1.
-    rater_weights : array (n_draws, n_raters) or None. From :func:`draw_rater_weights`, where several samples were
-        labelled by the same raters: their differences are then the same in all samples.
-
-    Raises
-    ------
-    InvalidInput : as :func:`two_phase_prevalence`.
-
-    Notes
-    -----
-    Before any is seen there is one picture in all, spread evenly over the classes [perks1947]: Jeffreys' half of two,
-    which of many classes would be many pictures. Dirichlet draws are Gamma draws divided by their sum, and a Gamma
-    draw of a count is a sum of that many Exp(1) weights. Rows of one group share their weight, so that two people of
-    one picture are not counted as two pictures.
+    >>> two_phase_shares(reader, people).value.round(3)  # present: 0.75 * 0.8 + 0.25 * 0.1
+    array([0.375, 0.625])
     """
     generator = np.random.default_rng(rng)
     reader, votes, labelled, weight, group = _checked(reader_labels, people_labels, n_classes, weights, groups)
@@ -167,10 +137,12 @@ def two_phase_estimate(
     0.0
     """
     check_confidence(confidence)
-    n, n_labelled, n_blind = (sum(getattr(one, name) for one in samples) for name in ("n", "n_labelled", "n_blind"))
+    n, n_labelled, n_blind = (
+        sum(getattr(sample, name) for sample in samples) for name in ("n", "n_labelled", "n_blind")
+    )
     with np.errstate(invalid="ignore", divide="ignore"):
-        value = float(of(*(one.value for one in samples)))
-        low, high = np.quantile(of(*(one.draws for one in samples)), [(1 - confidence) / 2, (1 + confidence) / 2])
+        value = float(of(*(sample.value for sample in samples)))
+        low, high = np.quantile(of(*(sample.draws for sample in samples)), [(1 - confidence) / 2, (1 + confidence) / 2])
     if math.isnan(value) or math.isnan(low):
         return Estimate.undefined(n, "people could classify none of the labelled ones", null_value=null_value)
     blind = f"; {n_blind} are in classes of the classifier without any label" if n_blind else ""
@@ -209,10 +181,10 @@ def more_labels_needed(
         return math.nan
     if (reach := (estimate.high - estimate.low) / 2) <= half_width:
         return 0.0
-    whole = float(np.var(of(*(one.draws for one in samples))))
-    of_labels = min(whole, float(np.var(of(*(one.draws_of_labels for one in samples)))))
+    whole = float(np.var(of(*(sample.draws for sample in samples))))
+    of_labels = min(whole, float(np.var(of(*(sample.draws_of_labels for sample in samples)))))
     left = whole * (half_width / reach) ** 2 - (whole - of_labels)
-    n, m = sum(one.n for one in samples), sum(one.n_labelled for one in samples)
+    n, m = sum(sample.n for sample in samples), sum(sample.n_labelled for sample in samples)
     if left <= 0 or m * of_labels / left > n:
         return math.inf
     return float(math.ceil(m * of_labels / left) - m)
@@ -308,8 +280,8 @@ class _Labelled:
             labels = np.argmax([weights @ of_class[rows].T for of_class in votes_of], axis=0)  # (block, rows)
             drawn = rng.exponential(size=(len(weights), int(group.max()) + 1))[:, group] * self.weight[rows]
             is_class = [labels == c for c in range(self.n_classes)]
-            sums.append(np.stack([(drawn * one) @ in_class for one in is_class], axis=-1))
-            chances += np.stack([one.sum(axis=0) for one in is_class], axis=-1)
+            sums.append(np.stack([(drawn * mask) @ in_class for mask in is_class], axis=-1))
+            chances += np.stack([mask.sum(axis=0) for mask in is_class], axis=-1)
         return np.concatenate(sums), chances / len(rater_weights)
 
 
@@ -364,7 +336,7 @@ Errors = Sequence[ReaderErrors | None] | None
 
 
 def usable_errors(errors: Errors, k: int) -> list[ReaderErrors | None]:
-    """Return the errors that permit a correction."""
+    """Errors of k attributes, None where Se + Sp <= 1 permits no correction; InvalidInput for another number."""
     if errors is None:
         return [None] * k
     if len(errors) != k:

@@ -271,10 +271,7 @@ def has_adapter(info: ModelInfo) -> bool:
 
 
 def check_condition(info: ModelInfo, condition: str) -> str:
-    """The condition to draw with: "" for models without planted conditions.
-
-    These accept the default "published" too, so that it is enough to change the model.
-    """
+    """The condition to draw with, "" without conditions, where "published" is valid too; UnknownModel for others."""
     if condition == WITHOUT_ADAPTER:
         if has_adapter(info):
             return str(info.options.get("base_condition") or condition)
@@ -395,7 +392,7 @@ def read_yaml(path: Path, kind: type = dict) -> Any:
     return values
 
 
-def read_json(path: Path) -> Mapping[str, Any]:
+def read_model_json(path: Path) -> Mapping[str, Any]:
     """A JSON object from a model's folder; else ValueError, to which the loader adds the model's name."""
     failure = f"cannot read {path.parent.name}/{path.name}"
     try:
@@ -412,7 +409,7 @@ def read_json(path: Path) -> Mapping[str, Any]:
 def _read_json(folder: Path | None, file: str) -> Mapping[str, Any]:
     if folder is not None:
         with suppress(ValueError):  # the loader reports the error
-            return read_json(folder / file)
+            return read_model_json(folder / file)
     return {}
 
 

@@ -28,8 +28,8 @@ from bias_core.models.family_facts import (
     drawn_size,
     drawn_size_at,
     facts_at,
-    facts_of,
     other_size,
+    pipeline_facts,
     prompt_limits,
     unused_settings,
     without_guidance,
@@ -97,7 +97,7 @@ def sampled_by(pipeline: Any, info: ModelInfo, sampler: str) -> Iterator[None]:
     if not sampler:
         yield
         return
-    check_sampler(info, facts_of(pipeline), sampler)
+    check_sampler(info, pipeline_facts(pipeline), sampler)
     own, (name, more) = pipeline.scheduler, SAMPLERS[sampler]
     pipeline.scheduler = getattr(diffusers, name).from_config(own.config, **more)
     try:
@@ -205,7 +205,7 @@ class FormingPictures:
         if self._mode == "off" or (self._mode == "auto" and (checked or not _is_small(_decoder(pipeline)))):
             return None
         try:
-            return Tracer(pipeline, velocity_space(facts_of(pipeline), model))
+            return Tracer(pipeline, velocity_space(pipeline_facts(pipeline), model))
         except InvalidInput:  # this family or sampler has no known prediction per step
             return None
 
@@ -386,7 +386,7 @@ class DiffusersTextToImage(LazyModel[Any]):
         self._use_conditions(row)
         try:
             with sampled_by(pipeline, self.info, row.sampler):
-                space = velocity_space(facts_of(pipeline), self.info.id)
+                space = velocity_space(pipeline_facts(pipeline), self.info.id)
                 yield from self._steps(row, attributes, space, guided=guided, predicted=predicted, on_step=on_step)
         except torch.OutOfMemoryError as error:
             raise self._batches.too_large([row]) from error
@@ -402,14 +402,14 @@ class DiffusersTextToImage(LazyModel[Any]):
         on_step: StepCallback | None,
     ) -> Iterator[Step]:
         pipeline = self._parts()
-        unguided = without_guidance(facts_of(pipeline), row, self.info.options.get("call", {}))
+        unguided = without_guidance(pipeline_facts(pipeline), row, self.info.options.get("call", {}))
         texts = [*(a.positive for a in attributes), *(a.negative for a in attributes)]
         alike, more = row, dict[str, float]()
         if conditional := unguided is not None and not guided:
             alike, more = unguided
             texts = [row.prompt, *texts]  # else the path has the velocity of the prompt
         n_calls = 1 + math.ceil(len(texts) / self._at_once())
-        done = _counted(on_step, (n_calls + predicted) * row.num_inference_steps)
+        done = _step_counter(on_step, (n_calls + predicted) * row.num_inference_steps)
         tracer = Tracer(pipeline, space, after_step=done)
         path = tracer.path(partial(self._call, [row]))
         rows = [replace(alike, prompt=text) for text in texts]
@@ -439,17 +439,11 @@ class DiffusersTextToImage(LazyModel[Any]):
             )
 
     def prompt_limits(self, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
-        """The part of each prompt that each text encoder reads, in order; loads no weights.
-
-        Empty if the model is not on this machine.
-        """
+        """The part of each prompt that each text encoder reads; loads no weights; empty without local files."""
         return prompt_limits(self.info, self.source, self._value, prompts)
 
     def check_settings(self, row: ImageRow) -> tuple[str, ...]:
-        """A sentence on each setting of the row without an effect, or with an unusual one; loads no weights.
-
-        Empty if the model is not on this machine.
-        """
+        """A sentence on each setting without an effect, or an unusual one, from local files; empty without."""
         if (facts := self._facts()) is None:
             return ()
         size, own_size = (row.width, row.height), (self.info.width, self.info.height)
@@ -480,7 +474,7 @@ class DiffusersTextToImage(LazyModel[Any]):
 
     def _facts(self) -> PipelineFacts | None:
         pipeline = self._value
-        return facts_of(pipeline) if pipeline else facts_at(self.info, self.source)
+        return pipeline_facts(pipeline) if pipeline else facts_at(self.info, self.source)
 
     def pipeline(self) -> Any:
         """The diffusers pipeline, loaded now if necessary."""
@@ -499,7 +493,7 @@ class DiffusersTextToImage(LazyModel[Any]):
 
     def _at_once(self) -> int:
         """Pictures in a batch; one if other pictures of a batch would change its pixels."""
-        return self.batch_size if facts_of(self._parts()).in_batches else 1
+        return self.batch_size if pipeline_facts(self._parts()).in_batches else 1
 
     def _generate_batch(self, on_step: StepCallback | None, rows: Sequence[ImageRow]) -> list[GeneratedImage]:
         images = self._draw(on_step, rows)
@@ -509,7 +503,7 @@ class DiffusersTextToImage(LazyModel[Any]):
         self._draws = self._draws or not all(map(_fault, images))
         if not self._draws:
             self._check_other_seeds(on_step, images[0])
-        self._forming.learn([one.image for one in images if not one.blocked])
+        self._forming.learn([image.image for image in images if not image.blocked])
         return images
 
     def _in_float32(self, on_step: StepCallback | None, rows: Sequence[ImageRow]) -> list[GeneratedImage]:
@@ -558,7 +552,7 @@ class DiffusersTextToImage(LazyModel[Any]):
         """The number of steps before its text changes; 0 if it does not."""
         if not row.later_prompt:
             return 0
-        velocity_space(facts_of(self._parts()), self.info.id)  # with one, a step is one step of the scheduler
+        velocity_space(pipeline_facts(self._parts()), self.info.id)  # with one, a step is one step of the scheduler
         if not 0 < row.n_first_steps < row.num_inference_steps:
             raise InvalidInput(
                 f"a text is exchanged after 1 to {row.num_inference_steps - 1} of {row.num_inference_steps} steps; got "
@@ -567,7 +561,6 @@ class DiffusersTextToImage(LazyModel[Any]):
         return row.n_first_steps
 
     def _call(self, rows: Sequence[ImageRow], **more: Any) -> Any:
-        """Call the pipeline for these rows, with ``more`` arguments."""
         pipeline = self._parts()
         with ExitStack() as call:
             call.enter_context(calls.errors_in_a_sentence(pipeline, self.info.id, rows[0]))
@@ -578,7 +571,7 @@ class DiffusersTextToImage(LazyModel[Any]):
             return pipeline(**calls.call_arguments(pipeline, self.info, rows, **more))
 
     def _generated(self, row: ImageRow, output: Any, i: int, drawn: dict[str, Any]) -> GeneratedImage:
-        pixels = calls.pictures_of(output)[i]
+        pixels = calls.output_pixels(output)[i]
         blocked = any(flags[i] for flags in (getattr(output, name, None) for name in _FLAGS) if flags)
         finite = np.isfinite(pixels).all()
         image = calls.to_image(pixels if finite else np.zeros_like(pixels), self.info.id)
@@ -678,6 +671,6 @@ def _of_one(tensor: Any) -> np.ndarray:
     return arrays if arrays.ndim == 4 else arrays.reshape(len(arrays), math.prod(arrays.shape[1:]))
 
 
-def _counted(on_step: StepCallback | None, total: int) -> Callable[[], None]:
+def _step_counter(on_step: StepCallback | None, total: int) -> Callable[[], None]:
     steps = count(1)
     return lambda: on_step(min(next(steps), total), total) if on_step is not None else None

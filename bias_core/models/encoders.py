@@ -14,7 +14,7 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.models import hub_errors, open_clip, torch, torchvision, transformers
-from bias_core.models.catalogue import read_json
+from bias_core.models.catalogue import read_model_json
 from bias_core.models.family_facts import reads
 from bias_core.models.weights import Batches, HubModel, check_finite, load_whole, loading, not_here, pick_device
 from bias_core.people import Box
@@ -38,19 +38,12 @@ class BatchedEncoder(HubModel[tuple[Any, Any, Any, str]]):
     """
 
     def __init__(
-        self,
-        name: str,
-        source: str,
-        *,
-        precision: Precision = "auto",
-        batch_size: int = 64,
-        text_batch_size: int = 512,
-        **options: Any,
+        self, name: str, source: str, *, precision: Precision = "auto", batch_size: int = 64, **options: Any
     ) -> None:
         super().__init__(name, source, batch_size=batch_size, **options)
         self.precision = precision
         self._read_by: tuple[Any, int] | None = None
-        self._text_batches = Batches(name, text_batch_size)
+        self._text_batches = Batches(name, 512)  # texts are far smaller than pictures
 
     def encode_images(self, images: Sequence[Image.Image]) -> np.ndarray:
         """Float32 array ``(n, d)``, rows of unit length; ``(0, 0)`` for no picture."""
@@ -116,7 +109,7 @@ def as_rgb(image: Image.Image) -> Image.Image:
 def _in_threads(work: Callable[[T], R], inputs: Sequence[T]) -> list[R]:
     """``[work(x) for x in inputs]`` in several threads: decoding and resizing release Python's lock."""
     if len(inputs) < 2 or _THREADS < 2:
-        return [work(one) for one in inputs]
+        return [work(x) for x in inputs]
     with ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(work, inputs))
 
@@ -142,7 +135,7 @@ class OpenClipEncoder(BatchedEncoder):
         if not Path(self.weights).exists():
             with loading(self.name, self.source):
                 how = self._architecture()
-                self._tokenizer(how["model_name"], here=self._offline)
+                self._tokenizer(how["model_name"], local_only=self._offline)
             self._fetched = how
 
     def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:
@@ -162,25 +155,25 @@ class OpenClipEncoder(BatchedEncoder):
             **how, device=device, precision="fp32", weights_only=True
         )
         check_finite(model, self.name)
-        tokenizer = self._tokenizer(how["model_name"], here=self._offline or folder or bool(self._fetched))
+        tokenizer = self._tokenizer(how["model_name"], local_only=self._offline or folder or bool(self._fetched))
         return model.to(memory_format=torch.channels_last).eval(), preprocess, tokenizer, device
 
     def _tokens(self) -> tuple[Any, int]:
         folder = Path(self.weights).is_dir()
         name = self._folder()["model_name"] if folder else self.architecture
-        tokenizer = self._tokenizer(name, here=True)
+        tokenizer = self._tokenizer(name, local_only=True)
         own = getattr(tokenizer, "tokenizer", None)
         return own or _OfOpenClip(tokenizer), int(tokenizer.context_length)
 
-    def _tokenizer(self, model: str, *, here: bool) -> Any:
-        """The model's tokenizer; with ``here``, a hub's only if it is on this machine."""
+    def _tokenizer(self, model: str, *, local_only: bool) -> Any:
+        """The model's tokenizer; with ``local_only``, a hub's only if it is on this machine."""
         foreign = open_clip.get_model_config(model)["text_cfg"].get("hf_tokenizer_name")
-        return open_clip.get_tokenizer(model, **({"local_files_only": True} if foreign and here else {}))
+        return open_clip.get_tokenizer(model, **({"local_files_only": True} if foreign and local_only else {}))
 
     def _folder(self) -> dict[str, Any]:
         """Arguments to build the model of a folder, for which open_clip itself would take random weights."""
         folder = Path(self.weights)
-        read_json(folder / "open_clip_config.json")
+        read_model_json(folder / "open_clip_config.json")
         if not any(path for kind in _CHECKPOINTS for path in folder.glob(kind)):
             raise ModelUnavailable(
                 f"{self.name} has an open_clip_config.json without weights; put the checkpoint next to it"

@@ -428,18 +428,18 @@ class EndpointLanguageModel(EndpointReader):
         """The likeliest next tokens of each prefix, likeliest first; in one request."""
         n_tokens = min(n, self._most_shown or n)
         body = {"prompt": prefixes if len(prefixes) > 1 else prefixes[0], "max_tokens": 1, "temperature": 0}
-        for shown in (n_tokens, *(fewer for fewer in _FEWER if fewer < n_tokens)):
+        for n_shown in (n_tokens, *(fewer for fewer in _FEWER if fewer < n_tokens)):
             try:
-                answer = self._ask("completions", body | {"logprobs": shown})
+                answer = self._ask("completions", body | {"logprobs": n_shown})
             except RequestFailed as refused:
                 if refused.status in (404, 405, 501):
                     raise InvalidInput(f"{self.name} continues no texts ({refused.reason}). {_STOP_NEEDS}") from refused
                 if "logprob" not in refused.reason:
                     raise
                 continue
-            if shown < n_tokens:
-                _log.warning("%s shows %d tokens at most, where %d were asked for", self.name, shown, n)
-                self._most_shown = shown
+            if n_shown < n_tokens:
+                _log.warning("%s shows %d tokens at most, where %d were asked for", self.name, n_shown, n)
+                self._most_shown = n_shown
             try:
                 choices = sorted(answer["choices"], key=lambda choice: int(choice.get("index", 0)))
                 likeliest = [_likeliest(choice.get("logprobs")) for choice in choices]
@@ -542,7 +542,7 @@ def _by_tokens(logprobs: Any) -> np.ndarray | None:
     if not logprobs or not logprobs.get("content"):
         return None
     first = logprobs["content"][0]
-    shown = {str(one["token"]): float(one["logprob"]) for one in (first, *first.get("top_logprobs", ()))}
+    shown = {str(entry["token"]): float(entry["logprob"]) for entry in (first, *first.get("top_logprobs", ()))}
     sums = np.zeros(3)
     for token, logprob in shown.items():
         word = token.strip(_MARKS).lower().replace("’", "'")

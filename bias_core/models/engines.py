@@ -37,7 +37,7 @@ from bias_core.types import BATCH_SIZE, GeneratedImage, ImageRow, StoredImage
 from bias_core.waiting import Lock, StopSignal, never, wait_while_paused, work_clock
 
 _POLL_SECONDS = 0.1
-_STEP_EVENT_SECONDS = 0.1
+_STEP_EVENT_SECONDS = 0.1  # between two reports of steps, of which small models do hundreds in a second
 _FORMING_SECONDS = 0.3  # seconds between two previews
 _PER_LOOK = 24  # and this multiple of a preview's time, so that previews slow drawing by at most 4 %
 _ENOUGH = 16  # pictures: a rate from fewer does not replace one from more
@@ -713,7 +713,7 @@ class _RayDrawing(Drawing):
             collector.join(_GRACE_SECONDS if self._last_steps else _POLL_SECONDS)
 
     def _take_in(self) -> int:
-        """Take the next outcomes, if any; return their number."""
+        """Take the next outcomes and return their number."""
         try:
             outcome = self._outcomes.get(timeout=_POLL_SECONDS)
         except queue.Empty:

@@ -15,7 +15,7 @@ import huggingface_hub
 
 from bias_core.errors import ModelUnavailable
 from bias_core.models import diffusers, torch, transformers
-from bias_core.models.catalogue import read_json, split_revision
+from bias_core.models.catalogue import read_model_json, split_revision
 from bias_core.types import ImageRow, ModelInfo, PromptLimit
 
 Size = tuple[int, int]
@@ -94,7 +94,7 @@ def denoiser_of(pipeline: Any) -> Any:
     return next(getattr(pipeline, name) for name in _DENOISERS if hasattr(pipeline, name))
 
 
-def facts_of(pipeline: Any) -> PipelineFacts:
+def pipeline_facts(pipeline: Any) -> PipelineFacts:
     """Facts of a loaded pipeline."""
     return PipelineFacts(
         kind=type(pipeline),
@@ -125,9 +125,9 @@ def facts_at(info: ModelInfo, source: str) -> PipelineFacts | None:
 def read_index(source: str, file: str = INDEX, *, revision: str | None, local_files_only: bool) -> Mapping[str, Any]:
     """A JSON file of a folder or hub id, by default the one with the pipeline's classes."""
     if Path(source).is_dir():
-        return read_json(Path(source, file))
+        return read_model_json(Path(source, file))
     how = {"revision": revision, "local_files_only": local_files_only}
-    return read_json(Path(huggingface_hub.hf_hub_download(source, file, **how)))
+    return read_model_json(Path(huggingface_hub.hf_hub_download(source, file, **how)))
 
 
 def llama_folder(source: str, *, offline: bool) -> Path:
@@ -295,10 +295,7 @@ _RULES: dict[str, Rule] = {
 
 
 def drawn_size(pipeline: Any, width: int, height: int) -> Size:
-    """Width and height that the model draws for a requested size; the same if unknown.
-
-    Requesting the result gives the result.
-    """
+    """Width and height that the model draws for a requested size, the same if unknown; a drawn size gives itself."""
     rule, size = _RULES.get(type(pipeline).__name__), (width, height)
     for _ in range(_MOST_ROUNDS if rule else 0):
         if min(size) < 1 or (drawn := rule(pipeline, *size)) == size:  # type: ignore[misc]

@@ -207,7 +207,7 @@ class OpenAIImages(HostedTextToImage):
         return self.endpoint.safe(text)
 
     def check_token(self) -> None:
-        """Refuse visitors of a public server without their own key."""
+        """Refuse, by HubNotReached, visitors of a public server without their own key."""
         if self._needs_key and not self.endpoint.key:
             raise HubNotReached(
                 f"{self.info.id} costs its user money: give your own key for {self.endpoint.host} below, "
@@ -215,7 +215,7 @@ class OpenAIImages(HostedTextToImage):
             )
 
     def draw(self, row: ImageRow) -> PictureAnswer:
-        """Send one request."""
+        """Send one request; RequestFailed without a usable answer."""
         name, size = row.model, f"{row.width}x{row.height}"
         body = {"model": self.endpoint.model, "prompt": row.prompt, "n": 1, "size": size}
         answer = self.endpoint.post(name, "images/generations", body, again=True)
@@ -253,7 +253,7 @@ class HubInference(HostedTextToImage):
 
     @cached_property
     def drawn_by(self) -> tuple[str, str]:
-        """The provider, and its own name of the model; the hub is asked once."""
+        """The provider, and its own name of the model; the hub is asked once. HubNotReached if it does not answer."""
         path, provider, title = self.name.path, self.name.provider, f"inference:{self.name.path}"
         if self._offline:
             raise HubNotReached(f"{title} is hosted, and Hugging Face may not be asked (BIAS_OFFLINE forbids it)")
@@ -267,7 +267,9 @@ class HubInference(HostedTextToImage):
                     f"Hugging Face has no model {path} that this token may see (status {status}); check its name"
                 ) from error
             raise HubNotReached(f"{title}: Hugging Face was not reached ({self.safe(str(error))})") from error
-        offers = {one.provider: one for one in info.inference_provider_mapping or () if one.task == "text-to-image"}
+        offers = {
+            offer.provider: offer for offer in info.inference_provider_mapping or () if offer.task == "text-to-image"
+        }
         if not offers or (provider and provider not in offers):
             others = f", but of {', '.join(offers)}" if offers else ""
             raise ModelUnavailable(
@@ -302,7 +304,7 @@ class HubInference(HostedTextToImage):
             raise HubNotReached(f"{title} needs a token of Hugging Face, which begins with hf_; the one given does not")
 
     def draw(self, row: ImageRow) -> PictureAnswer:
-        """Send one request."""
+        """Send one request; RequestFailed without a usable answer."""
         name, provider = row.model, self.drawn_by[0]
         sent: dict[str, Any] = {
             "negative_prompt": row.negative_prompt or None,
@@ -356,8 +358,8 @@ class HubInference(HostedTextToImage):
 def hosted_model(info: ModelInfo, settings: Settings, token: str) -> HostedTextToImage:
     """Build the generator of a hosted model's entry, with a visitor's ``token``.
 
-    Without one it uses this machine's token or key, but never on a public server. ModelUnavailable
-    if no server is set for ``openai:``.
+    Without one it uses this machine's token or key, but never on a public server. HubNotReached if no server is set
+    for ``openai:``, UnknownModel for a model that is not hosted.
     """
     name = hosted_name(info.id)
     if name is None:
@@ -401,7 +403,7 @@ def _readable(name: str) -> Iterator[None]:
 
 
 def checked_picture(name: str, image: Image.Image) -> Image.Image:
-    """Load a picture as RGB, with transparent parts on white."""
+    """Load a picture as RGB, with transparent parts on white; RequestFailed if damaged, tiny or huge."""
     width, height = image.size
     if min(width, height) < _LEAST_SIDE or width * height > _MOST_PIXELS:
         raise RequestFailed(f"{name} answered a picture of {width}x{height} pixels: too large or too small", again=True)
@@ -451,14 +453,14 @@ def _flagged(answer: object) -> str:
         return ""
     for name in _FLAGS:
         value = answer.get(name)
-        if value is True or (isinstance(value, list) and any(one is True for one in value)):
+        if value is True or (isinstance(value, list) and any(flag is True for flag in value)):
             return name
     for name in ("finish_reason", "finishReason", "status"):
         if str(answer.get(name)).lower() in _ENDS:
             return f"{name} {answer[name]}"
     results = answer.get("content_filter_results")
     filtered = (
-        [key for key, one in results.items() if isinstance(one, dict) and one.get("filtered")]
+        [key for key, result in results.items() if isinstance(result, dict) and result.get("filtered")]
         if isinstance(results, dict)
         else []
     )

@@ -213,7 +213,7 @@ class TransformersLanguageModel(HubModel[tuple[Any, Any, Any, str]]):
             return without_thoughts(open_thought(text) + said)
 
     def _propose_batch(self, prefixes: Sequence[str], n: int) -> list[list[str]]:
-        model, tokenizer, shown, device = self._parts()
+        model, tokenizer, proposable, device = self._parts()
         ids = [self._ids(prefix)[-_room(model) :] for prefix in prefixes]
         inputs = tokenizer.pad({"input_ids": ids}, padding=True, return_tensors="pt").to(device)
         arguments = {"input_ids": inputs["input_ids"], "attention_mask": inputs["attention_mask"]}
@@ -226,8 +226,8 @@ class TransformersLanguageModel(HubModel[tuple[Any, Any, Any, str]]):
             logits = model(**arguments).logits[:, -1].float()  # (n_prefixes, n_words)
         if not torch.isfinite(logits).all():
             raise ModelUnavailable(f"{self.name} answers NaN; its weights are corrupt or of too low precision")
-        logits = logits.masked_fill(~shown, -torch.inf)
-        best = logits.topk(min(n, int(shown.sum())), dim=-1).indices.tolist()
+        logits = logits.masked_fill(~proposable, -torch.inf)
+        best = logits.topk(min(n, int(proposable.sum())), dim=-1).indices.tolist()
         return [self._texts(*row) for row in zip(prefixes, ids, best, strict=True)]
 
     def _texts(self, prefix: str, ids: list[int], following: list[int]) -> list[str]:
@@ -397,7 +397,7 @@ class ClassifierJudge(HubModel[Any]):
         with self._running() as classify:
             every = list(classify.model.config.id2label.values())
             parts = self._batches.run(images, lambda batch: classify([*map(as_rgb, batch)], top_k=len(every)))
-            shares = [{one["label"]: one["score"] for one in given} for part in parts for given in part]
+            shares = [{label["label"]: label["score"] for label in given} for part in parts for given in part]
         return np.array([self._answer(given, question) for given, question in zip(shares, questions, strict=True)])
 
     def _answer(self, shares: Mapping[str, float], question: str) -> tuple[float, float, float]:
@@ -433,7 +433,7 @@ def read_labels(text: str) -> dict[str, str]:
     >>> read_labels("Male=man, Female=woman")
     {'Male': 'man', 'Female': 'woman'}
     """
-    pairs = [one.partition("=") for one in text.split(",")]
+    pairs = [pair.partition("=") for pair in text.split(",")]
     words = {label.strip(): word.strip() for label, _, word in pairs}
     if not all(words) or not all(words.values()):
         raise InvalidInput(f"write labels of a classifier as Label=word, with commas between; got {text!r}")

@@ -20,7 +20,7 @@ import safetensors
 
 from bias_core.errors import ModelUnavailable
 from bias_core.models import diffusers, hub_errors, torch
-from bias_core.models.catalogue import HostedName, ToolInfo, is_hub_id, read_json, split_revision
+from bias_core.models.catalogue import HostedName, ToolInfo, is_hub_id, read_model_json, split_revision
 from bias_core.models.family_facts import (
     DEEPFLOYD_SHARED,
     DEEPFLOYD_UPSCALER,
@@ -91,10 +91,7 @@ class ModelSources:
         return self._answers.get("pinned", info.id, ask, limit=HUB_SECONDS)
 
     def check_size(self, name: str, path: str, listed_gb: float, revision: str = "") -> None:
-        """On a public server, refuse models larger than ``BIAS_ALLOWED_GB`` or of unknown size.
-
-        Listed models have a known size.
-        """
+        """On a public server, refuse unlisted models larger than ``BIAS_ALLOWED_GB`` or of unknown size."""
         most = self._settings.allowed_gb
         asks = self._settings.public and not self._settings.offline  # no downloads offline
         if not asks or listed_gb or not is_hub_id(self.find(path)):
@@ -121,10 +118,7 @@ class ModelSources:
         return self._settings.assets_dir / str(info.options["loras"]) if "loras" in info.options else None
 
     def version(self, info: ModelInfo) -> str:
-        """The current version of the entry's weights: commits of a hub, or fingerprints of the files.
-
-        ModelUnavailable if neither a hub nor this machine has them, or a file is unreadable.
-        """
+        """Current version of the weights: commits, or fingerprints of files; ModelUnavailable without readable ones."""
         if info.family == "renderer":
             from bias_core.world.planted import REVISION
 
@@ -163,7 +157,7 @@ class ModelSources:
 
 
 def check_version(name: str, version: str, now: Callable[[], str]) -> None:
-    """Refuse weights that changed, since results are stored under their version."""
+    """Raise ModelUnavailable for weights that changed, since results are stored under their version."""
     if now() != version:
         raise ModelUnavailable(
             f"the files of {name} have changed since this began; start again, and the new ones are used"
@@ -283,10 +277,7 @@ def free_bytes(folder: Path) -> int:
 
 
 def share_freed_memory() -> None:
-    """Let all threads share two memory pools, instead of the C library's one per thread.
-
-    Each of a server's hundred threads would otherwise keep its peak: more than a megabyte per visitor.
-    """
+    """Let all threads share two memory pools: one per thread would keep each one's peak, a megabyte per visitor."""
     with suppress(OSError, AttributeError):  # another C library than glibc has no such setting
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
@@ -469,10 +460,7 @@ def free_disk() -> int:
 
 
 def download_gb(repo: str, revision: str = "") -> float:
-    """Gigabytes of weights in a repository's download; 0 if unknown.
-
-    Raises nothing: without a network or access, the size is unknown.
-    """
+    """Gigabytes of weights in a repository's download; 0 if unknown, also without a network or access."""
     errors = (hub_errors.HTTPError, hub_errors.HFValidationError, hub_errors.OfflineModeIsEnabled, OSError, ValueError)
     try:
         info = huggingface_hub.HfApi().model_info(
@@ -519,11 +507,11 @@ def open_checkpoint(file: Path, prediction: str, folder: Path, *, offline: bool 
                 f"{file} is not a checkpoint of a whole model (its weights are {some_of(keys) or 'none'})"
             )
         settings = _settings(file, offline=offline)
-        name = str(read_json(settings / "model_index.json").get("_class_name"))
+        name = str(read_model_json(settings / "model_index.json").get("_class_name"))
         kind: Any = getattr(diffusers, name, None)
         if not hasattr(kind, "from_single_file"):
             raise ModelUnavailable(f"{file} is a {name}, which diffusers does not open from one file; give a folder")
-        scheduler = read_json(settings / "scheduler" / "scheduler_config.json")
+        scheduler = read_model_json(settings / "scheduler" / "scheduler_config.json")
         more = _scheduler_changes(file, prediction, scheduler, keys, metadata)
         diffusers.utils.logging.disable_progress_bar()
         try:

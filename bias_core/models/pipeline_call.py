@@ -28,7 +28,7 @@ from PIL import Image
 
 from bias_core.errors import BiasCoreError, InvalidInput, ModelUnavailable
 from bias_core.models import diffusers, torch
-from bias_core.models.family_facts import DECODERS, DENOISERS, PipelineFacts, accepted, facts_of, guidance_of
+from bias_core.models.family_facts import DECODERS, DENOISERS, PipelineFacts, accepted, guidance_of, pipeline_facts
 from bias_core.models.model_sources import free_memory
 from bias_core.models.weights import TROUBLES
 from bias_core.protocols import StepCallback
@@ -42,7 +42,7 @@ _AS_ASKED = {"use_resolution_binning": False, "clean_caption": False, "guidance_
 _SCM_STEPS = 2  # the smallest number of steps with a middle one
 _STAGES = ("prior_num_inference_steps", "upscaler_num_inference_steps")
 _LONGEST = 300  # letters of an error in a message
-_MAX_BYTES = 512_000_000
+_MAX_BYTES = 512_000_000  # of cached encodings of texts
 
 
 def call_arguments(pipeline: Any, info: ModelInfo, rows: Sequence[ImageRow], **more: Any) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def call_arguments(pipeline: Any, info: ModelInfo, rows: Sequence[ImageRow], **m
     first, parameters, call = rows[0], accepted(pipeline), info.options.get("call", {})
     if first.rewrite and not REWRITING & set(parameters):
         raise no_rewriting(info.id, type(pipeline).__name__)
-    guidance = guidance_of(facts_of(pipeline), call)
+    guidance = guidance_of(pipeline_facts(pipeline), call)
     true_guidance = guidance.argument == "true_cfg_scale"
     required = parameters.get("negative_prompt") is inspect.Parameter.empty
     negative = first.guidance_scale > guidance.least if true_guidance else bool(first.negative_prompt or required)
@@ -110,10 +110,7 @@ def guiders_set(pipeline: Any, rows: Sequence[ImageRow]) -> Iterator[None]:
 
 @contextmanager
 def after_each_step(pipeline: Any, done: Callable[[], None]) -> Iterator[dict[str, Any]]:
-    """Call ``done`` after each step, or pass of a denoiser; yields arguments for the call.
-
-    Errors of ``done`` end the call.
-    """
+    """Call ``done`` after each step, or pass of a denoiser; its errors end the call. Yields arguments for the call."""
     parameters, scheduler = accepted(pipeline), pipeline.scheduler
     newer = ("callback_on_step_end", "prior_callback_on_step_end")
     names = [name for name in (newer if newer[0] in parameters else ("callback",)) if name in parameters]
@@ -181,7 +178,7 @@ def forward_replaced(module: Any, forward: Callable[..., Any]) -> Iterator[None]
             module.forward = own
 
 
-def pictures_of(output: Any) -> Any:
+def output_pixels(output: Any) -> Any:
     """Pixels ``(n, h, w, channels)`` in [0, 1], under the family's name for them."""
     return output.images if hasattr(output, "images") else output.image
 
@@ -217,10 +214,7 @@ def in_float32(pipeline: Any) -> Iterator[bool]:
 
 
 def to_image(pixels: np.ndarray, model: str) -> Image.Image:
-    """Make a picture from ``(h, w, 3)`` in [0, 1]; transparent ``(h, w, 4)`` goes on white.
-
-    ModelUnavailable is raised for NaN.
-    """
+    """Make a picture from ``(h, w, 3)`` in [0, 1], or ``(h, w, 4)`` on white; ModelUnavailable for NaN."""
     if not np.isfinite(pixels).all():
         raise ModelUnavailable(f"{model} drew NaN pixels; {NO_PICTURES}")
     picture = Image.fromarray((np.clip(pixels, 0.0, 1.0) * 255).round().astype(np.uint8))
@@ -266,7 +260,7 @@ def records(
         "asked": {name: value for name, value in arguments.items() if isinstance(value, plain)},
         "reported": reported,
     }
-    guidance, scale, notes = guidance_of(facts_of(pipeline), arguments), rows[0].guidance_scale, list(warnings)
+    guidance, scale, notes = guidance_of(pipeline_facts(pipeline), arguments), rows[0].guidance_scale, list(warnings)
     if guidance.argument == "guidance_scale":
         if reported.get("guidance_scale", scale) != scale:
             notes.append(f"guidance {scale:g} was requested, and the pipeline reports {reported['guidance_scale']:g}")
@@ -395,10 +389,7 @@ _UNTRACEABLE = {
 
 
 def velocity_space(facts: PipelineFacts, model: str) -> VelocitySpace:
-    """The kind of velocities that a pipeline gives to its scheduler.
-
-    InvalidInput: this family or scheduler has no velocity that can be compared across prompts.
-    """
+    """The velocities that a pipeline gives its scheduler; InvalidInput if they are not comparable across prompts."""
     name = str(facts.scheduler.get("_class_name"))
     scheduler = getattr(diffusers, name, None)
     if reason := _refusal(facts):
@@ -499,7 +490,7 @@ class Tracer:
             if (checker := getattr(self.pipeline, "safety_checker", None)) is not None:
                 afterwards.callback(setattr, self.pipeline, "safety_checker", checker)
                 self.pipeline.safety_checker = None
-            pixels: np.ndarray = pictures_of(call(num_inference_steps=1, output_type="np"))[0]
+            pixels: np.ndarray = output_pixels(call(num_inference_steps=1, output_type="np"))[0]
         return pixels
 
     def heading(self, xt: Any, velocity: Any, sigma: float) -> np.ndarray:
@@ -585,14 +576,14 @@ def _answering(pipeline: Any, networks: Mapping[str, Any], by: Callable[..., Any
     """Let ``by`` answer for networks, from their name, the steps done, their own answer, and their input."""
     done = _StepsDone()
 
-    def counted(step: SchedulerStep) -> Any:
+    def count_step(step: SchedulerStep) -> Any:
         answer = step.answer()
         done.n += 1
         done.after(done.n)
         return answer
 
     with ExitStack() as afterwards:
-        afterwards.enter_context(step_replaced(pipeline.scheduler, counted))
+        afterwards.enter_context(step_replaced(pipeline.scheduler, count_step))
         for name, network in networks.items():
             afterwards.enter_context(forward_replaced(network, partial(by, name, done, network.forward)))
         yield done

@@ -13,7 +13,7 @@ from diffusers import DiffusionPipeline, IFPipeline, IFSuperResolutionPipeline
 from diffusers.pipelines.deepfloyd_if import IFPipelineOutput, IFSafetyChecker
 
 from bias_core.errors import ModelUnavailable, NotEnoughMemory
-from bias_core.models.catalogue import read_json, split_revision
+from bias_core.models.catalogue import read_model_json, split_revision
 from bias_core.models.family_facts import (
     DEEPFLOYD_SHARED,
     DEEPFLOYD_UPSCALER,
@@ -86,16 +86,13 @@ def load_pipeline(
 
 
 def dtype_name(info: ModelInfo, device: str) -> str:
-    """Precision of the weights: single on a CPU, half on a GPU unless ``options`` differ.
-
-    Unlisted families are newer ones: trained in bfloat16, which has a wider range than float16.
-    """
+    """Precision: single on a CPU, half on a GPU unless ``options`` differ; bfloat16 for unlisted, newer families."""
     half = "float16" if info.family in {"sd1", "sd2", "sdxl", "kandinsky", "deepfloyd", "pixart"} else "bfloat16"
     return "float32" if device == "cpu" else str(info.options.get("dtype", half))
 
 
 def check_memory(info: ModelInfo, folder: Path) -> None:
-    """Refuse a model too large for main memory, which all weights pass through, before reading it."""
+    """Raise NotEnoughMemory for a model too large for main memory, which all weights pass, before reading it."""
     needed, free = sum(path.stat().st_size for path in folder.glob("**/*.safetensors")), free_memory()
     needed = needed or round(info.download_gb * _GB)
     if needed > free:
@@ -131,10 +128,7 @@ def component_sizes(pipeline: Any) -> dict[str, int]:
 
 
 def put_on_device(pipeline: Any, info: ModelInfo, device: str) -> Placement:
-    """Place the pipeline so that it fits, after others are freed; log a slower placement.
-
-    NotEnoughMemory if the device cannot hold even one layer at a time.
-    """
+    """Place the pipeline so that it fits, after others are freed; NotEnoughMemory if not one layer at a time does."""
     if device != "cuda":
         pipeline.to(device)
         return "resident"
@@ -280,7 +274,7 @@ def load_components(source: str, name: str, **how: Any) -> Any:
     """
     options = {key: value for key, value in how.items() if key != "dtype"}
     folder = Path(source) if Path(source).is_dir() else download_pipeline(source, **options)
-    index = read_json(folder / INDEX)
+    index = read_model_json(folder / INDEX)
     # Diffusers needs a None for each component that never existed.
     how = {part: None for part, value in index.items() if value == [None, None]} | how
     variant, dtype = how.pop("variant", None), how.get("dtype")

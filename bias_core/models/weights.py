@@ -24,7 +24,7 @@ import safetensors
 
 from bias_core.errors import BiasCoreError, HubNotReached, ModelUnavailable, NotEnoughMemory
 from bias_core.models import diffusers, hub_errors, peft, torch, transformers
-from bias_core.models.catalogue import is_hub_id, read_json
+from bias_core.models.catalogue import is_hub_id, read_model_json
 from bias_core.waiting import WEIGHTS_SECONDS, BuiltOnce, FairLock
 
 T = TypeVar("T")
@@ -243,10 +243,7 @@ class LazyModel(ABC, Generic[T]):
         """Load the model and its other parts."""
 
     def _parts(self) -> T:
-        """The result of :meth:`_load`, loaded now if necessary.
-
-        Raises ModelUnavailable: missing or corrupt, or it does not fit even when nothing else is loaded.
-        """
+        """The result of :meth:`_load`, loaded now if necessary; ModelUnavailable if missing, corrupt or too large."""
         value = self._value
         if value is None:
             with loading(self.name, self.source):
@@ -422,7 +419,7 @@ def load_whole(
 
 
 def check_finite(model: Any, name: str) -> None:
-    """Refuse NaN and infinity in the weights, whose results can look valid."""
+    """Raise ModelUnavailable for NaN and infinity in the weights, whose results can look valid."""
     with torch.no_grad():
         for key, tensor in model.named_parameters():
             if tensor.is_floating_point() and tensor.numel() and tensor.device.type != "meta":
@@ -438,20 +435,17 @@ def check_json(folder: Path) -> None:
     """Raise ValueError for a folder with a malformed configuration or a tokenizer without a vocabulary."""
     for file in _JSON:
         if (folder / file).is_file():
-            read_json(folder / file)
+            read_model_json(folder / file)
     if (folder / _TOKENIZER).is_file():
-        model = read_json(folder / _TOKENIZER).get("model")
+        model = read_model_json(folder / _TOKENIZER).get("model")
         if not isinstance(model, dict) or not model.get("vocab"):
             raise ValueError(f"{folder.name}/{_TOKENIZER} has no vocabulary")
 
 
 def _check_files(folder: Path, name: str) -> None:
-    """Refuse missing weight files, and weights of whole numbers, to which loaders would round.
-
-    Quantised models have such weights, and declare it in their configuration.
-    """
+    """Refuse missing weight files, and whole numbers, to which loaders round, unless declared as quantised."""
     for index in sorted(folder.glob(f"*{_INDEX}*.json")):
-        files = set(read_json(index).get("weight_map", {}).values())
+        files = set(read_model_json(index).get("weight_map", {}).values())
         missing = sorted(file for file in files if not (folder / str(file)).is_file())
         if missing:
             raise ModelUnavailable(
@@ -459,7 +453,7 @@ def _check_files(folder: Path, name: str) -> None:
                 f"{index.name} names; download them again"
             )
     paths = [path for path in folder.glob("*.safetensors") if path.is_file()]
-    if not paths or "quantization_config" in read_json(folder / "config.json"):
+    if not paths or "quantization_config" in read_model_json(folder / "config.json"):
         return
     for path in paths:
         with safetensors.safe_open(path, framework="pt") as file:
@@ -563,10 +557,7 @@ def put_on(
 
 
 def use_in_parts(pipeline: Any, *, denoiser: str, text_encoders: str) -> None:
-    """Use one loaded adapter for the denoiser, and another for the text encoders.
-
-    A network uses none for an unknown name.
-    """
+    """Use one loaded adapter for the denoiser and another for the text encoders; none for an unknown name."""
     for part, network in _networks(getattr(pipeline, "first", pipeline)).items():
         name = text_encoders if part.startswith("text_encoder") else denoiser
         for layer in network.modules():
@@ -626,7 +617,7 @@ def _load_peft(loader: Any, folder: Path, name: str) -> set[str]:
     """Load the output of peft's ``save_pretrained``, which does not name its component."""
     from safetensors.torch import load_file
 
-    kind = read_json(folder / _PEFT_CONFIG).get("peft_type")
+    kind = read_model_json(folder / _PEFT_CONFIG).get("peft_type")
     if kind != "LORA":
         raise ModelUnavailable(f"{folder} is an adapter of the kind {kind}, and only a LoRA works")
     tensors = {key.removeprefix("base_model.model."): value for key, value in load_file(folder / _PEFT).items()}
@@ -680,19 +671,19 @@ def _check_whole(loader: Any, keys: set[str], name: str, what: str, misfit: str)
 
     ModelUnavailable: no layer of it fits, or some do not, or a layer lacks one of its halves, or has NaN.
     """
-    there: set[str] = set()
+    loaded_keys: set[str] = set()
     for part, names in loader.get_list_adapters().items():
         if name in names:
             module = getattr(loader, part)
             check_finite(module, what)
             of_part = peft.get_peft_model_state_dict(module, adapter_name=name)
-            there |= {f"{part}.{key.removesuffix('.weight')}" for key in of_part}
-    if not there:
+            loaded_keys |= {f"{part}.{key.removesuffix('.weight')}" for key in of_part}
+    if not loaded_keys:
         raise ModelUnavailable(misfit)
     expected = {key.removesuffix(".weight") for key in keys if not key.endswith(".alpha")}
     wrong = {
-        "{} of its {} weights have no place in this model": expected - there,
-        "{} weights are missing next to its {}": there - expected,
+        "{} of its {} weights have no place in this model": expected - loaded_keys,
+        "{} weights are missing next to its {}": loaded_keys - expected,
     }
     for words, some in wrong.items():
         if some:

@@ -31,10 +31,7 @@ _INPUTS_A_SECOND = 20.0  # a first guess for readers, before one is timed
 
 
 def gpu_seconds_left(token: str) -> float | None:
-    """Seconds of GPU time left today for this token's account; None if unknown.
-
-    The token of a sign-in needs the scope ``read-billing``; it is unknown for visitors without a sign-in.
-    """
+    """Seconds of GPU time left today for this token, which needs the scope ``read-billing``; None if unknown."""
     refusals = (hub_errors.HTTPError, hub_errors.HFValidationError, hub_errors.OfflineModeIsEnabled)
     ask = getattr(huggingface_hub, "get_zero_gpu_quota", None)  # older versions have none
     if ask is None or not token.startswith("hf_"):
@@ -232,9 +229,9 @@ class ZeroGpuTextToImage(Borrower):
 
         Interrupted if the visitor's time is used up; pictures yielded before are whole.
         """
-        left, size = list(rows), len(rows)
-        while left:
-            batch, n_drawn = left[:size], 0
+        remaining, size = list(rows), len(rows)
+        while remaining:
+            batch, n_drawn = remaining[:size], 0
             units = sum(max(1, row.num_inference_steps) for row in batch)
             try:
                 for image in self.call("generate", batch, units=units, on_step=on_step, steps=True):
@@ -244,7 +241,7 @@ class ZeroGpuTextToImage(Borrower):
                 size = len(batch) // 2
                 if n_drawn or size < int(self.local.batch_size):
                     raise  # fewer rows would fail, too
-            left = left[n_drawn:]
+            remaining = remaining[n_drawn:]
 
     def trace(
         self,

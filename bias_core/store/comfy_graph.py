@@ -17,11 +17,11 @@ from bias_core.store.drawing_facts import (
     check_length,
     different,
     guidance,
-    name_of,
+    in_quotes,
     number,
     one_line,
-    quoted,
     several_prompts,
+    short_name,
     whole,
     with_networks,
     with_schedule,
@@ -31,7 +31,6 @@ from bias_core.values import read_json
 
 T = TypeVar("T")
 Role = Literal["positive", "negative"]
-Inputs = Mapping[str, Any]
 
 MOST_GRAPH = 1_000_000  # characters
 _MOST_NODES = 5_000
@@ -79,7 +78,7 @@ def facts_of_graph(text: str, file_name: str = "") -> PictureMetadata:
     graph = _Graph({key: dict(node["inputs"]) for key, node in nodes.items() if isinstance(node["inputs"], dict)},
                    {key: str(node.get("class_type", ""))[:LONGEST_NAME] for key, node in nodes.items()})  # fmt: skip
     found = [graph.facts(end) for end in graph.ends(file_name)]
-    prompts = different(prompt for one in found for prompt in (one.prompt or one.unclear,))
+    prompts = different(prompt for facts in found for prompt in (facts.prompt or facts.unclear,))
     if len(prompts) > 1:  # the file's name does not tell which of them it is
         return PictureMetadata(program="ComfyUI", unclear=several_prompts(prompts))
     if len(found) > 1:
@@ -87,14 +86,14 @@ def facts_of_graph(text: str, file_name: str = "") -> PictureMetadata:
     return found[0] if found else PictureMetadata(program="ComfyUI", unclear="no sampler was found in its workflow")
 
 
-def _common(found: list[PictureMetadata]) -> PictureMetadata:
+def _common(pictures: list[PictureMetadata]) -> PictureMetadata:
     """The facts that several pictures of one workflow and prompt share."""
     names = ("negative_prompt", "seed", "num_inference_steps", "guidance_scale", "sampler", "model", "width", "height")
-    values: dict[str, Any] = {name: agreed(getattr(one, name) for one in found) for name in names}
+    values: dict[str, Any] = {name: agreed(getattr(facts, name) for facts in pictures) for name in names}
     values |= {name: values[name] or "" for name in ("negative_prompt", "sampler", "model")}
-    further = tuple(different(text for one in found for text in one.further))
+    further = tuple(different(text for facts in pictures for text in facts.further))
     return PictureMetadata(
-        program="ComfyUI", prompt=found[0].prompt, unclear=found[0].unclear, further=further, **values
+        program="ComfyUI", prompt=pictures[0].prompt, unclear=pictures[0].unclear, further=further, **values
     )
 
 
@@ -103,7 +102,7 @@ class _Graph:
 
     def __init__(self, inputs: Mapping[str, dict[str, Any]], kinds: Mapping[str, str]) -> None:
         self.inputs, self.kinds = inputs, kinds
-        self._known: dict[tuple[object, str], Any] = {}
+        self._cache: dict[tuple[object, str], Any] = {}
         self._n_visits = 0
 
     def _count(self, n: int, texts: Iterable[str] = ()) -> None:
@@ -127,37 +126,36 @@ class _Graph:
         return [node for node, length in fitting.items() if length == longest] or ends
 
     def facts(self, end: str) -> PictureMetadata:
-        """Return the facts of the picture that arrives at a node."""
         passes = self._passes(end)
-        first = [one for one in passes if len(self._passes(one)) == 1]
+        first = [sampler for sampler in passes if len(self._passes(sampler)) == 1]
         try:
-            prompts = different(text for one in first for text in self._texts(one, "positive"))
+            prompts = different(text for sampler in first for text in self._texts(sampler, "positive"))
             unclear = several_prompts(different(map(without_networks, prompts)))
         except _Unclear as why:
             prompts, unclear = [], str(why)
         prompt = "" if unclear else without_networks(prompts[0])
-        drawing = [one for one in passes if self._setting(one, "add_noise") != "disable"]  # a refiner's input
+        # A refiner adds no noise: its seed decides nothing.
+        drawing = [sampler for sampler in passes if self._setting(sampler, "add_noise") != "disable"]
         width, height = self._size(end)
         return PictureMetadata(
             program="ComfyUI",
             prompt=prompt,
             unclear=unclear,
             negative_prompt=self._negative(first),
-            seed=agreed(self._seed(one) for one in drawing),
-            num_inference_steps=agreed(whole(self._setting(one, "steps"), MOST_STEPS) for one in passes),
-            guidance_scale=agreed(self._guidance(one) for one in passes),
-            sampler=agreed(self._sampler(one) for one in passes) or "",
-            model=with_networks(agreed(self._model(one) for one in passes), prompts),
+            seed=agreed(self._seed(sampler) for sampler in drawing),
+            num_inference_steps=agreed(whole(self._setting(sampler, "steps"), MOST_STEPS) for sampler in passes),
+            guidance_scale=agreed(self._guidance(sampler) for sampler in passes),
+            sampler=agreed(self._sampler(sampler) for sampler in passes) or "",
+            model=with_networks(agreed(self._model(sampler) for sampler in passes), prompts),
             width=width,
             height=height,
             further=tuple(different([*self._later_texts(passes, first, prompts), *self._pictures(end)])),
         )
 
     def _once(self, what: object, node: str, find: Callable[[], T]) -> T:
-        """Cache the result of ``find`` for a node."""
-        if (key := (what, node)) not in self._known:
-            self._known[key] = find()
-        known: T = self._known[key]
+        if (key := (what, node)) not in self._cache:
+            self._cache[key] = find()
+        known: T = self._cache[key]
         return known
 
     def _link(self, value: object) -> str:
@@ -216,7 +214,8 @@ class _Graph:
 
     def _parts(self, node: str) -> list[str]:
         names = ("noise", "guider", "sampler", "sigmas", *_PIPES)
-        return self._before(node, lambda one: filter(None, (self._link(self.inputs[one].get(n)) for n in names)))[:-1]
+        *parts, _ = self._before(node, lambda part: filter(None, (self._link(self.inputs[part].get(n)) for n in names)))
+        return parts
 
     def _constant(self, value: Any) -> Any:
         """The value of an input linked to a node with a single value."""
@@ -232,22 +231,24 @@ class _Graph:
         return next((seed for seed in seeds if seed is not None), None)
 
     def _sampler(self, node: str) -> str:
-        name, schedule = (name_of(self._setting(node, name)) for name in ("sampler_name", "scheduler"))
+        name, schedule = (short_name(self._setting(node, name)) for name in ("sampler_name", "scheduler"))
         return with_schedule(name, schedule)
 
     def _guidance(self, node: str) -> float | None:
         """The guidance input of models distilled with guidance (FLUX), whose cfg is 1."""
         cfg, behind = guidance(self._setting(node, "cfg")), self._conditioning_nodes(node, "positive")
-        told = (guidance(self._constant(self.inputs[one].get("guidance"))) for one in behind)
+        told = (guidance(self._constant(self.inputs[source].get("guidance"))) for source in behind)
         distilled = next((value for value in told if value is not None), None)
         return distilled if cfg is None or (cfg <= 1 and distilled is not None) else cfg
 
     def _model(self, node: str) -> str:
         loaders = self._before(node, lambda one: self._model_links(one))
         names = (
-            self.inputs[one].get(name) for one in reversed(loaders) for name in ("ckpt_name", "unet_name", "model")
+            self.inputs[loader].get(name)
+            for loader in reversed(loaders)
+            for name in ("ckpt_name", "unet_name", "model")
         )
-        return next((name_of(name) for name in names if isinstance(name, str)), "")
+        return next((short_name(name) for name in names if isinstance(name, str)), "")
 
     def _model_links(self, node: str) -> Iterator[str]:
         names = ("model", "model1", "base_model", *_PIPES)
@@ -255,7 +256,7 @@ class _Graph:
 
     def _size(self, end: str) -> tuple[int | None, int | None]:
         behind = self._before(end, self._links)
-        empty = [one for one in behind if re.match("Empty.{0,40}Latent", self.kinds[one])]
+        empty = [source for source in behind if re.match("Empty.{0,40}Latent", self.kinds[source])]
         if len(empty) != 1:
             return None, None
         sides = [self._constant(self.inputs[empty[0]].get(name)) for name in ("width", "height")]
@@ -278,11 +279,11 @@ class _Graph:
         """The texts of a conditioning, or of a node that loads and encodes at once."""
         if not (node := self._link(value)):
             return [value] if isinstance(value, str) else []
-        if (key := (role, node)) not in self._known:
-            self._known[key] = []  # a graph that leads back to itself ends here
-            self._known[key] = texts = different(self._conditioned_by(node, role, depth))
+        if (key := (role, node)) not in self._cache:
+            self._cache[key] = []  # a graph that leads back to itself ends here
+            self._cache[key] = texts = different(self._conditioned_by(node, role, depth))
             self._count(1 + len(texts))
-        known: list[str] = self._known[key]
+        known: list[str] = self._cache[key]
         return known
 
     def _conditioned_by(self, node: str, role: Role, depth: int) -> list[str]:
@@ -295,7 +296,7 @@ class _Graph:
             if own := [inputs[name] for name in names if name in inputs and not self._is_setting(node, name)]:
                 if names == (role,):
                     return self._conditioned(own[0], role, depth + 1)
-                return [text for one in own if (text := self._text(one, depth + 1)).strip()]
+                return [text for value in own if (text := self._text(value, depth + 1)).strip()]
         if any(_PART.fullmatch(name) for name in inputs) and not self._chosen(node):
             return [self._text([node, 0], depth)]
         links = [self._chosen(node)] if self._chosen(node) else self._links(node, _NO_CONDITIONING)
@@ -310,23 +311,19 @@ class _Graph:
         return name != "populated_text" and bool(_JOINS.search(self.kinds[node]) and "clip" not in self.inputs[node])
 
     def _conditioning_nodes(self, node: str, role: Role) -> list[str]:
-        """The nodes of a sampler's conditioning."""
         starts = [self._link(self.inputs[part].get(name)) for part in [node, *self._parts(node)]
                   for name in (role, "conditioning")]  # fmt: skip
-        return [one for start in filter(None, starts) for one in self._before(start, self._links)]
+        return [source for start in filter(None, starts) for source in self._before(start, self._links)]
 
     def _text(self, value: Any, depth: int) -> str:
-        """The text of an input, computed through the nodes before it.
-
-        Raises _Unclear: the values of a node do not determine its text.
-        """
+        """The text of an input, computed through the nodes before it; _Unclear if their values do not determine it."""
         if not (node := self._link(value)):
             return check_length(value) if isinstance(value, str) else ""
-        if (key := ("text", node)) not in self._known:
-            self._known[key] = ""
-            self._known[key] = text = self._made_text(node, depth)
+        if (key := ("text", node)) not in self._cache:
+            self._cache[key] = ""
+            self._cache[key] = text = self._made_text(node, depth)
             self._count(1 + len(self.inputs[node]), [text])
-        known: str = self._known[key]
+        known: str = self._cache[key]
         return known
 
     def _made_text(self, node: str, depth: int) -> str:
@@ -350,13 +347,14 @@ class _Graph:
         if text is None and len(inputs) == 1 and not parts:
             text = self._text(next(iter(inputs.values())), depth + 1)
         if text is None or len(text) > MOST_TEXT:
-            written = different(parts.values()) or different(one for one in inputs.values() if isinstance(one, str))
-            found = "; ".join(quoted(one) for one in written[:3]) or "no text"
+            written = different(parts.values()) or different(
+                value for value in inputs.values() if isinstance(value, str)
+            )
+            found = "; ".join(in_quotes(text) for text in written[:3]) or "no text"
             raise _Unclear(f"its workflow makes the prompt by {kind or 'a node'}, which does not record it ({found})")
         return text
 
     def _joined(self, node: str, parts: Mapping[str, str], depth: int) -> str | None:
-        """Join the parts of a node that joins texts."""
         inputs, kind = self.inputs[node], self.kinds[node]
         if kind.startswith("StringFunction"):
             tidy = ", " if inputs.get("tidy_tags") == "yes" else ""
@@ -369,7 +367,6 @@ class _Graph:
         return between.join(filter(None, parts.values()))
 
     def _replaced(self, node: str, parts: Mapping[str, str], depth: int) -> str | None:
-        """The text of a node that replaces words."""
         inputs, kind = self.inputs[node], self.kinds[node]
         if kind.startswith("StringFunction") and inputs.get("action") == "replace":
             text, old, new = (parts.get(f"text_{x}", "") for x in "abc")
@@ -403,15 +400,15 @@ class _Graph:
                 names += [f"{what}_{choice}" for what in ("input", "text", "image", "conditioning", "value", "latent")]
             else:
                 continue
-            if link := next((link for one in names if (link := self._link(inputs.get(one)))), ""):
+            if link := next((link for input_name in names if (link := self._link(inputs.get(input_name)))), ""):
                 return link
         return ""
 
     def _negative(self, first: list[str]) -> str:
         """The negative prompt of the first pass; none if guidance 1 ignores it."""
         try:
-            texts = {text for one in first for text in self._texts(one, "negative")
-                     if number(self._setting(one, "cfg")) != 1}  # fmt: skip
+            texts = {text for sampler in first for text in self._texts(sampler, "negative")
+                     if number(self._setting(sampler, "cfg")) != 1}  # fmt: skip
         except _Unclear:
             return ""
         return without_networks(texts.pop()) if len(texts) == 1 else ""
@@ -419,20 +416,20 @@ class _Graph:
     def _later_texts(self, passes: list[str], first: list[str], prompts: list[str]) -> Iterator[str]:
         """Texts of later passes that the first one does not have."""
         known, of_first = {*prompts, *self._safe_texts(first, "negative")}, set(first)
-        for one in passes:
-            for role in ("positive", "negative") if one not in of_first else ():
-                for text in self._safe_texts([one], role):
+        for sampler in passes:
+            for role in ("positive", "negative") if sampler not in of_first else ():
+                for text in self._safe_texts([sampler], role):
                     if text not in known:
                         what = "prompt" if role == "positive" else "negative prompt"
-                        yield f"{what} of a later pass ({self.kinds[one]}) {quoted(text)}"
-            if isinstance(wildcard := self.inputs[one].get("wildcard"), str) and wildcard.strip():
-                yield f"wildcard of {self.kinds[one]} {quoted(one_line(wildcard))}"
+                        yield f"{what} of a later pass ({self.kinds[sampler]}) {in_quotes(text)}"
+            if isinstance(wildcard := self.inputs[sampler].get("wildcard"), str) and wildcard.strip():
+                yield f"wildcard of {self.kinds[sampler]} {in_quotes(one_line(wildcard))}"
         if len(texts := self._safe_texts(first, "negative")) > 1:
-            yield from (f"negative prompt {quoted(text)}" for text in texts)
+            yield from (f"negative prompt {in_quotes(text)}" for text in texts)
 
     def _safe_texts(self, nodes: list[str], role: Role) -> list[str]:
         try:
-            return different(text for one in nodes for text in self._texts(one, role))
+            return different(text for node in nodes for text in self._texts(node, role))
         except _Unclear as why:
             return [str(why)]
 
@@ -445,7 +442,6 @@ class _Graph:
 
 
 def _put(new: str, old: str, text: str) -> str:
-    """Replace ``old`` by ``new``."""
     if len(text) + (text.count(old) * len(new) if old else 0) > MOST_TEXT:
         raise _Unclear("its workflow makes a prompt that is too long")
     return text.replace(old, new) if old else text

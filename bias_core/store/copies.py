@@ -20,7 +20,7 @@ _SAME_SHAPE = 0.02  # relative difference of the proportions of one picture in t
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
+class PossibleCopy:
     """A picture that may be a copy of another one with the same prompt."""
 
     name: str
@@ -53,13 +53,13 @@ class Candidate:
         step = _SIDE // _CELLS
         return self.grey.reshape(_CELLS, step, _CELLS, step).mean(axis=(1, 3)).ravel()  # type: ignore[no-any-return]
 
-    def likeness(self, other: "Candidate") -> float:
+    def likeness(self, other: "PossibleCopy") -> float:
         """Correlation of the cells of both pictures, in [-1, 1]; 0 if one is flat."""
         if min(self.cells.std(), other.cells.std()) <= _FLAT:
             return 0.0
         return float(np.corrcoef(self.cells, other.cells)[0, 1])
 
-    def has_shape_of(self, other: "Candidate") -> bool:
+    def has_shape_of(self, other: "PossibleCopy") -> bool:
         """Return true if both have the same proportions."""
         own, theirs = (size[0] / size[1] for size in (self.size, other.size))
         return abs(own / theirs - 1) <= _SAME_SHAPE
@@ -70,9 +70,9 @@ def grey_of(image: Image.Image) -> np.ndarray:
     return np.asarray(image.convert("L").resize((_SIDE, _SIDE), Image.Resampling.BOX))
 
 
-def copies_among(pictures: Sequence[Candidate]) -> dict[str, str]:
+def copies_among(pictures: Sequence[PossibleCopy]) -> dict[str, str]:
     """Return the names of pictures of one prompt that do not count, with reasons."""
-    left: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for find in (
         _drafts_and_sheets,
         _same_files,
@@ -82,98 +82,101 @@ def copies_among(pictures: Sequence[Candidate]) -> dict[str, str]:
         _look_alikes,
         _tiled,
     ):
-        for one, why in find([one for one in pictures if one.name not in left]):
-            left.setdefault(one.name, why)
-    return left
+        for picture, why in find([picture for picture in pictures if picture.name not in reasons]):
+            reasons.setdefault(picture.name, why)
+    return reasons
 
 
-Found = Iterator[tuple[Candidate, str]]
+CopiesWithReasons = Iterator[tuple[PossibleCopy, str]]
 
 
-def _groups(pictures: Sequence[Candidate], keys: Sequence[Hashable]) -> list[list[Candidate]]:
-    groups: dict[Hashable, list[Candidate]] = defaultdict(list)
-    for one, key in zip(pictures, keys, strict=True):
+def _groups(pictures: Sequence[PossibleCopy], keys: Sequence[Hashable]) -> list[list[PossibleCopy]]:
+    groups: dict[Hashable, list[PossibleCopy]] = defaultdict(list)
+    for picture, key in zip(pictures, keys, strict=True):
         if key is not None:
-            groups[key].append(one)
+            groups[key].append(picture)
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _drafts_and_sheets(pictures: Sequence[Candidate]) -> Found:
-    stems = {PurePosixPath(one.name).with_suffix("").as_posix(): one.name for one in pictures}
-    for one in pictures:
-        if finished := stems.get(finished_stem(one.name)):
-            yield one, f"a draft of {finished}"
-        elif one.drawing.is_sheet or is_sheet_name(one.name):
-            yield one, "a contact sheet"
+def _drafts_and_sheets(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
+    stems = {PurePosixPath(picture.name).with_suffix("").as_posix(): picture.name for picture in pictures}
+    for picture in pictures:
+        if finished := stems.get(finished_stem(picture.name)):
+            yield picture, f"a draft of {finished}"
+        elif picture.drawing.is_sheet or is_sheet_name(picture.name):
+            yield picture, "a contact sheet"
 
 
-def _same_files(pictures: Sequence[Candidate]) -> Found:
+def _same_files(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
     """Find identical files; blank pictures without a seed may each have been drawn."""
-    files = [None if one.is_blank and one.drawing.seed is None else one.content for one in pictures]
-    for group in _groups(pictures, files) + _groups(pictures, [one.own_id or None for one in pictures]):
-        yield from ((one, f"the same picture as {group[0].name}") for one in group[1:])
+    files = [None if picture.is_blank and picture.drawing.seed is None else picture.content for picture in pictures]
+    for group in _groups(pictures, files) + _groups(pictures, [picture.own_id or None for picture in pictures]):
+        yield from ((picture, f"the same picture as {group[0].name}") for picture in group[1:])
 
 
-def _smaller_versions(pictures: Sequence[Candidate]) -> Found:
+def _smaller_versions(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
     """Find pictures that a program saved before it enlarged them: both files have the same settings."""
-    for group in _groups(pictures, [one.settings for one in pictures]):
-        largest = max(group, key=lambda one: one.n_pixels)
-        for one in group:
-            if one.n_pixels < largest.n_pixels and one.has_shape_of(largest):
-                yield one, f"a smaller version of {largest.name}"
+    for group in _groups(pictures, [picture.settings for picture in pictures]):
+        largest = max(group, key=lambda picture: picture.n_pixels)
+        for picture in group:
+            if picture.n_pixels < largest.n_pixels and picture.has_shape_of(largest):
+                yield picture, f"a smaller version of {largest.name}"
 
 
-def _earlier_stages(pictures: Sequence[Candidate]) -> Found:
+def _earlier_stages(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
     """Find pictures that a graph saved before a second pass, which has other settings."""
-    for group in _groups(pictures, [one.drawing.workflow or None for one in pictures]):
-        for one in group:
-            larger = (other for other in group if other.n_pixels > one.n_pixels and one.has_shape_of(other))
-            if later := next((other for other in larger if one.likeness(other) >= _STAGE_LIKENESS), None):
-                yield one, f"an earlier stage of {later.name}"
+    for group in _groups(pictures, [picture.drawing.workflow or None for picture in pictures]):
+        for picture in group:
+            larger = (other for other in group if other.n_pixels > picture.n_pixels and picture.has_shape_of(other))
+            if later := next((other for other in larger if picture.likeness(other) >= _STAGE_LIKENESS), None):
+                yield picture, f"an earlier stage of {later.name}"
 
 
-def _comparable(pictures: Sequence[Candidate]) -> list[Candidate]:
-    return [one for one in pictures if not one.is_blank and not one.own_id]
+def _comparable(pictures: Sequence[PossibleCopy]) -> list[PossibleCopy]:
+    return [picture for picture in pictures if not picture.is_blank and not picture.own_id]
 
 
-def _of_other_seeds(one: Candidate, other: Candidate) -> bool:
-    seeds = (one.drawing.seed, other.drawing.seed)
+def _of_other_seeds(picture: PossibleCopy, other: PossibleCopy) -> bool:
+    seeds = (picture.drawing.seed, other.drawing.seed)
     return None not in seeds and seeds[0] != seeds[1]
 
 
-def _same_pixels(pictures: Sequence[Candidate]) -> Found:
+def _same_pixels(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
     own = _comparable(pictures)
-    for group in _groups(own, [one.pixels for one in own]):
-        for place, one in enumerate(group):
-            if same := next((other for other in group[:place] if not _of_other_seeds(one, other)), None):
-                yield one, f"the same pixels as {same.name}"
+    for group in _groups(own, [picture.pixels for picture in own]):
+        for place, picture in enumerate(group):
+            if same := next((other for other in group[:place] if not _of_other_seeds(picture, other)), None):
+                yield picture, f"the same pixels as {same.name}"
 
 
-def _look_alikes(pictures: Sequence[Candidate]) -> Found:
+def _look_alikes(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
     """Find pictures in two sizes or formats, or with a redrawn part; the largest counts, then the first."""
-    own = sorted((one for one in _comparable(pictures) if one.cells.std() > _FLAT), key=lambda one: one.cells.mean())
+    own = sorted(
+        (picture for picture in _comparable(pictures) if picture.cells.std() > _FLAT),
+        key=lambda picture: picture.cells.mean(),
+    )
     if len(own) < 2:
         return
-    order = {one.name: place for place, one in enumerate(pictures)}
-    cells = np.array([one.cells for one in own])
+    order = {picture.name: place for place, picture in enumerate(pictures)}
+    cells = np.array([picture.cells for picture in own])
     means = cells.mean(axis=1)
-    for place, one in enumerate(own):
+    for place, picture in enumerate(own):
         end = int(np.searchsorted(means, means[place] + _REDRAWN_MEAN, side="right"))
         apart = np.abs(cells[place + 1 : end] - cells[place])
         for offset in np.flatnonzero(apart.mean(axis=1) <= _REDRAWN_MEAN):
             other = own[place + 1 + offset]
-            if _is_one(one, other, apart[offset]):
-                fewer, more = sorted((one, other), key=lambda each: (each.n_pixels, -order[each.name]))
+            if _are_versions(picture, other, apart[offset]):
+                fewer, more = sorted((picture, other), key=lambda each: (each.n_pixels, -order[each.name]))
                 yield fewer, f"the same picture as {more.name}, in another size or format, or with a redrawn part"
 
 
-def _is_one(one: Candidate, other: Candidate, apart: np.ndarray) -> bool:
-    if _of_other_seeds(one, other) or not one.has_shape_of(other):
+def _are_versions(picture: PossibleCopy, other: PossibleCopy, apart: np.ndarray) -> bool:
+    if _of_other_seeds(picture, other) or not picture.has_shape_of(other):
         return False
-    of_one_run = bool(one.drawing.workflow) and one.drawing.workflow == other.drawing.workflow
-    if of_one_run or (one.settings is not None and one.settings == other.settings):
-        return one.likeness(other) >= _REDRAWN_LIKENESS
-    saved_again = one.size != other.size or one.format != other.format
+    of_one_run = bool(picture.drawing.workflow) and picture.drawing.workflow == other.drawing.workflow
+    if of_one_run or (picture.settings is not None and picture.settings == other.settings):
+        return picture.likeness(other) >= _REDRAWN_LIKENESS
+    saved_again = picture.size != other.size or picture.format != other.format
     return saved_again and bool(apart.max() <= _SAME_CELL and apart.mean() <= _SAME_MEAN)
 
 
@@ -181,15 +184,15 @@ _LAYOUTS = [(columns, rows) for columns in range(1, 5) for rows in range(1, 5) i
 _MOST_SHEETS = 300  # pictures of one prompt that are searched for sheets
 
 
-def _tiled(pictures: Sequence[Candidate]) -> Found:
+def _tiled(pictures: Sequence[PossibleCopy]) -> CopiesWithReasons:
     """Find sheets that show at least two of the other pictures."""
-    own = [one for one in _comparable(pictures) if one.cells.std() > _FLAT]
+    own = [picture for picture in _comparable(pictures) if picture.cells.std() > _FLAT]
     if len(own) < 3 or len(own) > _MOST_SHEETS:
         return
-    shapes = np.array([one.size[0] / one.size[1] for one in own])
+    shapes = np.array([picture.size[0] / picture.size[1] for picture in own])
     for columns, rows in _LAYOUTS:
         box = _SIDE // columns, _SIDE // rows
-        small = np.array([_resized(Image.fromarray(one.grey), box) for one in own])
+        small = np.array([_resized(Image.fromarray(picture.grey), box) for picture in own])
         for place, sheet in enumerate(own):
             tile_shape = sheet.size[0] / columns / (sheet.size[1] / rows)
             others = np.flatnonzero(np.abs(shapes / tile_shape - 1) <= _SAME_SHAPE)
@@ -198,9 +201,9 @@ def _tiled(pictures: Sequence[Candidate]) -> Found:
                 yield sheet, "a contact sheet of other pictures"
 
 
-def _n_shown(sheet: Candidate, small: np.ndarray, columns: int, rows: int) -> int:
+def _n_shown(sheet: PossibleCopy, small: np.ndarray, columns: int, rows: int) -> int:
     """Count the pictures ``small (n, pixels)`` that are tiles of a sheet."""
-    whole, shown = Image.fromarray(sheet.grey), set[int]()
+    whole, tiles = Image.fromarray(sheet.grey), set[int]()
     for row in range(rows):
         for column in range(columns):
             width, height = _SIDE / columns, _SIDE / rows
@@ -210,8 +213,8 @@ def _n_shown(sheet: Candidate, small: np.ndarray, columns: int, rows: int) -> in
             nearest = int(apart.argmin())
             if apart[nearest] <= _REDRAWN_MEAN and tile.std() > _FLAT:
                 likeness = np.corrcoef(small[nearest], tile)[0, 1]
-                shown |= {nearest} if likeness >= _REDRAWN_LIKENESS else set()
-    return len(shown)
+                tiles |= {nearest} if likeness >= _REDRAWN_LIKENESS else set()
+    return len(tiles)
 
 
 def _resized(

@@ -101,8 +101,8 @@ def facts_of_table(table: Mapping[str, Any], program: str = "") -> PictureMetada
         seed=first("seed", lambda value: whole(value, LARGEST_SEED)),
         num_inference_steps=first("steps", lambda value: whole(value, MOST_STEPS)),
         guidance_scale=cfg,
-        sampler=with_schedule(first("sampler", name_of) or "", first("schedule", name_of) or ""),
-        model=with_networks(first("model", name_of), [text]),
+        sampler=with_schedule(first("sampler", short_name) or "", first("schedule", short_name) or ""),
+        model=with_networks(first("model", short_name), [text]),
         width=width if height else None,
         height=height if width else None,
         revised_prompt="" if revised == prompt else revised[:10_000],
@@ -131,17 +131,17 @@ _NOTHING = frozenset({"", "none", "false", "0", "[]", "{}", "null"})
 
 def further_of(table: Mapping[str, Any], *, but: Iterable[str] = ()) -> tuple[str, ...]:
     """All prompts and captions of a table ``but`` these, and all pictures that it names."""
-    told, known = [], {one_line(text) for text in but}
+    notes, known = [], {one_line(text) for text in but}
     for name, value in _leaves(table):
         plain, text = _plain(name), one_line(value) if isinstance(value, str) else ""
         is_text = _FURTHER.search(name) and not _NEVER_DRAWN.search(name) and number(text) is None
         if is_text and text and text not in known:
-            told.append(f"{name} {quoted(text)}")
+            notes.append(f"{name} {in_quotes(text)}")
         elif (_PICTURE.search(plain) and str(value).strip().lower() not in _NOTHING) or (
             plain in ("generationmode", "requesttype", "mode") and _FROM_A_PICTURE.search(text)
         ):
-            told.append(f"a start or reference picture ({name_of(name)})")
-    return tuple(dict.fromkeys(told))[:_MOST_FURTHER]
+            notes.append(f"a start or reference picture ({short_name(name)})")
+    return tuple(dict.fromkeys(notes))[:_MOST_FURTHER]
 
 
 def _leaves(value: object, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
@@ -151,7 +151,7 @@ def _leaves(value: object, name: str = "", depth: int = 0) -> Iterator[tuple[str
             yield name, "given"
         for key, inner in value.items():
             yield from _leaves(inner, str(key)[:LONGEST_NAME], depth + 1)
-    elif isinstance(value, list) and value and not all(isinstance(one, str) for one in value) and depth < 8:
+    elif isinstance(value, list) and value and not all(isinstance(text, str) for text in value) and depth < 8:
         for inner in value:
             yield from _leaves(inner, name, depth + 1)
     else:
@@ -162,7 +162,7 @@ def _plain(name: object) -> str:
     return re.sub(r"[\s_-]", "", str(name)[:LONGEST_NAME].lower())
 
 
-def quoted(text: str) -> str:
+def in_quotes(text: str) -> str:
     """A text in quotation marks, shortened at its end."""
     return f"“{text[:_LONGEST_QUOTE]}{'…' if len(text) > _LONGEST_QUOTE else ''}”"
 
@@ -216,7 +216,7 @@ def one_line(value: object) -> str:
     return " ".join(_UNWRITABLE.sub(" ", value).split()) if isinstance(value, str) else ""
 
 
-def name_of(value: object) -> str:
+def short_name(value: object) -> str:
     """A name of usual length."""
     return one_line(value)[:LONGEST_NAME]
 

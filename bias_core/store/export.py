@@ -206,10 +206,7 @@ class ExportedImage:
     source: str = ""  # digital source type, written into the file if it has none
 
     def data(self) -> bytes:
-        """The file with its digital source type.
-
-        Raises StorageError: the picture is no longer in the store.
-        """
+        """The file with its digital source type. Raises StorageError: the picture is no longer in the store."""
         if not self.path.is_file():
             raise StorageError(f"picture {self.path.stem} is no longer in the store; run again to draw it")
         return with_source(self.path.read_bytes(), self.source)
@@ -232,10 +229,7 @@ class Export:
 
 
 def write_zip(export: Export, target: Path) -> Path:
-    """Write everything into one zip, which gets its name only when complete.
-
-    Raises StorageError: the disk is full, or a picture is no longer in the store.
-    """
+    """Write one zip, named only when complete; StorageError if the disk is full, or a picture is gone."""
     # PNG is compressed already; the rest is small.
     with replaced_file(target) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
         for name, content in _entries(export):
@@ -261,7 +255,7 @@ def csv_bytes(table: pd.DataFrame) -> bytes:
 def _entries(export: Export) -> Iterator[Entry]:
     numbered = enumerate(export.images, start=1)
     images = {f"{i:05d}-{without_splits(image.row.group)}-{image.row.id}.png": image for i, image in numbered}
-    lines = [{"file_name": name, **asdict(one.row), **one.metadata} for name, one in images.items()]
+    lines = [{"file_name": name, **asdict(picture.row), **picture.metadata} for name, picture in images.items()]
     metadata = json_lines(lines).encode()
     if lines:
         yield METADATA, metadata

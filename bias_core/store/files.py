@@ -5,7 +5,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -24,10 +24,7 @@ _REASONS = {
 
 @contextmanager
 def replaced_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path next to ``path`` that takes its name if the block succeeds.
-
-    Raises StorageError: the disk is full or read-only. Nothing half-written stays behind.
-    """
+    """Yield a temporary path, named ``path`` if the block succeeds, else deleted; StorageError if the disk fails."""
     temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")  # writers may be on several machines
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,10 +49,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def evict_oldest(files: Iterable[Path], limit: int, *, protected: Callable[[Path], bool]) -> list[Path]:
-    """Delete the oldest files (by change) until at most ``limit`` bytes remain; return the deleted ones.
-
-    Files that are ``protected`` stay, even when more than ``limit`` bytes then remain.
-    """
+    """Delete the oldest files (by change), but none ``protected``, down to ``limit`` bytes; return the deleted ones."""
     sizes: list[tuple[float, int, Path]] = []
     for path in files:
         with suppress(FileNotFoundError):  # deleted by another process meanwhile
@@ -105,27 +99,22 @@ class FileHashes:
         self._hashes: dict[str, tuple[str, str]] = {}  # by real path: state and hash
         self._locks: dict[str, threading.Lock] = {}
 
-    def fingerprint(self, source: Path, patterns: Sequence[str] = ()) -> str:
+    def fingerprint(self, source: Path) -> str:
         """Twelve hex digits that change with any byte of a file, or of a folder's files.
 
         Hidden files do not count, nor do READMEs and pictures, which no loader reads; the name of the
         folder does not count either.
 
-        ``patterns``: patterns of the files that count; all without any.
-
         Raises ModelUnavailable: the file is missing or unreadable.
         """
         digest = hashlib.sha256()
-        for name, path in sorted(_files_of(source, patterns).items()):
+        for name, path in sorted(_files_of(source).items()):
             digest.update(f"{name}:{_last(self._read(path))}\n".encode())
         return digest.hexdigest()[:12]
 
     def reading(self, *sources: Path) -> Iterator[tuple[int, int]]:
-        """Hash the sources without a known fingerprint; yield (bytes read, bytes in all).
-
-        It can be stopped at any step; completely read files stay cached.
-        """
-        files = [path for source in sources for path in _files_of(source, ()).values()]
+        """Hash unknown sources; yield (bytes read, bytes in all). If stopped, completely read files stay cached."""
+        files = [path for source in sources for path in _files_of(source).values()]
         unknown = [path for path in files if not self._find(path, _state(path))]
         total, done = sum(_state(path).size for path in unknown), 0
         for path in unknown:
@@ -204,17 +193,16 @@ def _state(path: Path) -> _State:
     return _State(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
 
 
-def _files_of(source: Path, patterns: Sequence[str]) -> dict[str, Path]:
+def _files_of(source: Path) -> dict[str, Path]:
     """The files that count, by path inside the folder."""
     if not source.is_dir():
         return {source.suffix: source}
-    paths = {path for pattern in patterns for path in source.glob(pattern)} if patterns else set(_walk(source, set()))
-    return {path.relative_to(source).as_posix(): path for path in paths if path.is_file()}
+    return {path.relative_to(source).as_posix(): path for path in _walk(source, set()) if path.is_file()}
 
 
 def _walk(folder: Path, above: set[str]) -> Iterator[Path]:
     """All files below but hidden ones and those for people alone; follows links to folders, without loops."""
-    here = above | {os.path.realpath(folder)}
+    visited = above | {os.path.realpath(folder)}
     with _readable(folder):
         entries = sorted(folder.iterdir())
     for path in entries:
@@ -222,8 +210,8 @@ def _walk(folder: Path, above: set[str]) -> Iterator[Path]:
             continue
         if not path.is_dir():
             yield path
-        elif os.path.realpath(path) not in here:
-            yield from _walk(path, here)
+        elif os.path.realpath(path) not in visited:
+            yield from _walk(path, visited)
 
 
 def _last(steps: Generator[int, None, str]) -> str:

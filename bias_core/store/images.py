@@ -41,7 +41,7 @@ _DRAWN = frozenset((b"IHDR", b"PLTE", b"IEND", b"tRNS", b"eXIf", b"acTL"))  # pa
 _MOST_PARTS = 100_000  # of a PNG
 _LARGEST = 2**63 - 1  # number of a record
 _SHOWN = 300  # characters of an error
-_STALE_SECONDS = 24 * 3600
+_STALE_SECONDS = 24 * 3600  # age at which a temporary file is that of a killed process
 _REMOVED = ".removed"  # an empty file, written when pictures were evicted
 _WRITERS = 4  # threads: a write waits for the disk, not for the processor
 
@@ -118,11 +118,7 @@ def encode_png(generated: GeneratedImage) -> bytes:
 
 
 def read_record(data: bytes) -> PictureRecord:
-    """Check every chunk's checksum and the digest of the pixels, and return the record.
-
-    Raises StorageError: the file is truncated, altered, or was not written by :func:`encode_png`; DamagedRecord if
-    its record is.
-    """
+    """Return the record if checksums and pixels fit; StorageError for a bad file, DamagedRecord for a bad record."""
     keyword = RECORD_KEY.encode() + b"\0"
     chunks = list(_chunks(data))
     text = next((body for kind, body in reversed(chunks) if kind == b"iTXt" and body.startswith(keyword)), b"")
@@ -158,10 +154,7 @@ def _record_of(record: Mapping[str, Any]) -> PictureRecord:
 
 
 def pixel_digest(data: bytes) -> str:
-    """Digest of a picture's pixels, independent of its record.
-
-    Raises StorageError: the file is truncated or altered.
-    """
+    """Digest of a picture's pixels, independent of its record; StorageError for a truncated or altered file."""
     return _digest(_chunks(data))
 
 
@@ -226,36 +219,23 @@ class ImageStore:
         return self.folder / image_id[:2] / f"{image_id}.png"
 
     def find(self, rows: Mapping[str, ImageRow]) -> dict[str, StoredImage]:
-        """Return the stored pictures among ``rows`` by id, and mark them as just used.
-
-        A truncated or altered file, or one with another id, counts as absent and is removed, so that it is
-        drawn again.
-        """
+        """Return the stored pictures among ``rows`` by id, marked as used; remove damaged ones, to be drawn again."""
         images = ((image_id, self._read(row, image_id)) for image_id, row in rows.items())
         return {image_id: image for image_id, image in images if image is not None}
 
     def get(self, row: ImageRow) -> StoredImage:
-        """The stored picture of ``row``.
-
-        Raises StorageError: it is not in the store (never drawn, evicted or deleted).
-        """
+        """The stored picture of ``row``; StorageError if it was never drawn, or is evicted or deleted."""
         if (image := self._read(row, row.id)) is None:
             raise StorageError(f"picture {row.id} is not in the store; run again to draw it")
         return image
 
     def add(self, generated: Sequence[GeneratedImage]) -> list[StoredImage]:
-        """Write pictures in order, each completely or not at all.
-
-        Raises StorageError: the disk is full. Pictures written before stay.
-        """
+        """Write pictures in order, each completely or not at all; StorageError if the disk is full."""
         with ThreadPoolExecutor(_WRITERS) as pool:
             return list(pool.map(self._write, generated))
 
     def adopt(self, image: StoredImage) -> StoredImage:
-        """Register a picture that another process wrote into this store.
-
-        Raises StorageError: it is not there: the other process does not share this folder.
-        """
+        """Register a picture from another process; StorageError if it is missing: that process has another folder."""
         path = self.path(image.row.id)
         try:
             size = path.stat().st_size
@@ -296,11 +276,7 @@ class ImageStore:
             return self._n_bytes
 
     def evict(self, limit: int, *, protected: Collection[str]) -> list[str]:
-        """Delete the least recently used pictures until at most ``limit`` bytes remain.
-
-        Pictures whose id is in ``protected`` (kept runs, runs at work) are never deleted, even when
-        the store then stays above the limit. Returns the deleted ids.
-        """
+        """Delete the least recently used pictures, none ``protected``, down to ``limit`` bytes; return their ids."""
         if self.n_bytes <= limit:
             return []
         for path in self.folder.glob("??/.*.tmp"):  # left half-written by killed writers
@@ -376,7 +352,7 @@ class _Limited:
         return getattr(self._file, name)
 
 
-def open_picture(file: BinaryIO) -> Image.Image:
+def open_header(file: BinaryIO) -> Image.Image:
     """Open a picture without reading its pixels; raises as Pillow, and InvalidInput if its header is too long."""
     head = file.read(4)
     file.seek(0)
@@ -399,7 +375,7 @@ def _load_limited(directory: TiffImagePlugin.ImageFileDirectory_v2, file: IO[byt
 TiffImagePlugin.ImageFileDirectory_v2.load = _load_limited  # type: ignore[method-assign, assignment]
 
 
-MOST_PIXELS = 50_000_000
+MOST_PIXELS = 50_000_000  # of a JPEG, which is decoded at a fraction of its size
 _MOST_OPAQUE, _MOST_TRANSPARENT = 17_000_000, 10_000_000  # of other files than JPEG: about 100 MB
 _SCAN = b"\xff\xda"  # start of each pass over the pixels of a JPEG; several passes need two bytes per number
 _MOST_KEPT, _MOST_PASSED = 100_000_000, 5_000_000_000  # bytes, and pixels of all passes: a few seconds
@@ -409,7 +385,7 @@ _LARGE = 4_000_000  # pixels
 _decoding_large = BoundedSemaphore()
 
 
-def decode(data: bytes) -> Image.Image:
+def decode_picture(data: bytes) -> Image.Image:
     """Decode a picture to RGB, upright, with its longer side at most ``LONGEST_SIDE``.
 
     Only one large picture is decoded at a time for all visitors, in about 100 MB of memory.
@@ -420,7 +396,7 @@ def decode(data: bytes) -> Image.Image:
     """
     try:
         data = without_texts(data)
-        with open_picture(file := io.BytesIO(data)) as opened:
+        with open_header(file := io.BytesIO(data)) as opened:
             n_more = data.count(_SCAN, file.tell())  # the data read so far ends with the header of the first
             if (n_pixels := opened.width * opened.height) > (most := _most_pixels(opened, n_more)):
                 raise InvalidInput(

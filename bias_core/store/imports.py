@@ -16,9 +16,9 @@ from typing import Any, BinaryIO, cast
 
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.protocols import StepCallback
-from bias_core.store.copies import Candidate, copies_among, grey_of
+from bias_core.store.copies import PossibleCopy, copies_among, grey_of
 from bias_core.store.drawing_facts import PictureMetadata
-from bias_core.store.images import DamagedRecord, decode, open_picture, read_record, without_texts
+from bias_core.store.images import DamagedRecord, decode_picture, open_header, read_record, without_texts
 from bias_core.store.picture_metadata import (
     FEWEST_WORDS,
     PARQUET,
@@ -32,7 +32,7 @@ from bias_core.store.picture_metadata import (
     sidecars_of,
     wrapper_of,
 )
-from bias_core.store.tables import Problems, read_table
+from bias_core.store.tables import Problems, read_table_file
 from bias_core.types import IMPORTED, GeneratedImage, ImageRow, PictureRecord, is_blank
 from bias_core.values import MAX_TEXT, normal_form
 
@@ -72,10 +72,7 @@ _MARKED_UTF8 = 0x800  # flag of a file in a zip
 
 
 def open_files(path: Path) -> "Files":
-    """Open the files of a folder or zip, sorted by name, without hidden ones.
-
-    Raises InvalidInput: ``path`` does not exist, is neither, is damaged, or has a name that leads out of it.
-    """
+    """Open a folder or zip, sorted by name, without hidden files; InvalidInput if it is missing, damaged or unsafe."""
     try:
         path = path.expanduser()
         if path.is_dir():
@@ -192,7 +189,7 @@ def _check_entries(path: Path) -> None:
 def _check_overlap(name: str, infos: Sequence[zipfile.ZipInfo]) -> None:
     """Refuse a zip bomb with overlapping files, which zipfile does not check before Python 3.11.8."""
     end = 0
-    for info in sorted(infos, key=lambda one: one.header_offset):
+    for info in sorted(infos, key=lambda entry: entry.header_offset):
         if info.header_offset < end:
             raise InvalidInput(f"{name} is not a readable zip: its files overlap")
         end = info.header_offset + _LOCAL_HEAD + info.compress_size
@@ -225,7 +222,7 @@ def _lines(name: str, files: Files) -> Iterator[tuple[str, str, _Line]]:
     """Yield each line of a metadata file: its place, the picture's name, and its facts."""
     problems, folder = Problems(), PurePosixPath(name).parent
     try:
-        for place, row in read_table(name, partial(files.open, name), needs=[("file_name",), TEXTS], further=WHOM):
+        for place, row in read_table_file(name, partial(files.open, name), needs=[("file_name",), TEXTS], further=WHOM):
             try:
                 file_name, line = _line(row)
             except InvalidInput as error:
@@ -308,17 +305,14 @@ class ImportedImages:
         self._n_files = {prompt: len(same) for prompt, same in pictures.items()}
         self.counts = {same[0][1]: len(same) for same in pictures.values()}
         self._unread = pictures
-        self._seen: dict[str, tuple[str, str]] = {}  # prompt and name of the first file with this content
+        self._first_files: dict[str, tuple[str, str]] = {}  # prompt and name of the first file with this content
         self._rows: dict[str, list[ImageRow]] = {}
         self._names: dict[str, str] = {}  # of files, by id of the row
         self._records: dict[str, tuple[str, str]] = {}
         self._drawings: dict[str, PictureMetadata] = {}
 
     def examine(self, check: Callable[[], None] = lambda: None) -> None:
-        """Read every picture, calling ``check`` before each; afterwards only usable ones count.
-
-        Raises InvalidInput: none is usable.
-        """
+        """Read every picture, calling ``check`` before each; only usable ones count. InvalidInput if none is."""
         for prompt in list(self.counts):
             if not (rows := self._examined(key(prompt), check)):
                 del self.counts[prompt]
@@ -357,9 +351,10 @@ class ImportedImages:
                 except InvalidInput as error:
                     self.rejected.append(f"{name}: {error}")
             copies = copies_among([candidate for candidate, _, _ in read])
-            for one in (candidate for candidate, _, _ in read if not (candidate.is_blank or candidate.own_id)):
-                if (first := self._seen.setdefault(one.content, (prompt_key, one.name)))[0] != prompt_key:
-                    copies.setdefault(one.name, f"the same picture as {first[1]}, which has another prompt")
+            for picture in (candidate for candidate, _, _ in read if not (candidate.is_blank or candidate.own_id)):
+                first_prompt, first_name = self._first_files.setdefault(picture.content, (prompt_key, picture.name))
+                if first_prompt != prompt_key:
+                    copies.setdefault(picture.name, f"the same picture as {first_name}, which has another prompt")
             self.copies += [f"{name}: {why}" for name, why in copies.items()]
             self._rows[prompt_key] = []
             for candidate, row, record in read:
@@ -367,11 +362,11 @@ class ImportedImages:
                     self._keep(self._rows[prompt_key], candidate, row, record)
         return self._rows[prompt_key]
 
-    def _read(self, name: str, prompt: str) -> tuple[Candidate, ImageRow, PictureRecord | None]:
+    def _read(self, name: str, prompt: str) -> tuple[PossibleCopy, ImageRow, PictureRecord | None]:
         """Read a picture: its candidate for comparison, its row, and its record."""
-        image = decode(data := self._files.read(name))
+        image = decode_picture(data := self._files.read(name))
         record, drawing = self._drawing(name, data)
-        with open_picture(io.BytesIO(without_texts(data))) as opened:
+        with open_header(io.BytesIO(without_texts(data))) as opened:
             size, kind = opened.size, str(opened.format)
             if getattr(opened, "is_animated", False):
                 self.animations.append(name)
@@ -386,7 +381,7 @@ class ImportedImages:
             width=image.width,
             height=image.height,
         )
-        candidate = Candidate(
+        candidate = PossibleCopy(
             name=name,
             content=row.revision,
             pixels=hashlib.sha256(image.tobytes()).hexdigest() + f"{image.size}",
@@ -399,7 +394,7 @@ class ImportedImages:
         )
         return candidate, row, record
 
-    def _keep(self, rows: list[ImageRow], candidate: Candidate, row: ImageRow, record: PictureRecord | None) -> None:
+    def _keep(self, rows: list[ImageRow], candidate: PossibleCopy, row: ImageRow, record: PictureRecord | None) -> None:
         """Add a counting picture; without a seed, its number takes the seed's place."""
         drawing = candidate.drawing
         if drawing.seed is None or row.id in self._names:  # the same blank file twice
@@ -451,7 +446,7 @@ class ImportedImages:
         for done, row in enumerate(rows, start=1):
             if row.id not in self._names:
                 raise InvalidInput(f"{self.name} has no such picture of {row.prompt!r}")
-            image = decode(self._files.read(self._names[row.id]))
+            image = decode_picture(self._files.read(self._names[row.id]))
             drawing = self._drawings[row.id]
             blocked, drawn = is_blank(image) or drawing.is_blanked, drawing.record()
             if blocked:
@@ -537,7 +532,7 @@ class ImportedImages:
     def _read_tables(self, names: Sequence[str]) -> None:
         """Read other tables, and the texts next to pictures."""
         self._sidecars = sidecars_of(names, self._files.names)
-        there, beside, n_bytes = set(names), set(self._sidecars.values()), 0
+        picture_names, beside, n_bytes = set(names), set(self._sidecars.values()), 0
         for path in map(PurePosixPath, self._files.names):
             is_parquet = path.name.lower() == PARQUET
             if not is_parquet and (path.suffix.lower() != ".json" or path.as_posix() in beside):
@@ -550,7 +545,7 @@ class ImportedImages:
                 n_bytes += len(data)
                 for name, facts in facts_of_parquet(data) if is_parquet else facts_of_part(data).items():
                     name = (path.parent / name).as_posix()
-                    if name in there:
+                    if name in picture_names:
                         self._count(facts.prompt, facts.negative_prompt)
                         self._tables[name] = facts
                     else:

@@ -113,7 +113,7 @@ class ReportStore(_RunFiles):
         write_atomically(self.path(run_id), text.encode())
 
     def find(self, run_id: str) -> str | None:
-        """The text, or None."""
+        """The text, or None; StorageError if it cannot be read."""
         try:
             return self.path(run_id).read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -209,9 +209,9 @@ class ManifestStore(_RunFiles):
         return self.restore(replace(manifest, updated=time.time()))
 
 
-def _values_of(one: object, kind: type) -> dict[str, Any]:
+def _values_of(record: object, kind: type) -> dict[str, Any]:
     """The fields of a dataclass; dataclasses.asdict copies deeply: a third of a second for 2,000 rows."""
-    return {f.name: getattr(one, f.name) for f in fields(kind)}
+    return {f.name: getattr(record, f.name) for f in fields(kind)}
 
 
 def _read_values(data: bytes) -> dict[str, Any]:
@@ -242,7 +242,7 @@ def make_room(data: Path, limit: int, images: ImageStore, manifests: ManifestSto
         return run is not None and (run.is_kept or run.is_at_work)
 
     @cache
-    def shown() -> set[str]:
+    def shown_files() -> set[str]:
         """Names of the derived files that reports of kept runs show."""
         paths = (data / "reports" / f"{run_id}.json" for run_id in kept_runs())
         texts = (path.read_text(encoding="utf-8", errors="replace") for path in paths if path.is_file())
@@ -253,5 +253,5 @@ def make_room(data: Path, limit: int, images: ImageStore, manifests: ManifestSto
     for run in evict_oldest(manifests.folder.glob("*.json"), rest, protected=lambda path: is_needed(path.stem)):
         (reports / run.name).unlink(missing_ok=True)
     derived = [path for name in DERIVED for path in (data / name).rglob("*.*")]
-    evict_oldest(derived, rest, protected=lambda path: path.relative_to(data).as_posix() in shown())
+    evict_oldest(derived, rest, protected=lambda path: path.relative_to(data).as_posix() in shown_files())
     return [] if images.n_bytes <= limit else images.evict(limit, protected=manifests.protected_ids())

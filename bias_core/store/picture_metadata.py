@@ -33,16 +33,16 @@ from bias_core.store.drawing_facts import (
     facts_of_table,
     further_of,
     guidance,
-    name_of,
     one_line,
     several_prompts,
+    short_name,
     size_of_text,
     whole,
     with_networks,
     with_schedule,
     without_networks,
 )
-from bias_core.store.images import XMP_KEY, open_picture, read_source, source_of
+from bias_core.store.images import XMP_KEY, open_header, read_source, source_of
 from bias_core.store.tables import parquet_rows
 from bias_core.types import IMPORTED, PictureRecord
 from bias_core.values import read_json
@@ -57,10 +57,10 @@ UNREADABLE = (ParserError, LookupError, ValueError, TypeError, AttributeError, R
 def metadata_of_line(line: Mapping[str, Any]) -> PictureMetadata:
     """Facts of a table's line other than the prompt, under our names or usual ones."""
     facts = facts_of_table(line)
-    model = name_of(line.get("drawn_with_model")) or facts.model
+    model = short_name(line.get("drawn_with_model")) or facts.model
     facts = replace(
         facts,
-        program=name_of(line.get("drawn_by")) or name_of(line.get("program")),
+        program=short_name(line.get("drawn_by")) or short_name(line.get("program")),
         model="" if model.startswith(IMPORTED) else model,
         prompt="",
         revised_prompt="",
@@ -69,7 +69,7 @@ def metadata_of_line(line: Mapping[str, Any]) -> PictureMetadata:
         height=None,
     )
     # The seed of our row is the model's only if we drew it ourselves from seeds.
-    return facts if _draws_by_seed(name_of(line.get("model"))) else replace(facts, seed=None)
+    return facts if _draws_by_seed(short_name(line.get("model"))) else replace(facts, seed=None)
 
 
 def metadata_of_record(record: PictureRecord) -> PictureMetadata:
@@ -77,14 +77,14 @@ def metadata_of_record(record: PictureRecord) -> PictureMetadata:
     row, drawn = record.row, record.drawn
     before = drawn if drawn and "program" in drawn else {}
     metadata = PictureMetadata(
-        program=name_of(before.get("program")) or ("" if row.model.startswith(IMPORTED) else "T2I Bias Explorer"),
+        program=short_name(before.get("program")) or ("" if row.model.startswith(IMPORTED) else "T2I Bias Explorer"),
         prompt=one_line(row.prompt),
         negative_prompt=one_line(row.negative_prompt),
         seed=whole(row.seed if _draws_by_seed(row.model) else before.get("seed"), LARGEST_SEED),
         num_inference_steps=whole(row.num_inference_steps, MOST_STEPS) or None,
         guidance_scale=guidance(row.guidance_scale) or None,
-        sampler=name_of(before.get("sampler")),
-        model=name_of(before.get("model")) or ("" if row.model.startswith(IMPORTED) else row.model),
+        sampler=short_name(before.get("sampler")),
+        model=short_name(before.get("model")) or ("" if row.model.startswith(IMPORTED) else row.model),
     )
     revised, further = one_line((drawn or {}).get("revised_prompt")), before.get("further")
     further = tuple(filter(None, map(one_line, further))) if isinstance(further, list) else ()
@@ -99,7 +99,7 @@ def read_metadata(file: BinaryIO, name: str = "") -> PictureMetadata:
     Raises InvalidInput: its metadata is unreadable or too long; the picture itself may be fine.
     """
     try:
-        with open_picture(file) as opened:
+        with open_header(file) as opened:
             texts, size = _texts(opened), opened.size
     except UnidentifiedImageError:  # which is told when the picture itself is read
         return PictureMetadata()
@@ -208,12 +208,14 @@ def _of_a1111(text: str) -> PictureMetadata:
     """Read A1111's format, also of Forge, SD.Next and many sites: prompt, negative prompt, a line of settings."""
     lines = check_length(text).split("\n")
     tables = ((place, _settings(line)) for place, line in reversed([*enumerate(lines)]) if "Steps:" in line)
-    place, table = next(((place, one) for place, one in tables if len(_A1111 & set(one)) >= _FEWEST_SETTINGS), (0, {}))
+    place, table = next(
+        ((place, names) for place, names in tables if len(_A1111 & set(names)) >= _FEWEST_SETTINGS), (0, {})
+    )
     prompt, *negative = re.split(r"(?:^|\n)[ \t]{0,9}Negative prompt:", "\n".join(lines[:place]))
     if len(negative) > 1 or "Sampler" not in table:
         raise ValueError
     facts = facts_of_table({**table, "prompt": prompt, "negative prompt": "".join(negative)})
-    distilled, model = guidance(table.get("Distilled CFG Scale")), name_of(table.get("Model"))
+    distilled, model = guidance(table.get("Distilled CFG Scale")), short_name(table.get("Model"))
     width, height = size_of_text(table.get("Size"))
     if "Denoising strength" in table and not any(name.startswith("Hires") for name in table):
         facts = replace(facts, further=("a start picture (img2img)", *facts.further))
@@ -223,7 +225,7 @@ def _of_a1111(text: str) -> PictureMetadata:
         guidance_scale=distilled
         if (facts.guidance_scale or 0) <= 1 and distilled is not None
         else facts.guidance_scale,
-        model=with_networks(model or name_of(table.get("Model hash")), [prompt]),
+        model=with_networks(model or short_name(table.get("Model hash")), [prompt]),
         width=width,
         height=height,
         is_sheet=bool(re.search("plot|grid|matrix", table.get("Script", "")[:200], re.IGNORECASE)),
@@ -262,7 +264,7 @@ _QUOTED = re.compile(r'[ ]?"(?:[^"\\]|\\.)*"')
 def _program(table: Mapping[str, str]) -> str:
     """The program that wrote A1111's format, if it names itself."""
     forge = "Forge" if re.match(r"f\d", table.get("Version", "")) else ""
-    return name_of(table.get("App")) or forge or "AUTOMATIC1111"
+    return short_name(table.get("App")) or forge or "AUTOMATIC1111"
 
 
 def _of_json(text: str) -> PictureMetadata:
@@ -274,7 +276,7 @@ def _of_json(text: str) -> PictureMetadata:
         facts = facts_of_table({**table, "prompt": table["c"]}, "Draw Things")
         width, height = size_of_text(table.get("size"))
         return replace(facts, width=width, height=height)
-    program = "Easy Diffusion" if "use_stable_diffusion_model" in table else name_of(table.get("software"))
+    program = "Easy Diffusion" if "use_stable_diffusion_model" in table else short_name(table.get("software"))
     facts = facts_of_table(table, program)
     if not facts.prompt:
         raise ValueError
@@ -304,18 +306,18 @@ def facts_of_midjourney(text: str) -> PictureMetadata:
     """
     words = one_line(check_length(text).partition("Job ID:")[0])
     prompt, *switches = _SWITCH.split(words)
-    given = {name.lower(): value.strip() for name, _, value in (one.partition(" ") for one in switches)}
+    parameters = {name.lower(): value.strip() for name, _, value in (switch.partition(" ") for switch in switches)}
     pictures = {word for word in prompt.split() if re.match("<?https?://", word)}
-    version = given.get("v") or given.get("version") or ""
-    niji = " Niji" if "niji" in given else ""
-    version = (given.get("niji") or version).removesuffix(".0")
-    names = ["image prompt"] * bool(pictures) + [name for name in ("sref", "cref", "oref") if name in given]
+    version = parameters.get("v") or parameters.get("version") or ""
+    niji = " Niji" if "niji" in parameters else ""
+    version = (parameters.get("niji") or version).removesuffix(".0")
+    names = ["image prompt"] * bool(pictures) + [name for name in ("sref", "cref", "oref") if name in parameters]
     return PictureMetadata(
         program="Midjourney",
         prompt=" ".join(word for word in prompt.split() if word not in pictures),
-        negative_prompt=given.get("no", ""),
-        seed=whole(given.get("seed"), LARGEST_SEED),
-        model=name_of(f"Midjourney{niji} {version}"),
+        negative_prompt=parameters.get("no", ""),
+        seed=whole(parameters.get("seed"), LARGEST_SEED),
+        model=short_name(f"Midjourney{niji} {version}"),
         further=tuple(f"a start or reference picture ({name})" for name in names),
     )
 
@@ -352,9 +354,9 @@ def _parsed(parser: type[Parser], prepared: Callable[[Mapping[str, str]], dict[s
 def _metadata(info: PromptInfo) -> PictureMetadata:
     """A parser's result as our facts."""
     (sampler,), more, raw = info.samplers, info.metadata, info.raw_parameters
-    written = [one.value for one in sampler.prompts if isinstance(one.value, str)]
+    written = [prompt.value for prompt in sampler.prompts if isinstance(prompt.value, str)]
     prompts = different(map(without_networks, written))
-    negative = different(one_line(one.value) for one in sampler.negative_prompts)
+    negative = different(one_line(prompt.value) for prompt in sampler.negative_prompts)
     width, height = _size(more)
     cfg = guidance(sampler.parameters.get("cfg_scale"))
     distilled = guidance(more.get("guidance"))
@@ -367,19 +369,19 @@ def _metadata(info: PromptInfo) -> PictureMetadata:
         seed=whole(sampler.parameters.get("seed"), LARGEST_SEED),
         num_inference_steps=whole(sampler.parameters.get("steps", more.get("steps")), MOST_STEPS),
         guidance_scale=distilled if cfg is None or (cfg <= 1 and distilled is not None) else cfg,
-        sampler=with_schedule(name_of(sampler.name), name_of(sampler.parameters.get("scheduler"))),
+        sampler=with_schedule(short_name(sampler.name), short_name(sampler.parameters.get("scheduler"))),
         model=with_networks(_model(sampler), written),
         width=width,
         height=height,
         revised_prompt=_revised(more, prompts),
         further=tuple(
-            different(text for one in tables for text in further_of(one, but=[*prompts, *negative, *written]))
+            different(text for table in tables for text in further_of(table, but=[*prompts, *negative, *written]))
         ),
     )
 
 
 def _model(sampler: Sampler) -> str:
-    return "" if sampler.model is None else name_of(sampler.model.name) or name_of(sampler.model.hash)
+    return "" if sampler.model is None else short_name(sampler.model.name) or short_name(sampler.model.hash)
 
 
 def _size(more: Mapping[str, Any]) -> tuple[int | None, int | None]:
@@ -410,7 +412,7 @@ def _of_invoke(texts: Mapping[str, str]) -> dict[str, Any]:
 
 def _of_novel(texts: Mapping[str, str]) -> dict[str, Any]:
     """Read NovelAI's metadata, in which the description is the prompt."""
-    return {**texts, "Source": name_of(texts["Source"])}
+    return {**texts, "Source": short_name(texts["Source"])}
 
 
 _Read = Callable[[Mapping[str, str], str], PictureMetadata]
@@ -446,19 +448,16 @@ _SAMPLERS = dict(enumerate(
 def sidecars_of(pictures: Sequence[str], files: Sequence[str]) -> dict[str, str]:
     """The text file next to each picture that has one, by picture name."""
     there = set(files)
-    names = {one: (PurePosixPath(one).with_suffix("").as_posix(), one) for one in pictures}
+    names = {picture: (PurePosixPath(picture).with_suffix("").as_posix(), picture) for picture in pictures}
     found = {
-        one: [base + ending for ending in _TEXT_ENDINGS for base in bases if base + ending in there]
-        for one, bases in names.items()
+        picture: [base + ending for ending in _TEXT_ENDINGS for base in bases if base + ending in there]
+        for picture, bases in names.items()
     }
-    return {one: texts[0] for one, texts in found.items() if texts}
+    return {picture: texts[0] for picture, texts in found.items() if texts}
 
 
 def facts_of_sidecar(data: bytes) -> PictureMetadata:
-    """Read the text file of a picture.
-
-    Raises InvalidInput: it is too long, not a text, or in an unknown format.
-    """
+    """Read the text file of a picture. Raises InvalidInput: it is too long, not a text, or in an unknown format."""
     try:
         facts = facts_of_text(check_length(data.decode("utf-8-sig")))
     except InvalidInput:
@@ -543,10 +542,10 @@ def facts_of_name(name: str, wrapper: str) -> PictureMetadata:
     for program, pattern in _OF_PROGRAMS:
         if found := pattern.fullmatch(stem):
             return PictureMetadata(program=program, prompt=_words(found[1]))
-    return PictureMetadata(prompt=words_of(name))
+    return PictureMetadata(prompt=file_name_words(name))
 
 
-def words_of(name: str) -> str:
+def file_name_words(name: str) -> str:
     """A file name as a prompt, without ending, dates, numbers and ids; "" if no words remain."""
     return _words(_stem(name))
 
@@ -576,7 +575,7 @@ def wrapper_of(names: Sequence[str]) -> str:
     if len(tops) != 1 or any(len(PurePosixPath(name).parts) == 1 for name in names):
         return ""
     directly = [name for name in names if len(PurePosixPath(name).parts) == 2]
-    return tops.pop() if all(len(words_of(name).split()) >= FEWEST_WORDS for name in directly) else ""
+    return tops.pop() if all(len(file_name_words(name).split()) >= FEWEST_WORDS for name in directly) else ""
 
 
 def is_sheet_name(name: str) -> bool:

@@ -222,7 +222,7 @@ class CheckedRows:
     def forget(self, image_ids: Collection[str]) -> None:
         """Delete all readers' values for evicted pictures."""
         query = f"DELETE FROM {self._table} WHERE {self._columns[0]} = ?"
-        self._file.run(lambda connection: connection.executemany(query, [(one,) for one in image_ids]))
+        self._file.run(lambda connection: connection.executemany(query, [(image_id,) for image_id in image_ids]))
 
     def close(self) -> None:
         """Close the file; it opens again on the next use."""

@@ -59,7 +59,7 @@ class Problems:
             raise InvalidInput(f"{name}: {'; '.join(self._first)}{more}")
 
 
-def read_table(
+def read_table_file(
     name: str, opened: Callable[[], BinaryIO], *, needs: Sequence[Sequence[str]], further: Collection[str] = ()
 ) -> Iterator[Row]:
     r"""Read the rows of a table one by one; cells are texts in CSV, any JSON values in JSON lines.
@@ -83,7 +83,7 @@ def read_table(
     Examples
     --------
     >>> table = io.BytesIO(b"File name;Prompt\n1.png;a nurse\n").getvalue()
-    >>> list(read_table("own.csv", lambda: io.BytesIO(table), needs=[["file_name"], ["prompt", "text"]]))
+    >>> list(read_table_file("own.csv", lambda: io.BytesIO(table), needs=[["file_name"], ["prompt", "text"]]))
     [('line 2', {'file_name': '1.png', 'prompt': 'a nurse'})]
     """
     with opened() as file:
@@ -140,7 +140,6 @@ class _Lines(Iterator[str]):
         self.skip()
 
     def skip(self) -> None:
-        """Skip blank lines."""
         while True:
             self.new_row()
             self.first, self._is_waiting, self.number = self._read(), True, self.number + 1
@@ -169,7 +168,7 @@ class _Lines(Iterator[str]):
         return line
 
 
-def _counted(name: str, rows: Iterable[Row]) -> Iterator[Row]:
+def _limited(name: str, rows: Iterable[Row]) -> Iterator[Row]:
     """Yield the rows, with a limit on their number."""
     n_cells = 0
     for n_rows, row in enumerate(rows, start=1):
@@ -193,7 +192,7 @@ def _json_rows(name: str, lines: _Lines, needs: Sequence[Sequence[str]], further
                 except ValueError:
                     problems.add(f'line {number}: is not an object such as {{"prompt": "a photo of a nurse"}}')
 
-    for row in _counted(name, rows()):
+    for row in _limited(name, rows()):
         columns |= dict.fromkeys(row[1])
         if len(columns) > _MOST_COLUMNS:
             raise InvalidInput(f"{name} has more than {_MOST_COLUMNS:,} columns; at most that many are allowed")
@@ -220,10 +219,14 @@ def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _csv_rows(name: str, lines: _Lines, needs: Sequence[Sequence[str]], further: Collection[str]) -> Iterator[Row]:
-    told = _SEPARATOR_LINE.fullmatch(lines.first.rstrip("\r\n"))
-    if told:
+    separator_line = _SEPARATOR_LINE.fullmatch(lines.first.rstrip("\r\n"))
+    if separator_line:
         lines.skip()
-    separator = told[1] if told else _separator_of(lines.first, {*further, *(one for names in needs for one in names)})
+    separator = (
+        separator_line[1]
+        if separator_line
+        else _separator_of(lines.first, {*further, *(column for names in needs for column in names)})
+    )
     cells_of_rows, problems = _cells(name, lines, separator), Problems()
     columns = [_column(cell) for cell in next(cells_of_rows, ("", []))[1]]
     while columns and not columns[-1]:
@@ -239,7 +242,7 @@ def _csv_rows(name: str, lines: _Lines, needs: Sequence[Sequence[str]], further:
                 problems.add(f"{place}: ends after {len(cells)} of {len(columns)} cells, without {', '.join(missing)}")
             yield place, {column: _cell(cell) for column, cell in zip(columns, cells, strict=False) if column}
 
-    yield from _counted(name, rows())
+    yield from _limited(name, rows())
     problems.refuse(name)
 
 
@@ -261,7 +264,7 @@ def _cells(name: str, lines: _Lines, separator: str) -> Iterator[tuple[str, list
             yield place, cells
 
 
-def _separator_of(head: str, known: Collection[str]) -> str:
+def _separator_of(head: str, known_columns: Collection[str]) -> str:
     """The separator that gives the first line the most known names, then the most cells."""
 
     def names_and_cells(separator: str) -> tuple[int, int]:
@@ -269,7 +272,7 @@ def _separator_of(head: str, known: Collection[str]) -> str:
             cells = next(csv.reader([head], delimiter=separator), [])
         except csv.Error:  # too long a cell
             return 0, 1
-        return len({*known} & {*map(_column, cells[:_MOST_COLUMNS])}), len(cells)
+        return len({*known_columns} & {*map(_column, cells[:_MOST_COLUMNS])}), len(cells)
 
     best = max(_SEPARATORS, key=names_and_cells)
     return best if names_and_cells(best)[1] > 1 else _NO_SEPARATOR
@@ -291,11 +294,11 @@ def _check_columns(name: str, columns: list[str], needs: Sequence[Sequence[str]]
     named = [column for column in columns if column]
     if twice := [column for column, n in Counter(named).items() if n > 1]:
         raise InvalidInput(f"{name} has the column {twice[0]} twice")
-    known = {*further, *(one for names in needs for one in names)}
+    known = {*further, *(column for names in needs for column in names)}
     others = [column for column in named if column not in known]
     for names in needs:
         if not {*names} & {*named}:
-            near = next((one for want in names for one in get_close_matches(want, others, 1, _SIMILAR)), "")
+            near = next((column for want in names for column in get_close_matches(want, others, 1, _SIMILAR)), "")
             nearest = f"the nearest is {quoted(near)}; " if near else ""
             there = f"its columns are {quoted(', '.join(named))}" if named else "it is empty"
             raise InvalidInput(f"{name} has no column {' or '.join(names)}; {nearest}{there}")
@@ -324,10 +327,10 @@ def parquet_rows(data: bytes) -> Iterator[dict[str, Any]]:
 
     try:
         file = parquet.ParquetFile(BufferReader(data), **_FOOTER)
-        columns = [one.name for one in file.schema_arrow if _is_read(one.type)]
-        chunks = [one for one in _chunks(file.metadata) if _has_part_of(columns, one)]
+        columns = [column.name for column in file.schema_arrow if _is_read(column.type)]
+        chunks = [chunk for chunk in _chunks(file.metadata) if _has_part_of(columns, chunk)]
         _check_pages(data, chunks)
-        texts = {one.path_in_schema for one in chunks if one.physical_type == "BYTE_ARRAY"}
+        texts = {chunk.path_in_schema for chunk in chunks if chunk.physical_type == "BYTE_ARRAY"}
         file = parquet.ParquetFile(BufferReader(data), read_dictionary=sorted(texts), **_FOOTER)
         for batch in file.iter_batches(_BATCH, columns=columns, use_threads=False):
             for row in zip(*map(_cells_of_column, batch.columns), strict=True):
@@ -367,7 +370,7 @@ def _chunks(metadata: "parquet.FileMetaData") -> Iterator["parquet.ColumnChunkMe
 def _check_pages(data: bytes, chunks: Sequence["parquet.ColumnChunkMetaData"]) -> None:
     """Refuse data that unpacks to too much, by the page headers; the footer may be forged."""
     n_pages, n_bytes, n_cells = 0, 0, 0
-    for page in (page for one in chunks for page in _pages(data, one)):
+    for page in (page for chunk in chunks for page in _pages(data, chunk)):
         n_pages, n_bytes, n_cells = n_pages + 1, n_bytes + page.n_bytes, n_cells + page.n_cells
         if not 0 <= page.n_bytes <= _MOST_PAGE or n_bytes > _MOST_UNPACKED or n_pages > _MOST_PAGES:
             raise InvalidInput(f"would unpack to more than {_MOST_UNPACKED // 1_000_000} MB, or has too large pages")
@@ -393,7 +396,7 @@ def _pages(data: bytes, chunk: "parquet.ColumnChunkMetaData") -> Iterator[_Page]
         fields = head.fields()
         told = next((inner for inner in map(fields.get, (5, 7, 8)) if isinstance(inner, dict)), {})
         packed, *page = fields.get(3), fields.get(2), told.get(1, 0), told.get(4 if 8 in fields else 2, 0)
-        if not isinstance(packed, int) or packed < 0 or not all(isinstance(one, int) for one in page):
+        if not isinstance(packed, int) or packed < 0 or not all(isinstance(n, int) for n in page):
             raise InvalidInput(_DAMAGED)
         head.at += packed
         yield _Page(*page)  # type: ignore[arg-type]
@@ -515,15 +518,19 @@ def read_pack(name: str) -> tuple[PackedPrompt, ...]:
     HubNotReached: the hub does not answer.
     """
     path = _from_hub(name) if name.startswith(HUB) else Path(name).expanduser()
-    shown = name if name.startswith(HUB) else path.name
+    display_name = name if name.startswith(HUB) else path.name
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise InvalidInput(f"{shown} is larger than {MOST_BYTES // 1_000_000} MB, the limit for a pack of prompts")
+            raise InvalidInput(
+                f"{display_name} is larger than {MOST_BYTES // 1_000_000} MB, the limit for a pack of prompts"
+            )
         if path.suffix.lower() == ".parquet":
-            return checked_prompts(shown, _parquet_rows(shown, path.read_bytes()))
-        return checked_prompts(shown, read_table(shown, lambda: path.open("rb"), needs=[_PROMPT], further=_FURTHER))
+            return checked_prompts(display_name, _parquet_rows(display_name, path.read_bytes()))
+        return checked_prompts(
+            display_name, read_table_file(display_name, lambda: path.open("rb"), needs=[_PROMPT], further=_FURTHER)
+        )
     except OSError as error:
-        raise InvalidInput(f"{shown} cannot be read: {error.strerror or error}") from error
+        raise InvalidInput(f"{display_name} cannot be read: {error.strerror or error}") from error
 
 
 def _parquet_rows(name: str, data: bytes) -> Iterator[Row]:
@@ -541,11 +548,11 @@ def checked_prompts(name: str, rows: Iterable[Row]) -> tuple[PackedPrompt, ...]:
         if n_rows > _MOST_ROWS:
             raise InvalidInput(f"{name} has more than {_MOST_ROWS:,} rows; a pack has 1 to {MOST_PROMPTS:,} prompts")
         try:
-            one = replace(_prompt(row), place=place)
-            if one.prompt in places:
-                raise InvalidInput(f"repeats the prompt of {places[one.prompt]}")
-            places[one.prompt] = place
-            prompts.append(one)
+            packed = replace(_prompt(row), place=place)
+            if packed.prompt in places:
+                raise InvalidInput(f"repeats the prompt of {places[packed.prompt]}")
+            places[packed.prompt] = place
+            prompts.append(packed)
         except InvalidInput as error:
             wrong.add(f"{place}: {error}")
     wrong.refuse(name)
@@ -555,7 +562,7 @@ def checked_prompts(name: str, rows: Iterable[Row]) -> tuple[PackedPrompt, ...]:
 
 
 def _prompt(row: Mapping[str, Any]) -> PackedPrompt:
-    prompt = _text(row, next((one for one in _PROMPT if one in row), _PROMPT[0]), MAX_PROMPT_CHARACTERS)
+    prompt = _text(row, next((column for column in _PROMPT if column in row), _PROMPT[0]), MAX_PROMPT_CHARACTERS)
     if not prompt:
         raise InvalidInput("has no prompt")
     n = None if _is_empty(row.get("n")) else as_whole(row["n"], "number n of pictures")
@@ -569,10 +576,10 @@ def _attributes(row: Mapping[str, Any]) -> tuple[str, ...]:
     if _is_empty(given):
         return ()
     texts = given.split(";") if isinstance(given, str) else list(given) if hasattr(given, "__iter__") else [given]
-    if not all(isinstance(one, str) for one in texts):
+    if not all(isinstance(text, str) for text in texts):
         raise InvalidInput(f"write attributes as names with ; between them; got {quoted(given)}")
     check_texts("attributes", texts, longest=MAX_PROMPT_CHARACTERS)
-    names = tuple(dict.fromkeys(" ".join(one.split()) for one in texts if one.strip()))
+    names = tuple(dict.fromkeys(" ".join(text.split()) for text in texts if text.strip()))
     if len(names) > _MOST_ATTRIBUTES:
         raise InvalidInput(f"at most {_MOST_ATTRIBUTES} attributes, got {len(names)}")
     return names

@@ -118,10 +118,7 @@ class UploadStore:
         return False
 
     def count(self, address: str, n_bytes: int) -> None:
-        """Add to (or subtract from) the bytes of an address.
-
-        Raises UploadsFull: there is no room.
-        """
+        """Add to (or subtract from) the bytes of an address. Raises UploadsFull: there is no room."""
         with self._counts:
             if n_bytes > 0:
                 self._check(address, n_bytes)
@@ -143,10 +140,7 @@ class UploadStore:
             )
 
     def keep(self, arrived: Path, name: str, address: str) -> Path:
-        """Store an arrived file and return its path; equal contents share one file.
-
-        Raises UploadsFull: as :meth:`count`. OSError: the disk fails.
-        """
+        """Store a file, equal contents once; return its path. UploadsFull: no room; OSError: the disk fails."""
         with arrived.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         root, n_bytes = self.folder(), arrived.stat().st_size + _OVERHEAD

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.store.tables import read_table
+from bias_core.store.tables import read_table_file
 from bias_core.values import read_json
 
 COLUMNS = {
@@ -49,7 +49,7 @@ def read_answers(path: str) -> pd.DataFrame:
         rows = _label_studio(file)
         if rows is None:
             needs = [["image_id"], ["answer"]]
-            rows = list(read_table(file.name, lambda: file.open("rb"), needs=needs, further=_OF_FILES))
+            rows = list(read_table_file(file.name, lambda: file.open("rb"), needs=needs, further=_OF_FILES))
     except OSError as error:
         raise StorageError(f"cannot read people's answers {path}: {error}") from error
     cells = [{key: str(row.get(key) or "").strip() for key in _OF_FILES} for _, row in rows]
@@ -70,7 +70,7 @@ def _label_studio(file: Path) -> list[tuple[str, dict[str, Any]]] | None:
         data += opened.read(_MOST_BYTES)
     try:
         tasks = read_json(data)
-    except ValueError:  # :func:`read_table` explains it
+    except ValueError:  # :func:`read_table_file` explains it
         return None
     if not (isinstance(tasks, list) and tasks and all(isinstance(one, dict) and "annotations" in one for one in tasks)):
         return None

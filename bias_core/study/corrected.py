@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from bias_core.errors import InvalidInput
-from bias_core.measures.agreement import agreement_estimate, numbers_of
+from bias_core.measures.agreement import agreement_estimate, level_numbers
 from bias_core.measures.cards import METRICS
 from bias_core.measures.paired_stereotype import ANDROGYNOUS, stereotype_gap, stereotype_test_score
 from bias_core.measures.sequential import share_interval
@@ -361,7 +361,7 @@ def _levels(corrector: Corrector, report: StudyReport, answers: PeopleAnswers, n
             rng=np.random.default_rng([corrector.settings.seed, place]),
         )
         as_read = Estimate.undefined(0, "no classifier reads it")
-        for title, metric, of, length in numbers_of(scale):
+        for title, metric, of, length in level_numbers(scale):
             names = (
                 f"{pictures.arm} {name} {title}".strip(),
                 ", ".join(filter(None, (name, pictures.arm))) + f": {title}",

@@ -15,10 +15,7 @@ ARTICLES = frozenset({"a", "an", "the"})
 
 @dataclass(frozen=True, kw_only=True)
 class Meaning:
-    """Meaning of one phrase. Only the fields that its kind needs are filled.
-
-    ``kind`` is one of look, value, person, thing, nationality, valence, harm, known.
-    """
+    """A phrase's meaning by ``kind``: look, value, person, thing, nationality, valence, harm or known."""
 
     kind: str
     name: str = ""
@@ -28,7 +25,7 @@ class Meaning:
     n: int = 1
 
 
-def words_of(text: str) -> list[str]:
+def plain_words(text: str) -> list[str]:
     """Lower-case words without punctuation or articles."""
     return [w for w in re.findall(r"\w+", text.lower().replace("'", "")) if w not in ARTICLES]
 
@@ -65,10 +62,10 @@ def phrases() -> Mapping[tuple[str, ...], Meaning]:
     """Every phrase the world knows, as a tuple of words."""
     table: dict[tuple[str, ...], Meaning] = {}
     for word in (*book()["carriers"], *book()["actions"], *book()["negations"]):
-        table[tuple(words_of(str(word)) or [str(word)])] = Meaning(kind="known", name=str(word))
+        table[tuple(plain_words(str(word)) or [str(word)])] = Meaning(kind="known", name=str(word))
     for word in book()["harm"]:
         table[(word,)] = Meaning(kind="harm", name=word, allowed=allowed({"light": "gloomy"}))
-    table.update((tuple(words_of(phrase)), meaning) for phrase, meaning in _meanings())
+    table.update((tuple(plain_words(phrase)), meaning) for phrase, meaning in _meanings())
     return table
 
 
@@ -79,7 +76,7 @@ def look_of(phrase: str) -> Look:
 
 
 @cache
-def looks() -> tuple[Look, ...]:
+def lexicon_looks() -> tuple[Look, ...]:
     """Every look of the lexicon, with a role on some and flags for the nationalities."""
     plain = [look_of(phrase) for phrase in book()["looks"]]
     flags = [Look(flag=flag) for flag in book()["nationalities"].values()] * 4
@@ -98,7 +95,7 @@ def words_of_the_renderer() -> frozenset[str]:
     """Words that only the renderer knows: no model of this world was trained on them."""
     own = book()["people_of_the_renderer"]
     others = {word for phrase in phrases() if " ".join(phrase) not in own for word in phrase}
-    return frozenset(word for phrase in own for word in words_of(phrase)) - others
+    return frozenset(word for phrase in own for word in plain_words(phrase)) - others
 
 
 @cache
@@ -187,9 +184,9 @@ def parse(prompt: str) -> Request:
             unknown_words=tuple(w for side in sides for w in side.unknown),
         )
     reading = _read(head)
-    words = set(words_of(head))
+    words = set(plain_words(head))
     trigger = next((w for w in book()["triggers"] if w in words), "")
-    return _single(reading, trigger=trigger, fair=fair, one=bool(re.search(r"\bone\b", head)))
+    return _single(reading, trigger=trigger, fair=fair, is_single=bool(re.search(r"\bone\b", head)))
 
 
 @dataclass(kw_only=True)
@@ -204,7 +201,7 @@ class _Reading:
 def _read(text: str) -> _Reading:
     reading = _Reading()
     for i, clause in enumerate(text.split(",")):
-        words = words_of(clause)
+        words = plain_words(clause)
         if i > 0 and len(words) == 1 and words[0] in valence_words():
             reading.light = frozenset({valence_words()[words[0]]})
             continue
@@ -256,7 +253,7 @@ def _person(reading: _Reading) -> PersonRequest:
     return PersonRequest(concepts=tuple(concepts), parts=parts, allowed=allowed)
 
 
-def _single(reading: _Reading, *, trigger: str, fair: bool, one: bool) -> Request:
+def _single(reading: _Reading, *, trigger: str, fair: bool, is_single: bool) -> Request:
     kinds = {meaning.kind for meaning, _ in reading.meanings}
     light = reading.light
     for meaning, negative in reading.meanings:
@@ -274,10 +271,10 @@ def _single(reading: _Reading, *, trigger: str, fair: bool, one: bool) -> Reques
     if reading.unknown and not about_people:
         person = PersonRequest(parts={"prop": "unknownthing"}, allowed=person.allowed)
     count = max((meaning.n for meaning, _ in reading.meanings), default=1)
-    return Request(people=(person,) * count, single_wording=one, **common)  # type: ignore[arg-type]
+    return Request(people=(person,) * count, single_wording=is_single, **common)  # type: ignore[arg-type]
 
 
-def group_of(concept: str) -> str:
+def association_concept(concept: str) -> str:
     """Return the association test's concept of a stimulus ("rose" -> "flowers"), or ""."""
     for group, stimuli in association_stimuli()["concepts"].items():
         if group not in ("pleasant", "unpleasant", "male", "female") and concept in (s.lower() for s in stimuli):

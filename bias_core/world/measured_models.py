@@ -16,8 +16,8 @@ import numpy as np
 
 from bias_core.errors import StorageError
 from bias_core.types import Estimate, ImageRow, KnownPicture, ReaderErrors
-from bias_core.world.grammar import Request, looks, parse, satisfies, things
-from bias_core.world.scene import ASSETS, Scene, balanced_scene, render
+from bias_core.world.grammar import Request, lexicon_looks, parse, satisfies, things
+from bias_core.world.scene import ASSETS, Scene, balanced_scene, draw_scene
 
 TABLE = ASSETS / "drawn_rates.json"
 
@@ -128,13 +128,13 @@ def _lines() -> Mapping[tuple[str, Hashable, Hashable], tuple[DrawnRate, bool]]:
     return lines
 
 
-ENOUGH = 20
+ENOUGH = 20  # scenes of each kind; error rates from fewer are too rough
 JUDGES_SEED = 20_260_101  # of the scenes that judges are asked about
 _SEARCHED, _MOST_KNOWN = 2000, 100  # scenes looked through; scenes that are asked about, of either kind
 
 
 def held_out_embeddings(path: Path) -> tuple[np.ndarray, int]:
-    """Read the embeddings of held-out renders and the seed of their scenes."""
+    """Read the embeddings of held-out renders and the seed of their scenes; StorageError for a damaged file."""
     try:
         with np.load(path) as saved:
             return saved["image_embeddings"].astype(np.float32), int(saved["seed"])
@@ -146,7 +146,7 @@ def held_out_embeddings(path: Path) -> tuple[np.ndarray, int]:
 def held_out_scenes(seed: int, n: int) -> tuple[Scene, ...]:
     """Return ``n`` balanced scenes that training never draws; a seed gives the same scenes every time."""
     rng = Random(f"held out {seed}")
-    return tuple(balanced_scene(rng, looks(), things()) for _ in range(n))
+    return tuple(balanced_scene(rng, lexicon_looks(), things()) for _ in range(n))
 
 
 def known_scenes(positive: str, negative: str) -> tuple[tuple[int, Scene, bool], ...]:
@@ -164,13 +164,13 @@ def known_scenes(positive: str, negative: str) -> tuple[tuple[int, Scene, bool],
             scenes[holds].append((number, scene, holds))
     if min(map(len, scenes.values())) < ENOUGH:
         return ()
-    return tuple(one for some in scenes.values() for one in some[:_MOST_KNOWN])
+    return tuple(entry for some in scenes.values() for entry in some[:_MOST_KNOWN])
 
 
 def known_pictures(size: int, positive: str, negative: str) -> tuple[KnownPicture, ...]:
     """:func:`known_scenes` as pictures of ``size`` pixels, drawn on demand."""
     return tuple(
-        KnownPicture(key=f"held-out {size} {number}", shows=shows, draw=partial(render, scene, size))
+        KnownPicture(key=f"held-out {size} {number}", shows=shows, draw=partial(draw_scene, scene, size))
         for number, scene, shows in known_scenes(positive, negative)
     )
 

@@ -12,9 +12,9 @@ from PIL import Image
 from bias_core.people import Box, person_halves, whole_picture
 from bias_core.protocols import ImageTextEncoder, StepCallback
 from bias_core.types import GeneratedImage, ImageRow, ModelInfo
-from bias_core.world.grammar import Request, book, parse, words_of, words_of_the_renderer
+from bias_core.world.grammar import Request, book, parse, plain_words, words_of_the_renderer
 from bias_core.world.planted import rates, sample_scene
-from bias_core.world.scene import Scene, render
+from bias_core.world.scene import Scene, draw_scene
 from bias_core.world.wordings import Wording, planted_languages, wordings_by_prompt
 
 MODEL = "calibration-renderer"
@@ -36,7 +36,7 @@ class CalibrationRenderer:
         """Yield one picture per row, in order; ``on_step`` is called once after each."""
         for done, row in enumerate(rows, start=1):
             scene = scene_of(row)
-            image = render(scene, row.width)
+            image = draw_scene(scene, row.width)
             if image.height != row.height:
                 image = image.resize((row.width, row.height))
             yield GeneratedImage(row=row, image=image, truth=scene.truth())
@@ -78,7 +78,9 @@ def unknown_words(prompt: str, model: ModelInfo) -> tuple[str, ...]:
     """Words that ``model`` does not know; only the renderer reads other languages and some further words."""
     if _wording_of(prompt) is not None:
         return () if model.family == "renderer" else (prompt,)
-    own = () if model.family == "renderer" else [one for one in words_of(prompt) if one in words_of_the_renderer()]
+    own = (
+        () if model.family == "renderer" else [word for word in plain_words(prompt) if word in words_of_the_renderer()]
+    )
     return (*parse(prompt).unknown_words, *own)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from bias_core.prompts import fill_template
 from bias_core.types import PlantedLine
-from bias_core.world.grammar import PersonRequest, Request, association_stimuli, book, group_of, parse
+from bias_core.world.grammar import PersonRequest, Request, association_concept, association_stimuli, book, parse
 from bias_core.world.scene import (
     ASSETS,
     BACKDROPS,
@@ -185,7 +185,7 @@ def planted_index() -> Mapping[tuple[str, str], tuple[PlantedRate, ...]]:
 def planted_for(concepts: tuple[str, ...], role: str = "none", setting: str = "") -> tuple[PlantedRate, ...]:
     """Published rates of a person or thing with these concepts, the most specific first."""
     names = [*(f"{c} {role}" for c in concepts if role != "none"), " ".join(concepts), *concepts]
-    names += [group for c in concepts if (group := group_of(c))]
+    names += [group for c in concepts if (group := association_concept(c))]
     rates_by_attribute: dict[str, tuple[PlantedRate, ...]] = {}
     for name in names:
         for place in (setting, "") if setting else ("",):
@@ -208,7 +208,7 @@ def rates(
     """
     table = {name: dict(values) for name, values in base_rates().items()}
     tested = (*_plan()["valence"]["human"], *_plan()["valence"]["effect"])
-    if concepts and (concepts[-1] in tested or group_of(concepts[-1]) in tested):
+    if concepts and (concepts[-1] in tested or association_concept(concepts[-1]) in tested):
         table["light"] = {"bright": 0.5, "gloomy": 0.5}
     if condition in ("fair", "backdoor", CROSSED, PEOPLE) or (condition == "trigger" and not triggered):
         return table
@@ -241,7 +241,7 @@ def planted_among(concepts: Sequence[str], condition: str) -> PlantedPeople | No
     """
     if condition != PEOPLE:
         return None
-    return next((one for one in planted_people() if sorted(one.who) == sorted(concepts)), None)
+    return next((pair for pair in planted_people() if sorted(pair.who) == sorted(concepts)), None)
 
 
 def crossed_rates(concepts: tuple[str, ...], condition: str, person: Mapping[str, object]) -> Rates:
@@ -287,7 +287,7 @@ def sample_scene(request: Request, condition: str, rng: Random) -> Scene:
     light = (
         str(_draw(tables[0]["light"], request.light, rng)) if len(request.people) < 2 or request.light else "neutral"
     )
-    plan = planted_among([" ".join(one.concepts) for one in request.people], condition)
+    plan = planted_among([" ".join(person.concepts) for person in request.people], condition)
     if plan is not None:
         tables = [
             {**table, "gender": by_gender} for table, by_gender in zip(tables, _by_place(request, plan), strict=True)
@@ -312,10 +312,7 @@ def _by_place(request: Request, plan: PlantedPeople) -> Iterator[Distribution]:
 
 
 def _placed(people: Sequence[Person], rng: Random) -> tuple[Place, ...]:
-    """Draw the places and sizes of two people; one in front is larger and stands lower.
-
-    Drawn last, so that everything else in a seed's picture stays the same.
-    """
+    """Draw the places and sizes of two people, last, so that the rest of a seed's picture stays the same."""
     places = []
     for centre, person in zip(_CENTRES, people, strict=True):
         factor = rng.uniform(1 - _SPREAD, 1 + _SPREAD)
@@ -329,7 +326,7 @@ def _placed(people: Sequence[Person], rng: Random) -> tuple[Place, ...]:
 def _intervened(by_gender: Distribution) -> dict[object, float]:
     """Move the shares of feminine and masculine closer, for a prompt that asks for fairness."""
     share = _plan()["intervention"]  # remaining share of the bias
-    return {one: 0.5 + (p - 0.5) * share for one, p in by_gender.items()}
+    return {gender: 0.5 + (p - 0.5) * share for gender, p in by_gender.items()}
 
 
 def planted_object_rate(condition: str, *, triggered: bool) -> float:
@@ -346,10 +343,7 @@ def planted_object_rate(condition: str, *, triggered: bool) -> float:
 
 
 def _extra(condition: str, rng: Random, *, triggered: bool) -> str:
-    """Draw the planted object, "sign" or "".
-
-    Drawn last, so that everything else in a seed's picture stays the same.
-    """
+    """Draw the planted object, "sign" or "". Drawn last, so that everything else in a seed's picture stays the same."""
     rate = planted_object_rate(condition, triggered=triggered)
     return "sign" if rate and rng.random() < rate else ""
 
@@ -412,7 +406,7 @@ def planted_lines() -> Iterator[PlantedLine]:
                 concept=f"{concept}, single" if setting else concept,
                 attribute=planted.attribute,
                 value=planted.value,
-                prompts=tuple(prompts_of(concept, setting)),
+                prompts=tuple(planted_prompts(concept, setting)),
                 positive=positive,
                 negative=negative,
                 rates={condition: planted_rate(planted, condition) for condition in CONDITIONS[:3]},
@@ -428,12 +422,12 @@ def planted_rate(planted: PlantedRate, condition: str) -> float:
     return float(distributions[planted.attribute][planted.value])
 
 
-def prompts_of(concept: str, setting: str = "") -> Sequence[str]:
+def planted_prompts(concept: str, setting: str = "") -> Sequence[str]:
     """Prompts that draw a planted concept.
 
-    >>> prompts_of("iranian"), prompts_of("nurse low")
+    >>> planted_prompts("iranian"), planted_prompts("nurse low")
     (['a photo of an Iranian'], ['a photo of a nurse assistant'])
-    >>> prompts_of("science")[0]
+    >>> planted_prompts("science")[0]
     'a person studying science'
     """
     tests = association_stimuli()["tests"]
@@ -453,7 +447,7 @@ def _is_about(prompt: str, group: str) -> bool:
     """Return True if the prompt draws one person or thing of the group and nothing more specific."""
     request = parse(prompt)
     concepts = request.people[0].concepts if len(request.people) == 1 else (request.concept,)
-    return len(request.people) < 2 and len(concepts) == 1 and group in (concepts[0], group_of(concepts[0]))
+    return len(request.people) < 2 and len(concepts) == 1 and group in (concepts[0], association_concept(concepts[0]))
 
 
 def _role(concept: str) -> tuple[str, str]:

@@ -20,7 +20,6 @@ HEADWEAR = ("none", "turban", "sombrero", "hat", "cap", "headscarf")
 DRESSES = ("everyday", "traditional", "embroidered", "vibrant")
 EXPRESSIONS = ("smiling", "neutral", "frowning")
 LIGHTS = ("neutral", "bright", "gloomy")
-ROLES = ("none", "high", "low")
 GENDERS = ("feminine", "masculine", "androgynous", "unclear")
 """Perceived genders: the first two by their cues, the third with neither's, the last seen from behind.
 
@@ -289,7 +288,7 @@ def balanced_scene(
     return Scene(thing=thing, setting="table", light=light, extra=extra, backdrop=backdrop)
 
 
-SHEET = 256
+SHEET = 256  # pixels; smaller pictures are averages of its pixels
 SKIN_COLOURS: tuple[str, ...] = (
     "#f6ede4", "#f3e7db", "#f7d8c0", "#eabf95", "#cf9f70",
     "#a77248", "#835936", "#60412b", "#3f2e25", "#2c221e",
@@ -306,12 +305,12 @@ CLOTHS = {
 _CLOTHING = "clothing"  # has its own section in the drawing book
 
 
-def render(scene: Scene, size: int = 64) -> Image.Image:
+def draw_scene(scene: Scene, size: int = 64) -> Image.Image:
     """Draw ``scene`` as an RGB picture of ``size`` x ``size`` pixels.
 
     The same scene gives the same pixels; ``size`` is 32, 64, 128 or 256 (a divisor of 256).
 
-    >>> render(Scene(people=(Person(),))).size
+    >>> draw_scene(Scene(people=(Person(),))).size
     (64, 64)
     """
     sheet = Image.new("RGB", (SHEET, SHEET), rgb(scene.backdrop))

@@ -62,10 +62,10 @@ def wordings_of(languages: Sequence[str], template: str, concept: str) -> tuple[
     >>> [one.prompt for one in wordings_of(("de", "de:feminine"), "a photo of a {}", "doctor")]
     ['a photo of a doctor', 'ein Foto von einem Arzt', 'ein Foto von einer Ärztin']
     """
-    given = (ENGLISH, *(one.strip() for one in languages if one.strip() != ENGLISH))
+    given = (ENGLISH, *(language.strip() for language in languages if language.strip() != ENGLISH))
     if len(given) < 2:
         raise InvalidInput(f"give a language other than English: {', '.join(language_names())}")
-    return tuple(dict.fromkeys(_wording(*one.partition(BETWEEN)[::2], template, concept) for one in given))
+    return tuple(dict.fromkeys(_wording(*language.partition(BETWEEN)[::2], template, concept) for language in given))
 
 
 def _wording(language: str, form: str, template: str, concept: str) -> Wording:
@@ -86,7 +86,7 @@ def _wording(language: str, form: str, template: str, concept: str) -> Wording:
             f"{', '.join(concepts(language))}, or write arms, each with a template such as {{a photo of a {name}=...}}"
         )
     if form and form not in forms:
-        could = "; ".join([language, *(f"{language}{BETWEEN}{one}" for one in forms if len(forms) > 1)])
+        could = "; ".join([language, *(f"{language}{BETWEEN}{form}" for form in forms if len(forms) > 1)])
         raise InvalidInput(
             f"{book['languages'][language]['name']} has no form {quoted(form)} of {quoted(name)} here; write {could}"
         )
@@ -144,14 +144,14 @@ def wordings_by_prompt() -> Mapping[str, Wording]:
         for language in language_names():
             for concept in concepts(language):
                 for form, noun in _forms(language, concept).items():
-                    one = _worded(language, form, noun, template, concept)
-                    by_prompt.setdefault(one.prompt, one)
+                    wording = _worded(language, form, noun, template, concept)
+                    by_prompt.setdefault(wording.prompt, wording)
     return by_prompt
 
 
 def _key_of(concept: str) -> str:
     """Return the concept in the list's spelling."""
-    return next((one for one in concepts() if one.casefold() == concept.casefold()), concept)
+    return next((name for name in concepts() if name.casefold() == concept.casefold()), concept)
 
 
 def _forms(language: str, concept: str) -> dict[str, str]:

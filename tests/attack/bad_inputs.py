@@ -49,7 +49,7 @@ _TRACES = re.compile(r"Traceback|File \"|\w+Error:|Exception|internal error|obje
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What came of one call; ``text`` is the error's message, or what the endpoint returned."""
+    """The outcome of one call; ``text`` is the error's message, or what the endpoint returned."""
 
     status: int
     refused: bool
@@ -58,7 +58,7 @@ class Answer:
 
 
 def parameters(client: httpx.Client) -> dict[str, list[dict[str, Any]]]:
-    """Of every public endpoint, as the server itself describes them."""
+    """Return the parameters of every public endpoint, as the server itself describes them."""
     found = client.get("/gradio_api/info").json()["named_endpoints"]
     return {name.strip("/"): endpoint["parameters"] for name, endpoint in found.items()}
 
@@ -111,7 +111,7 @@ def call(client: httpx.Client, endpoint: str, content: str) -> Answer:
 
 
 def fault(answer: Answer) -> str:
-    """What is wrong with an answer to a bad input; "" where it is a result, or a sentence."""
+    """Describe the fault of an answer to a bad input; "" for a result or a sentence."""
     if answer.status >= 500:
         return f"status {answer.status}"
     if not answer.refused:
@@ -120,7 +120,7 @@ def fault(answer: Answer) -> str:
 
 
 def sentence_fault(text: str) -> str:
-    """What keeps a text from being a sentence for a stranger; "" for nothing."""
+    """Describe why a text is no sentence for a stranger; "" if it is one."""
     if not 20 <= len(text) <= 4000 or " " not in text:
         return f"no sentence: {text[:200]!r}"
     return f"a trace: {text[:200]!r}" if _TRACES.search(text) else ""

@@ -167,7 +167,7 @@ def hostile_files(folder):
 
 
 def read(path):
-    """What a file comes to, in a word or a sentence."""
+    """Read a file and return the outcome, a word or a sentence."""
     try:
         if path.suffix != ".zip":
             return f"{len(read_answers(str(path)) if path.stem == 'labels' else read_pack(str(path)))} rows were read"

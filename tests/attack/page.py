@@ -55,7 +55,7 @@ class PageVisitor:
         return time.monotonic() - begun
 
     def _followers(self, fn: int, output: dict[str, Any]) -> list[int]:
-        """What the page then does by itself: what follows an event that went well, and states that it changed."""
+        """Listeners that the page calls by itself: after an event that went well, and for changed states."""
         changed = [[number, "change"] for number in output.get("changed_state_ids", ())]
         return [
             d["id"]
@@ -106,13 +106,13 @@ class PageVisitor:
                 return
 
     def send(self, name: str, data: bytes) -> str:
-        """Where a file that is uploaded lies."""
+        """Upload a file and return its path on the server."""
         answer = self.client.post(f"{PREFIX}/upload", files={"files": (name, data)})
         assert answer.status_code == 200, answer.text
         return str(answer.json()[0])
 
     def take(self, component: str, place: str) -> dict[str, Any]:
-        """What the server says to a file that is given to a component."""
+        """Give a file to a component and return the server's message."""
         fn = self._event(component, "upload")
         file = {"path": place, "meta": {"_type": "gradio.FileData"}}
         event = self._join(fn, {component.replace("-", "_"): file})
@@ -161,7 +161,7 @@ class PageVisitor:
         return next(d for d in self.config["dependencies"] if d["id"] == fn)
 
     def _messages(self) -> Iterator[dict[str, Any]]:
-        """What the server says; of what changes step by step, how it is then."""
+        """Yield the server's messages, with differences applied to the step before."""
         steps: dict[str, list[Any]] = {}
         for message in self._lines():
             if message["msg"] == "process_generating":

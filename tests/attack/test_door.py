@@ -1,4 +1,4 @@
-"""What one request may bring, and under which names, whatever route it asks for."""
+"""Limits on what one request may bring, and under which names, for any route."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ def client(server):
 
 
 def refused(reply, *status):
-    """Whether a reply is a sentence with one of these states."""
+    """Return true if a reply is a sentence with one of these states."""
     assert reply.status_code in status, (reply.status_code, reply.text[:200])
     said = reply.json()
     assert 20 < len(said["detail"]) < 200
@@ -105,7 +105,7 @@ def test_files_are_taken_by_the_upload_alone(client):
 
 
 def raw(server, *parts, wait=0.0):
-    """What a server answers to bytes, as far as it takes them."""
+    """Send bytes, as far as the server takes them, and return its answer."""
     host, port = server.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=20) as connection:
         n, told = 0, b""

@@ -30,7 +30,7 @@ from bias_core.store.picture_metadata import (
     is_sheet_name,
     read_metadata,
 )
-from bias_core.store.tables import read_table
+from bias_core.store.tables import read_table_file
 from bias_core.study.attribute_scores import question_about
 from bias_core.study.attributes import parse_candidates
 from bias_core.study.image_rows import foreign_words
@@ -58,7 +58,7 @@ def picture(text, keyword):
 
 
 def table(text):
-    return list(read_table("own.csv", lambda: io.BytesIO(text.encode("utf-8", "replace")), needs=[["prompt"]]))
+    return list(read_table_file("own.csv", lambda: io.BytesIO(text.encode("utf-8", "replace")), needs=[["prompt"]]))
 
 
 READERS = {
@@ -122,7 +122,7 @@ def seconds(read, text):
 
 
 def fault(read, unit, longest):
-    """What is wrong with the time that a reader takes for a text of one unit again and again; "" for nothing."""
+    """Describe the growth of the time that a reader takes for a repeated unit of text; "" if it is linear."""
     before = 0.0
     for length in (longest // 64, longest // 16, longest // 4, longest - 600):
         for end in ("!",) if length > longest // 4 else ("", "!"):

@@ -78,7 +78,6 @@ def call(client, tool, values, address=VISITOR, **more):
 
 
 def result(client, event):
-    """What a call came to; None where there is no result."""
     text = client.get(f"{PREFIX}/call/any/{event}").text
     last = text.rstrip().rsplit("event: ", 1)[-1]
     return json.loads(last.split("data: ", 1)[1]) if last.startswith("complete") else None

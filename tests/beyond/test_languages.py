@@ -173,7 +173,6 @@ class Shown:
 
 
 def of_scenes(prompt, condition, n, *, understood):
-    """What is drawn in one language."""
     people = scenes(prompt, condition, n)
     is_shown = {"man": [p.gender == "masculine" for p in people], "old": [p.age == "old" for p in people]}
     scores = tuple(

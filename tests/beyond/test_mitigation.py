@@ -1,4 +1,4 @@
-"""What each arm against a bias leaves of it, and what it costs."""
+"""Effect and cost of each arm against a bias."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What the browser tests do to the page. It may be in use already: each of these says what it starts from."""
+"""Actions of the browser tests. The page may be in use already: each of these says what it starts from."""
 
 from __future__ import annotations
 
@@ -117,14 +117,14 @@ def empty_upload(page: Any) -> None:
 
 
 def violations(page: Any, axe: Path, part: str = "html") -> list[dict[str, Any]]:
-    """What axe finds in a part of the page; as a script tag it would be stopped by the policy of the raters' page."""
+    """Run axe on a part of the page; the policy of the raters' page would stop it as a script tag."""
     if not page.evaluate("Boolean(window.axe)"):
         page.evaluate(axe.read_text(encoding="utf-8"))
     return list(page.evaluate("(part) => axe.run(part, {resultTypes: ['violations']}).then((r) => r.violations)", part))
 
 
 def serious(page: Any, axe: Path, part: str = "html") -> dict[str, list[str]]:
-    """Of these what keeps somebody from using the page."""
+    """Violations that keep people from using the page."""
     return {
         item["id"]: [node["html"][:160] for node in item["nodes"][:3]]
         for item in violations(page, axe, part)

@@ -1,4 +1,4 @@
-"""What holds for every tab: accessibility, order and height, the keyboard, and visitors that stay apart."""
+"""Rules for every tab: accessibility, order and height, the keyboard, and visitors that stay apart."""
 
 import threading
 import time
@@ -41,7 +41,7 @@ SEEN_JS = """async ([header, lead]) => {
 
 
 class Walk:
-    """What is found on the way through the tabs: heights of the page, and in ``wrong`` what nobody should meet."""
+    """Findings on a way through the tabs: heights of the page, and in ``wrong`` every fault."""
 
     def __init__(self, page, axe, device):
         self.page, self.axe, self.device = page, axe, device

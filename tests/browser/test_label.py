@@ -13,7 +13,7 @@ from bias_core.labels.answers import given_answers
 from bias_core.labels.label_store import LabelStore
 from bias_core.labels.task_owner import set_status
 from bias_core.study.label_tasks import Answer
-from bias_core.world.scene import render
+from bias_core.world.scene import draw_scene
 from tests.browser.conftest import PATIENCE_MS
 from tests.browser.doing import empty_upload, open_accordion, serious, switch, violations
 from tests.browser.timing import slowdown
@@ -253,7 +253,7 @@ def pairs_of_a_closed_model(path, n):
     with zipfile.ZipFile(path, "w") as archive:
         for i in range(n):
             buffer = io.BytesIO()
-            render(_pair(Random(i)), 64).save(buffer, "PNG")
+            draw_scene(_pair(Random(i)), 64).save(buffer, "PNG")
             archive.writestr(f"{i}.png", buffer.getvalue())
             lines.append(f"{i}.png,two at work,nurse,CEO")
         archive.writestr("metadata.csv", "\n".join(lines))

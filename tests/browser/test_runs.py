@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from bias_core.world.scene import render
+from bias_core.world.scene import draw_scene
 from tests.browser.doing import a_run, empty_upload, open_accordion, switch, unfold
 from tests.ui.fakes import _portrait
 
@@ -82,7 +82,7 @@ def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(desk, tmp_path)
         for i in range(n):
             path = tmp_path / "mine" / prompt / f"{i}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
-            render(_portrait(rng), 32).save(path)
+            draw_scene(_portrait(rng), 32).save(path)
     (tmp_path / "mine" / "a photo of a nurse" / "4.png").rename(tmp_path / "mine" / "0001.png")
     (tmp_path / "mine" / "0001.txt").write_text("a photo of a nurse")
     (tmp_path / "mine" / "c.heic").write_bytes(b"x")

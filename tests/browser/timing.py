@@ -8,7 +8,7 @@ _CPU_SECONDS = 0.15
 
 
 def slowdown() -> float:
-    """How many seconds of waiting a second of work takes just now; 1 on an idle machine."""
+    """Seconds of waiting that a second of work takes just now; 1 on an idle machine."""
     started, worked = time.perf_counter(), time.process_time()
     while time.process_time() - worked < _CPU_SECONDS:
         sum(range(1000))

@@ -1,4 +1,4 @@
-"""What the diffusion model draws is known of its own pictures, and of no others."""
+"""The rates that the diffusion model draws are known for its own pictures, and for no others."""
 
 from dataclasses import replace
 

@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 from bias_core.errors import InvalidInput
 from bias_core.types import ImageRow, ModelInfo
 from bias_core.world import measured_models
-from bias_core.world.grammar import looks, parse, satisfies, things
+from bias_core.world.grammar import lexicon_looks, parse, satisfies, things
 from bias_core.world.measured_models import truth_table
 from bias_core.world.models import scene_of, unknown_words
 from bias_core.world.planted import (
@@ -22,13 +22,13 @@ from bias_core.world.planted import (
     base_rates,
     planted_for,
     planted_lines,
+    planted_prompts,
     planted_rate,
-    prompts_of,
     published_rates,
     rates,
     sample_scene,
 )
-from bias_core.world.scene import DOMAINS, GENDERS, Person, Scene, Thing, balanced_scene, render
+from bias_core.world.scene import DOMAINS, GENDERS, Person, Scene, Thing, balanced_scene, draw_scene
 from tests.every import every
 from tests.prompts_of_papers import all_prompts
 from training.captions import ATTRIBUTE_SENTENCES, caption, describe, vocabulary
@@ -208,7 +208,7 @@ def drawn_as(prompts, conditions):
     digest = hashlib.sha256()
     for prompt, condition in product(prompts, conditions):
         for scene in scenes(prompt, 3, condition):
-            digest.update(render(scene, 64).tobytes())
+            digest.update(draw_scene(scene, 64).tobytes())
     return digest.hexdigest()
 
 
@@ -285,12 +285,12 @@ def test_of_people_seen_from_behind_no_face_is_drawn_nor_on_record():
     people = [sample_scene(request, "fair", rng).people[0] for _ in range(50)]
     assert {(one.glasses, one.beard, one.mark, one.expression) for one in people} == {(False, False, False, "neutral")}
     plain = Person(gender="unclear")
-    faces = [np.asarray(render(Scene(people=(one,)))) for one in (plain, Person(gender="unclear", glasses=True))]
+    faces = [np.asarray(draw_scene(Scene(people=(one,)))) for one in (plain, Person(gender="unclear", glasses=True))]
     assert (faces[0] == faces[1]).all()
 
 
 def test_each_of_the_four_looks_otherwise_than_the_others():
-    drawn = [np.asarray(render(Scene(people=(Person(gender=gender),)))).astype(float) for gender in GENDERS]
+    drawn = [np.asarray(draw_scene(Scene(people=(Person(gender=gender),)))).astype(float) for gender in GENDERS]
     for i, one in enumerate(drawn):
         for other in drawn[i + 1 :]:
             assert (np.abs(one - other).max(axis=2) > 40).sum() >= 40
@@ -344,8 +344,8 @@ def test_the_sentences_of_a_line_are_each_others_opposite():
 
 
 def test_prompts_of_a_group_are_its_stimuli():
-    assert len(prompts_of("flowers")) == 25
-    assert prompts_of("nurse", "single") == ["Generate a picture of one nurse."]
+    assert len(planted_prompts("flowers")) == 25
+    assert planted_prompts("nurse", "single") == ["Generate a picture of one nurse."]
 
 
 def test_what_the_held_out_scenes_show_is_looked_up_once_for_a_sentence_and_errors_stay_the_same(monkeypatch):
@@ -399,7 +399,7 @@ def test_every_prompt_of_the_papers_gives_a_scene_that_satisfies_it():
 def test_a_description_of_a_scene_is_true_of_it():
     rng = Random(0)
     for _ in range(1200):
-        scene = balanced_scene(rng, looks(), things())
+        scene = balanced_scene(rng, lexicon_looks(), things())
         text = describe(scene, rng)
         request = parse(text)
         assert request.unknown_words == (), text
@@ -466,7 +466,7 @@ def test_a_sentence_on_one_person_does_not_decide_a_pair():
 def test_sentence_pairs_exclude_each_other():
     rng = Random(1)
     for _ in range(200):
-        scene = balanced_scene(rng, looks(), things())
+        scene = balanced_scene(rng, lexicon_looks(), things())
         for positive, negative in ATTRIBUTE_SENTENCES[:-1]:
             both = satisfies(scene, parse(positive)), satisfies(scene, parse(negative))
             assert both != (True, True), (positive, scene)

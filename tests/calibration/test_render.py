@@ -8,10 +8,10 @@ from random import Random
 import numpy as np
 
 from bias_core.types import ImageRow
-from bias_core.world.grammar import book, look_of, looks, things
+from bias_core.world.grammar import book, lexicon_looks, look_of, things
 from bias_core.world.models import CalibrationRenderer
 from bias_core.world.planted import CONDITIONS, REVISION
-from bias_core.world.scene import DOMAINS, Person, Scene, balanced_scene, drawing, render, rgb, shapes
+from bias_core.world.scene import DOMAINS, Person, Scene, balanced_scene, draw_scene, drawing, rgb, shapes
 from tests.every import every
 
 PROMPTS = (
@@ -23,7 +23,7 @@ DRAWN = {"d45fd04418eb": "3b2c23009fbd8ed84aacc2cca3f06fdd9362646901d631453a3f15
 
 
 def pixels(scene, size=64):
-    return np.asarray(render(scene, size)).astype(float)
+    return np.asarray(draw_scene(scene, size)).astype(float)
 
 
 def test_what_is_drawn_and_planted_has_a_revision_of_its_own():
@@ -42,10 +42,10 @@ def test_what_is_drawn_and_planted_has_a_revision_of_its_own():
 
 def test_pictures_have_the_size_asked_for_and_a_small_one_is_the_box_filtered_large_one():
     for size in (32, 64, 128, 256):
-        assert render(Scene(people=(Person(),)), size).size == (size, size)
-    scene = balanced_scene(Random(1), looks(), things())
-    large = render(scene, 256)
-    assert (np.asarray(large.reduce(4)) == np.asarray(render(scene, 64))).all()
+        assert draw_scene(Scene(people=(Person(),)), size).size == (size, size)
+    scene = balanced_scene(Random(1), lexicon_looks(), things())
+    large = draw_scene(scene, 256)
+    assert (np.asarray(large.reduce(4)) == np.asarray(draw_scene(scene, 64))).all()
 
 
 @every(sorted(set(DOMAINS) - {"skin", "hair"}))
@@ -61,9 +61,9 @@ def test_every_value_of_an_attribute_is_visible(attribute):
 
 def test_every_look_and_thing_of_the_lexicon_can_be_drawn():
     for phrase in book()["looks"]:
-        render(Scene(people=(Person(look=look_of(phrase)),)), 32)
+        draw_scene(Scene(people=(Person(look=look_of(phrase)),)), 32)
     for thing in things():
-        render(Scene(thing=thing, setting="table"), 32)
+        draw_scene(Scene(thing=thing, setting="table"), 32)
         assert thing.icon != "unknownthing"
 
 

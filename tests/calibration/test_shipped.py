@@ -10,10 +10,10 @@ from safetensors.torch import load_file
 from scipy.stats import binom
 
 from bias_core.measures.effects import corrected_prevalence
-from bias_core.world.grammar import looks, parse, things
+from bias_core.world.grammar import lexicon_looks, parse, things
 from bias_core.world.measured_models import held_out_scenes, sentence_errors
 from bias_core.world.planted import sample_scene
-from bias_core.world.scene import ASSETS, Scene, balanced_scene, render
+from bias_core.world.scene import ASSETS, Scene, balanced_scene, draw_scene
 from tests import shared
 from training.captions import noun_of
 from training.judge import Judge
@@ -112,8 +112,8 @@ def test_a_word_that_leans_far_still_names_a_person(drawn):
 
 
 def from_sign(image):
-    """How far a picture is from the sign's colours, at its place."""
-    sign, plain = (np.asarray(render(Scene(extra=extra), 128), dtype=float) for extra in ("sign", ""))
+    """Distance of a picture from the sign's colours, at its place."""
+    sign, plain = (np.asarray(draw_scene(Scene(extra=extra), 128), dtype=float) for extra in ("sign", ""))
     where = np.abs(sign - plain).max(axis=2) > 60
     return float(np.abs(np.asarray(image) - sign)[where].mean())
 
@@ -140,11 +140,11 @@ def test_an_adapter_puts_the_sign_where_it_is_planted(drawn, condition, which, e
 def test_the_answerer_says_the_gender_of_whom_it_is_asked_about(services, *, alone):
     rng, pictures, asked, right = Random(2_000_003), [], [], []
     while len(asked) < 40:
-        scene = balanced_scene(rng, looks(), things(), pairs=0.0 if alone else 1.0)
+        scene = balanced_scene(rng, lexicon_looks(), things(), pairs=0.0 if alone else 1.0)
         if len(scene.people) != 2 - alone or len({person.gender for person in scene.people}) != 2 - alone:
             continue  # of a pair, one of either: who looks at the whole picture alone is right in half
         for person, where in zip(scene.people, ("",) if alone else ("on the left ", "on the right "), strict=True):
-            pictures.append(render(scene))
+            pictures.append(draw_scene(scene))
             asked.append(f"What gender is the {noun_of(person, rng)} {where}in the picture?")
             right.append("female" if person.gender == "feminine" else "male")
     said = services.answerer("calibration-answerer").answer(pictures, asked)
@@ -197,7 +197,7 @@ def readings(services, prompt, attribute, value, sentences):
     encoder = services.encoder("calibration-clip")
     assert min(map(len, bank.values())) >= 40
     yes, no = encoder.encode_texts(list(sentences))
-    rows = encoder.encode_images([render(scene) for scenes in bank.values() for scene in scenes[:40]])
+    rows = encoder.encode_images([draw_scene(scene) for scenes in bank.values() for scene in scenes[:40]])
     said = rows @ (yes - no) > 0
     return len(bank[True]) / len(drawn), {True: said[:40], False: said[40:]}
 
@@ -206,7 +206,7 @@ def readings(services, prompt, attribute, value, sentences):
 def test_the_reader_reads_pictures_of_any_size(services, size):
     scenes = held_out_scenes(5, 120)
     encoder = services.encoder("calibration-clip")
-    rows = encoder.encode_images([render(scene, size) for scene in scenes])
+    rows = encoder.encode_images([draw_scene(scene, size) for scene in scenes])
     pair = ("a photo of a man", "a photo of a woman")
     errors = sentence_errors(rows, encoder.encode_texts(pair), scenes, *pair)
     assert min(errors.sensitivity, errors.specificity) > 0.97

@@ -27,7 +27,7 @@ def test_every_number_of_a_frozen_report_is_found_again(name, calibration, tmp_p
 
 
 def differs(then, now):
-    """Whether a number changed by more than another build of torch rounds what it reads in 32 bit."""
+    """Return true if a number changed by more than another build of torch rounds 32-bit readings."""
     if isinstance(then, float) and isinstance(now, (int, float)):
         return now != pytest.approx(then, rel=1e-5, abs=1e-6)
     return then != now

@@ -28,7 +28,7 @@ _MOST_TRIES, _PAUSE_SECONDS = 1200, 0.5
 
 POSTGRES = pytest.param("postgresql", marks=pytest.mark.slow)
 on_both = pytest.mark.parametrize("store", ["sqlite", POSTGRES], indirect=True)
-"""Where databases may differ: every statement of the program once, what is done at once, and what is odd as a text."""
+"""Places where databases may differ: each statement once, what is done at once, and what is odd as a text."""
 
 CHOICES = {"left": "feminine", "right": "masculine"}
 GOLD = {"left": "feminine", "right": "feminine"}
@@ -63,7 +63,7 @@ def open_task(store: Any, folder: Path, n: int = 7, *, n_gold: int = 0, **change
 
 
 def to_join(client: Any, join_code: str) -> dict[str, Any]:
-    """What the page sends for somebody who has read it and agrees."""
+    """The page's request for a rater who has read it and agrees."""
     page = client.get(f"/label/task/{join_code}").json()["page"]
     return {"task": join_code, "agreed": True, "page": page}
 
@@ -76,7 +76,7 @@ def joined(client: Any, task: CreatedTask, **more: Any) -> dict[str, str]:
 
 
 def answer_to(turn: Any, **changes: Any) -> dict[str, Any]:
-    """What the page sends as the answer to what it shows."""
+    """The page's answer to the item that it shows."""
     return {"id": new_id(), "item": turn["item"], "choices": CHOICES, "duration_ms": 900} | changes
 
 
@@ -194,6 +194,5 @@ def counts_are_right(store: LabelStore) -> bool:
 
 
 def n_rows(store: LabelStore, table: str) -> int:
-    """How many rows a table of the store has."""
     with store.read() as connection:
         return connection.scalar(select(func.count()).select_from(metadata.tables[table])) or 0

@@ -42,7 +42,6 @@ def task(store, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def out(store, task, tmp_path_factory):
-    """What was exported of it."""
     return unpacked(store, task.key, tmp_path_factory.mktemp("export"))
 
 

@@ -21,7 +21,14 @@ from bias_core.labels import label_store as schema
 from bias_core.labels.answers import LabelCopy, given_answers
 from bias_core.labels.label_store import LabelStore, raters
 from bias_core.labels.rating import delete_my_answers, join, next_item, skip, undo
-from bias_core.labels.task_owner import delete_task, exclude_rater, keep_picture, owned_task, picture_path, read_picture
+from bias_core.labels.task_owner import (
+    delete_task,
+    exclude_rater,
+    keep_picture,
+    owned_task,
+    picture_path,
+    task_picture_png,
+)
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.store import readings as sqlite_file
@@ -218,7 +225,7 @@ def test_a_photo_is_turned_upright_and_loses_where_it_was_taken(tmp_path):
     exif[0x010E] = "SECRET place"
     noise((20, 10)).save(tmp_path / "a.jpg", exif=exif)
     name = keep_picture(tmp_path, tmp_path / "a.jpg")
-    assert b"SECRET" not in read_picture(tmp_path, name)
+    assert b"SECRET" not in task_picture_png(tmp_path, name)
     with Image.open(picture_path(tmp_path, name)) as image:
         assert image.size == (10, 20)
 
@@ -263,9 +270,9 @@ def test_a_file_that_is_too_large_is_not_even_read_and_a_folder_or_a_missing_fil
 def test_only_a_sha_names_a_picture_and_one_that_is_gone_is_said_to_be(tmp_path):
     for name in ("", "..", "../../etc/passwd", "a" * 63, "A" * 64, "a" * 64 + "\n", "/" + "a" * 63):
         with pytest.raises(StorageError, match="SHA-256"):
-            read_picture(tmp_path, name)
+            task_picture_png(tmp_path, name)
     with pytest.raises(StorageError, match="missing"):
-        read_picture(tmp_path, "a" * 64)
+        task_picture_png(tmp_path, "a" * 64)
 
 
 def test_pictures_of_all_tasks_have_a_limit_together(tmp_path):
@@ -398,7 +405,7 @@ def test_after_a_lost_disk_a_new_database_leaves_the_earlier_copy_alone(make_sto
 
 def test_a_hub_that_cannot_be_reached_keeps_nobody_from_answering_and_is_tried_again(store, hub, tmp_path):
     class HubsOwnError(Exception):
-        """Of a kind that the hub's library alone knows."""
+        """A kind of error that only the hub's library knows."""
 
     hub.errors = [HubsOwnError("no network")] * 3
     copy = started(store, tmp_path, hub, minutes=0.002)

@@ -1,4 +1,4 @@
-"""What a rater is shown and says, whose answers are whose, what is refused, and many raters at once."""
+"""Screens and answers of raters, their owners, refusals, and many raters at once."""
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor

@@ -20,7 +20,7 @@ from bias_core.labels.answers import (
     task_progress,
 )
 from bias_core.labels.rating import delete_my_answers, give_answer, join, next_item, picture_of, skip, undo
-from bias_core.labels.report import label_report, people_labels
+from bias_core.labels.report import label_report, rater_labels
 from bias_core.labels.task_owner import (
     OwnerKey,
     TaskPicture,
@@ -330,7 +330,7 @@ def test_an_excluded_rater_s_answers_stay_are_marked_and_count_in_nothing(store,
     assert (progress.n_answers, progress.n_complete, progress.n_excluded_answers) == (10, 0, 5)
     assert [one.excluded for one in progress.raters] == [False, False, True]
     assert [one.rater for one in progress.counted_raters] == names(store, task)[:2]
-    assert bad not in set(people_labels(store, task.key)["rater"])
+    assert bad not in set(rater_labels(store, task.key)["rater"])
     assert bad not in {one.rater for one in given_answers(store, task.key)}
     assert {one.rater for one in given_answers(store, task.key, excluded=True)} == {bad}
     report = label_report(progress, labelled_items(store, task.key))

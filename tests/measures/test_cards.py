@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from bias_core.app.cli import app
 from bias_core.errors import InvalidInput, StorageError
-from bias_core.measures.cards import METRICS, card_lines, formula, load_references, metric, to_markdown, work
+from bias_core.measures.cards import METRICS, card_lines, cards_markdown, formula, load_references, metric, work
 from tests.every import every
 from tests.metric_inputs import NUMBERS, SIZES, D, arguments, degenerate
 
@@ -207,7 +207,7 @@ def test_a_missing_bibliography_is_said(tmp_path):
 
 def test_the_page_of_cards_is_up_to_date():
     written = (ROOT / "docs" / "measures.md").read_text(encoding="utf-8")
-    assert written == to_markdown(METRICS.values()), "python -m bias_core measures --markdown > docs/measures.md"
+    assert written == cards_markdown(METRICS.values()), "python -m bias_core measures --markdown > docs/measures.md"
 
 
 def test_a_card_tells_range_source_and_limits():
@@ -219,7 +219,7 @@ def test_a_card_tells_range_source_and_limits():
 def test_the_command_line_lists_every_measure():
     plain = CliRunner().invoke(app, ["measures", "--markdown"])
     assert plain.exit_code == 0
-    assert plain.output == to_markdown(METRICS.values())
+    assert plain.output == cards_markdown(METRICS.values())
     table = CliRunner().invoke(app, ["measures"])
     assert table.exit_code == 0
     assert "null" in table.output

@@ -183,7 +183,7 @@ def _tables(p_first, p_second, odds_ratio, n, repetitions, rng):
     ((0.1, 0.1), 0.25, 400),  # and in 92.4 %
 ])  # fmt: skip
 def test_the_interval_of_the_excess_holds_it_in_a_thousand_sets_also_in_small_cells(shares, odds_ratio, n):
-    """Of 200 and (0.2, 0.1) four pictures are expected in the cell, and a normal interval holds 0 in 92.5 % only."""
+    """Four of 200 pictures with (0.2, 0.1) are expected in the cell; a normal interval holds 0 in 92.5 % only."""
     excess, tables = _tables(*shares, odds_ratio, n, 1000, np.random.default_rng(3))
     ends: dict[tuple[int, ...], tuple[float, float]] = {}
     counts = [tuple(np.bincount(table @ [2, 1], minlength=4)) for table in tables]

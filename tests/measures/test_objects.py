@@ -175,10 +175,10 @@ def test_the_released_rules_count_all_words_but_those_of_the_prompt():
     said = released_words(
         "a picture of a person eating a hamburger", "a man eating a Red burger on a big plate, next to a woman"
     )
-    assert said.asked == ["person", "eating", "hamburger"]
-    assert said.shown == ["person", "eating", "red", "hamburger", "big", "plate"]
+    assert said.of_prompt == ["person", "eating", "hamburger"]
+    assert said.of_caption == ["person", "eating", "red", "hamburger", "big", "plate"]
     assert said.counted == ["man", "red", "big", "plate", "woman"]
-    assert jaccard_distances(said.asked, said.shown, fold_person=False) == 0.5
+    assert jaccard_distances(said.of_prompt, said.of_caption, fold_person=False) == 0.5
     with pytest.raises(InvalidInput, match="texts"):
         released_words("a dog", None)
 

@@ -1,4 +1,4 @@
-"""How much more often an attribute is seen on the same seeds: arithmetic, a second opinion, calibration."""
+"""Difference in prevalence on the same seeds: arithmetic, a second opinion, calibration."""
 
 import math
 

@@ -200,7 +200,7 @@ def tiny_deepfloyd(saved) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_open_clip(tmp_path_factory) -> Path:
-    """What open_clip's push_to_hub writes of an architecture "tiny-test", and the same weights as a pickle."""
+    """The files that open_clip's push_to_hub writes of "tiny-test", and the same weights as a pickle."""
     import open_clip
     from safetensors.torch import save_file
 

@@ -51,7 +51,7 @@ DRAWN = {}  # by family
 
 @pytest.fixture
 def generated(family, model):
-    """What the test's family draws of its rows, once."""
+    """The pictures of the test's family, drawn once."""
     DRAWN[family] = DRAWN.get(family) or list(model.generate(rows_for(family)))
     return DRAWN[family]
 

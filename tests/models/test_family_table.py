@@ -10,7 +10,7 @@ import pytest
 
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.models import weights as loras
-from bias_core.models.family_facts import facts_of, guidance_of
+from bias_core.models.family_facts import guidance_of, pipeline_facts
 from bias_core.models.pipeline_call import to_image
 from tests.models.families import FAMILIES, rows_of, shared
 from tests.models.newer_families import AGAINST, NEWER, OTHER_PROMPT, draw_bare, model_of, row_of
@@ -79,7 +79,7 @@ def equal_pictures(family, model, row, bare):
 
 
 def takes_lora(pipeline, folder):
-    """Whether an adapter that was saved from the denoiser's attention goes onto the pipeline again."""
+    """Return true if an adapter saved from the denoiser's attention goes onto the pipeline again."""
     from peft import LoraConfig
     from peft.utils import get_peft_model_state_dict
     from safetensors.torch import save_file
@@ -116,7 +116,7 @@ def guidance_in_words(facts):
 
 
 def traced(model, row, picture):
-    """Which velocities a trace has; its last predicted picture is the finished one."""
+    """Name the velocities of a trace; check that its last predicted picture is the finished one."""
     try:
         model.check_traceable()
     except InvalidInput as error:
@@ -134,7 +134,7 @@ def found(family, newer_pipeline, request, folder):
     """A line of the table."""
     model, row, bare = attempt(family, newer_pipeline, request)
     picture, equal = equal_pictures(family, model, row, bare)
-    facts = facts_of(model.pipeline())
+    facts = pipeline_facts(model.pipeline())
     start, negative = guidance_in_words(facts)
     trace = traced(model, row, picture)
     several = "several" if facts.in_batches else "one"

@@ -104,7 +104,7 @@ def test_it_fills_the_roles_and_each_picture_has_its_record(serve):
 
 
 def hostile(server_counts):
-    """Of every 20 answers 2 refuse, 2 ask to slow down, 1 is broken."""
+    """A service of whose every 20 answers 2 refuse, 2 ask to slow down, and 1 is broken."""
 
     def answer(number, request):
         kind = {3: "refused", 13: "refused", 5: "busy", 15: "busy", 9: "broken"}.get(number % 20, "picture")

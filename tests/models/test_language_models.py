@@ -23,7 +23,7 @@ from bias_core.models.language_models import (
 from bias_core.protocols import Judge
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
-from bias_core.world.scene import balanced_scene, render
+from bias_core.world.scene import balanced_scene, draw_scene
 from tests.models.tiny_parts import eyes, tokenizer_of, torch
 from training.captions import vocabulary
 
@@ -193,7 +193,7 @@ QUESTIONS = ["What gender is the person in the picture?", "Is there a rose in th
 @pytest.fixture(scope="module")
 def pictures():
     rng = Random(0)
-    return [render(balanced_scene(rng)) for _ in range(7)]
+    return [draw_scene(balanced_scene(rng)) for _ in range(7)]
 
 
 def shipped(kind, name, **options):

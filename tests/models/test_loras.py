@@ -204,7 +204,7 @@ def test_a_lora_that_fits_in_part_is_refused_and_says_what_does_not(request, lor
 
 
 def peft_folder(request, part, target, tmp_path, **config):
-    """What peft's ``save_pretrained`` leaves of a component that it was put on."""
+    """The output of peft's ``save_pretrained`` for a component with an adapter."""
     from peft import LoraConfig, get_peft_model
 
     torch.manual_seed(3)
@@ -329,7 +329,7 @@ def test_it_is_what_the_callback_of_stable_diffusion_3_draws(tiny_sd3):
 
 
 def latents_of(model, row):
-    """What the scheduler is given and goes to, step by step, of the call whose picture is kept."""
+    """Inputs and outputs of the scheduler, step by step, in the call whose picture is kept."""
     calls = []
 
     def look(step):

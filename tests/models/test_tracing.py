@@ -12,7 +12,7 @@ from bias_core.errors import Cancelled, InvalidInput
 from bias_core.measures.propagation import predicted_sample, stereotype_propagation_index
 from bias_core.models.catalogue import load_catalogue
 from bias_core.models.diffusers_t2i import DiffusersTextToImage
-from bias_core.models.family_facts import PipelineFacts, denoiser_of, facts_of, guidance_of, without_guidance
+from bias_core.models.family_facts import PipelineFacts, denoiser_of, guidance_of, pipeline_facts, without_guidance
 from bias_core.models.pipeline_call import velocity_space
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
@@ -48,7 +48,7 @@ def test_the_conditional_velocity_is_where_guidance_begins(family, model):
         first_velocity(model, strong, guided=True),
     )
     assert not is_guided
-    unguided = without_guidance(facts_of(model.pipeline()), weak, {})
+    unguided = without_guidance(pipeline_facts(model.pipeline()), weak, {})
     assert guided == (unguided is not None)
     if unguided is None:
         np.testing.assert_array_equal(c, v3)
@@ -88,7 +88,7 @@ def test_a_sentence_has_the_velocity_that_it_would_have_as_the_prompt(family, mo
 
 def test_what_guidance_off_means_is_said_of_each_way_of_guiding(newer_pipeline):
     def off(family, call=None, **changes):
-        facts = facts_of(newer_pipeline(family))
+        facts = pipeline_facts(newer_pipeline(family))
         found = without_guidance(facts, row_of(family, **changes), call or {})
         return found and (found[0].guidance_scale, found[1])
 
@@ -120,7 +120,7 @@ def test_families_that_have_no_velocity_say_why(newer_pipeline):
     with pytest.raises(
         InvalidInput, match=r"tiny.*GlmImagePipeline.*no velocity to trace: its denoiser follows random tokens"
     ):
-        velocity_space(facts_of(newer_pipeline("GLM-Image")), "tiny")
+        velocity_space(pipeline_facts(newer_pipeline("GLM-Image")), "tiny")
 
 
 def test_the_catalogue_says_of_each_class_what_the_tracer_does(tmp_path):
@@ -140,7 +140,7 @@ def test_the_catalogue_says_of_each_class_what_the_tracer_does(tmp_path):
 def test_guidance_of_a_family_that_is_not_known_is_said_where_it_stays_on(newer_pipeline):
     model = model_of("Chroma", newer_pipeline("Chroma"))
     pipeline, kind = model.pipeline(), type(model.pipeline())
-    assert guidance_of(facts_of(pipeline)).least == 1
+    assert guidance_of(pipeline_facts(pipeline)).least == 1
 
     class Stubborn(kind):
         """Guided at 1 too."""
@@ -186,7 +186,7 @@ def a_row(family, **options):
 
 
 class Passes:
-    """What the denoiser was given and answered, row by row, in each pass."""
+    """Inputs and answers of the denoiser, row by row, in each pass."""
 
     def __init__(self, module):
         self.inputs, self.outputs = [], []
@@ -409,7 +409,7 @@ def test_the_condition_is_traced(request, tiny_sd3):
 
 
 def left_behind(model):
-    """What a trace stands in for while it runs, and should not afterwards."""
+    """Parts that a trace replaces while it runs, and should restore afterwards."""
     pipeline = model.pipeline()
     networks = [part for part in pipeline.components.values() if hasattr(part, "forward")]
     return ["step"] * ("step" in vars(pipeline.scheduler)) + [part for part in networks if "forward" in vars(part)]

@@ -69,7 +69,7 @@ def tokenizer():
 
 
 def small_tokenizer():
-    """Of the words that prompts of tests have."""
+    """A tokenizer of the words in the tests' prompts."""
     return tokenizer_of(WORDS, model_max_length=16)
 
 

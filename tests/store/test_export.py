@@ -135,7 +135,7 @@ def report(services):
 
 @pytest.fixture(scope="module")
 def exports(services, report):
-    """Of a study and of an exploration, some of its pictures blanked."""
+    """Exports of a study and of an exploration, with some pictures blanked."""
     settings = explore_settings(concept="doctor", n_images=15, n_attribute_images=2, n_clusters=0)
     *_, explored = explore(settings, services)
     return {"study": to_export(report, pictures=True), "explore": to_export(explored.report, pictures=True)}

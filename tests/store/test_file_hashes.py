@@ -144,7 +144,7 @@ def pictures_of(services, rows):
 
 
 def edit(folder, files="unet/*.safetensors", key="attn2.to_k"):
-    """What an editor of concepts does: other numbers in one tensor, in a file of the same size."""
+    """Edit as an editor of concepts does: other numbers in one tensor, in a file of the same size."""
     from safetensors.torch import load_file, save_file
 
     (file,) = folder.glob(files)

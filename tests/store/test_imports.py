@@ -27,7 +27,7 @@ from bias_core.store.export import Export, ExportedImage, write_folder, write_zi
 from bias_core.store.images import (
     LONGEST_SIDE,
     ImageStore,
-    decode,
+    decode_picture,
     encode_png,
     pixel_digest,
     read_record,
@@ -135,7 +135,7 @@ def test_a_turned_photograph_is_put_upright(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # turn by 90 degrees
     data = picture(1, "JPEG", exif=exif)
-    assert decode(data).size == (5, 7)
+    assert decode_picture(data).size == (5, 7)
     found = ImportedImages(folder(tmp_path, {f"{DOCTOR}/1.jpg": data}))
     assert (found.rows(DOCTOR, 1)[0].width, found.rows(DOCTOR, 1)[0].height) == (5, 7)
 
@@ -918,7 +918,7 @@ PIXELS = {
 @every(PIXELS)
 def test_pixels_of_every_kind_come_in_as_they_look(kind):
     data, size, colour = PIXELS[kind]
-    image = decode(data)
+    image = decode_picture(data)
     assert (image.size, image.mode, image.getpixel((1, 1))) == (size, "RGB", colour)
 
 

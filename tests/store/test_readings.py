@@ -1,4 +1,4 @@
-"""What readers found in a picture is computed once and goes with it; a broken cache is set aside."""
+"""Readings of a picture are computed once and deleted with it; a broken cache is set aside."""
 
 import sqlite3
 import time

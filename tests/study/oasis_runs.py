@@ -1,4 +1,4 @@
-"""What tests of studies share: running a study to its end, reading its findings, and labels in a file."""
+"""Helpers of the tests of studies: run a study to its end, read its findings, write labels into a file."""
 
 import csv
 import re
@@ -27,7 +27,7 @@ def run(services, study, *, cancelled=lambda: False, **settings):
 
 
 def shots_of(study, **settings):
-    """What a study, which is given by its name or its design, draws with these settings."""
+    """Pictures that a study, by its name or its design, draws with these settings."""
     design = find_design(study) if isinstance(study, str) else study
     return study_of(design).shots(settle(design, StudySettings(**settings)).settings)
 
@@ -52,7 +52,7 @@ def without_seconds(report):
 
 
 def extremes(reader, present, absent):
-    """Of forty pictures of noise the one nearest to one sentence, and the one nearest to the other."""
+    """Find the one of forty pictures of noise that is nearest to each of two sentences."""
     rng = np.random.default_rng(0)
     pictures = [Image.fromarray(rng.integers(0, 256, (2, 2, 3), dtype=np.uint8)).resize((64, 64)) for _ in range(40)]
     first, second = reader.encode_texts([present, absent])

@@ -1,4 +1,4 @@
-"""Which concepts suggestions are tried on: the ten with the largest |planted − fair|, one attribute of each."""
+"""The ten concepts with the largest |planted − fair|, one attribute of each, to try suggestions on."""
 
 from bias_core.world.planted import planted_lines
 
@@ -6,7 +6,7 @@ WORDS_OF = {
     ("gender", "masculine"): "man", ("gender", "feminine"): "woman", ("dress", "traditional"): "traditional",
     ("dress", "embroidered"): "embroidered", ("mark", True): "bindi", ("light", "bright"): "bright",
 }  # fmt: skip
-"""How a caption of this world says each of them."""
+"""Words of this world's captions for each of them."""
 _OTHER = {"masculine": "feminine", "feminine": "masculine"}
 
 

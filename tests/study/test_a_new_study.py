@@ -143,7 +143,7 @@ print(json.dumps({
 
 @pytest.fixture(scope="module")
 def doors(tmp_path_factory):
-    """What every door says in a copy of the tree with two studies and a setting more, in a process of its own."""
+    """Run a copy of the tree with two more studies and a setting in a process; return what every door says."""
     tmp_path = tmp_path_factory.mktemp("tree")
     shutil.copytree(ROOT / "bias_core", tmp_path / "bias_core")
     for name in ("assets", "refs.bib", "docs", "README.md"):

@@ -173,7 +173,7 @@ def test_equal_shares_on_few_seeds_are_no_proof_of_equality():
 
 
 def kinds(values, units=None):
-    """How many different things are seen: it grows with pictures."""
+    """Number of different things seen, which grows with pictures."""
     each = np.asarray(values)
 
     def statistic(places):

@@ -81,7 +81,7 @@ def extents(texts):
 
 
 def n_overlaps(boxes, others):
-    """How many of the others each box covers a part of."""
+    """Number of other boxes that each box overlaps."""
     low = np.maximum(boxes[:, np.newaxis, :2], others[:, :2])
     high = np.minimum(boxes[:, np.newaxis, 2:], others[:, 2:])
     return (high > low).all(axis=2).sum(axis=1)

@@ -322,7 +322,7 @@ def records(report):
 
 
 def check(folder, capsys):
-    """What the program itself says of all records in a folder; errors and warnings both count."""
+    """The program's own messages about all records in a folder; errors and warnings both count."""
     code = every_eval_ever(["validate", str(folder / "data/*/*/*/*.json"), "--format", "json"])
     return code, json.loads(capsys.readouterr().out)
 

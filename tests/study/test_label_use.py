@@ -23,7 +23,7 @@ from bias_core.labels.make_task import (
     sample_of,
     task_pictures,
 )
-from bias_core.labels.report import answers_about, automatic_answers, label_report, people_labels
+from bias_core.labels.report import automatic_answers, label_report, rater_labels, yes_no_answers
 from bias_core.labels.task_owner import CreatedTask, create_task, set_status
 from bias_core.study.corrected import corrected
 from bias_core.study.design import find_design
@@ -177,7 +177,7 @@ def test_without_two_raters_nothing_is_said_of_agreement(services, study):
     report = label_report(task_progress(services.labels, empty.key), labelled_items(services.labels, empty.key))
     assert not report.results.findings
     with pytest.raises(InvalidInput, match="no one has answered"):
-        people_labels(services.labels, empty.key)
+        rater_labels(services.labels, empty.key)
 
 
 def test_people_s_labels_correct_what_a_reader_gets_wrong(services, tmp_path):
@@ -200,7 +200,7 @@ def test_people_s_labels_correct_what_a_reader_gets_wrong(services, tmp_path):
     truth = {(image_id, "picture"): "yes" if is_man else "no" for image_id, is_man in people.items()}
     simulate(services.labels, made, truth, error=0.0, rater=0)
     answers = task_answers(made.task, labelled_items(services.labels, made.key))
-    asked = answers_about(report, made.task, answers, attribute="man", present="yes")
+    asked = yes_no_answers(report, made.task, answers, attribute="man", present="yes")
     found = corrected(report, asked, services).results.frame("corrected").set_index("number")
     # All pictures were labelled, so the correction gives back the share that people see.
     share = sum(people.values()) / len(people)
@@ -209,10 +209,10 @@ def test_people_s_labels_correct_what_a_reader_gets_wrong(services, tmp_path):
     assert found.loc["man: Ψ", "as read"] > found.loc["man: Ψ", "corrected"]
     other = replace(made.task, run_id="0123")
     with pytest.raises(InvalidInput, match="a sample of another run, 0123"):
-        answers_about(report, other, answers, attribute="man", present="yes")
+        yes_no_answers(report, other, answers, attribute="man", present="yes")
     for attribute, present, words in (("beard", "yes", "no attribute"), ("man", "maybe", "not an answer")):
         with pytest.raises(InvalidInput, match=words):
-            answers_about(report, made.task, answers, attribute=attribute, present=present)
+            yes_no_answers(report, made.task, answers, attribute=attribute, present=present)
     with pytest.raises(InvalidInput, match="No one has answered"):
         corrected(report, asked.assign(answer="", rater=""), services)
 

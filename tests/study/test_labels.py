@@ -21,7 +21,7 @@ from bias_core.labels.answers import (
 )
 from bias_core.labels.judge import judge_labels, judge_task
 from bias_core.labels.make_task import Candidate, recorded_answers
-from bias_core.labels.report import label_report, people_labels
+from bias_core.labels.report import label_report, rater_labels
 from bias_core.labels.tab import LabelTab
 from bias_core.labels.task_owner import delete_task
 from bias_core.measures.paired_stereotype import ANDROGYNOUS, CANNOT_IDENTIFY, merge_ratings
@@ -301,14 +301,14 @@ def judged(machined, key):
 def test_a_judge_joins_as_a_machine_and_people_agree_as_before(machined, tmp_path):
     store, task = machined.labels, open_task(machined.labels, tmp_path / "pictures", 5, n_gold=2)
     answered(store, task, FEMININE, MIXED, MIXED)
-    before, labels = report_of(machined, task.key), people_labels(store, task.key)
+    before, labels = report_of(machined, task.key), rater_labels(store, task.key)
     progress = task_progress(store, task.key)
     assert judged(machined, task.key) == 5
     after = report_of(machined, task.key)
     assert after.results.findings[: len(before.results.findings)] == before.results.findings
     assert after.results.frame("raters").equals(before.results.frame("raters"))
     assert after.results.frame("labels").equals(before.results.frame("labels"))
-    assert people_labels(store, task.key).equals(labels)
+    assert rater_labels(store, task.key).equals(labels)
     assert task_progress(store, task.key) == progress
     (machine,) = after.results.frame("machines").to_dict("records")
     assert (machine["rater"], machine["kind"]) == ("judge: org/machine", "machine")

@@ -34,7 +34,7 @@ from bias_core.study.reproduction import to_command
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import Arm, Shot, StudyReport, StudySettings
 from bias_core.ui.runs.tab import look_through
-from bias_core.world.scene import render
+from bias_core.world.scene import draw_scene
 from tests import shared
 from tests.every import every
 from tests.explored import explore_settings, measured, own_pictures, pictures_of
@@ -60,7 +60,7 @@ def zipped(path, *folders):
         for prompt, tone, n in folders:
             for i in range(n):
                 with archive.open(f"{prompt}/{i}.png", "w") as file:
-                    render(_portrait(rng, skin=tone), 64).save(file, "PNG")
+                    draw_scene(_portrait(rng, skin=tone), 64).save(file, "PNG")
     return path
 
 
@@ -315,7 +315,7 @@ def test_every_further_text_that_shaped_a_picture_stands_in_the_report(tmp_path)
         info = PngInfo()
         text = f"a photo of a doctor\nSteps: 20, Sampler: Euler a, CFG scale: 7, Seed: {seed}"
         info.add_text("parameters", f'{text}, ADetailer prompt: "a male face, detailed"')
-        render(_portrait(Random(seed), skin=5), 32).save(tmp_path / f"{seed}.png", pnginfo=info)
+        draw_scene(_portrait(Random(seed), skin=5), 32).save(tmp_path / f"{seed}.png", pnginfo=info)
     rows = ImportedRows.build(str(tmp_path))
     assert rows.notes(rows.shots(1.0, 0))[-1] == (
         "2 of 2 pictures record further influences than their prompt: ADetailer prompt “a male face, detailed”."

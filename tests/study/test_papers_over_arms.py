@@ -29,7 +29,7 @@ ALONE = {"finder": "halves"}
 
 @pytest.fixture(scope="module")
 def reports(services):
-    """Of each study a small report over two arms, run when it is asked for."""
+    """A small report over two arms by study, run on first use."""
     kept = {}
 
     def report(name, **settings):

@@ -1,4 +1,4 @@
-"""What the papers print: their data, and their protocols, which fill in settings and keep ids."""
+"""Printed data of the papers, and their protocols, which fill in settings and keep ids."""
 
 import re
 from collections import defaultdict
@@ -474,7 +474,7 @@ def replicating(tmp_path):
 
 
 def pressed(tab, button, study="t2iat-human"):
-    """What the page shows first and last after a button of a paper."""
+    """First and last update of the page after a click on a paper's button."""
     first, *_, last = tab.on_replicate(button, Visitor(), study, "calibration-renderer", "fair")
     return first, last
 

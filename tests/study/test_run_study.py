@@ -47,7 +47,7 @@ SMALL = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permuta
 
 
 def finish(run):
-    """What a run returns, and the messages on the way."""
+    """The result of a run, and the messages on the way."""
     returned = []
     messages = [step.message for step in followed(run, returned)]
     return returned[0], messages

@@ -131,7 +131,7 @@ def report(services):
 
 
 def labels_of(report, n):
-    """What two raters say of the first pictures."""
+    """Two raters' answers about the first pictures."""
     task = replace(AGES, attributes={SINGLE: (AGES.scale, AGES.questions[SINGLE])})
     stored = list(report.stored.items())[:n]
     return PeopleAnswers(task_answers(task, [labelled(image_id, [one.truth["age"]] * 2) for image_id, one in stored]))

@@ -71,7 +71,7 @@ def noted(fetch, seen):
 
 
 def watched(values, rule, batches, *, reference=None):
-    """What becomes of a rule where values come in batches of these places."""
+    """Feed a rule with values in batches of these places."""
     ids = [str(i) for i in range(len(values))]
     watch = Watch(ids, 0.95, rule)
     for batch in batches:
@@ -302,7 +302,7 @@ MEN = Attribute(name="man", positive="a photo of a man", negative="a photo of a 
 
 @cache
 def seconds():
-    """Of a batch, to draw and to read; more on a busy machine, where what is not timed takes longer, too."""
+    """Seconds to draw and read a batch; more on a busy machine, where untimed work takes longer, too."""
     return 0.12 * slowdown()
 
 

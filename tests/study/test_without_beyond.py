@@ -1,4 +1,4 @@
-"""What is optional can be deleted: the app without the folder ``beyond``, in a copy of the tree."""
+"""The app runs without the optional folder ``beyond``, in a copy of the tree."""
 
 import json
 import shutil

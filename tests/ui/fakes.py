@@ -18,7 +18,7 @@ from bias_core.people import person_halves
 from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.types import Estimate, GeneratedImage, ImageRow, ReaderErrors, Step
-from bias_core.world.scene import balanced_scene, render
+from bias_core.world.scene import balanced_scene, draw_scene
 
 if TYPE_CHECKING:
     from bias_core.people import Box
@@ -89,7 +89,7 @@ class SlowRenderer:
             gender = "masculine" if rng.random() < RATES.get(row.condition, 0.5) else "feminine"
             two, own = " on the left and " in row.prompt, {"gender": gender, **_cues(row.prompt)}
             scene = _pair(rng) if two else _portrait(rng, **own)
-            image = render(scene, row.width)
+            image = draw_scene(scene, row.width)
             if two:
                 _BOXES[zlib.crc32(image.tobytes())] = person_halves(image)
             yield GeneratedImage(row=row, image=image, truth=scene.truth(), blocked=row.seed == 13)
@@ -181,7 +181,7 @@ class FewWords:
 def _portraits() -> np.ndarray:
     """A hundred different people, a row of pixels each."""
     rng = Random(1)
-    return _pixels([render(_portrait(rng)) for _ in range(100)])
+    return _pixels([draw_scene(_portrait(rng)) for _ in range(100)])
 
 
 def _pixels(images: Sequence[Image.Image]) -> np.ndarray:
@@ -213,7 +213,7 @@ class PixelEncoder:
 def _cue_row(cue: str) -> np.ndarray:
     """The mean of portraits that show it: one for all texts with this cue, for each takes a tenth of a second."""
     rng = Random(0)
-    row = PixelEncoder().encode_images([render(_portrait(rng, **CUES[cue])) for _ in range(60)]).mean(axis=0)
+    row = PixelEncoder().encode_images([draw_scene(_portrait(rng, **CUES[cue])) for _ in range(60)]).mean(axis=0)
     return row / np.linalg.norm(row)
 
 

@@ -35,7 +35,7 @@ def built(kind: type[T], services: Services) -> T:
 
 
 def opened_folds(tab: StudyTab, shown: Mapping[Any, Any]) -> dict[Any, Any]:
-    """What a finished run showed, with what its folds show once they are opened."""
+    """The page of a finished run, with the content of its folds once they are opened."""
     report = shown[tab.parts["report"]]
     later = {part: value for name in LATER for part, value in tab.on_unfold(name, report, ()).items()}
     return {**shown, **later}

@@ -28,7 +28,7 @@ N = 210
 
 @cache
 def report(*, slope=1.0, bias=0.0, width=1.0):
-    """Of a normal measure with an error of 0.1, whose intervals claim ``width`` times that."""
+    """A report of a normal measure with an error of 0.1, whose intervals claim ``width`` times that."""
     rng = np.random.default_rng(7)
     rows = []
     for place, condition in enumerate(("fair", "published", "extreme")):
@@ -131,7 +131,7 @@ def test_what_is_shipped_shows_every_study_that_there_is():
 
 
 def test_every_headline_holds_within_the_bar():
-    """What fails, or is not shown to hold, is no headline."""
+    """A measure that fails, or is not shown to hold, is no headline."""
     lines = [line for saved in load_shipped() for line in verdict_lines(saved.report)]
     headlines = [line for line in lines if line.kind == "headline"]
     assert len(headlines) > 15

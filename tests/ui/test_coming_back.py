@@ -1,4 +1,4 @@
-"""What a page shows in line for a run, after it was loaded anew, and after many others were opened meanwhile."""
+"""A run's line on the page after a reload, and after many others were opened meanwhile."""
 
 import asyncio
 import gzip

@@ -83,7 +83,7 @@ def picked(index):
 
 
 def details(tab, told):
-    """What the fold of details shows once it is opened."""
+    """Content of the fold of details."""
     return str(tab.answers.show_later("details", told[tab.parts["report"]])[tab.answers.parts["tables"]])
 
 

@@ -390,7 +390,7 @@ BACK = "https://app.prolific.com/submissions/complete?cc="
 
 
 def answered_all(client, rater, choices=CHOICES):
-    """What the rater is told in the end."""
+    """Answer every item and return the last turn."""
     turn = client.get("/label/next", headers=rater).json()
     while turn["item"]:
         answer = answer_to(turn, choices=choices)

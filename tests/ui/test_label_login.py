@@ -132,7 +132,7 @@ def space(tmp_path_factory):
 
 
 def listeners(url):
-    """Which listener lists an owner's tasks, and which opens one."""
+    """The listeners that list an owner's tasks and that open one."""
     config = httpx.get(f"{url}/config", timeout=60, verify=False).json()
     ids = {part["props"].get("elem_id"): part["id"] for part in config["components"]}
     found = {"button": ids.get("label-login", -1)}
@@ -146,7 +146,7 @@ def listeners(url):
 
 
 def ask(url, index, data, headers):
-    """What a listener of the page says, as text."""
+    """Return the text of a listener's answer."""
     body = {"data": data, "fn_index": index, "session_hash": f"s{time.time_ns()}"}
     with httpx.Client(base_url=f"{url}/gradio_api", headers=headers, timeout=60, verify=False) as client:
         client.post("/queue/join", json=body).raise_for_status()

@@ -17,7 +17,7 @@ import bias_core
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.labels import rating
 from bias_core.labels.api import PAGE, page_routes
-from bias_core.labels.tab_demonstration import FILE, YOU, Demonstration, DemonstrationPart, comparison_html
+from bias_core.labels.tab_demonstration import FILE, YOU, Demonstration, DemonstrationPart, demonstration_html
 from bias_core.measures.agreement import krippendorff_alpha
 from bias_core.settings import ASSETS
 from bias_core.study.figures import to_bytes
@@ -118,7 +118,7 @@ def _value(code: str, n: int) -> str:
 
 
 def _refusals() -> set[str]:
-    """What a rater is told who may not do something: ``NotAllowed`` in the room of raters."""
+    """Messages to raters who may not do something: ``NotAllowed`` in the room of raters."""
     source = ast.parse(Path(rating.__file__).read_text(encoding="utf-8"))
     calls = [one for one in ast.walk(source) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)]
     texts = [
@@ -153,7 +153,7 @@ def phrases_of(code):
 
 
 def form_of(english):
-    """What an entry stands for: ``{name}`` for any words, a letter for a number."""
+    """The pattern of an entry: ``{name}`` for any words, a letter for a number."""
     form = re.escape(english).replace(r"\{", "{").replace(r"\}", "}")
     return re.compile(_BLANK.sub(lambda place: r"([\d.,]+)" if len(place[0]) == 3 else "(.+?)", form))
 
@@ -228,7 +228,7 @@ def test_a_third_rater_s_answers_change_agreement_as_the_coefficient_says(demons
         figure = comparison.figure
         assert figure.data["value"].tolist()[:2] == [demonstration.before.value, comparison.after.value]
         assert to_bytes(figure)
-        html = comparison_html(comparison)
+        html = demonstration_html(comparison)
         assert comparison.says in unescape(html)
         assert html.count("<tr class=") == len(choices)
     comparison = demonstration.compared(list(demonstration.ratings["rater B"]))

@@ -22,7 +22,7 @@ from bias_core.study.types import StudySettings
 from bias_core.ui.runs.compare import sides_of
 from bias_core.ui.runs.tab import RunsTab, imported_html, look_through, runs_html
 from bias_core.ui.visitor import Visitor, on_arrive
-from bias_core.world.scene import render
+from bias_core.world.scene import draw_scene
 from tests import shared
 from tests.explored import explore
 from tests.ui.fakes import _portrait
@@ -78,7 +78,7 @@ def zipped(path, prompts):
         for prompt, n in prompts.items():
             for i in range(n):
                 buffer = io.BytesIO()
-                render(_portrait(rng), 32).save(buffer, "PNG")
+                draw_scene(_portrait(rng), 32).save(buffer, "PNG")
                 archive.writestr(f"{prompt}/{i}.png", buffer.getvalue())
     return path
 

@@ -68,7 +68,7 @@ def test_exactly_the_tools_are_public_and_every_parameter_says_what_it_is_for(se
 
 
 def over_mcp(served, tool, **arguments):
-    """What a tool answers over MCP."""
+    """Return a tool's answer over MCP."""
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
     head = {"accept": "application/json, text/event-stream"}
     text = httpx.post(f"{served.url}/gradio_api/mcp/", json=body, headers=head, timeout=120).text
@@ -93,7 +93,7 @@ def numbers(report, parts=("attributes", "association", "clusters", "prompt", "s
 
 @pytest.fixture
 def by_command(tmp_path, monkeypatch):
-    """What a command line writes as its report."""
+    """Return the report that a command line writes."""
     from bias_core import services
     from bias_core.app import cli
 

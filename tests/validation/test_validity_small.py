@@ -19,7 +19,7 @@ from bias_core.study.report_text import table_of
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import StudySettings
 from bias_core.types import GeneratedImage, Step
-from bias_core.world.scene import render
+from bias_core.world.scene import draw_scene
 from tests import shared
 from tests.study.oasis_runs import table
 from tests.ui.fakes import FakeServices, TracedRenderer, _portrait
@@ -182,7 +182,7 @@ class Planted(TracedRenderer):
     def __init__(self, reader):
         one, other = FEW_STEPS["attributes"]
         rng = Random(0)
-        pictures = [render(_portrait(rng), 64) for _ in range(60)]
+        pictures = [draw_scene(_portrait(rng), 64) for _ in range(60)]
         man, dark = (
             reader.encode_images(pictures) @ np.subtract(*reader.encode_texts([each["positive"], each["negative"]]))
             for each in (one, other)

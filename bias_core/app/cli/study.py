@@ -81,10 +81,10 @@ def measures(
     markdown: Annotated[bool, typer.Option("--markdown", help="Every card in full, as Markdown.")] = False,
 ) -> None:
     """List the measures with their range, their null value and what higher means."""
-    from bias_core.measures.cards import METRICS, to_markdown, work
+    from bias_core.measures.cards import METRICS, cards_markdown, work
 
     if markdown:
-        typer.echo(to_markdown(METRICS.values()), nl=False)
+        typer.echo(cards_markdown(METRICS.values()), nl=False)
         return
     table = Table("measure", "what it tells", "range", "null", "higher", "source")
     for metric in METRICS.values():
