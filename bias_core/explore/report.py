@@ -221,7 +221,7 @@ def _growth_figure(cells: Mapping[str, Sequence[AttributeScore]], confidence: fl
         rows,
         f"{some}The bands are valid at any time: in {confidence:.0%} of runs they include the true share from the "
         "first picture to the last. They are therefore wider than intervals for a fixed number of pictures.",
-        x="pictures, in storage order",
+        x="number of pictures so far",
         y="share of pictures so far, P",
         apart=True,
     )
@@ -280,7 +280,7 @@ def _map_figure(alike: ClusterResult) -> StudyFigure:
         "Each dot is a picture; similar pictures lie close together. "
         "You can choose a group in the list of pictures, under “looks like”.",
         x="first principal component",
-        y="second",
+        y="second principal component",
     )
 
 
@@ -313,7 +313,7 @@ def yes_or_no(score: AttributeScore) -> np.ndarray:
 
 BACK = "not clear among all"
 """The interval excludes P*, but not clearly enough among several attributes."""
-OF_CONCEPT, FOR_ASSOCIATION = "of the concept", "for the association"
+OF_CONCEPT, FOR_ASSOCIATION = "of the concept", "with word A or B"
 """Parts of the number of pictures of a run with an association."""
 _CLEAR = {"above": "more than", "below": "less than"}
 _MOST_LISTED = 3  # prompts in a headline
@@ -381,8 +381,8 @@ def shares_headline(attributes: Sequence[AttributeScore], confidence: float) -> 
         back = _BACK.format(n=len(compared), level=1 - confidence) if verdict == BACK else ""
         farthest = "Farthest: " if is_far else ""
         return f"No {kind} differs clearly from the real-world rate. {farthest}{share}, against {reference}.{back}"
-    verb = "differs" if len(clear) == 1 else "differ"
-    rest = f" {len(clear)} of {len(compared)} {kind}s {verb} clearly from it." if len(compared) > 1 else ""
+    verb = "differs clearly from its" if len(clear) == 1 else "differ clearly from their"
+    rest = f" {len(clear)} of {len(compared)} {kind}s {verb} real-world rate." if len(compared) > 1 else ""
     return f"{share}, {_CLEAR[verdict]} the real-world rate of {reference}.{rest}"
 
 

@@ -189,7 +189,7 @@ def _notes(data: StudyData, n: int, *, missing: bool) -> list[str]:
         "The renderer has no negative prompt; it was ignored.": info is not None
         and info.family == "renderer"
         and bool(settings.negative_prompt),
-        "Guidance above 1 exaggerates the majority beyond the planted rates.": info is not None
+        "Guidance above 1 exaggerates the planted bias of this model.": info is not None
         and info.embedded
         and (settings.guidance_scale or 0) > 1,
     }

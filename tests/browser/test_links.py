@@ -59,7 +59,7 @@ def test_calibration_opens_with_a_shipped_report_and_gives_way_to_another(desk):
     switch(desk, "calibration")
     desk.locator("#calibration-verdicts summary").first.click()
     desk.wait_for_selector("#calibration-verdicts table:visible")
-    assert "headline measures recover the planted bias" in desk.inner_text("#calibration-verdicts h2")
+    assert "measures used in headlines recover the planted bias" in desk.inner_text("#calibration-verdicts h2")
     desk.wait_for_selector("#calibration-plot svg")
     unfold(desk, "calibration", "numbers")
     assert "comes with the program" in desk.inner_text("#calibration-header")

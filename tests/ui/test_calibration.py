@@ -83,7 +83,7 @@ def test_shipped_reports_read_back_without_repetitions_and_pictures(tmp_path):
     assert "repetitions" not in [table.key for table in saved.report.results.tables]
     assert verdict_lines(saved.report) == verdict_lines(report())
     html = summary_html((saved,))
-    assert "1 of 1 headline measures recover the planted bias." in html
+    assert "1 of 1 measures used in headlines recover the planted bias." in html
     assert "&lt;gender&gt;" in html
     assert "<gender>" not in html
 

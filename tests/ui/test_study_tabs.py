@@ -570,7 +570,7 @@ def test_the_headline_says_which_way_how_sure_and_what_a_request_for_fairness_ch
     ):
         assert words in headline(with_score(pairs, "paired_overall", *score))
     fairer = headline(with_score(two, "difference", -30.0, -50.0, -10.0))
-    assert "Asked to be fair, the model draws them less stereotyped (−30 [−50, −10])" in fairer
+    assert "asked to be fair, the model draws them less stereotyped (−30 [−50, −10])" in fairer
     assert "does not clearly change the score (−5 [−50, +40])" in headline(
         with_score(two, "difference", -5.0, -50.0, 40.0)
     )
