@@ -20,6 +20,7 @@ from bias_core.explore.exploration import (
     is_exploration,
 )
 from bias_core.explore.extension import NO_WORDS, explore_extensions
+from bias_core.explore.options import ExploreOptions, explore_options
 from bias_core.measures.clustering import ClusterResult
 from bias_core.measures.effects import adjusted_share_p_values
 from bias_core.number_text import format_p, format_rate, format_share, typeset
@@ -313,8 +314,8 @@ def yes_or_no(score: AttributeScore) -> np.ndarray:
 
 BACK = "not clear among all"
 """The interval excludes P*, but not clearly enough among several attributes."""
-OF_CONCEPT, FOR_ASSOCIATION = "of the concept", "with word A or B"
-"""Parts of the number of pictures of a run with an association."""
+OF_CONCEPT = "of the concept"
+"""Part of the number of pictures of a run with an association."""
 _CLEAR = {"above": "more than", "below": "less than"}
 _MOST_LISTED = 3  # prompts in a headline
 _BACK = (
@@ -441,19 +442,24 @@ def _taken_back(row: "pd.Series[Any]", n: int) -> str:
     return f" Its interval excludes 0, but with {n} gaps this happens by chance in more than {RATE:.0%} of comparisons."
 
 
+def with_words(options: ExploreOptions) -> str:
+    """Return the other part of that number, such as "with “male” or “female”"."""
+    return f"with “{options.attribute_a}” or “{options.attribute_b}”"
+
+
 def made_of(report: StudyReport) -> str:
     """Return how many pictures show the concept, and how many only the association's words; "" without such words."""
     frame = report.pictures
     if frame is None or "group" not in frame or not set(NO_WORDS) & set(frame["group"]):
         return ""
-    shows = frame["group"] == CONCEPT
+    shows, others = frame["group"] == CONCEPT, with_words(explore_options(report.settings))
     if not report.arms:
-        return f"{int(shows.sum()):,} {OF_CONCEPT}, {int((~shows).sum()):,} {FOR_ASSOCIATION}"
+        return f"{int(shows.sum()):,} {OF_CONCEPT}, {int((~shows).sum()):,} {others}"
     of_arms = {(int(some.sum()), int((~some).sum())) for _, some in shows.groupby(frame["arm"])}
     if len(of_arms) > 1:
         return ""
     ((n, n_sides),) = of_arms
-    return f"in each arm {n:,} {OF_CONCEPT}, {n_sides:,} {FOR_ASSOCIATION}"
+    return f"in each arm {n:,} {OF_CONCEPT}, {n_sides:,} {others}"
 
 
 def verdicts(scores: Sequence[AttributeScore], confidence: float) -> list[str]:

@@ -30,13 +30,13 @@ from bias_core.explore.options import (
     scored_attributes,
 )
 from bias_core.explore.report import (
-    FOR_ASSOCIATION,
     OF_CONCEPT,
     arms_headline,
     exploration_results,
     headline,
     made_of,
     picture_columns,
+    with_words,
 )
 from bias_core.measures.arrays import all_equal
 from bias_core.measures.association import association, association_beyond_even_mix, mean_association
@@ -243,7 +243,7 @@ class Explore(Study):
                 prompt=prompt,
                 n=scaled(n.get(group, options.n_attribute_images), settings.scale),
                 group=group,
-                part=OF_CONCEPT if group == CONCEPT else FOR_ASSOCIATION,
+                part=OF_CONCEPT if group == CONCEPT else with_words(options),
             )
             for group, prompt in options.prompts().items()
         ]

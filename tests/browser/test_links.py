@@ -62,7 +62,7 @@ def test_calibration_opens_with_a_shipped_report_and_gives_way_to_another(desk):
     assert "measures used in headlines recover the planted bias" in desk.inner_text("#calibration-verdicts h2")
     desk.wait_for_selector("#calibration-plot svg")
     unfold(desk, "calibration", "numbers")
-    assert "comes with the program" in desk.inner_text("#calibration-header")
+    assert "comes with the app" in desk.inner_text("#calibration-header")
     assert "expected" in desk.inner_text("#calibration-findings")
     assert not desk.locator("#calibration-run").count()
     desk.click("#open-validity-pairs")

@@ -209,7 +209,7 @@ def test_only_what_changed_is_sent_and_nothing_of_pictures_that_were_all_there(m
     assert seen.at(forming)
     assert not seen.at(replace(forming, message="step 2 of 9"))
     assert seen.at(replace(forming, forming={rows[0].id: GREY.copy(), rows[1].id: GREY.copy()}))  # they look alike
-    assert not seen.at(Progress(message="reading the pictures"))
+    assert not seen.at(Progress(message="classifying the pictures"))
     assert not DrawingUpdates("part").at(replace(at(rows, 5, 0), drawing=()))
 
 
@@ -218,7 +218,7 @@ def test_a_run_that_ends_without_a_result_leaves_what_was_finished():
     stopped, at_once = DrawingUpdates("part"), DrawingUpdates("part")
     at_once.note(at(rows, 0, 3))
     assert at_once.left() == {"part": ""}
-    for progress in (at(rows, 0, 3), at(rows, 3, 2, shares=shares), Progress(message="reading the pictures")):
+    for progress in (at(rows, 0, 3), at(rows, 3, 2, shares=shares), Progress(message="classifying the pictures")):
         stopped.note(progress)
     left = stopped.left()["part"]
     assert "3 of 6 pictures finished" in left

@@ -197,12 +197,12 @@ def test_a_side_is_named_where_the_interval_lies_on_it(flow, internal):
         leaning = changed(flow, "scores", value=value, low=value - 0.1, high=value + 0.1)
         assert internal.closer_html(leaning, "man").count(f"<strong>{side}</strong>") == 4
     sides = changed(flow, "table3", **{"δ′": 0.0, "δ′ low": [-0.3, -0.1, 0.1], "δ′ high": [-0.1, 0.1, 0.3]})
-    moved = "Compared with their prompts (δ′), pictures shift man towards men, woman towards women; no clear"
+    moved = "Compared with their prompts (δ′), pictures shift man towards men, and woman towards women; no clear"
     assert headline(sides) == f"{moved} direction for the other 1."
     sides = changed(
         flow, "table3", **{"δ′": float("nan"), "MCAS low": [-0.3, -0.1, 0.1], "MCAS high": [-0.1, 0.1, 0.3]}
     )
-    assert headline(sides).endswith("associate man with men, woman with women; no clear direction for the other 1.")
+    assert headline(sides).endswith("associate man with men, and woman with women; no clear direction for the other 1.")
 
 
 def test_an_interval_across_0_is_no_side_and_no_proof_and_where_there_is_no_alpha_its_reason_stands(flow, internal):
@@ -412,7 +412,7 @@ def test_every_step_has_its_picture_its_reading_and_its_words(traced):
     assert "step 2 of 6 (17 % of the way): predicted pictures show it less often" in html
     assert re.search(r"<b>hat\.</b> .* None of the 6 steps differs clearly from the base prompt", html)
     assert "about 1 of these 18 intervals" in html  # 18 x 0.05
-    assert "next to “a photo of a person”" in html
+    assert "compared with “a photo of a person”" in html
     assert "beard more often (first at step 1)" in headline(traced)
     assert "no clear difference: hat" in headline(traced)
     (figure,) = [one for one in traced.results.figures if one.key == film.labels["predicted"]]

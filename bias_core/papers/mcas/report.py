@@ -626,4 +626,4 @@ def _headline(table: pd.DataFrame, column: str, what: str, to: str, called: tupl
     if not sides:
         none = f"none of {len(table)} targets clearly {to} {' or '.join(called)}"
         return f"{what} {none}; this does not prove that there is no bias."
-    return f"{what} {', '.join(sides)}{f'; no clear direction for the other {rest}' if rest else ''}."
+    return f"{what} {', and '.join(sides)}{f'; no clear direction for the other {rest}' if rest else ''}."

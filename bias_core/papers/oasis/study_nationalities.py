@@ -109,8 +109,8 @@ class StereotypeOptions(NationalityOptions):
     wals: Literal["absolute", "literal"] = setting(
         "absolute",
         "WALS",
-        "Form of WALS, the variety along an attribute: absolute (centred, |δ·u|, components with 90 % of the energy) or literal (Eq. 7 as "
-        "printed: signed, not centred, all components)",
+        "Form of WALS (variety along an attribute): absolute (centred, |δ·u|, components with 90 % of the energy) or "
+        "literal (Eq. 7 as printed: signed, not centred, all components)",
     )
     direction: Literal["text", "linear", "rbf"] = setting(
         "text",

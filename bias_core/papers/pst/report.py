@@ -113,7 +113,7 @@ def _change(finding: Finding | None) -> str:
     if not is_clear(change):
         if asks_fairness:
             return f"; a prompt that asks for fairness does not clearly change the score ({interval})"
-        return f"; the score is not clearly different for people alone ({interval})"
+        return f"; the score is not clearly different from that of people alone (difference {interval})"
     more = f"{'more' if change.value > 0 else 'less'} stereotyped{'' if asks_fairness else ' than alone'}"
     return f"; {subject} {more} ({interval})"
 
