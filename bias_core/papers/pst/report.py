@@ -437,7 +437,7 @@ _TABLES: dict[str, tuple[list[str], dict[str, str]]] = {
     "micro": (["setting", "identity", "stereotype"], {"STS": ""}),
 }
 _MAPS = {
-    "figure3": "Micro scores in pairs (Fig. 3)",
+    "figure3": "Score of each occupation, in pairs (Fig. 3)",
     "figure5": "Gap between pairs and single people",
     "figure8_powerful": "Gap, powerful roles",
     "figure8_powerless": "Gap, powerless roles",
