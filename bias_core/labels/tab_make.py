@@ -94,7 +94,7 @@ CHANGES: dict[str, tuple[Any, dict[str, Any]]] = {
        for name, label in zip(TEXTS[1:], ("Instructions", "Consent", "Note on content"), strict=True)},
     "share": (gr.Number, {
         "value": 10, "label": "Attention checks, % of pictures",
-        "info": "Share of a rater's pictures, until all checks are seen", "minimum": 0, "maximum": 99, "min_width": 140,
+        "info": "Until all checks are seen", "minimum": 0, "maximum": 99, "min_width": 140,
     }),
     **{name: (gr.Number, {"value": getattr(tasks.Task, name), "label": label, "info": info, "minimum": 1,
                           "maximum": tasks.MAX_JOINS, **_COUNT})
