@@ -156,7 +156,7 @@ def test_every_picture_has_its_number_and_says_where_it_is():
     assert words == [
         *("Picture 1 is finished", "Picture 2 is finished"),
         *("Picture 3 is forming", "Picture 4 is forming", "Picture 5 is forming"),
-        *("Picture 6 has not begun", "Picture 7 is not begun"),
+        *("Picture 6 has not begun", "Picture 7 has not begun"),
     ]
     assert "2 of 7 pictures finished, 3 forming" in html
     assert html.count('src="data:image/webp') == 3
