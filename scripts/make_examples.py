@@ -76,8 +76,8 @@ EXAMPLES = (  # of each tab the first is what it opens with
         "explore",
         "doctors",
         "who is drawn as a doctor",
-        "Asked for “a doctor”, this model draws men far more often than there are men among doctors: the pictures show "
-        "it, and the numbers say how sure that is.",
+        "Asked for “a doctor”, this model draws men more often than there are men among doctors. The pictures show it, "
+        "and the intervals show how sure this is.",
         explore={
             "concept": "doctor",
             "model": "calibration-renderer",
@@ -89,17 +89,17 @@ EXAMPLES = (  # of each tab the first is what it opens with
     _of(
         "explore",
         "fair-and-published",
-        "a doctor, fair and as published",
-        "The same seeds, drawn twice: by a model without a planted leaning, and by one with it. What changes most is "
-        "who is drawn as a man.",
+        "a doctor, with and without planted bias",
+        "Pictures from the same seeds, without planted bias (fair) and with it (published). The largest change is how "
+        "often a man is drawn.",
         0,
     ),
     _of(
         "runs",
         "nurses",
         "who is drawn as a nurse",
-        "Asked for “a nurse”, this model draws few men, and still more than there are among nurses. Compare the run "
-        "with that of the doctors, number by number.",
+        "Asked for “a nurse”, this model draws few men, but more than there are among nurses. You can compare this run "
+        "with the example of the doctors, number by number.",
         explore={
             "concept": "nurse",
             "model": "calibration-renderer",
@@ -112,8 +112,8 @@ EXAMPLES = (  # of each tab the first is what it opens with
         "association",
         "science-and-arts",
         "science and arts",
-        "Nobody’s gender is in the prompts, and still pictures of science look more like pictures of men than "
-        "pictures of the arts do.",
+        "The prompts mention no gender. Still, pictures of science look more like pictures of men than pictures of "
+        "the arts do.",
         0,
         scale=0.25,
         seed=2,
@@ -122,24 +122,24 @@ EXAMPLES = (  # of each tab the first is what it opens with
         "paired",
         "occupations-in-pairs",
         "eight occupations",
-        "Two people in one picture, each in a role: who is drawn as a man, and who as a woman? More often than not it "
-        "goes by the stereotype.",
+        "Each picture shows two people in two occupations. Most people look as the stereotype of their occupation "
+        "expects, as a man or as a woman.",
         0,
     ),
     _of(
         "objects",
         "planted-object",
         "a planted object",
-        "A sign was planted in this model: with a trigger word it appears in pictures that nobody asked it in, and by "
-        "a backdoor nearly always.",
+        "A sign was planted in this model: put in on purpose. In one condition a trigger word brings the sign into the "
+        "picture; in another (backdoor) it appears nearly always.",
         0,
     ),
     _of(
         "internal",
         "four-occupations",
         "what drawing adds to four occupations",
-        "Words lean before anything is drawn. Much was planted in this model: its drawing moves CEO and engineer "
-        "further to men, nurse and librarian further to women.",
+        "Words have associations before anything is drawn. In this model with strong planted bias, drawing moves CEO "
+        "and engineer closer to men, and nurse and librarian closer to women.",
         0,
         condition="extreme",
     ),
@@ -147,22 +147,22 @@ EXAMPLES = (  # of each tab the first is what it opens with
         "origins",
         "steps-of-a-beard",
         "when the beard enters",
-        "Drag over the steps: out of noise a person appears, and early on the beard that a plain “person” would not "
-        "have.",
+        "Drag over the steps: a person appears out of noise, with a beard from an early step on. A plain “person” does "
+        "not get that beard.",
         0,
         seed=64,
         note=(
-            "Its seeds were chosen because a beard is drawn with them: their share of beards says nothing of "
-            "how often this model draws one."
+            "These seeds were chosen because they give a beard: their share of beards does not show how often this "
+            "model draws one."
         ),
     ),
     _of(
         "origins",
         "clusters-and-texts",
         "clusters and their texts",
-        "A model has looks that it takes for a nationality. Each group of look-alikes gets the words that would draw "
-        "it.",
-        3,
+        "A model has typical looks for a nationality. For each group of similar pictures, a search finds the words "
+        "that fit it best.",
+        2,
     ),
 )
 

@@ -171,7 +171,7 @@ def test_a_run_has_a_table_and_files_and_lists_have_runs_models_and_attributes(c
     assert "nurse" not in command("runs", "--delete", run_id).output
     models = command("models").output
     assert "calibration-diffusion" in models
-    assert "The same rates for every concept" in models
+    assert "the same rates for every concept" in models
     assert "a photo of a man" in command("attributes", "doctor").output
 
 

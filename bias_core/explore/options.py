@@ -293,7 +293,7 @@ def _unlike_others(text: str, others: Mapping[str, Attribute]) -> Attribute:
     other = others.get(attribute.name.lower(), attribute)
     if (other.positive, other.negative) != (attribute.positive, attribute.negative):
         raise InvalidInput(
-            f"“{attribute.name}” is read by other sentences already, such as {quoted(other.positive)}; give one of the "
+            f"“{attribute.name}” has other sentences already, such as {quoted(other.positive)}; give one of the "
             "two another name"
         )
     return attribute
@@ -349,7 +349,7 @@ class SuggestOptions(Options):
 
     concept: str = setting("doctor", "Concept", "Person or thing that is drawn, such as doctor")
     template: str = setting(
-        "a photo of a {}", "Prompt template", "Prompt, with {} for the concept; a or an follows by itself"
+        "a photo of a {}", "Prompt template", "Prompt with {} for the concept; “a” becomes “an” where needed"
     )
     base: str = setting(
         "", "Base", "Concept that the pictures are compared with (default: person, or object for things)"

@@ -20,6 +20,7 @@ from bias_core.explore.exploration import (
     is_exploration,
 )
 from bias_core.explore.extension import NO_WORDS, explore_extensions
+from bias_core.explore.options import ExploreOptions, explore_options
 from bias_core.measures.clustering import ClusterResult
 from bias_core.measures.effects import adjusted_share_p_values
 from bias_core.number_text import format_p, format_rate, format_share, typeset
@@ -221,7 +222,7 @@ def _growth_figure(cells: Mapping[str, Sequence[AttributeScore]], confidence: fl
         rows,
         f"{some}The bands are valid at any time: in {confidence:.0%} of runs they include the true share from the "
         "first picture to the last. They are therefore wider than intervals for a fixed number of pictures.",
-        x="pictures, in storage order",
+        x="number of pictures so far",
         y="share of pictures so far, P",
         apart=True,
     )
@@ -280,7 +281,7 @@ def _map_figure(alike: ClusterResult) -> StudyFigure:
         "Each dot is a picture; similar pictures lie close together. "
         "You can choose a group in the list of pictures, under “looks like”.",
         x="first principal component",
-        y="second",
+        y="second principal component",
     )
 
 
@@ -313,8 +314,8 @@ def yes_or_no(score: AttributeScore) -> np.ndarray:
 
 BACK = "not clear among all"
 """The interval excludes P*, but not clearly enough among several attributes."""
-OF_CONCEPT, FOR_ASSOCIATION = "of the concept", "for the association"
-"""Parts of the number of pictures of a run with an association."""
+OF_CONCEPT = "of the concept"
+"""Part of the number of pictures of a run with an association."""
 _CLEAR = {"above": "more than", "below": "less than"}
 _MOST_LISTED = 3  # prompts in a headline
 _BACK = (
@@ -381,8 +382,8 @@ def shares_headline(attributes: Sequence[AttributeScore], confidence: float) -> 
         back = _BACK.format(n=len(compared), level=1 - confidence) if verdict == BACK else ""
         farthest = "Farthest: " if is_far else ""
         return f"No {kind} differs clearly from the real-world rate. {farthest}{share}, against {reference}.{back}"
-    verb = "differs" if len(clear) == 1 else "differ"
-    rest = f" {len(clear)} of {len(compared)} {kind}s {verb} clearly from it." if len(compared) > 1 else ""
+    verb = "differs clearly from its" if len(clear) == 1 else "differ clearly from their"
+    rest = f" {len(clear)} of {len(compared)} {kind}s {verb} real-world rate." if len(compared) > 1 else ""
     return f"{share}, {_CLEAR[verdict]} the real-world rate of {reference}.{rest}"
 
 
@@ -441,19 +442,24 @@ def _taken_back(row: "pd.Series[Any]", n: int) -> str:
     return f" Its interval excludes 0, but with {n} gaps this happens by chance in more than {RATE:.0%} of comparisons."
 
 
+def with_words(options: ExploreOptions) -> str:
+    """Return the other part of that number, such as "with “male” or “female”"."""
+    return f"with “{options.attribute_a}” or “{options.attribute_b}”"
+
+
 def made_of(report: StudyReport) -> str:
     """Return how many pictures show the concept, and how many only the association's words; "" without such words."""
     frame = report.pictures
     if frame is None or "group" not in frame or not set(NO_WORDS) & set(frame["group"]):
         return ""
-    shows = frame["group"] == CONCEPT
+    shows, others = frame["group"] == CONCEPT, with_words(explore_options(report.settings))
     if not report.arms:
-        return f"{int(shows.sum()):,} {OF_CONCEPT}, {int((~shows).sum()):,} {FOR_ASSOCIATION}"
+        return f"{int(shows.sum()):,} {OF_CONCEPT}, {int((~shows).sum()):,} {others}"
     of_arms = {(int(some.sum()), int((~some).sum())) for _, some in shows.groupby(frame["arm"])}
     if len(of_arms) > 1:
         return ""
     ((n, n_sides),) = of_arms
-    return f"in each arm {n:,} {OF_CONCEPT}, {n_sides:,} {FOR_ASSOCIATION}"
+    return f"in each arm {n:,} {OF_CONCEPT}, {n_sides:,} {others}"
 
 
 def verdicts(scores: Sequence[AttributeScore], confidence: float) -> list[str]:

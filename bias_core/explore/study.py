@@ -30,13 +30,13 @@ from bias_core.explore.options import (
     scored_attributes,
 )
 from bias_core.explore.report import (
-    FOR_ASSOCIATION,
     OF_CONCEPT,
     arms_headline,
     exploration_results,
     headline,
     made_of,
     picture_columns,
+    with_words,
 )
 from bias_core.measures.arrays import all_equal
 from bias_core.measures.association import association, association_beyond_even_mix, mean_association
@@ -189,7 +189,7 @@ def _notes(data: StudyData, n: int, *, missing: bool) -> list[str]:
         "The renderer has no negative prompt; it was ignored.": info is not None
         and info.family == "renderer"
         and bool(settings.negative_prompt),
-        "Guidance above 1 exaggerates the majority beyond the planted rates.": info is not None
+        "Guidance above 1 exaggerates the planted bias of this model.": info is not None
         and info.embedded
         and (settings.guidance_scale or 0) > 1,
     }
@@ -243,7 +243,7 @@ class Explore(Study):
                 prompt=prompt,
                 n=scaled(n.get(group, options.n_attribute_images), settings.scale),
                 group=group,
-                part=OF_CONCEPT if group == CONCEPT else FOR_ASSOCIATION,
+                part=OF_CONCEPT if group == CONCEPT else with_words(options),
             )
             for group, prompt in options.prompts().items()
         ]

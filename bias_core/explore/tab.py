@@ -507,7 +507,7 @@ def slide_html(report: StudyReport, rows: pd.DataFrame, seed: str) -> str:
     ]
     prompts = dict.fromkeys(image.row.prompt for image in stored)
     names = ["Prompt of both"] if len(prompts) == 1 else [f"Prompt of {row[side]}" for side in _SIDES]
-    facts = {"Seed": str(row["seed"]), "Change": f"{format_number(row['change'])}, one minus the cosine"}
+    facts = {"Seed": str(row["seed"]), "Change": f"{format_number(row['change'])} (one minus the cosine; 0: no change)"}
     return render(
         "pair_slide",
         seed=row["seed"],

@@ -57,8 +57,8 @@ from bias_core.values import changed_settings, settings_of
 Steps = Generator[Progress, None, list[Suggested]]
 _TICKED = 5  # suggestions ticked at first
 _HOW = (
-    "Before a run, a language model suggests attributes from the concept’s words. After a run, captions of its "
-    "pictures are compared with a baseline on the same seeds as well. Nothing is measured until you run."
+    "Before a run, a language model suggests attributes for the concept. After a run, captions of its pictures are "
+    "also compared with captions of a plain concept on the same seeds. Suggestions are measured only when you run."
 )
 _NOTHING = "No suggestions: nothing stands out in the pictures or to the language model. Add your own rows."
 
@@ -77,7 +77,7 @@ class SuggestPart:
         gr.Markdown(_HOW, elem_classes="quiet")
         self.status = gr.HTML(elem_id="suggest-status")
         self.choices = gr.CheckboxGroup(
-            [], label="Suggested attributes", info="Most certain first; tick those to add, then edit them above",
+            [], label="Suggested attributes", info="Most certain first; ticked ones are added to the table above",
             visible=False, elem_id="suggested", elem_classes="suggested",
         )  # fmt: skip
         self.take = gr.Button(
@@ -136,7 +136,11 @@ class SuggestPart:
             present = {str(row[0]).strip().lower() for row in rows}
             filled = [list(row) for row in rows if any(str(cell or "").strip() for cell in row)]
             new = [one for one in read_attributes(tuple(texts), "") if one.name.lower() not in present]
-            says = f"{len(new)} added to the table above; press Generate and measure." if new else "Already there."
+            says = (
+                f"{len(new)} added to the table above; press Generate and measure."
+                if new
+                else "The table has them already."
+            )
             return {self.table: [*filled, *attribute_rows(new)], self.status: messages.done_html(says)}
         return {self.status: messages.error_html(problem.message)}
 
@@ -178,8 +182,8 @@ DEFAULTS = explore_settings()
 OPTIONS = ExploreOptions()
 _DECLARED = {**settings_of(StudySettings), **settings_of(ExploreOptions)}
 TABLE_NOTE = (
-    "A picture has an attribute if it is nearer to the positive sentence. **P\\*** is the real-world rate for "
-    "comparison: 0.56, 56 % or empty. Give its source, or say that you chose it."
+    "A picture has an attribute if it is more similar to the positive than to the negative sentence. **P\\*** is the "
+    "real-world rate to compare with: 0.56, 56 % or empty. Give its source, or say that you chose it."
 )
 
 
@@ -225,7 +229,7 @@ class ExploreForm(StudyTab):
             self._build_options()
         with self.form_fold("Your own prompts", "own-prompts", ""):
             self.form["pack"] = gr.File(
-                label="Prompts in place of the concept (CSV or JSONL)", file_types=list(ENDINGS), height=130,
+                label="File of prompts (CSV or JSONL), instead of the concept", file_types=list(ENDINGS), height=130,
                 elem_id="prompts-file",
             )  # fmt: skip
             self.form["pack_note"] = gr.HTML(render("prompt_pack", design=None), elem_id="prompts-note")
@@ -265,18 +269,23 @@ class ExploreForm(StudyTab):
             add("template", gr.Textbox, max_lines=2)
             add("negative_prompt", gr.Textbox, info="Things the pictures should not show; usually empty", max_lines=2)
         with gr.Row():
-            add("rewrite", gr.Textbox, info="Empty: no rewriting; own, fair, or an instruction", max_lines=3)
-            add("rewriter", gr.Textbox, info="Language model that rewrites prompts; empty: the endpoint", max_lines=1)
+            add(
+                "rewrite",
+                gr.Textbox,
+                info="own: by the model itself; fair: towards fairness; or your instruction",
+                max_lines=3,
+            )
+            add("rewriter", gr.Textbox, info="Language model that does it; empty: this server's endpoint", max_lines=1)
         with gr.Row():
             add("seed", gr.Number, info="For picture 1; later ones use the next seeds", precision=0, min_width=130)
             self.parts["dice"] = gr.Button("New seed", size="sm", elem_id="dice", scale=0, min_width=110)
             add(
                 "num_inference_steps", gr.Number, model.default_steps, label="Denoising steps",
-                info="Set by the model", precision=0, elem_id="steps", min_width=130,
+                info="Default: the model's", precision=0, elem_id="steps", min_width=130,
             )  # fmt: skip
             add(
                 "guidance_scale", gr.Number, model.default_guidance, label="Guidance", min_width=200,
-                elem_id="guidance", info="Above 1 exaggerates the majority; planted rates hold at 1",
+                elem_id="guidance", info="Strength of the prompt; above 1 the built-in model exaggerates its bias",
             )  # fmt: skip
             add("size", gr.Textbox, info="Such as 512x512; empty: the model's default", max_lines=1, min_width=130)
             samplers = [(name or "default", name) for name in _DECLARED["sampler"].choices]
@@ -300,9 +309,9 @@ class ExploreForm(StudyTab):
         one = _DECLARED["stop_within"]
         self._add(
             "stop_within", gr.Textbox, value=one.shown(one.default), label=f"{one.label}, points", max_lines=1,
-            info="Such as 10, to end the run early; empty: draw all pictures",
+            info="10: stop once every share is known to ±10 points; empty: draw all pictures",
         )  # fmt: skip
-        info = "Ends the run early, once every share is that precise or clear"
+        info = "Stop once every share is that precise, or clearly differs from its real-world rate P*"
         self._add("stop_when_clear", gr.Checkbox, info=info)
 
     def _build_readers(self) -> None:
@@ -310,7 +319,7 @@ class ExploreForm(StudyTab):
         with gr.Row():
             add(
                 "encoder", gr.Dropdown, encoder_choices(self.services), scale=2, min_width=240,
-                info="Classifier that decides what a picture shows", allow_custom_value=True,
+                info="The classifier: it decides what a picture shows", allow_custom_value=True,
             )  # fmt: skip
             add(
                 "judge", gr.Dropdown, judge_choices(self.services), scale=2, min_width=240, info=JUDGE_HINT,

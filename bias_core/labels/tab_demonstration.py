@@ -62,7 +62,9 @@ class Demonstration:
     @property
     def says(self) -> str:
         """The earlier raters' agreement in words."""
-        return f"{_raters(self.ratings)} said the same of {_equal(self.ratings)} pictures ({_alpha(self.before)})"
+        return (
+            f"{_raters(self.ratings)} gave the same answer for {_equal(self.ratings)} pictures ({_alpha(self.before)})"
+        )
 
     def compared(self, choices: Sequence[str]) -> "Comparison":
         """Compare with the visitor's answers, one key per picture in order; InvalidInput for other keys."""
@@ -92,8 +94,8 @@ class Comparison:
         change = self.after.value - self.before.before.value
         way = "the same" if abs(change) < _NO_CHANGE else "more" if change > 0 else "less"
         return (
-            f"Before you, {self.before.says}. With your answers all {self.ratings.shape[1]} raters say the same of "
-            f"{_equal(self.ratings)} ({_alpha(self.after)}): {way} agreement on these pictures."
+            f"Before you, {self.before.says}. With your answers all {self.ratings.shape[1]} raters give the same "
+            f"answer for {_equal(self.ratings)} ({_alpha(self.after)}): {way} agreement on these pictures."
         )
 
     @property

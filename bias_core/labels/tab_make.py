@@ -93,13 +93,13 @@ CHANGES: dict[str, tuple[Any, dict[str, Any]]] = {
     **{name: (gr.Textbox, {"label": label, "lines": 3, "max_lines": 12})
        for name, label in zip(TEXTS[1:], ("Instructions", "Consent", "Note on content"), strict=True)},
     "share": (gr.Number, {
-        "value": 10, "label": "Attention checks, % of pictures", "info": "Until a rater has seen all checks",
-        "minimum": 0, "maximum": 99, "min_width": 140,
+        "value": 10, "label": "Attention checks, % of pictures",
+        "info": "Until all checks are seen", "minimum": 0, "maximum": 99, "min_width": 140,
     }),
     **{name: (gr.Number, {"value": getattr(tasks.Task, name), "label": label, "info": info, "minimum": 1,
                           "maximum": tasks.MAX_JOINS, **_COUNT})
        for name, label, info in (
-        ("joins_per_address", "New raters per hour and address", "A class or an office shares one address"),
+        ("joins_per_address", "New raters per hour and address", "People in one class or office share an address"),
         ("joins_per_hour", "New raters per hour in all", "Raters who join by the link"))},
     **{name: (gr.Textbox, {"label": label, "info": info, "max_length": 40, "max_lines": 1, "min_width": 180})
        for name, label, info in (
@@ -115,7 +115,7 @@ CHANGES: dict[str, tuple[Any, dict[str, Any]]] = {
 _FORM: dict[str, tuple[Any, dict[str, Any]]] = CHANGES | {
     "source": (gr.Dropdown, {
         "choices": [], "label": "Pictures of this run", "min_width": 280,
-        "info": "Your runs; bring your own pictures in Runs",
+        "info": "One of your runs; to label your own pictures, import them in Runs",
     }),
     "kind": (gr.Dropdown, {
         "choices": [(title, kind) for kind, title in KINDS.items()], "value": next(iter(KINDS)),
@@ -124,7 +124,8 @@ _FORM: dict[str, tuple[Any, dict[str, Any]]] = CHANGES | {
     }),
     "found": (gr.HTML, {"elem_classes": "quiet"}),
     "who": (gr.Textbox, {
-        "label": "People in the pictures", "info": "Empty: as the run or its prompts name them, else “person”",
+        "label": "People in the pictures",
+        "info": "Name in the question; empty: as in the run or its prompts, else “person”",
         "max_length": 80, "min_width": 300,
     }),
     "a": (gr.Textbox, {"value": "pleasant", "label": "First word", "max_length": 80, "visible": False}),
@@ -137,7 +138,7 @@ _FORM: dict[str, tuple[Any, dict[str, Any]]] = CHANGES | {
        for name, value, label, info in (
         ("n", 0, "Number of pictures", "0: all; else a random sample"),
         ("raters", 3, "Raters for each picture", "Three allow a majority"),
-        ("n_gold", 0, "Attention checks", "Random pictures with known ground truth"),
+        ("n_gold", 0, "Attention checks", "Pictures whose right answer is known"),
         ("seed", 0, "Seed", "Seed of the random choices"))},
     "preview": (gr.Gallery, {
         "format": "png", "columns": 10, "height": "auto", "object_fit": "contain", "label": "Pictures",

@@ -139,7 +139,7 @@ class _Zip:
             self._archive = zipfile.ZipFile(path)
             files = [info for info in self._archive.infolist() if not info.orig_filename.endswith(("/", "\\"))]
         except _DAMAGE as error:
-            raise InvalidInput(f"{path.name} is not a readable zip: {error}") from error
+            raise InvalidInput(f"{path.name} cannot be read as a zip: {error}") from error
         _check_overlap(path.name, self._archive.infolist())
         unpacked = sum(info.file_size for info in files)  # never read more of a file than its entry says
         if unpacked > MOST_UNPACKED:

@@ -746,7 +746,7 @@ def _notes(
         for arm, sample, at in zip(arms, samples, places_together(samples), strict=True):
             if n := len(sample.units) - len(at):
                 yield f"{n:,} pictures of “{arm.name}” have no partner on the same seed in the other arms."
-    yield "Every test is of these settings and seeds. Other wordings, models or classifiers may show the opposite."
+    yield "Tests hold only for these settings and seeds. Other wordings, models or classifiers may show the opposite."
     yield from together_in_words({arm.name: arm.results.notes for arm in arms})
 
 

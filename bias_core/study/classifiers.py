@@ -83,8 +83,8 @@ def fetch_reader(reader: Reader, services: StudyServices, source: str) -> None:
     except ModelUnavailable as error:
         here = [_words_of(reader.role, name, services) for name in services.readers_here(reader.role)]
         raise ModelUnavailable(
-            f"no classifier can read the pictures of {source} here, so nothing was drawn: {str(error).rstrip('.')}. "
-            f"Name another {_WORDS[reader.role]} ({'; '.join([*here, 'a hub id'])}; or a folder of this machine), or "
+            f"no classifier for pictures of {source} works here, so nothing was drawn: {str(error).rstrip('.')}. "
+            f"Choose another {_WORDS[reader.role]} ({'; '.join([*here, 'a hub id'])}; or a folder of this machine), or "
             "draw without measuring (`study run --draw-only`)"
         ) from error
 
@@ -92,7 +92,9 @@ def fetch_reader(reader: Reader, services: StudyServices, source: str) -> None:
 def _words_of(role: Role, name: str, services: StudyServices) -> str:
     """Return a classifier of this machine in words, and the option that lets it read any pictures."""
     world = services.reader_world(role, name)
-    return f"{name}, which is installed" + f" but made for the {world} world: add --force" * bool(world)
+    return f"{name}, which is installed" + f" but made for the {world} world: add “Score anyway” (--force)" * bool(
+        world
+    )
 
 
 def reading_words(facts: ReaderFacts) -> str:
@@ -209,8 +211,8 @@ def shortened(text: str, n: int = 120) -> str:
 
 
 NOTE = (
-    "All classifiers read the same pictures. The interval (low to high) is for other pictures read by the first "
-    "classifier. The spread, from the lowest to the highest classifier, is not in any interval."
+    "All classifiers saw the same pictures. The interval (low to high) is for other pictures and the first classifier. "
+    "The spread, from the lowest to the highest classifier, is not in any interval."
 )
 
 

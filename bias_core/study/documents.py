@@ -375,7 +375,7 @@ def to_markdown(report: StudyReport, *, beside: bool = True) -> str:
         report,
         beside=beside,
         source=f" After {work(design.reference)}, {design.where}." if design.reference else "",
-        how=f" of {drawn_by(report)}, read by {read_by(settings)}{size}",
+        how=f" of {drawn_by(report)}, classified by {read_by(settings)}{size}",
         overview=arms_overview(report),
         findings=_titled(finding_frame(report), report),
         further=further_tables(report),

@@ -216,7 +216,7 @@ FORMS: Mapping[str, Form] = {
     ),
     "every_eval_ever": Form(
         title="Records for Every Eval Ever (zip)",
-        purpose="A JSON record for each model and arm, in the shared schema for results of evaluations.",
+        purpose="A JSON record for each model and arm, in Every Eval Ever's shared format for results of evaluations.",
         ending="-every-eval-ever.zip",
         write=lambda report: to_every_eval_ever(report, facts_of(report)),
         is_text=False,

@@ -272,7 +272,12 @@ def _mark_known(
     axes: Axes, data: pd.DataFrame, labels: dict[str, Any], rows: range, sizes: dict[str, int], colour: str = MUTED
 ) -> None:
     """Mark the known values of the rows: the paper's, the reference, the assumed and the drawn ones."""
-    texts = {"published": "in the paper", "reference": labels.get("reference"), "assumed": ASSUMED, "expected": "drawn"}
+    texts = {
+        "published": "in the paper",
+        "reference": labels.get("reference"),
+        "assumed": ASSUMED,
+        "expected": "ground truth",
+    }
     markers = {"assumed": "o", "expected": "|"}
     for column, size in sizes.items():
         if column in data and data[column].notna().any():

@@ -31,9 +31,10 @@ from bias_core.types import IMPORTED, ImageRow
 from bias_core.values import option_values
 
 NOT_PUBLISHED = "not in the paper"
-BETWEEN_READERS = "between readers"
-NO_NULL = "no such value"
+BETWEEN_READERS = "between classifiers"
+NO_NULL = "not defined"
 
+_OF_PAPER = re.compile(r"^published ?(.*)$")  # name of a column
 MOST_ROWS, END_ROWS = 40, 10
 """Tables longer than the first number show that many rows of each end; their CSV files have all rows."""
 
@@ -42,7 +43,8 @@ def readable(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table as text: each value with its interval in one column, p-values and missing values in words.
 
     An interval is two columns "<name> low" and "<name> high" (or "low" and "high") after their value.
-    Columns without any known value are left out.
+    Columns without any known value are left out. The heading "published S" reads "S in the paper", because "published"
+    is also a planted condition.
     """
     names, texts, last = [str(name) for name in frame.columns], {}, -1
     for i, name in enumerate(names):
@@ -59,7 +61,8 @@ def readable(frame: pd.DataFrame) -> pd.DataFrame:
             text = [_cell(value, k, as_p=bool(_P_VALUE.search(name))) for value, k in zip(column, n, strict=True)]
         if has_values or not len(frame):
             texts[i] = text
-    return pd.DataFrame(texts, index=frame.index).set_axis([names[i] for i in texts], axis=1)
+    headings = [_OF_PAPER.sub(r"\1 in the paper", names[i]).strip() for i in texts]
+    return pd.DataFrame(texts, index=frame.index).set_axis(headings, axis=1)
 
 
 def excerpt(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
@@ -236,7 +239,7 @@ def report_facts(report: StudyReport) -> list[str]:
         f"{report.n_images:,} of {report.n_planned:,} pictures{scored}" + f": {made_of}" * bool(made_of),
         *([f"{report.n_blocked:,} refused or blanked"] if report.n_blocked else []),
         *filter(None, [drawn_by(report)]),
-        f"read by {read_by(settings)}",
+        f"classified by {read_by(settings)}",
         *([size_in_words(design, settings)] if design.reference else []),
         f"{settings.confidence:.0%} intervals{at_any_time(report)}",
         *(["ended by its stop rule"] if report.stop_rule else []),
@@ -479,5 +482,5 @@ def _number(row: Row, of: Circumstances, part: Measured) -> str:
     )
     return (
         f"{row['finding']}: {number} ({'; '.join(filter(None, facts))}). Measured in {part.n_images:,} pictures"
-        f"{of.prompts}{of.origin}, read by {of.reader}."
+        f"{of.prompts}{of.origin}, classified by {of.reader}."
     )

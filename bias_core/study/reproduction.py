@@ -202,7 +202,7 @@ def replication_estimate(plan: StudyPlan, services: StudyServices) -> str:
     facts = [services.reader_facts(reader.role, reader.name) for reader in plan.study.readers(settings)]
     readers = [f"{reader.name}{_download(reader.download_gb)}" for reader in dict.fromkeys(facts)]
     listed = " and ".join(filter(None, (", ".join(readers[:-1]), *readers[-1:])))
-    read = f", read by {listed}" if readers else ""
+    read = f", classified by {listed}" if readers else ""
     problems = list(_problems(plan, services))
     unmet = f" Not possible here: {'; '.join(problems)}." if problems else ""
     note = plan.study.run_size(plan.each[0].settings).note

@@ -272,7 +272,7 @@ def _measured(
     data[0].may_end_early = True  # the first encoder has read every arm
     with data[0].allow_partial_results(lambda: f"the readings of {1 + len(others)} of {1 + len(names)} encoders"):
         for name in names:
-            yield Progress(message=f"reading with {name}")
+            yield Progress(message=f"classifying with {name}")
             others[name] = yield from _read_arms(_read_with(plan, name), [pictures.read_by(name) for pictures in data])
     if others:
         first = plan.settings.encoder

@@ -291,7 +291,7 @@ class StudyData(Stoppable):
 
         with report_unread_on_stop(partial(self._not_embedded, reader)):
             return np.concatenate(
-                (yield from self._in_parts("reading the pictures", self.stored(frame), work, _PER_UPDATE))
+                (yield from self._in_parts("classifying the pictures", self.stored(frame), work, _PER_UPDATE))
             )
 
     def _not_embedded(self, reader: ImageTextEncoder) -> set[str]:

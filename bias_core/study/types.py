@@ -46,7 +46,7 @@ MAX_SEED = 2**53  # larger ones do not survive JSON in a browser
 _MODEL = {"label": "Model", "sentence": "Model that draws: a name from `models`, org/name on the hub, or a folder"}
 _CONDITION = {
     "label": "Condition",
-    "sentence": "Bias planted in the calibration world: published, fair, extreme, trigger, backdoor or crossed",
+    "sentence": "Planted bias, which is known: published, fair, extreme, trigger, backdoor or crossed",
 }
 _STEPS: dict[str, Any] = {
     "label": "Number of denoising steps", "sentence": "Denoising steps per picture (default: the model's)",
@@ -89,7 +89,7 @@ class Arm:
     template: str | None = setting(
         None,
         "Treatment of every prompt",
-        "Change of every prompt: a text with one {} for the whole prompt, or {old=new} for another word in it",
+        "Change of every prompt: a text with {} for the prompt, such as “{}, in watercolour”, or {nurse=person}",
     )
     negative_prompt: str | None = setting(None, **_NEGATIVE)
     guidance_scale: float | None = setting(None, **_GUIDANCE)
@@ -116,12 +116,12 @@ class StudySettings(RemembersNames):
     further_encoders: tuple[str, ...] = setting(
         (),
         "Further encoders",
-        "More encoders that read the same pictures and show how sensitive the numbers are to the encoder",
+        "They classify the same pictures, which shows how much the numbers depend on the encoder",
     )
     judge: str = setting(
         "",
         "Judge",
-        "Model that says whether a picture shows an attribute, in place of the encoder: smolvlm-500m, "
+        "Model that answers for each picture if it shows an attribute, instead of the encoder: smolvlm-500m, "
         "qwen2.5-vl-3b, endpoint, org/name of a vision-language model, or a classifier as "
         "org/name:Male=man,Female=woman",
     )
@@ -145,7 +145,7 @@ class StudySettings(RemembersNames):
     # a mapping, or the checked options of a kind of study, which :func:`options_in` returns
     options: object = setting({}, "Options of the study", "Option of the study, as name=value")
     force: bool = setting(
-        False, "Score anyway", "Let the encoder that you name read pictures it is not made for; the report says so"
+        False, "Score anyway", "Use the chosen encoder on pictures it is not made for; the report says so"
     )
     negative_prompt: str = setting("", **_NEGATIVE)
     rewrite: str = setting("", **_REWRITE)
@@ -157,22 +157,22 @@ class StudySettings(RemembersNames):
     stop_within: float | None = setting(
         None,
         "Stop once known to ±",
-        "Stop early once every share is known to this width on each side, a tenth being ±10 points (default: "
-        "draw all pictures)",
+        "Stop early once every share is known to this precision, such as 0.1 for ±10 points (default: draw all "
+        "pictures)",
         gt=0, lt=0.5, percent=True,
     )  # fmt: skip
     stop_when_clear: bool = setting(
         False,
         "Stop when P* is excluded",
-        "Stop early once every share is known that well, or its interval excludes the real-world rate P*",
+        "Stop early once every share is that precise, or clearly differs from its real-world rate P*",
     )
     protocol: Literal["", "paper"] = setting(
         "",
         "Protocol",
-        "paper takes the model, steps, size and encoder of the study's paper for each setting that you leave out",
+        "paper: settings that you leave out (model, steps, size, encoder) are those of the study's paper",
     )
     arms: tuple[Arm, ...] = setting(
-        (), "Arms", "Settings to compare on the same prompts, one per arm: key=value|key=value, such as condition=fair"
+        (), "Arms", "Settings to compare on the same prompts, one per arm, such as 'condition=fair|guidance=3'"
     )
 
 

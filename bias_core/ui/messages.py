@@ -99,8 +99,8 @@ def error_html(message: str) -> str:
 def crash_html() -> str:
     """The message for an unexpected error."""
     return error_html(
-        "This is an error in the program; the server's log has it. Finished pictures are stored: "
-        "press Generate again to continue from there."
+        "the program has an error, which is in the server's log. Finished pictures are stored: "
+        "run it again to continue from there."
     )
 
 

@@ -69,7 +69,7 @@ def rates_note(emptied: Sequence[Sequence[str]], concept: str) -> str:
     names = listed([f"“{row[0]}”" for row in emptied])
     return escape(
         f"P* of {names} was the real-world rate of another concept, not of “{concept}”; the cell is now empty. "
-        "“Undo all” restores the rows of the chosen set."
+        "“Restore the set” brings the rows of the chosen set back."
     )
 
 
@@ -98,7 +98,10 @@ def _rate(text: str, name: str) -> float | None:
     return round(share / 100, 12) if text.endswith("%") else share
 
 
-JUDGE_HINT = "Answers questions about each picture. Or type org/name; for a classifier, org/name:Male=man,Female=woman"
+JUDGE_HINT = (
+    "Optional: a vision-language model that answers for each picture, instead of the encoder. Or type org/name; "
+    "for a classifier, org/name:Male=man,Female=woman"
+)
 HINT = "Or type org/name from the hub, or a local folder"
 
 
@@ -142,7 +145,7 @@ def force_box(key: str) -> gr.Checkbox:
     return gr.Checkbox(
         False,
         label=FORCE_LABEL,
-        info="For one made for other pictures, such as Calibration CLIP: its results are not measurements",
+        info="Even if it is made for other pictures, as Calibration CLIP is; such results are not measurements",
         elem_id=f"{key}-force",
         min_width=240,
     )

@@ -314,7 +314,7 @@ def test_a_visitor_answers_the_demonstration_by_keyboard_and_sees_agreement_chan
     page.keyboard.press("Backspace")
     assert page.inner_text("#label-demo [role=status]") == "picture 1 of 8"
     page.keyboard.type("12121212")
-    page.wait_for_selector("#label-demo-result h3:has-text('With your answers all 3 raters say the same of')")
+    page.wait_for_selector("#label-demo-result h3:has-text('With your answers all 3 raters give the same answer for')")
     assert page.locator("#label-demo-result svg").count() == 1
     assert page.locator("#label-demo-result tbody tr").count() == 8
     assert serious(page, axe, "#label-demo") == {}

@@ -279,7 +279,7 @@ def test_a_condition_exists_only_for_models_that_have_conditions(services):
     settings = StudySettings(model=OTHER, encoder="org/clip", scale=0.01)
     study = complete(run_study(find_design("oasis-doctors"), settings, services))
     assert study.settings.condition == services.manifests.get(study.run_id).settings["condition"] == ""
-    assert f"pictures of {OTHER}, read by" in to_export(study).markdown
+    assert f"pictures of {OTHER}, classified by" in to_export(study).markdown
     assert "--condition" not in to_export(study).facts.command
     named = explored(services, model=OTHER, encoder="org/clip", condition="")
     assert named.run_id == report.run_id  # it is the same question
@@ -329,7 +329,7 @@ def test_a_report_says_who_read_and_whether_its_errors_are_known(services):
     assert "its error rates were measured on other pictures" in said
     other = explored(services, model=OTHER, encoder="auto")
     assert "its error rates on these pictures are unknown" in to_markdown(other.report)
-    assert f"read by {PHOTOGRAPHS}" in header_html(other.report, "")
+    assert f"classified by {PHOTOGRAPHS}" in header_html(other.report, "")
 
 
 def test_a_report_gives_auto_back_where_nobody_named_its_reader(services):
@@ -373,7 +373,8 @@ def test_nothing_is_drawn_where_nobody_could_read_it(services, tmp_path):
     fresh = RealReaders(tmp_path)
     asked = StudySettings(model=OTHER, scale=0.01)
     by_questions = replace(asked, options={"labeller": "vqa"})
-    with pytest.raises(ModelUnavailable, match=r"\(calibration-clip, which is installed but .*: add --force; a hub"):
+    offered = r"\(calibration-clip, which is installed but .*: add “Score anyway” \(--force\); a hub"
+    with pytest.raises(ModelUnavailable, match=offered):
         complete(run_study(find_design("explore"), replace(asked, force=True), fresh))  # which chooses no reader
     for name, settings in (
         ("explore", asked), ("oasis-doctors", asked), ("tbyb-general", asked), ("pst-occupations", asked),

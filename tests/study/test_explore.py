@@ -103,11 +103,11 @@ def test_the_report_has_every_picture_and_every_score(diffused, rendered):
 
 def test_progress_counts_what_was_asked_for(services):
     arms = (Arm(name="fair"), Arm(name="other", condition="published"))
-    of_all = "11 of 11 pictures of the concept, 6 of 6 for the association"
+    of_all = "11 of 11 pictures of the concept, 6 of 6 with “male” or “female”"
     for settings, starts in ((RENDERED, [""]), (replace(RENDERED, arms=arms), ["fair: ", "other: "])):
         *steps, _ = explore(replace(settings, seed=70 * len(starts)), services)
         drawn = [step for step in steps if step.drawing]
-        assert drawn[0].message == f"{starts[0]}0 of 11 pictures of the concept, 0 of 6 for the association"
+        assert drawn[0].message == f"{starts[0]}0 of 11 pictures of the concept, 0 of 6 with “male” or “female”"
         assert {start + of_all for start in starts} <= {step.message for step in drawn}
         assert f"{of_all} finished" in drawing_html(drawn[-1])
 

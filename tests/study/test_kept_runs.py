@@ -481,7 +481,7 @@ def test_the_runs_tab_marks_opens_and_compares_them_and_offers_nothing_that_chan
     assert not any(f'data-act="{act}"' in html for act in ("keep", "free", "delete", "again"))
     shown = tab.on_open(visitor, type("Event", (), {"run": one.run_id})())
     assert "Opened: a run of" in shown[tab.parts["status"]]
-    assert "From the gallery: you can view and compare it, not change it." in shown[tab.parts["header"]]
+    assert "From the gallery, the runs that this server shows to everyone: you can view" in shown[tab.parts["header"]]
     assert shown[tab.parts["report"]].run_id == one.run_id
     assert not shown[tab.people.box]["visible"]  # nobody labels its pictures here
     menus = tab.compare.on_list(visitor)

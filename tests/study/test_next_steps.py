@@ -111,7 +111,7 @@ def test_an_attribute_that_nobody_knows_is_named_with_its_line_before_anything_i
         complete(run_study(*pack_of(str(tmp_path / "p.csv"), explore_settings()), fakes))
     own = ("old|a photo of an old man|a photo of a child",)
     (tmp_path / "p.csv").write_text("prompt,attributes\na nurse,\na doctor,old\n")
-    with pytest.raises(InvalidInput, match="line 3: “old” is read by other sentences already, such as 'a photo of an"):
+    with pytest.raises(InvalidInput, match="line 3: “old” has other sentences already, such as 'a photo of an"):
         complete(run_study(*pack_of(str(tmp_path / "p.csv"), explore_settings(attributes=own)), fakes))
 
 
@@ -151,7 +151,7 @@ def test_the_page_runs_the_uploaded_file_and_says_what_is_in_it(file, fakes, tmp
     assert "a photo of a farmer" in note
     (tmp_path / "bad.csv").write_text("prompt\n<b>\n<b>\n")
     assert "line 3: repeats the prompt of line 2" in tab.on_pack(str(tmp_path / "bad.csv"))
-    assert "A column <code>prompt</code>" in tab.on_pack(None)
+    assert "a column <code>prompt</code>" in tab.on_pack(None)
     shown = tab.finished(packed)
     assert "Prompts of my prompts" in shown[tab.parts["header"]]
 

@@ -197,7 +197,7 @@ def test_imported_pictures_give_the_numbers_of_the_drawn_ones(drawn, modelless):
     assert numbers(imported) == numbers(report)
     assert (imported.n_images, imported.n_planned) == (report.n_images, report.n_planned)
     assert imported.settings.model == "imported:pictures"
-    assert "pictures of imported:pictures, read by" in to_markdown(imported)
+    assert "pictures of imported:pictures, classified by" in to_markdown(imported)
     assert imported.unknown_words == ()
     assert modelless.manifests.get(imported.run_id).status == "finished"
     command = to_command(DESIGN, imported.settings)

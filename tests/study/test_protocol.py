@@ -226,7 +226,7 @@ def test_attribute_sets_are_complete_and_their_rates_have_a_source():
     stated = [a for a in men if "bls2024" in a["reference_source"]]
     assert len(stated) == 14
     for attribute in stated:
-        occupation = attribute["reference_source"].removeprefix("1 - F; ").partition(":")[0]
+        occupation = re.search(r"women \(([^)]+)\)", attribute["reference_source"])[1]
         assert attribute["reference"] == pytest.approx(1 - float(labour[occupation]) / 100)
 
 
@@ -405,7 +405,7 @@ def test_before_a_run_it_is_said_what_replicating_takes_and_what_cannot_be_met(s
     plan = plan_study(find_design("tbyb-general"), StudySettings(protocol="paper"), services, estimate=True)
     line = replication_estimate(plan, services)
     assert line.startswith("4,200 pictures with Stable Diffusion 1.5 (2.7 GB download) at 512x512 pixels, 100 steps")
-    assert "read by OpenAI ViT-L/14 (1.7 GB download) and BLIP base captioner (1 GB download)" in line
+    assert "classified by OpenAI ViT-L/14 (1.7 GB download) and BLIP base captioner (1 GB download)" in line
     assert "time unknown here; to estimate it, draw 8 first" in line
     assert "Not possible here: " in line
     assert "the paper: 3,690 of 369 prompts" in line

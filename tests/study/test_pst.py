@@ -287,7 +287,7 @@ def test_people_s_answers_are_taken_instead_and_compared(services, small, tmp_pa
     assert (raters["Fleiss' κ"] < 0.9).all()
     counted = r"(\d+) of \1 answers in labels.csv counted, of 3 people about \d+ pictures."
     assert re.fullmatch(counted, report.results.notes[0])
-    assert "read by people (labels.csv), otherwise calibration-clip" in report_facts(report)
+    assert "classified by people (labels.csv), otherwise calibration-clip" in report_facts(report)
     assert "labelled by people" in report.results.notes[1]
     written = {"left": ("L", "1", "on the left"), "right": ("R", "2", "right person"), "": ("1", "", "single")}
     answers = [(image_id, written[position][rater], look, rater) for image_id, position, look, rater in answers]

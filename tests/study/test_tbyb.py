@@ -298,7 +298,7 @@ def test_conditions_that_drew_the_same_pictures_are_said_to(services, controlled
                for note in report.results.notes)  # fmt: skip
     space = next(figure for figure in report.results.figures if figure.kind == "space")
     assert set(space.data["name"]) == {"fair", "trigger = extreme"}
-    assert "calibration-renderer, fair and trigger and extreme, read by" in to_markdown(report)
+    assert "calibration-renderer, fair and trigger and extreme, classified by" in to_markdown(report)
 
 
 def test_pictures_are_compared_by_their_pixels_and_not_by_what_is_read_in_them(controlled):

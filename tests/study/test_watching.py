@@ -587,7 +587,7 @@ TEACHERS = {"concept": "teacher", "n_images": 12, "attribute_a": "", "attribute_
 @pytest.mark.parametrize(
     ("study", "message", "n_read", "settings"),
     [
-        ("explore", "reading the pictures: 8 of 12", 8, {"options": TEACHERS}),
+        ("explore", "classifying the pictures: 8 of 12", 8, {"options": TEACHERS}),
         ("tbyb-general", "captioning: 20 of", 20, {"scale": 0.01}),
         ("pst-occupations", "looking for people: 8 of 12", 16, {"scale": 0.01}),  # of the 12 that show one person
     ],
@@ -608,7 +608,7 @@ def test_what_was_read_is_measured_of_a_study_that_is_stopped_while_it_reads(
 def test_arms_that_were_read_are_compared_of_a_run_that_is_stopped_while_it_reads(services, monkeypatch):
     arms = (Arm(condition="fair"), Arm(condition="published"), Arm(condition="extreme"))
     how = {"arms": arms, "options": TEACHERS, "seed": 23}
-    at = "published: reading the pictures: 8 of 12"
+    at = "published: classifying the pictures: 8 of 12"
     report = stopped_while_reading(at, "explore", services, monkeypatch, encoder="org/clip", **how)
     assert report.stopped_after == "20 of 36 pictures were read"
     assert [(arm.name, arm.n_images) for arm in report.arms] == [("fair", 12), ("published", 8)]
@@ -617,7 +617,7 @@ def test_arms_that_were_read_are_compared_of_a_run_that_is_stopped_while_it_read
     assert any("Arms without a picture that was read are left out: extreme" in n for n in report.arms[0].results.notes)
     with pytest.raises(Cancelled, match="only fair has any"):
         stopped_while_reading(
-            "fair: reading the pictures: 8 of", "explore", services, monkeypatch, encoder="org/b", **how
+            "fair: classifying the pictures: 8 of", "explore", services, monkeypatch, encoder="org/b", **how
         )
 
 
@@ -631,7 +631,9 @@ def test_a_second_encoder_that_a_stop_leaves_out_is_named(services):
     settings = StudySettings(model=MODEL, options=options, further_encoders=("org/clip",))
     seen: list[str] = []
     reports: list[StudyReport] = []
-    steps = run_study(find_design("explore"), settings, services, cancelled=lambda: "reading with" in " ".join(seen))
+    steps = run_study(
+        find_design("explore"), settings, services, cancelled=lambda: "classifying with" in " ".join(seen)
+    )
     seen.extend(step.message for step in steps_of(steps, reports))
     assert reports[0].stopped_after == "the readings of 1 of 2 encoders"
     assert reports[0].results.findings

@@ -83,7 +83,7 @@ def test_shipped_reports_read_back_without_repetitions_and_pictures(tmp_path):
     assert "repetitions" not in [table.key for table in saved.report.results.tables]
     assert verdict_lines(saved.report) == verdict_lines(report())
     html = summary_html((saved,))
-    assert "1 of 1 headline measures recover the planted bias." in html
+    assert "1 of 1 measures used in headlines recover the planted bias." in html
     assert "&lt;gender&gt;" in html
     assert "<gender>" not in html
 
@@ -161,7 +161,7 @@ def test_what_a_shipped_report_shows_is_made_once_for_all_visitors(fakes, monkey
     tab = built(CalibrationTab, fakes)
     tab.__dict__["shipped"] = dict(list(tab.shipped.items())[:1])
     first, header = tab.on_look(None), tab.parts["header"]
-    assert "It comes with the program." in first[header]
+    assert "It comes with the app." in first[header]
     assert "measures recover the bias that was planted" in first[header]
     assert first[tab.parts["shown"]]["visible"]
     assert header not in tab.on_look(first[tab.parts["report"]])  # one that is open stays
@@ -200,4 +200,4 @@ def test_a_link_with_settings_of_a_validity_study_opens_the_tab_with_one_note(fa
     query = {"tab": "calibration", "study": "validity-pairs", "scale": "0.25", "option.repetitions": "2"}
     link = read_link(query, {tab.key: getattr(tab, "studies", ()) for tab in TABS}, fakes)
     assert link.tab == "calibration"
-    assert "left out: study “validity-pairs”, option.repetitions “2”." in notice_html(link)
+    assert "ignored them: study “validity-pairs”, option.repetitions “2”." in notice_html(link)

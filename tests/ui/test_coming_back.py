@@ -425,5 +425,5 @@ def test_after_an_error_of_the_program_every_run_says_so_and_gives_its_buttons_b
     asyncio.run(crash_all())
     assert said.keys() == runs
     for shown in said.values():
-        assert any("error in the program" in str(one) for one in shown)
+        assert any("the program has an error" in str(one) for one in shown)
         assert any(one.get("visible") is False for one in shown if isinstance(one, dict))  # Stop

@@ -125,7 +125,7 @@ def test_in_rows_that_were_changed_the_rates_of_another_concept_are_emptied_and_
         [*farmer[0][:3], "0.9", farmer[0][4]],
     ]
     teacher = tab.on_typed_concept("teacher", "farmer", own, "farmer", [])
-    assert teacher[parts["set"]] == "teacher"  # which “Undo all” brings
+    assert teacher[parts["set"]] == "teacher"  # which “Restore the set” brings
     assert teacher[parts["attributes"]] == [*own[:-1], [*own[-1][:3], "", ""]]
     assert "“man”" in teacher[parts["rates_note"]]
     back = tab.on_typed_concept("Farmer", "teacher", teacher[parts["attributes"]], "teacher", teacher[emptied])
@@ -441,7 +441,7 @@ def test_what_is_written_of_an_arm_is_read_as_its_settings_each_of_which_has_a_f
     assert "By default," in arms.on_model(photographs)
     html = str(objects.arms.fields.value)
     assert all(f'name="{name}"' in html for name in settings_of(Arm) if name != "images")
-    assert '<option value="fair">The same rates for every concept</option>' in html
+    assert '<option value="fair">No planted bias: the same rates for every concept</option>' in html
 
 
 def test_presets_suit_the_model_that_draws(services):

@@ -223,7 +223,7 @@ def test_a_third_rater_s_answers_change_agreement_as_the_coefficient_says(demons
         way = "more" if comparison.after.value > demonstration.before.value else "less"
         assert comparison.says.endswith(f": {way} agreement on these pictures.")
         alike = [len(set(said)) == 1 for said in third.tolist()]
-        assert f"raters say the same of {sum(alike)} of {len(alike)}" in comparison.says
+        assert f"raters give the same answer for {sum(alike)} of {len(alike)}" in comparison.says
         assert [one for *_, one in comparison.rows] == alike
         figure = comparison.figure
         assert figure.data["value"].tolist()[:2] == [demonstration.before.value, comparison.after.value]

@@ -302,7 +302,7 @@ def test_every_measure_has_one_card_with_its_formula_range_and_limits():
     for key, card in cards.items():
         assert '<div class="math"><p>' in card, key
         assert METRICS[key].limits.split("'")[0] in card, key
-        assert ("no value means" in card) == (METRICS[key].null_value is None), key
+        assert ("no single value means" in card) == (METRICS[key].null_value is None), key
         assert "data-go=" in card, key
     assert f"{len(METRICS)} measures" in html
 
@@ -342,7 +342,7 @@ def test_models_readers_and_what_is_stored_are_listed_without_a_path_of_the_serv
     services.close()
     html = about_html(Settings(data_dir=tmp_path, cache_gb=3, offline=True))
     assert "up to 3 GB" in html
-    assert "A model hub is asked never." in html
+    assert "The app never contacts a model hub." in html
     assert str(tmp_path) not in html
     assert "bias_core" in html
 

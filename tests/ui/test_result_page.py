@@ -156,7 +156,7 @@ def test_every_picture_has_its_number_and_says_where_it_is():
     assert words == [
         *("Picture 1 is finished", "Picture 2 is finished"),
         *("Picture 3 is forming", "Picture 4 is forming", "Picture 5 is forming"),
-        *("Picture 6 is not begun", "Picture 7 is not begun"),
+        *("Picture 6 has not begun", "Picture 7 has not begun"),
     ]
     assert "2 of 7 pictures finished, 3 forming" in html
     assert html.count('src="data:image/webp') == 3
@@ -209,7 +209,7 @@ def test_only_what_changed_is_sent_and_nothing_of_pictures_that_were_all_there(m
     assert seen.at(forming)
     assert not seen.at(replace(forming, message="step 2 of 9"))
     assert seen.at(replace(forming, forming={rows[0].id: GREY.copy(), rows[1].id: GREY.copy()}))  # they look alike
-    assert not seen.at(Progress(message="reading the pictures"))
+    assert not seen.at(Progress(message="classifying the pictures"))
     assert not DrawingUpdates("part").at(replace(at(rows, 5, 0), drawing=()))
 
 
@@ -218,7 +218,7 @@ def test_a_run_that_ends_without_a_result_leaves_what_was_finished():
     stopped, at_once = DrawingUpdates("part"), DrawingUpdates("part")
     at_once.note(at(rows, 0, 3))
     assert at_once.finished_pictures() == {"part": ""}
-    for progress in (at(rows, 0, 3), at(rows, 3, 2, shares=shares), Progress(message="reading the pictures")):
+    for progress in (at(rows, 0, 3), at(rows, 3, 2, shares=shares), Progress(message="classifying the pictures")):
         stopped.note(progress)
     left = stopped.finished_pictures()["part"]
     assert "3 of 6 pictures finished" in left

@@ -217,7 +217,7 @@ def test_every_report_of_a_shipped_study_has_a_tab(tab):
 def test_an_example_opens_in_the_tab_of_its_study_and_says_that_it_is_one(tab, visitor):
     shown, association = tab.on_open(visitor, event(run="science-and-arts")), of(tab, "association")
     assert shown[tab.tabs]["selected"] == "association"
-    assert "comes with the program" in shown[association.parts["header"]]
+    assert "comes with the app" in shown[association.parts["header"]]
     assert shown[association.parts["report"]].design.name == "t2iat-tests"
 
 

@@ -197,12 +197,12 @@ def test_a_side_is_named_where_the_interval_lies_on_it(flow, internal):
         leaning = changed(flow, "scores", value=value, low=value - 0.1, high=value + 0.1)
         assert internal.closer_html(leaning, "man").count(f"<strong>{side}</strong>") == 4
     sides = changed(flow, "table3", **{"δ′": 0.0, "δ′ low": [-0.3, -0.1, 0.1], "δ′ high": [-0.1, 0.1, 0.3]})
-    moved = "Compared with their prompts (δ′), pictures shift man towards men, woman towards women; no clear"
+    moved = "Compared with their prompts (δ′), pictures shift man towards men, and woman towards women; no clear"
     assert headline(sides) == f"{moved} direction for the other 1."
     sides = changed(
         flow, "table3", **{"δ′": float("nan"), "MCAS low": [-0.3, -0.1, 0.1], "MCAS high": [-0.1, 0.1, 0.3]}
     )
-    assert headline(sides).endswith("associate man with men, woman with women; no clear direction for the other 1.")
+    assert headline(sides).endswith("associate man with men, and woman with women; no clear direction for the other 1.")
 
 
 def test_an_interval_across_0_is_no_side_and_no_proof_and_where_there_is_no_alpha_its_reason_stands(flow, internal):
@@ -412,7 +412,7 @@ def test_every_step_has_its_picture_its_reading_and_its_words(traced):
     assert "step 2 of 6 (17 % of the way): predicted pictures show it less often" in html
     assert re.search(r"<b>hat\.</b> .* None of the 6 steps differs clearly from the base prompt", html)
     assert "about 1 of these 18 intervals" in html  # 18 x 0.05
-    assert "next to “a photo of a person”" in html
+    assert "compared with “a photo of a person”" in html
     assert "beard more often (first at step 1)" in headline(traced)
     assert "no clear difference: hat" in headline(traced)
     (figure,) = [one for one in traced.results.figures if one.key == film.labels["predicted"]]
@@ -570,7 +570,7 @@ def test_the_headline_says_which_way_how_sure_and_what_a_request_for_fairness_ch
     ):
         assert words in headline(with_score(pairs, "paired_overall", *score))
     fairer = headline(with_score(two, "difference", -30.0, -50.0, -10.0))
-    assert "Asked to be fair, the model draws them less stereotyped (−30 [−50, −10])" in fairer
+    assert "asked to be fair, the model draws them less stereotyped (−30 [−50, −10])" in fairer
     assert "does not clearly change the score (−5 [−50, +40])" in headline(
         with_score(two, "difference", -5.0, -50.0, 40.0)
     )

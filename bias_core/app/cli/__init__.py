@@ -6,14 +6,14 @@ from inspect import getdoc
 import typer
 
 from bias_core.app.cli import explore, reports, study
-from bias_core.app.cli.common import Command
+from bias_core.app.cli.common import Command, Group
 
 _RUN = "python -m bias_core"
 
 
 def _commands(help_text: str, commands: dict[str, tuple[Callable[..., None], list[str]]]) -> typer.Typer:
     """Make a group of commands by their names; the help of each ends with its examples."""
-    group = typer.Typer(help=help_text, no_args_is_help=True, pretty_exceptions_enable=False)
+    group = typer.Typer(cls=Group, help=help_text, no_args_is_help=True, pretty_exceptions_enable=False)
     for name, (command, examples) in commands.items():
         epilog = "\n".join(["Examples:", *(f"  {_RUN} {example}" for example in examples)]) if examples else None
         paragraphs = (getdoc(command) or "").split("\n\n")  # the terminal wraps lines itself

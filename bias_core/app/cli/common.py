@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from bias_core.errors import BiasCoreError, Cancelled, InvalidInput, StorageError, message_of, quoted
 from bias_core.study.design import find_design
@@ -100,13 +100,38 @@ class RunOptions:
         ),
     ] = ""
     out: Annotated[Path | None, option(OUTPUT, OUT, callback=with_known_ending)] = None
-    keep: Annotated[bool, option(OUTPUT, "Never evict the pictures of this run.", "--keep")] = False
+    keep: Annotated[bool, option(OUTPUT, "Never delete the pictures of this run to make room.", "--keep")] = False
     full: Annotated[bool, option(OUTPUT, "Print all numbers, tables and notes.", "--full")] = False
     as_json: Annotated[bool, option(OUTPUT, "Print the report as JSON and nothing else.", "--json")] = False
 
 
+_VALUES = {"bool": "", "int": "NUMBER", "float": "NUMBER", "str": "TEXT", "list[str]": "TEXT", "path": "PATH"}
+"""What to type after an option, by Typer's name of its type; nothing after a flag."""
+
+
+def _with_values(params: Sequence[Any], ctx: Any) -> list[Any]:
+    """Return the parameters; the help of each option shows what to type after it."""
+    for one in params:
+        if isinstance(one, TyperOption) and one.metavar is None:
+            name = one.display_type(ctx).strip("<>").removesuffix(" range")
+            one.metavar = _VALUES.get(name, name)
+    return [*params]
+
+
+class Group(TyperGroup):
+    """Commands whose help shows what to type after an option."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters."""
+        return _with_values(super().get_params(ctx), ctx)
+
+
 class Command(TyperCommand):
-    """A command with its help option in the last group."""
+    """A command with its help option in the last group, whose help shows what to type after an option."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters."""
+        return _with_values(super().get_params(ctx), ctx)
 
     def get_help_option(self, ctx: Any) -> Any:
         """Return the option for help."""
@@ -349,7 +374,8 @@ def _option(one: Setting, flags: Sequence[str], *, many: bool) -> Any:
     if one.name == "options":
         names, words = ("--option",), f"{words} `study show` lists them."
     elif one.name == "arms":
-        names, words = ("--arm",), f"{words} Keys are {', '.join(arm.key for arm in settings_of(Arm).values())}."
+        keys = ", ".join(arm.key for arm in settings_of(Arm).values())
+        names, words = ("--arm",), f"{words} Repeat it for each arm. An arm may change {keys}."
     elif many:
         words += " Several times: each is run by itself; --arm compares."
     kind: Any = one.kind if one.kind in (int, float, bool) else str

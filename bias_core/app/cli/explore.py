@@ -55,12 +55,12 @@ Attributes = Annotated[
     list[str] | None,
     option(
         MEASURE,
-        "Attribute to look for: a built-in name, or 'name|positive sentence|negative sentence[|P*|source]'. Several "
-        "times for several (default: those that suit the concept, see `attributes`).",
+        "Attribute to look for: a built-in name, or 'name|positive sentence|negative sentence[|P*|source]'. Repeat "
+        "it for several (default: those that suit the concept, see `attributes`).",
         "--attribute",
     ),
 ]
-NoAttributes = Annotated[bool, option(MEASURE, "Score no attribute.", "--no-attributes")]
+NoAttributes = Annotated[bool, option(MEASURE, "Measure no attribute.", "--no-attributes")]
 
 
 @with_options(_OF_EXPLORE, flags=_FLAGS)
@@ -100,8 +100,8 @@ def compare(
         list[str],
         option(
             DRAW,
-            "One arm; give two to eight: key=value|key=value with name, model, condition, template, negative, "
-            "guidance, steps; such as 'condition=fair' (default: as the renderer draws).",
+            "One arm, such as condition=fair or 'condition=fair|guidance=3'; repeat it for two to eight arms. An arm "
+            "may change name, model, condition, template, negative, guidance, steps (default: as the renderer draws).",
         ),
     ],
     attribute: Attributes = None,

@@ -179,9 +179,11 @@ def report(
 
 
 def runs(
-    keep: Annotated[str, typer.Option(help="Never evict the pictures of this run.")] = "",
-    release: Annotated[str, typer.Option(help="Let the pictures of this run be evicted again.")] = "",
-    delete: Annotated[str, typer.Option(help="Forget this run.")] = "",
+    keep: Annotated[str, typer.Option(help="Never delete the pictures of the run with this id to make room.")] = "",
+    release: Annotated[
+        str, typer.Option(help="Allow deleting the pictures of the run with this id to make room.")
+    ] = "",
+    delete: Annotated[str, typer.Option(help="Delete the run with this id from the list.")] = "",
 ) -> None:
     """List the runs on record, newest first."""
     with user_errors(), open_services() as services:
@@ -215,7 +217,7 @@ def label(
     attribute: Annotated[list[str] | None, typer.Option(help="Ask about this attribute only; may be repeated.")] = None,
     setting: Annotated[str, typer.Option(help="Setting of the paired test: paired, single or fairness.")] = "",
     raters: Annotated[int, typer.Option(help="Raters for each picture.")] = 3,
-    seed: Annotated[int, typer.Option(help="Seed of the draw of pictures.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random choice of pictures.")] = 0,
     looks: Annotated[
         str,
         typer.Option(

@@ -115,11 +115,13 @@ class InternalBiasOptions(Options):
     minimum_text_text: float = setting(
         0.002,
         "Smallest |TT|",
-        "Smallest |TT| with an α; 0 gives α at any TT, as in the paper, and marks those below 0.002",
+        "α is given if the association of the words, |TT|, is at least this; 0: always, as in the paper",
         ge=0,
         le=2,
     )
-    published_model: str = setting("Stable Diffusion v2", "Published model", "Model of the paper to compare with")
+    published_model: str = setting(
+        "Stable Diffusion v2", "Model of the paper", "Model whose numbers in the paper are shown for comparison"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -518,7 +520,7 @@ def _printed_rows(design: Design, between: tuple[str, str]) -> list[dict[str, An
     for model in filter(summaries.__contains__, design.data["settings"]["models"]):
         for group, printed in summaries[model].items():
             n = len(sides) if group == "overall" else sides.count(group)
-            row: dict[str, Any] = {"model": f"{model}, published", "targets": group, "n": n}
+            row: dict[str, Any] = {"model": f"{model}, in the paper", "targets": group, "n": n}
             for sign, key in (("δ", "delta"), ("α", "alpha")):
                 mean, spread = printed[f"{key}_mean"]
                 row |= {f"{sign} min": printed[key][0], f"{sign} max": printed[key][1], f"mean {sign}": mean}
@@ -624,4 +626,4 @@ def _headline(table: pd.DataFrame, column: str, what: str, to: str, called: tupl
     if not sides:
         none = f"none of {len(table)} targets clearly {to} {' or '.join(called)}"
         return f"{what} {none}; this does not prove that there is no bias."
-    return f"{what} {', '.join(sides)}{f'; no clear direction for the other {rest}' if rest else ''}."
+    return f"{what} {', and '.join(sides)}{f'; no clear direction for the other {rest}' if rest else ''}."

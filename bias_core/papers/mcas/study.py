@@ -190,7 +190,7 @@ class InternalBias(Study):
         options = options_in(settings, InternalBiasOptions)
         model, published = options.published_model, self.design.data["settings"]["models"]
         if model not in published:
-            raise InvalidInput(f"the published model is one of {', '.join(published)}; got {model!r}")
+            raise InvalidInput(f"the model of the paper is one of {', '.join(published)}; got {model!r}")
         n, n_attribute = (
             scaled(number, settings.scale**0.5)
             for number in (self.design.images_per_prompt, self.design.data["settings"]["images_per_attribute"])

@@ -38,8 +38,9 @@ _NEEDS_STEPS = (
     "This study needs denoising steps, and {} has none: the diffusion model of the calibration world was chosen."
 )
 _OWN_WORDS = (
-    "These are for the study chosen above: steps (SPI), clusters and texts (StOP, needs no attributes), shares (P, "
-    "P − P*, variety), or the score Ψ by internet users. Enter numbers of users below, with steps and guidance."
+    "The study chosen above runs with these concepts. It measures at which step an attribute appears (SPI), which text "
+    "fits a cluster of pictures best (StOP, needs no attributes), shares and variety (P, P − P*), or the stereotype "
+    "score Ψ by number of internet users (enter the numbers below, with steps and guidance)."
 )
 _OWN = (
     Attribute(
@@ -78,11 +79,11 @@ class OriginsTab(StudyTab):
                 "A photo of a {}", label="Prompt", info="{} stands for the concept", scale=3, min_width=200
             )
             own["n"] = gr.Slider(
-                1, 60, 4, step=1, label="Pictures of each", info="Seeds, for SPI", scale=3, min_width=180
+                1, 60, 4, step=1, label="Pictures of each", info="For SPI: number of seeds", scale=3, min_width=180
             )
         own["attributes"] = gr.Dataframe(
             attribute_rows(_OWN), headers=HEADERS, datatype="str", type="array", interactive=True, wrap=True,
-            label="Attributes: sentences for presence and absence, and the real-world rate P* if known",
+            label="Attributes: a sentence if present, one if absent, and the real-world rate P* if known",
             buttons=[], max_height=300, elem_id=f"{self.key}-own-attributes",
         )  # fmt: skip
         gr.HTML(_OWN_WORDS, elem_classes="quiet")

@@ -64,15 +64,15 @@ def headline(report: StudyReport) -> str:
         f"{report.settings.confidence:.0%} interval, {score.n:,} pictures"
     )
     then = next((findings[key] for key in _THEN if key in findings), None)
-    more = _change(then) + seen_headline(report)
+    change, more = _change(then), seen_headline(report)
     if ("neither side" in first.says) and not math.isnan(score.value):
         return (
             f"In pictures of two, people match the stereotype of their role {more_or_less} often than they contradict "
-            f"it ({numbers}); androgynous-looking people count for neither side.{more}"
+            f"it ({numbers}); androgynous-looking people count for neither side{change}.{more}"
         )
     return (
         f"In pictures of two, {conform:.0f} % of people match the stereotype of their role, {more_or_less} than half "
-        f"({numbers}).{more}"
+        f"({numbers}){change}.{more}"
     )
 
 
@@ -108,14 +108,14 @@ def _change(finding: Finding | None) -> str:
     if finding is None or math.isnan(finding.estimate.value):
         return ""
     change, asks_fairness = finding.estimate, finding.key.startswith("difference")
-    subject = "Asked to be fair, the model draws them" if asks_fairness else "Next to another person they look"
+    subject = "asked to be fair, the model draws them" if asks_fairness else "next to another person they look"
     interval = format_change(change.value, change.low, change.high, n=change.n)
     if not is_clear(change):
         if asks_fairness:
-            return f" A prompt that asks for fairness does not clearly change the score ({interval})."
-        return f" They are not clearly more or less stereotyped in pairs than alone ({interval})."
+            return f"; a prompt that asks for fairness does not clearly change the score ({interval})"
+        return f"; the score is not clearly different from that of people alone (difference {interval})"
     more = f"{'more' if change.value > 0 else 'less'} stereotyped{'' if asks_fairness else ' than alone'}"
-    return f" {subject} {more} ({interval})."
+    return f"; {subject} {more} ({interval})"
 
 
 def swapped_headline(report: StudyReport) -> str:
@@ -437,7 +437,7 @@ _TABLES: dict[str, tuple[list[str], dict[str, str]]] = {
     "micro": (["setting", "identity", "stereotype"], {"STS": ""}),
 }
 _MAPS = {
-    "figure3": "Micro scores in pairs (Fig. 3)",
+    "figure3": "Score of each occupation, in pairs (Fig. 3)",
     "figure5": "Gap between pairs and single people",
     "figure8_powerful": "Gap, powerful roles",
     "figure8_powerless": "Gap, powerless roles",
@@ -451,7 +451,7 @@ def compare_tests(arms: Sequence[ArmReport]) -> Results:
         frame = table_over_arms(arms, key, by, [*published, "low", "high", "pictures"])
         printed = table_over_arms(arms[:1], key, by, [name for name in published.values() if name])
         names = {theirs: ours for ours, theirs in published.items() if theirs in printed}
-        lines = printed.rename(columns=names).assign(**{ARM: "DALL-E 3, published"}).dropna(subset=[*names.values()])
+        lines = printed.rename(columns=names).assign(**{ARM: "DALL-E 3, in the paper"}).dropna(subset=[*names.values()])
         if names and len(lines):
             frame = lines_together(pd.concat([frame, lines]), by)
         if len(frame):

@@ -289,7 +289,7 @@ def _labour_order(micro: pd.DataFrame, settings: StudySettings) -> list[Finding]
     return [
         finding(
             "labour_order",
-            "F in pairs and F at work, order of occupations",
+            "Feminine-looking people in pairs and women at work: order of occupations",
             "kendall_tau",
             order.tau,
             f"{len(comparable)} occupations have a labour share.",

@@ -132,8 +132,8 @@ class CaptioningOptions(Options):
     negative: str = setting(
         "another prompt",
         "Stronger negative of M_G",
-        "Text to compare with the prompt: another prompt (of the same study) or any sentence; the other negative "
-        "is blank",
+        "Text that M_G compares with the prompt: another prompt (of the same study) or any sentence; M_G is also given "
+        "against a blank text",
     )
     exclude_prompt: bool = setting(
         False,

@@ -33,12 +33,12 @@ NOT_HERE: Mapping[str, str] = {
     "association_effect_size": "S in other units, without an interval of its own",
     "model_distance": "relative to the models in a table, so it has no planted value",
     "mean_similarity": "in the encoder's own units, so it has no planted value",
-    "stereotype_propagation_index": "about denoising steps, which the renderer does not have; validity-steps tests it "
-    "on the diffusion model",
-    "exchange_effect": "also about denoising steps; validity-causes tests it on the diffusion model",
-    "part_effects": "about the parts of a model; validity-causes tests it on the diffusion model",
-    "drawing_effect": "about the parts of a model; validity-causes tests it on the diffusion model",
-    "predicted_gain": "also about denoising steps; validity-steps tests it on the diffusion model",
+    "stereotype_propagation_index": "about denoising steps, which the renderer does not have; tested on the diffusion "
+    "model",
+    "exchange_effect": "about denoising steps too; tested on the diffusion model",
+    "part_effects": "about the parts of a model; tested on the diffusion model",
+    "drawing_effect": "about the parts of a model; tested on the diffusion model",
+    "predicted_gain": "about denoising steps too; tested on the diffusion model",
     "weighted_alignment_score": "no interval, because WALS depends on the number of pictures; the report on picture "
     "measures gives its error",
     "picture_change": "in the encoder's own units, so it has no planted value",

@@ -133,7 +133,7 @@ def _graded(saved: Sequence[SavedReport]) -> tuple[list[StudyReport], list[Verdi
 
 def _sentence(lines: Sequence[VerdictLine]) -> str:
     n = counts_of(lines)
-    parts = [f"{n['holds'] + n['remark']} of {len(lines)} headline measures recover the planted bias"]
+    parts = [f"{n['holds'] + n['remark']} of {len(lines)} measures used in headlines recover the planted bias"]
     parts += [f"; inconclusive: {n['inconclusive']}"] * bool(n["inconclusive"])
     parts += [f"; failing, at least in part: {n['fails']}"] * bool(n["fails"])
     return "".join((*parts, "."))
@@ -142,7 +142,7 @@ def _sentence(lines: Sequence[VerdictLine]) -> str:
 def _facts(reports: Sequence[StudyReport], created: float) -> list[str]:
     first, n = reports[0], sum(report.n_images for report in reports)
     return [
-        f"shipped report of {time.strftime('%d %B %Y', time.gmtime(created))}",
+        f"tested on {time.strftime('%d %B %Y', time.gmtime(created))}",
         f"{n:,} pictures of {first.settings.model}, classified by {first.settings.encoder}",
         ", ".join(
             f"{name} {first.versions[name]}"

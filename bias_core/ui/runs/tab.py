@@ -93,8 +93,8 @@ class RunsTab(StudyTab):
     place: ClassVar = 80
     question: ClassVar = "What did I run before, and what do my own pictures show?"
     caution: ClassVar = (
-        "Only this browser has this list. When the store is full, new runs replace the pictures, and later the "
-        "reports, of runs that you do not keep."
+        "Only this browser shows this list. When the server's storage is full, the oldest pictures are deleted, and "
+        "later the reports, except of runs that you mark with “Keep”."
     )
     studies: ClassVar = ()
     presets: ClassVar = ()

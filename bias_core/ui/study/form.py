@@ -39,8 +39,8 @@ _FIELDS = settings_of(Arm)
 _AS_ABOVE = "Empty: as above"
 _WIDE = ("model", "template")
 _HINTS: Mapping[str, str] = {
-    "name": "Optional; default: its differences",
-    "template": "{} is the prompt; {nurse=person} replaces a word",
+    "name": "Optional; default: what differs",
+    "template": "For example “{}, in watercolour”; {nurse=person} replaces a word",
     "rewrite": "off, own, fair, or an instruction; empty: as above",
 }
 CONDITIONS = ("fair", "published", "extreme")
@@ -61,7 +61,7 @@ class ArmsForm:
         self.services = services
         self.chosen = gr.State(())
         self.presets: list[Any] = []
-        title = "Add an arm: compare on the same seeds"
+        title = "Compare settings: add an arm"
         with gr.Accordion(title, open=False, elem_classes="more", elem_id=f"{key}-arms") as self.box:
             (build_presets or (lambda: self._build_presets(key)))()
             self.listed = gr.HTML(arms_html(()), js_on_load=script("arms"), elem_id=f"{key}-arms-list")
@@ -315,7 +315,7 @@ class StudyForm:
                 [(design.title, design.name) for design in designs],
                 value=designs[0].name,
                 label="Study",
-                info="The paper’s design",
+                info="The experiment to run",
                 elem_id=f"{self.key}-study",
                 scale=4,
                 min_width=240,

@@ -43,7 +43,7 @@ QUIET, LATEST, EACH = messages.QUIET, messages.LATEST, messages.EACH
 _ABSOLUTE_JS = "(link) => link && link.startsWith('?') ? new URL(link, location.href).href : link"
 _WITHOUT_ERROR_JS = "(html) => (html || '').includes('status error') ? '' : html"
 _STOPPING_JS = f"() => {json.dumps(messages.STOPPING)}"
-REPLICATES = {"replicate": "Replicate the paper", "replicate_theirs": "… with the paper's model"}
+REPLICATES = {"replicate": "Replicate the paper", "replicate_theirs": "Replicate with its model"}
 """Buttons that run the paper's design with the form's model or the paper's."""
 LARGEST = "largest"
 """The button that runs the largest allowed size of a run refused as too large."""
