@@ -12,11 +12,10 @@ import pandas as pd
 from bias_core.number_text import format_estimate, format_given, format_number, format_share
 from bias_core.study.design import known_study
 from bias_core.study.limits import stop_rule
-from bias_core.study.report_text import corrected_headline, finding_rows, is_known
+from bias_core.study.report_text import VALIDITY, corrected_headline, finding_rows, is_known
 from bias_core.study.types import StudyReport
 from bias_core.values import option_values
 
-KINDS = "validity_"  # prefix of the kinds of validity studies
 HEADLINE, AS_PUBLISHED = "headline", "as the paper has it"
 NO_PICTURES = "without pictures"  # prefix of "what is planted" if nothing is drawn
 CONTRAST = "against the others"  # the way in which the app searches texts for clusters
@@ -137,7 +136,7 @@ def headline(report: StudyReport) -> str:
 
 
 def _of_all(report: StudyReport) -> str:
-    if report.design.kind.startswith(KINDS):
+    if report.design.kind.startswith(VALIDITY):
         return verdicts_headline(report)
     study = known_study(report.design)
     if report.arms:

@@ -216,6 +216,17 @@ def shipped_reports():
     return [(path.stem, from_text(path.read_text(encoding="utf-8"), path.parent).report) for path in paths]
 
 
+def test_the_shares_of_a_validity_study_are_expected_and_mean_no_bias_in_no_form(quick):
+    pairs = dict(shipped_reports())["validity-pairs"]
+    texts = [*claims(pairs), to_markdown(pairs), *(json.dumps(record) for record in records(pairs).values())]
+    assert not [text for text in texts if "no bias (" in text or "means no bias" in text or "| no bias |" in text]
+    assert "0.95 is expected" in claims(pairs)[0]
+    assert "| expected |" in to_markdown(pairs)
+    doctors = dict(shipped_reports())["doctors"]
+    assert "means no bias)" in " ".join(claims(doctors))
+    assert "| without bias |" in to_markdown(doctors)
+
+
 def test_no_shipped_report_says_none_or_nan_or_more_digits_than_it_knows(quick, monkeypatch):
     monkeypatch.setattr(report_page, "light_uri", lambda *_: "data:")  # copies of pictures hold no words
     bad = re.compile(r"\bNone\b|\bnan\b|\bNaN\b|– to –|\binf\b|\d\.\d{7,}")

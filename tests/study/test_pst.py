@@ -130,6 +130,22 @@ def test_a_fair_model_shows_no_stereotype(services):
         assert estimate.low < 0 < estimate.high
 
 
+def test_a_headline_without_a_clear_overall_number_names_the_clear_part(published):
+    def with_values(**values):
+        found = [
+            replace(one, estimate=replace(one.estimate, value=v, low=v - 20, high=v + 20))
+            for one in published.results.findings
+            for v in [values.get(one.key, 0.0)]
+        ]
+        return headline(replace(published, results=replace(published.results, findings=tuple(found))))
+
+    assert "Clear in a part" not in with_values()
+    assert with_values(gap_masculine=83.0).endswith(
+        "in pairs than alone (+0 [−20, +20]). Clear in a part of the pictures: Gap, male-stereotyped (+83 [+63, +103])."
+    )
+    assert "Clear in a part" not in with_values(paired_overall=50.0, gap_overall=50.0, gap_masculine=83.0)
+
+
 def test_published_numbers_are_the_paper_s(published):
     found = {key: one.published for key, one in findings(published).items()}
     assert (found["paired_overall"], found["single_overall"]) == (47.375, 10.0)

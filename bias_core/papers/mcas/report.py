@@ -574,7 +574,7 @@ def _notes(design: Design, targets: Sequence[Target]) -> tuple[str, ...]:
     pairs = [(target.men, target.scores.image_image) for target in targets if target.men is not None]
     notes = [
         TEXTS.note("encoder"),
-        *[note for note in design.data["notes"] if note.startswith("Table 4") and "summary" in design.data],
+        *[note for note in design.notes if note.startswith("Table 4") and "summary" in design.data],
     ]
     if len({men for men, _ in pairs}) >= _FEWEST_FOR_RANKS:
         notes.insert(0, TEXTS.note("calibration", n=len(pairs), ranks=spearmanr(*zip(*pairs, strict=True))))

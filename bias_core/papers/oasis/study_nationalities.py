@@ -483,7 +483,7 @@ class NationalityStereotypes(_NationalityStudy):
             notes=(
                 *published.notes(nationalities),
                 *([] if options.direction == "text" else [TEXTS.note(f"direction {options.direction}")]),
-                *([] if all(cell.score.drawn is None for cell in own) else [TEXTS.note("base rates")]),
+                *([TEXTS.note("base rates")] if settings.condition == "fair" else []),
             ),
         )
 

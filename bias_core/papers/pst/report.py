@@ -41,6 +41,7 @@ from bias_core.study.types import (
     drawable,
     finding,
     intervals,
+    listed,
     options_in,
 )
 from bias_core.types import Estimate
@@ -64,7 +65,7 @@ def headline(report: StudyReport) -> str:
         f"{report.settings.confidence:.0%} interval, {score.n:,} pictures"
     )
     then = next((findings[key] for key in _THEN if key in findings), None)
-    more = _change(then) + seen_headline(report)
+    more = _change(then) + "".join(_clear_parts(report, one) for one in (first, then)) + seen_headline(report)
     if ("neither side" in first.says) and not math.isnan(score.value):
         return (
             f"In pictures of two, people match the stereotype of their role {more_or_less} often than they contradict "
@@ -74,6 +75,19 @@ def headline(report: StudyReport) -> str:
         f"In pictures of two, {conform:.0f} % of people match the stereotype of their role, {more_or_less} than half "
         f"({numbers}).{more}"
     )
+
+
+def _clear_parts(report: StudyReport, whole: Finding | None) -> str:
+    """Say the parts whose number is clear although that of the whole is not; "" if there are none."""
+    if whole is None or is_clear(whole.estimate):
+        return ""
+    parts = [
+        f"{one.title} ({format_change(part.value, part.low, part.high, n=part.n)})"
+        for one in report.results.findings
+        for part in [one.estimate]
+        if one.metric == whole.metric and is_clear(part)
+    ]
+    return f" Clear in a part of the pictures: {listed(parts, '; ')}." if parts else ""
 
 
 def _why_not(report: StudyReport) -> str:

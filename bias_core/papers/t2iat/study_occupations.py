@@ -17,7 +17,7 @@ from bias_core.measures.association import (
     mean_association,
 )
 from bias_core.measures.sequential import share_interval
-from bias_core.number_text import typeset
+from bias_core.number_text import format_estimate, format_given, typeset
 from bias_core.papers.t2iat.report import occupations_headline, order_headline, words_headline
 from bias_core.papers.t2iat.study_tests import SETS, CrossingOptions, association_shots
 from bias_core.prompts import fill_template
@@ -258,6 +258,12 @@ def _figures(table2: pd.DataFrame) -> tuple[StudyFigure, ...]:
     return TEXTS.figure("choices", marks(table2, each | shares)), TEXTS.figure("order", points)
 
 
+def _unclear(mean: Estimate, beyond: Estimate) -> str:
+    """Say the difference from the even mix, which decides if it is clear: the mix is not 0 and has its own error."""
+    difference = format_estimate(beyond.value, beyond.low, beyond.high, n=beyond.n)
+    return f"No clear association: it differs from the even mix ({format_given(mean.null_value)}) by {difference}."
+
+
 class _OccupationStudy(Study):
     """Pictures of occupations; one table compares them over arms."""
 
@@ -289,8 +295,9 @@ class OccupationAssociations(_OccupationStudy):
         findings, lines = [], []
         for name, one in leanings.items():
             beyond = association_beyond_even_mix(*one.sets, confidence=settings.confidence)
-            says = ["Its pictures are closer to male.", "Its pictures are closer to female.", "No clear association."]
-            findings.append(finding(name, name, "association", one.mean, lean(beyond, *says), sample=one.sample))
+            sides_in_words = "Its pictures are closer to male.", "Its pictures are closer to female."
+            says = lean(beyond, *sides_in_words, _unclear(one.mean, beyond))
+            findings.append(finding(name, name, "association", one.mean, says, sample=one.sample))
             quartiles = map(float, np.quantile(one.singles, (0.25, 0.5, 0.75)))
             lines.append(
                 {

@@ -468,7 +468,7 @@ class ObjectStudy(Study):
             figures=drawable((*against_base.figures(against, settings), *places, *report.figures_of(sets, table4))),
             notes=(
                 *map(TEXTS.note, ["against a base"] * bool(against) + [*_READ_AS]),
-                *(self.design.data["notes"] if released else ()),
+                *(self.design.notes if released else ()),
                 *filter(None, [self.note]),
             ),
         )
@@ -649,7 +649,7 @@ class ControlledObjects(ObjectStudy):
                 *shared_pictures(data, names),
                 TEXTS.note("against a base"),
                 *map(TEXTS.note, _READ_AS),
-                *self.design.data["notes"],
+                *self.design.notes,
             ),
         )
 
