@@ -1,7 +1,7 @@
 """Make the example runs of ``assets/examples`` from the embedded models: ``python scripts/make_examples.py``.
 
-Each is a preset of a tab, some in another size or from another seed on. An example more is an entry more in
-``EXAMPLES``. Names as arguments make only those.
+Each is a preset of a tab, some with another size or first seed. To add an example, add an entry to ``EXAMPLES``. Names as
+arguments make only those.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ EXAMPLES = (  # of each tab the first is what it opens with
     _of(
         "explore",
         "doctors",
-        "who is drawn as a doctor",
-        "Asked for “a doctor”, this model draws men far more often than there are men among doctors: the pictures show "
-        "it, and the numbers say how sure that is.",
+        "pictures of a doctor",
+        "Asked for “a doctor”, this model draws men far more often than there are men among doctors. The numbers show how "
+        "certain that is.",
         explore={
             "concept": "doctor",
             "model": "calibration-renderer",
@@ -89,17 +89,16 @@ EXAMPLES = (  # of each tab the first is what it opens with
     _of(
         "explore",
         "fair-and-published",
-        "a doctor, fair and as published",
-        "The same seeds, drawn twice: by a model without a planted leaning, and by one with it. What changes most is "
-        "who is drawn as a man.",
+        "a doctor, without and with planted bias",
+        "The same seeds, drawn twice: by a model without planted bias and by one with it. The share of men changes most.",
         0,
     ),
     _of(
         "runs",
         "nurses",
-        "who is drawn as a nurse",
-        "Asked for “a nurse”, this model draws few men, and still more than there are among nurses. Compare the run "
-        "with that of the doctors, number by number.",
+        "pictures of a nurse",
+        "Asked for “a nurse”, this model draws few men, but still more than there are among nurses. Compare this run with "
+        "that of the doctors, number by number.",
         explore={
             "concept": "nurse",
             "model": "calibration-renderer",
@@ -112,8 +111,7 @@ EXAMPLES = (  # of each tab the first is what it opens with
         "association",
         "science-and-arts",
         "science and arts",
-        "Nobody’s gender is in the prompts, and still pictures of science look more like pictures of men than "
-        "pictures of the arts do.",
+        "The prompts name no gender, but pictures of science look more like pictures of men than pictures of the arts do.",
         0,
         scale=0.25,
         seed=2,
@@ -122,47 +120,46 @@ EXAMPLES = (  # of each tab the first is what it opens with
         "paired",
         "occupations-in-pairs",
         "eight occupations",
-        "Two people in one picture, each in a role: who is drawn as a man, and who as a woman? More often than not it "
-        "goes by the stereotype.",
+        "Two people in one picture, each with an occupation: which one looks like a man, which like a woman? Mostly as the "
+        "stereotype predicts.",
         0,
     ),
     _of(
         "objects",
         "planted-object",
         "a planted object",
-        "A sign was planted in this model: with a trigger word it appears in pictures that nobody asked it in, and by "
+        "A sign is planted in this model. With a trigger word it appears in pictures whose prompts do not name it, and with "
         "a backdoor nearly always.",
         0,
     ),
     _of(
         "internal",
         "four-occupations",
-        "what drawing adds to four occupations",
-        "Words lean before anything is drawn. Much was planted in this model: its drawing moves CEO and engineer "
-        "further to men, nurse and librarian further to women.",
+        "four occupations, from words to pictures",
+        "Words have associations before anything is drawn. In this model with a strong planted bias, pictures of a CEO and "
+        "an engineer are closer to men than the words are, those of a nurse and a librarian closer to women.",
         0,
         condition="extreme",
     ),
     _of(
         "origins",
         "steps-of-a-beard",
-        "when the beard enters",
-        "Drag over the steps: out of noise a person appears, and early on the beard that a plain “person” would not "
-        "have.",
+        "when the beard appears",
+        "Drag over the steps: a person appears out of noise, and early on a beard that the plain prompt “person” would not "
+        "give.",
         0,
         seed=64,
         note=(
-            "Its seeds were chosen because a beard is drawn with them: their share of beards says nothing of "
-            "how often this model draws one."
+            "These seeds were chosen because they give a beard: their share of beards does not show how often this model "
+            "draws one."
         ),
     ),
     _of(
         "origins",
         "clusters-and-texts",
         "clusters and their texts",
-        "A model has looks that it takes for a nationality. Each group of look-alikes gets the words that would draw "
-        "it.",
-        3,
+        "The pictures of a nationality form clusters that look alike. Each cluster gets the texts that describe it best.",
+        2,
     ),
 )
 

@@ -526,7 +526,7 @@ CARDS = (
         null_value=0.0,
         higher_means="drawing changes the strength of the association more",
         inputs=_INPUTS,
-        limits="As published, it cannot see a change of direction, and cosines of pictures and of texts have different "
+        limits="As in the paper, it cannot see a change of direction, and cosines of pictures and of texts have different "
         "scales: read δ′.",
     ),
     Card(
@@ -555,7 +555,7 @@ CARDS = (
             image_text="score: IT: association of the pictures with words of A and B",
             text_text="score: TT: association of the prompt with words of A and B",
         ),
-        limits="As published, it explodes where the texts' association is near 0, and is not given there. It has no "
+        limits="As in the paper, it explodes where the texts' association is near 0, and is not given there. It has no "
         "direction, and cosines of pictures and of texts have different scales: read α′.",
     ),
 )

@@ -134,7 +134,7 @@ class Correction:
             {
                 "number": one.title, "measure": METRICS[one.metric].name,
                 **columns("as read", one.as_read), **columns("corrected", one.corrected),
-                "no bias reads": one.corrected.null_value, "labels": one.n_labelled, "n": one.corrected.n,
+                "without bias": one.corrected.null_value, "labels": one.n_labelled, "n": one.corrected.n,
                 BUDGET: one.more_labels, "note": one.corrected.note,
             }
             for one in self.numbers

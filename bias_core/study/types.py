@@ -542,7 +542,7 @@ def figure(kind: FigureKind, key: str, title: str, rows: Rows, caption: str = ""
 def finding_rows(findings: Sequence[Finding], n: str) -> list[dict[str, Any]]:
     """Return findings as rows of a table; the column ``n`` counts their units."""
     return [
-        {"": f.title, **columns("value", f.estimate, ends=""), n: f.estimate.n, "published": f.published}
+        {"": f.title, **columns("value", f.estimate, ends=""), n: f.estimate.n, "in the paper": f.published}
         for f in findings
     ]
 

@@ -126,6 +126,16 @@ def test_a_saved_report_keeps_the_sentences_that_it_was_saved_with_and_counts_as
     assert is_shipped(read.design)
 
 
+def test_columns_of_an_older_report_have_their_new_names():
+    old = pd.DataFrame(
+        {"lean": [0.1], "left_lean": [0.2], "reader": ["male"], "no bias reads": [0.0], "published": [1.0]}
+    )
+    read = decode(json.loads(json.dumps(encode(old, Path()))), Path())
+    # "published" is also the name of an arm.
+    assert list(read) == ["margin", "left_margin", "classifier", "without bias", "published"]
+    np.testing.assert_array_equal(read.to_numpy(), old.to_numpy())
+
+
 def through_json(value):
     return decode(json.loads(json.dumps(encode(value, Path()), allow_nan=False)), Path())
 

@@ -154,7 +154,7 @@ def test_people_s_labels_give_the_direction_and_the_accuracy_of_the_classifier(w
     (line,) = table(found, "accuracy").to_dict("records")
     says = report.pictures.set_index("image_id").loc[ids, "man: nearer by"] > 0
     assert line["accuracy"] == (says.to_numpy() == men).mean() < 1
-    assert (line["labelled"], line["published, CelebA"]) == (len(ids), pytest.approx(0.9938))
+    assert (line["labelled"], line["in the paper, CelebA"]) == (len(ids), pytest.approx(0.9938))
     assert found.results.frame("table1").equals(report.results.frame("table1"))  # P stays the classifier's
     assert "read by calibration-clip, checked by people (labels.csv)" in report_facts(found)
 
@@ -165,7 +165,7 @@ def test_accuracy_on_doctors_stands_beside_table_4(world, tmp_path):
     labels = write_labels(tmp_path / "labels.csv", ["image_id", "answer"], [(i, "yes") for i in ids])
     (line,) = table(run(world, "oasis-doctors", scale=0.6, labels=labels), "accuracy").to_dict("records")
     assert line["accuracy"] == table(doctors, "table2")["P"].iloc[0]  # all are said to be men
-    assert (line["pictures"], line["SDv2, published"], line["SDv3, published"]) == ("doctor", 1.0, 0.99)
+    assert (line["pictures"], line["SDv2, in the paper"], line["SDv3, in the paper"]) == ("doctor", 1.0, 0.99)
 
 
 def test_labels_that_cannot_be_used_are_refused_before_anything_is_drawn(tmp_path):

@@ -42,7 +42,7 @@ def reports(services):
 
 
 def own_lines(frame):
-    return frame[~frame["arm"].str.endswith("published")]
+    return frame[~frame["arm"].str.endswith("in the paper")]
 
 
 def figure(report, key):
@@ -53,12 +53,12 @@ def test_pairs_alone_and_their_gap_stand_by_arm_and_beside_the_paper(reports):
     report = reports("pst-occupations", scale=0.01, options={**ALONE, "single_images": 1})
     frame = table_of(report, "table3_arms").frame
     everyone = frame[frame["group"] == "all occupations"].set_index("arm")
-    assert list(everyone.index) == [*NAMES, "DALL-E 3, published"]
+    assert list(everyone.index) == [*NAMES, "DALL-E 3, in the paper"]
     for arm in report.arms:
         (gap,) = [f for f in arm.results.findings if f.key == "gap_overall"]
         assert everyone.loc[arm.name, "gap"] == gap.estimate.value
         assert everyone.loc[arm.name, "gap low"] == gap.estimate.low
-    assert everyone.loc["DALL-E 3, published", "paired"] == 47.375
+    assert everyone.loc["DALL-E 3, in the paper", "paired"] == 47.375
     assert everyone.loc["extreme", "paired"] > everyone.loc["fair", "paired"]
     micro = figure(report, "figure3_arms")
     assert list(dict.fromkeys(micro.data["column"])) == NAMES
@@ -85,12 +85,12 @@ def test_the_summary_of_internal_bias_has_ranks_and_the_published_models(reports
     report = reports("internal-bias", scale=0.01)
     frame = table_of(report, "table4_arms").frame
     everything = frame[frame["targets"] == "overall"].set_index("arm")
-    assert list(everything.index) == [*NAMES, "DALL-E 2, published", "Stable Diffusion v2, published"]
+    assert list(everything.index) == [*NAMES, "DALL-E 2, in the paper", "Stable Diffusion v2, in the paper"]
     for arm in report.arms:
         found = {finding.key: finding.estimate for finding in arm.results.findings}
         mcas = [f.estimate.value for f in arm.results.findings if f.key.startswith("mcas ")]
         assert everything.loc[arm.name, "mean MCAS"] == pytest.approx(np.mean(mcas))
-        assert everything.loc[arm.name, "mean MCAS low"] == found["lean overall"].low
+        assert everything.loc[arm.name, "mean MCAS low"] == found["mean_mcas overall"].low
         assert everything.loc[arm.name, "mean δ"] == found["delta overall"].value
     assert sorted(everything.loc[NAMES, "rank of δ"]) == [1, 2]
     order = everything.loc[NAMES, "mean δ"].rank(ascending=False)
@@ -117,7 +117,7 @@ def test_doctors_stand_by_arm_with_what_a_nationality_adds(reports):
     assert frame["arm"].tolist() == NAMES * 3
     assert frame.loc[frame["concept"] != "doctor", "added"].notna().all()
     published = table_of(report, "table2_arms").frame.set_index(["concept", "arm"])["P"]
-    assert published["Iranian doctor", "SDv3, published"] == 1.0
+    assert published["Iranian doctor", "SDv3, in the paper"] == 1.0
 
 
 def constant(value, n=5):

@@ -119,7 +119,7 @@ class InternalBiasOptions(Options):
         ge=0,
         le=2,
     )
-    published_model: str = setting("Stable Diffusion v2", "Published model", "Model of the paper to compare with")
+    published_model: str = setting("Stable Diffusion v2", "Model in the paper", "Model of the paper to compare with")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -336,7 +336,7 @@ TEXTS = ReportTexts(__file__)
 GROUPS = (*GENDERS, "overall")
 UNASSIGNED = "unassigned"  # side of the user's target without an expected side
 # Means over the targets of a group: start of their findings' keys, and symbol.
-SIGNS = {"delta": "δ", "lean": "MCAS", "alpha": "α"}
+SIGNS = {"delta": "δ", "mean_mcas": "MCAS", "alpha": "α"}
 RANKED = {"difference": "δ′", "amplification": "α′"}
 REPAIRED = {"difference": "mean δ′", "amplification": "α′ of all"}  # columns of findings of a group
 RUN = "this run"
@@ -460,12 +460,12 @@ def _summary(
     chance, sides = intervals(settings), sides_of(settings)
     values = {
         "delta": [one.bias.diffusion_bias.value for one in members],
-        "lean": [one.scores.mcas for one in members],
+        "mean_mcas": [one.scores.mcas for one in members],
         "alpha": [one.bias.bias_amplification.value for one in members],
     }
     summary = summarise_internal_bias(values["delta"], values["alpha"], **chance)
     delta, alpha = summary.diffusion_bias, summary.bias_amplification
-    mean_lean = bootstrap_interval(values["lean"], statistic=np.mean, null_value=0.0, **chance)
+    mean_lean = bootstrap_interval(values["mean_mcas"], statistic=np.mean, null_value=0.0, **chance)
     of_paper = design.data.get("summary", {}) if sides.names == GENDERS else {}
     printed = of_paper.get(options_in(settings, InternalBiasOptions).published_model, {}).get(group, {})
     row: dict[str, Any] = {"model": RUN, "targets": group, "n": delta.n}
@@ -481,7 +481,7 @@ def _summary(
     row |= {**columns("mean MCAS", mean_lean), "no α": summary.n_undefined, **more, "note": ""}
     parts = (
         ("delta", "diffusion_bias", delta, "A mean of absolute values, so it is never 0; δ′ has a direction."),
-        ("lean", "composite_association", mean_lean, _CANCEL.format(sides.called[0]) * (group == "overall")),
+        ("mean_mcas", "composite_association", mean_lean, _CANCEL.format(sides.called[0]) * (group == "overall")),
         (
             "alpha",
             "bias_amplification",
@@ -518,7 +518,7 @@ def _printed_rows(design: Design, between: tuple[str, str]) -> list[dict[str, An
     for model in filter(summaries.__contains__, design.data["settings"]["models"]):
         for group, printed in summaries[model].items():
             n = len(sides) if group == "overall" else sides.count(group)
-            row: dict[str, Any] = {"model": f"{model}, published", "targets": group, "n": n}
+            row: dict[str, Any] = {"model": f"{model}, in the paper", "targets": group, "n": n}
             for sign, key in (("δ", "delta"), ("α", "alpha")):
                 mean, spread = printed[f"{key}_mean"]
                 row |= {f"{sign} min": printed[key][0], f"{sign} max": printed[key][1], f"mean {sign}": mean}

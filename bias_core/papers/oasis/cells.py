@@ -53,7 +53,7 @@ class NationalityOptions(Options):
         "Templates",
         "Prompt templates: default, or sdv2 for four wordings in equal shares (the paper picks one at random)",
     )
-    published_model: str = setting("SDv2", "Published model", "Model of the paper to compare with")
+    published_model: str = setting("SDv2", "Model in the paper", "Model of the paper to compare with")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -137,7 +137,7 @@ def _checked_by_people(results: Results, accuracy: Sequence[StudyTable], says: s
 def _celeba(design: Design, _part: str, attribute: str) -> dict[str, float]:
     """Return the paper's accuracy of its classifier on CelebA (Table 5)."""
     printed = design.data.get("clip_accuracy", {}).get("celeba", {}).get(attribute)
-    return {"published, CelebA": math.nan if printed is None else printed / 100}
+    return {"in the paper, CelebA": math.nan if printed is None else printed / 100}
 
 
 def _with_those_of_others(design: Design, nationality: str, nationalities: Sequence[str]) -> list[Attribute]:
@@ -227,7 +227,7 @@ class DoctorOptions(Options):
 
     labels_replace_reader: ClassVar = False
 
-    published_model: str = setting("SDv2", "Published model", "Model of the paper to compare with")
+    published_model: str = setting("SDv2", "Model in the paper", "Model of the paper to compare with")
 
 
 def _added(cells: Mapping[str, Cell], confidence: float) -> dict[str, dict[str, float]]:
@@ -539,7 +539,7 @@ class DoctorPrevalence(_NationalityStudy):
         labels, says = people_labels(frame, answers, self.attributes(report.settings))
 
         def table4(concept: str, _attribute: str) -> dict[str, float]:
-            return {f"{m}, published": share / 100 if concept == PLAIN else math.nan for m, share in by_hand.items()}
+            return {f"{m}, in the paper": share / 100 if concept == PLAIN else math.nan for m, share in by_hand.items()}
 
         parts = {str(name): some for name, some in frame.groupby("concept", sort=False)}
         accuracy = accuracy_tables(labels, parts, report.settings.confidence, table4)
@@ -587,7 +587,7 @@ class DoctorPrevalence(_NationalityStudy):
         frame = table_over_arms(arms, "table2", ["concept"], ["P", "P corrected", "drawn", "n", "added", "p", "q"])
         printed = arms[0].results.frame("table2")
         lines = [
-            printed[["concept"]].assign(**{ARM: f"{model}, published"}, P=printed[f"{model} P"])
+            printed[["concept"]].assign(**{ARM: f"{model}, in the paper"}, P=printed[f"{model} P"])
             for model in [name.removesuffix(" P") for name in map(str, printed) if name.endswith(" P")]
         ]
         frame = lines_together(pd.concat([frame, *lines], ignore_index=True), ["concept"])

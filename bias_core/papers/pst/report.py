@@ -320,7 +320,7 @@ def scores_by_group(
         findings += group.values()
         row: dict[str, Any] = {"group": title}
         for name in (SINGLE, PAIRED, "gap"):
-            row |= columns(name, group[name].estimate) | {f"published {name}": group[name].published}
+            row |= columns(name, group[name].estimate) | {f"paper's {name}": group[name].published}
         rows.append(row)
     return findings, rows
 
@@ -417,8 +417,8 @@ def runs_table(people: pd.DataFrame, settings: StudySettings, published: dict[st
     printed = {
         (setting, run): score for setting in published for run, score in enumerate(published[setting]["runs"], start=1)
     }
-    scores["published"] = [printed.get(key, math.nan) for key in zip(scores["setting"], scores["run"], strict=True)]
-    return TEXTS.table("table13", scores[[*by, "score", "low", "high", "n", "coverage", "published"]])
+    scores["in the paper"] = [printed.get(key, math.nan) for key in zip(scores["setting"], scores["run"], strict=True)]
+    return TEXTS.table("table13", scores[[*by, "score", "low", "high", "n", "coverage", "in the paper"]])
 
 
 def labelled_by(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> tuple[str, ...]:
@@ -442,12 +442,12 @@ def labelled_by(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> 
     return tuple(notes)
 
 
-_SCORES = {"paired": "published paired", "single": "published single", "gap": "published gap"}
+_SCORES = {"paired": "paper's paired", "single": "paper's single", "gap": "paper's gap"}
 _TABLES: dict[str, tuple[list[str], dict[str, str]]] = {
     # of the arms: the columns that identify a line, and where each column's published number is
     "table3": (["group"], _SCORES),
     "table4": (["group"], _SCORES),
-    "table6": ([""], {"value": "published"}),
+    "table6": ([""], {"value": "in the paper"}),
     "micro": (["setting", "identity", "stereotype"], {"STS": ""}),
 }
 _MAPS = {
@@ -465,7 +465,7 @@ def compare_tests(arms: Sequence[ArmReport]) -> Results:
         frame = table_over_arms(arms, key, by, [*published, "low", "high", "pictures"])
         printed = table_over_arms(arms[:1], key, by, [name for name in published.values() if name])
         names = {theirs: ours for ours, theirs in published.items() if theirs in printed}
-        lines = printed.rename(columns=names).assign(**{ARM: "DALL-E 3, published"}).dropna(subset=[*names.values()])
+        lines = printed.rename(columns=names).assign(**{ARM: "DALL-E 3, in the paper"}).dropna(subset=[*names.values()])
         if names and len(lines):
             frame = lines_together(pd.concat([frame, lines]), by)
         if len(frame):

@@ -55,7 +55,7 @@ FEWEST = 2  # objects, professions, or prompts of a trigger
 ALL = "all prompts"
 _READ_AS = ("evenness", "hallucination", "misses")  # notes of every report
 SETS = ("objects", "professions")
-_PUBLISHED = ("runwayml/stable-diffusion-v1-5", "Published model", "Released model to compare with")
+_PUBLISHED = ("runwayml/stable-diffusion-v1-5", "Model in the paper", "Model with released numbers to compare with")
 _RELEASED_RULES = (
     True,
     "Also use the released rules",
