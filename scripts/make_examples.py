@@ -1,7 +1,7 @@
 """Make the example runs of ``assets/examples`` from the embedded models: ``python scripts/make_examples.py``.
 
-Each is a preset of a tab, some with another size or first seed. To add an example, add an entry to ``EXAMPLES``. Names as
-arguments make only those.
+Each is a preset of a tab, some with another size or first seed. To add an example, add an entry to ``EXAMPLES``. Names
+as arguments make only those.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ EXAMPLES = (  # of each tab the first is what it opens with
         "explore",
         "doctors",
         "pictures of a doctor",
-        "Asked for “a doctor”, this model draws men far more often than there are men among doctors. The numbers show how "
-        "certain that is.",
+        "Asked for “a doctor”, this model draws men far more often than there are men among doctors. The numbers show "
+        "how certain that is.",
         explore={
             "concept": "doctor",
             "model": "calibration-renderer",
@@ -90,15 +90,16 @@ EXAMPLES = (  # of each tab the first is what it opens with
         "explore",
         "fair-and-published",
         "a doctor, without and with planted bias",
-        "The same seeds, drawn twice: by a model without planted bias and by one with it. The share of men changes most.",
+        "The same seeds, drawn twice: by a model without planted bias and by one with it. The share of men changes "
+        "most.",
         0,
     ),
     _of(
         "runs",
         "nurses",
         "pictures of a nurse",
-        "Asked for “a nurse”, this model draws few men, but still more than there are among nurses. Compare this run with "
-        "that of the doctors, number by number.",
+        "Asked for “a nurse”, this model draws few men, but still more than there are among nurses. Compare this run "
+        "with that of the doctors, number by number.",
         explore={
             "concept": "nurse",
             "model": "calibration-renderer",
@@ -111,7 +112,8 @@ EXAMPLES = (  # of each tab the first is what it opens with
         "association",
         "science-and-arts",
         "science and arts",
-        "The prompts name no gender, but pictures of science look more like pictures of men than pictures of the arts do.",
+        "The prompts name no gender, but pictures of science look more like pictures of men than pictures of the arts "
+        "do.",
         0,
         scale=0.25,
         seed=2,
@@ -120,24 +122,24 @@ EXAMPLES = (  # of each tab the first is what it opens with
         "paired",
         "occupations-in-pairs",
         "eight occupations",
-        "Two people in one picture, each with an occupation: which one looks like a man, which like a woman? Mostly as the "
-        "stereotype predicts.",
+        "Two people in one picture, each with an occupation: which one looks like a man, which like a woman? Mostly "
+        "as the stereotype predicts.",
         0,
     ),
     _of(
         "objects",
         "planted-object",
         "a planted object",
-        "A sign is planted in this model. With a trigger word it appears in pictures whose prompts do not name it, and with "
-        "a backdoor nearly always.",
+        "A sign is planted in this model. With a trigger word it appears in pictures whose prompts do not name it, "
+        "and with a backdoor nearly always.",
         0,
     ),
     _of(
         "internal",
         "four-occupations",
         "four occupations, from words to pictures",
-        "Words have associations before anything is drawn. In this model with a strong planted bias, pictures of a CEO and "
-        "an engineer are closer to men than the words are, those of a nurse and a librarian closer to women.",
+        "Words have associations before anything is drawn. In this model with a strong planted bias, pictures of a "
+        "CEO and an engineer are closer to men than the words are, those of a nurse and a librarian closer to women.",
         0,
         condition="extreme",
     ),
@@ -145,20 +147,21 @@ EXAMPLES = (  # of each tab the first is what it opens with
         "origins",
         "steps-of-a-beard",
         "when the beard appears",
-        "Drag over the steps: a person appears out of noise, and early on a beard that the plain prompt “person” would not "
-        "give.",
+        "Drag over the steps: a person appears out of noise, and early on a beard that the plain prompt “person” "
+        "would not give.",
         0,
         seed=64,
         note=(
-            "These seeds were chosen because they give a beard: their share of beards does not show how often this model "
-            "draws one."
+            "These seeds were chosen because they give a beard: their share of beards does not show how often this "
+            "model draws one."
         ),
     ),
     _of(
         "origins",
         "clusters-and-texts",
         "clusters and their texts",
-        "The pictures of a nationality form clusters that look alike. Each cluster gets the texts that describe it best.",
+        "The pictures of a nationality form clusters that look alike. Each cluster gets the texts that describe it "
+        "best.",
         2,
     ),
 )

@@ -526,8 +526,8 @@ CARDS = (
         null_value=0.0,
         higher_means="drawing changes the strength of the association more",
         inputs=_INPUTS,
-        limits="As in the paper, it cannot see a change of direction, and cosines of pictures and of texts have different "
-        "scales: read δ′.",
+        limits="As in the paper, it cannot see a change of direction, and cosines of pictures and of texts have "
+        "different scales: read δ′.",
     ),
     Card(
         function=signed_lean_difference,

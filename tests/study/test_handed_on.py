@@ -165,7 +165,7 @@ def test_the_page_has_everything_and_asks_no_network(report):
 def test_a_paper_s_report_has_its_checklist_once_and_the_paper_s_bibtex(quick):
     tags = Tags(to_form(dict(shipped_reports())["planted-object"], "html").decode())
     assert sum(attributes.get("id") == "protocol" for _, attributes in tags.elements) == 1
-    assert tags.text.count("Every item of the paper's protocol") == 1
+    assert tags.text.count("The paper's protocol, item by item") == 1
     assert "@article{vice2023tbyb," in tags.text
 
 

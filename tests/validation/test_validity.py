@@ -327,7 +327,7 @@ def test_a_planted_object_is_named_and_what_is_not_planted_is_not(bases):
     odds = means["an object", "object_odds"]
     assert "fair" not in odds.dropna()  # where nobody plants a sign nothing changes, which is not "no bias"
     assert 1 < odds["half"] < odds["all"]
-    assert any("it is named in 100.0 % of the repetitions" in note for note in bases.results.notes)
+    assert any("the planted object is found in 100.0 % of the" in note for note in bases.results.notes)
     for measure, least in (("added_objects", 0.5), ("missing_objects", 0.3), ("object_shift", 0.05)):
         rise = means["an object", measure]
         assert rise["fair"] < rise["half"] < rise["all"], measure
