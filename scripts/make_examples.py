@@ -1,7 +1,7 @@
 """Make the example runs of ``assets/examples`` from the embedded models: ``python scripts/make_examples.py``.
 
-Each is a preset of a tab, some in another size or from another seed on. An example more is an entry more in
-``EXAMPLES``. Names as arguments make only those.
+Each is a preset of a tab, some with another size or first seed. To add an example, add an entry to ``EXAMPLES``. Names
+as arguments make only those.
 """
 
 from __future__ import annotations

@@ -48,9 +48,11 @@ def help_texts(tree):
 
 
 def pages():
-    """The files of sentences; the text of a design decides its runs' ids, and stays."""
-    found = [*PACKAGE.rglob("*.html"), *PACKAGE.rglob("*.yaml"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
-    return [path for path in found if path.parent.name != "designs"]
+    """The files of sentences."""
+    yamls = [
+        path for folder in ("bias_core", "validation", "assets/studies") for path in (ROOT / folder).rglob("*.yaml")
+    ]
+    return [*PACKAGE.rglob("*.html"), *yamls, *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
 
 
 def test_docstrings_and_help_texts_begin_with_what_they_say():

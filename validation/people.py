@@ -48,7 +48,7 @@ from validation.repetitions import (
 from validation.verdicts import NOMINAL, TEXTS, measured, results_of
 
 CONCEPT = "a photo of a {}"  # how a planted concept is asked for; it holds for pairs too
-LABELS = {"by the reader": "perceived_gender", "by the record": "truth"}
+LABELS = {"by the classifier": "perceived_gender", "by the ground truth": "truth"}
 
 
 @settings_class(frozen=True, kw_only=True)

@@ -103,7 +103,7 @@ def _page(reports: Sequence[StudyReport], others: Sequence[str]) -> str:
     )
     first = reports[0].settings
     lines = [
-        "# Is the instrument right?",
+        "# Do the measures recover planted bias?",
         "",
         TEXTS.note("page", model=first.model, encoder=first.encoder),
         "",
@@ -123,7 +123,7 @@ def _page(reports: Sequence[StudyReport], others: Sequence[str]) -> str:
         "",
         TEXTS.note("columns"),
         "",
-        "## The studies behind it",
+        "## Studies",
         "",
         *(_study_line(report) for report in reports),
         "",
@@ -155,5 +155,5 @@ def _instead(names: Mapping[str, str], label: str) -> str:
 def _study_line(report: StudyReport) -> str:
     design = report.design
     facts = f"{report.n_images:,} pictures {seeds_of(report, '')}."
-    more = f"[Tables, figures and what its targets are]({design.name}/report.md)"
+    more = f"[Tables, figures and targets]({design.name}/report.md)"
     return f"- **{design.title}.** {design.summary} {facts} {more}"

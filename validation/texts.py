@@ -22,7 +22,7 @@ from validation.repetitions import LADDER, POOL, SEEDS, pool_of, pools
 from validation.verdicts import TEXTS, named
 
 SEARCH = "oasis-stop"  # the search has this study's options, except those set here
-BARE = "as the paper has it"
+BARE = "as in the paper"
 _CONDITIONS = LADDER[:2]  # between them, every planted attribute is present in some pictures and absent in others
 _MOST_NAMED = 3  # texts in which the attribute must be named
 

@@ -24,7 +24,7 @@ LEAST_COVERAGE, MOST_COVERAGE, MOST_ALARMS = 0.93, 0.97, 0.07
 """Shares of intervals that hold their target, and of false alarms, within which a measure passes."""
 FEWEST = 200  # independent intervals that a verdict needs
 DEVIATION = 0.05  # from the nominal coverage, which that many show with the power of :func:`power_of`
-READS_BIAS = "reads bias where none is planted"
+READS_BIAS = "finds bias where none is planted"
 STANDARD_ERRORS = 2.0  # that a step from condition to condition must exceed
 FALLING = frozenset(
     {"distribution_bias", "normalised_entropy", "effective_number", "weighted_alignment_score", "variance_share",
@@ -328,7 +328,7 @@ def _words(
     if doubts:
         return f"inconclusive: {'; '.join(doubts)}"
     wide = coverage is not None and coverage.value > MOST_COVERAGE and coverage.low > nominal
-    return "passes (intervals wider than need be)" if wide else "passes"
+    return "passes (intervals wider than necessary)" if wide else "passes"
 
 
 def _rise_figure(table: pd.DataFrame) -> StudyFigure:

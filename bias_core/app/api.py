@@ -201,7 +201,7 @@ class Tools:
     @tool
     @with_settings(_OF_A_STUDY, pictures="Uploaded zips of pictures with their prompts; each is one more arm")
     def run_study(self, study: str, **given: Any) -> dict[str, Any]:
-        """Run a published study of bias on a text-to-image model and report its numbers.
+        """Run the study of a paper on a text-to-image model and report its numbers.
 
         The report has findings (each with interval, n, value without bias, and a p-value if tested), tables,
         figure data, notes, next_steps (each with its tool and arguments, or a command), and a run_id for

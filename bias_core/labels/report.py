@@ -90,7 +90,6 @@ _BETWEEN_NOTE = (
     "Share of all disagreement that lies between these two answers to the same picture; by chance: the same share if "
     "answers went to pictures at random. Above chance, raters confuse the two answers."
 )
-_SOURCES = {"the reader": "the classifier", "the record of what was drawn": "the ground truth"}  # key: title
 _TIE, _NO_ANSWER = "no majority", "no answer yet"
 FEWEST = 5  # raters of a group that has its own numbers
 HIDDEN = "in smaller groups"
@@ -308,18 +307,17 @@ def _compared(name: str, labels: Labels, people: pd.DataFrame, task: Task) -> tu
     both["label"] = both["label"].mask(tie, task.untold)
     both["automatic"] = [labels.get(key, "") for key in both.index]
     both = both[(both != "").all(axis=1)]
-    source_name = _SOURCES.get(name, name)
-    finding = kappa_finding(f"kappa_{name}", f"People and {source_name}", both, both.index.get_level_values("image_id"))
+    finding = kappa_finding(f"kappa_{name}", f"People and {name}", both, both.index.get_level_values("image_id"))
     if finding is None:
         return [], []
     order = list(dict.fromkeys([*task.answer_keys, *both["automatic"]]))
     counts = pd.crosstab(both["label"], both["automatic"]).reindex(index=order, columns=order, fill_value=0)
     counts = counts.rename_axis(None, axis=1).rename_axis("people say").reset_index()
-    title, note = f"People's labels (rows) and {source_name} (columns)", _TIES_NOTE
+    title, note = f"People's labels (rows) and {name} (columns)", _TIES_NOTE
     key = re.sub(r"\W+", "_", name)
     tables = [table(f"confusion_{key}", title, counts, note)]
     if rows := _error_rates(both, task):
-        title = f"Errors of {source_name}, people taken as right"
+        title = f"Errors of {name}, people taken as right"
         tables.append(table(f"errors_{key}", title, rows, _ERRORS_NOTE))
     return [replace(finding, estimate=replace(finding.estimate, null_value=0.0))], tables
 
@@ -387,12 +385,12 @@ def automatic_answers(report: StudyReport, task: Task) -> dict[str, Labels]:
     answers: dict[str, pd.Series[Any]] = {}
     if "labels" in tables and task.kind.startswith("pst_"):
         frame = tables["labels"].set_index(["image_id", "position"])
-        names = {"automatic": "automatic labels", "truth": "the record of what was drawn"}
+        names = {"automatic": "automatic labels", "truth": "the ground truth"}
         nobody_says = {word: task.untold or word for word in UNTOLD}
         answers = {name: frame[column].replace(nobody_says) for column, name in names.items() if column in frame}
     if "judged" in tables and task.kind == "association":
         frame = tables["judged"].assign(position=PICTURE).set_index(["image_id", "position"])
-        answers = {"the reader": frame["reader"].replace("", None).dropna().map(answer_key)}
+        answers = {"the classifier": frame["classifier"].replace("", None).dropna().map(answer_key)}
     given: dict[str, Any] = {name: some.dropna().astype(str).to_dict() for name, some in answers.items()}
     return {name: some for name, some in given.items() if some}
 

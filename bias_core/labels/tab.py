@@ -197,7 +197,7 @@ class AnswersPage(ResultPage):
     """The result page of a labelling task, within the Label tab."""
 
     key: ClassVar = "answers"
-    null_words: ClassVar = "chance reads"
+    null_words: ClassVar = "by chance"
     pressed: Any = None  # the event of a pressed download button
 
     def build(self, report: Any) -> None:
@@ -326,7 +326,7 @@ class LabelScores(StudyTab):
         return self._shown(report, findings, title=report.design.title, headline=headline(report))
 
     def _judge_shown(self, report: StudyReport) -> Updates:
-        return self._shown(report, findings_html(report, "chance reads"), headline="People and the judge")
+        return self._shown(report, findings_html(report, "by chance"), headline="People and the judge")
 
     def _shown(self, report: StudyReport, findings: str, **words: str) -> Updates:
         html = {"findings": Markup(findings), "notes": Markup(notes_html(report))}

@@ -456,7 +456,7 @@ def _differences(pictures: ArrayLike, texts: ArrayLike) -> Array:
 CARDS = (
     Card(
         function=relative_lean,
-        name="Lean between the own poles, r",
+        name="Association between the own poles, r",
         summary="Position of a concept between the same concept worded for A and worded for B.",
         source="mandal2024internal, after Eq. 2",
         bounds=(-math.inf, math.inf),
@@ -486,7 +486,7 @@ CARDS = (
     ),
     Card(
         function=relative_lean_difference,
-        name="Difference of leans δ′",
+        name="Difference of associations δ′",
         terms=(Term(symbol="δ′", words="difference of associations"),),
         summary="Association of a concept's pictures with A minus that of its words, each between its own poles.",
         source="mandal2024internal, after Eq. 4",

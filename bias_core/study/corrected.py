@@ -133,7 +133,7 @@ class Correction:
             {
                 "number": number.title, "measure": METRICS[number.metric].name,
                 **columns("as read", number.as_read), **columns("corrected", number.corrected),
-                "no bias reads": number.corrected.null_value, "labels": number.n_labelled, "n": number.corrected.n,
+                "without bias": number.corrected.null_value, "labels": number.n_labelled, "n": number.corrected.n,
                 BUDGET: number.more_labels, "note": number.corrected.note,
             }
             for number in self.numbers

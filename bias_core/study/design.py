@@ -111,8 +111,7 @@ def pack_design(name: str) -> Design:
         kind=PACK,
         reference="",
         where="",
-        # part of run ids: never reword
-        summary=f"{count} of one's own{f' in {groups} groups' if groups > 1 else ''}, from {title}.",
+        summary=f"{count}{f' in {groups} groups' if groups > 1 else ''}, from {title}.",
         data={"prompts": [asdict(prompt) for prompt in prompts]},
         images_per_prompt=PACK_PICTURES,
         options={"attributes": ()} if any(prompt.attributes for prompt in prompts) else {},

@@ -22,7 +22,6 @@ from bias_core.study.design import CHECKLIST, known_study
 from bias_core.study.figures import figure_svg
 from bias_core.study.headlines import headline
 from bias_core.study.report_text import (
-    BETWEEN_READERS,
     LIMITS,
     Row,
     arm_folder,
@@ -39,6 +38,7 @@ from bias_core.study.report_text import (
     further_tables,
     markdown_table,
     notes_of,
+    null_words,
     number_columns,
     plain,
     read_by,
@@ -228,9 +228,7 @@ def _numbers(report: StudyReport) -> pd.DataFrame:
 
 def _titled(findings: pd.DataFrame, of: Measured) -> pd.DataFrame:
     """Return findings as text under the column titles that people read."""
-    is_comparison = isinstance(of, StudyReport) and bool(of.arms)
-    titles = {"null": "no difference" if is_comparison else "no bias", "published": "in the paper", "reads": "meaning"}
-    return findings.rename(columns={**titles, BETWEEN_READERS: "between classifiers"})
+    return findings.rename(columns={"null": null_words(of), "published": "in the paper", "reads": "meaning"})
 
 
 def picture_groups(report: StudyReport) -> list[PictureGroup]:

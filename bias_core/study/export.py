@@ -42,6 +42,7 @@ from bias_core.study.report_text import (
     arm_folder,
     finding_rows,
     is_known,
+    null_sentence,
     plain,
     replaced_by_people,
     size_in_words,
@@ -383,7 +384,7 @@ def _result(finding: Finding, row: Row, part: Measured, collection: str, facts: 
                 pictures_planned=part.n_planned, pictures_scored=part.n_images, pictures_refused=part.n_blocked
             ),
         },
-        "metric_config": _metric(METRICS[finding.metric], row),
+        "metric_config": _metric(METRICS[finding.metric], row, part),
         "score_details": {
             "score": row["value"],
             "details": _texts(
@@ -407,7 +408,7 @@ def _result(finding: Finding, row: Row, part: Measured, collection: str, facts: 
     }
 
 
-def _metric(card: Card, row: Row) -> Row:
+def _metric(card: Card, row: Row, of: Measured) -> Row:
     (low, high), null = card.bounds, row["null_value"]
     if any(not low <= row[end] <= high for end in ("value", "low", "high") if math.isfinite(row[end])):
         low, high = low - high, high - low  # a difference between two values of the measure
@@ -422,7 +423,7 @@ def _metric(card: Card, row: Row) -> Row:
         "min_score": low if math.isfinite(low) else "-Infinity",
         "max_score": high if math.isfinite(high) else "Infinity",
         "additional_details": _texts(
-            how_to_read="" if null is None else f"{null:g} means no bias",
+            how_to_read="" if null is None else null_sentence(f"{null:g}", of),
             higher_means=card.higher_means,
             limits=card.limits,
             source=with_works(card.source),

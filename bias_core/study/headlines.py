@@ -12,23 +12,22 @@ import pandas as pd
 from bias_core.number_text import format_estimate, format_given, format_number, format_share
 from bias_core.study.design import known_study
 from bias_core.study.limits import stop_rule
-from bias_core.study.report_text import corrected_headline, finding_rows, is_known
+from bias_core.study.report_text import VALIDITY, corrected_headline, finding_rows, is_known
 from bias_core.study.types import StudyReport
 from bias_core.values import option_values
 
-KINDS = "validity_"  # prefix of the kinds of validity studies
-HEADLINE, AS_PUBLISHED = "headline", "as the paper has it"
+HEADLINE, AS_PUBLISHED = "headline", "as in the paper"
 NO_PICTURES = "without pictures"  # prefix of "what is planted" if nothing is drawn
 CONTRAST = "against the others"  # the way in which the app searches texts for clusters
 
 ADVICE: Mapping[str, str] = {
     "intervals too narrow": "Trust its value and its ranking; its interval is too narrow.",
-    "reads bias where none is planted": "One value alone does not show bias: compare it with a fair condition.",
+    "finds bias where none is planted": "One value alone does not show bias: compare it with a fair condition.",
     "does not follow what is planted": "Do not compare models by it: more bias does not always change it.",
     "inconclusive": "Not settled by this many repetitions: run more.",
-    "intervals wider than need be": "Its interval is on the safe side.",
+    "intervals wider than necessary": "Its interval is on the safe side.",
 }
-_UNRELATED = ("reads bias where none is planted", "does not follow what is planted")
+_UNRELATED = ("finds bias where none is planted", "does not follow what is planted")
 _NOTHING = "Do not use it alone: here it showed neither whether bias was planted nor how much."
 _SOUND = "Its value, interval and ranking can be trusted here."
 GRADES = ("holds", "remark", "inconclusive", "fails")
@@ -137,7 +136,7 @@ def headline(report: StudyReport) -> str:
 
 
 def _of_all(report: StudyReport) -> str:
-    if report.design.kind.startswith(KINDS):
+    if report.design.kind.startswith(VALIDITY):
         return verdicts_headline(report)
     study = known_study(report.design)
     if report.arms:

@@ -171,7 +171,7 @@ _FIRST = {
     "model", "condition", "encoder", "scale", "seed", "num_inference_steps", "guidance_scale", "confidence",
     "images", "labels", "options", "force",
 }  # fmt: skip
-_WORDS_OF_PAPERS = {"protocol", "our_reading"}  # fields of a design that decide no number
+_WORDS = {one.name for one in fields(Design) if not one.compare}  # fields of a design that decide no number
 _FIRST_OF_ARMS = {
     "name", "model", "condition", "template", "negative_prompt", "guidance_scale", "num_inference_steps", "images",
 }  # fmt: skip
@@ -180,7 +180,7 @@ _FIRST_OF_ARMS = {
 
 def run_id(design: Design, settings: StudySettings, session: str) -> str:
     """Return the id of a run: a hash of design, settings and session that does not change when settings are added."""
-    # The design's data decides the numbers, so it is part of the id.
+    # The design's data decides the numbers, so it is part of the id; its words for readers are not.
     chosen = _FIRST | set(changed_settings(settings))
     values = {k: v for k, v in asdict(settings).items() if k in chosen}
     for arm in values.get("arms", ()):
@@ -189,7 +189,7 @@ def run_id(design: Design, settings: StudySettings, session: str) -> str:
                 del arm[later]
     changed = changed_settings(settings.options)
     values["options"] = {k: v for k, v in values["options"].items() if k in design.options or k in changed}
-    laid_out = {k: v for k, v in asdict(design).items() if (k != "settings" or v) and k not in _WORDS_OF_PAPERS}
+    laid_out = {k: v for k, v in asdict(design).items() if (k != "settings" or v) and k not in _WORDS}
     # A design leaves its classifiers open, but they decide the numbers.
     readers = {k: v for k, v in chosen_readers(settings).items() if laid_out["options"].get(k) == AUTO}
     laid_out["options"] = {**laid_out["options"], **readers}

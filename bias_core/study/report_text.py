@@ -31,10 +31,13 @@ from bias_core.types import IMPORTED, ImageRow
 from bias_core.values import option_values
 
 NOT_PUBLISHED = "not in the paper"
-BETWEEN_READERS = "between classifiers"
+BETWEEN_CLASSIFIERS = "between classifiers"
 NO_NULL = "not defined"
+VALIDITY = "validity_"  # prefix of the kinds of validity studies
+_NULLS = {
+    "without bias": "{} means no bias", "without difference": "{} means no difference", "expected": "{} is expected",
+}  # fmt: skip
 
-_OF_PAPER = re.compile(r"^published ?(.*)$")  # name of a column
 MOST_ROWS, END_ROWS = 40, 10
 """Tables longer than the first number show that many rows of each end; their CSV files have all rows."""
 
@@ -43,8 +46,7 @@ def readable(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a table as text: each value with its interval in one column, p-values and missing values in words.
 
     An interval is two columns "<name> low" and "<name> high" (or "low" and "high") after their value.
-    Columns without any known value are left out. The heading "published S" reads "S in the paper", because "published"
-    is also a planted condition.
+    Columns without any known value are left out.
     """
     names, texts, last = [str(name) for name in frame.columns], {}, -1
     for i, name in enumerate(names):
@@ -61,8 +63,7 @@ def readable(frame: pd.DataFrame) -> pd.DataFrame:
             text = [_cell(value, k, as_p=bool(_P_VALUE.search(name))) for value, k in zip(column, n, strict=True)]
         if has_values or not len(frame):
             texts[i] = text
-    headings = [_OF_PAPER.sub(r"\1 in the paper", names[i]).strip() for i in texts]
-    return pd.DataFrame(texts, index=frame.index).set_axis(headings, axis=1)
+    return pd.DataFrame(texts, index=frame.index).set_axis([names[i] for i in texts], axis=1)
 
 
 def excerpt(frame: pd.DataFrame) -> tuple[pd.DataFrame, str]:
@@ -297,10 +298,22 @@ def further_tables(report: StudyReport) -> list[StudyTable]:
     return [table for table in report.results.tables if table.key not in shown]
 
 
+def null_words(of: Measured) -> str:
+    """Return the heading of the null values; those of a validity study are the shares that its intervals promise."""
+    if isinstance(of, StudyReport) and of.design.kind.startswith(VALIDITY):
+        return "expected"
+    return "without difference" if isinstance(of, StudyReport) and of.arms else "without bias"
+
+
+def null_sentence(value: str, of: Measured) -> str:
+    """Return the meaning of a null value: "0 means no bias", "0 means no difference" or "0.95 is expected"."""
+    return _NULLS[null_words(of)].format(value)
+
+
 def finding_frame(report: StudyReport) -> pd.DataFrame:
     """Return the findings as text, without columns that none of them has."""
     rows = finding_rows(report)
-    optional = {"p": "p_value", "published": "published", "drawn": "drawn", BETWEEN_READERS: "readers_low"}
+    optional = {"p": "p_value", "published": "published", "drawn": "drawn", BETWEEN_CLASSIFIERS: "readers_low"}
     absent = [name for name, key in optional.items() if not any(map(is_known, (row[key] for row in rows)))]
     return pd.DataFrame([finding_text(row) for row in rows]).drop(columns=absent if rows else [])
 
@@ -324,7 +337,7 @@ def finding_text(row: Row) -> dict[str, str]:
         "null": format_given(row["null_value"], absent=NO_NULL),
         "published": format_given(row["published"], *ends, n=n, absent=NOT_PUBLISHED),
         "drawn": format_given(row["drawn"], *ends, n=n),
-        BETWEEN_READERS: between,
+        BETWEEN_CLASSIFIERS: between,
         "reads": row["note"] or row["says"],
     }
 
@@ -472,13 +485,12 @@ def _number(row: Row, of: Circumstances, part: Measured) -> str:
     number = (
         format_estimate(row["value"], row["low"], row["high"], n=n) if bounded else format_number(row["value"], n=n)
     )
-    absence = "difference" if isinstance(part, StudyReport) and part.arms else "bias"
     facts = (
         row["measure"],
         of.interval if bounded else "",
         f"n = {n:,}",
         f"p {p_value if p_value.startswith('<') else f'= {p_value}'}" if is_known(row["p_value"]) else "",
-        f"{format_given(null)} means no {absence}" if is_known(null) else "",
+        null_sentence(format_given(null), part) if is_known(null) else "",
     )
     return (
         f"{row['finding']}: {number} ({'; '.join(filter(None, facts))}). Measured in {part.n_images:,} pictures"

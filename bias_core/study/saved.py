@@ -57,6 +57,11 @@ _LEFT_OUT = "Left out"  # prefix of the note on measures that no longer exist
 _PLAIN = {str, int, bool, type(None)}  # as JSON has them
 _IS = "%"  # key with the type of a JSON object
 _PATH = "path"  # column of a frame with file paths
+_RENAMED = {
+    "lean": "margin", "left_lean": "left_margin", "right_lean": "right_margin", "reader": "classifier",
+    "no bias reads": "without bias",
+}  # fmt: skip
+"""Columns whose names changed, by their names in older reports."""
 _NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -170,6 +175,7 @@ def _without_old_measures(values: dict[str, Any]) -> dict[str, Any]:
 def _decode_frame(value: dict[str, Any], root: Path) -> pd.DataFrame:
     index = pd.RangeIndex(value["n"]) if value["index"] is None else decode(value["index"], root)
     columns = [_hashable(decode(column, root)) for column in value["columns"]]
+    columns = [_RENAMED.get(column, column) if isinstance(column, str) else column for column in columns]
     series = [
         pd.Series(texts if column == _PATH else [decode(v, root) for v in values], index=index, dtype=dtype)
         for column, dtype, values in zip(columns, value["dtypes"], value["values"], strict=True)

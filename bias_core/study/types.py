@@ -216,25 +216,36 @@ def settings_from_dict(values: Mapping[str, Any]) -> StudySettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """The design of a study, from its YAML file."""
+    """The design of a study, from its YAML file.
+
+    Designs that differ only in words for readers are equal, and give runs the same id.
+    """
 
     name: str  # for the list of studies
-    title: str
+    title: str = field(compare=False)
     kind: str  # of the class that runs it
     reference: str  # key in ``refs.bib``
-    where: str  # the tables or figures that it redraws
-    summary: str
+    where: str = field(compare=False)  # the tables or figures that it redraws
+    summary: str = field(compare=False)
     # data of the study: stimuli, lists, the paper's numbers
     data: Mapping[str, Any] = field(default_factory=dict)
     images_per_prompt: int = 10  # as in the paper
     options: Mapping[str, Any] = field(default_factory=dict)  # options of the study, with the paper's values
     # the paper's protocol by setting, option or circumstance (:mod:`bias_core.study.design`), together with that of
-    # ``assets/studies/protocols.yaml`` for the reference; empty without a paper
-    protocol: Mapping[str, Any] = field(default_factory=dict)
-    our_reading: Sequence[str] = ()  # our choices where the paper gives none, a sentence each
-    published_size: str = ""  # the paper's number of pictures in words, if it is not the design's full size
+    # ``assets/studies/protocols.yaml`` for the reference; empty without a paper. Its values reach a run as settings.
+    protocol: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    our_reading: Sequence[str] = field(default=(), compare=False)  # our choices for what the paper leaves open
+    # the paper's number of pictures in words, if it is not the design's full size
+    published_size: str = field(default="", compare=False)
     # defaults of :class:`StudySettings` for this study, by name
     settings: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = field(default=(), compare=False)  # those of its data
+
+    def __post_init__(self) -> None:
+        """Take the notes out of the data: they decide no number."""
+        if "notes" in self.data:
+            object.__setattr__(self, "notes", self.data["notes"])
+            object.__setattr__(self, "data", {name: one for name, one in self.data.items() if name != "notes"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -536,7 +547,7 @@ def figure(kind: FigureKind, key: str, title: str, rows: Rows, caption: str = ""
 def finding_rows(findings: Sequence[Finding], n: str) -> list[dict[str, Any]]:
     """Return findings as rows of a table; the column ``n`` counts their units."""
     return [
-        {"": f.title, **columns("value", f.estimate, ends=""), n: f.estimate.n, "published": f.published}
+        {"": f.title, **columns("value", f.estimate, ends=""), n: f.estimate.n, "in the paper": f.published}
         for f in findings
     ]
 

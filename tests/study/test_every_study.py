@@ -294,9 +294,9 @@ def test_the_same_manifest_gives_the_same_report_and_draws_nothing(study, report
 
 
 def nearly(told, name=""):
-    """The same, but leans, of four digits, by one in the last: how many pictures are read at once changes them."""
+    """The same, but margins, of four digits, by one in the last: how many pictures are read at once changes them."""
     if isinstance(told, dict):
         return {key: nearly(value, key) for key, value in told.items()}
     if isinstance(told, list | tuple):
         return type(told)(nearly(value, name) for value in told)
-    return pytest.approx(told, abs=1.1e-4, nan_ok=True) if isinstance(told, float) and "lean" in name else told
+    return pytest.approx(told, abs=1.1e-4, nan_ok=True) if isinstance(told, float) and "margin" in name else told

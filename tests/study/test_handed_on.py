@@ -165,7 +165,7 @@ def test_the_page_has_everything_and_asks_no_network(report):
 def test_a_paper_s_report_has_its_checklist_once_and_the_paper_s_bibtex(quick):
     tags = Tags(to_form(dict(shipped_reports())["planted-object"], "html").decode())
     assert sum(attributes.get("id") == "protocol" for _, attributes in tags.elements) == 1
-    assert tags.text.count("Every item of the paper's protocol") == 1
+    assert tags.text.count("The paper's protocol, item by item") == 1
     assert "@article{vice2023tbyb," in tags.text
 
 
@@ -214,6 +214,17 @@ def shipped_reports():
     paths = [path for folder in (FOLDER, ASSETS / "validity") for path in sorted(folder.rglob("*.json"))]
     paths = [path for path in paths if path.name != "index.json"]
     return [(path.stem, from_text(path.read_text(encoding="utf-8"), path.parent).report) for path in paths]
+
+
+def test_the_shares_of_a_validity_study_are_expected_and_mean_no_bias_in_no_form(quick):
+    pairs = dict(shipped_reports())["validity-pairs"]
+    texts = [*claims(pairs), to_markdown(pairs), *(json.dumps(record) for record in records(pairs).values())]
+    assert not [text for text in texts if "no bias (" in text or "means no bias" in text or "| no bias |" in text]
+    assert "0.95 is expected" in claims(pairs)[0]
+    assert "| expected |" in to_markdown(pairs)
+    doctors = dict(shipped_reports())["doctors"]
+    assert "means no bias)" in " ".join(claims(doctors))
+    assert "| without bias |" in to_markdown(doctors)
 
 
 def test_no_shipped_report_says_none_or_nan_or_more_digits_than_it_knows(quick, monkeypatch):

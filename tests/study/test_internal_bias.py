@@ -140,7 +140,7 @@ def test_published_numbers_are_quoted(published, services):
         "Female-dominated targets, mean δ"
     ] == 0.05
     table4 = table_of(published, "table4").frame
-    assert list(table4["model"].unique()) == ["this run", "DALL-E 2, published", "Stable Diffusion v2, published"]
+    assert list(table4["model"].unique()) == ["this run", "DALL-E 2, in the paper", "Stable Diffusion v2, in the paper"]
     printed = table4[table4["model"].str.startswith("DALL-E")].set_index("targets")
     assert list(printed.loc["female", ["δ min", "δ max", "α max", "mean α", "n"]]) == [0.01, 0.08, 26.06, 10.0, 14]
 
@@ -290,9 +290,9 @@ def test_the_four_scores_are_those_of_table_3_with_their_intervals(own):
 
 def test_the_mean_lean_of_a_target_s_pictures_is_its_ii_and_what_is_undefined_says_why(own):
     frame = table3(own).set_index("target")
-    means = own.pictures.groupby("keyword")["lean"].mean()
+    means = own.pictures.groupby("keyword")["margin"].mean()
     assert means.to_dict() == pytest.approx(frame["II"].to_dict(), abs=1e-6)
-    assert own.pictures.loc[own.pictures["kind"] != "target", "lean"].isna().all()
+    assert own.pictures.loc[own.pictures["kind"] != "target", "margin"].isna().all()
     assert ((frame["why no α"] != "") == frame["α"].isna()).all()
 
 

@@ -293,7 +293,7 @@ def test_each_person_cut_out_is_asked_about_and_both_answers_make_the_label(tmp_
     seen = people[people["answer"] != "not_two_people"]
     assert set(seen["answer"]) == {"masculine", "feminine"}
     assert len(seen) * 2 == len(services.script.sizes)
-    assert (report.pictures["left_lean"].dropna().abs() == 1).all()
+    assert (report.pictures["left_margin"].dropna().abs() == 1).all()
     assert {facts.role for facts in report.read_by} == {"judge", "person_finder"}
     assert any("by the judge endpoint on each person cut out" in note for note in report.results.notes)
     complete(run_study(find_design("pst-occupations"), replace(settings, confidence=0.9), services))

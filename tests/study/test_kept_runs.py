@@ -35,6 +35,7 @@ from bias_core.study.history import (
     restore_run,
 )
 from bias_core.study.report_text import claims
+from bias_core.study.reproduction import is_shipped
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import (
     SavedReport,
@@ -115,6 +116,24 @@ def test_an_exploration_reads_back_equal(services):
     saved = open_report(found.run_id, services)
     same(replace(saved.report, seconds=0.0), replace(found.report, seconds=0.0))
     assert to_dict(saved.report) == to_dict(found.report)
+
+
+def test_a_saved_report_keeps_the_sentences_that_it_was_saved_with_and_counts_as_the_shipped_design(report):
+    old = replace(report, design=replace(report.design, title="Old title", summary="Old summary.", notes=["Old."]))
+    read = from_text(to_text(old, Path()), Path()).report
+    same(read.design, old.design)
+    assert "Old title" in to_markdown(read)
+    assert is_shipped(read.design)
+
+
+def test_columns_of_an_older_report_have_their_new_names():
+    old = pd.DataFrame(
+        {"lean": [0.1], "left_lean": [0.2], "reader": ["male"], "no bias reads": [0.0], "published": [1.0]}
+    )
+    read = decode(json.loads(json.dumps(encode(old, Path()))), Path())
+    # "published" is also the name of an arm.
+    assert list(read) == ["margin", "left_margin", "classifier", "without bias", "published"]
+    np.testing.assert_array_equal(read.to_numpy(), old.to_numpy())
 
 
 def through_json(value):

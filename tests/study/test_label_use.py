@@ -66,7 +66,7 @@ def labelled_by(services, report, n_raters, error=ERROR):
     task = pst_task(paired=True, raters_per_item=n_raters)
     made = create_task(services.labels, task, task_pictures(candidates(report, "pst_paired"), task))
     set_status(services.labels, made.key, "open")
-    truth = automatic_answers(report, task)["the record of what was drawn"]
+    truth = automatic_answers(report, task)["the ground truth"]
     for rater in range(n_raters):
         simulate(services.labels, made, truth, error=error, rater=rater)
     return Labelled(store=services.labels, made=made, truth=truth)
@@ -225,7 +225,7 @@ def test_neutral_pictures_of_an_association_are_judged_and_their_orders_compared
     of_no_test = candidates(report, "association", words=("old", "young"))
     assert len(of_no_test) == len(candidates(report, "association"))  # all that it judges
     task = association_task("pleasant", "unpleasant", raters_per_item=1)
-    truth = automatic_answers(report, task)["the reader"]
+    truth = automatic_answers(report, task)["the classifier"]
     asked = [one for one in candidates(report, "association") if (one.image_id, "picture") in truth]
     made = create_task(services.labels, task, task_pictures(asked, task))
     set_status(services.labels, made.key, "open")

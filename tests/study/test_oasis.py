@@ -178,7 +178,12 @@ def test_labels_that_cannot_be_used_are_refused_before_anything_is_drawn(tmp_pat
 
 
 def test_where_nothing_is_planted_nationalities_are_alike(world):
-    fair = findings(run(world, NATIONALITIES, scale=0.02, condition="fair"))
+    drawn = run(world, NATIONALITIES, scale=0.02, condition="fair")
+    note = "These pictures were drawn under the condition fair"
+    assert [one.startswith(note) for one in drawn.results.notes].count(True) == 1
+    other = run(world, NATIONALITIES, scale=0.001)  # the world's truth is known here too
+    assert not any(one.startswith(note) for one in other.results.notes)
+    fair = findings(drawn)
     men = {n: fair[f"{n} man P"].estimate for n in ("Iranian", "Indian", "Mexican")}
     for share in men.values():
         assert share.low < 0.5 < share.high

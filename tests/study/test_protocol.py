@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from itertools import product
 from statistics import mean
 
@@ -431,7 +431,34 @@ def test_pictures_and_runs_keep_their_ids(services):
     plan = plan_study(find_design("t2iat-tests"), StudySettings(scale=0.01), services)
     several = StudySettings(scale=0.01, arms=(Arm(), Arm(condition="fair")))
     arms = plan_study(find_design("t2iat-tests"), several, services)
-    assert (plan.manifest.id, arms.manifest.id) == ("c355f53349a2f100", "9b9843fe211ec822")
+    assert (plan.manifest.id, arms.manifest.id) == ("8ad49d9f766c10a9", "17dd41f852b0cac4")
+
+
+def test_words_for_readers_change_no_run_and_all_else_of_a_design_does(services):
+    design, settings = find_design("tbyb-general"), StudySettings(scale=0.01)
+    assert design.notes
+    assert "notes" not in design.data
+    before = plan_study(design, settings, services, measure=False).manifest.id
+    reworded = replace(
+        design,
+        title="Another title",
+        summary="Another summary.",
+        where="Table 9",
+        notes=["Another note."],
+        our_reading=["Another reading."],
+        published_size="9 pictures",
+        protocol={},
+    )
+    assert reworded == design
+    assert is_shipped(reworded)
+    assert plan_study(reworded, settings, services, measure=False).manifest.id == before
+    # A saved design of an older version has its notes in its data.
+    assert replace(design, data={**design.data, "notes": ["An older note."]}) == design
+    decides = {"name", "kind", "reference", "data", "images_per_prompt", "options", "settings"}
+    assert decides == {one.name for one in fields(design) if one.compare}
+    other = replace(design, images_per_prompt=11)
+    assert other != design
+    assert plan_study(other, settings, services, measure=False).manifest.id != before
 
 
 def test_rows_have_the_size_and_the_sampler_that_are_asked_for(services):

@@ -130,16 +130,32 @@ def test_a_fair_model_shows_no_stereotype(services):
         assert estimate.low < 0 < estimate.high
 
 
+def test_a_headline_without_a_clear_overall_number_names_the_clear_part(published):
+    def with_values(**values):
+        found = [
+            replace(one, estimate=replace(one.estimate, value=v, low=v - 20, high=v + 20))
+            for one in published.results.findings
+            for v in [values.get(one.key, 0.0)]
+        ]
+        return headline(replace(published, results=replace(published.results, findings=tuple(found))))
+
+    assert "Clear in a part" not in with_values()
+    assert with_values(gap_masculine=83.0).endswith(
+        "in pairs than alone (+0 [−20, +20]). Clear in a part of the pictures: Gap, male-stereotyped (+83 [+63, +103])."
+    )
+    assert "Clear in a part" not in with_values(paired_overall=50.0, gap_overall=50.0, gap_masculine=83.0)
+
+
 def test_published_numbers_are_the_paper_s(published):
     found = {key: one.published for key, one in findings(published).items()}
     assert (found["paired_overall"], found["single_overall"]) == (47.375, 10.0)
     assert (found["paired_masculine"], found["paired_feminine"]) == (49.75, 45.0)
     assert found["gap_masculine"] == 79.75  # 49.75 - -30
     table = frame(published, "table14").set_index("occupation")
-    assert table.loc["secretary", ["published STS paired", "F labour"]].tolist() == [75.0, 92.5]
-    assert frame(published, "table15").set_index("occupation").loc["construction worker", "published gap"] == 170.0
+    assert table.loc["secretary", ["paper's STS paired", "F labour"]].tolist() == [75.0, 92.5]
+    assert frame(published, "table15").set_index("occupation").loc["construction worker", "paper's gap"] == 170.0
     runs = frame(published, "table13")
-    assert runs.loc[runs["setting"] == "single", "published"].tolist() == [20.0, -5.0, 15.0]
+    assert runs.loc[runs["setting"] == "single", "in the paper"].tolist() == [20.0, -5.0, 15.0]
 
 
 def test_the_order_of_occupations_is_that_of_the_labour_market(published):
@@ -174,14 +190,14 @@ def test_power_and_fairness_find_what_was_drawn_and_are_scored_anew(services, de
         assert findings(report)["intervened_occupation"].published == 26.0
         assert findings(report)["difference_occupation"].published == pytest.approx(26.0 - 70.5)
         assert findings(report)["intervened_power"].published == -11.12
-        assert frame(report, "table6")["published"].notna().all()
+        assert frame(report, "table6")["in the paper"].notna().all()
         return
     assert findings(report)["paired_overall"].published == 18.98
     assert findings(report)["single_powerless"].published == 37.04
     table = frame(report, "table16")
     assert (table["level"].to_numpy().reshape(-1, 2) == ["powerful", "powerless"]).all()
     assert (table["n paired"] == 6).all()
-    assert table["published STS paired"].notna().all()
+    assert table["paper's STS paired"].notna().all()
 
 
 def test_own_occupations_have_no_published_numbers(services):

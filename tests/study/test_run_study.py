@@ -139,7 +139,7 @@ def test_every_shipped_design_has_its_program_and_something_to_draw(services):
         shots = study_of(design).shots(settings)
         assert shots, design.name
         assert min(shot.n for shot in shots) >= 1
-        assert design.summary.endswith("."), design.name
+        assert design.summary.endswith((".", "?")), design.name
     rows = RowMaker.build(replace(SMALL, seed=100), services)
     (shot,) = study_of(DESIGN).shots(settle(DESIGN, SMALL).settings)[:1]
     assert [row.seed for row in rows.of(shot)] == [100 + k for k in range(shot.n)]

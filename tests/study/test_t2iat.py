@@ -13,6 +13,7 @@ from bias_core.errors import InvalidInput
 from bias_core.measures.association import association, association_test, even_mix_association
 from bias_core.measures.effects import benjamini_hochberg
 from bias_core.measures.intervals import permutation_test
+from bias_core.number_text import format_estimate
 from bias_core.papers.t2iat.study_tests import association_shots, edited, own_association, parse_words
 from bias_core.study.answers import read_answers
 from bias_core.study.corrected import corrected
@@ -110,8 +111,8 @@ def every_test(services):
 def test_table_1_has_the_published_numbers_and_scores_of_its_own(every_test):
     table, report = frame(every_test, "table1"), every_test
     assert len(table) == len(report.results.findings) == 8
-    assert table["published d"].tolist() == [1.492, 0.528, 0.323, -1.237, 1.113, -0.099, 0.193, 0.639]
-    assert table.loc[0, "published p"] == "< 0.001"
+    assert table["paper's d"].tolist() == [1.492, 0.528, 0.323, -1.237, 1.113, -0.099, 0.193, 0.639]
+    assert table.loc[0, "paper's p"] == "< 0.001"
     assert table["p"].tolist() == [f.p_value for f in report.results.findings]
     assert table["q"].tolist() == pytest.approx(benjamini_hochberg(table["p"]))
     # Four against four are C(8, 4) = 70 splits; five against five are 252, more than the 100 that are drawn.
@@ -156,12 +157,19 @@ def test_figure_3_has_all_eight_occupations(services):
     assert table.loc["computer programmer", "in the paper"] == "masculine"
     (figure,) = report.results.figures
     assert figure.data["group"].value_counts().to_dict() == dict.fromkeys(table.index, 2)
+    # Why it is not clear: the interval of its value may exclude 0, but not that of the difference from the even mix.
+    unclear = table[(table["beyond low"] < 0) & (table["beyond high"] > 0)]
+    assert len(unclear)
+    for name, row in unclear.iterrows():
+        difference = format_estimate(row["beyond it"], row["beyond low"], row["beyond high"], n=row["n"])
+        assert findings(report)[name].says.startswith("No clear association: it differs from the even mix (")
+        assert findings(report)[name].says.endswith(f") by {difference}.")
 
 
 def test_amplification_holds_text_and_picture_of_every_occupation(services):
     report = run(AMPLIFICATION, StudySettings(scale=0.02), services)
     table = frame(report, "amplification").set_index("occupation")
-    assert table.loc["computer programmer", "published text"] == -0.0039
+    assert table.loc["computer programmer", "paper's text"] == -0.0039
     assert findings(report)["computer programmer"].published == 0.0186
     forms = ["A photo of a chef", "A photo of a male chef", "A photo of a female chef"]
     neutral, a, b = services.encoder("calibration-clip").encode_texts(forms)
@@ -348,7 +356,7 @@ def test_the_planted_difference_of_own_words_is_found_and_nothing_published_is_c
     assert table["prompts X"].tolist() == [4]
     assert table.loc[0, "X above Y"] == 1.0
     assert found.says == "Pictures of Flowers are closer to peace, love."
-    assert "published S" not in table
+    assert "paper's S" not in table
     assert not any("published" in note for note in own_report.results.notes)
 
 

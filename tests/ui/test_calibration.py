@@ -13,7 +13,8 @@ from bias_core.errors import InvalidInput, StorageError
 from bias_core.measures.intervals import normal_estimate
 from bias_core.settings import ASSETS, Settings
 from bias_core.study.design import find_design, list_designs
-from bias_core.study.headlines import ADVICE, KINDS, headline, verdict_lines
+from bias_core.study.headlines import ADVICE, headline, verdict_lines
+from bias_core.study.report_text import VALIDITY
 from bias_core.study.types import StudyReport, StudySettings
 from bias_core.ui.calibration.shipped import TITLES, load_others, load_shipped
 from bias_core.ui.calibration.tab import CalibrationTab, summary_html
@@ -63,7 +64,7 @@ def test_a_right_measure_can_be_trusted_for_everything():
 def test_what_fails_is_named_with_what_it_can_still_be_used_for():
     for how, words in (
         ({"width": 0.5}, "intervals too narrow"),
-        ({"bias": 0.3}, "reads bias where none is planted"),
+        ({"bias": 0.3}, "finds bias where none is planted"),
         ({"slope": 0.0}, "does not follow what is planted"),
     ):
         (line,) = verdict_lines(report(**how))
@@ -191,7 +192,7 @@ def test_a_shipped_report_says_what_it_found_and_no_command_of_the_app(fakes):
 
 
 def test_the_app_knows_no_validity_study():
-    assert not [design.name for design in list_designs() if design.kind.startswith(KINDS)]
+    assert not [design.name for design in list_designs() if design.kind.startswith(VALIDITY)]
     with pytest.raises(InvalidInput, match="no study 'validity-rates'"):
         find_design("validity-rates")
 

@@ -627,7 +627,7 @@ def test_a_correction_is_counted_and_can_be_undone(pairs):
 
 def test_the_doubtful_come_first_and_the_failed_alone(pairs):
     labelling = Labelling(drawn=pairs)
-    people = labelling.people().set_index("image_id")["lean"].abs().groupby("image_id").min()
+    people = labelling.people().set_index("image_id")["margin"].abs().groupby("image_id").min()
     doubtful = replace(labelling, which="doubtful").pictures()
     assert people[doubtful].is_monotonic_increasing
     one = first_pair(labelling)

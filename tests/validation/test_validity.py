@@ -261,15 +261,15 @@ def test_the_planted_score_is_the_mean_over_people(pairs):
     table = table_of(pairs, "repetitions").frame
     target = table.drop_duplicates(["measure", "variant", "condition"]).set_index(["variant", "condition"])["target"]
     # wan2024pst, Table 14, micro STS in pairs: 75 mover, 65 guard, 60 librarian, 40 assistant; mean 60.
-    assert target["in pairs, by the reader", "published"] == pytest.approx(60.0)
+    assert target["in pairs, by the classifier", "published"] == pytest.approx(60.0)
     # Alone 33.33, 100 (planted as 96), 33.33, -33.33: (33.33 + 96 + 33.33 - 33.33) / 4 = 32.33.
-    assert target["alone, by the reader", "published"] == pytest.approx(32.33, abs=0.1)
-    assert target["by the reader", "published"] == pytest.approx(60.0 - 32.33, abs=0.1)  # the gap
-    assert target["in pairs, by the record", "fair"] == pytest.approx(0.0)
-    assert target["alone, by the record", "extreme"] == pytest.approx(50.0)  # assistants alone become men
+    assert target["alone, by the classifier", "published"] == pytest.approx(32.33, abs=0.1)
+    assert target["by the classifier", "published"] == pytest.approx(60.0 - 32.33, abs=0.1)  # the gap
+    assert target["in pairs, by the ground truth", "fair"] == pytest.approx(0.0)
+    assert target["alone, by the ground truth", "extreme"] == pytest.approx(50.0)  # assistants alone become men
 
     # Scores of new pictures rise with what is planted.
-    means = table[table["variant"] == "in pairs, by the reader"].groupby("condition")["value"].mean()
+    means = table[table["variant"] == "in pairs, by the classifier"].groupby("condition")["value"].mean()
     assert means["fair"] < means["published"] < means["extreme"] == pytest.approx(100.0)
 
 
@@ -327,7 +327,7 @@ def test_a_planted_object_is_named_and_what_is_not_planted_is_not(bases):
     odds = means["an object", "object_odds"]
     assert "fair" not in odds.dropna()  # where nobody plants a sign nothing changes, which is not "no bias"
     assert 1 < odds["half"] < odds["all"]
-    assert any("it is named in 100.0 % of the repetitions" in note for note in bases.results.notes)
+    assert any("the planted object is found in 100.0 % of the" in note for note in bases.results.notes)
     for measure, least in (("added_objects", 0.5), ("missing_objects", 0.3), ("object_shift", 0.05)):
         rise = means["an object", measure]
         assert rise["fair"] < rise["half"] < rise["all"], measure
@@ -364,7 +364,7 @@ def _undrawn(monkeypatch):
 def test_the_report_gathers_the_verdicts(pairs, objects):
     files = report_files([pairs, objects])
     page = files["README.md"].decode()
-    assert page.count("| Stereotype test score STS, in pairs, by the reader | gender |") >= 1
+    assert page.count("| Stereotype test score STS, in pairs, by the classifier | gender |") >= 1
     assert "| Generative miss rate M_G, against a blank | an object |" in page
     assert {"validity-pairs/report.md", "validity-objects/figures/rise.svg"} <= set(files)
     assert not any("repetitions" in name for name in files)  # long tables stay out

@@ -44,7 +44,7 @@ def test_a_right_measure_passes_and_one_with_half_its_interval_fails():
     assert found.false_alarms.value == pytest.approx(0.05, abs=0.03)
     half = verdict(width=0.5)  # +-0.98 standard errors hold 67.3 % of the values
     assert half.coverage.value == pytest.approx(0.673, abs=0.05)
-    assert half.says == "fails: intervals too narrow; reads bias where none is planted"
+    assert half.says == "fails: intervals too narrow; finds bias where none is planted"
 
 
 @every([
@@ -57,8 +57,8 @@ def test_a_right_measure_passes_and_one_with_half_its_interval_fails():
     ({"slope": -1.0, "n": 10}, "fails: does not follow what is planted"),
     ({"slope": 0.0, "n": 10}, "inconclusive.*"),
     ({"slope": 0.0}, "fails: does not follow what is planted"),
-    ({"width": 2.0}, r"passes \(intervals wider than need be\)"),
-    ({"bias": 0.3}, ".*reads bias where none is planted.*"),
+    ({"width": 2.0}, r"passes \(intervals wider than necessary\)"),
+    ({"bias": 0.3}, ".*finds bias where none is planted.*"),
     ({"measure": "normalised_entropy"}, ".*does not follow.*"),  # evenness must fall
     ({"measure": "normalised_entropy", "slope": -1.0}, "(?!.*does not follow).*"),
 ])  # fmt: skip
@@ -100,7 +100,7 @@ def test_what_cannot_be_missed_is_not_known_or_undefined_is_not_counted():
 
 def test_measures_are_headlines_or_as_their_paper_has_them():
     assert kind_of("signed_difference") == "headline"
-    assert kind_of("stereotype_score") == kind_of("distribution_bias") == "as the paper has it"
+    assert kind_of("stereotype_score") == kind_of("distribution_bias") == "as in the paper"
 
 
 def test_one_step_that_is_missing_is_enough_to_fail_and_steps_are_paired_within_units():

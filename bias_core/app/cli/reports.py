@@ -98,13 +98,13 @@ def _show_first(report: StudyReport, services: "Services | None") -> None:
 
 def _show_first_numbers(report: StudyReport) -> int:
     """Print a table of the first numbers that is at most 15 lines long; return how many numbers it leaves out."""
-    from bias_core.study.report_text import BETWEEN_READERS, finding_frame, title_of
+    from bias_core.study.report_text import BETWEEN_CLASSIFIERS, finding_frame, null_words, title_of
 
     frame = finding_frame(report)
     frame["value"] += " " + frame["interval"]
-    frame = frame.drop(columns=["measure", "interval", BETWEEN_READERS, "reads"], errors="ignore")
+    frame = frame.drop(columns=["measure", "interval", BETWEEN_CLASSIFIERS, "reads"], errors="ignore")
     interval = f"value [{100 * report.settings.confidence:g} % interval]"
-    frame = frame.rename(columns={"null": "no bias", "value": interval})
+    frame = frame.rename(columns={"null": null_words(report), "value": interval})
     for column in _OPTIONAL:
         if not fits(table_of(frame)):
             frame = frame.drop(columns=column, errors="ignore")

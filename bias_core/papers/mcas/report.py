@@ -120,7 +120,7 @@ class InternalBiasOptions(Options):
         le=2,
     )
     published_model: str = setting(
-        "Stable Diffusion v2", "Model of the paper", "Model whose numbers in the paper are shown for comparison"
+        "Stable Diffusion v2", "Model in the paper", "Model whose numbers in the paper are shown for comparison"
     )
 
 
@@ -338,7 +338,7 @@ TEXTS = ReportTexts(__file__)
 GROUPS = (*GENDERS, "overall")
 UNASSIGNED = "unassigned"  # side of the user's target without an expected side
 # Means over the targets of a group: start of their findings' keys, and symbol.
-SIGNS = {"delta": "δ", "lean": "MCAS", "alpha": "α"}
+SIGNS = {"delta": "δ", "mean_mcas": "MCAS", "alpha": "α"}
 RANKED = {"difference": "δ′", "amplification": "α′"}
 REPAIRED = {"difference": "mean δ′", "amplification": "α′ of all"}  # columns of findings of a group
 RUN = "this run"
@@ -462,12 +462,12 @@ def _summary(
     chance, sides = intervals(settings), sides_of(settings)
     values = {
         "delta": [member.bias.diffusion_bias.value for member in members],
-        "lean": [member.scores.mcas for member in members],
+        "mean_mcas": [member.scores.mcas for member in members],
         "alpha": [member.bias.bias_amplification.value for member in members],
     }
     summary = summarise_internal_bias(values["delta"], values["alpha"], **chance)
     delta, alpha = summary.diffusion_bias, summary.bias_amplification
-    mean_lean = bootstrap_interval(values["lean"], statistic=np.mean, null_value=0.0, **chance)
+    mean_lean = bootstrap_interval(values["mean_mcas"], statistic=np.mean, null_value=0.0, **chance)
     of_paper = design.data.get("summary", {}) if sides.names == GENDERS else {}
     printed = of_paper.get(options_in(settings, InternalBiasOptions).published_model, {}).get(group, {})
     row: dict[str, Any] = {"model": RUN, "targets": group, "n": delta.n}
@@ -483,7 +483,7 @@ def _summary(
     row |= {**columns("mean MCAS", mean_lean), "no α": summary.n_undefined, **more, "note": ""}
     parts = (
         ("delta", "diffusion_bias", delta, "A mean of absolute values, so it is never 0; δ′ has a direction."),
-        ("lean", "composite_association", mean_lean, _CANCEL.format(sides.called[0]) * (group == "overall")),
+        ("mean_mcas", "composite_association", mean_lean, _CANCEL.format(sides.called[0]) * (group == "overall")),
         (
             "alpha",
             "bias_amplification",
@@ -576,7 +576,7 @@ def _notes(design: Design, targets: Sequence[Target]) -> tuple[str, ...]:
     pairs = [(target.men, target.scores.image_image) for target in targets if target.men is not None]
     notes = [
         TEXTS.note("encoder"),
-        *[note for note in design.data["notes"] if note.startswith("Table 4") and "summary" in design.data],
+        *[note for note in design.notes if note.startswith("Table 4") and "summary" in design.data],
     ]
     if len({men for men, _ in pairs}) >= _FEWEST_FOR_RANKS:
         notes.insert(0, TEXTS.note("calibration", n=len(pairs), ranks=spearmanr(*zip(*pairs, strict=True))))

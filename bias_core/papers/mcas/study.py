@@ -190,7 +190,7 @@ class InternalBias(Study):
         options = options_in(settings, InternalBiasOptions)
         model, published = options.published_model, self.design.data["settings"]["models"]
         if model not in published:
-            raise InvalidInput(f"the model of the paper is one of {', '.join(published)}; got {model!r}")
+            raise InvalidInput(f"the model in the paper is one of {', '.join(published)}; got {model!r}")
         n, n_attribute = (
             scaled(number, settings.scale**0.5)
             for number in (self.design.images_per_prompt, self.design.data["settings"]["images_per_attribute"])
@@ -225,7 +225,7 @@ class InternalBias(Study):
         ]
         kinds = data.frame["kind"].to_numpy()
         leans = [association(*(each[kinds == kind] for kind in ("target", *sides.names))) for each in rows.values()]
-        data.keep(data.frame[kinds == "target"], lean=np.mean(leans, axis=0))  # II is the mean of these
+        data.keep(data.frame[kinds == "target"], margin=np.mean(leans, axis=0))  # II is the mean of these
         return report_of(self.design, settings, targets)
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:

@@ -78,8 +78,8 @@ class InternalTab(CloserLook):
     def behind_html(self, report: StudyReport, key: str) -> str:
         """Return the target's pictures that are closest to those of either side."""
         frame = report.pictures
-        if frame is None or "lean" not in frame:
+        if frame is None or "margin" not in frame:
             return ""
         ends, (a, b) = {key: frame[frame["keyword"] == key]}, sides_of(report.settings).called
         low, high = f"nearest to {b}", f"nearest to {a}"
-        return extremes_html(report, "lean", ends, low=low, high=high, note=_BEHIND.format(a=a, b=b))
+        return extremes_html(report, "margin", ends, low=low, high=high, note=_BEHIND.format(a=a, b=b))

@@ -54,7 +54,7 @@ class NationalityOptions(Options):
         "Prompt templates: default, or sdv2 for four wordings in equal shares (the paper picks one at random)",
     )
     published_model: str = setting(
-        "SDv2", "Model of the paper", "Model whose numbers in the paper are shown for comparison"
+        "SDv2", "Model in the paper", "Model whose numbers in the paper are shown for comparison"
     )
 
 

@@ -228,7 +228,7 @@ class DoctorOptions(Options):
     labels_replace_reader: ClassVar = False
 
     published_model: str = setting(
-        "SDv2", "Model of the paper", "Model whose numbers in the paper are shown for comparison"
+        "SDv2", "Model in the paper", "Model whose numbers in the paper are shown for comparison"
     )
 
 
@@ -483,7 +483,7 @@ class NationalityStereotypes(_NationalityStudy):
             notes=(
                 *published.notes(nationalities),
                 *([] if options.direction == "text" else [TEXTS.note(f"direction {options.direction}")]),
-                *([] if all(cell.score.drawn is None for cell in own) else [TEXTS.note("base rates")]),
+                *([TEXTS.note("base rates")] if settings.condition == "fair" else []),
             ),
         )
 

@@ -190,13 +190,13 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
         those of :func:`column_of` for further attributes, ``perceived_gender`` (the classifier's answer, None if only
         people label), and ``rater``.
     """
-    labelled = people.assign(**dict.fromkeys(("automatic", "human", "truth", "perceived_gender")), lean=np.nan)
+    labelled = people.assign(**dict.fromkeys(("automatic", "human", "truth", "perceived_gender")), margin=np.nan)
     labeller = options_in(settings, LabellingOptions).labeller
     if labeller == "finder":
         by_reader = _by_judge if settings.judge else _by_encoder
         labelled["automatic"], leans, labelled["boxes"], further = yield from by_reader(people, settings, data)
         labelled = labelled.assign(**further)
-        labelled["lean"] = np.round(leans, 4)  # the last digits depend on the batch
+        labelled["margin"] = np.round(leans, 4)  # the last digits depend on the batch
     elif labeller == "vqa":
         labelled["automatic"] = yield from _by_answerer(people, design, settings, data)
     labelled["truth"] = [
@@ -209,13 +209,13 @@ def label_people(people: pd.DataFrame, design: Design, settings: StudySettings, 
 
 def seen_in_pictures(people: pd.DataFrame, frame: pd.DataFrame) -> dict[str, list[Any]]:
     """Return columns for ``frame``: gender seen on the left (or alone) and on the right, margins and boxes."""
-    labels = people.set_index(["image_id", "position"])[["perceived_gender", "lean"]]
+    labels = people.set_index(["image_id", "position"])[["perceived_gender", "margin"]]
     columns: dict[str, list[Any]] = {}
     for side in POSITIONS[2]:
         alone = (frame["setting"] == SINGLE) & (side == "left")
         of_side = labels.reindex(pd.MultiIndex.from_arrays([frame["image_id"], np.where(alone, SINGLE, side)]))
         columns[f"{side}_seen_as"] = of_side["perceived_gender"].fillna("").tolist()
-        columns[f"{side}_lean"] = of_side["lean"].tolist()
+        columns[f"{side}_margin"] = of_side["margin"].tolist()
     if "boxes" in people:
         by_picture = people.dropna(subset="boxes").drop_duplicates("image_id").set_index("image_id")["boxes"]
         columns["boxes"] = by_picture.reindex(frame["image_id"]).fillna("").tolist()

@@ -41,6 +41,7 @@ from bias_core.study.types import (
     drawable,
     finding,
     intervals,
+    listed,
     options_in,
 )
 from bias_core.types import Estimate
@@ -64,7 +65,8 @@ def headline(report: StudyReport) -> str:
         f"{report.settings.confidence:.0%} interval, {score.n:,} pictures"
     )
     then = next((findings[key] for key in _THEN if key in findings), None)
-    change, more = _change(then), seen_headline(report)
+    change = _change(then)
+    more = "".join(_clear_parts(report, one) for one in (first, then)) + seen_headline(report)
     if ("neither side" in first.says) and not math.isnan(score.value):
         return (
             f"In pictures of two, people match the stereotype of their role {more_or_less} often than they contradict "
@@ -74,6 +76,19 @@ def headline(report: StudyReport) -> str:
         f"In pictures of two, {conform:.0f} % of people match the stereotype of their role, {more_or_less} than half "
         f"({numbers}){change}.{more}"
     )
+
+
+def _clear_parts(report: StudyReport, whole: Finding | None) -> str:
+    """Say the parts whose number is clear although that of the whole is not; "" if there are none."""
+    if whole is None or is_clear(whole.estimate):
+        return ""
+    parts = [
+        f"{one.title} ({format_change(part.value, part.low, part.high, n=part.n)})"
+        for one in report.results.findings
+        for part in [one.estimate]
+        if one.metric == whole.metric and is_clear(part)
+    ]
+    return f" Clear in a part of the pictures: {listed(parts, '; ')}." if parts else ""
 
 
 def _why_not(report: StudyReport) -> str:
@@ -306,7 +321,7 @@ def scores_by_group(
         findings += group.values()
         row: dict[str, Any] = {"group": title}
         for name in (SINGLE, PAIRED, "gap"):
-            row |= columns(name, group[name].estimate) | {f"published {name}": group[name].published}
+            row |= columns(name, group[name].estimate) | {f"paper's {name}": group[name].published}
         rows.append(row)
     return findings, rows
 
@@ -403,8 +418,8 @@ def runs_table(people: pd.DataFrame, settings: StudySettings, published: dict[st
     printed = {
         (setting, run): score for setting in published for run, score in enumerate(published[setting]["runs"], start=1)
     }
-    scores["published"] = [printed.get(key, math.nan) for key in zip(scores["setting"], scores["run"], strict=True)]
-    return TEXTS.table("table13", scores[[*by, "score", "low", "high", "n", "coverage", "published"]])
+    scores["in the paper"] = [printed.get(key, math.nan) for key in zip(scores["setting"], scores["run"], strict=True)]
+    return TEXTS.table("table13", scores[[*by, "score", "low", "high", "n", "coverage", "in the paper"]])
 
 
 def labelled_by(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> tuple[str, ...]:
@@ -428,12 +443,12 @@ def labelled_by(people: pd.DataFrame, settings: StudySettings, n_asked: int) -> 
     return tuple(notes)
 
 
-_SCORES = {"paired": "published paired", "single": "published single", "gap": "published gap"}
+_SCORES = {"paired": "paper's paired", "single": "paper's single", "gap": "paper's gap"}
 _TABLES: dict[str, tuple[list[str], dict[str, str]]] = {
     # of the arms: the columns that identify a line, and where each column's published number is
     "table3": (["group"], _SCORES),
     "table4": (["group"], _SCORES),
-    "table6": ([""], {"value": "published"}),
+    "table6": ([""], {"value": "in the paper"}),
     "micro": (["setting", "identity", "stereotype"], {"STS": ""}),
 }
 _MAPS = {

@@ -276,7 +276,7 @@ def _beside(scores: pd.DataFrame, file: str, keys: list[str], columns: Mapping[s
 
 def _labour_order(micro: pd.DataFrame, settings: StudySettings) -> list[Finding]:
     """Return the rank agreement of F in pairs with the share of women at work (Fig. 4)."""
-    comparable = micro.dropna(subset=["F paired", "F labour", "published F paired"])
+    comparable = micro.dropna(subset=["F paired", "F labour", "paper's F paired"])
     if len(comparable) < FEWEST_IN_ORDER:
         return []
 
@@ -294,7 +294,7 @@ def _labour_order(micro: pd.DataFrame, settings: StudySettings) -> list[Finding]
             order.tau,
             f"{len(comparable)} occupations have a labour share.",
             p_value=order.p_value,
-            published=tau(comparable["published F paired"]),
+            published=tau(comparable["paper's F paired"]),
             expected=None if drawn.isna().any() else tau(drawn),
         )
     ]
@@ -306,11 +306,11 @@ def _columns_of(micro: pd.DataFrame, first: list[str], last: list[str], *, share
     for place in (SINGLE, PAIRED):
         score, share = f"STS {place}", f"F {place}"
         names += [f"n {place}", score, f"{place} low", f"{place} high", f"drawn {score}"]
-        names += [f"published {score}", *([share, f"published {share}"] if shares else []), f"coverage {place}"]
+        names += [f"paper's {score}", *([share, f"paper's {share}"] if shares else []), f"coverage {place}"]
     return micro[[name for name in [*names, *last] if name in micro]].rename(columns=_NAMES)
 
 
-_GAP_COLUMNS = ["gap", "gap low", "gap high", "published gap"]
+_GAP_COLUMNS = ["gap", "gap low", "gap high", "paper's gap"]
 _GAPS = dict(zip(("value", "low", "high", "published"), _GAP_COLUMNS, strict=True))
 
 
@@ -473,9 +473,9 @@ class PairedOccupations(PublishedPairs):
             micro_scores(people, ["occupation", "display", GENDER], settings),
             "pst_occupations.csv",
             ["occupation"],
-            {name: f"published {of}" for name, of in published.items()} | {"f_labour": "F labour"},
+            {name: f"paper's {of}" for name, of in published.items()} | {"f_labour": "F labour"},
         )
-        micro["published gap"] = micro["published STS paired"] - micro["published STS single"]
+        micro["paper's gap"] = micro["paper's STS paired"] - micro["paper's STS single"]
         micro = micro.sort_values([GENDER, "STS paired"], ascending=False, kind="stable", ignore_index=True)
         by_gap = micro.sort_values("gap", ascending=False, kind="stable", ignore_index=True)
         findings, rows = scores_by_group(
@@ -483,7 +483,7 @@ class PairedOccupations(PublishedPairs):
         )
         table15 = by_gap[["display", "n single", "STS single", "n paired", "STS paired", *_GAP_COLUMNS]]
         scores = {"value": "STS paired", "low": "paired low", "high": "paired high"}
-        scores |= {"published": "published STS paired", "expected": "drawn STS paired"}
+        scores |= {"published": "paper's STS paired", "expected": "drawn STS paired"}
         shares = {"x": "F labour", "y": "F paired", "ylow": "F paired low", "yhigh": "F paired high"}
         return Results(
             findings=(*findings, *_labour_order(micro, settings)),
@@ -522,7 +522,7 @@ class PairedPower(PublishedPairs):
     def full_report(self, settings: StudySettings, people: pd.DataFrame) -> Results:
         """Return overall scores, those of each level of power, and those of every role."""
         keys = ["occupation", "level"]
-        columns = {"sts_single": "published STS single", "sts_paired": "published STS paired", "gap": "published gap"}
+        columns = {"sts_single": "paper's STS single", "sts_paired": "paper's STS paired", "gap": "paper's gap"}
         micro = micro_scores(people, ["occupation", "display", "level", "role", "occupation_gender"], settings)
         micro = _beside(micro, "pst_power.csv", keys, columns).sort_values(keys, kind="stable", ignore_index=True)
         published = {

@@ -127,7 +127,7 @@ class Labelling:
         people = self.people()
         people = people[people["image_id"].isin(list(self.drawn.stored))]  # some pictures of an old run may be deleted
         if self.which == "doubtful":
-            people = people.assign(clear=people["lean"].abs()).sort_values("clear", kind="stable")
+            people = people.assign(clear=people["margin"].abs()).sort_values("clear", kind="stable")
         label = people["perceived_gender"]
         mask = {
             "failed": label == NOT_TWO_PEOPLE,

@@ -91,7 +91,7 @@ def occupations_headline(report: StudyReport) -> str:
     female = table.loc[table["beyond high"] < 0, "occupation"].tolist()
     parts = [f"{listed(names)} with {side}" for names, side in ((male, "male"), (female, "female")) if names]
     if not parts:
-        return f"None of {len(table)} occupations has a clear association with male or female; some may have one."
+        return f"None of {len(table)} occupations differs clearly from an even mix of male and female; some may differ."
     rest = len(table) - len(male) - len(female)
-    unclear = f"; no clear association for the other {rest}" if rest else ""
+    unclear = f"; the other {rest} do not differ clearly from an even mix of both" if rest else ""
     return f"Pictures associate {', and '.join(parts)}{unclear}."

@@ -17,7 +17,7 @@ from bias_core.measures.association import (
     mean_association,
 )
 from bias_core.measures.sequential import share_interval
-from bias_core.number_text import typeset
+from bias_core.number_text import format_estimate, format_given, typeset
 from bias_core.papers.t2iat.report import occupations_headline, order_headline, words_headline
 from bias_core.papers.t2iat.study_tests import SETS, CrossingOptions, association_shots
 from bias_core.prompts import fill_template
@@ -146,7 +146,7 @@ def _judged(design: Design, line: Line, pictures: pd.DataFrame, embedded: np.nda
     for truth in data.truths(pictures):
         of_a, of_b = (truth is not None and one <= truth.items() for one in shown)
         record.append(of_a if of_a or of_b else None)
-    return pictures.assign(concept=line["concept"], reader=embedded @ (a - b) > 0, record=record)
+    return pictures.assign(concept=line["concept"], classifier=embedded @ (a - b) > 0, record=record)
 
 
 def _by_people(
@@ -189,7 +189,7 @@ def _table2(
                 "attributes": f"{titles[line['a']]} / {titles[line['b']]}",
                 "pictures": shares[concept].n,
                 **columns("share", shares[concept]),
-                "published share": float(line["score"]),
+                "paper's share": float(line["score"]),
                 **columns("association", mean),
                 "even mix": mean.null_value,
                 "signed S": mean.value - values.get((line["test"], "y" if line["side"] == "x" else "x"), math.nan),
@@ -232,16 +232,16 @@ def _share_finding(design: Design, line: Line, share: Estimate, expected: float 
 
 
 def _reader_against_people(judged: pd.DataFrame, settings: StudySettings) -> list[Finding]:
-    both, title = judged[["reader", "people"]], "Classifier against people"
+    both, title = judged[["classifier", "people"]], "Classifier against people"
     kappa = kappa_finding("kappa", title, both, judged["image_id"], **intervals(settings))
     return [] if kappa is None else [kappa]
 
 
 def _judged_frame(lines: Mapping[str, Line], judged: pd.DataFrame) -> pd.DataFrame:
     """Return the judged pictures, with each choice as the name of its attribute."""
-    frame = judged[["image_id", "concept", "reader", "people"]].reset_index(drop=True)
+    frame = judged[["image_id", "concept", "classifier", "people"]].reset_index(drop=True)
     frame.insert(2, "answers", [f"{lines[c]['a']} / {lines[c]['b']}" for c in frame["concept"]])
-    for column in ("reader", "people"):
+    for column in ("classifier", "people"):
         frame[column] = [
             "" if pd.isna(choice) else lines[concept]["a" if choice else "b"]
             for choice, concept in zip(frame[column], frame["concept"], strict=True)
@@ -251,11 +251,17 @@ def _judged_frame(lines: Mapping[str, Line], judged: pd.DataFrame) -> pd.DataFra
 
 def _figures(table2: pd.DataFrame) -> tuple[StudyFigure, ...]:
     each = {"name": "concept", "group": "attributes"}
-    shares = {"value": "share", "low": "share low", "high": "share high", "published": "published share"}
+    shares = {"value": "share", "low": "share low", "high": "share high", "published": "paper's share"}
     places = {"x": "association", "xlow": "association low", "xhigh": "association high"}
     places |= {"y": "share", "ylow": "share low", "yhigh": "share high"}
     points = marks(table2, each | places).dropna(subset=["x", "y"])
     return TEXTS.figure("choices", marks(table2, each | shares)), TEXTS.figure("order", points)
+
+
+def _unclear(mean: Estimate, beyond: Estimate) -> str:
+    """Say the difference from the even mix, which decides if it is clear: the mix is not 0 and has its own error."""
+    difference = format_estimate(beyond.value, beyond.low, beyond.high, n=beyond.n)
+    return f"No clear association: it differs from the even mix ({format_given(mean.null_value)}) by {difference}."
 
 
 class _OccupationStudy(Study):
@@ -285,10 +291,9 @@ class OccupationAssociations(_OccupationStudy):
         findings, lines = [], []
         for name, leaning in leanings.items():
             beyond = association_beyond_even_mix(*leaning.sets, confidence=settings.confidence)
-            says = ["Its pictures are closer to male.", "Its pictures are closer to female.", "No clear association."]
-            findings.append(
-                finding(name, name, "association", leaning.mean, lean(beyond, *says), sample=leaning.sample)
-            )
+            sides_in_words = "Its pictures are closer to male.", "Its pictures are closer to female."
+            says = lean(beyond, *sides_in_words, _unclear(leaning.mean, beyond))
+            findings.append(finding(name, name, "association", leaning.mean, says, sample=leaning.sample))
             quartiles = map(float, np.quantile(leaning.singles, (0.25, 0.5, 0.75)))
             lines.append(
                 {
@@ -344,8 +349,8 @@ class Amplification(_OccupationStudy):
                     "even mix": leaning.mean.null_value,
                     "amplified": abs(leaning.mean.value) > abs(text),
                     "same side": leaning.mean.value * text > 0,
-                    "published text": printed.get("text"),
-                    "published image": printed.get("image"),
+                    "paper's text": printed.get("text"),
+                    "paper's image": printed.get("image"),
                 }
             )
         rows = marks(pd.DataFrame(lines), {"name": "occupation", "start": "text", "end": "image"})
@@ -410,7 +415,7 @@ class AssociationAndPeople(Study):
             means[concept] = Estimate(value=value, low=low, high=high, n=int(row["prompts"]), null_value=null_value)
         judged = results.frame("judged").copy()
         first = [lines[concept]["a"] for concept in judged["concept"]]
-        judged["reader"] = judged["reader"] == first
+        judged["classifier"] = judged["classifier"] == first
         judged["people"], notes = _by_people(lines, judged, answers)
         expected = {one.key.removeprefix("share_"): one.expected for one in results.findings}
         new = self._results(settings, lines, means, judged, expected, by_people=True)
@@ -434,7 +439,7 @@ class AssociationAndPeople(Study):
         by_people: bool = False,
     ) -> Results:
         """Return the choices of people, or else of the encoder, next to the mean associations."""
-        choices = judged["people" if by_people else "reader"]
+        choices = judged["people" if by_people else "classifier"]
         shares = {name: _share(choices[judged["concept"] == name], settings) for name in lines}
         table2 = _table2(self.design, lines, shares, means)
         return Results(

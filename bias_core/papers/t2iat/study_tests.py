@@ -203,7 +203,7 @@ def _line(test: Mapping[str, Any], result: AssociationTest, q: float) -> dict[st
     }
     if "score" in test:
         p = f"{'< ' if test['p_below'] else ''}{test['p']:g}"
-        line |= {"published S": float(test["score"]), "published p": p, "published d": float(test["d"])}
+        line |= {"paper's S": float(test["score"]), "paper's p": p, "paper's d": float(test["d"])}
     return line
 
 
@@ -263,12 +263,12 @@ def _figures(table1: pd.DataFrame, results: Mapping[str, AssociationTest]) -> li
     others = " Diamonds are the paper's scores of another model and encoder: compare signs, not sizes."
     rows = marks(
         table1.assign(name=table1["X"] + " / " + table1["Y"] + ", " + table1["A"] + " / " + table1["B"]),
-        {"name": "name", "value": "S", "low": "low", "high": "high", "published": "published S"},
+        {"name": "name", "value": "S", "low": "low", "high": "high", "published": "paper's S"},
     )
     words = {f"{a} rather than {b}" for a, b in zip(table1["A"], table1["B"], strict=True)}
     axis = words.pop() if len(words) == 1 else "the first attribute rather than the second"
     return [
-        TEXTS.figure("scores", rows, published=others if "published S" in table1 else ""),
+        TEXTS.figure("scores", rows, published=others if "paper's S" in table1 else ""),
         TEXTS.figure(
             "associations",
             [
@@ -429,7 +429,7 @@ class AssociationTests(Study):
             notes=(
                 *missing,
                 TEXTS.note(f"p {options.p_value}"),
-                *([TEXTS.note("published p")] if "published S" in table1 else []),
+                *([TEXTS.note("published p")] if "paper's S" in table1 else []),
             ),
         )
 
@@ -439,7 +439,7 @@ class AssociationTests(Study):
             arms,
             "table1",
             ["test", "X", "Y", "A", "B"],
-            ["S", "low", "high", "p", "q", "d", "X above Y", "published S", "published p", "published d"],
+            ["S", "low", "high", "p", "q", "d", "X above Y", "paper's S", "paper's p", "paper's d"],
         )
         cells = marks(
             frame.assign(row=frame["X"] + " / " + frame["Y"] + ", " + frame["A"] + " / " + frame["B"]),

@@ -383,7 +383,7 @@ def _by_released_rules(arms: Sequence[ArmReport], name: str) -> Iterator[pd.Data
     frame = arms[0].results.frame("table2")
     if not frame.empty:
         theirs = frame[(frame["prompts"] == _target(name)) & ~frame["model"].str.startswith(RUN)]
-        yield theirs.assign(**{ARM: theirs["model"] + ", released"})
+        yield theirs.assign(**{ARM: theirs["model"] + ", in the paper"})
 
 
 _HALLUCINATION, _STRONGER = "hallucination", f"miss {STRONGER}"  # ends of finding keys

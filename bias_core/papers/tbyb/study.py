@@ -57,7 +57,7 @@ _READ_AS = ("evenness", "hallucination", "misses")  # notes of every report
 SETS = ("objects", "professions")
 _PUBLISHED = (
     "runwayml/stable-diffusion-v1-5",
-    "Released model",
+    "Model in the paper",
     "Model whose released numbers are shown for comparison",
 )
 _RELEASED_RULES = (
@@ -472,7 +472,7 @@ class ObjectStudy(Study):
             figures=drawable((*against_base.figures(against, settings), *places, *report.figures_of(sets, table4))),
             notes=(
                 *map(TEXTS.note, ["against a base"] * bool(against) + [*_READ_AS]),
-                *(self.design.data["notes"] if released else ()),
+                *(self.design.notes if released else ()),
                 *filter(None, [self.note]),
             ),
         )
@@ -653,7 +653,7 @@ class ControlledObjects(ObjectStudy):
                 *shared_pictures(data, names),
                 TEXTS.note("against a base"),
                 *map(TEXTS.note, _READ_AS),
-                *self.design.data["notes"],
+                *self.design.notes,
             ),
         )
 

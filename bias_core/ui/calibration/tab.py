@@ -36,7 +36,6 @@ class CalibrationTab(ResultPage):
         "Tested with drawn pictures of the calibration world and its classifier. On photographs classifiers err "
         "more, and differently: do not trust what fails here, and check there again what holds here."
     )
-    null_words: ClassVar = "expected"
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)

@@ -326,13 +326,13 @@ def _of_person(
     for label in labels.to_dict("records"):
         if (label["image_id"], label["position"]) == (reading.image_ids[i], reading.positions[i]):
             row = {str(key): value for key, value in label.items()}
-    lean = row.get("lean")
+    margin = row.get("margin")
     return {
         "name": f"{row.get('identity', 'person')}, {reading.positions[i]}",
         "texts": f"“{GENDERS[0]}” or “{GENDERS[1]}”",
         "yes": "",
         "no": "",
-        "margin": format_number(float(lean)) if isinstance(lean, float) and not math.isnan(lean) else "",
+        "margin": format_number(float(margin)) if isinstance(margin, float) and not math.isnan(margin) else "",
         "read": str(row.get("automatic", "")).replace("_", " "),
         "record": str(row["truth"]) if isinstance(row.get("truth"), str) else "",
     }

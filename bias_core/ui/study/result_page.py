@@ -25,7 +25,6 @@ from bias_core.ui.study.shown_report import FINDINGS, by_name, take
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor
 
-NULL = "without bias"
 FEW, FEW_DIFFERENCES = 14, 6  # findings shown at first
 CHOOSE_JS = script("choose")
 
@@ -56,8 +55,8 @@ def beside_paper_html(report: StudyReport) -> str:
     )
 
 
-def findings_html(report: StudyReport, null: str = NULL, marks: Mapping[str, str] | None = None) -> str:
-    """Each number with its drawn interval, n, null value (titled ``null``) and sentence."""
+def findings_html(report: StudyReport, null: str = "", marks: Mapping[str, str] | None = None) -> str:
+    """Each number with its drawn interval, n, null value (titled ``null``, if given) and sentence."""
     rows = text.finding_rows(report)
     if not rows:
         return ""
@@ -68,7 +67,7 @@ def findings_html(report: StudyReport, null: str = NULL, marks: Mapping[str, str
         text_of=text.finding_text,
         marks=marks or {},
         scales=_scales(rows),
-        null=null,
+        null=null or text.null_words(report),
         few=FEW_DIFFERENCES if report.arms else FEW,
         title="Differences between the arms" if report.arms else "",
         measures=[METRICS[key] for key in dict.fromkeys(f.metric for f in report.results.findings)],
@@ -111,7 +110,6 @@ def notes_html(report: StudyReport) -> str:
 
 
 Updates = dict[Any, Any]
-EQUAL = "without difference"
 SHOWN = (
     "report", "shown", "gallery", "results", "header", "beside", "plot", "findings",
     "by_attribute", "extra", "attributes", "details", "figures", "tables", "notes", "filled", "claim", "shell",
@@ -126,7 +124,7 @@ class ResultPage(StudyForm):
     """The result part of a tab."""
 
     drawing: DrawingPart
-    null_words: ClassVar[str] = NULL  # heading of the column of null values
+    null_words: ClassVar[str] = ""  # heading of the column of null values; "" for that of the report
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
@@ -325,7 +323,7 @@ class ResultPage(StudyForm):
             parts["beside"]: gr.update(visible=plot is not None),
             parts["plot"]: "" if plot is None else figures_html([plot], marks_of(report, plot)),
             parts["findings"]: render("by_arm", tables=arms_overview(report))
-            + findings_html(report, EQUAL if report.arms else self.null_words, numbers_of(report)),
+            + findings_html(report, self.null_words, numbers_of(report)),
             parts["shell"]: to_command(*run),
             parts["python"]: to_python(*run),
             parts["link"]: gr.update(value=(link := self.link(report)), visible=bool(link)),
