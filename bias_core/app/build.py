@@ -240,7 +240,7 @@ def _build_token(visitor: Any) -> None:
         with gr.Row():
             box = gr.Textbox(
                 type="password", label="Token or key", max_lines=1, elem_id="hosted-token", min_width=260,
-                info="From Hugging Face (hf_…), or for this app's OpenAI-compatible server",
+                info="Hugging Face token (hf_…), or a key for this app's OpenAI-compatible server",
             )  # fmt: skip
             if offers_login():
                 names = ("Sign in with Hugging Face", "Sign out ({})")

@@ -234,7 +234,7 @@ def test_no_folder_no_zip_a_damaged_zip_and_too_many_pictures_are_refused(tmp_pa
         ImportedImages(tmp_path / "nothing")
     damaged = tmp_path / "damaged.zip"
     damaged.write_bytes(b"PK\x03\x04 and no more")
-    with pytest.raises(InvalidInput, match="not a readable zip"):
+    with pytest.raises(InvalidInput, match="cannot be read as a zip"):
         ImportedImages(damaged)
 
     monkeypatch.setattr(imports, "MOST_PICTURES", 2)

@@ -126,7 +126,7 @@ def test_names_groups_and_axes_are_those_of_the_data(data):
     assert not space.texts
     assert legend(space) == NAMES
     intervals = draw(figure("intervals", data["intervals"], x="S", null=0.0)).axes[0]
-    assert legend(intervals) == ["in the paper", "drawn"]
+    assert legend(intervals) == ["in the paper", "ground truth"]
     assert words(intervals.get_yticklabels()) == NAMES
     assert intervals.get_xlabel() == "S"
     bars = draw(figure("bars", data["bars"])).axes[0].patches

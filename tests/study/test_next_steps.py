@@ -147,7 +147,7 @@ def test_the_page_runs_the_uploaded_file_and_says_what_is_in_it(file, fakes, tmp
     assert settings.options["attributes"][0].startswith("man|")
     assert tab.claims(design)
     note = tab.on_pack(file)
-    assert "4 prompts of one&#39;s own in 3 groups" in note
+    assert "4 prompts in 3 groups" in note
     assert "a photo of a farmer" in note
     (tmp_path / "bad.csv").write_text("prompt\n<b>\n<b>\n")
     assert "line 3: repeats the prompt of line 2" in tab.on_pack(str(tmp_path / "bad.csv"))

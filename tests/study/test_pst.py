@@ -141,7 +141,7 @@ def test_a_headline_without_a_clear_overall_number_names_the_clear_part(publishe
 
     assert "Clear in a part" not in with_values()
     assert with_values(gap_masculine=83.0).endswith(
-        "in pairs than alone (+0 [−20, +20]). Clear in a part of the pictures: Gap, male-stereotyped (+83 [+63, +103])."
+        "(difference +0 [−20, +20]). Clear in a part of the pictures: Gap, male-stereotyped (+83 [+63, +103])."
     )
     assert "Clear in a part" not in with_values(paired_overall=50.0, gap_overall=50.0, gap_masculine=83.0)
 

@@ -263,7 +263,7 @@ class Kinds:
     truth: bool = setting(False, "Truth", "Or not")
     text: str = setting("a", "Text", "Words")
     words: tuple[str, ...] = setting((), "Words", "More")
-    choice: Literal["one", "two"] = setting("one", "Choice", "Of two")
+    choice: Literal["one", "two"] = setting("one", "Choice", "One of two")
 
 
 @every([

@@ -523,7 +523,8 @@ def test_of_a_stopped_run_the_tests_with_finished_prompts_are_reported_without_p
 def test_of_pairs_without_anybody_alone_yet_there_are_the_scores_of_the_pairs(study, services):
     report = stopped_at(0.2, study, services, scale=0.04, seed=23)
     overall, *of_one_stereotype = report.results.findings[:3]
-    assert (overall.key, overall.estimate.n) == ("paired_overall", report.n_images)
+    n_pairs = (report.pictures["setting"] == "paired").sum()  # saving lags by a batch, which may be of another group
+    assert (overall.key, overall.estimate.n) == ("paired_overall", n_pairs)
     assert sorted(one.key for one in of_one_stereotype) == ["paired_feminine", "paired_masculine"]
     assert not any("gap" in one.key or "difference" in one.key for one in report.results.findings)
     assert "In pictures of two" in headline(report)

@@ -84,7 +84,7 @@ def test_the_last_run_of_each_tab_is_there_after_a_reload_whoever_came_meanwhile
 def test_a_tab_opens_with_its_example_which_leaves_the_form_alone_and_goes_for_a_run_of_ones_own(served):
     page = PageVisitor(served.url)
     page.open()
-    assert "pictures of a doctor" in page.shown["header"]
+    assert "who is drawn as a doctor" in page.shown["header"]
     for key in ("association", "paired", "objects", "internal", "origins", "calibration"):
         page.select(f"{key}-looked-at")
         assert "example-note" in page.shown[f"{key}-header"], key

@@ -106,7 +106,7 @@ class RunOptions:
 
 
 _VALUES = {"bool": "", "int": "NUMBER", "float": "NUMBER", "str": "TEXT", "list[str]": "TEXT", "path": "PATH"}
-"""What to type after an option, by Typer's name of its type; nothing after a flag."""
+"""Placeholders for an option's value, by Typer's name of its type; nothing after a flag."""
 
 
 def _with_values(params: Sequence[Any], ctx: Any) -> list[Any]:
