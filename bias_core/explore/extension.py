@@ -27,7 +27,7 @@ MAX_CLUSTERS = 20
 MOST = 1_000_000  # pictures in one request, even without a limit for runs
 SUGGESTED = "suggested"  # in place of attributes: those of the built-in set that suits the concept
 NO_WORDS: Mapping[str, str] = {"attribute_a": "", "attribute_b": ""}  # options of an exploration without an association
-_WORD = "Also draws the concept with this word, such as “male doctor”, to compare; leave both words empty to skip"
+_WORD = "Also draws the concept with this word, such as “{} doctor”, to compare; leave both words empty to skip"
 _GROUPS = "Number of groups of similar pictures; 0: automatic"
 _ATTRIBUTES = "Attributes to measure: built-in names, or name|positive sentence|negative sentence|P*|source"
 
@@ -53,9 +53,9 @@ class ConceptOptions(Options):
         "a photo of a {}", "Prompt template", "Prompt with {} for the concept; “a” becomes “an” where needed"
     )
     attributes: tuple[str, ...] = setting((SUGGESTED,), "Attributes", _ATTRIBUTES)
-    attribute_a: str = setting("male", "Association: word A", _WORD)
-    attribute_b: str = setting("female", "Association: word B", _WORD)
-    n_images: int = setting(16, "Pictures", "More give narrower intervals", ge=1, le=MOST)
+    attribute_a: str = setting("male", "Association: word A", _WORD.format("male"))
+    attribute_b: str = setting("female", "Association: word B", _WORD.format("female"))
+    n_images: int = setting(16, "Pictures", "Number to draw; more give narrower intervals", ge=1, le=MOST)
     n_attribute_images: int = setting(8, "Pictures per word", "Further pictures, for words A and B", ge=1, le=MOST)
     n_clusters: int = setting(0, "Groups", _GROUPS, ge=0, le=MAX_CLUSTERS)
 

@@ -113,7 +113,7 @@ def _with_values(params: Sequence[Any], ctx: Any) -> list[Any]:
     """Return the parameters; the help of each option shows what to type after it."""
     for one in params:
         if isinstance(one, TyperOption) and one.metavar is None:
-            name = one.display_type(ctx).strip("<>").removesuffix(" range")
+            name = one.display_type(ctx).strip("<>").partition(" [")[0].removesuffix(" range")
             one.metavar = _VALUES.get(name, name)
     return [*params]
 
