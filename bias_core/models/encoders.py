@@ -66,8 +66,8 @@ class BatchedEncoder(HubModel[tuple[Any, Any, Any, str]]):
         with self._running():
             half = self.precision == "half" or (self.precision == "auto" and self._parts()[3] == "cuda")
             features = encoded(inputs, half)
-            lost = np.flatnonzero(~np.isfinite(features).all(axis=1)) if half else []
-            if len(lost):
+            lost = [i for i, row in enumerate(features) if half and not np.isfinite(row).all()]
+            if lost:
                 features[lost] = encoded([inputs[i] for i in lost], False)
         lengths = np.linalg.norm(features, axis=1, keepdims=True)
         bad = ~(np.isfinite(lengths[:, 0]) & (lengths[:, 0] > 0))

@@ -125,7 +125,7 @@ def plan_placement(parts: Mapping[str, int], *, free: int, pixels: int, tiled: i
 
 def tiled_bytes(pipeline: Any) -> int:
     """Working memory of decoding in tiles; pipelines like SDXL's convert their VAE to float32 for it."""
-    decoder = getattr(pipeline, "vae", None)
+    decoder: Any = getattr(pipeline, "vae", None)
     if not (hasattr(pipeline, "upcast_vae") and decoder.dtype == torch.float16 and decoder.config.force_upcast):
         return TILED_BYTES
     return 2 * TILED_BYTES + component_sizes(pipeline)["vae"]
@@ -169,7 +169,8 @@ def put_on_device(pipeline: Any, info: ModelInfo, device: str) -> Placement:
 
 
 def _decode_in_tiles(pipeline: Any) -> None:
-    for decoder in (getattr(pipeline, name, None) for name in ("vae", "movq")):
+    for name in ("vae", "movq"):
+        decoder: Any = getattr(pipeline, name, None)
         for method in ("enable_slicing", "enable_tiling"):
             getattr(decoder, method, lambda: None)()
         if (side := getattr(decoder, "tile_sample_min_size", _TILE)) > _TILE:  # as large as the whole picture
