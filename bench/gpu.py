@@ -251,7 +251,7 @@ ROWS = [
     ("embed", "open_clip"), ("embed", "transformers"),
     *(("placements", "sd1", gb) for gb in (None, 3.6, 3.0, 2.6, 2.5)),
     ("draw", "sd1"), ("bf16", "sd1"), ("draw", "sdxl"), ("draw", "sd3"), ("draw", "flux"),
-    *(("placements", "sdxl", gb) for gb in (None, 8.5, 6.5, 3.6)),
+    *(("placements", "sdxl", gb) for gb in (None, 9.0, 8.5, 6.5, 3.6)),
 ]  # fmt: skip
 
 

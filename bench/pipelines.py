@@ -9,7 +9,9 @@ import argparse
 import gc
 import time
 import warnings
+from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,6 +44,7 @@ from bias_core.settings import ASSETS
 from bias_core.types import Attribute, ImageRow, ModelInfo
 
 LEAST, MOST_TRACE = 0.97, 1.1
+MEASURED, MOST_ROUNDS = 10, 20  # seconds: the machine drifts
 WORDS = ("man", "old", "beard", "turban", "smiling")
 ATTRIBUTES = [
     Attribute(name=word, positive=f"a photo of a {word} person", negative=f"a photo of a person, no {word}")
@@ -206,9 +209,13 @@ def seconds(function):
 
 
 def in_turns(first, second, repeats):
-    """Fewest seconds of each, after a warm-up, in turns: the machine drifts, and noise only adds."""
-    times = [(seconds(first)[0], seconds(second)[0]) for _ in range(repeats)]
-    return np.min(times, axis=0)
+    """Medians of the seconds of both, after a warm-up, in alternating order, for MEASURED seconds or longer."""
+    times, order = {first: [], second: []}, [first, second]
+    while (n := len(times[first])) < repeats or (n < MOST_ROUNDS and sum(map(sum, times.values())) < MEASURED):
+        for function in order:
+            times[function].append(seconds(function)[0])
+        order.reverse()
+    return [np.median(taken) for taken in times.values()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,10 +286,10 @@ def draw(one, repeats):
     return needed, taken
 
 
-def n_waits(function):
-    """Count the calls that wait for the GPU; nan without one."""
+def waits(function):
+    """Count the calls that wait for the GPU, with the lines that make most of them; none without a GPU."""
     if not torch.cuda.is_available():
-        return float("nan")
+        return "nan times"
     torch.cuda.set_sync_debug_mode("warn")
     try:
         with warnings.catch_warnings(record=True) as caught:
@@ -290,7 +297,9 @@ def n_waits(function):
             function()
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    return sum("synchron" in str(warning.message) for warning in caught)
+    places = Counter(f"{Path(one.filename).name}:{one.lineno}" for one in caught if "synchron" in str(one.message))
+    most = ", ".join(f"{place} {n}" for place, n in places.most_common(6))
+    return f"{places.total()} times ({most})"
 
 
 def trace(one, repeats):
@@ -325,7 +334,7 @@ def trace(one, repeats):
     print(f"{one.name}: trace of {len(ATTRIBUTES)} attributes, {row.num_inference_steps} steps: {taken:.2f} s, its "
           f"{len(given)} passes {needed:.2f} s: {taken / needed:.3f} times (at most {MOST_TRACE}: "
           f"{met(taken <= MOST_TRACE * needed)}); {n_rows} rows through the denoiser, which needs {n_needed}: "
-          f"{met(n_rows == n_needed)}; the CPU waits for the GPU {n_waits(run)} times")  # fmt: skip
+          f"{met(n_rows == n_needed)}; the CPU waits for the GPU {waits(run)}")  # fmt: skip
 
 
 def main():

@@ -34,7 +34,7 @@ class BatchedEncoder(HubModel[tuple[Any, Any, Any, str]]):
     """Image and text embeddings in batches that fit the memory; loads nothing before first use.
 
     Weights stay in single precision. Half precision is float16 by autocast. It moves a cosine by about
-    1e-4 (bfloat16: 5e-4); a batch that it cannot hold, giving NaN or infinity, is encoded again in single precision.
+    1e-4 (bfloat16: 5e-4); what it cannot hold, giving NaN or infinity, is encoded again in single precision.
     """
 
     def __init__(
@@ -58,8 +58,17 @@ class BatchedEncoder(HubModel[tuple[Any, Any, Any, str]]):
     ) -> np.ndarray:
         if not len(inputs):
             return np.empty((0, 0), dtype=np.float32)
+
+        def encoded(chosen: Sequence[T], half: bool) -> np.ndarray:
+            done = list(batches.run(chosen, lambda batch: self._features(prepare(batch), half)))
+            return np.concatenate([values.cpu().numpy() for values in done])
+
         with self._running():
-            features = np.concatenate(list(batches.run(inputs, lambda batch: self._rows(prepare(batch)))))
+            half = self.precision == "half" or (self.precision == "auto" and self._parts()[3] == "cuda")
+            features = encoded(inputs, half)
+            lost = [i for i, row in enumerate(features) if half and not np.isfinite(row).all()]
+            if lost:
+                features[lost] = encoded([inputs[i] for i in lost], False)
         lengths = np.linalg.norm(features, axis=1, keepdims=True)
         bad = ~(np.isfinite(lengths[:, 0]) & (lengths[:, 0] > 0))
         if bad.any():
@@ -67,16 +76,10 @@ class BatchedEncoder(HubModel[tuple[Any, Any, Any, str]]):
             raise InvalidInput(f"{self.name} gave a NaN or zero embedding for {kind} {number} of {len(features)}")
         return features / lengths
 
-    def _rows(self, features: Callable[[], Any]) -> np.ndarray:
-        """The result of ``features`` as float32, computed in the device's precision."""
-        device = self._parts()[3]
-        half = self.precision == "half" or (self.precision == "auto" and device == "cuda")
-        with torch.inference_mode():
-            with torch.autocast(device, dtype=torch.float16, enabled=half):
-                values = features().float()
-            if half and not bool(torch.isfinite(values).all()):
-                values = features().float()
-            return values.cpu().numpy()
+    def _features(self, features: Callable[[], Any], half: bool) -> Any:
+        """Float32 features, left on the device: a GPU computes them while the next batch is prepared."""
+        with torch.inference_mode(), torch.autocast(self._parts()[3], dtype=torch.float16, enabled=half):
+            return features().float()
 
     def prompt_limits(self, prompts: Sequence[str]) -> tuple[PromptLimit, ...]:
         """The part of each text that it reads; loads no weights, and is empty without a tokenizer."""
@@ -239,10 +242,8 @@ class TransformersEncoder(BatchedEncoder):
 
     def _image_features(self, images: Sequence[Image.Image]) -> Callable[[], Any]:
         model, processor, _, device = self._parts()
-        size = -(-len(images) // _THREADS)  # one part per thread
-        parts = [images[start : start + size] for start in range(0, len(images), size)]
-        prepared = _in_threads(lambda part: processor(images=[*map(as_rgb, part)], return_tensors="pt"), parts)
-        inputs = {key: torch.cat([part[key].to(device) for part in prepared]) for key in prepared[0]}
+        # One call in one thread: its steps are too short for threads, which would wait for each other.
+        inputs = processor(images=[*map(as_rgb, images)], return_tensors="pt").to(device)
         return lambda: _tensor(model.get_image_features(**inputs))
 
     def _tokens(self) -> tuple[Any, int]:

@@ -341,7 +341,7 @@ class TextCache:
             for key in keys:
                 self._rows.move_to_end(key)
             kinds, rows, _ = zip(*(self._rows[key] for key in keys), strict=True)
-            return kinds[0](**tree_map(lambda *parts: torch.stack(parts).to(ids.device), *rows))
+            return kinds[0](**_stacked(rows, ids.device))
         output = forward(ids, **kwargs)
         if not hasattr(output, "items"):  # an output in an unknown format
             return output
@@ -350,12 +350,27 @@ class TextCache:
             for name, value in output.items()
             if isinstance(value, (tuple, torch.Tensor)) and all(hasattr(leaf, "shape") for leaf in tree_leaves(value))
         }
+        copied = tree_map(lambda tensor: tensor.detach().cpu(), fields)
         for i, key in enumerate(keys):
-            row = tree_map(lambda tensor, i=i: tensor[i].detach().cpu().clone(), fields)
+            row = tree_map(lambda tensor, i=i: tensor[i].clone(), copied)
             self._rows.setdefault(key, (type(output), row, sum(int(leaf.nbytes) for leaf in tree_leaves(row))))
         while self.n_bytes > self.max_bytes and len(self._rows) > 1:
             self._rows.popitem(last=False)
         return output
+
+
+def _stacked(rows: Sequence[Any], device: Any) -> Any:
+    """Stack trees of tensors on the device, with one copy for each type: the GPU stands still during each copy."""
+    from torch.utils._pytree import tree_flatten, tree_unflatten
+
+    leaves, trees = zip(*map(tree_flatten, rows), strict=True)
+    parts, stacked = list(zip(*leaves, strict=True)), dict[int, Any]()
+    for dtype in {tensor.dtype for tensor in leaves[0]}:
+        chosen = [i for i, tensor in enumerate(leaves[0]) if tensor.dtype == dtype]
+        flat = torch.cat([tensor.flatten() for i in chosen for tensor in parts[i]]).to(device)
+        pieces = flat.split([len(rows) * leaves[0][i].numel() for i in chosen])
+        stacked |= {i: piece.view(len(rows), *leaves[0][i].shape) for i, piece in zip(chosen, pieces, strict=True)}
+    return tree_unflatten([stacked[i] for i in range(len(parts))], trees[0])
 
 
 def _keys(ids: Any, kwargs: dict[str, Any]) -> list[tuple[Any, ...]]:
@@ -364,11 +379,11 @@ def _keys(ids: Any, kwargs: dict[str, Any]) -> list[tuple[Any, ...]]:
     A mask without a row per text counts as a whole.
     """
     rest = tuple(sorted((name, repr(value)) for name, value in kwargs.items() if not hasattr(value, "shape")))
-    masks = [value for _, value in sorted(kwargs.items()) if hasattr(value, "shape")]
+    masks = [value.tolist() for _, value in sorted(kwargs.items()) if hasattr(value, "shape")]
     keys = []
-    for i, row in enumerate(ids):
-        of_row = (mask[i : i + 1] if mask.shape[:1] == (len(ids),) else mask for mask in masks)
-        keys.append((tuple(ids.shape), rest, str(row.tolist()), *(str(mask.tolist()) for mask in of_row)))
+    for i, row in enumerate(ids.tolist()):
+        of_row = (mask[i] if isinstance(mask, list) and len(mask) == len(ids) else mask for mask in masks)
+        keys.append((tuple(ids.shape), rest, str(row), *map(str, of_row)))
     return keys
 
 
@@ -517,12 +532,12 @@ class Tracer:
         if self.space == "flow":
             sigma = float(scheduler.sigmas[i])
             return 1 - sigma if scheduler.config.get("invert_sigmas") else sigma
+        if hasattr(scheduler, "sigmas") and scheduler.config.get("prediction_type") != "trigflow":
+            ratio = float(scheduler.sigmas[i])  # of noise in units of the signal
+            return ratio / math.sqrt(1 + ratio**2)
         time = float(torch.as_tensor(timestep).flatten()[0])
         if scheduler.config.get("prediction_type") == "trigflow":
             return math.sin(time)
-        if hasattr(scheduler, "sigmas"):  # of noise in units of the signal
-            ratio = float(scheduler.sigmas[i])
-            return ratio / math.sqrt(1 + ratio**2)
         return math.sqrt(1 - float(scheduler.alphas_cumprod[int(time)]))
 
 

@@ -34,7 +34,9 @@ Placement = Literal["resident", "tiled", "offload", "sequential"]
 """Placements: all weights on the device; the same with a tiled VAE; one component at a time; layer by
 layer. Each needs less memory than the one before, and is slower."""
 
-TILED_BYTES = 800_000_000  # the same with tiles of 512 x 512 or less, one picture at a time
+_TILE = 512  # pixels of a side, or less
+TILED_BYTES = 800_000_000
+"""Working memory of one picture whose VAE decodes tiles in half precision."""
 _LAYER_BYTES = 1_500_000_000  # the largest layers of today's models, with their activations
 _GB = 1e9
 _ENLARGED = 4  # times, by the second stage
@@ -102,8 +104,10 @@ def check_memory(info: ModelInfo, folder: Path) -> None:
         )
 
 
-def plan_placement(parts: Mapping[str, int], *, free: int, pixels: int) -> Placement | None:
+def plan_placement(parts: Mapping[str, int], *, free: int, pixels: int, tiled: int = TILED_BYTES) -> Placement | None:
     """The placement of components of these sizes (bytes) on a device with ``free`` bytes; None if impossible.
+
+    ``tiled``: bytes of :func:`tiled_bytes`.
 
     >>> sizes = {"transformer": 12_000_000_000, "text_encoder_3": 10_000_000_000, "vae": 200_000_000}
     >>> [plan_placement(sizes, free=gb * 10**9, pixels=1024 * 1024) for gb in (40, 24, 14, 6, 1)]
@@ -111,12 +115,20 @@ def plan_placement(parts: Mapping[str, int], *, free: int, pixels: int) -> Place
     """
     weights = sum(parts.values())
     needs: dict[Placement, int] = {
-        "resident": weights + max(TILED_BYTES, pixels * WORKING_BYTES_PER_PIXEL),
-        "tiled": weights + TILED_BYTES,
+        "resident": weights + max(tiled, pixels * WORKING_BYTES_PER_PIXEL),
+        "tiled": weights + tiled,
         "offload": max(parts.values(), default=0) + TILED_BYTES,
         "sequential": _LAYER_BYTES + TILED_BYTES,
     }
     return next((placement for placement, needed in needs.items() if needed <= free), None)
+
+
+def tiled_bytes(pipeline: Any) -> int:
+    """Working memory of decoding in tiles; pipelines like SDXL's convert their VAE to float32 for it."""
+    decoder: Any = getattr(pipeline, "vae", None)
+    if not (hasattr(pipeline, "upcast_vae") and decoder.dtype == torch.float16 and decoder.config.force_upcast):
+        return TILED_BYTES
+    return 2 * TILED_BYTES + component_sizes(pipeline)["vae"]
 
 
 def component_sizes(pipeline: Any) -> dict[str, int]:
@@ -132,10 +144,10 @@ def put_on_device(pipeline: Any, info: ModelInfo, device: str) -> Placement:
     if device != "cuda":
         pipeline.to(device)
         return "resident"
-    sizes = component_sizes(pipeline)
+    sizes, tiled = component_sizes(pipeline), tiled_bytes(pipeline)
     while True:
         free = int(torch.cuda.mem_get_info()[0])
-        placement = plan_placement(sizes, free=free, pixels=info.width * info.height)
+        placement = plan_placement(sizes, free=free, pixels=info.width * info.height, tiled=tiled)
         if placement == "resident" or not drop_longest_unused():
             break
     if placement is None:
@@ -151,11 +163,19 @@ def put_on_device(pipeline: Any, info: ModelInfo, device: str) -> Placement:
     else:
         pipeline.enable_sequential_cpu_offload()
     if placement != "resident":
-        for decoder in (getattr(pipeline, name, None) for name in ("vae", "movq")):
-            for method in ("enable_slicing", "enable_tiling"):
-                getattr(decoder, method, lambda: None)()
+        _decode_in_tiles(pipeline)
         _log.warning("%s does not fit the GPU as a whole (%.1f GB free): %s", info.id, free / _GB, _SLOWER[placement])
     return placement
+
+
+def _decode_in_tiles(pipeline: Any) -> None:
+    for name in ("vae", "movq"):
+        decoder: Any = getattr(pipeline, name, None)
+        for method in ("enable_slicing", "enable_tiling"):
+            getattr(decoder, method, lambda: None)()
+        if (side := getattr(decoder, "tile_sample_min_size", _TILE)) > _TILE:  # as large as the whole picture
+            decoder.tile_latent_min_size = decoder.tile_latent_min_size * _TILE // side
+            decoder.tile_sample_min_size = _TILE
 
 
 def speed_up(pipeline: Any, *, compiled: bool) -> None:

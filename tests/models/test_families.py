@@ -13,7 +13,7 @@ import pytest
 
 from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable, NotEnoughMemory
 from bias_core.explore.options import explore_settings
-from bias_core.models import family_facts, weights
+from bias_core.models import family_facts, pipeline_call, weights
 from bias_core.models.catalogue import load_catalogue
 from bias_core.models.diffusers_t2i import SAMPLERS, DiffusersTextToImage, check_sampler
 from bias_core.models.engines import run_rows
@@ -328,6 +328,23 @@ def test_remembered_texts_change_no_pixel_and_spare_the_encoders(family, request
         handle.remove()
     assert [part.forward for part in encoders] == forwards
     assert "forward" not in vars(encoders[0])
+
+
+def test_remembered_rows_are_copied_to_the_device_once_for_each_type(monkeypatch):
+    """Rows of any types and shapes are stacked bit for bit; a GPU stands still during each copy."""
+    halves, copies = [torch.randn(3, 5).half() for _ in range(8)], []
+    rows = [
+        {"hidden": (halves[i], halves[i + 4]), "ids": torch.arange(i, i + 3), "pooled": halves[i][0]} for i in range(4)
+    ]
+    real = torch.Tensor.to
+    monkeypatch.setattr(torch.Tensor, "to", lambda *given, **how: [copies.append(1), real(*given, **how)][1])
+    stacked = pipeline_call._stacked(rows, "cpu")
+    assert len(copies) == 2
+    for found, name in ((stacked["ids"], "ids"), (stacked["pooled"], "pooled")):
+        assert torch.equal(found, torch.stack([row[name] for row in rows]))
+        assert found.dtype == rows[0][name].dtype
+    for place in (0, 1):
+        assert torch.equal(stacked["hidden"][place], torch.stack([row["hidden"][place] for row in rows]))
 
 
 def test_the_memory_of_texts_is_bounded(request):

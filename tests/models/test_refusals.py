@@ -335,6 +335,29 @@ def test_a_model_too_large_is_placed_in_parts(monkeypatch, caplog, free_gb, done
     assert bool(caplog.records) == (placement != "resident")
 
 
+@pytest.mark.parametrize(("free_gb", "placement"), [(14, "resident"), (9, "tiled"), (8.5, "offload"), (6.5, "offload")])
+def test_a_decoder_converted_to_float32_needs_more_memory(monkeypatch, free_gb, placement):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free_gb * GB, 80 * GB))
+    sizes = {"unet": 5.14, "text_encoder": 0.25, "text_encoder_2": 1.39, "vae": 0.17}  # SDXL's
+    pipeline = Recorder(**{name: int(size * GB) for name, size in sizes.items()})
+    pipeline.upcast_vae, pipeline.vae.dtype = None, torch.float16
+    pipeline.vae.config = SimpleNamespace(force_upcast=True)
+    assert loader.put_on_device(pipeline, INFO, "cuda") == placement
+
+
+def test_tiles_are_smaller_than_a_picture_of_1024_pixels(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (8 * GB, 80 * GB))
+    blocks = {"down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2}
+    pipeline, sides = Recorder(unet=7 * GB), []
+    pipeline.vae = diffusers.AutoencoderKL(block_out_channels=(4, 4), norm_num_groups=2, sample_size=1024, **blocks)
+    pipeline.vae.decoder.register_forward_pre_hook(lambda _module, args: sides.append(args[0].shape[2:]))
+    assert loader.put_on_device(pipeline, INFO, "cuda") == "tiled"
+    with torch.inference_mode():
+        assert pipeline.vae.decode(torch.zeros(1, 4, 300, 280)).sample.shape[2:] == (600, 560)
+    assert len(sides) > 1
+    assert max(map(max, sides)) == 256  # of 512 pixels
+
+
 def test_more_room_never_places_a_model_in_smaller_parts_and_none_for_a_layer_is_said(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (GB, 8 * GB))
     with pytest.raises(ModelUnavailable, match=r"7\.0 GB of weights.*1\.0 GB free.*BIAS_DEVICE=cpu"):
