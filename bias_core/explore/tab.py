@@ -128,6 +128,7 @@ def sentences_html(exploration: Exploration) -> str:
     found = verdicts(exploration.attributes, exploration.settings.confidence)
     items = [
         {
+            "name": score.attribute.name,
             "verdict": verdict,
             "says": says(score, verdict),
             "does_not_say": does_not_say(score),
@@ -314,14 +315,11 @@ class ExploreTab(ExploreForm):
             at_once["map"] = gr.HTML(elem_id="map", **brush)
         return pictures
 
-    def build_numbers(self) -> dict[str, Any]:
-        """Build the sentences on the numbers."""
-        return {"sentences": gr.HTML(elem_id=f"{self.key}-sentences")}
-
     def build_beside(self) -> dict[str, Any]:
-        """Build the comparison of a seed in two arms."""
+        """Build the sentences on the numbers, and the comparison of a seed in two arms."""
+        sentences = gr.HTML(elem_id=f"{self.key}-sentences", elem_classes="in-words")
         self.pairs = Pairs(self.key)
-        return {f"pairs {i}": part for i, part in enumerate(self.pairs.outputs())}
+        return {"sentences": sentences} | {f"pairs {i}": part for i, part in enumerate(self.pairs.outputs())}
 
     def wire_extra(self) -> None:
         """Wire the groups and the map, which choose pictures."""
@@ -372,12 +370,15 @@ class ExploreTab(ExploreForm):
         return f"group={CONCEPT}" if alone and frame is not None and frame["group"].nunique() > 1 else ""
 
     def header_html(self, report: StudyReport) -> str:
-        """Return the headline, with the notes right under it."""
+        """Return the headline, with the words that the calibration model ignored."""
+        words = ", ".join(f"“{word}”" for word in report.unknown_words)
+        ignored = [f"The calibration model does not know {words} and ignored it."] if words else []
+        return super().header_html(report) + render("explore_notes", notes=ignored)
+
+    def next_html(self, report: StudyReport) -> str:
+        """Return the next steps, and the notes on the run."""
         notes = [note for note in report.results.notes if ERRORS_KNOWN not in note]  # known errors need no warning
-        if report.unknown_words:
-            words = ", ".join(f"“{word}”" for word in report.unknown_words)
-            notes.insert(0, f"The calibration model does not know {words} and ignored it.")
-        return super().header_html(report) + render("explore_notes", notes=notes)
+        return super().next_html(report) + render("explore_notes", notes=notes)
 
     def show_at_once(self, report: StudyReport) -> Updates:
         """Show groups, pairs and sentences of an exploration; the map is drawn when it is opened."""

@@ -140,6 +140,10 @@ class ResultPage(StudyForm):
         mark = render("old_result", form=form, words=", ".join(form.values())) if form else ""
         return mark + header_html(report, headline(report))
 
+    def next_html(self, report: StudyReport) -> str:
+        """Next steps, below the pictures."""
+        return self.next.html(report)
+
     def form_shown(self, report: StudyReport) -> dict[str, str]:
         """Texts of the form's fields for this report, by element id; {} if the form cannot have its settings."""
         return {}
@@ -324,7 +328,7 @@ class ResultPage(StudyForm):
             **people,
             parts["report"]: report,
             **self.sentences(corrected),
-            parts["next"]: self.next.html(report),
+            parts["next"]: self.next_html(report),
             parts["beside"]: gr.update(visible=plot is not None),
             parts["plot"]: "" if plot is None else figures_html([plot], marks_of(report, plot)),
             parts["findings"]: render("by_arm", tables=arms_overview(report))
