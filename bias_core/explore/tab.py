@@ -293,9 +293,8 @@ class ExploreTab(ExploreForm):
         """The tab with its wiring; pictures come first, then the numbers."""
         parts = self.parts
         parts |= {"visitor": visitor, "row": gr.State(None)}
-        with gr.Column(elem_classes="card ask"):
+        with gr.Column(elem_classes="card ask", elem_id=self.element("ask")):
             self._build_ask()
-        parts["status"] = gr.HTML(elem_id="status")
         self.examples.build_looked_at()
         self.drawing = DrawingPart(self.key)
         self._build_results()

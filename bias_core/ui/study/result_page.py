@@ -137,7 +137,8 @@ class ResultPage(StudyForm):
     def header_html(self, report: StudyReport) -> str:
         """Headline and facts, with a mark that the page shows when the form asks for something else."""
         form = {} if is_example(report) else self.form_shown(report)
-        mark = render("old_result", form=form, words=", ".join(form.values())) if form else ""
+        words = ", ".join(text for name, text in form.items() if not name.endswith("model"))
+        mark = render("old_result", form=form, words=words) if form else ""
         return mark + header_html(report, headline(report))
 
     def next_html(self, report: StudyReport) -> str:
