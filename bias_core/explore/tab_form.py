@@ -291,7 +291,7 @@ class ExploreForm(StudyTab):
         self.suggest.build()
 
     def _build_prompt(self) -> None:
-        add, menus = self._add, {}
+        add, menus = self._add, dict[str, Any]()
         with gr.Row():
             add("template", gr.Textbox, max_lines=2)
             add("negative_prompt", gr.Textbox, info="Things the pictures should not show; usually empty", max_lines=2)

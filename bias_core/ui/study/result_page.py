@@ -245,8 +245,10 @@ class ResultPage(StudyForm):
         return f"{self.key}-{name}"
 
     def bring_into_view(self, event: Any, name: str) -> None:
-        """Scroll to a part of the page after an event."""
-        event.success(None, js=f"() => setTimeout(() => window.showRun({self.element(name)!r}), 80)", **QUIET)
+        """Scroll to a part of the page after an event, or to the form if a run was refused."""
+        error = f"document.querySelector('#{self.element('status')} .error')"
+        shown = f"{error} ? {self.element('ask')!r} : {self.element(name)!r}"
+        event.success(None, js=f"() => setTimeout(() => window.showRun({shown}), 80)", **QUIET)
 
     def build_pictures(self) -> Pictures:
         """Build the pictures and their surroundings."""
