@@ -85,6 +85,7 @@ def test_a_tab_opens_with_its_example_which_leaves_the_form_alone_and_goes_for_a
     page = PageVisitor(served.url)
     page.open()
     assert "Example: a doctor, with and without planted bias." in page.shown["header"]
+    assert "old-result" not in page.shown["header"]  # the form does not have its settings
     for key in ("association", "paired", "objects", "internal", "origins", "calibration"):
         page.select(f"{key}-looked-at")
         assert "example-note" in page.shown[f"{key}-header"], key
@@ -105,6 +106,7 @@ def test_a_tab_opens_with_its_example_which_leaves_the_form_alone_and_goes_for_a
     page.select("association-looked-at")
     assert "association-header" not in page.shown
     assert "example-note" not in own
+    assert "association-condition&#34;: &#34;published" in own  # the page marks it where the form differs
     page.client.close()
 
 
