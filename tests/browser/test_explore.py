@@ -38,6 +38,7 @@ def test_an_example_gives_a_full_result(desk):
 
 def test_what_is_pasted_as_a_concept_has_its_attributes_before_the_field_is_left(desk):
     switch(desk, "explore")
+    open_accordion(desk, "options")
     for concept, name in (("nurse", "Nurse"), ("doctor", "Doctor")):
         desk.locator(CONCEPT).evaluate(
             """(field, concept) => {

@@ -136,12 +136,12 @@ def test_in_rows_that_were_changed_the_rates_of_another_concept_are_emptied_and_
 
 def test_a_concept_pasted_just_before_the_button_is_pressed_is_compared_with_its_own_rates(tab):
     doctor, pressed = attribute_rows(tab.sets["doctor"].attributes), gr.EventData(tab.parts["run"], None)
-    updates = tab.on_press(Visitor(), None, pressed, "nurse", "doctor", doctor, "doctor", [])
+    updates = tab.on_press(Visitor(), pressed, "nurse", "doctor", doctor, "doctor", [])
     assert updates[tab.form["set"]] == "nurse"
     assert updates[tab.form["attributes"]] == attribute_rows(tab.sets["nurse"].attributes)
     chosen = tab.on_chosen_set("doctor", "nurse")  # whoever chose a set for this concept keeps it
     decided = chosen[tab.parts["decided"]]
-    assert tab.form["set"] not in tab.on_press(Visitor(), None, pressed, "nurse", "doctor", doctor, decided, [])
+    assert tab.form["set"] not in tab.on_press(Visitor(), pressed, "nurse", "doctor", doctor, decided, [])
     assert {tab.form["attributes"], tab.form["set"], tab.parts["decided"]} <= set(tab.opened_outputs())
 
 
