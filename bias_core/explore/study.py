@@ -56,6 +56,7 @@ from bias_core.study.study import Measuring, ReportFacts, RunName, Study
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
+    NOBODY,
     Arm,
     ArmReport,
     Design,
@@ -218,7 +219,6 @@ UNMEASURED = Design(
     where="",
     summary="Imported pictures with their prompts and the people that these name, kept for labelling.",
 )
-NOBODY = "nobody"  # in place of a classifier in the settings
 _NOTE = "Nothing was measured: these pictures are for people to label."
 
 

@@ -11,7 +11,7 @@ import gradio as gr
 from bias_core.errors import InvalidInput
 from bias_core.explore.extension import NO_WORDS, read_attributes
 from bias_core.explore.options import KIND, attribute_text
-from bias_core.explore.study import NOBODY, UNMEASURED
+from bias_core.explore.study import UNMEASURED
 from bias_core.services import Services
 from bias_core.store.imports import ImportedImages
 from bias_core.study import history
@@ -21,7 +21,7 @@ from bias_core.study.plan import settle
 from bias_core.study.report_text import title_of
 from bias_core.study.run import run_study
 from bias_core.study.saved import Example, SavedReport, list_examples, open_example
-from bias_core.study.types import Design, Progress, StudyReport, StudySettings
+from bias_core.study.types import NOBODY, Design, Progress, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.model_menu import encoder_choices, force_box
 from bias_core.ui.runs.compare import KIND as COMPARISON, comparison_report, sides_of
