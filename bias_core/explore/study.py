@@ -56,7 +56,6 @@ from bias_core.study.study import Measuring, ReportFacts, RunName, Study
 from bias_core.study.study_data import Steps, StudyData
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
-    NOBODY,
     Arm,
     ArmReport,
     Design,
