@@ -185,7 +185,9 @@ def open_run(services: StudyServices, session: str, run_id: str) -> SavedReport:
     return saved
 
 
-def describe_run(services: StudyServices, session: str, run_id: str, *, name: str | None, note: str | None) -> None:
+def describe_run(
+    services: StudyServices, session: str, run_id: str, *, name: str | None = None, note: str | None = None
+) -> None:
     """Change the name or note of a run, or neither if None; InvalidInput for texts that are too long."""
     texts = {key: text for key, text in (("name", name), ("note", note)) if text is not None}
     for key, text in texts.items():

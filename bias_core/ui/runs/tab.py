@@ -3,10 +3,12 @@
 import time
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
 import gradio as gr
+from markupsafe import Markup
 
 from bias_core.errors import InvalidInput
 from bias_core.explore.extension import NO_WORDS, read_attributes
@@ -139,7 +141,7 @@ class RunsTab(StudyTab):
         parts = self.parts
         parts["deleted"], parts["wanted"], parts["imported"] = gr.State(None), gr.State(""), gr.State(None)
         gr.HTML(messages.heading_html("Your runs"))
-        parts["list"] = gr.HTML(js_on_load=script("runs"), elem_id="runs-list")
+        parts["list"] = gr.HTML(js_on_load=script("runs") + script("copy_link"), elem_id="runs-list")
         self.compare = ComparePart(self.services, {example.name for example in self.examples.listed})
         self.compare.build()
         with gr.Accordion("Measure your own pictures", open=False, elem_classes="more", elem_id="runs-import"):
@@ -210,13 +212,17 @@ class RunsTab(StudyTab):
             gallery, note = history.list_gallery(self.services)
             at_work = self.services.run_queue.find(visitor.key)
             running = next((line.run_id for line in lines if at_work and line.status == "running"), "")
-            return runs_html([*lines, *gallery], deleted, examples, note, running)
+            waiting = "" if at_work is None or running else self._title_of(at_work.place)
+            return runs_html([*lines, *gallery], deleted, examples, note, running, waiting)
         return messages.error_html(problem.message)
 
     def on_act(self, visitor: Visitor, deleted: history.Deleted | None, event: gr.EventData) -> Updates:
-        """Keep, release, delete, restore or stop a run."""
+        """Keep, release, share, describe, delete, restore or stop a run."""
         parts, act, run = self.parts, str(event.act), (self.services, visitor.key, str(event.run))
         with messages.user_errors() as problem:
+            if act in ("name", "note"):  # the list shows what was typed
+                history.describe_run(*run, **{act: str(event.text)})
+                return {parts["status"]: messages.done_html(f"Saved the {act}.")}
             if act == "delete":
                 deleted = history.delete_run(*run)
             elif act == "undo" and deleted is not None:
@@ -226,10 +232,15 @@ class RunsTab(StudyTab):
                 self.on_stop(visitor)
             elif act in ("keep", "free"):
                 history.keep_run(*run, act == "keep")
+            elif act in ("share", "unshare"):
+                history.share_run(*run, act == "share")
         return {
             parts["list"]: self.on_list(visitor, deleted), parts["deleted"]: deleted,
             parts["status"]: messages.error_html(problem.message) if problem else "",
         }  # fmt: skip
+
+    def _title_of(self, place: str) -> str:
+        return next((tab.title for tab in self.others if tab.key == place), self.title)
 
     def on_open(self, visitor: Visitor, event: gr.EventData) -> Updates:
         """Show a run's report in the tab of its study, or the tab of a running one."""
@@ -380,6 +391,8 @@ def open_any(services: Services, visitor: Visitor, run_id: str) -> tuple[SavedRe
         return example[1], example_html(example[1], example[0])
     if run_id.startswith(history.GALLERY):
         return history.open_gallery_run(services, run_id), render("gallery_note")
+    if run_id.startswith(history.SHARED):
+        return history.open_shared_run(services, run_id), render("shared_note")
     return history.open_run(services, visitor.key, run_id), ""
 
 
@@ -406,7 +419,7 @@ class ComparePart:
         own = [line for line in history.list_runs(self.services, visitor.key) if line.saved]
         gallery, _ = history.list_gallery(self.services)
         examples = shipped_examples(self.services)
-        choices = [(f"{line.title} · {line.model} · {when(line.updated)}", line.run_id) for line in own]
+        choices = [(f"{line.name or line.title} · {line.model} · {when(line.updated)}", line.run_id) for line in own]
         choices += [(f"{line.title} · gallery", line.run_id) for line in gallery]
         choices += [(f"{example.title} · example", name) for name, (example, _) in examples.items()]
         studies = {line.run_id: line.study for line in (*own, *gallery)}
@@ -457,18 +470,55 @@ def runs_html(
     examples: Mapping[str, tuple[Example, SavedReport]] | None = None,
     note: str = "",
     running: str = "",
+    waiting: str = "",
 ) -> str:
     """The list of runs with their actions, and the examples; the last deletion can be undone.
 
-    ``note`` names gallery runs that cannot be read; ``running`` is the id of the running one.
+    ``note`` names gallery runs that cannot be read; ``running`` is the id of the running one; ``waiting`` is the title
+    of the tab whose run waits for its turn.
     """
-
-    def size(n_bytes: int) -> str:
-        return f"{n_bytes / 1e6:,.1f} MB" if n_bytes >= 1e5 else f"{n_bytes / 1e3:,.0f} kB"
-
+    shown = [Markup(_line_html(line, is_running=line.run_id == running)) for line in lines]
     return render(
-        "runs", lines=lines, deleted=deleted, examples=examples or {}, note=note, running=running, size=size, when=when
-    )
+        "runs", lines=shown, deleted=deleted, examples=examples or {}, note=note, waiting=waiting,
+        has_own=bool(waiting) or not all(line.in_gallery for line in lines),
+    )  # fmt: skip
+
+
+_STATES = {"cancelled": "stopped", "running": "interrupted"}
+_ACTS = {
+    "open": ("Open", "Show its report"),
+    "watch": ("Watch", "Open the tab that shows its progress"),
+    "stop": ("Stop", "Finished pictures are measured and kept"),
+    "again": ("Run again", "Same settings; finished pictures are reused"),
+    "keep": ("Keep", "Never delete its pictures and report to make room"),
+    "free": ("Do not keep", "Allow deleting its pictures and report to make room"),
+    "share": (
+        "Share a link",
+        "Everyone with the link can see its pictures and numbers, without your name and note for it",
+    ),
+    "delete": ("Delete", "Delete it; you can undo this until the next deletion"),
+}
+
+
+@lru_cache(maxsize=4_000)
+def _line_html(line: history.ListedRun, *, is_running: bool) -> str:
+    """A run in the list; made once, because a list of hundreds would take long."""
+    state = "running" if is_running else _STATES.get(line.status, line.status)
+    state += ", from the gallery" if line.in_gallery else ", kept" if line.is_kept else ""
+    still = f", {line.n_stored:,} still stored" if line.n_stored != line.n_pictures else ""
+    size = f"{line.n_bytes / 1e6:,.1f} MB" if line.n_bytes >= 1e5 else f"{line.n_bytes / 1e3:,.0f} kB"
+    facts = (
+        line.title if line.name else "", line.study, ", ".join(filter(None, (line.model, line.condition))),
+        line.choices, f"{line.n_pictures:,} pictures{still}, {size}", line.labelled_by, when(line.updated),
+    )  # fmt: skip
+    own = ["again", "free" if line.is_kept else "keep", *["share"] * (line.saved and not line.is_shared), "delete"]
+    acts = [*["open"] * line.saved, *(["watch", "stop"] if is_running else [] if line.in_gallery else own)]
+    return render(
+        "run_line", line=line, name=line.name or line.title, state=state, is_running=is_running,
+        facts=filter(None, facts), pictures=[f"gradio_api/file={path}" for path in line.pictures],
+        acts=[(act, "Continue" if act == "again" and line.may_go_on else _ACTS[act][0], _ACTS[act][1]) for act in acts],
+        most_name=history.MOST_NAME, most_note=history.MOST_NOTE,
+    )  # fmt: skip
 
 
 def imported_html(upload: Imported) -> str:
