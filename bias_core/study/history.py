@@ -162,8 +162,8 @@ def _gallery_line(folder: Path, path: Path) -> ListedRun | None:
             if not all(isinstance(text, str) for text in (line.title, line.study, line.status, line.headline)):
                 return None
             time.gmtime(line.updated)  # raises if it is no time
-            own = {"name": "", "note": "", "is_shared": False}  # for their visitor alone
-            line = replace(line, run_id=f"{GALLERY}{line.run_id}", in_gallery=True, **own)
+            line = replace(line, run_id=f"{GALLERY}{line.run_id}", in_gallery=True)
+            line = replace(line, name="", note="", is_shared=False)  # for their visitor alone
             _IN_GALLERY.put(path, (written, line))
         return line
     except (OSError, OverflowError, *_NOT_OURS):
@@ -210,17 +210,17 @@ def open_shared_run(services: StudyServices, run_id: str) -> SavedReport:
     It has neither the visitor's words about it nor folders of this machine, and an id that no action knows.
     """
     run_id = run_id.removeprefix(SHARED)
-    if not is_shared(services, run_id) or (saved := open_report(run_id, services)) is None:
+    if find_shared(services, run_id) is None or (saved := open_report(run_id, services)) is None:
         raise InvalidInput(_NOT_SHARED)
     return replace(saved, report=_without_folders(replace(saved.report, run_id=f"{SHARED}{run_id}")))
 
 
-def is_shared(services: StudyServices, run_id: str) -> bool:
-    """Return True if the visitor of this run shares it."""
+def find_shared(services: StudyServices, run_id: str) -> RunHead | None:
+    """Return the head of a run that its visitor shares; None for every other id."""
     with suppress(InvalidInput):  # no id
         head = services.manifests.head(run_id)
-        return head is not None and head.is_shared is True
-    return False
+        return head if head is not None and head.is_shared is True else None
+    return None
 
 
 def _without_folders(report: StudyReport) -> StudyReport:

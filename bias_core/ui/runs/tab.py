@@ -221,7 +221,8 @@ class RunsTab(StudyTab):
         parts, act, run = self.parts, str(event.act), (self.services, visitor.key, str(event.run))
         with messages.user_errors() as problem:
             if act in ("name", "note"):  # the list shows what was typed
-                history.describe_run(*run, **{act: str(event.text)})
+                texts: dict[str, Any] = {act: str(event.text)}
+                history.describe_run(*run, **texts)
                 return {parts["status"]: messages.done_html(f"Saved the {act}.")}
             if act == "delete":
                 deleted = history.delete_run(*run)
@@ -352,6 +353,10 @@ class RunsTab(StudyTab):
     def done(self, report: StudyReport) -> Updates:
         """Show the report in its tab."""
         return self._show(SavedReport(report=report, created=time.time()), f"Done in {report.seconds:.1f} s.")
+
+    def home_of_shared(self, run_id: str) -> str:
+        """The key of the tab that shows a shared run; InvalidInput if it is not shared."""
+        return self._home(history.open_shared_run(self.services, run_id).report.design).key
 
     def _home(self, design: Design) -> StudyTab:
         return next((tab for tab in self.others if tab.claims(design)), self)
