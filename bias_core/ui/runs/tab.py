@@ -27,6 +27,7 @@ from bias_core.study.types import NOBODY, Design, Progress, StudyReport, StudySe
 from bias_core.ui import messages
 from bias_core.ui.model_menu import encoder_choices, force_box
 from bias_core.ui.runs.compare import KIND as COMPARISON, comparison_report, sides_of
+from bias_core.ui.runs.published import PublishedPart
 from bias_core.ui.study.parts import example_html, when
 from bias_core.ui.study.shown_report import build_shown_report
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab
@@ -116,6 +117,7 @@ class RunsTab(StudyTab):
         parts["list"].expand(self.on_open, visitor, everywhere, **QUIET)
         compare = self.compare
         compare.wire(visitor, shown)
+        self.published.wire(visitor)
         compared = compare.button.click(
             self.on_compare, [visitor, compare.first, compare.second], self.outputs(), **QUIET
         )
@@ -144,6 +146,8 @@ class RunsTab(StudyTab):
         parts["list"] = gr.HTML(js_on_load=script("runs") + script("copy_link"), elem_id="runs-list")
         self.compare = ComparePart(self.services, {example.name for example in self.examples.listed})
         self.compare.build()
+        self.published = PublishedPart(self.services)
+        self.published.build()
         with gr.Accordion("Measure your own pictures", open=False, elem_classes="more", elem_id="runs-import"):
             self._build_import()
         parts["stop"] = gr.Button(  # also stops runs of the list
