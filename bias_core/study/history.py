@@ -1,14 +1,14 @@
 """A visitor's runs, shared ones and those of the gallery: listed, described, opened, deleted, continued."""
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from bias_core.errors import InvalidInput, StorageError, quoted
+from bias_core.errors import BiasCoreError, InvalidInput, StorageError, quoted
 from bias_core.settings import Settings
 from bias_core.store.images import ImageStore
 from bias_core.store.manifests import Manifest, ManifestStore, ReportStore, RunHead, Status
@@ -91,8 +91,16 @@ class Deleted:
 
 def list_runs(services: StudyServices, session: str) -> list[ListedRun]:
     """Return the visitor's runs, newest first."""
-    reports = report_store(services)
-    return [_line(run, services.images, reports) for run in services.manifests.list(_checked(session))]
+    reports, usual = report_store(services), cache(partial(_of_model, services))
+    return [_line(run, services.images, reports, usual) for run in services.manifests.list(_checked(session))]
+
+
+def _of_model(services: StudyServices, name: str) -> Mapping[str, Any]:
+    """Return the settings that a model has where none are chosen; {} for a model that no longer exists."""
+    with suppress(BiasCoreError):
+        info = services.model_info(name)
+        return {"num_inference_steps": info.default_steps, "guidance_scale": info.default_guidance}
+    return {}
 
 
 _IN_GALLERY = Newest[tuple[int, ListedRun]](1000)
@@ -316,8 +324,8 @@ def _checked(session: str) -> str:
     return session
 
 
-def _choices(manifest: RunHead) -> str:
-    """Return the visitor's choices that differ from the study's defaults, in one line."""
+def _choices(manifest: RunHead, of_model: Mapping[str, Any]) -> str:
+    """Return the visitor's choices that differ from the defaults of study and model, and are not in the title."""
     settings, design = manifest.settings, manifest.design
     study = study_classes().get(design.get("kind", ""))
     declared = {} if study is None else settings_of(study.options)
@@ -330,8 +338,11 @@ def _choices(manifest: RunHead) -> str:
     every = {name: design.get("settings", {}).get(name, one.default) for name, one in _declared().items()}
     options += [(_declared()[name], every[name], name, settings[name]) for name in every if name in settings]
     for one, default, name, value in options:
-        is_usual = _as_list(value) == _as_list(default) or (one is None and not value)
-        if is_usual or (name in READER_SETTINGS and str(value).startswith(_CALIBRATION)):  # chosen by "auto"
+        is_usual = _as_list(value) == _as_list(default) or value == of_model.get(name) or (one is None and not value)
+        is_in_title = name == "concept" and str(value) in manifest.title
+        if (
+            is_usual or is_in_title or (name in READER_SETTINGS and str(value).startswith(_CALIBRATION))
+        ):  # chosen by "auto"
             continue
         items = value if isinstance(value, (list, tuple)) else [value]
         text = ", ".join(str(item).partition("|")[0] for item in items) or "none"
@@ -364,7 +375,12 @@ def _as_list(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _line(run: RunHead, images: ImageStore, reports: ReportStore) -> ListedRun:
+def _line(
+    run: RunHead,
+    images: ImageStore,
+    reports: ReportStore,
+    usual: Callable[[str], Mapping[str, Any]] = lambda name: {},  # noqa: ARG005 - of no model
+) -> ListedRun:
     settings, ids = run.settings, run.image_ids
     has_rule = settings.get("stop_within") is not None or bool(settings.get("stop_when_clear"))
     n_stored, n_bytes = len(ids), run.n_bytes
@@ -376,7 +392,7 @@ def _line(run: RunHead, images: ImageStore, reports: ReportStore) -> ListedRun:
     folder = images.folder.as_posix()  # no path per picture: that takes a third of the time of the list
     return ListedRun(
         run_id=run.id,
-        choices=_choices(run),
+        choices=_choices(run, usual(str(settings.get("model", "")))),
         labelled_by=_labelled_by(run),
         pictures=tuple(f"{folder}/{image_id[:2]}/{image_id}.png" for image_id in shown),
         model=" and ".join(filter(None, run.models)) or str(run.settings.get("model", "")),

@@ -235,7 +235,7 @@ def own_numbers(measure: PublishedMeasure, reports: Sequence[tuple[str, StudyRep
         for name, report in reports
         for arm, part in named_parts(report)
         for one in part.results.findings
-        if one.key in lines
+        if one.key in lines and one.published is not None  # else of other words than the paper’s
     ]
 
 
