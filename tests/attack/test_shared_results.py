@@ -25,7 +25,7 @@ from bias_core.ui.runs.tab import RunsTab, open_any
 from bias_core.ui.visitor import Visitor
 from tests import shared
 from tests.explored import explore
-from tests.ui.fakes import built
+from tests.ui.tabs import built
 
 services = shared.fake_services
 EVIL = '"><script>alert(1)</script>'
@@ -72,7 +72,10 @@ def test_a_run_is_seen_by_nobody_else_before_it_is_shared_and_after_that_is_take
         stranger.key = STRANGER
         with user_errors() as problem:
             open_any(services, stranger, f"shared-{run}")
-        assert problem.message in ("", "this link leads to no result: it is not shared, or no longer, or it was deleted")
+        assert problem.message in (
+            "",
+            "this link leads to no result: it is not shared, or no longer, or it was deleted",
+        )
         seen = [not problem.message]
         seen += [client.get(f"/shared/{run}.jpg").status_code == 200, "og:title" in client.get(f"/?run={run}").text]
         assert len(set(seen)) == 1
