@@ -68,16 +68,15 @@ def published_html(measure: PublishedMeasure, reports: list[tuple[str, StudyRepo
     (source,) = with_works([measure.source])
     lines = list(dict.fromkeys(number.line for number in measure.numbers))
     rows = [
-        (lines.index(one.line), (one.line, one.model, f"{one.value:g}", one.n or "not printed", one.remark, False))
-        for one in measure.numbers
+        (one.line, one.model, f"{one.value:g}", one.n or "not printed", one.remark, False) for one in measure.numbers
     ]
     for one in own:
         estimate = one.estimate
         value = format_estimate(estimate.value, estimate.low, estimate.high)
-        rows.append(
-            (lines.index(one.line), (one.line, f"yours: {one.run}", value, f"{estimate.n:,}", one.protocol, True))
-        )
+        rows.append((one.line, f"yours: {one.run}", value, f"{estimate.n:,}", one.protocol, True))
+    rows.sort(key=lambda row: lines.index(row[0]))
     return render(
-        "published", measure=measure, source=source, rows=[row for _, row in sorted(rows, key=lambda row: row[0])],
+        "published", measure=measure, source=source, rows=rows, has_lines=len(lines) > 1,
+        has_remarks=any(row[4] for row in rows),
         n_runs=len(reports), figure=published_figure(measure, own),
     )  # fmt: skip
