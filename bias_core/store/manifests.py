@@ -211,6 +211,9 @@ class ManifestStore(_RunFiles):
         manifest = manifest.described()
         values = _values_of(manifest, Manifest)
         values["kept"] = values.pop("is_kept")
+        for name in ("name", "note", "headline", "is_shared"):
+            if not values[name]:
+                del values[name]
         values["rows"] = [_values_of(row, ImageRow) for row in values.pop("rows")]
         write_atomically(self.path(manifest.id), json.dumps(values, ensure_ascii=False).encode())
         return manifest

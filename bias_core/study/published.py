@@ -32,7 +32,7 @@ class PrintedNumber(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedMeasure:
-    """What one table prints of one measure, and the studies whose runs stand next to it."""
+    """The numbers that one table prints for one measure, and the studies whose runs stand next to them."""
 
     key: str
     title: str
@@ -60,7 +60,8 @@ def published_measures() -> Mapping[str, PublishedMeasure]:
 
 
 def _tbyb() -> Iterator[PublishedMeasure]:
-    evaluations = find_design("tbyb-general").data["evaluations"]
+    design = find_design("tbyb-general")
+    evaluations = design.data["evaluations"]
     columns = (
         ("Dist. Bias", "B_D, distribution bias", "released_distribution_bias"),
         ("Hallucination", "H_J, hallucination", "released_hallucination"),
@@ -74,7 +75,7 @@ def _tbyb() -> Iterator[PublishedMeasure]:
             yield PublishedMeasure(
                 key=f"tbyb-{kind}-{end.split('_')[-1]}",
                 title=f"Objects: {name}, {title}",
-                source=f"Evaluation tables released with vice2023tbyb ({source})",
+                source=f"Evaluation tables released with {design.reference} ({source})",
                 studies=(study,),
                 scale=name.partition(",")[0],
                 numbers=tuple(
@@ -93,7 +94,7 @@ def _association() -> Iterator[PublishedMeasure]:
     yield PublishedMeasure(
         key="t2iat-tests",
         title="Association: differential association S, eight tests",
-        source="wang2023t2iat, Table 1",
+        source=data["tests"][0]["source"],
         studies=("t2iat-tests",),
         scale="S",
         null_value=0.0,

@@ -1,6 +1,7 @@
 """A person comes back to earlier runs, and brings pictures along."""
 
 import io
+import re
 import zipfile
 from random import Random
 
@@ -71,7 +72,7 @@ def test_a_stopped_run_goes_on_and_a_deleted_one_comes_back(desk):
     stopped.wait_for()
     assert page.locator("#runs-list [data-act=delete]").count() == before
     page.fill("#lab-filter", "SLOW stopped")
-    assert page.locator(".lab-book > li:visible").count() == 1 < before
+    assert page.locator(".lab-book > li:visible").count() == 1
     assert page.inner_text(".lab-filter [role=status]") == f"1 of {page.locator('.lab-book > li').count()} runs"
     page.fill("#lab-filter", "no such words")
     assert not page.locator(".lab-book > li:visible").count()
@@ -90,7 +91,8 @@ def test_a_run_has_a_name_and_a_note_and_its_link_shows_the_result_elsewhere_unt
     headline = page.inner_text("#header h2")
     switch(page, "runs")
     page.wait_for_selector(".lab-book .lab-name")
-    assert page.locator(".lab-pictures img").count() == 4
+    (n,) = re.findall(r"(\d+) pictures,", page.inner_text(".lab-book"))
+    assert page.locator(".lab-pictures img").count() == min(4, int(n))
     page.fill(".lab-name", "<b>mine</b>")
     page.press(".lab-name", "Enter")
     page.wait_for_selector("#runs-status:has-text('Saved the name')")
