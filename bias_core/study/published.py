@@ -16,6 +16,7 @@ from bias_core.study.types import StudyFigure, StudyReport, listed, mark, named_
 from bias_core.types import Estimate
 
 IN_PAPER = "in the paper"
+_AS_SHARES = "(printed in %, here as shares)"
 _MOST_NAMED = 4  # items of a protocol that differ, by name
 
 
@@ -120,14 +121,14 @@ def _nationalities() -> Iterator[PublishedMeasure]:
         yield PublishedMeasure(
             key=f"oasis-{column}",
             title=f"Origins: {title}",
-            source=data["table1"]["source"],
+            source=f"{data['table1']['source'].partition(', all')[0]} {_AS_SHARES}",
             studies=("oasis-nationalities",),
             scale=scale,
             numbers=tuple(
                 PrintedNumber(
                     line=f"{row['nationality']}, {row['attribute']}", model=row["model"],
                     value=float(row[column]) / 100, key=f"{row['nationality']} {row['attribute']} {end}", n=n,
-                    remark=row["note"],
+                    remark=row["note"] if end == "stereotype" else "",  # the note is on Ψ
                 )
                 for row in rows
             ),
@@ -137,7 +138,7 @@ def _nationalities() -> Iterator[PublishedMeasure]:
     yield PublishedMeasure(
         key="oasis-doctors",
         title="Origins: share of men among doctors, P(man)",
-        source=f"{doctor['source']}, all numbers in %",
+        source=f"{doctor['source']} {_AS_SHARES}",
         studies=("oasis-doctors",),
         scale="P(man)",
         numbers=tuple(
