@@ -1,10 +1,11 @@
 """A visitor's runs, shared ones and those of the gallery: listed, described, opened, deleted, continued."""
 
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from bias_core.values import Setting, check_texts, settings_of
 
 _LONGEST = 60  # characters of an option in the list
 MOST_NAME, MOST_NOTE = 120, 2_000  # characters of the visitor's own words about a run
-_N_SHOWN = 4  # pictures of a run in the list
+_N_SHOWN, _N_TRIED = 4, 16  # pictures of a run in the list, and those looked for where some are gone
 # prefixes of the ids of gallery runs and of runs that others share; other ids have only letters and digits
 GALLERY, SHARED = "gallery-", "shared-"
 _NOT_SHARED = "this link leads to no result: it is not shared, or no longer, or it was deleted"
@@ -375,6 +376,11 @@ def _as_list(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
+def _spread(ids: Sequence[str], n: int) -> list[str]:
+    """Return at most ``n`` ids from all parts of a run."""
+    return list(dict.fromkeys(ids[i * len(ids) // n] for i in range(n if ids else 0)))
+
+
 def _line(
     run: RunHead,
     images: ImageStore,
@@ -384,11 +390,12 @@ def _line(
     settings, ids = run.settings, run.image_ids
     has_rule = settings.get("stop_within") is not None or bool(settings.get("stop_when_clear"))
     n_stored, n_bytes = len(ids), run.n_bytes
-    shown = dict.fromkeys(ids[i * len(ids) // _N_SHOWN] for i in range(_N_SHOWN if ids else 0))
+    shown = _spread(ids, _N_SHOWN)
     if run.complete <= images.last_removal:
         sizes = images.sizes(ids)
         n_stored, n_bytes = len(sizes), sum(sizes)
-        shown = {image_id: None for image_id in shown if images.path(image_id).is_file()}
+        there = (image_id for image_id in _spread(ids, _N_TRIED) if images.path(image_id).is_file())
+        shown = list(islice(there, _N_SHOWN))
     folder = images.folder.as_posix()  # no path per picture: that takes a third of the time of the list
     return ListedRun(
         run_id=run.id,
