@@ -8,7 +8,7 @@ import gzip
 import logging
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import parse_qs
@@ -31,6 +31,8 @@ _PREPARED = {"/", "/config", _INFO}
 _HOST = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
 _NOWHERE = "page.invalid"  # in the place of the address
 _AFTER_CONFIG = b"script>window.gradio_api_info = "  # in no text of the page, where Gradio writes > otherwise
+_HEAD, _HEAD_BYTES = b"<head>", 4_096
+_GRADIOS_PREVIEW = re.compile(rb'<meta\s+(?:property="og|name="twitter):[^<>]*>\s*')  # shows Gradio, not this page
 _PIECE = 65_536  # bytes
 _MOST_ADDRESSES = 8
 _PAUSE = 1.0  # seconds between two compressed pages, because a sender can invent addresses faster
@@ -51,8 +53,8 @@ class FirstPage:
     address differs, whatever else a link contains.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, tags: Callable[[str, str], str] = lambda run_id, address: "") -> None:  # noqa: ARG005
+        self._app, self._tags = app, tags
         self._pages: dict[object, _Page] = {}
         self._making = asyncio.Lock()  # simultaneous first requests make it once
         self._compressed, self._next = Newest[bytes](_MOST_ADDRESSES), 0.0
@@ -80,16 +82,28 @@ class FirstPage:
 
     async def _answer(self, key: object, scope: Scope) -> Response:
         page, request, origin = self._pages[key], Headers(scope=scope), _origin(scope)
+        parts = page.parts
+        tags = await self._preview(scope, origin)
+        if tags:
+            parts = [parts[0].replace(_HEAD, _HEAD + tags, 1), *parts[1:]]
         headers = {"content-type": page.media_type, "vary": "Accept-Encoding"}
         if "gzip" in request.get("accept-encoding", ""):
-            compressed, now = self._compressed.get((key, origin)), time.monotonic()
+            compressed, now = self._compressed.get((key, origin, tags)), time.monotonic()
             if compressed is None and now >= self._next:
                 self._next = now + _PAUSE
-                compressed = await anyio.to_thread.run_sync(gzip.compress, origin.join(page.parts), 6)
-                self._compressed.put((key, origin), compressed)
+                compressed = await anyio.to_thread.run_sync(gzip.compress, origin.join(parts), 6)
+                self._compressed.put((key, origin, tags), compressed)
             if compressed is not None:
                 return _in_pieces([compressed], b"", headers | {"content-encoding": "gzip"})
-        return _in_pieces(page.parts, origin, headers)
+        return _in_pieces(parts, origin, headers)
+
+    async def _preview(self, scope: Scope, origin: bytes) -> bytes:
+        """The tags of the shared result that a link leads to; empty for other links."""
+        run_ids = parse_qs(scope["query_string"].decode("latin-1")).get("run", [])
+        if not run_ids or scope["path"].rstrip("/"):
+            return b""
+        address = origin.decode() + scope.get("root_path", "").rstrip("/")
+        return (await anyio.to_thread.run_sync(self._tags, run_ids[0], address)).encode()
 
 
 def _in_pieces(parts: list[bytes], between: bytes, headers: dict[str, str]) -> Response:
@@ -135,6 +149,7 @@ def _page_of(messages: list[Message]) -> _Page | None:
     if messages[0]["status"] != 200:
         return None
     body = b"".join(message.get("body", b"") for message in messages[1:])
+    body = _GRADIOS_PREVIEW.sub(b"", body[:_HEAD_BYTES]) + body[_HEAD_BYTES:]
     before, after_config, after = body.partition(_AFTER_CONFIG)
     if after_config:
         scripts = "".join(f"{{{script(name)}}}" for name in ("storage", "constant")).encode()

@@ -16,12 +16,12 @@ from bias_core.labels.tab import LabelTab, offers_login
 from bias_core.measures.cards import glossary
 from bias_core.services import Services
 from bias_core.study.design import design_files, layout_in
-from bias_core.study.history import design_of, list_runs, open_run
+from bias_core.study.history import SHARED, design_of, list_runs, open_run
 from bias_core.study.types import Arm, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.calibration.tab import CalibrationTab
-from bias_core.ui.links import LINK_NAMES, OPTION, Link, notice_html, query_of, read_link
-from bias_core.ui.runs.tab import RunsTab
+from bias_core.ui.links import LINK_NAMES, OPTION, RUN, Link, notice_html, query_of, read_link
+from bias_core.ui.runs.tab import RunsTab, open_any
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates, plain_tab
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, build_visitor, steps_in_words, then_run
@@ -64,7 +64,9 @@ class ComingBack:
             hidden = ""  # a tab with a running run, if it is not the open one
             if at_work is not None and at_work.place:
                 last[at_work.place] = _AT_WORK
-                hidden = at_work.place if at_work.place != (link.tab or self._first) else ""
+                hidden = at_work.place if link.run or at_work.place != (link.tab or self._first) else ""
+            if link.run:
+                last[link.tab] = f"{SHARED}{link.run}"
             last.setdefault(self._first, _EXAMPLE)
             if self._is_asked(last.get(link.tab, ""), link):
                 last.setdefault(link.tab, _EXAMPLE)
@@ -92,7 +94,9 @@ class ComingBack:
         with messages.user_errors():  # the list of runs explains why a run cannot be opened
             if run_id == _AT_WORK:  # the run has ended in the meantime
                 run_id = self._last_runs(visitor).get(key, "")
-            if run_id:
+            if run_id.startswith(SHARED):
+                yield tab.show_saved(*open_any(self._services, visitor, run_id))
+            elif run_id:
                 yield tab.show_saved(open_run(self._services, visitor.key, run_id))
 
     def on_crash(self, key: str) -> Updates:
@@ -127,10 +131,25 @@ class ComingBack:
         """True if a tab has any run of the visitor, or the address fills in its form."""
         at_work = self._services.run_queue.find(visitor.key)
         is_here = key in visitor.places or (at_work is not None and at_work.place == key)
-        return is_here or bool(link.tab == key and link.values) or key in self._last_runs(visitor)
+        return is_here or bool(link.tab == key and (link.values or link.run)) or key in self._last_runs(visitor)
 
     def _link(self, request: gr.Request | None) -> Link:
-        return read_link(query_of(request), {key: tab.studies for key, tab in self._tabs.items()}, self._services)
+        query = query_of(request)
+        if run_id := query.get(RUN, ""):
+            with messages.user_errors():  # :meth:`on_link` says why
+                return Link(tab=self._runs.home_of_shared(run_id), run=run_id)
+        return read_link(query, {key: tab.studies for key, tab in self._tabs.items()}, self._services)
+
+    def on_link(self, request: gr.Request) -> tuple[Any, Any]:
+        """Open the address's tab, and note its unknown parts."""
+        query, problem = query_of(request), ""
+        if run_id := query.get(RUN, ""):
+            with messages.user_errors() as refused:
+                return gr.update(selected=self._runs.home_of_shared(run_id)), gr.update(visible=False)
+            problem = messages.error_html(refused.message)
+        link = read_link(query, {tab.key: getattr(tab, "studies", ()) for tab in TABS}, self._services)
+        text = problem + notice_html(link)
+        return (gr.update(selected=link.tab) if link.tab else gr.skip()), gr.update(value=text, visible=bool(text))
 
     def _is_asked(self, run_id: str, link: Link) -> bool:
         """True if a run has the address's values; otherwise the filled-in form stays."""
@@ -205,11 +224,12 @@ def build_app(services: Services) -> MendedBlocks:
         runs.connect(tabs, places[runs.key], built)
         studies = [tab for tab in runs.others if isinstance(tab, StudyTab)]
         built[LabelTab.key].connect(tabs, [*studies, runs])
-        ComingBack(services, runs, studies).wire(arrived, visitor, at_work)
+        coming_back = ComingBack(services, runs, studies)
+        coming_back.wire(arrived, visitor, at_work)
         demo.first_examples = [tab.first_example for tab in (*studies, built[CalibrationTab.key])]
         for tab in studies:
             tab.wire_gpu_time(arrived)
-        read = demo.load(_link_reader(services), None, [tabs, notice], **QUIET)
+        read = demo.load(coming_back.on_link, None, [tabs, notice], **QUIET)
         read.then(None, js="() => { window.linkIsRead = true; }", **QUIET)
         api.add_tools(services)
     for event in demo.fns.values():
@@ -251,15 +271,3 @@ def _build_token(visitor: Any) -> None:
 def on_token(visitor: Visitor, typed: str | None) -> None:
     """Use the typed token to pay for this visitor's runs; an empty field removes it."""
     visitor.type_token(typed or "")
-
-
-def _link_reader(services: Services) -> Callable[[gr.Request], tuple[Any, Any]]:
-    tabs = {tab.key: getattr(tab, "studies", ()) for tab in TABS}
-
-    def on_link(request: gr.Request) -> tuple[Any, Any]:
-        """Open the address's tab, and note its unknown parts."""
-        link = read_link(query_of(request), tabs, services)
-        text = notice_html(link)
-        return (gr.update(selected=link.tab) if link.tab else gr.skip()), gr.update(value=text, visible=bool(text))
-
-    return on_link

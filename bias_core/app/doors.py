@@ -127,6 +127,7 @@ _OPEN = re.compile(
     r"|/(config|theme\.css|favicon\.ico|robots\.txt|manifest\.json|pwa_icon|openapi\.json|logout)/?"
     r"|/(assets|static|pwa_icon|login)/.+"
     r"|/label(/.*)?"  # raters
+    r"|/shared/[a-z0-9]+\.jpg"  # previews of shared results
     r"|/gradio_api/(info|openapi\.json|app_id|theme\.css|startup-events|upload|upload_progress|reset|cancel)/?"
     r"|/gradio_api/(queue/join|queue/data)/?"
     r"|/gradio_api/(heartbeat|call|run|api)/.+"

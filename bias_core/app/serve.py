@@ -24,6 +24,7 @@ from bias_core.app.build import TITLE, build_app
 from bias_core.app.doors import HostCheck, OpenPaths, PageOwners, allowed_hosts, cors_options
 from bias_core.app.gradio_faults import without_gradios_cors
 from bias_core.app.request_limits import RequestLimits, limit_heads
+from bias_core.app.shared import preview_tags, shared_routes
 from bias_core.app.uploads import Uploads
 from bias_core.errors import BiasCoreError, StorageError
 from bias_core.explore.options import KIND, explore_settings
@@ -76,7 +77,7 @@ def launch_options(services: Services) -> dict[str, Any]:
             *(str(path) for path in settings.assets_dir.iterdir() if path.name != EXAMPLES),
         ],
         "app_kwargs": {
-            "routes": label_routes(services),
+            "routes": [*label_routes(services), *shared_routes(services)],
             "middleware": [
                 Middleware(HostCheck, hosts=hosts, public=settings.public),
                 Middleware(CORSMiddleware, **cors_options(hosts, settings.public)),
@@ -86,7 +87,7 @@ def launch_options(services: Services) -> dict[str, Any]:
                 Middleware(RequestLimits),
                 Middleware(PageOwners),
                 Middleware(StreamEnd),
-                Middleware(FirstPage),
+                Middleware(FirstPage, tags=preview_tags(services)),
             ],
         },
         "footer_links": ["api", "gradio", "settings"],

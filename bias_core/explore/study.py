@@ -218,7 +218,6 @@ UNMEASURED = Design(
     where="",
     summary="Imported pictures with their prompts and the people that these name, kept for labelling.",
 )
-NOBODY = "nobody"  # in place of a classifier in the settings
 _NOTE = "Nothing was measured: these pictures are for people to label."
 
 

@@ -22,6 +22,7 @@ Status = Literal["running", "finished", "cancelled", "failed"]
 
 STALE_SECONDS = 24 * 3600  # for this time, a killed run that is still "running" protects its pictures from eviction
 _MOST_ID = 100  # characters: an id becomes the name of a file
+_ABOUT = ("created", "label_tasks", "name", "note", "headline", "is_shared")  # facts that a re-run keeps
 _HEAD_BYTES = 1024  # id, study and session stand first
 _PIECE = 1 << 16  # bytes that are read together
 _SESSION = rb'"session"\s*:\s*%s'
@@ -53,6 +54,11 @@ class RunHead:
     # the study's design as plain JSON values, so that custom designs can resume
     design: Mapping[str, Any] = field(default_factory=dict)
     label_tasks: tuple[str, ...] = ()  # ids of the labelling tasks that correct its numbers
+    # name, note: the visitor's own words
+    name: str = ""
+    note: str = ""
+    headline: str = ""  # of its report
+    is_shared: bool = False  # True if everyone who knows its id may see its report
     # n_bytes, complete: size of all its pictures, and the time when all were stored, in seconds since 1970; 0: never
     n_bytes: int = 0
     complete: float = 0.0
@@ -133,10 +139,10 @@ class ManifestStore(_RunFiles):
         self._old: dict[tuple[str, int], RunHead | None] = {}  # heads of completely read files, by id and time
 
     def save(self, manifest: Manifest) -> Manifest:
-        """Write the manifest and return it with its time; a re-run does not lose that the run is kept."""
+        """Write the manifest and return it with its time; a re-run loses nothing that was written about the run."""
         if (earlier := self.head(manifest.id)) is not None:
-            manifest = replace(manifest, is_kept=earlier.is_kept or manifest.is_kept, label_tasks=earlier.label_tasks)
-            manifest = replace(manifest, created=earlier.created)
+            about = {name: getattr(earlier, name) for name in _ABOUT}
+            manifest = replace(manifest, **about, is_kept=earlier.is_kept or manifest.is_kept)
         return self._write(manifest)
 
     def find(self, run_id: str) -> Manifest | None:
@@ -192,6 +198,10 @@ class ManifestStore(_RunFiles):
         run = self.get(run_id)
         return self._write(replace(run, label_tasks=(*run.label_tasks, task_id), is_kept=True))
 
+    def describe(self, run_id: str, **about: Any) -> Manifest:
+        """Change name, note, headline or sharing of the run; its place in the list stays."""
+        return self.restore(replace(self.get(run_id), **about))
+
     def protected_ids(self) -> set[str]:
         """Ids of the pictures of kept and running runs, which eviction must not touch."""
         return {image_id for run in self.list() if run.is_kept or run.is_at_work for image_id in run.image_ids}
@@ -201,6 +211,9 @@ class ManifestStore(_RunFiles):
         manifest = manifest.described()
         values = _values_of(manifest, Manifest)
         values["kept"] = values.pop("is_kept")
+        for name in ("name", "note", "headline", "is_shared"):
+            if not values[name]:
+                del values[name]
         values["rows"] = [_values_of(row, ImageRow) for row in values.pop("rows")]
         write_atomically(self.path(manifest.id), json.dumps(values, ensure_ascii=False).encode())
         return manifest

@@ -1,16 +1,21 @@
-"""A visitor's finished runs and those of the gallery: listed, opened, deleted, continued."""
+"""A visitor's runs, shared ones and those of the gallery: listed, described, opened, deleted, continued."""
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from bias_core.errors import InvalidInput, StorageError, quoted
+from bias_core.errors import BiasCoreError, InvalidInput, StorageError, quoted
 from bias_core.settings import Settings
 from bias_core.store.images import ImageStore
 from bias_core.store.manifests import Manifest, ManifestStore, ReportStore, RunHead, Status
+from bias_core.study.classifiers import READER_SETTINGS
 from bias_core.study.design import study_classes, with_known_options
+from bias_core.study.headlines import headline
 from bias_core.study.limits import stop_rule
 from bias_core.study.run import run_study
 from bias_core.study.saved import (
@@ -27,11 +32,20 @@ from bias_core.study.saved import (
     with_note_on,
 )
 from bias_core.study.study_services import StudyServices
-from bias_core.study.types import Design, Progress, StudyReport, StudySettings, each_arm, settings_from_dict
-from bias_core.values import settings_of
+from bias_core.study.types import NOBODY, Design, Progress, StudyReport, StudySettings, each_arm, settings_from_dict
+from bias_core.values import Setting, check_texts, settings_of
 
 _LONGEST = 60  # characters of an option in the list
-GALLERY = "gallery-"  # prefix of the ids of gallery runs; other ids have only letters and digits
+MOST_NAME, MOST_NOTE = 120, 2_000  # characters of the visitor's own words about a run
+_N_SHOWN, _N_TRIED = 4, 16  # pictures of a run in the list, and those looked for where some are gone
+# prefixes of the ids of gallery runs and of runs that others share; other ids have only letters and digits
+GALLERY, SHARED = "gallery-", "shared-"
+_NOT_SHARED = "this link leads to no result: it is not shared, or no longer, or it was deleted"
+_AS_STORED = (
+    "study", "title", "status", "is_kept", "created", "updated", "name", "note", "headline", "is_shared",
+)  # fmt: skip
+_SAID_ELSEWHERE = {"model", "condition", "scale", "images", "labels", "options", "arms", "protocol", "force"}
+_CALIBRATION = "calibration-"  # prefix of the classifiers that "auto" chooses for the calibration world
 _NOT_OURS = (AttributeError, LookupError, TypeError, ValueError, RecursionError)
 """Errors from reading values that this program did not write."""
 
@@ -43,7 +57,14 @@ class ListedRun:
     run_id: str
     study: str  # name of the design, "explore" for Explore
     title: str
-    choices: str  # difference from other runs of the same study: size, options, seed
+    choices: str  # settings that differ from the study's defaults
+    # name, note: the visitor's own words; headline: of its report; "" for none
+    name: str
+    note: str
+    headline: str
+    labelled_by: str  # source of the labels of its pictures, in words
+    pictures: tuple[str, ...]  # paths of some of its stored pictures
+    is_shared: bool
     # model, condition: of the drawing, or "imported:..." for imported pictures
     model: str
     condition: str
@@ -71,8 +92,16 @@ class Deleted:
 
 def list_runs(services: StudyServices, session: str) -> list[ListedRun]:
     """Return the visitor's runs, newest first."""
-    reports = report_store(services)
-    return [_line(run, services.images, reports) for run in services.manifests.list(_checked(session))]
+    reports, usual = report_store(services), cache(partial(_of_model, services))
+    return [_line(run, services.images, reports, usual) for run in services.manifests.list(_checked(session))]
+
+
+def _of_model(services: StudyServices, name: str) -> Mapping[str, Any]:
+    """Return the settings that a model has where none are chosen; {} for a model that no longer exists."""
+    with suppress(BiasCoreError):
+        info = services.model_info(name)
+        return {"num_inference_steps": info.default_steps, "guidance_scale": info.default_guidance}
+    return {}
 
 
 _IN_GALLERY = Newest[tuple[int, ListedRun]](1000)
@@ -139,10 +168,11 @@ def _gallery_line(folder: Path, path: Path) -> ListedRun | None:
             if run is None or run.id != path.stem:
                 return None
             line = _line(replace(run, complete=0.0), ImageStore(folder / "images"), ReportStore(folder / "reports"))
-            if not all(isinstance(text, str) for text in (line.title, line.study, line.status)):
+            if not all(isinstance(text, str) for text in (line.title, line.study, line.status, line.headline)):
                 return None
             time.gmtime(line.updated)  # raises if it is no time
             line = replace(line, run_id=f"{GALLERY}{line.run_id}", in_gallery=True)
+            line = replace(line, name="", note="", is_shared=False)  # for their visitor alone
             _IN_GALLERY.put(path, (written, line))
         return line
     except (OSError, OverflowError, *_NOT_OURS):
@@ -158,7 +188,59 @@ def open_run(services: StudyServices, session: str, run_id: str) -> SavedReport:
             f"“{manifest.title}” has no saved report: it was not finished, or its report made room for newer "
             "ones. Press “Run again”: stored pictures are not drawn again"
         )
+    if not manifest.headline:  # of an earlier version
+        with suppress(StorageError):
+            services.manifests.describe(run_id, headline=headline(saved.report))
     return saved
+
+
+def describe_run(
+    services: StudyServices, session: str, run_id: str, *, name: str | None = None, note: str | None = None
+) -> None:
+    """Change the name or note of a run, or neither if None; InvalidInput for texts that are too long."""
+    texts = {key: text for key, text in (("name", name), ("note", note)) if text is not None}
+    for key, text in texts.items():
+        check_texts(key, text, longest=MOST_NAME if key == "name" else MOST_NOTE)
+    if name is not None:
+        texts["name"] = " ".join(name.split())
+    services.manifests.describe(_mine(services, session, run_id).id, **texts)
+
+
+def share_run(services: StudyServices, session: str, run_id: str, is_shared: bool) -> None:
+    """Show the report to everyone who knows the run's id, or no longer; InvalidInput if there is none to show."""
+    if is_shared:
+        open_run(services, session, run_id)
+    services.manifests.describe(_mine(services, session, run_id).id, is_shared=is_shared)
+
+
+def open_shared_run(services: StudyServices, run_id: str) -> SavedReport:
+    """Return the report of a shared run, which nothing can be done with; InvalidInput if it is not shared.
+
+    It has neither the visitor's words about it nor folders of this machine, and an id that no action knows.
+    """
+    run_id = run_id.removeprefix(SHARED)
+    if find_shared(services, run_id) is None or (saved := open_report(run_id, services)) is None:
+        raise InvalidInput(_NOT_SHARED)
+    return replace(saved, report=_without_folders(replace(saved.report, run_id=f"{SHARED}{run_id}")))
+
+
+def find_shared(services: StudyServices, run_id: str) -> RunHead | None:
+    """Return the head of a run that its visitor shares; None for every other id."""
+    with suppress(InvalidInput):  # no id
+        head = services.manifests.head(run_id)
+        return head if head is not None and head.is_shared is True else None
+    return None
+
+
+def _without_folders(report: StudyReport) -> StudyReport:
+    """Return the report with files of its settings named without their folders."""
+
+    def bare(settings: StudySettings) -> StudySettings:
+        arms = tuple(replace(arm, images=arm.images and Path(arm.images).name) for arm in settings.arms)
+        return replace(settings, images=Path(settings.images).name, labels=Path(settings.labels).name, arms=arms)
+
+    arms = tuple(replace(arm, settings=bare(arm.settings)) for arm in report.arms)
+    return replace(report, settings=bare(report.settings), arms=arms)
 
 
 def design_of(services: StudyServices, session: str, run_id: str) -> Design:
@@ -214,6 +296,7 @@ def go_on(
         report = with_note_on(report, gone)
         keep_report(report, services)
     elif report.run_id != manifest.id and not has_rule:
+        services.manifests.describe(report.run_id, name=manifest.name, note=manifest.note)
         if manifest.is_kept:
             services.manifests.keep(report.run_id)
         delete_run(services, session, manifest.id)
@@ -242,44 +325,89 @@ def _checked(session: str) -> str:
     return session
 
 
-def _choices(manifest: RunHead) -> str:
-    """Return the visitor's choices that differ from the study's defaults, in one line."""
+def _choices(manifest: RunHead, of_model: Mapping[str, Any]) -> str:
+    """Return the visitor's choices that differ from the defaults of study and model, and are not in the title."""
     settings, design = manifest.settings, manifest.design
     study = study_classes().get(design.get("kind", ""))
     declared = {} if study is None else settings_of(study.options)
     usual = {name: option.default for name, option in declared.items()} | design.get("options", {})
-    parts = [f"{100 * settings['scale']:g} %"] if "scale" in settings and design.get("reference") else []
-    for name, value in settings.get("options", {}).items():
-        if _as_list(value) != _as_list(usual.get(name)):
-            items = value if isinstance(value, (list, tuple)) else [value]
-            text = ", ".join(str(item).partition("|")[0] for item in items)
-            label = declared[name].label if name in declared else name
-            parts.append(f"{label}: {text if len(text) <= _LONGEST else text[:_LONGEST] + '…'}")
+    parts = []
+    if settings.get("scale", 1.0) != 1.0 and design.get("reference"):
+        parts.append(f"{100 * settings['scale']:g} % of the full size")
+    own = settings.get("options", {})
+    options = [(declared.get(name), usual.get(name), name, value) for name, value in own.items()]
+    every = {name: design.get("settings", {}).get(name, one.default) for name, one in _declared().items()}
+    options += [(_declared()[name], every[name], name, settings[name]) for name in every if name in settings]
+    for one, default, name, value in options:
+        is_usual = _as_list(value) == _as_list(default) or value == of_model.get(name) or (one is None and not value)
+        is_in_title = name == "concept" and str(value) in manifest.title
+        if (
+            is_usual or is_in_title or (name in READER_SETTINGS and str(value).startswith(_CALIBRATION))
+        ):  # chosen by "auto"
+            continue
+        items = value if isinstance(value, (list, tuple)) else [value]
+        text = ", ".join(str(item).partition("|")[0] for item in items) or "none"
+        text = {"True": "yes", "False": "no"}.get(text, text)
+        label = name.replace("_", " ") if one is None else one.label
+        parts.append(f"{label}: {text if len(text) <= _LONGEST else text[:_LONGEST] + '…'}")
+    if arms := settings.get("arms"):
+        parts.append(f"{len(arms)} arms")
     if settings.get("images"):
         parts.append(f"pictures of {Path(settings['images']).name}")
-    return " · ".join([*parts, f"seed {settings.get('seed', 0)}"])
+    return " · ".join(parts)
+
+
+@cache
+def _declared() -> dict[str, Setting]:
+    """Return the settings of every study that the list has no column for."""
+    return {name: one for name, one in settings_of(StudySettings).items() if name not in _SAID_ELSEWHERE}
+
+
+def _labelled_by(manifest: RunHead) -> str:
+    settings = manifest.settings
+    if settings.get("encoder") == NOBODY:
+        return "not labelled"
+    if settings.get("labels") or settings.get("options", {}).get("labeller") == "people":
+        return "labels by people"
+    return f"labels by a classifier{', corrected by people' if manifest.label_tasks else ''}"
 
 
 def _as_list(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _line(run: RunHead, images: ImageStore, reports: ReportStore) -> ListedRun:
-    settings = run.settings
+def _spread(ids: Sequence[str], n: int) -> list[str]:
+    """Return at most ``n`` ids from all parts of a run."""
+    return list(dict.fromkeys(ids[i * len(ids) // n] for i in range(n if ids else 0)))
+
+
+def _line(
+    run: RunHead,
+    images: ImageStore,
+    reports: ReportStore,
+    usual: Callable[[str], Mapping[str, Any]] = lambda name: {},  # noqa: ARG005 - of no model
+) -> ListedRun:
+    settings, ids = run.settings, run.image_ids
     has_rule = settings.get("stop_within") is not None or bool(settings.get("stop_when_clear"))
-    n_stored, n_bytes = len(run.image_ids), run.n_bytes
+    n_stored, n_bytes = len(ids), run.n_bytes
+    shown = _spread(ids, _N_SHOWN)
     if run.complete <= images.last_removal:
-        sizes = images.sizes(run.image_ids)
+        sizes = images.sizes(ids)
         n_stored, n_bytes = len(sizes), sum(sizes)
+        there = (image_id for image_id in _spread(ids, _N_TRIED) if images.path(image_id).is_file())
+        shown = list(islice(there, _N_SHOWN))
+    folder = images.folder.as_posix()  # no path per picture: that takes a third of the time of the list
     return ListedRun(
         run_id=run.id,
-        choices=_choices(run),
+        choices=_choices(run, usual(str(settings.get("model", "")))),
+        labelled_by=_labelled_by(run),
+        pictures=tuple(f"{folder}/{image_id[:2]}/{image_id}.png" for image_id in shown),
         model=" and ".join(filter(None, run.models)) or str(run.settings.get("model", "")),
         condition=" and ".join(filter(None, run.conditions)),
-        n_pictures=len(run.image_ids),
+        n_pictures=len(ids),
         n_stored=n_stored,
         n_bytes=n_bytes,
         saved=run.id in reports,
         may_go_on=run.status != "finished" or has_rule,
-        **{name: getattr(run, name) for name in ("study", "title", "status", "is_kept", "created", "updated")},
+        **{name: getattr(run, name) for name in _AS_STORED},
     )

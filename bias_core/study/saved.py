@@ -26,6 +26,7 @@ from bias_core.models.catalogue import Role
 from bias_core.settings import ASSETS
 from bias_core.store.manifests import ReportStore
 from bias_core.study.design import study_classes, typed_options, with_known_options
+from bias_core.study.headlines import headline
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import (
     Arm,
@@ -281,6 +282,7 @@ def keep_report(report: StudyReport, services: StudyServices) -> None:
     with suppress(StorageError):
         store.save(report.run_id, to_text(report, services.settings.data_dir, created=saved.created))
         _keep_latest(store, saved)
+        services.manifests.describe(report.run_id, headline=headline(report))
 
 
 def is_saved(report: StudyReport, services: StudyServices) -> bool:

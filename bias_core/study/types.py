@@ -35,6 +35,7 @@ FigureKind = Literal[
 Facts = Mapping[str, str | int | float]
 _MOST_LISTED = 3
 AUTO = "auto"  # as a classifier's name: one that suits the pictures and the machine, chosen when a run is laid out
+NOBODY = "nobody"  # in place of a classifier, for pictures that are not measured
 OFF, OWN, FAIR = "off", "own", "fair"
 """Values of the setting ``rewrite``."""
 MAX_STEPS = 150

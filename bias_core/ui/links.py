@@ -32,6 +32,7 @@ class Link:
     # their :attr:`~bias_core.values.Setting.key`, and ``options``
     values: Mapping[str, Any] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()  # unknown parts of the address, as text
+    run: str = ""  # id of a shared run to show in that tab
 
 
 def read_link(query: Mapping[str, str], tabs: Tabs, services: Services) -> Link:
@@ -123,7 +124,8 @@ _READ = ("study", "model", "condition", "concept", "arms", "measure")
 _SETTINGS = {one.key: one for one in settings_of(StudySettings).values() if one.may_be_linked and one.key not in _READ}
 
 
-LINK_NAMES = (*_READ, *_SETTINGS)  # names in an address besides the tab and options
+RUN = "run"  # name of a shared run's id
+LINK_NAMES = (*_READ, *_SETTINGS, RUN)  # names in an address besides the tab and options
 
 
 def _text(value: Any) -> str:

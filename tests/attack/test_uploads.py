@@ -341,7 +341,7 @@ def routes(app):
     for route in app.router.routes:
         if hasattr(route, "original_router"):
             yield from (one.path for one in route.original_router.routes)
-        elif not (isinstance(route, Mount) or route.path.startswith(("/label", f"{PREFIX}/mcp"))):
+        elif not (isinstance(route, Mount) or route.path.startswith(("/label", "/shared/", f"{PREFIX}/mcp"))):
             yield route.path
 
 
@@ -354,9 +354,17 @@ def test_every_path_of_the_served_app_is_known_and_those_that_nothing_needs_are_
     assert set(routes(served.demo.app)) == NEEDED | CLOSED
     passed = {path for path in NEEDED | CLOSED if asked(OpenPaths(_passed), b"", path=path)[0] == 200}
     assert passed == NEEDED
-    for path in ("/login/huggingface", "/label/join", f"{PREFIX}/mcp/", f"{PREFIX}/file=/data/x.png"):
+    for path in ("/login/huggingface", "/label/join", f"{PREFIX}/mcp/", f"{PREFIX}/file=/data/x.png", "/shared/0a.jpg"):
         assert asked(OpenPaths(_passed), b"", path=path)[0] == 200
-    for path in ("//monitoring", "/gradio_api", f"{PREFIX}/file=https://evil.example/x", f"{PREFIX}/file=//evil/x", ""):
+    for path in (
+        "//monitoring",
+        "/shared/../runs/0a.jpg",
+        "/shared/0a.json",
+        "/gradio_api",
+        f"{PREFIX}/file=https://evil.example/x",
+        f"{PREFIX}/file=//evil/x",
+        "",
+    ):
         assert asked(OpenPaths(_passed), b"", path=path)[0] == 404, path
     with httpx.Client(base_url=served.url, verify=False) as client:
         for path in ("/monitoring", f"{PREFIX}/process_recording", f"{PREFIX}/proxy=https://evil.example/"):

@@ -1,6 +1,7 @@
 """A person comes back to earlier runs, and brings pictures along."""
 
 import io
+import re
 import zipfile
 from random import Random
 
@@ -36,7 +37,7 @@ def test_arms_come_back_after_a_reload_and_their_run_is_listed_and_opens_in_its_
     page.wait_for_selector("#objects-header h2")  # the tab that the address names
     page.wait_for_selector("#objects-count:has-text('in 3 arms')")
     switch(page, "runs")
-    page.wait_for_selector("#runs-list table")
+    page.wait_for_selector("#runs-list .lab-book")
     act(page, "Open: Objects in general")
     page.wait_for_selector("#objects-status:has-text('Opened: a run of')")
     assert page.inner_text("#objects-header h2") == headline
@@ -70,10 +71,57 @@ def test_a_stopped_run_goes_on_and_a_deleted_one_comes_back(desk):
     page.click("#runs-list [data-act=undo]")
     stopped.wait_for()
     assert page.locator("#runs-list [data-act=delete]").count() == before
+    page.fill("#lab-filter", "SLOW stopped")
+    assert page.locator(".lab-book > li:visible").count() == 1
+    assert page.inner_text(".lab-filter [role=status]") == f"1 of {page.locator('.lab-book > li').count()} runs"
+    page.fill("#lab-filter", "no such words")
+    assert not page.locator(".lab-book > li:visible").count()
+    page.fill("#lab-filter", "")
     stopped.click()
     page.wait_for_selector("#runs-status .bar")
     page.click("#runs-stop")
     page.wait_for_selector("#header:has-text('pictures that were finished')")  # Explore shows what it has
+
+
+def test_a_run_has_a_name_and_a_note_and_its_link_shows_the_result_elsewhere_until_that_ends(visit):
+    page = visit(query="?tab=explore")
+    with a_run(page, "explore"):
+        page.click("#generate")
+    page.wait_for_selector("#header h2")
+    headline = page.inner_text("#header h2")
+    switch(page, "runs")
+    page.wait_for_selector(".lab-book .lab-name")
+    (n,) = re.findall(r"(\d+) pictures,", page.inner_text(".lab-book"))
+    assert page.locator(".lab-pictures img").count() == min(4, int(n))
+    page.fill(".lab-name", "<b>mine</b>")
+    page.press(".lab-name", "Enter")
+    page.wait_for_selector("#runs-status:has-text('Saved the name')")
+    page.fill(".lab-note", "with a note")
+    page.press(".lab-note", "Tab")
+    page.wait_for_selector("#runs-status:has-text('Saved the note')")
+    page.click("[data-act=share]")
+    link = page.locator(".lab-link a")
+    link.wait_for()
+    assert page.input_value(".lab-name") == "<b>mine</b>"
+    assert page.input_value(".lab-note") == "with a note"
+    address = link.evaluate("link => link.href")
+    other = page.context.browser.new_context().new_page()
+    other.goto(address)
+    other.wait_for_selector("#header .notes:has-text('shared this result')")
+    assert other.inner_text("#header h2") == headline
+    page.click("[data-act=unshare]")
+    page.wait_for_selector("[data-act=share]")
+    other.goto(address)
+    other.wait_for_selector("#link-notice:has-text('leads to no result')")
+    other.context.close()
+
+
+def test_published_numbers_stand_in_runs_without_a_run(visit):
+    page = visit(query="?tab=runs")
+    open_accordion(page, "runs-published")
+    page.wait_for_selector("#published-numbers svg")
+    assert page.locator("#published-numbers tbody tr").count() == 8
+    assert "You have no run of this study" in page.inner_text("#published-numbers")
 
 
 def test_a_folder_of_ones_own_is_packed_measured_and_taken_along(desk, tmp_path):

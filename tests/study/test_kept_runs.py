@@ -243,7 +243,7 @@ def test_the_list_tells_what_was_asked_and_how_it_ended_the_report_opens_as_it_w
     report = run(owned)
     (line,) = list_runs(owned, ME)
     assert (line.run_id, line.study, line.status, line.saved) == (report.run_id, "t2iat-tests", "finished", True)
-    assert line.choices == "2 % · Tests: science_arts · Permutations: 200 · seed 0"
+    assert line.choices == "2 % of the full size · Tests: science_arts · Permutations: 200"
     assert line.n_pictures == line.n_stored == report.n_images
     assert line.n_bytes == sum(image.path.stat().st_size for image in report.stored.values())
     assert to_dict(open_run(owned, ME, report.run_id).report) == to_dict(report)

@@ -12,7 +12,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import InvalidInput
-from bias_core.explore.study import NOBODY, UNMEASURED
+from bias_core.explore.study import UNMEASURED
 from bias_core.labels.answers import task_items
 from bias_core.labels.make_task import candidates, kind_of, label_run, runs_with, task_pictures
 from bias_core.labels.task_owner import create_task
@@ -32,7 +32,7 @@ from bias_core.study.label_tasks import association_task, own_task, people_of, p
 from bias_core.study.report_text import finding_rows, table_of
 from bias_core.study.reproduction import to_command
 from bias_core.study.run import complete, run_study
-from bias_core.study.types import Arm, Shot, StudyReport, StudySettings
+from bias_core.study.types import NOBODY, Arm, Shot, StudyReport, StudySettings
 from bias_core.ui.runs.tab import look_through
 from bias_core.world.scene import draw_scene
 from tests import shared

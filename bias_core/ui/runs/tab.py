@@ -3,15 +3,17 @@
 import time
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
 
 import gradio as gr
+from markupsafe import Markup
 
 from bias_core.errors import InvalidInput
 from bias_core.explore.extension import NO_WORDS, read_attributes
 from bias_core.explore.options import KIND, attribute_text
-from bias_core.explore.study import NOBODY, UNMEASURED
+from bias_core.explore.study import UNMEASURED
 from bias_core.services import Services
 from bias_core.store.imports import ImportedImages
 from bias_core.study import history
@@ -21,10 +23,11 @@ from bias_core.study.plan import settle
 from bias_core.study.report_text import title_of
 from bias_core.study.run import run_study
 from bias_core.study.saved import Example, SavedReport, list_examples, open_example
-from bias_core.study.types import Design, Progress, StudyReport, StudySettings
+from bias_core.study.types import NOBODY, Design, Progress, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.model_menu import encoder_choices, force_box
 from bias_core.ui.runs.compare import KIND as COMPARISON, comparison_report, sides_of
+from bias_core.ui.runs.published import PublishedPart
 from bias_core.ui.study.parts import example_html, when
 from bias_core.ui.study.shown_report import build_shown_report
 from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab
@@ -114,6 +117,7 @@ class RunsTab(StudyTab):
         parts["list"].expand(self.on_open, visitor, everywhere, **QUIET)
         compare = self.compare
         compare.wire(visitor, shown)
+        self.published.wire(visitor)
         compared = compare.button.click(
             self.on_compare, [visitor, compare.first, compare.second], self.outputs(), **QUIET
         )
@@ -139,9 +143,11 @@ class RunsTab(StudyTab):
         parts = self.parts
         parts["deleted"], parts["wanted"], parts["imported"] = gr.State(None), gr.State(""), gr.State(None)
         gr.HTML(messages.heading_html("Your runs"))
-        parts["list"] = gr.HTML(js_on_load=script("runs"), elem_id="runs-list")
+        parts["list"] = gr.HTML(js_on_load=script("runs") + script("copy_link"), elem_id="runs-list")
         self.compare = ComparePart(self.services, {example.name for example in self.examples.listed})
         self.compare.build()
+        self.published = PublishedPart(self.services)
+        self.published.build()
         with gr.Accordion("Measure your own pictures", open=False, elem_classes="more", elem_id="runs-import"):
             self._build_import()
         parts["stop"] = gr.Button(  # also stops runs of the list
@@ -210,13 +216,18 @@ class RunsTab(StudyTab):
             gallery, note = history.list_gallery(self.services)
             at_work = self.services.run_queue.find(visitor.key)
             running = next((line.run_id for line in lines if at_work and line.status == "running"), "")
-            return runs_html([*lines, *gallery], deleted, examples, note, running)
+            waiting = "" if at_work is None or running else self._title_of(at_work.place)
+            return runs_html([*lines, *gallery], deleted, examples, note, running, waiting)
         return messages.error_html(problem.message)
 
     def on_act(self, visitor: Visitor, deleted: history.Deleted | None, event: gr.EventData) -> Updates:
-        """Keep, release, delete, restore or stop a run."""
+        """Keep, release, share, describe, delete, restore or stop a run."""
         parts, act, run = self.parts, str(event.act), (self.services, visitor.key, str(event.run))
         with messages.user_errors() as problem:
+            if act in ("name", "note"):  # the list shows what was typed
+                texts: dict[str, Any] = {act: str(event.text)}
+                history.describe_run(*run, **texts)
+                return {parts["status"]: messages.done_html(f"Saved the {act}.")}
             if act == "delete":
                 deleted = history.delete_run(*run)
             elif act == "undo" and deleted is not None:
@@ -226,10 +237,15 @@ class RunsTab(StudyTab):
                 self.on_stop(visitor)
             elif act in ("keep", "free"):
                 history.keep_run(*run, act == "keep")
+            elif act in ("share", "unshare"):
+                history.share_run(*run, act == "share")
         return {
             parts["list"]: self.on_list(visitor, deleted), parts["deleted"]: deleted,
             parts["status"]: messages.error_html(problem.message) if problem else "",
         }  # fmt: skip
+
+    def _title_of(self, place: str) -> str:
+        return next((tab.title for tab in self.others if tab.key == place), self.title)
 
     def on_open(self, visitor: Visitor, event: gr.EventData) -> Updates:
         """Show a run's report in the tab of its study, or the tab of a running one."""
@@ -342,6 +358,10 @@ class RunsTab(StudyTab):
         """Show the report in its tab."""
         return self._show(SavedReport(report=report, created=time.time()), f"Done in {report.seconds:.1f} s.")
 
+    def home_of_shared(self, run_id: str) -> str:
+        """The key of the tab that shows a shared run; InvalidInput if it is not shared."""
+        return self._home(history.open_shared_run(self.services, run_id).report.design).key
+
     def _home(self, design: Design) -> StudyTab:
         return next((tab for tab in self.others if tab.claims(design)), self)
 
@@ -380,6 +400,8 @@ def open_any(services: Services, visitor: Visitor, run_id: str) -> tuple[SavedRe
         return example[1], example_html(example[1], example[0])
     if run_id.startswith(history.GALLERY):
         return history.open_gallery_run(services, run_id), render("gallery_note")
+    if run_id.startswith(history.SHARED):
+        return history.open_shared_run(services, run_id), render("shared_note")
     return history.open_run(services, visitor.key, run_id), ""
 
 
@@ -406,7 +428,7 @@ class ComparePart:
         own = [line for line in history.list_runs(self.services, visitor.key) if line.saved]
         gallery, _ = history.list_gallery(self.services)
         examples = shipped_examples(self.services)
-        choices = [(f"{line.title} · {line.model} · {when(line.updated)}", line.run_id) for line in own]
+        choices = [(f"{line.name or line.title} · {line.model} · {when(line.updated)}", line.run_id) for line in own]
         choices += [(f"{line.title} · gallery", line.run_id) for line in gallery]
         choices += [(f"{example.title} · example", name) for name, (example, _) in examples.items()]
         studies = {line.run_id: line.study for line in (*own, *gallery)}
@@ -457,18 +479,55 @@ def runs_html(
     examples: Mapping[str, tuple[Example, SavedReport]] | None = None,
     note: str = "",
     running: str = "",
+    waiting: str = "",
 ) -> str:
     """The list of runs with their actions, and the examples; the last deletion can be undone.
 
-    ``note`` names gallery runs that cannot be read; ``running`` is the id of the running one.
+    ``note`` names gallery runs that cannot be read; ``running`` is the id of the running one; ``waiting`` is the title
+    of the tab whose run waits for its turn.
     """
-
-    def size(n_bytes: int) -> str:
-        return f"{n_bytes / 1e6:,.1f} MB" if n_bytes >= 1e5 else f"{n_bytes / 1e3:,.0f} kB"
-
+    shown = [Markup(_line_html(line, is_running=line.run_id == running)) for line in lines]
     return render(
-        "runs", lines=lines, deleted=deleted, examples=examples or {}, note=note, running=running, size=size, when=when
-    )
+        "runs", lines=shown, deleted=deleted, examples=examples or {}, note=note, waiting=waiting,
+        has_own=bool(waiting) or not all(line.in_gallery for line in lines),
+    )  # fmt: skip
+
+
+_STATES = {"cancelled": "stopped", "running": "interrupted"}
+_ACTS = {
+    "open": ("Open", "Show its report"),
+    "watch": ("Watch", "Open the tab that shows its progress"),
+    "stop": ("Stop", "Finished pictures are measured and kept"),
+    "again": ("Run again", "Same settings; finished pictures are reused"),
+    "keep": ("Keep", "Never delete its pictures and report to make room"),
+    "free": ("Do not keep", "Allow deleting its pictures and report to make room"),
+    "share": (
+        "Share a link",
+        "Everyone with the link can see its pictures and numbers, without your name and note for it",
+    ),
+    "delete": ("Delete", "Delete it; you can undo this until the next deletion"),
+}
+
+
+@lru_cache(maxsize=4_000)
+def _line_html(line: history.ListedRun, *, is_running: bool) -> str:
+    """A run in the list; made once, because a list of hundreds would take long."""
+    state = "running" if is_running else _STATES.get(line.status, line.status)
+    state += ", from the gallery" if line.in_gallery else ", kept" if line.is_kept else ""
+    still = f", {line.n_stored:,} still stored" if line.n_stored != line.n_pictures else ""
+    size = f"{line.n_bytes / 1e6:,.1f} MB" if line.n_bytes >= 1e5 else f"{line.n_bytes / 1e3:,.0f} kB"
+    facts = (
+        line.title if line.name else "", line.study, ", ".join(filter(None, (line.model, line.condition))),
+        line.choices, f"{line.n_pictures:,} pictures{still}, {size}", line.labelled_by, when(line.updated),
+    )  # fmt: skip
+    own = ["again", "free" if line.is_kept else "keep", *["share"] * (line.saved and not line.is_shared), "delete"]
+    acts = [*["open"] * line.saved, *(["watch", "stop"] if is_running else [] if line.in_gallery else own)]
+    return render(
+        "run_line", line=line, name=line.name or line.title, state=state, is_running=is_running,
+        facts=filter(None, facts), pictures=[f"gradio_api/file={path}" for path in line.pictures],
+        acts=[(act, "Continue" if act == "again" and line.may_go_on else _ACTS[act][0], _ACTS[act][1]) for act in acts],
+        most_name=history.MOST_NAME, most_note=history.MOST_NOTE,
+    )  # fmt: skip
 
 
 def imported_html(upload: Imported) -> str:

@@ -1,0 +1,277 @@
+"""The numbers that papers print for real models, next to a visitor's own runs of their studies.
+
+Every number is read from the data of the studies, which name the table that prints it; none is estimated.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from bias_core.study.design import CHECKLIST, find_design, read_table
+from bias_core.study.reproduction import DIFFERS
+from bias_core.study.types import StudyFigure, StudyReport, listed, mark, named_parts
+from bias_core.types import Estimate
+
+IN_PAPER = "in the paper"
+_AS_SHARES = "(printed in %, here as shares)"
+_MOST_NAMED = 4  # items of a protocol that differ, by name
+
+
+class PrintedNumber(NamedTuple):
+    """One number of a paper: for one model, and one line of its table."""
+
+    line: str
+    model: str
+    value: float
+    key: str  # of the finding of a run that measures the same
+    n: str = ""  # sample in words; "" if the paper does not print it
+    remark: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedMeasure:
+    """The numbers that one table prints for one measure, and the studies whose runs stand next to them."""
+
+    key: str
+    title: str
+    source: str
+    studies: tuple[str, ...]
+    numbers: tuple[PrintedNumber, ...]
+    scale: str  # name of the axis
+    null_value: float | None = None
+
+
+class OwnNumber(NamedTuple):
+    """The same number of a visitor's run."""
+
+    line: str
+    run: str
+    estimate: Estimate
+    protocol: str
+
+
+@cache
+def published_measures() -> Mapping[str, PublishedMeasure]:
+    """Return every measure that a paper prints for real models, by key."""
+    made = (*_tbyb(), *_association(), *_nationalities(), *_pairs(), *_internal())
+    return {one.key: one for one in made}
+
+
+def _tbyb() -> Iterator[PublishedMeasure]:
+    design = find_design("tbyb-general")
+    evaluations = design.data["evaluations"]
+    columns = (
+        ("Dist. Bias", "B_D, distribution bias", "released_distribution_bias"),
+        ("Hallucination", "H_J, hallucination", "released_hallucination"),
+        ("Gen. Miss Rate", "M_G, miss rate", "miss blank"),
+    )
+    for kind, study, title in (
+        ("general", "tbyb-general", "general prompts"), ("task_oriented", "tbyb-task", "prompts with a trigger word"),
+    ):  # fmt: skip
+        rows, source = read_table(evaluations[kind]["file"]), evaluations[kind]["source"]
+        for column, name, end in columns:
+            yield PublishedMeasure(
+                key=f"tbyb-{kind}-{end.split('_')[-1]}",
+                title=f"Objects: {name}, {title}",
+                source=f"Evaluation tables released with {design.reference} ({source})",
+                studies=(study,),
+                scale=name.partition(",")[0],
+                numbers=tuple(
+                    PrintedNumber(
+                        line=row.get("Target", "all prompts"), model=row["Model"], value=float(row[column]),
+                        key=f"{row.get('Target', 'all prompts')} {end}", n=f"{int(row['No. Samples']):,} pictures",
+                    )
+                    for row in rows
+                ),
+            )  # fmt: skip
+
+
+def _association() -> Iterator[PublishedMeasure]:
+    data = find_design("t2iat-tests").data
+    settings, titles = data["settings"], data["titles"]
+    yield PublishedMeasure(
+        key="t2iat-tests",
+        title="Association: differential association S, eight tests",
+        source=data["tests"][0]["source"],
+        studies=("t2iat-tests",),
+        scale="S",
+        null_value=0.0,
+        numbers=tuple(
+            PrintedNumber(
+                line=", ".join(f"{titles[test[a]]} / {titles[test[b]]}" for a, b in ("xy", "ab")),
+                model=settings["model"], value=float(test["score"]), key=test["key"],
+                n=f"{settings['images_per_prompt']} pictures of each prompt",
+                remark=f"p {'<' if test['p_below'] else '='} {test['p']:g}, d = {test['d']:g}",
+            )
+            for test in data["tests"]
+        ),
+    )  # fmt: skip
+
+
+def _nationalities() -> Iterator[PublishedMeasure]:
+    data = find_design("oasis-nationalities").data
+    rows, n = read_table(data["table1"]["file"]), f"{data['templates']['images_per_nationality']:,} pictures"
+    for column, title, end, scale in (
+        ("prevalence", "share with an attribute, P", "P", "P"),
+        ("stereotype_score", "stereotype score Ψ", "stereotype", "Ψ"),
+    ):
+        yield PublishedMeasure(
+            key=f"oasis-{column}",
+            title=f"Origins: {title}",
+            source=f"{data['table1']['source'].partition(', all')[0]} {_AS_SHARES}",
+            studies=("oasis-nationalities",),
+            scale=scale,
+            numbers=tuple(
+                PrintedNumber(
+                    line=f"{row['nationality']}, {row['attribute']}", model=row["model"],
+                    value=float(row[column]) / 100, key=f"{row['nationality']} {row['attribute']} {end}", n=n,
+                    remark=row["note"] if end == "stereotype" else "",  # the note is on Ψ
+                )
+                for row in rows
+            ),
+        )  # fmt: skip
+    doctors = find_design("oasis-doctors")
+    doctor, n_doctors = doctors.data["doctor"], doctors.images_per_prompt
+    yield PublishedMeasure(
+        key="oasis-doctors",
+        title="Origins: share of men among doctors, P(man)",
+        source=f"{doctor['source']} {_AS_SHARES}",
+        studies=("oasis-doctors",),
+        scale="P(man)",
+        numbers=tuple(
+            PrintedNumber(line=concept, model=model, value=share / 100, key=concept, n=f"{n_doctors} pictures")
+            for model, shares in doctor["prevalence_man"].items()
+            for concept, share in shares.items()
+        ),
+    )
+
+
+def _pairs() -> Iterator[PublishedMeasure]:
+    data, model = find_design("pst-occupations").data, "DALL-E 3"
+    for kind, study in (("occupation", "pst-occupations"), ("power", "pst-power")):
+        yield PublishedMeasure(
+            key=f"pst-{kind}",
+            title=f"Paired: stereotype test score, {kind}",
+            source=data["overall"]["source"],
+            studies=(study,),
+            scale="stereotype test score, −100 to 100",
+            null_value=0.0,
+            numbers=tuple(
+                PrintedNumber(
+                    line={"single": "alone", "paired": "in pairs"}[setting], model=model, value=float(of["average"]),
+                    key=f"{setting}_overall", remark=f"runs: {', '.join(f'{run:g}' for run in of['runs'])}",
+                )
+                for setting, of in data["overall"][kind].items()
+            ),
+        )  # fmt: skip
+    asked = data["intervention"]
+    yield PublishedMeasure(
+        key="pst-fairness",
+        title="Paired: stereotype test score after a request to be fair",
+        source=asked["source"],
+        studies=("pst-fairness",),
+        scale="stereotype test score, −100 to 100",
+        null_value=0.0,
+        numbers=(
+            PrintedNumber("occupations, the most biased", model, asked["occupation_top5"], "intervened_occupation"),
+            PrintedNumber("power", model, asked["power"], "intervened_power"),
+        ),
+    )
+
+
+def _internal() -> Iterator[PublishedMeasure]:
+    data = find_design("internal-bias").data
+    n = f"{data['settings']['images_per_target']} pictures"
+    yield PublishedMeasure(
+        key="internal-mcas",
+        title="Internal: MCAS of each target",
+        source=data["scores"]["source"],
+        studies=("internal-bias",),
+        scale="MCAS, positive for men",
+        null_value=0.0,
+        numbers=tuple(
+            PrintedNumber(row["keyword"], row["model"], float(row["mcas"]), f"mcas {row['keyword']}", n)
+            for row in read_table(data["scores"]["file"])
+        ),
+    )
+    for name, title, null in (("delta", "diffusion bias δ", 0.0), ("alpha", "bias amplification α", 1.0)):
+        groups = [(model, group, of) for model, by in _models_in(data["summary"]) for group, of in by.items()]
+        yield PublishedMeasure(
+            key=f"internal-{name}",
+            title=f"Internal: mean {title}",
+            source=data["summary"]["source"],
+            studies=("internal-bias",),
+            scale=title,
+            null_value=null,
+            numbers=tuple(
+                PrintedNumber(
+                    line="all targets" if group == "overall" else f"{group}-dominated targets", model=model,
+                    value=float(of[f"{name}_mean"][0]), key=f"{name} {group}",
+                    remark="; ".join(
+                        filter(None, (f"± {of[f'{name}_mean'][1]:g} printed", _misprint(of.get("misprint", ""), name)))
+                    ),
+                )
+                for model, group, of in groups
+            ),
+        )  # fmt: skip
+
+
+def _models_in(summary: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    return [(model, of) for model, of in summary.items() if isinstance(of, Mapping)]
+
+
+def _misprint(text: str, name: str) -> str:
+    """Return the note on a misprint of this number; "" for one on another."""
+    column, _, says = text.partition(": ")
+    return f"the mean of the rows is {says}" if column == f"{name}_mean" else ""
+
+
+def own_numbers(measure: PublishedMeasure, reports: Sequence[tuple[str, StudyReport]]) -> list[OwnNumber]:
+    """Return the same numbers of reports with these names, each marked with its protocol."""
+    lines = {number.key: number.line for number in measure.numbers}
+    return [
+        OwnNumber(lines[one.key], f"{name}: {arm}" if arm else name, one.estimate, protocol_in_words(report, arm))
+        for name, report in reports
+        for arm, part in named_parts(report)
+        for one in part.results.findings
+        if one.key in lines and one.published is not None  # else of other words than the paper’s
+    ]
+
+
+def protocol_in_words(report: StudyReport, arm: str = "") -> str:
+    """Return if a run, or one of its arms, meets its paper's protocol, or in which items it differs."""
+    frame = report.results.frame(CHECKLIST)
+    if frame.empty:
+        return "protocol not checked"
+    if arm and "arm" in frame:
+        frame = frame[frame["arm"] == arm]
+    names = [str(item) for item in frame[frame["status"] == DIFFERS]["item"]]
+    if not names:
+        return "paper’s protocol met"
+    more = [f"{len(names) - _MOST_NAMED} more"] if len(names) > _MOST_NAMED else []
+    return f"differs in {listed([*names[:_MOST_NAMED], *more])}"
+
+
+def published_figure(measure: PublishedMeasure, own: Sequence[OwnNumber]) -> StudyFigure:
+    """Return a plot of the printed numbers and the visitor's."""
+    lines = list(dict.fromkeys(number.line for number in measure.numbers))
+    printed = [_unknown(number.value) for number in measure.numbers]
+    if len(lines) == 1:
+        rows = [mark(one.model, at, group=IN_PAPER) for one, at in zip(measure.numbers, printed, strict=True)]
+        rows += [mark(one.run, one.estimate, group="yours") for one in own]
+        kind: Any = "intervals"
+    else:
+        rows = [mark(one.line, at, group=one.model) for one, at in zip(measure.numbers, printed, strict=True)]
+        rows += [mark(one.line, one.estimate, group=f"yours: {one.run}") for one in own]
+        rows.sort(key=lambda row: lines.index(row["name"]))
+        kind = "pairs"
+    labels: dict[str, Any] = {"x": measure.scale, "null": measure.null_value}
+    return StudyFigure(key=measure.key, title=measure.title, kind=kind, data=pd.DataFrame(rows), labels=labels)
+
+
+def _unknown(value: float) -> Estimate:
+    """Return a number without an interval."""
+    return Estimate(value=value, low=float("nan"), high=float("nan"), n=0, null_value=None)

@@ -1,0 +1,82 @@
+"""The fold of the Runs tab with the papers' numbers for real models and those of the visitor's own runs."""
+
+from typing import Any
+
+import gradio as gr
+
+from bias_core.measures.cards import with_works
+from bias_core.number_text import format_estimate
+from bias_core.services import Services
+from bias_core.study import history
+from bias_core.study.published import PublishedMeasure, own_numbers, published_figure, published_measures
+from bias_core.study.types import StudyReport
+from bias_core.ui import messages
+from bias_core.ui.study.parts import when
+from bias_core.ui.templates import render
+from bias_core.ui.visitor import Visitor
+
+_MOST_RUNS = 8  # newest runs of a study that are opened for it
+
+
+class PublishedPart:
+    """A menu of measures; under it the papers' numbers and the visitor's."""
+
+    menu: Any
+    shown: Any
+    fold: Any
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+
+    def build(self) -> None:
+        """Build the fold."""
+        choices = [(one.title, key) for key, one in published_measures().items()]
+        with gr.Accordion(
+            "Published numbers and yours", open=False, elem_classes="more", elem_id="runs-published"
+        ) as self.fold:
+            self.menu = gr.Dropdown(choices, value=choices[0][1], label="Measure", elem_id="published-measure")
+            self.shown = gr.HTML(elem_id="published-numbers")
+
+    def wire(self, visitor: Any) -> None:
+        """Update the numbers when the fold opens, and when another measure is chosen."""
+        how = (self.on_choice, [visitor, self.menu], self.shown)
+        self.fold.expand(*how, **messages.QUIET)
+        self.menu.input(*how, **messages.LATEST)
+
+    def on_choice(self, visitor: Visitor, key: str | None) -> str:
+        """The table and the plot of a measure."""
+        measures = published_measures()
+        measure = measures.get(key or "") or next(iter(measures.values()))
+        with messages.user_errors() as problem:
+            return published_html(measure, self._reports(visitor, measure))
+        return messages.error_html(problem.message)
+
+    def _reports(self, visitor: Visitor, measure: PublishedMeasure) -> list[tuple[str, StudyReport]]:
+        """The newest reports of the measure's studies, by the names of their runs."""
+        lines = [line for line in history.list_runs(self.services, visitor.key) if line.saved]
+        reports = []
+        for line in [line for line in lines if line.study in measure.studies][:_MOST_RUNS]:
+            with messages.user_errors():  # the list says why a report cannot be read
+                saved = history.open_run(self.services, visitor.key, line.run_id)
+                reports.append((f"{line.name or line.model}, {when(line.updated)}", saved.report))
+        return reports
+
+
+def published_html(measure: PublishedMeasure, reports: list[tuple[str, StudyReport]]) -> str:
+    """The papers' numbers of a measure and those of reports by name, as one table and one plot."""
+    own = own_numbers(measure, reports)
+    (source,) = with_works([measure.source])
+    lines = list(dict.fromkeys(number.line for number in measure.numbers))
+    rows = [
+        (one.line, one.model, f"{one.value:g}", one.n or "not printed", one.remark, False) for one in measure.numbers
+    ]
+    for one in own:
+        estimate = one.estimate
+        value = format_estimate(estimate.value, estimate.low, estimate.high)
+        rows.append((one.line, f"yours: {one.run}", value, f"{estimate.n:,}", one.protocol, True))
+    rows.sort(key=lambda row: lines.index(row[0]))
+    return render(
+        "published", measure=measure, source=source, rows=rows, has_lines=len(lines) > 1,
+        has_remarks=any(row[4] for row in rows),
+        n_runs=len(reports), figure=published_figure(measure, own),
+    )  # fmt: skip

@@ -1,0 +1,89 @@
+"""The papers' numbers for real models, and a visitor's own runs next to them."""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from bias_core.study.design import STUDY_DATA
+from bias_core.study.figures import figure_svg
+from bias_core.study.published import own_numbers, protocol_in_words, published_figure, published_measures
+from bias_core.study.saved import list_examples, open_example
+from bias_core.ui.runs.published import PublishedPart, published_html
+from bias_core.ui.visitor import Visitor
+from tests import shared
+
+services = shared.fake_services
+EVIL = "<img src=x onerror=alert(1)>"
+
+
+def example(name):
+    return open_example(next(one for one in list_examples() if one.name == name)).report
+
+
+def test_numbers_are_those_of_the_tables_and_name_them():
+    measures = published_measures()
+    expected = {
+        "t2iat-tests": ("Career / Family, Male / Female", "stabilityai/stable-diffusion-2-1", 0.026),
+        "oasis-prevalence": ("Iranian, turban", "SDv2", 0.273),
+        "oasis-stereotype_score": ("Iranian, turban", "SDv2", 0.271),
+        "oasis-doctors": ("Iranian doctor", "SDv3", 1.0),
+        "pst-occupation": ("in pairs", "DALL-E 3", 47.38),
+        "pst-power": ("alone", "DALL-E 3", 4.62),
+        "pst-fairness": ("power", "DALL-E 3", -11.12),
+        "internal-mcas": ("CEO", "DALL-E 2", 0.08),
+        "internal-delta": ("female-dominated targets", "DALL-E 2", 0.05),
+        "internal-alpha": ("all targets", "Stable Diffusion v2", 6.47),
+    }
+    for key, (line, model, value) in expected.items():
+        (one,) = [one for one in measures[key].numbers if (one.line, one.model) == (line, model)]
+        assert abs(one.value - value) < 1e-9
+    for measure in measures.values():
+        assert "Table" in measure.source or "TryBeforeYouBias" in measure.source
+    eight = pd.read_csv(STUDY_DATA / "tbyb_general_evaluations.csv")
+    general = measures["tbyb-general-bias"].numbers
+    assert [(one.model, one.value) for one in general] == list(zip(eight["Model"], eight["Dist. Bias"], strict=True))
+    assert len(general) == 8
+    misprint = [one for one in measures["internal-alpha"].numbers if "1.696" in one.remark]
+    assert [(one.line, one.value) for one in misprint] == [("male-dominated targets", 3.15)]
+
+
+def test_a_run_stands_next_to_the_paper_with_its_interval_and_what_it_did_otherwise():
+    report, measure = example("science-and-arts"), published_measures()["t2iat-tests"]
+    own = own_numbers(measure, [(EVIL, report)])
+    (finding,) = [one for one in report.results.findings if one.key == "science_arts"]
+    assert [(one.line, one.estimate) for one in own] == [("Science / Arts, Male / Female", finding.estimate)]
+    assert own[0].protocol.startswith("differs in Model, ")
+    html = published_html(measure, [(EVIL, report)])
+    assert "<img" not in html
+    assert "&lt;img" in html
+    assert "Wang et al. 2023, Table 1" in html
+    assert html.count("<tr") == 1 + len(measure.numbers) + 1
+    assert f"yours: {EVIL}" in list(published_figure(measure, own).data["group"])
+
+
+def test_a_run_that_meets_every_item_says_so_and_one_of_other_words_does_not_stand_there():
+    report, measure = example("occupations-in-pairs"), published_measures()["pst-occupation"]
+    assert protocol_in_words(report) == "differs in Model, Number of pictures, Answerer and 1 more"
+    tables = tuple(
+        replace(table, frame=table.frame.assign(status="met")) if table.key == "protocol" else table
+        for table in report.results.tables
+    )
+    met = replace(report, results=replace(report.results, tables=tables))
+    assert protocol_in_words(met) == "paper’s protocol met"
+    assert len(own_numbers(measure, [("mine", met)])) == 2
+    findings = tuple(replace(one, published=None) for one in report.results.findings)
+    other = replace(report, results=replace(report.results, findings=findings))
+    assert own_numbers(measure, [("mine", other)]) == []
+
+
+def test_every_measure_is_shown_without_a_run_and_its_plot_has_every_number(services):
+    part, visitor = PublishedPart(services), Visitor()
+    for key, measure in published_measures().items():
+        html = part.on_choice(visitor, key)
+        assert "You have no run of this study" in html
+        assert html.count("<tr") == 1 + len(measure.numbers)
+        figure = published_figure(measure, [])
+        assert sorted(figure.data["value"]) == sorted(one.value for one in measure.numbers)
+        assert figure_svg(figure).startswith("<svg")
+    assert "B_D" in part.on_choice(visitor, "no such measure")
+    visitor.leave()
