@@ -28,6 +28,7 @@ from bias_core.study.saved import Example, SavedReport, is_example
 from bias_core.study.study import Settled
 from bias_core.study.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
 from bias_core.ui import messages
+from bias_core.ui.model_menu import NoClassifierPart
 from bias_core.ui.study import result_page as study_html
 from bias_core.ui.study.form import Preset, split_first_arm
 from bias_core.ui.study.parts import DrawingPart, ExamplesPart, when, why_html
@@ -63,6 +64,7 @@ class StudyTab(ResultPage):
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
+        self.no_classifier = NoClassifierPart(self.key, services)
         self.examples = ExamplesPart(self.key, services.settings.assets_dir / "examples")
 
     def __init_subclass__(cls) -> None:
@@ -101,6 +103,7 @@ class StudyTab(ResultPage):
         with gr.Column(elem_classes="card ask"):
             self._build_ask()
         self.parts["status"] = gr.HTML(messages.READY, elem_id=f"{self.key}-status")
+        self.no_classifier.build()
         self.drawing = DrawingPart(self.key)
         self._build_results()
         self._wire(demo)
@@ -167,7 +170,8 @@ class StudyTab(ResultPage):
     def outputs(self) -> list[Any]:
         """Everything that a run changes, including the form's folds."""
         largest = [self.parts[LARGEST]] if LARGEST in self.parts else []
-        return [*super().outputs(), *self.form_folds, *self.without_notes(), *largest]
+        below = self.no_classifier.outputs()
+        return [*super().outputs(), *self.form_folds, *self.without_notes(), *largest, *below]
 
     def opened_outputs(self) -> list[Any]:
         """Everything that :meth:`show_saved` changes."""
@@ -186,6 +190,9 @@ class StudyTab(ResultPage):
         parts["link"].change(None, parts["link"], parts["link"], js=_ABSOLUTE_JS, **QUIET)
         self.arms.wire(self.form["model"])
         self.next.wire(self)
+        self.no_classifier.wire(
+            self.form["encoder"], self.form["force"], [self.reading_fold], self.parts["run"].elem_id
+        )
         self.examples.wire(self.on_example, self.opened_outputs(), partial(self.bring_into_view, name="header"))
         self.wire_extra()
 
@@ -279,7 +286,7 @@ class StudyTab(ResultPage):
 
     def _buttons(self, *, running: bool) -> Updates:
         largest = {self.parts[LARGEST]: gr.update(visible=False)} if LARGEST in self.parts else {}
-        return super()._buttons(running=running) | largest
+        return super()._buttons(running=running) | largest | self.no_classifier.show(False)
 
     def on_click(self, visitor: Visitor, shown: StudyReport | None = None) -> Updates:
         """Enter the queue; end the visitor's running run, and hide an example."""
@@ -322,6 +329,8 @@ class StudyTab(ResultPage):
         error = {self.parts["status"]: messages.error_html(problem.message)}
         if problem.fits and LARGEST in self.parts:
             error[self.parts[LARGEST]] = gr.update(visible=True)
+        if problem.no_classifier:
+            error |= self.no_classifier.show(True, are_own=problem.no_classifier.are_own)
         return self._buttons(running=False) | self.without_notes() | error
 
     def following(
