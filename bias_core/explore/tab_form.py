@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from html import escape
@@ -20,6 +21,7 @@ from bias_core.explore.options import (
     attribute_text,
     explore_options,
     explore_settings,
+    of_any_prompt,
     prompts_of,
 )
 from bias_core.explore.study import pack_of
@@ -48,8 +50,9 @@ from bias_core.ui.model_menu import (
     without_rates_of_others,
     words_for,
 )
-from bias_core.ui.study.form import split_first_arm
-from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, StudyTab, Updates
+from bias_core.ui.study.form import ArmsForm, drawing_arms, split_first_arm
+from bias_core.ui.study.own_pictures import DRAWN, chosen_pictures
+from bias_core.ui.study.study_tab import CHIP, EACH, LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor, run_queued, then_run
 from bias_core.values import changed_settings, settings_of
@@ -181,6 +184,7 @@ EXAMPLES = (
 DEFAULTS = explore_settings()
 OPTIONS = ExploreOptions()
 _DECLARED = {**settings_of(StudySettings), **settings_of(ExploreOptions)}
+_OF_DRAWING = ("Prompt", "Sampling", "Stopping", "Your own prompts")  # groups of options that own pictures do not need
 TABLE_NOTE = (
     "A picture has an attribute if it is more similar to the positive than to the negative sentence. **P\\*** is the "
     "real-world rate to compare with: 0.56, 56 % or empty. Give its source, or say that you chose it."
@@ -217,65 +221,100 @@ class ExploreForm(StudyTab):
 
     def _build_ask(self) -> None:
         self._build_question()
-        with self.form_fold("Edit the attributes", "attributes", ""):
-            self.form["attributes"] = build_table(self.sets[FIRST_SET].attributes, "table")
-            with gr.Row(elem_classes="tools"):
-                titles = {"add": "Add a row", "remove": "Remove the selected row", "restore": "Restore the set"}
-                for name, width in {"add": 110, "remove": 170, "restore": 190}.items():
-                    self.parts[name] = gr.Button(titles[name], size="sm", scale=0, min_width=width)
-            gr.Markdown(TABLE_NOTE, elem_classes="quiet")
-            self.suggest.build()
-        with self.form_fold("Prompt, sampling, classifier", "options", ""):
-            self._build_options()
-        with self.form_fold("Your own prompts", "own-prompts", ""):
-            self.form["pack"] = gr.File(
-                label="File of prompts (CSV or JSONL), instead of the concept", file_types=list(ENDINGS), height=130,
-                elem_id="prompts-file",
-            )  # fmt: skip
-            self.form["pack_note"] = gr.HTML(render("prompt_pack", design=None), elem_id="prompts-note")
-        self._build_arms(self._build_chips)
+        with self.form_fold("More options", "options", "more") as self.reading_fold:
+            with self._group("Attributes"):
+                self._build_attributes()
+            with self._group("Prompt"):
+                self._build_prompt()
+            with self._group("Sampling"):
+                self._build_sampling()
+            with self._group("Classifier"):
+                self._build_readers()
+            with self._group("Stopping"):
+                self._build_stop_rule()
+            with self._group("Association words"), gr.Row():
+                for name in ("attribute_a", "attribute_b"):
+                    self._add(name, gr.Textbox, min_width=150, max_lines=1)
+                self._add("n_attribute_images", gr.Number, precision=0, min_width=150)
+            with self._group("Your own prompts"):
+                self.form["pack"] = gr.File(
+                    label="File of prompts (CSV or JSONL), instead of the concept", file_types=list(ENDINGS),
+                    height=130, elem_id="prompts-file",
+                )  # fmt: skip
+                self.form["pack_note"] = gr.HTML(render("prompt_pack", design=None), elem_id="prompts-note")
+            with self._group("Compare settings"):
+                box = gr.Column(elem_id=f"{self.key}-arms")
+                self.arms = ArmsForm(self.key, self.services, box, self._build_presets)
+
+    @contextmanager
+    def _group(self, title: str) -> Iterator[None]:
+        """Build a part of *More options* under its heading."""
+        with gr.Column(elem_classes="option-group") as group:
+            gr.HTML(messages.heading_html(title))
+            yield
+        if title in _OF_DRAWING:
+            self.drawing_parts.append(group)
 
     def _build_question(self) -> None:
-        parts, menu = self.parts, [(item.title, item.key) for item in self.sets.values()]
-        with gr.Row(equal_height=True, elem_classes="line"):
-            self._add("concept", gr.Textbox, placeholder="for example: doctor", scale=5, min_width=260, max_lines=1)
-            self.form["set"] = gr.Dropdown(
-                menu, value=FIRST_SET, label="Attributes", elem_id="set",
-                info="Things to measure in the pictures", scale=4, min_width=220,
-            )  # fmt: skip
-            self._add("n_images", gr.Number, precision=0, scale=2, min_width=140)
-        with gr.Row(elem_classes="chips"):
-            parts["decided"] = gr.State(OPTIONS.concept)  # the concept that the set was chosen for
-            parts["emptied"] = gr.State([])  # rows that lost another concept's P*, as they were
-            parts["concepts"] = {
-                key: gr.Button(self.sets[key].concept_hint, size="sm", min_width=0, scale=0) for key in EXAMPLES
-            }
-            self.examples.build()
-        with gr.Row(equal_height=True, elem_classes="line"):
-            models, conditions = model_choices(self.services), self.services.model_info(DEFAULTS.model).conditions
-            self._add("model", gr.Dropdown, models, info=HINT, allow_custom_value=True, scale=5, min_width=260)
-            info = self.planted(DEFAULTS.condition)
-            self._add("condition", gr.Dropdown, list(conditions), info=info, scale=3, min_width=180)
-            with gr.Column(scale=3, min_width=220, elem_classes="act"):
+        parts = self.parts
+        with gr.Row(equal_height=True, elem_classes="line first-line"):
+            self._add("concept", gr.Textbox, placeholder="for example: doctor", scale=5, min_width=240, max_lines=1)
+            with gr.Column(scale=0, min_width=240, elem_classes="act"):
                 parts["run"] = gr.Button("Generate and measure", variant="primary", size="lg", elem_id="generate")
                 parts["stop"] = gr.Button("Stop", variant="stop", size="lg", elem_id="stop", visible=False)
                 self._build_gpu_time()
+        with gr.Row(equal_height=True, elem_classes="line second-line"):
+            self.own_pictures.build_choice()
+            with gr.Column(scale=8, min_width=240) as drawn, gr.Row(equal_height=True):
+                models, conditions = model_choices(self.services), self.services.model_info(DEFAULTS.model).conditions
+                self._add("model", gr.Dropdown, models, info=HINT, allow_custom_value=True, scale=5, min_width=220)
+                info = self.planted(DEFAULTS.condition)
+                self._add("condition", gr.Dropdown, list(conditions), info=info, scale=4, min_width=150)
+                self._add("n_images", gr.Number, precision=0, scale=1, min_width=110)
+        self.own_pictures.build_upload()
+        self.drawing_parts.append(drawn)
         self.form["model_note"] = gr.HTML(elem_id="model-note", elem_classes="quiet")
         self.form["rates_note"] = gr.HTML(elem_id="rates-note", elem_classes="notes")
+        parts["decided"] = gr.State(OPTIONS.concept)  # the concept that the set was chosen for
+        parts["emptied"] = gr.State([])  # rows that lost another concept's P*, as they were
+        concepts = [partial(self._build_concept, key) for key in EXAMPLES]
+        parts["concepts"] = {}
+        self.build_chips(concepts)
 
-    def _build_options(self) -> None:
-        add, model = self._add, self.services.model_info(DEFAULTS.model)
+    def _build_concept(self, key: str) -> None:
+        self.parts["concepts"][key] = gr.Button(self.sets[key].concept_hint, **CHIP)
+
+    def _build_attributes(self) -> None:
+        menu = [(item.title, item.key) for item in self.sets.values()]
+        self.form["set"] = gr.Dropdown(
+            menu, value=FIRST_SET, label="Set of attributes", elem_id="set", info="Things to measure in the pictures",
+        )  # fmt: skip
+        self.form["attributes"] = build_table(self.sets[FIRST_SET].attributes, "table")
+        with gr.Row(elem_classes="tools"):
+            titles = {"add": "Add a row", "remove": "Remove the selected row", "restore": "Restore the set"}
+            for name, width in {"add": 110, "remove": 170, "restore": 190}.items():
+                self.parts[name] = gr.Button(titles[name], size="sm", scale=0, min_width=width)
+        gr.Markdown(TABLE_NOTE, elem_classes="quiet")
+        self.suggest.build()
+
+    def _build_prompt(self) -> None:
+        add, menus = self._add, {}
         with gr.Row():
             add("template", gr.Textbox, max_lines=2)
             add("negative_prompt", gr.Textbox, info="Things the pictures should not show; usually empty", max_lines=2)
         with gr.Row():
-            add(
-                "rewrite",
-                gr.Textbox,
-                info="own: by the model itself; fair: towards fairness; or your instruction",
-                max_lines=3,
-            )
+            info = "own: by the model itself; fair: towards fairness; or your instruction"
+            add("rewrite", gr.Textbox, info=info, max_lines=3)
             add("rewriter", gr.Textbox, info="Language model that does it; empty: this server's endpoint", max_lines=1)
+        for extension in explore_extensions():
+            menus |= extension.menus()
+        with gr.Row():
+            for name, option in ADDED.items():
+                some = {"value": list(option.default), "multiselect": True} if option.kind is tuple else {}
+                add(name, gr.Dropdown, list(menus.get(name, option.choices)), min_width=150, **some)
+
+    def _build_sampling(self) -> None:
+        add, model = self._add, self.services.model_info(DEFAULTS.model)
         with gr.Row():
             add("seed", gr.Number, info="For picture 1; later ones use the next seeds", precision=0, min_width=130)
             self.parts["dice"] = gr.Button("New seed", size="sm", elem_id="dice", scale=0, min_width=110)
@@ -290,20 +329,6 @@ class ExploreForm(StudyTab):
             add("size", gr.Textbox, info="Such as 512x512; empty: the model's default", max_lines=1, min_width=130)
             samplers = [(name or "default", name) for name in _DECLARED["sampler"].choices]
             add("sampler", gr.Dropdown, samplers, info="For diffusion models only", min_width=130)
-        self._build_readers()
-        with gr.Row():
-            add("confidence", gr.Dropdown, [90, 95, 99], value=95, label="Confidence, %", min_width=130)
-            add("n_clusters", gr.Number, precision=0, elem_id="clusters", min_width=150)
-        menus = {name: menu for extension in explore_extensions() for name, menu in extension.menus().items()}
-        with gr.Row():
-            for name, option in ADDED.items():
-                some = {"value": list(option.default), "multiselect": True} if option.kind is tuple else {}
-                add(name, gr.Dropdown, list(menus.get(name, option.choices)), min_width=150, **some)
-        self._build_stop_rule()
-        with gr.Row():
-            for name in ("attribute_a", "attribute_b"):
-                add(name, gr.Textbox, min_width=150, max_lines=1)
-            add("n_attribute_images", gr.Number, precision=0, min_width=150)
 
     def _build_stop_rule(self) -> None:
         one = _DECLARED["stop_within"]
@@ -330,6 +355,9 @@ class ExploreForm(StudyTab):
             allow_custom_value=True,
         )  # fmt: skip
         self.form["force"] = force_box(self.key)  # next to a menu it would be too narrow on a phone
+        with gr.Row():
+            add("confidence", gr.Dropdown, [90, 95, 99], value=95, label="Confidence, %", min_width=130)
+            add("n_clusters", gr.Number, precision=0, elem_id="clusters", min_width=150)
 
     def _add(self, name: str, kind: Any, *first: Any, **own: Any) -> None:
         """Return the component of a setting, with the setting's default, label and sentence unless given."""
@@ -340,8 +368,9 @@ class ExploreForm(StudyTab):
         self.form[name] = kind(*first, **more | own)
 
     def inputs(self) -> list[Any]:
-        """The form's components in the order of ``FIELDS``, the arms, the file of prompts, and the shown report."""
-        return [*(self.form[name] for name in FIELDS), self.arms.chosen, self.form["pack"], self.parts["report"]]
+        """Components in the order of ``FIELDS``, the arms, own pictures, the file of prompts, and the shown report."""
+        others = [self.arms.chosen, self.own_pictures.images, self.form["pack"], self.parts["report"]]
+        return [*(self.form[name] for name in FIELDS), *others]
 
     def form_outputs(self) -> list[Any]:
         """Return all components that :meth:`form_of` changes."""
@@ -377,8 +406,9 @@ class ExploreForm(StudyTab):
         form["attributes"].select(self.on_choose_row, None, parts["row"], **EACH)
         table = [form["attributes"], parts["row"]]
         parts["remove"].click(self.on_remove, table, table, **QUIET)
-        self.suggest.wire(self, lambda values: read_form(values[:-1]))  # without the file of prompts
+        self.suggest.wire(self, lambda values: read_form(values[:-2]))  # without own pictures and the file of prompts
         parts["restore"].click(self.on_restore, form["set"], filled, **QUIET)
+        self.wire_pictures()
 
     def on_pack(self, path: str | None) -> str:
         """Return the content of a file of prompts, or the rows that cannot be used."""
@@ -483,8 +513,11 @@ class ExploreForm(StudyTab):
 
     def design_and_settings(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
         """Return the design and settings of the form; InvalidInput if they cannot be used."""
-        *form, pack, _ = values
+        *form, images, pack, _ = values
         settings = read_form(form)
+        if images := chosen_pictures(images):
+            settings = replace(settings, images=images, arms=drawing_arms(settings.arms, images))
+            return self.designs[KIND], settings if settings.arms else of_any_prompt(settings)
         return pack_of(str(pack), settings) if pack else (self.designs[KIND], settings)
 
     def report_before(self, values: Sequence[Any]) -> StudyReport | None:
@@ -505,7 +538,8 @@ class ExploreForm(StudyTab):
         del values["condition"]
         values["set"] = next((key for key, one in self.sets.items() if one.attributes == options.scored), None)
         filled = {form[name]: value for name, value in values.items()} | {self.parts["decided"]: options.concept}
-        return self._model_updates(shown.model, shown.condition) | filled | self.arms.show(arms)
+        shown_parts = self.show_source(DRAWN) | self.arms.show(arms)
+        return self._model_updates(shown.model, shown.condition) | filled | shown_parts
 
     def link(self, report: StudyReport) -> str:
         """Return the address of this tab with these settings, without attributes; "" for the user's own pictures."""
@@ -530,9 +564,10 @@ class ExploreForm(StudyTab):
         form, info = self.form, self.services.model_info(name)
         licence = f"Licence: {info.licence}." if info.licence else ""
         hint = "" if info.embedded else model_hint(self.services, name)
+        note = "" if name == DEFAULTS.model else " ".join(filter(None, (hint, info.note, licence)))
         return {
             form["condition"]: self._conditions(name, condition or ""),
             form["num_inference_steps"]: info.default_steps,
             form["guidance_scale"]: info.default_guidance,
-            form["model_note"]: escape(" ".join(filter(None, (hint, info.note, licence)))),
+            form["model_note"]: escape(note),
         }

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import gradio as gr
 
 from bias_core.errors import InvalidInput
-from bias_core.explore.extension import NO_WORDS, read_attributes
-from bias_core.explore.options import KIND, attribute_text
+from bias_core.explore.extension import read_attributes
+from bias_core.explore.options import KIND, attribute_text, of_any_prompt
 from bias_core.explore.study import NOBODY, UNMEASURED
 from bias_core.services import Services
 from bias_core.store.imports import key
@@ -174,7 +174,8 @@ class RunsTab(StudyTab):
         acted = [parts["list"], parts["status"], parts["deleted"]]
         parts["list"].select(self.on_act, [visitor, parts["deleted"]], acted, **QUIET)
         shown = [parts[name] for name in ("fits", "what", *_WITH_PICTURES)]
-        self.own_pictures.wire(visitor, self.on_arrived, [self.own_pictures.arrived], shown)
+        for event in self.own_pictures.wire(visitor):
+            event.then(self.on_arrived, self.own_pictures.arrived, shown, **QUIET)
         self.no_classifier.wire(parts["encoder"], parts["force"], [], "runs-run")
         self.wire_stop(parts["stop"], parts["status"])
         self.wire_results()
@@ -330,8 +331,7 @@ class RunsTab(StudyTab):
         texts = [line for line in (sentences or "").splitlines() if line.strip()]
         sets = {item.key: item for item in load_attribute_sets()}
         attributes = sets[chosen].attributes if not texts and chosen in sets else read_attributes(texts, "")
-        options = {**NO_WORDS, "concept": "", "attributes": [attribute_text(attribute) for attribute in attributes]}
-        return design, replace(settings, options=options)
+        return design, of_any_prompt(replace(settings, options={"attributes": [*map(attribute_text, attributes)]}))
 
     def _buttons(self, *, running: bool) -> Updates:
         return {self.parts["stop"]: gr.update(visible=running), **self.no_classifier.show(False)}

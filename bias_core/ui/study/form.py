@@ -56,14 +56,13 @@ PRESETS: Mapping[str, tuple[Arm, ...]] = {
 
 
 class ArmsForm:
-    """An accordion with presets, the list of arms (empty if there is only the form above) and a form to add one."""
+    """Presets, the list of arms (empty if there is only the form above) and a form to add one, in ``box``."""
 
-    def __init__(self, key: str, services: Services, build_presets: Callable[[], None] | None = None) -> None:
+    def __init__(self, key: str, services: Services, box: Any, build_presets: Callable[[], None] | None = None) -> None:
         self.services = services
         self.chosen = gr.State(())
         self.presets: list[Any] = []
-        title = "Compare settings: add an arm"
-        with gr.Accordion(title, open=False, elem_classes="more", elem_id=f"{key}-arms") as self.box:
+        with box:
             (build_presets or (lambda: self._build_presets(key)))()
             self.listed = gr.HTML(arms_html(()), js_on_load=script("arms"), elem_id=f"{key}-arms-list")
             label = "Your own pictures (zip), instead of drawing"
@@ -358,12 +357,9 @@ class StudyForm:
                             self.form[OPTION + name].visible = design is designs[0]
             self.form["labels"] = self._component("labels", FORM["labels"])
         self.drawing_parts = [size, drawn, sampling]
-        self._build_arms()
-
-    def _build_arms(self, build_presets: Callable[[], None] | None = None) -> None:
-        """Build the form of arms, with these presets instead of the usual ones."""
-        self.arms = ArmsForm(self.key, self.services, build_presets)
-        self.form_folds.append(self.arms.box)
+        self.arms = ArmsForm(
+            self.key, self.services, self.form_fold("Compare settings: add an arm", f"{self.key}-arms")
+        )
 
     def form_fold(self, title: str, elem_id: str, elem_classes: str = "more") -> gr.Accordion:
         """A part of the form that is closed at first and when a run starts."""
@@ -446,12 +442,12 @@ class StudyForm:
 
     def wire_pictures(self) -> None:
         """Wire the choice of pictures, and the upload."""
-        pictures, inputs, count = self.own_pictures, self.inputs(), self.parts["count"]
-        size = [self.form["percent"]] if "percent" in self.form else []
+        pictures, size = self.own_pictures, [self.form["percent"]] if "percent" in self.form else []
         shown = [*self.source_outputs(), *size]
         changed = pictures.source.input(self.on_source, [pictures.source, pictures.arrived], shown, **messages.LATEST)
-        changed.then(self.on_count, inputs, count, **messages.QUIET)
-        pictures.wire(self.parts["visitor"], self.on_count, inputs, count)
+        for event in (changed, *pictures.wire(self.parts["visitor"])):
+            if "count" in self.parts:
+                event.then(self.on_count, self.inputs(), self.parts["count"], **messages.QUIET)
 
     def load_outputs(self) -> list[Any]:
         """Everything that :meth:`on_load` changes."""
@@ -493,7 +489,7 @@ class StudyForm:
     def on_study(self, name: str) -> Updates:
         """Show another study's options and clear the status."""
         changed = self.options_of(name) | {self.form["steps"]: None, self.form["guidance"]: None}
-        return changed | {self.parts["status"]: messages.READY, **({self.parts["use_own"]: False} if self.own else {})}
+        return changed | {self.parts["status"]: "", **({self.parts["use_own"]: False} if self.own else {})}
 
     def on_model(self, name: str, condition: str | None) -> Updates:
         """Show another model's conditions, and a note on it."""
@@ -501,7 +497,7 @@ class StudyForm:
             return {
                 self.form["condition"]: self.conditions_after(name, condition),
                 self.form["model"]: gr.update(info=model_hint(self.services, name)),
-                self.parts["status"]: messages.READY,
+                self.parts["status"]: "",
             }
         return {self.parts["status"]: messages.error_html(problem.message)}
 

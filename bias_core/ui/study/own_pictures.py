@@ -145,16 +145,16 @@ class OwnPictures:
         """Everything that :meth:`show` changes."""
         return [self.images, self.arrived, self.there, self.found, self.fold, self.file, self.table, self.status]
 
-    def wire(self, visitor: Any, then: Any, inputs: list[Any], outputs: list[Any]) -> None:
-        """Wire the events; ``then`` handles ``inputs`` after each change of the pictures."""
+    def wire(self, visitor: Any) -> list[Any]:
+        """Wire the events, and return them."""
         shown, quiet = self.outputs(), {"api_visibility": "private"}
         corrected = [visitor, self.arrived, self.prompt, self.table]
-        for event in (
+        asked = [self.set.click, self.prompt.submit, self.table.upload]
+        return [
             self.file.upload(self.on_upload, self.file, shown, **quiet),
-            gr.on([self.set.click, self.prompt.submit, self.table.upload], self.on_correct, corrected, shown, **quiet),
+            gr.on(asked, self.on_correct, corrected, shown, **quiet),
             self.remove.click(lambda: self.show(None), None, shown, **messages.QUIET),
-        ):
-            event.then(then, inputs, outputs, **messages.QUIET)
+        ]
 
     def on_upload(self, path: str | None) -> Updates:
         """Show what arrived."""
