@@ -294,7 +294,7 @@ class ExploreTab(ExploreForm):
         parts |= {"visitor": visitor, "row": gr.State(None)}
         with gr.Column(elem_classes="card ask"):
             self._build_ask()
-        parts["status"] = gr.HTML(elem_id="status")
+        self.build_status("status")
         self.examples.build_looked_at()
         self.drawing = DrawingPart(self.key)
         self._build_results()

@@ -157,6 +157,7 @@ class NoClassifierPart:
 
     def __init__(self, key: str, services: Services) -> None:
         self.key, self.services = key, services
+        self.box: Any = None  # in tabs that build the buttons
 
     def build(self) -> None:
         """Build the buttons."""
@@ -168,11 +169,12 @@ class NoClassifierPart:
 
     def outputs(self) -> list[Any]:
         """Everything that :meth:`show` changes."""
-        return [self.box, self.label]
+        return [] if self.box is None else [self.box, self.label]
 
     def show(self, shown: bool, *, are_own: bool = False) -> dict[Any, Any]:
         """Show or hide the buttons; only own pictures exist already and can be labelled."""
-        return {self.box: gr.update(visible=shown), self.label: gr.update(visible=are_own)}
+        states = (shown, are_own)
+        return {part: gr.update(visible=on) for part, on in zip(self.outputs(), states, strict=False)}
 
     def wire(self, encoder: Any, force: Any, folds: Sequence[Any], run_id: str) -> None:
         """Wire the buttons to the form; ``run_id`` is the element id of the button that runs."""
@@ -181,8 +183,13 @@ class NoClassifierPart:
         opened = [gr.update(open=True) for _ in folds]
         chosen = self.choose.click(lambda: [self.fitting(), *opened], None, [encoder, *folds], **QUIET)
         chosen.then(None, js=focus, **QUIET)
-        forced = self.score.click(lambda: True, None, force, **QUIET)
+        forced = self.score.click(self.forcing, encoder, [force, encoder], **QUIET)
         forced.then(None, js=f"() => document.querySelector('#{run_id}').click()", **QUIET)
+
+    def forcing(self, chosen: str) -> list[Any]:
+        """The ticked box, and the chosen encoder; for an automatic one the first that is installed."""
+        here = self.services.readers_here("encoder")
+        return [True, here[0] if chosen == AUTO and here else gr.skip()]
 
     def fitting(self) -> Any:
         """The first encoder for any pictures that suits this machine, for the menu; no update if there is none."""

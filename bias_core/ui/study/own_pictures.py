@@ -23,6 +23,8 @@ DRAWN, OWN = "drawn", "own"
 NOT_YET = "not yet"
 """Value of the form's pictures while *Use my pictures* is chosen and none have arrived."""
 _SHOWN, _SIDE = 24, 128  # pictures, and their pixels
+_UNUSED = "file could not be used", "files could not be used"
+_OTHERS = "file is neither a picture nor a text about one", "files are neither pictures nor texts about them"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +34,7 @@ class Arrived:
     # path, name: of the zip
     path: Path
     name: str
-    n_files: int  # pictures, usable or not
+    n_files: int  # pictures without a prompt, if none has one
     counts: Mapping[str, int]  # usable pictures per prompt; {} if none has a prompt
     sources: Mapping[str, int]  # pictures per source of their prompt
     first: tuple[tuple[str, str, str], ...]  # names, prompts and data URIs of some
@@ -41,42 +43,39 @@ class Arrived:
 
 
 def look_through(path: Path) -> Arrived:
-    """Read every picture of a folder or zip; InvalidInput if it cannot be used."""
+    """Read every picture of a folder or zip; InvalidInput if it is damaged, unsafe or too large."""
     try:
         source = ImportedImages(path)
     except NoPrompts as error:
-        if not error.pictures:
-            raise
         return _without_prompts(path, error)
-    source.examine()
+    try:
+        source.examine()
+    except InvalidInput:
+        if source.counts:  # something else than that no picture can be used
+            raise
     remarks = source.remarks()
     if source.others:
-        one, many = "file is neither a picture nor a text about one", "files are neither pictures nor texts about them"
-        remarks.append((one, many, source.others))
+        remarks.append((*_OTHERS, source.others))
     return Arrived(
-        path=path, name=source.name, n_files=len(source.pictures), counts=source.counts, sources=source.sources,
+        path=path, name=source.name, n_files=0, counts=source.counts, sources=source.sources,
         first=tuple((name, prompt, _small(image)) for name, prompt, image in source.first(_SHOWN)),
         remarks=tuple(remarks),
     )  # fmt: skip
 
 
 def _without_prompts(path: Path, error: NoPrompts) -> Arrived:
-    """Contents of an upload without prompts; InvalidInput if none of its pictures can be read."""
+    """Contents of an upload without prompts."""
     files, first, damaged = open_files(path), list[tuple[str, str, str]](), list[str]()
     for name in error.pictures:
-        if len(first) == _SHOWN:
-            break
-        try:
-            first.append((name, "", _small(decode_picture(files.read(name)))))
-        except InvalidInput as reason:
-            damaged.append(f"{name}: {reason}")
-    if not first:
-        raise InvalidInput(f"no picture of {path.name} can be used: {'; '.join(damaged[:3])}")
+        if len(first) < _SHOWN:
+            try:
+                first.append((name, "", _small(decode_picture(files.read(name)))))
+            except InvalidInput as reason:
+                damaged.append(f"{name}: {reason}")
     lines = [line for line in (*error.rejected, *damaged) if not line.endswith(": no prompt")]
-    remarks = (("file could not be used", "files could not be used", lines),) if lines else ()
     return Arrived(
-        path=path, name=path.stem, n_files=len(error.pictures), counts={}, sources={}, first=tuple(first),
-        remarks=remarks,
+        path=path, name=path.stem, n_files=len(error.pictures) - len(damaged), counts={}, sources={},
+        first=tuple(first), remarks=((*_UNUSED, lines),) if lines else (),
     )  # fmt: skip
 
 
@@ -143,7 +142,17 @@ class OwnPictures:
 
     def outputs(self) -> list[Any]:
         """Everything that :meth:`show` changes."""
-        return [self.images, self.arrived, self.there, self.found, self.fold, self.file, self.table, self.status]
+        return [
+            self.images,
+            self.arrived,
+            self.there,
+            self.found,
+            self.fold,
+            self.label,
+            self.file,
+            self.table,
+            self.status,
+        ]
 
     def wire(self, visitor: Any) -> list[Any]:
         """Wire the events, and return them."""
@@ -178,12 +187,14 @@ class OwnPictures:
     def show(self, arrived: Arrived | None) -> Updates:
         """Show these pictures, or the empty upload."""
         is_usable = arrived is not None and bool(arrived.counts)
+        can_correct = arrived is not None and bool(arrived.first)
         return {
             self.images: images_of(arrived),
             self.arrived: arrived,
             self.there: gr.update(visible=arrived is not None),
             self.found: "" if arrived is None else arrived_html(arrived),
-            self.fold: gr.update(open=arrived is not None and not is_usable),
+            self.fold: gr.update(open=arrived is not None and not is_usable, visible=can_correct),
+            self.label: gr.update(visible=is_usable),
             self.file: None, self.table: None, self.status: "",
         }  # fmt: skip
 

@@ -104,11 +104,15 @@ class StudyTab(ResultPage):
         self.build_top()
         with gr.Column(elem_classes="card ask"):
             self._build_ask()
-        self.parts["status"] = gr.HTML(elem_id=f"{self.key}-status")
-        self.no_classifier.build()
+        self.build_status(f"{self.key}-status")
         self.drawing = DrawingPart(self.key)
         self._build_results()
         self._wire(demo)
+
+    def build_status(self, elem_id: str) -> None:
+        """Build the status line, with buttons for when no classifier fits."""
+        self.parts["status"] = gr.HTML(elem_id=elem_id)
+        self.no_classifier.build()
 
     def _build_ask(self) -> None:
         self._build_presets()
