@@ -103,7 +103,13 @@ class OwnPictures:
         """Build the choice."""
         choices = [("Draw with a model", DRAWN), ("Use my pictures", OWN)]
         self.source = gr.Radio(
-            choices, value=DRAWN, label="Pictures", elem_id=f"{self.key}-source", scale=2, min_width=270
+            choices,
+            value=DRAWN,
+            label="Source of pictures",
+            elem_id=f"{self.key}-source",
+            elem_classes="source",
+            scale=0,
+            min_width=290,
         )
 
     def build_upload(self, *, visible: bool = False) -> None:
@@ -128,12 +134,12 @@ class OwnPictures:
 
     def _build_corrections(self) -> None:
         key = self.key
-        with gr.Row(equal_height=True):
-            self.prompt = gr.Textbox(
-                label="One prompt for all pictures", max_lines=1, min_width=220, scale=3,
-                placeholder="for example: a photo of a doctor", elem_id=f"{key}-own-prompt",
-            )  # fmt: skip
-            self.set = gr.Button("Use for all", size="sm", scale=0, min_width=110, elem_id=f"{key}-own-prompt-set")
+        self.prompt = gr.Textbox(
+            label="One prompt for all pictures", max_lines=1, placeholder="for example: a photo of a doctor",
+            elem_id=f"{key}-own-prompt",
+        )  # fmt: skip
+        with gr.Row(elem_classes="tools"):
+            self.set = gr.Button("Use this prompt", size="sm", scale=0, min_width=150, elem_id=f"{key}-own-prompt-set")
         kinds = ", ".join(ending[1:].upper() for ending in ENDINGS)
         self.table = gr.File(
             label=f"Or a table with file_name and prompt ({kinds})", file_types=list(ENDINGS), height=100,
@@ -159,8 +165,11 @@ class OwnPictures:
         shown, quiet = self.outputs(), {"api_visibility": "private"}
         corrected = [visitor, self.arrived, self.prompt, self.table]
         asked = [self.set.click, self.prompt.submit, self.table.upload]
+        arrived = self.file.upload(self.on_upload, self.file, shown, **quiet)
+        status = f"document.querySelector('#{self.key}-folder-status')"
+        arrived.then(None, js=f"() => {{ if ({status}) {status}.textContent = ''; }}", **messages.QUIET)
         return [
-            self.file.upload(self.on_upload, self.file, shown, **quiet),
+            arrived,
             gr.on(asked, self.on_correct, corrected, shown, **quiet),
             self.remove.click(lambda: self.show(None), None, shown, **messages.QUIET),
         ]
