@@ -351,8 +351,8 @@ class ImportedImages:
 
     def first(self, n: int) -> list[tuple[str, str, Image.Image]]:
         """Name, prompt and pixels of the first ``n`` usable pictures."""
-        rows = [row for prompt in self.counts for row in self.rows(prompt, n)][:n]
-        names = sorted((self._names[row.id], row.prompt) for row in rows)
+        rows = (row for prompt in self.counts for row in self.rows(prompt, MOST_PICTURES))
+        names = sorted((self._names[row.id], row.prompt) for row in rows)[:n]
         return [(name, prompt, decode_picture(self._files.read(name))) for name, prompt in names]
 
     def remarks(self) -> list[tuple[str, str, list[str]]]:

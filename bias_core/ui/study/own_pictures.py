@@ -126,9 +126,9 @@ class OwnPictures:
                 self.found = gr.HTML(elem_id=f"{key}-found")
                 with gr.Row(elem_classes="tools"):
                     self.label = gr.Button("Label these pictures", size="sm", scale=0, min_width=180,
-                                           elem_id=f"{key}-label-own")  # fmt: skip
+                                           elem_id=f"{key}-label")  # fmt: skip
                     self.remove = gr.Button("Remove them", size="sm", scale=0, min_width=130,
-                                            elem_id=f"{key}-remove-own")  # fmt: skip
+                                            elem_id=f"{key}-remove")  # fmt: skip
                 with gr.Accordion("Correct the prompts", open=False, elem_classes="more") as self.fold:
                     self._build_corrections()
 
