@@ -180,7 +180,7 @@ def share_figure(scores: Sequence[AttributeScore]) -> StudyFigure:
         [share_mark(score, expected=or_nan(score.drawn)) for score in scores if math.isfinite(score.prevalence.value)],
         "Dots are shares of pictures; lines are intervals.",
         x="share of pictures",
-        reference="P*, real-world rate",
+        reference="real-world rate",
     )
 
 
@@ -201,7 +201,7 @@ def _shares_by_prompt(cells: Mapping[str, Sequence[AttributeScore]]) -> StudyFig
         f"{some}Dots are shares of a prompt's pictures; the last dot is for all pictures, {POOLED}. Lines are "
         "intervals.",
         x="share of pictures",
-        reference="P*, real-world rate",
+        reference="real-world rate",
     )
 
 

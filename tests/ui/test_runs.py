@@ -18,7 +18,7 @@ from bias_core.study.design import find_design, list_designs
 from bias_core.study.history import list_runs
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import list_examples
-from bias_core.study.types import StudySettings
+from bias_core.study.types import Arm, StudySettings
 from bias_core.ui.runs.compare import sides_of
 from bias_core.ui.runs.tab import RunsTab, runs_html
 from bias_core.ui.study.own_pictures import NOT_YET, arrived_html, look_through
@@ -192,13 +192,16 @@ def test_pictures_without_prompts_are_shown_and_get_one_prompt_or_those_of_a_tab
 def test_a_form_with_own_pictures_runs_them_and_not_the_model(tab, visitor, tmp_path):
     explorer = of(tab, "explore")
     own, path = explorer.own_pictures, zipped(tmp_path / "mine.zip", {"a photo of a nurse": 5})
-    values = {one: one.value for one in explorer.inputs()}
-    values |= {one: value for one, value in explorer.on_source("own", None).items() if one is own.images}
+    values = {one: one.value for one in explorer.inputs()} | {explorer.form["attributes"]: []}
+    values[own.images] = explorer.on_source("own", None)[own.images]
     with pytest.raises(InvalidInput, match="choose your pictures first"):
         explorer.design_and_settings([*values.values()])
     values[own.images] = own.on_upload(str(path))[own.images]
     design, settings = explorer.design_and_settings([*values.values()])
     assert (design.kind, settings.images, settings.options["concept"]) == ("explore", str(path), "")
+    values[explorer.arms.chosen] = (Arm(), Arm(model="calibration-renderer"))
+    _, settings = explorer.design_and_settings([*values.values()])
+    assert [arm.images for arm in settings.arms] == [None, ""]  # the second is drawn
     assert explorer.on_source("drawn", None)[own.images] is None
 
 

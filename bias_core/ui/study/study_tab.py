@@ -130,6 +130,7 @@ class StudyTab(ResultPage):
                 for name, title in REPLICATES.items():
                     wide = place | {"min_width": 250}  # for its words in one line
                     self.parts[name] = gr.Button(title, elem_id=f"{key}-{name.replace('_', '-')}", **wide)
+                    self.drawing_parts.append(self.parts[name])
             count: dict[str, Any] = {"elem_classes": "quiet", "elem_id": f"{key}-count"}
             self.parts["count"] = gr.HTML(js_on_load=script("edits"), **count)
             self._build_gpu_time()
