@@ -262,6 +262,7 @@ class ExploreForm(StudyTab):
             with gr.Column(scale=0, min_width=240, elem_classes="act"):
                 parts["run"] = gr.Button("Generate and measure", variant="primary", size="lg", elem_id="generate")
                 parts["stop"] = gr.Button("Stop", variant="stop", size="lg", elem_id="stop", visible=False)
+                self._build_largest()
                 self._build_gpu_time()
         with gr.Row(equal_height=True, elem_classes="line second-line"):
             self.own_pictures.build_choice()
@@ -273,6 +274,7 @@ class ExploreForm(StudyTab):
                 self._add("n_images", gr.Number, precision=0, scale=1, min_width=110)
         self.own_pictures.build_upload()
         self.drawing_parts.append(drawn)
+        self.build_status("status")
         self.form["model_note"] = gr.HTML(elem_id="model-note", elem_classes="quiet")
         self.form["rates_note"] = gr.HTML(elem_id="rates-note", elem_classes="notes")
         parts["decided"] = gr.State(OPTIONS.concept)  # the concept that the set was chosen for
@@ -298,7 +300,7 @@ class ExploreForm(StudyTab):
         self.suggest.build()
 
     def _build_prompt(self) -> None:
-        add, menus = self._add, {}
+        add, menus = self._add, dict[str, Any]()
         with gr.Row():
             add("template", gr.Textbox, max_lines=2)
             add("negative_prompt", gr.Textbox, info="Things the pictures should not show; usually empty", max_lines=2)
@@ -457,10 +459,10 @@ class ExploreForm(StudyTab):
             return own | {form["set"]: suits, form["attributes"]: kept} | note
         return own if suits == key else own | {form["set"]: suits} | self.on_set(suits)
 
-    def on_press(self, visitor: Visitor, shown: StudyReport | None, event: gr.EventData, *values: Any) -> Updates:
+    def on_press(self, visitor: Visitor, event: gr.EventData, *values: Any) -> Updates:
         """Start a run, after the rates of a concept that was just typed are filled in."""
         typed = {} if event.target in self.parts["chips"] else self.on_typed_concept(*values)
-        return typed | super().on_press(visitor, shown, event)
+        return typed | super().on_press(visitor, event)
 
     def run_triggers(self) -> list[Any]:
         """Return the usual triggers of a run, and Enter in the concept's field."""
@@ -559,6 +561,23 @@ class ExploreForm(StudyTab):
             "arms": "" if added_arms(settings) else ARMS.join(map(arm_text, settings.arms)),
         }
         return "?" + urlencode({name: value for name, value in values.items() if value != ""})
+
+    def on_largest(self, visitor: Visitor, *values: Any) -> Iterator[Updates]:
+        """Draw the largest number of pictures that is allowed."""
+        with messages.user_errors() as problem:
+            self.checked(values)
+        place = FIELDS.index("n_images")
+        n = max(1, int(values[place] * (problem.scale or 1)))
+        yield {self.form["n_images"]: n}
+        yield from self.on_run(visitor, *values[:place], n, *values[place + 1 :])
+
+    def form_shown(self, report: StudyReport) -> dict[str, str]:
+        """Return the concept, model and condition of this report, as the form shows them."""
+        settings = split_first_arm(report.settings)[0]
+        if settings.images or report.design.kind != KIND:
+            return {}
+        shown = {"concept": explore_options(settings).concept, **self.model_shown(settings, "")}
+        return {name: value for name, value in shown.items() if value}
 
     def _model_updates(self, name: str, condition: str | None) -> Updates:
         form, info = self.form, self.services.model_info(name)
