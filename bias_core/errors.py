@@ -32,6 +32,20 @@ class ModelUnavailable(BiasCoreError, RuntimeError):
     """The weights of a known model are missing, corrupt, gated or too large; the message says what to do."""
 
 
+class NoClassifier(BiasCoreError):
+    """The chosen classifier cannot read these pictures; the message names others."""
+
+    are_own: bool = False  # True if the pictures are the user's own
+
+
+class UnsuitedClassifier(NoClassifier, InvalidInput):
+    """The chosen classifier is made for other pictures."""
+
+
+class ClassifierUnavailable(NoClassifier, ModelUnavailable):
+    """The chosen classifier cannot be loaded."""
+
+
 class NotEnoughMemory(ModelUnavailable):
     """The model needs more memory than is free now; the message gives both sizes."""
 

@@ -379,3 +379,9 @@ def usual_suggest_settings(**given: Any) -> StudySettings:
     own = settings_of(SuggestOptions)
     options = SuggestOptions(**{name: given.pop(name) for name in list(given) if name in own})
     return StudySettings(**{"model": MODEL, **given}, options=options)
+
+
+def of_any_prompt(settings: StudySettings) -> StudySettings:
+    """Return the settings for own pictures of any prompts: without concept and words."""
+    options = option_values(settings.options) | {**NO_WORDS, "concept": ""}
+    return replace(settings, options=options)

@@ -179,8 +179,8 @@ def share_figure(scores: Sequence[AttributeScore]) -> StudyFigure:
         "How often is each attribute seen?",
         [share_mark(score, expected=or_nan(score.drawn)) for score in scores if math.isfinite(score.prevalence.value)],
         "Dots are shares of pictures; lines are intervals.",
-        x="share of pictures, P",
-        reference="P*, real-world rate",
+        x="share of pictures",
+        reference="real-world rate",
     )
 
 
@@ -200,8 +200,8 @@ def _shares_by_prompt(cells: Mapping[str, Sequence[AttributeScore]]) -> StudyFig
         ],
         f"{some}Dots are shares of a prompt's pictures; the last dot is for all pictures, {POOLED}. Lines are "
         "intervals.",
-        x="share of pictures, P",
-        reference="P*, real-world rate",
+        x="share of pictures",
+        reference="real-world rate",
     )
 
 
@@ -223,7 +223,7 @@ def _growth_figure(cells: Mapping[str, Sequence[AttributeScore]], confidence: fl
         f"{some}The bands are valid at any time: in {confidence:.0%} of runs they include the true share from the "
         "first picture to the last. They are therefore wider than intervals for a fixed number of pictures.",
         x="number of pictures so far",
-        y="share of pictures so far, P",
+        y="share of pictures so far",
         apart=True,
     )
 

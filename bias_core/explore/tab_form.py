@@ -21,6 +21,7 @@ from bias_core.explore.options import (
     attribute_text,
     explore_options,
     explore_settings,
+    of_any_prompt,
     prompts_of,
 )
 from bias_core.explore.study import pack_of
@@ -49,7 +50,8 @@ from bias_core.ui.model_menu import (
     without_rates_of_others,
     words_for,
 )
-from bias_core.ui.study.form import ArmsForm, split_first_arm
+from bias_core.ui.study.form import ArmsForm, drawing_arms, split_first_arm
+from bias_core.ui.study.own_pictures import DRAWN, chosen_pictures
 from bias_core.ui.study.study_tab import CHIP, EACH, LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor, run_queued, then_run
@@ -182,6 +184,7 @@ EXAMPLES = (
 DEFAULTS = explore_settings()
 OPTIONS = ExploreOptions()
 _DECLARED = {**settings_of(StudySettings), **settings_of(ExploreOptions)}
+_OF_DRAWING = ("Prompt", "Sampling", "Stopping", "Your own prompts")  # groups of options that own pictures do not need
 TABLE_NOTE = (
     "A picture has an attribute if it is more similar to the positive than to the negative sentence. **P\\*** is the "
     "real-world rate to compare with: 0.56, 56 % or empty. Give its source, or say that you chose it."
@@ -218,7 +221,7 @@ class ExploreForm(StudyTab):
 
     def _build_ask(self) -> None:
         self._build_question()
-        with self.form_fold("More options", "options", "more"):
+        with self.form_fold("More options", "options", "more") as self.reading_fold:
             with self._group("Attributes"):
                 self._build_attributes()
             with self._group("Prompt"):
@@ -246,9 +249,11 @@ class ExploreForm(StudyTab):
     @contextmanager
     def _group(self, title: str) -> Iterator[None]:
         """Build a part of *More options* under its heading."""
-        with gr.Column(elem_classes="option-group"):
+        with gr.Column(elem_classes="option-group") as group:
             gr.HTML(messages.heading_html(title))
             yield
+        if title in _OF_DRAWING:
+            self.drawing_parts.append(group)
 
     def _build_question(self) -> None:
         parts = self.parts
@@ -260,12 +265,16 @@ class ExploreForm(StudyTab):
                 self._build_largest()
                 self._build_gpu_time()
         with gr.Row(equal_height=True, elem_classes="line second-line"):
-            models, conditions = model_choices(self.services), self.services.model_info(DEFAULTS.model).conditions
-            self._add("model", gr.Dropdown, models, info=HINT, allow_custom_value=True, scale=5, min_width=220)
-            info = self.planted(DEFAULTS.condition)
-            self._add("condition", gr.Dropdown, list(conditions), info=info, scale=4, min_width=150)
-            self._add("n_images", gr.Number, precision=0, scale=1, min_width=110)
-        parts["status"] = gr.HTML(elem_id="status")
+            self.own_pictures.build_choice()
+            with gr.Column(scale=8, min_width=240) as drawn, gr.Row(equal_height=True):
+                models, conditions = model_choices(self.services), self.services.model_info(DEFAULTS.model).conditions
+                self._add("model", gr.Dropdown, models, info=HINT, allow_custom_value=True, scale=5, min_width=220)
+                info = self.planted(DEFAULTS.condition)
+                self._add("condition", gr.Dropdown, list(conditions), info=info, scale=4, min_width=150)
+                self._add("n_images", gr.Number, precision=0, scale=1, min_width=110)
+        self.own_pictures.build_upload()
+        self.drawing_parts.append(drawn)
+        self.build_status("status")
         self.form["model_note"] = gr.HTML(elem_id="model-note", elem_classes="quiet")
         self.form["rates_note"] = gr.HTML(elem_id="rates-note", elem_classes="notes")
         parts["decided"] = gr.State(OPTIONS.concept)  # the concept that the set was chosen for
@@ -361,8 +370,9 @@ class ExploreForm(StudyTab):
         self.form[name] = kind(*first, **more | own)
 
     def inputs(self) -> list[Any]:
-        """The form's components in the order of ``FIELDS``, the arms, the file of prompts, and the shown report."""
-        return [*(self.form[name] for name in FIELDS), self.arms.chosen, self.form["pack"], self.parts["report"]]
+        """Components in the order of ``FIELDS``, the arms, own pictures, the file of prompts, and the shown report."""
+        others = [self.arms.chosen, self.own_pictures.images, self.form["pack"], self.parts["report"]]
+        return [*(self.form[name] for name in FIELDS), *others]
 
     def form_outputs(self) -> list[Any]:
         """Return all components that :meth:`form_of` changes."""
@@ -398,8 +408,9 @@ class ExploreForm(StudyTab):
         form["attributes"].select(self.on_choose_row, None, parts["row"], **EACH)
         table = [form["attributes"], parts["row"]]
         parts["remove"].click(self.on_remove, table, table, **QUIET)
-        self.suggest.wire(self, lambda values: read_form(values[:-1]))  # without the file of prompts
+        self.suggest.wire(self, lambda values: read_form(values[:-2]))  # without own pictures and the file of prompts
         parts["restore"].click(self.on_restore, form["set"], filled, **QUIET)
+        self.wire_pictures()
 
     def on_pack(self, path: str | None) -> str:
         """Return the content of a file of prompts, or the rows that cannot be used."""
@@ -504,8 +515,11 @@ class ExploreForm(StudyTab):
 
     def design_and_settings(self, values: Sequence[Any]) -> tuple[Design, StudySettings]:
         """Return the design and settings of the form; InvalidInput if they cannot be used."""
-        *form, pack, _ = values
+        *form, images, pack, _ = values
         settings = read_form(form)
+        if images := chosen_pictures(images):
+            settings = replace(settings, images=images, arms=drawing_arms(settings.arms, images))
+            return self.designs[KIND], settings if settings.arms else of_any_prompt(settings)
         return pack_of(str(pack), settings) if pack else (self.designs[KIND], settings)
 
     def report_before(self, values: Sequence[Any]) -> StudyReport | None:
@@ -526,7 +540,8 @@ class ExploreForm(StudyTab):
         del values["condition"]
         values["set"] = next((key for key, one in self.sets.items() if one.attributes == options.scored), None)
         filled = {form[name]: value for name, value in values.items()} | {self.parts["decided"]: options.concept}
-        return self._model_updates(shown.model, shown.condition) | filled | self.arms.show(arms)
+        shown_parts = self.show_source(DRAWN) | self.arms.show(arms)
+        return self._model_updates(shown.model, shown.condition) | filled | shown_parts
 
     def link(self, report: StudyReport) -> str:
         """Return the address of this tab with these settings, without attributes; "" for the user's own pictures."""

@@ -166,6 +166,32 @@ def glossary() -> tuple[GlossaryEntry, ...]:
     return tuple(entries)
 
 
+@cache
+def _symbols() -> tuple[Mapping[str, GlossaryEntry], re.Pattern[str]]:
+    entries = {entry.symbol: entry for entry in glossary()}
+    names = "|".join(map(re.escape, sorted(entries, key=len, reverse=True)))
+    return entries, re.compile(rf"(, | \()?(?<![\w*/.-])({names})(?![\w′*(/-])(\))?")
+
+
+def in_words(text: str) -> str:
+    """Return a chart's label with words in place of symbols, or without a symbol that only repeats its words.
+
+    >>> in_words("gap P − P*"), in_words("share of pictures, P"), in_words("diffusion bias δ"), in_words("dall-e-3")
+    ('gap share of the pictures − reference share', 'share of pictures', 'diffusion bias', 'dall-e-3')
+    """
+    entries, pattern = _symbols()
+
+    def words(found: re.Match[str]) -> str:
+        lead, symbol, tail = found[1] or "", found[2], found[3] or ""
+        before, entry = text[: found.start()].rstrip().lower(), entries[symbol]
+        is_aside = (lead == " (" and tail) or (lead == ", " and found.end() == len(text))
+        if is_aside and re.search("[a-z]{4}", before):
+            return ""
+        return lead + ("" if before.endswith(entry.names) else entry.words) + tail
+
+    return " ".join(pattern.sub(words, text).split())
+
+
 def __getattr__(name: str) -> Mapping[str, Card]:
     if name != "METRICS":  # the files of this folder import this one: they are read when they are asked for
         raise AttributeError(f"module {__name__} has no attribute {name}")

@@ -2,17 +2,21 @@
 
 import hashlib
 import io
+import json
 import os
 import re
+import shutil
 import zipfile
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
+
+from PIL import Image
 
 from bias_core.errors import InvalidInput, StorageError
 from bias_core.protocols import StepCallback
@@ -54,6 +58,13 @@ TEXTS = ("prompt", "text", "caption")  # columns for the prompt, in order of pre
 WHOM = ("left", "middle", "right", "identity")
 """Optional columns for the people that a picture should show: two side by side, or one."""
 _FIGURE = "a figure of a report"
+IN_TABLE, IN_PICTURE, IN_TEXT, IN_NAME = (
+    "a table",
+    "metadata inside the pictures",
+    "text files with their names",
+    "names of files or folders",
+)
+"""Sources of prompts, in words."""
 PICTURES = frozenset(
     (".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif")
 )
@@ -245,6 +256,13 @@ def _line(row: Mapping[str, Any]) -> tuple[str, _Line]:
     return check_name(file_name), _Line(" ".join(str(row[column]).split()), identities, metadata_of_line(row))
 
 
+class NoPrompts(InvalidInput):
+    """A folder or zip in which no picture has a prompt; ``rejected`` has the reason for each picture."""
+
+    pictures: tuple[str, ...] = ()  # names of its files
+    rejected: tuple[str, ...] = ()
+
+
 class ImportedImages:
     """Pictures of a folder or zip by prompt; they act as a text-to-image model that draws nothing.
 
@@ -273,9 +291,11 @@ class ImportedImages:
     rejected : reasons for left-out pictures, one line each; grows while pictures are read.
     copies, blanks, animations : pictures that do not count, count as blanked, or count by their first frame.
     unread_metadata : reasons for ignored metadata, one line each; grows likewise.
+    sources : number of files by the source of their prompt.
+    others : files that are neither pictures nor texts about them.
 
-    Raises InvalidInput: there is no such folder or zip, it has no picture with a prompt, there are too many pictures,
-    or a name leads out of it.
+    Raises NoPrompts: it has pictures, but none has a prompt. InvalidInput: there is no such folder or zip, it has no
+    picture, there are too many, or a name leads out of it.
     """
 
     batch_size = 32
@@ -289,16 +309,20 @@ class ImportedImages:
         self.copies: list[str] = []
         self.blanks: list[str] = []
         self.animations: list[str] = []
+        self.others: list[str] = []
+        self.sources: Counter[str] = Counter()
         self._tables: dict[str, PictureMetadata] = {}  # of other tables, by file
         self._sidecars: dict[str, str] = {}  # names of texts, by file
         self._lines: dict[str, _Line] = {}  # of metadata files, by file
         self._n_characters = 0
         if not (prompts := self._find()):
-            raise InvalidInput(
+            error = NoPrompts(
                 f"{path} has no picture with a prompt: add a metadata.csv or metadata.jsonl with "
                 "file_name and prompt, or name folders or files after their prompts"
                 + (f" ({'; '.join(self.rejected[:3])})" if self.rejected else "")
             )
+            error.pictures, error.rejected = self.pictures, tuple(self.rejected)
+            raise error
         pictures: dict[str, list[tuple[str, str]]] = defaultdict(list)
         for name, prompt in prompts.items():
             pictures[key(prompt)].append((name, prompt))
@@ -320,6 +344,16 @@ class ImportedImages:
                 self.counts[prompt] = self._n_files[key(prompt)] = len(rows)
         if not self.counts:
             raise InvalidInput(f"no picture of {self.name} can be used: {'; '.join(self.rejected[:3])}")
+
+    def prompts(self) -> dict[str, str]:
+        """Prompts by file name."""
+        return {name: prompt for same in self._unread.values() for name, prompt in same}
+
+    def first(self, n: int) -> list[tuple[str, str, Image.Image]]:
+        """Name, prompt and pixels of the first ``n`` usable pictures."""
+        rows = (row for prompt in self.counts for row in self.rows(prompt, MOST_PICTURES))
+        names = sorted((self._names[row.id], row.prompt) for row in rows)[:n]
+        return [(name, prompt, decode_picture(self._files.read(name))) for name, prompt in names]
 
     def remarks(self) -> list[tuple[str, str, list[str]]]:
         """Sentences (for one, for several) about pictures that do not count as they are, and the pictures."""
@@ -474,7 +508,7 @@ class ImportedImages:
         for name in names:
             alike[_alike(name)].append(name)
         for path in map(PurePosixPath, self._files.names):
-            if path.name.lower() in METADATA:
+            if _is_table(path.name):
                 folders.add(path.parent)
                 for place, name, line in _lines(path.as_posix(), self._files):
                     n_lines += 1
@@ -494,20 +528,24 @@ class ImportedImages:
         names = [name for name in self._files.names if self._looks_like_a_picture(name)]
         if len(names) > MOST_PICTURES:
             raise InvalidInput(f"{self.name} has {len(names):,} pictures; at most {MOST_PICTURES:,} can be taken")
+        self.pictures = tuple(names)
         folders = self._read_metadata(names)
         self._read_tables(names)
+        used = {*names, *self._sidecars.values()}
+        self.others = [name for name in self._files.names if name not in used and not self._is_text_or_named(name)]
         wrapper, prompts = wrapper_of(names), {}
         for name in names:
             if folders.isdisjoint(PurePosixPath(name).parents):
-                prompt, unclear = self._own_prompt(name, wrapper)
+                prompt, unclear, source = self._own_prompt(name, wrapper)
             else:
-                prompt, unclear = self._lines[name].prompt if name in self._lines else "", ""
+                prompt, unclear, source = self._lines[name].prompt if name in self._lines else "", "", IN_TABLE
             if len(prompt) > MAX_TEXT:
                 self.rejected.append(
                     f"{name}: its prompt has {len(prompt):,} characters; at most {MAX_TEXT:,} are read"
                 )
             elif key(prompt):
                 self._count(prompt)
+                self.sources[source] += 1
                 prompts[name] = prompt
             elif unclear != _FIGURE:  # of our own export; no loss
                 self.rejected.append(f"{name}: {unclear or 'no prompt'}")
@@ -555,8 +593,13 @@ class ImportedImages:
             if absent:
                 self.rejected.append(f"{path}: {n_absent:,} of its pictures are not here, such as {absent[:_SHOWN]}")
 
-    def _own_prompt(self, name: str, wrapper: str) -> tuple[str, str]:
-        """The prompt in a picture, its name or its folder's name; "" with the reason if there is none."""
+    def _is_text_or_named(self, name: str) -> bool:
+        """Return true for a table of prompts, and for a picture format that is already named as not supported."""
+        path = PurePosixPath(name.lower())
+        return path.name in (*METADATA, PARQUET) or path.suffix in (".json", *_OTHER_PICTURES)
+
+    def _own_prompt(self, name: str, wrapper: str) -> tuple[str, str, str]:
+        """The prompt in a picture, its name or its folder's name, "" or a reason against it, and its source."""
         own = PictureMetadata()
         try:
             with self._files.open(name) as file:
@@ -566,19 +609,79 @@ class ImportedImages:
         except _DAMAGE:  # reported when the picture itself is read
             pass
         if own.is_figure:
-            return "", _FIGURE
+            return "", _FIGURE, ""
         beside = PictureMetadata()
         try:
             beside = self._beside(name)
         except InvalidInput as error:
             self.unread_metadata.append(f"{self._sidecars[name]}: {error}")
-        if told := self._tables.get(name, own).prompt or own.prompt or beside.prompt:
-            return told, ""
+        in_table = self._tables[name].prompt if name in self._tables else ""
+        for prompt, source in ((in_table, IN_TABLE), (own.prompt, IN_PICTURE), (beside.prompt, IN_TEXT)):
+            if prompt:
+                return prompt, "", source
         by_name = facts_of_name(name, wrapper).prompt
         # Programs number their files: a name counts as a prompt only if it reads like one.
         if not own.unclear or len(by_name.split()) >= FEWEST_WORDS:
-            return by_name, ""
-        return "", f"{own.unclear}: give its prompt in a metadata.csv"
+            return by_name, "", IN_NAME
+        return "", f"{own.unclear}: give its prompt in a metadata.csv", ""
+
+
+def with_prompts(path: Path, target: Path, *, prompt: str = "", table: Path | None = None) -> None:
+    """Write a copy of a zip in which all pictures have this ``prompt``, or those in the ``table`` have its prompts.
+
+    The table has the columns ``file_name`` and ``prompt`` (CSV, TSV or JSONL); a name without its folders suffices if
+    no other picture has it. What the zip's own tables say of a picture besides its prompt stays.
+
+    Raises InvalidInput: the zip or table cannot be read, or there is neither prompt nor table.
+    """
+    if not (prompt := " ".join(prompt.split())) and table is None:
+        raise InvalidInput("type a prompt, or choose a table with the columns file_name and prompt")
+    try:
+        imported = ImportedImages(path)
+        pictures, given = imported.pictures, imported.prompts()
+    except NoPrompts as error:
+        pictures, given = error.pictures, {}
+    given = dict.fromkeys(pictures, prompt) if prompt else given
+    lines, files = dict[str, dict[str, Any]](), open_files(path)
+    for name in filter(_is_table, files.names):
+        lines |= {found: row for found, row in _table_rows(name, partial(files.open, name)) if found not in lines}
+    if table is not None:
+        by_name = _by_name(pictures)
+        for name, row in _table_rows(table.name, lambda: table.open("rb")):
+            given[by_name.get(_alike(name), name)] = _line(row)[1].prompt
+    rows = [
+        {**lines.get(name, {}), **dict.fromkeys(TEXTS), "prompt": text, "file_name": name}
+        for name, text in given.items()
+    ]
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(target, "w") as copy:
+        for info in source.infolist():
+            if not _is_table(name := _stored_name(info)) and not info.is_dir():
+                entry = zipfile.ZipInfo(name)
+                entry.compress_type = info.compress_type
+                # A damaged picture arrives cut off, and is then listed as such.
+                with suppress(*_DAMAGE), source.open(info) as picture, copy.open(entry, "w") as written:
+                    shutil.copyfileobj(picture, written)
+        copy.writestr(
+            "metadata.jsonl", "\n".join(json.dumps(row, ensure_ascii=False) for row in rows), zipfile.ZIP_DEFLATED
+        )
+
+
+def _is_table(name: str) -> bool:
+    return PurePosixPath(name).name.lower() in METADATA
+
+
+def _table_rows(name: str, opened: Callable[[], BinaryIO]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the lines of a table by the path of their picture; InvalidInput if it cannot be read."""
+    for _, row in read_table_file(name, opened, needs=[("file_name",), TEXTS], further=WHOM):
+        with suppress(InvalidInput):  # named when the copy is read
+            yield (PurePosixPath(name).parent / _line(row)[0]).as_posix(), row
+
+
+def _by_name(pictures: Sequence[str]) -> dict[str, str]:
+    """Pictures by path, and by name without folders where only one has it."""
+    alone = Counter(_alike(PurePosixPath(name).name) for name in pictures)
+    short = {_alike(PurePosixPath(name).name): name for name in pictures}
+    return {key: name for key, name in short.items() if alone[key] == 1} | {_alike(name): name for name in pictures}
 
 
 def _alike(name: str) -> str:

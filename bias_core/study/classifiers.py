@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from bias_core.errors import InvalidInput, ModelUnavailable, UnknownModel
+from bias_core.errors import ClassifierUnavailable, ModelUnavailable, NoClassifier, UnknownModel, UnsuitedClassifier
 from bias_core.models.catalogue import Role
 from bias_core.study.types import AUTO, Finding, Results, StudySettings, options_in, table
 from bias_core.values import Options
@@ -82,11 +82,20 @@ def fetch_reader(reader: Reader, services: StudyServices, source: str) -> None:
         services.fetch_reader(reader.role, reader.name)
     except ModelUnavailable as error:
         here = [_words_of(reader.role, name, services) for name in services.readers_here(reader.role)]
-        raise ModelUnavailable(
+        message = (
             f"no classifier for pictures of {source} works here, so nothing was drawn: {str(error).rstrip('.')}. "
             f"Choose another {_WORDS[reader.role]} ({'; '.join([*here, 'a hub id'])}; or a folder of this machine), or "
             "draw without measuring (`study run --draw-only`)"
-        ) from error
+        )
+        raise _of_pictures(ClassifierUnavailable(message), source) from error
+
+
+def _of_pictures(error: NoClassifier, source: str) -> NoClassifier:
+    """Return the error, marked if the pictures are the user's own."""
+    from bias_core.types import IMPORTED  # the command line's help does without numpy
+
+    error.are_own = source.startswith(IMPORTED)
+    return error
 
 
 def _words_of(role: Role, name: str, services: StudyServices) -> str:
@@ -130,8 +139,8 @@ def check_readers(readers: Sequence[Reader], services: StudyServices, *, source:
     draw anything, so its pictures do not count.
 
     ``source`` is the name of the model or import; ``world`` is the world of the pictures, "" if unknown; with ``force``
-    the named classifier reads them anyway. UnknownModel if an encoder does not exist; InvalidInput names classifiers
-    that can read these pictures.
+    the named classifier reads them anyway. UnknownModel if an encoder does not exist; UnsuitedClassifier names
+    classifiers that can read these pictures.
     """
     for reader in readers:
         if reader.role == "encoder":  # studies look for the others, by trying them
@@ -147,10 +156,11 @@ def check_readers(readers: Sequence[Reader], services: StudyServices, *, source:
         return (
             f"Forced: {knows}, and these are of {source}. Its answers are not measurements: do not quote these numbers."
         )
-    raise InvalidInput(
+    message = (
         f"{knows}, and those of {source} may show anything; {_instead(unsuited, services)}, or score "
         f"anyway with {names} (--force, force=true, or the box “{FORCE_LABEL}”)"
     )
+    raise _of_pictures(UnsuitedClassifier(message), source)
 
 
 def _instead(unsuited: Sequence[Reader], services: StudyServices) -> str:

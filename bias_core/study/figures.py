@@ -20,6 +20,7 @@ import pandas as pd
 from PIL import Image
 
 from bias_core.errors import InvalidInput
+from bias_core.measures.cards import in_words
 from bias_core.number_text import typeset
 from bias_core.store.picture_metadata import FIGURE_MARK
 
@@ -446,8 +447,8 @@ def _curves_apart(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) ->
             axes.axhline(labels["null"], color=MUTED, lw=1, zorder=0)
     for axes in panels.flat[len(groups) :]:
         axes.set_axis_off()
-    figure.supxlabel(str(labels.get("x", "")), fontsize=9)
-    figure.supylabel(str(labels.get("y", "")), fontsize=9)
+    figure.supxlabel(in_words(str(labels.get("x", ""))), fontsize=9)
+    figure.supylabel(in_words(str(labels.get("y", ""))), fontsize=9)
 
 
 def _curve(axes: Axes, rows: pd.DataFrame, i: int, name: str) -> None:
@@ -472,7 +473,9 @@ def _space(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
         axes.plot(*at, "-", color=colour, lw=1, alpha=0.6)  # shows its place on the floor
         axes.plot(*(ends[:1] for ends in at), marker, ms=7, color=colour, label=str(row["name"]))
     for axis in "xyz":
-        getattr(axes, f"set_{axis}label")(str(labels.get(axis, "")), fontsize=9, labelpad=9)  # clear of the numbers
+        getattr(axes, f"set_{axis}label")(
+            in_words(str(labels.get(axis, ""))), fontsize=9, labelpad=9
+        )  # clear of the numbers
         getattr(axes, f"{axis}axis").set_major_locator(MaxNLocator(4))
         getattr(axes, f"{axis}axis").set_pane_color((1, 1, 1, 0))
     axes.tick_params(labelsize=8, pad=1)
@@ -489,7 +492,7 @@ def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
     reach = np.nanmax(np.abs(grid - (null or 0.0)))
     scale = {} if null is None else {"vmin": null - reach, "vmax": null + reach, "cmap": "RdBu_r"}
     shown = axes.imshow(grid, aspect="auto", **scale)
-    figure.colorbar(shown, ax=axes, label=str(labels.get("unit", "")))
+    figure.colorbar(shown, ax=axes, label=in_words(str(labels.get("unit", ""))))
     axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right")
     axes.set_yticks(range(len(rows)), rows)
     for (i, j), value in np.ndenumerate(grid if grid.size <= _MOST_CELLS else np.empty((0, 0))):
@@ -582,7 +585,7 @@ def _finish(axes: Axes, labels: dict[str, Any], names: Any = None, *, no_bias: s
     if names is not None:
         name_rows(axes, names)
     for axis in labels.keys() & {"x", "y"}:
-        getattr(axes, f"set_{axis}label")(str(labels[axis]), fontsize=9)
+        getattr(axes, f"set_{axis}label")(in_words(str(labels[axis])), fontsize=9)
     _legend_above(axes)
 
 
@@ -591,6 +594,7 @@ def _legend_above(axes: Axes) -> None:
     handles, names = axes.get_legend_handles_labels()
     if not handles:
         return
+    names = [in_words(str(name)) for name in names]
     figure_width = axes.get_figure(root=True).get_figwidth()  # type: ignore[union-attr]
     columns = max(1, min(5, int(_LEGEND_LETTERS * figure_width) // (6 + max(map(len, names)))))
     axes.legend(

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from bias_core.errors import BiasCoreError, TooLarge, message_of
+from bias_core.errors import BiasCoreError, NoClassifier, TooLarge, message_of
 from bias_core.settings import on_public_server
 from bias_core.study.types import Progress
 from bias_core.ui.templates import render, without_variables
@@ -56,6 +56,7 @@ class Problem:
 
     message: str = ""
     scale: float = 0.0  # largest share of a too large run that can run here; 0 if none or unknown
+    no_classifier: NoClassifier | None = None  # the error that the chosen classifier cannot read the pictures
 
     def __bool__(self) -> bool:
         return bool(self.message)
@@ -82,6 +83,7 @@ def user_errors() -> Iterator[Problem]:
     except BiasCoreError as error:
         problem.message = sentence_of(error)
         problem.scale = error.scale if isinstance(error, TooLarge) else 0.0
+        problem.no_classifier = error if isinstance(error, NoClassifier) else None
 
 
 def sentence_of(error: BiasCoreError) -> str:

@@ -15,6 +15,7 @@ from bias_core.study.attributes import AttributeSet, is_rate_of_another
 from bias_core.study.classifiers import FORCE_LABEL, reading_words
 from bias_core.study.types import AUTO, listed
 from bias_core.types import Attribute
+from bias_core.ui.messages import QUIET
 from bias_core.ui.templates import without_variables
 
 HEADERS = ["name", "positive sentence", "negative sentence", "P*", "source of P*"]
@@ -149,3 +150,48 @@ def force_box(key: str) -> gr.Checkbox:
         elem_id=f"{key}-force",
         min_width=240,
     )
+
+
+class NoClassifierPart:
+    """Buttons below the message that no classifier fits; hidden without it."""
+
+    def __init__(self, key: str, services: Services) -> None:
+        self.key, self.services = key, services
+        self.box: Any = None  # in tabs that build the buttons
+
+    def build(self) -> None:
+        """Build the buttons."""
+        look: dict[str, Any] = {"size": "sm", "scale": 0, "min_width": 190}
+        with gr.Row(visible=False, elem_classes="tools", elem_id=f"{self.key}-no-classifier") as self.box:
+            self.choose = gr.Button("Choose a classifier", elem_id=f"{self.key}-choose-classifier", **look)
+            self.label = gr.Button("Label these pictures", elem_id=f"{self.key}-label-instead", **look)
+            self.score = gr.Button("Score anyway", elem_id=f"{self.key}-score-anyway", **look)
+
+    def outputs(self) -> list[Any]:
+        """Everything that :meth:`show` changes."""
+        return [] if self.box is None else [self.box, self.label]
+
+    def show(self, shown: bool, *, are_own: bool = False) -> dict[Any, Any]:
+        """Show or hide the buttons; only own pictures exist already and can be labelled."""
+        states = (shown, are_own)
+        return {part: gr.update(visible=on) for part, on in zip(self.outputs(), states, strict=False)}
+
+    def wire(self, encoder: Any, force: Any, folds: Sequence[Any], run_id: str) -> None:
+        """Wire the buttons to the form; ``run_id`` is the element id of the button that runs."""
+        folds = list(folds)
+        focus = f"() => setTimeout(() => document.querySelector('#{encoder.elem_id} input')?.focus(), 300)"
+        opened = [gr.update(open=True) for _ in folds]
+        chosen = self.choose.click(lambda: [self.fitting(), *opened], None, [encoder, *folds], **QUIET)
+        chosen.then(None, js=focus, **QUIET)
+        forced = self.score.click(self.forcing, encoder, [force, encoder], **QUIET)
+        forced.then(None, js=f"() => document.querySelector('#{run_id}').click()", **QUIET)
+
+    def forcing(self, chosen: str) -> list[Any]:
+        """The ticked box, and the chosen encoder; for an automatic one the first that is installed."""
+        here = self.services.readers_here("encoder")
+        return [True, here[0] if chosen == AUTO and here else gr.skip()]
+
+    def fitting(self) -> Any:
+        """The first encoder for any pictures that suits this machine, for the menu; no update if there is none."""
+        names = self.services.fitting_readers("encoder")
+        return names[0] if names else gr.skip()

@@ -109,9 +109,8 @@ def empty_upload(page: Any) -> None:
     page.wait_for_selector("#runs-import")
     open_accordion(page, "runs-import")
     page.wait_for_selector("#runs-folder", state="attached")
-    page.wait_for_selector("#runs-upload button")
-    if page.locator("#runs-upload button[aria-label=Clear]").count():
-        page.click("#runs-upload button[aria-label=Clear]")
+    if page.is_visible("#runs-remove"):
+        page.click("#runs-remove")
         page.wait_for_selector("#runs-found h3", state="detached")  # what was found in them goes a moment later
     page.wait_for_selector("#runs-upload input[type=file]", state="attached")
 

@@ -76,6 +76,7 @@ def test_symbols_explain_themselves_to_pointer_and_keyboard_and_give_way_to_word
     page = visit(query="?tab=calibration")
     page.locator("#calibration-verdicts summary").first.click()
     page.wait_for_selector("#calibration-verdicts .term[tabindex]", state="attached")
+    assert "P*" not in page.inner_text("#calibration-verdicts")
     term = page.locator("#calibration-verdicts .term[tabindex][data-symbol='P*']").first
     note = page.locator("#term-note")
     assert not note.is_visible()
@@ -85,13 +86,14 @@ def test_symbols_explain_themselves_to_pointer_and_keyboard_and_give_way_to_word
         page.keyboard.press("Escape")
         assert not note.is_visible()
     assert term.get_attribute("aria-describedby") == "term-note"
-    assert term.inner_text() == "P*"
-    page.click("#words-switch")
     assert "reference share" in term.inner_text().lower()
+    page.click("#words-switch")
+    assert term.inner_text() == "P*"
     page.reload()
     page.wait_for_selector("#calibration-verdicts .term[tabindex]", state="attached")
     assert page.get_attribute("#words-switch", "aria-checked") == "true"
-    assert "P*" not in page.inner_text("#calibration-verdicts")
+    page.locator("#calibration-verdicts summary").first.click()
+    assert "P*" in page.inner_text("#calibration-verdicts")
     assert not page.locator(
         "#calibration-verdicts button .term[tabindex], #calibration-verdicts a .term[tabindex]"
     ).count()

@@ -33,7 +33,8 @@ from bias_core.study.report_text import finding_rows, table_of
 from bias_core.study.reproduction import to_command
 from bias_core.study.run import complete, run_study
 from bias_core.study.types import NOBODY, Arm, Shot, StudyReport, StudySettings
-from bias_core.ui.runs.tab import look_through
+from bias_core.ui.runs.tab import fits_of
+from bias_core.ui.study.own_pictures import look_through
 from bias_core.world.scene import draw_scene
 from tests import shared
 from tests.every import every
@@ -138,13 +139,13 @@ def test_pictures_of_a_concept_are_found_by_its_prompt(services, path):
 def test_the_studies_that_fit_are_told(path):
     found = look_through(path)
     assert found.counts == {DARK: 12, LIGHT: 7, "a red door": 1}
-    fits = {fit.design.name: fit for fit in found.fits}
+    fits = {fit.design.name: fit for fit in fits_of(found.counts)}
     assert fits["explore"].n_found == fits["tbyb-dataset"].n_found == 20
     assert fits["t2iat-tests"].n_found == 0
     assert fits["t2iat-tests"].n_asked > 0
     assert fits["t2iat-tests"].examples
-    assert found.fits[0].design.name == "explore"
-    order = [fit.n_found == 0 for fit in found.fits]
+    assert next(iter(fits)) == "explore"
+    order = [fit.n_found == 0 for fit in fits.values()]
     assert order == sorted(order)
 
 
@@ -152,7 +153,7 @@ def test_a_study_that_asks_for_these_prompts_says_how_many(services, tmp_path):
     settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
     drawn = complete(run_study(find_design("t2iat-tests"), settings, services))
     path = write_zip(pictures_of(drawn), tmp_path / "drawn.zip")
-    fits = {fit.design.name: fit for fit in look_through(path).fits}
+    fits = {fit.design.name: fit for fit in fits_of(look_through(path).counts)}
     assert fits["t2iat-tests"].n_found >= drawn.n_images
 
 

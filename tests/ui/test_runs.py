@@ -19,9 +19,10 @@ from bias_core.study.design import find_design, list_designs
 from bias_core.study.history import list_runs
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import list_examples
-from bias_core.study.types import StudySettings
+from bias_core.study.types import Arm, StudySettings
 from bias_core.ui.runs.compare import sides_of
-from bias_core.ui.runs.tab import RunsTab, imported_html, look_through, runs_html
+from bias_core.ui.runs.tab import RunsTab, runs_html
+from bias_core.ui.study.own_pictures import NOT_YET, arrived_html, look_through
 from bias_core.ui.visitor import Visitor, on_arrive
 from bias_core.world.scene import draw_scene
 from tests import shared
@@ -84,6 +85,12 @@ def zipped(path, prompts):
     return path
 
 
+def brought(tab, path):
+    """The updates after an upload, with the studies that can measure it."""
+    seen = tab.own_pictures.on_upload(path and str(path))
+    return seen | tab.on_arrived(seen[tab.own_pictures.arrived])
+
+
 def test_a_key_is_32_hex_digits_or_nobodys(visitor):
     own = visitor.key
     for key in ("", "a" * 31, "A" * 32, "a" * 31 + "/", "../" * 10 + "aa", None, 7):
@@ -139,14 +146,16 @@ def test_running_again_ends_where_the_study_is_shown(tab, services, visitor):
 
 def test_an_import_is_looked_through_and_measured(tab, visitor, tmp_path):
     path = zipped(tmp_path / "mine.zip", {"a photo of a nurse": 5, EVIL.replace("/", ""): 4})
-    seen = tab.on_import(str(path))
+    seen = brought(tab, path)
     parts = tab.parts
-    assert "9 pictures of 2 prompts" in seen[parts["found"]]
+    assert "9 pictures of 2 prompts" in seen[tab.own_pictures.found]
     assert seen[parts["what"]]["value"] == "explore"
-    imported = seen[parts["imported"]]
+    imported = seen[tab.own_pictures.arrived]
     asked = (visitor, imported, "explore", "people", "calibration-clip")
     *_, refused = tab.on_measure(*asked, "", False)
     assert "calibration-clip reads only pictures of the calibration world" in refused[parts["status"]]
+    assert refused[tab.no_classifier.box]["visible"]
+    assert refused[tab.no_classifier.label]["visible"]
     *_, last = tab.on_measure(*asked, "", True)
     assert last[tab.tabs]["selected"] == "explore"
     parts = of(tab, "explore").parts
@@ -159,9 +168,47 @@ def test_an_import_is_looked_through_and_measured(tab, visitor, tmp_path):
     assert "tall, pooled over prompts: P" in last[parts["findings"]]
 
 
+def test_pictures_without_prompts_are_shown_and_get_one_prompt_or_those_of_a_table(tab, services, visitor, tmp_path):
+    own, path = tab.own_pictures, tmp_path / "plain.zip"
+    zipped(path, {"a": 3})
+    with zipfile.ZipFile(path) as source, zipfile.ZipFile(tmp_path / "numbers.zip", "w") as numbers:
+        for i, name in enumerate(source.namelist()):
+            numbers.writestr(f"{i:04}.png", source.read(name))
+    seen = brought(tab, tmp_path / "numbers.zip")
+    arrived = seen[own.arrived]
+    assert "3 pictures without prompts" in seen[own.found]
+    assert seen[own.images] == NOT_YET
+    assert not seen[tab.parts["run"]]["visible"]
+    assert seen[own.fold]["open"]
+    told = own.on_correct(visitor, arrived, "a  photo of a nurse", None)
+    assert told[own.arrived].counts == {"a photo of a nurse": 3}
+    table = tmp_path / "own.csv"
+    table.write_text("file_name,prompt\n0001.png,a photo of a cook\nnone.png,x\n")
+    told = own.on_correct(visitor, told[own.arrived], "", str(table))
+    assert told[own.arrived].counts == {"a photo of a nurse": 2, "a photo of a cook": 1}
+    assert "none.png: no such picture" in told[own.found]
+    assert "type a prompt" in own.on_correct(visitor, arrived, " ", None)[own.status]
+
+
+def test_a_form_with_own_pictures_runs_them_and_not_the_model(tab, visitor, tmp_path):
+    explorer = of(tab, "explore")
+    own, path = explorer.own_pictures, zipped(tmp_path / "mine.zip", {"a photo of a nurse": 5})
+    values = {one: one.value for one in explorer.inputs()} | {explorer.form["attributes"]: []}
+    values[own.images] = explorer.on_source("own", None)[own.images]
+    with pytest.raises(InvalidInput, match="choose your pictures first"):
+        explorer.design_and_settings([*values.values()])
+    values[own.images] = own.on_upload(str(path))[own.images]
+    design, settings = explorer.design_and_settings([*values.values()])
+    assert (design.kind, settings.images, settings.options["concept"]) == ("explore", str(path), "")
+    values[explorer.arms.chosen] = (Arm(), Arm(model="calibration-renderer"))
+    _, settings = explorer.design_and_settings([*values.values()])
+    assert [arm.images for arm in settings.arms] == [None, ""]  # the second is drawn
+    assert explorer.on_source("drawn", None)[own.images] is None
+
+
 def test_an_import_is_labelled_without_being_measured(tab, services, visitor, tmp_path):
     path = zipped(tmp_path / "mine.zip", {"one nurse on the left and one CEO on the right": 3, "a street": 2})
-    imported = tab.on_import(str(path))[tab.parts["imported"]]
+    imported = brought(tab, path)[tab.own_pictures.arrived]
     *_, last = tab.on_label(visitor, imported)
     form = tab.label.making.form
     assert last[tab.tabs]["selected"] == "label"
@@ -172,6 +219,7 @@ def test_an_import_is_labelled_without_being_measured(tab, services, visitor, tm
     assert last[form["source"]]["value"] == line.run_id
     assert last[form["source"]]["choices"][0][1] == line.run_id
     there = [tab.tabs, tab.parts["list"], tab.drawing.html, *(tab.parts[n] for n in ("status", "run", "stop"))]
+    there += tab.no_classifier.outputs()
     assert set(last) <= {*there, *tab.label.making.source_outputs()}
     shown = tab.on_open(visitor, event(run=line.run_id))
     assert "nothing was measured" in shown[tab.parts["header"]]
@@ -186,7 +234,7 @@ def test_errors_of_an_import_stay_in_place(tab, visitor, tmp_path):
     bad.write_bytes(b"no zip")
     parts = tab.parts
     for path in (str(bad), None):
-        assert "That did not work" in tab.on_import(path)[parts["status"]]
+        assert "That did not work" in brought(tab, path)[tab.own_pictures.status]
     *_, last = tab.on_measure(visitor, None, "explore", "people", "calibration-clip", "")
     assert "upload them again" in last[parts["status"]]
     found = look_through(zipped(tmp_path / "good.zip", {"a photo of a nurse": 5}))
@@ -202,8 +250,7 @@ def test_what_others_wrote_is_only_text_and_no_run_yet_says_what_will_be_here(se
     history.describe_run(services, visitor.key, list_runs(services, visitor.key)[0].run_id, name=EVIL, note=EVIL)
     html = runs_html(list_runs(services, visitor.key))
     assert html.count("&lt;img src=x") == html.count("img src=x") > 5  # of the concept, the name and the note
-    html += imported_html(look_through(zipped(tmp_path / "x.zip", {EVIL.replace("/", ""): 1})))
-    assert EVIL not in html
+    html += arrived_html(look_through(zipped(tmp_path / "x.zip", {EVIL.replace("/", ""): 1})))
     assert "<img src=x" not in html
     assert "No runs yet" in runs_html([])
 

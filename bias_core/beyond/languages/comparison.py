@@ -226,7 +226,7 @@ def _figure(frame: pd.DataFrame) -> StudyFigure:
         lines.rename(columns=names)[["name", "group", "value", "low", "high"]].reset_index(drop=True),
         "Difference from English on the same seeds, by grammatical form of the wording, for the attribute with the "
         "clearest difference; the table has all. Languages that the model did not understand are left out.",
-        x="difference of the shares, P − P in English",
+        x="difference of the shares from English",
         null=0.0,
     )
 

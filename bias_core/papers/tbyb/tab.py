@@ -22,8 +22,8 @@ a person cleaning a kitchen"""
 _OWN = (
     "One prompt per line; a language model can write scenes with a word. To compare scenes with and without your own "
     "word, choose the study “Objects around a trigger word”, with its options “Trigger words” and “Your own scenes”. "
-    "For existing pictures, such as a captioned data set, choose the study “Objects in a captioned dataset” and upload "
-    "a zip under “Sampling, options, your own pictures”."
+    "For existing pictures, such as a captioned data set, choose the study “Objects in a captioned dataset” and "
+    "“Use my pictures”."
 )
 
 

@@ -4,18 +4,17 @@ import time
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, ClassVar
 
 import gradio as gr
 from markupsafe import Markup
 
 from bias_core.errors import InvalidInput
-from bias_core.explore.extension import NO_WORDS, read_attributes
-from bias_core.explore.options import KIND, attribute_text
+from bias_core.explore.extension import read_attributes
+from bias_core.explore.options import KIND, attribute_text, of_any_prompt
 from bias_core.explore.study import UNMEASURED
 from bias_core.services import Services
-from bias_core.store.imports import ImportedImages
+from bias_core.store.imports import key
 from bias_core.study import history
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import find_design, list_designs
@@ -28,17 +27,17 @@ from bias_core.ui import messages
 from bias_core.ui.model_menu import encoder_choices, force_box
 from bias_core.ui.runs.compare import KIND as COMPARISON, comparison_report, sides_of
 from bias_core.ui.runs.published import PublishedPart
+from bias_core.ui.study.own_pictures import Arrived, present
 from bias_core.ui.study.parts import example_html, when
 from bias_core.ui.study.shown_report import build_shown_report
-from bias_core.ui.study.study_tab import PRIVATE, QUIET, StudyTab
+from bias_core.ui.study.study_tab import QUIET, StudyTab
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, run_queued, then_run
 
 Updates = dict[Any, Any]
 _SEEN_JS = "() => { document.querySelector('#label-source')?.scrollIntoView({block: 'center'}); }"
-_MOST_PROMPTS, _MOST_REJECTED = 8, 5  # lines of what an upload holds
 _EXAMPLES = 3
-_WITH_PICTURES = ("measure", "run", "label", "label_says")  # parts that need an import
+_WITH_PICTURES = ("measure", "run", "label_says")  # parts that need an import
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,37 +51,20 @@ class Fit:
     examples: tuple[str, ...] = ()  # some of the prompts that it asks for
 
 
-@dataclass(frozen=True, kw_only=True)
-class Imported:
-    """Contents of an upload."""
-
-    # path, name: of the zip
-    path: Path
-    name: str
-    counts: Mapping[str, int]  # pictures per prompt
-    # problems of files, worded for one and for several, with the files
-    remarks: tuple[tuple[str, str, list[str]], ...]
-    fits: tuple[Fit, ...]  # every study, those that can run first
+def fits_of(counts: Mapping[str, int]) -> tuple[Fit, ...]:
+    """Every study with the pictures that it could measure, those that can run first."""
+    fits = [Fit(design=find_design(KIND), n_found=sum(counts.values()), n_asked=0)]
+    fits += [_fit(design, counts) for design in list_designs() if design.kind != KIND]
+    return tuple(sorted(fits, key=lambda fit: (fit.n_found == 0, fit.n_asked > 0)))
 
 
-def look_through(path: Path) -> Imported:
-    """Read every picture of a folder or zip; InvalidInput if it cannot be used."""
-    source = ImportedImages(path)
-    source.examine()
-    fits = [Fit(design=find_design(KIND), n_found=sum(source.counts.values()), n_asked=0)]
-    fits += [_fit(design, source) for design in list_designs() if design.kind != KIND]
-    fits.sort(key=lambda fit: (fit.n_found == 0, fit.n_asked > 0))
-    return Imported(
-        path=path, name=source.name, counts=source.counts, remarks=tuple(source.remarks()), fits=tuple(fits)
-    )
-
-
-def _fit(design: Design, source: ImportedImages) -> Fit:
-    request = settle(design, StudySettings())
+def _fit(design: Design, counts: Mapping[str, int]) -> Fit:
+    request, by_key = settle(design, StudySettings()), {key(prompt): n for prompt, n in counts.items()}
     shots = request.study.shots(request.settings)
+    n_found = sum(min(shot.n, by_key.get(key(shot.prompt), 0)) for shot in shots)
     return Fit(
         design=design,
-        n_found=sum(min(shot.n, source.n_of(shot.prompt)) for shot in shots) if shots else sum(source.counts.values()),
+        n_found=n_found if shots else sum(counts.values()),
         n_asked=sum(shot.n for shot in shots),
         examples=tuple(dict.fromkeys(shot.prompt for shot in shots))[:_EXAMPLES],
     )
@@ -122,18 +104,23 @@ class RunsTab(StudyTab):
             self.on_compare, [visitor, compare.first, compare.second], self.outputs(), **QUIET
         )
         self.bring_into_view(compared, "header")
-        buttons = [parts["status"], parts["run"], parts["stop"], self.drawing.html]
-        measuring = [parts[name] for name in ("imported", "what", "set", "encoder", "sentences", "force")]
+        buttons = [parts["status"], parts["run"], parts["stop"], self.drawing.html, *self.no_classifier.outputs()]
+        measuring = [parts[name] for name in ("what", "set", "encoder", "sentences", "force")]
+        measuring.insert(0, self.own_pictures.arrived)
         there = [tabs, parts["list"], *buttons, *self.label.making.source_outputs()]
         choice, quiet = [parts["wanted"], *buttons], {"queue": False, **QUIET}
         runs = (
             (parts["list"].submit(self.on_wanted, visitor, choice, **quiet), self.on_again, choice[:1], everywhere),
             (parts["run"].click(self.on_click, visitor, buttons, **quiet), self.on_measure, measuring, everywhere),
-            (parts["label"].click(self.on_click, visitor, buttons, **quiet), self.on_label, measuring[:1], there),
         )
         for click, run, inputs, outputs in runs:
-            ended = then_run(click.then, run, [visitor, *inputs], outputs, self.on_crash)
-        ended.success(None, js=_SEEN_JS, **QUIET)  # after the last one, a labelling task
+            then_run(click.then, run, [visitor, *inputs], outputs, self.on_crash)
+        for tab in (*self.others, self):
+            if tab.own_pictures.is_built:
+                clicks = [button.click for button in (tab.own_pictures.label, tab.no_classifier.label)]
+                click = gr.on(clicks, self.on_label_click, visitor, [tabs, *buttons], **quiet)
+                ended = then_run(click.then, self.on_label, [visitor, tab.own_pictures.arrived], there, self.on_crash)
+                ended.success(None, js=_SEEN_JS, **QUIET)
 
     def build_memory(self) -> None:
         """Remember the shown report; there is no form."""
@@ -141,7 +128,7 @@ class RunsTab(StudyTab):
 
     def _build_ask(self) -> None:
         parts = self.parts
-        parts["deleted"], parts["wanted"], parts["imported"] = gr.State(None), gr.State(""), gr.State(None)
+        parts["deleted"], parts["wanted"] = gr.State(None), gr.State("")
         gr.HTML(messages.heading_html("Your runs"))
         parts["list"] = gr.HTML(js_on_load=script("runs") + script("copy_link"), elem_id="runs-list")
         self.compare = ComparePart(self.services, {example.name for example in self.examples.listed})
@@ -156,22 +143,13 @@ class RunsTab(StudyTab):
 
     def _build_import(self) -> None:
         parts = self.parts
-        upload_mb = self.services.settings.upload_mb
-        gr.HTML(render("import_layouts", upload_mb=upload_mb))
-        with gr.Row():
-            with gr.Column(min_width=260):
-                parts["upload"] = gr.File(
-                    label="Pictures with their prompts (zip)", file_types=[".zip"], height=180, elem_id="runs-upload"
-                )
-                gr.HTML(render("folder"), js_on_load=script("folder", upload_mb=upload_mb))
-            with gr.Column(min_width=320, scale=2):
-                parts["found"] = gr.HTML(elem_id="runs-found")
+        self.own_pictures.build_upload(visible=True)
+        parts["fits"] = gr.HTML(elem_id="runs-fits")
         with gr.Column(visible=False, elem_id="runs-measure") as parts["measure"]:
             self._build_measure()
         with gr.Row(elem_classes="tools"):
             look: dict[str, Any] = {"visible": False, "scale": 0, "min_width": 240}
             parts["run"] = gr.Button("Measure these pictures", variant="primary", elem_id="runs-run", **look)
-            parts["label"] = gr.Button("Label these pictures", elem_id="runs-label", **look)
         parts["label_says"] = gr.HTML(render("label_import"), visible=False)
 
     def _build_measure(self) -> None:
@@ -201,10 +179,10 @@ class RunsTab(StudyTab):
         parts["status"].value = ""
         acted = [parts["list"], parts["status"], parts["deleted"]]
         parts["list"].select(self.on_act, [visitor, parts["deleted"]], acted, **QUIET)
-        names = ("imported", "found", "what", "measure", "run", "label", "label_says", "status")
-        import_parts = [parts[name] for name in names]
-        parts["upload"].upload(self.on_import, parts["upload"], import_parts, **PRIVATE)
-        parts["upload"].clear(self.on_forget, None, import_parts, **QUIET)
+        shown = [parts[name] for name in ("fits", "what", *_WITH_PICTURES)]
+        for event in self.own_pictures.wire(visitor):
+            event.then(self.on_arrived, self.own_pictures.arrived, shown, **QUIET)
+        self.no_classifier.wire(parts["encoder"], parts["force"], [], "runs-run")
         self.wire_stop(parts["stop"], parts["status"])
         self.wire_results()
 
@@ -297,30 +275,18 @@ class RunsTab(StudyTab):
         cancelled = visitor.stop.is_set
         yield from self._follow(visitor, lambda: history.go_on(self.services, visitor.key, run_id, cancelled=cancelled))
 
-    def on_import(self, path: str | None) -> Updates:
-        """Inspect an upload and list the studies that can measure it."""
-        parts = self.parts
-        with messages.user_errors() as problem:
-            if not path:
-                raise InvalidInput("no file arrived: choose it again")
-            batch = look_through(Path(path))
-            choices = [
-                (f"{fit.design.title} ({fit.n_found:,} pictures)", fit.design.name) for fit in batch.fits if fit.n_found
-            ]
-            return {
-                parts["imported"]: batch, parts["found"]: imported_html(batch), parts["status"]: "",
-                parts["what"]: gr.update(choices=choices, value=choices[0][1]),
-                **{parts[name]: gr.update(visible=True) for name in _WITH_PICTURES},
-            }  # fmt: skip
-        return self.on_forget() | {parts["status"]: messages.error_html(problem.message)}
+    def on_arrived(self, arrived: Arrived | None) -> Updates:
+        """List the studies that can measure the pictures."""
+        parts, is_usable = self.parts, arrived is not None and bool(arrived.counts)
+        shown = {parts[name]: gr.update(visible=is_usable) for name in _WITH_PICTURES}
+        if arrived is None or not is_usable:
+            return {parts["fits"]: "", **shown}
+        fits = fits_of(arrived.counts)
+        choices = [(f"{fit.design.title} ({fit.n_found:,} pictures)", fit.design.name) for fit in fits if fit.n_found]
+        menu = gr.update(choices=choices, value=choices[0][1])
+        return {parts["fits"]: render("fits", fits=fits), parts["what"]: menu, **shown}
 
-    def on_forget(self) -> Updates:
-        """Clear the import."""
-        parts = self.parts
-        hidden = {parts[name]: gr.update(visible=False) for name in _WITH_PICTURES}
-        return {parts["imported"]: None, parts["found"]: "", **hidden}
-
-    def on_measure(self, visitor: Visitor, imported: Imported | None, *values: Any) -> Iterator[Updates]:
+    def on_measure(self, visitor: Visitor, imported: Arrived | None, *values: Any) -> Iterator[Updates]:
         """Measure the import with attributes or a study."""
         cancelled = visitor.stop.is_set
 
@@ -330,12 +296,16 @@ class RunsTab(StudyTab):
 
         yield from self._follow(visitor, start)
 
-    def on_label(self, visitor: Visitor, imported: Imported | None) -> Iterator[Updates]:
+    def on_label_click(self, visitor: Visitor) -> Updates:
+        """Queue it, and show its progress here."""
+        return self.on_click(visitor) | {self.tabs: gr.update(selected=self.key)}
+
+    def on_label(self, visitor: Visitor, imported: Arrived | None) -> Iterator[Updates]:
         """Save the import as an unmeasured run and make a labelling task of it."""
         cancelled = visitor.stop.is_set
 
         def start() -> Generator[Progress, None, StudyReport]:
-            settings = StudySettings(images=str(_present(imported).path), encoder=NOBODY)
+            settings = StudySettings(images=str(present(imported).path), encoder=NOBODY)
             return run_study(UNMEASURED, settings, self.services, cancelled=cancelled, session=visitor.key)
 
         def show(report: StudyReport) -> Updates:
@@ -348,7 +318,7 @@ class RunsTab(StudyTab):
         with messages.user_errors() as problem:
             yield from self.following(visitor, run_queued(self.services, visitor, start, self.key), show=show)
         if problem:
-            yield self._buttons(running=False) | {self.parts["status"]: messages.error_html(problem.message)}
+            yield self.refused(problem)
 
     def ended(self, visitor: Visitor) -> Updates:
         """Update the list."""
@@ -372,20 +342,19 @@ class RunsTab(StudyTab):
         return there | tab.show_saved(saved, banner) | ({tab.parts["status"]: messages.done_html(says)} if says else {})
 
     def _run_of(
-        self, imported: Imported | None, what: str, chosen: str, encoder: str, sentences: str, force: bool = False
+        self, imported: Arrived | None, what: str, chosen: str, encoder: str, sentences: str, force: bool = False
     ) -> tuple[Design, StudySettings]:
-        settings = StudySettings(images=str(_present(imported).path), encoder=str(encoder), force=force)
+        settings = StudySettings(images=str(present(imported).path), encoder=str(encoder), force=force)
         design = find_design(what)
         if design.kind != KIND:
             return design, settings
         texts = [line for line in (sentences or "").splitlines() if line.strip()]
         sets = {item.key: item for item in load_attribute_sets()}
         attributes = sets[chosen].attributes if not texts and chosen in sets else read_attributes(texts, "")
-        options = {**NO_WORDS, "concept": "", "attributes": [attribute_text(attribute) for attribute in attributes]}
-        return design, replace(settings, options=options)
+        return design, of_any_prompt(replace(settings, options={"attributes": [*map(attribute_text, attributes)]}))
 
     def _buttons(self, *, running: bool) -> Updates:
-        return {self.parts["stop"]: gr.update(visible=running)}
+        return {self.parts["stop"]: gr.update(visible=running), **self.no_classifier.show(False)}
 
 
 def shipped_examples(services: Services) -> Mapping[str, tuple[Example, SavedReport]]:
@@ -467,12 +436,6 @@ def _two_alike(studies: Mapping[str, str]) -> tuple[str | None, str | None]:
     return None, None
 
 
-def _present(imported: Imported | None) -> Imported:
-    if imported is None or not imported.path.is_file():
-        raise InvalidInput("the pictures are no longer here: upload them again")
-    return imported
-
-
 def runs_html(
     lines: Sequence[history.ListedRun],
     deleted: history.Deleted | None = None,
@@ -528,9 +491,3 @@ def _line_html(line: history.ListedRun, *, is_running: bool) -> str:
         acts=[(act, "Continue" if act == "again" and line.may_go_on else _ACTS[act][0], _ACTS[act][1]) for act in acts],
         most_name=history.MOST_NAME, most_note=history.MOST_NOTE,
     )  # fmt: skip
-
-
-def imported_html(upload: Imported) -> str:
-    """Contents of an upload, and the studies that can measure it."""
-    prompts = sorted(upload.counts.items(), key=lambda item: -item[1])
-    return render("imported", upload=upload, prompts=prompts, most_prompts=_MOST_PROMPTS, most_rejected=_MOST_REJECTED)

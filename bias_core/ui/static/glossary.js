@@ -1,4 +1,4 @@
-// A note on each symbol, for pointer, keyboard and finger; and its words in its place, where a visitor prefers these.
+// Words in place of each symbol, with a note for pointer, keyboard and finger; the switch in the header shows symbols.
 // Only what gr.HTML shows is touched: other text belongs to components, which may write it anew.
 {
   const KEPT = 't2i-bias-words';
@@ -10,7 +10,11 @@
   const entries = new Map(terms.map((term) => [term.symbol, term]));
   const quoted = [...entries.keys()].sort((a, b) => b.length - a.length)
     .map((symbol) => symbol.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('|');
-  const pattern = new RegExp(`(?<![\\p{L}\\p{N}_*])(${quoted})(?![\\p{L}\\p{N}_′*(])`, 'gu');
+  // Whole tokens only: no part of an id, a model's name, a file or an address, such as the e of dall-e-3.
+  const pattern = new RegExp(
+    `(?<![\\p{L}\\p{N}_*\\-./\\\\@#?&~:=])(${quoted})(?![\\p{L}\\p{N}_′*(\\-/\\\\@]|[.:][\\p{L}\\p{N}/])`, 'gu');
+  // Letters that are also words of other languages ("medico e infermiera") count only alone, or after their own name.
+  const isLetter = (symbol) => /^[a-z]$/.test(symbol);
 
   const note = document.createElement('div');
   note.id = 'term-note';
@@ -47,13 +51,16 @@
     span.textContent = text;
     return span;
   };
+  const toldBefore = (node, match) => node.data.slice(0, match.index).replace(/[\s,(]+$/, '').toLowerCase();
   const wrap = (node) => {
-    const found = [...node.data.matchAll(pattern)];
+    const isAlone = (match) => !node.data.replace(match[1], '').trim();
+    const found = [...node.data.matchAll(pattern)].filter((match) => !isLetter(match[1]) || isAlone(match)
+      || entries.get(match[1]).names.some((name) => toldBefore(node, match).endsWith(name.toLowerCase())));
     if (!found.length) return;
     const parent = node.parentElement, parts = [];
     let end = 0;
     for (const match of found) {
-      const term = entries.get(match[1]), before = node.data.slice(0, match.index).replace(/[\s,(]+$/, '').toLowerCase();
+      const term = entries.get(match[1]), before = toldBefore(node, match);
       const abbr = document.createElement('abbr');
       abbr.className = 'term';
       abbr.dataset.symbol = term.symbol;
@@ -91,17 +98,17 @@
     } catch { return value; }
   };
   const button = element.querySelector('#words-switch');
-  const choose = (plain) => {
+  const choose = (symbols) => {
     const page = document.documentElement;
-    page.dataset.words = plain ? 'plain' : 'symbols';
-    page.style.setProperty('--symbols', plain ? 'none' : 'inline');
-    page.style.setProperty('--words', plain ? 'inline' : 'none');
-    button.setAttribute('aria-checked', plain);
+    page.dataset.words = symbols ? 'symbols' : 'plain';
+    page.style.setProperty('--symbols', symbols ? 'inline' : 'none');
+    page.style.setProperty('--words', symbols ? 'none' : 'inline');
+    button.setAttribute('aria-checked', symbols);
   };
-  choose(keep() === 'plain');
+  choose(keep() === 'symbols');
   button.addEventListener('click', () => {
-    const plain = document.documentElement.dataset.words !== 'plain';
-    keep(plain ? 'plain' : 'symbols');
-    choose(plain);
+    const symbols = document.documentElement.dataset.words !== 'symbols';
+    keep(symbols ? 'symbols' : 'plain');
+    choose(symbols);
   });
 }

@@ -30,6 +30,7 @@ from bias_core.ui.model_menu import (
     model_choices,
     model_hint,
 )
+from bias_core.ui.study.own_pictures import DRAWN, OWN, Arrived, OwnPictures, chosen_pictures, images_of
 from bias_core.ui.study.shown_report import build_shown_report
 from bias_core.ui.templates import render, script
 from bias_core.values import Setting, is_nothing, option_values, settings_of
@@ -168,6 +169,12 @@ def added(chosen: Sequence[Arm], arm: Arm) -> tuple[Arm, ...]:
     return (*(chosen or (Arm(),)), arm)
 
 
+def drawing_arms(arms: Sequence[Arm], images: str | None) -> tuple[Arm, ...]:
+    """The arms; with own pictures, one with a model draws with it."""
+    is_drawn = [bool(images and arm.model and arm.images is None) for arm in arms]
+    return tuple(replace(arm, images="") if drawn else arm for arm, drawn in zip(arms, is_drawn, strict=True))
+
+
 def suited_to(arms: tuple[Arm, ...], info: ModelInfo) -> tuple[Arm, ...]:
     """The arms; InvalidInput if the model lacks one of their conditions."""
     absent = [arm.condition for arm in arms if arm.condition and arm.condition not in info.conditions]
@@ -204,9 +211,12 @@ FIELDS = ("study", *FORM)
 """The form's components in the order in which handlers receive them; then come the options of the tab's studies,
 named :data:`OPTION` plus their name, and the tab's own inputs."""
 LINKED = tuple(key for key in FIELDS if key == "study" or FORM[key].may_be_linked)  # those that an address may fill
-_ABOVE = ("model", "condition", "percent")
-_READING = ("encoder", "further_encoders", "judge", "force")
-_FILES = {"images": [".zip"], "labels": [".csv", ".json"]}
+_DRAWING = ("model", "condition")
+_SAMPLING = (
+    "steps", "guidance", "negative", "rewrite", "rewriter", "size", "sampler", "stop_within", "stop_when_clear",
+)  # fmt: skip
+_READING = ("seed", "confidence", "encoder", "further_encoders", "judge", "force")
+_FILES = ("images", "labels")
 REMEMBERED = ("model", "condition", "encoder")
 _SECRET = "t2i-bias-explorer-settings-1"  # what a browser stores is not secret
 _LOOKS: Mapping[str, Mapping[str, Any]] = {
@@ -288,6 +298,8 @@ class StudyForm:
         self.own: dict[str, Any] = {}
         self.parts: dict[str, Any] = {}
         self.form_folds: list[Any] = []  # closed when a run starts; their values stay
+        self.own_pictures = OwnPictures(self.key, services)
+        self.drawing_parts: list[Any] = []  # hidden with own pictures
 
     def build_own(self) -> dict[str, Any]:
         """Inputs for the visitor's own words by name, in an accordion; used if the box above them is ticked."""
@@ -308,7 +320,8 @@ class StudyForm:
 
     def build_form(self) -> None:
         """Build the study and model in sight, and rarely used settings below."""
-        designs = list(self.designs.values())
+        designs, pictures = list(self.designs.values()), self.own_pictures
+        self.form["images"] = pictures.images
         with gr.Row(equal_height=True, elem_classes="line"):
             self.form["study"] = gr.Dropdown(
                 [(design.title, design.name) for design in designs],
@@ -319,24 +332,31 @@ class StudyForm:
                 scale=4,
                 min_width=240,
             )
-            self.form |= {name: self._component(name, FORM[name]) for name in _ABOVE}
+            with gr.Column(scale=3, min_width=200) as size:
+                self.form["percent"] = self._component("percent", FORM["percent"])
+        with gr.Row(equal_height=True, elem_classes="line"):
+            pictures.build_choice()
+            with gr.Column(scale=7, min_width=240) as drawn, gr.Row(equal_height=True):
+                self.form |= {name: self._component(name, FORM[name]) for name in _DRAWING}
+        pictures.build_upload()
         if type(self).build_own is not StudyForm.build_own:
             with self.form_fold("Your own words", f"{self.key}-own"):
                 label, key = "Run with these instead of the study above", f"{self.key}-use-own"
                 self.parts["use_own"] = gr.Checkbox(False, label=label, elem_id=key, container=False)
                 self.own = self.build_own()
-        with self.form_fold("Sampling, options, your own pictures", f"{self.key}-more"):
-            for names in ([name for name in FORM if name not in (*_ABOVE, *_READING, *_FILES)], _READING):
-                with gr.Row():
-                    self.form |= {name: self._component(name, FORM[name]) for name in names}
+        with self.form_fold("Sampling, classifier, options", f"{self.key}-more") as self.reading_fold:
+            with gr.Row() as sampling:
+                self.form |= {name: self._component(name, FORM[name]) for name in _SAMPLING}
+            with gr.Row():
+                self.form |= {name: self._component(name, FORM[name]) for name in _READING}
             with gr.Row(elem_id=f"{self.key}-options"):
                 for design in designs:
                     for name, option in option_settings(design).items():
                         if OPTION + name not in self.form:
                             self.form[OPTION + name] = self._component(OPTION + name, option)
                             self.form[OPTION + name].visible = design is designs[0]
-            with gr.Row():
-                self.form |= {name: self._component(name, FORM[name]) for name in _FILES}
+            self.form["labels"] = self._component("labels", FORM["labels"])
+        self.drawing_parts = [size, drawn, sampling]
         self.arms = ArmsForm(
             self.key, self.services, self.form_fold("Compare settings: add an arm", f"{self.key}-arms")
         )
@@ -350,10 +370,9 @@ class StudyForm:
         services, elem_id = self.services, f"{self.key}-{name.replace(OPTION, 'option-')}"
         if name == "force":
             return force_box(self.key)
-        if name in _FILES:
-            endings = _FILES[name]
-            label = f"{one.label} ({' or '.join(ending[1:] for ending in endings)})"
-            return gr.File(label=label, file_types=endings, height=110, elem_id=elem_id, min_width=240)
+        if name == "labels":
+            label = f"{one.label} (csv or json)"
+            return gr.File(label=label, file_types=[".csv", ".json"], height=110, elem_id=elem_id, min_width=240)
         more = {
             "value": one.shown(one.default),
             "label": f"{one.label}, %" if one.percent else one.label,
@@ -400,7 +419,35 @@ class StudyForm:
     def form_outputs(self) -> list[Any]:
         """Everything that :meth:`form_of` changes."""
         parts = [self.parts[name] for name in ("use_own", "count") if name in self.parts]
-        return [*self.form.values(), *parts, *self.arms.outputs()]
+        return list(dict.fromkeys([*self.form.values(), *parts, *self.arms.outputs(), *self.source_outputs()]))
+
+    def source_outputs(self) -> list[Any]:
+        """Everything that :meth:`show_source` changes."""
+        return [self.own_pictures.source, self.own_pictures.box, self.own_pictures.images, *self.drawing_parts]
+
+    def show_source(self, source: str, arrived: Arrived | None = None) -> Updates:
+        """Show the model and its settings, or the upload in their place."""
+        is_own, pictures = source == OWN, self.own_pictures
+        return {
+            pictures.source: source,
+            pictures.box: gr.update(visible=is_own),
+            pictures.images: images_of(arrived) if is_own else None,
+            **{part: gr.update(visible=not is_own) for part in self.drawing_parts},
+        }
+
+    def on_source(self, source: str, arrived: Arrived | None) -> Updates:
+        """Change the source of pictures; own ones are all measured."""
+        size = {self.form["percent"]: 100 if source == OWN else self.first_percent} if "percent" in self.form else {}
+        return self.show_source(source, arrived) | size
+
+    def wire_pictures(self) -> None:
+        """Wire the choice of pictures, and the upload."""
+        pictures, size = self.own_pictures, [self.form["percent"]] if "percent" in self.form else []
+        shown = [*self.source_outputs(), *size]
+        changed = pictures.source.input(self.on_source, [pictures.source, pictures.arrived], shown, **messages.LATEST)
+        for event in (changed, *pictures.wire(self.parts["visitor"])):
+            if "count" in self.parts:
+                event.then(self.on_count, self.inputs(), self.parts["count"], **messages.QUIET)
 
     def load_outputs(self) -> list[Any]:
         """Everything that :meth:`on_load` changes."""
@@ -425,6 +472,7 @@ class StudyForm:
         parts["count"].value = self.on_count(*(component.value for component in inputs))
         parts["count"].edit(self.on_count, inputs, parts["count"], **messages.LATEST)
         studied.then(self.on_count, inputs, parts["count"], **messages.QUIET)  # its options may be hidden
+        self.wire_pictures()
         if self.own:  # typing own words ticks their box
             # For Gradio, text pasted with the mouse is a change but no input.
             typed = [one.change if isinstance(one, gr.Textbox) else one.input for one in self.own.values()]
@@ -456,7 +504,8 @@ class StudyForm:
     def on_count(self, *values: Any) -> str:
         """The number of pictures for these settings, in words; "" for invalid settings."""
         with messages.user_errors():
-            return self.count_of(self.request_of(values))
+            request = self.request_of(values)
+            return "" if request.settings.images and not request.has_arms else self.count_of(request)
         return ""
 
     def count_of(self, request: Settled) -> str:
@@ -526,7 +575,8 @@ class StudyForm:
         form = dict(zip(names, values, strict=False))
         design = self.designs[str(form["study"])]
         arms, *own = values[len(names) :]
-        settings = replace(read_settings(form, design), arms=tuple(arms or ()))
+        form["images"] = chosen_pictures(form["images"])
+        settings = replace(read_settings(form, design), arms=drawing_arms(arms or (), form["images"]))
         *own, use_own = own or (False,)
         if not use_own:
             return design, settings
@@ -538,7 +588,8 @@ class StudyForm:
         values = {key: option.shown(getattr(above, option.name)) for key, option in FORM.items() if key not in _FILES}
         values |= {"study": design.name, "condition": self._conditions(above.model, above.condition)}
         return {
-            **{self.form[name]: value for name, value in (values | dict.fromkeys(_FILES)).items()},
+            **self.show_source(DRAWN),
+            **{self.form[name]: value for name, value in (values | {"labels": None}).items()},
             **self.options_of(design.name, above.options),
             **({self.parts["use_own"]: False} if self.own else {}),
             **self.arms.show(arms),

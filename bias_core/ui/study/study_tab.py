@@ -28,7 +28,7 @@ from bias_core.study.saved import Example, SavedReport, is_example
 from bias_core.study.study import Settled
 from bias_core.study.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
 from bias_core.ui import messages
-from bias_core.ui.model_menu import model_choices
+from bias_core.ui.model_menu import NoClassifierPart, model_choices
 from bias_core.ui.study import result_page as study_html
 from bias_core.ui.study.form import Preset, split_first_arm
 from bias_core.ui.study.parts import DrawingPart, ExamplesPart, when, why_html
@@ -66,6 +66,7 @@ class StudyTab(ResultPage):
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
+        self.no_classifier = NoClassifierPart(self.key, services)
         self.examples = ExamplesPart(self.key, services.settings.assets_dir / "examples")
 
     def __init_subclass__(cls) -> None:
@@ -103,10 +104,15 @@ class StudyTab(ResultPage):
         self.build_top()
         with gr.Column(elem_classes="card ask", elem_id=self.element("ask")):
             self._build_ask()
-        self.parts["status"] = gr.HTML(elem_id=f"{self.key}-status")
+        self.build_status(f"{self.key}-status")
         self.drawing = DrawingPart(self.key)
         self._build_results()
         self._wire(demo)
+
+    def build_status(self, elem_id: str) -> None:
+        """Build the status line, with buttons for when no classifier fits."""
+        self.parts["status"] = gr.HTML(elem_id=elem_id)
+        self.no_classifier.build()
 
     def _build_ask(self) -> None:
         self._build_presets()
@@ -120,6 +126,7 @@ class StudyTab(ResultPage):
                 for name, title in REPLICATES.items():
                     wide = place | {"min_width": 250}  # for its words in one line
                     self.parts[name] = gr.Button(title, elem_id=f"{key}-{name.replace('_', '-')}", **wide)
+                    self.drawing_parts.append(self.parts[name])
             count: dict[str, Any] = {"elem_classes": "quiet", "elem_id": f"{key}-count"}
             self.parts["count"] = gr.HTML(js_on_load=script("edits"), **count)
             self._build_gpu_time()
@@ -182,7 +189,8 @@ class StudyTab(ResultPage):
     def outputs(self) -> list[Any]:
         """Everything that a run changes, including the form's folds."""
         largest = [self.parts[LARGEST]] if LARGEST in self.parts else []
-        return [*super().outputs(), *self.form_folds, *self.without_notes(), *largest]
+        below = self.no_classifier.outputs()
+        return [*super().outputs(), *self.form_folds, *self.without_notes(), *largest, *below]
 
     def opened_outputs(self) -> list[Any]:
         """Everything that :meth:`show_saved` changes."""
@@ -201,6 +209,9 @@ class StudyTab(ResultPage):
         parts["link"].change(None, parts["link"], parts["link"], js=_ABSOLUTE_JS, **QUIET)
         self.arms.wire(self.form["model"])
         self.next.wire(self)
+        self.no_classifier.wire(
+            self.form["encoder"], self.form["force"], [self.reading_fold], self.parts["run"].elem_id
+        )
         self.examples.wire(self.on_example, self.opened_outputs(), partial(self.bring_into_view, name="header"))
         self.wire_extra()
 
@@ -294,7 +305,7 @@ class StudyTab(ResultPage):
 
     def _buttons(self, *, running: bool) -> Updates:
         largest = {self.parts[LARGEST]: gr.update(visible=False)} if LARGEST in self.parts else {}
-        return super()._buttons(running=running) | largest
+        return super()._buttons(running=running) | largest | self.no_classifier.show(False)
 
     def on_click(self, visitor: Visitor) -> Updates:
         """Enter the queue, and end the visitor's running run."""
@@ -336,6 +347,8 @@ class StudyTab(ResultPage):
         error = {self.parts["status"]: messages.error_html(problem.message)}
         if problem.scale and LARGEST in self.parts:
             error[self.parts[LARGEST]] = gr.update(visible=True)
+        if problem.no_classifier:
+            error |= self.no_classifier.show(True, are_own=problem.no_classifier.are_own)
         return self._buttons(running=False) | self.without_notes() | error
 
     def following(
