@@ -21,6 +21,7 @@ from bias_core.study.types import Arm, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.calibration.tab import CalibrationTab
 from bias_core.ui.links import LINK_NAMES, OPTION, Link, notice_html, query_of, read_link
+from bias_core.ui.places import Places, groups_of
 from bias_core.ui.runs.tab import RunsTab
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates, plain_tab
 from bias_core.ui.templates import render, script
@@ -194,22 +195,18 @@ def build_app(services: Services) -> MendedBlocks:
         built = {tab.key: tab(services) for tab in TABS}
         for tab in built.values():
             tab.build_memory()
-        with gr.Tabs(elem_id="tabs") as tabs:
-            places = {}
-            for key, tab in built.items():
-                with gr.Tab(tab.title, id=key) as places[key]:
-                    tab.build(demo, visitor)
-                places[key].select(None, js=f"() => window.nameTab?.('{key}')", **QUIET)
+        places = Places()
+        places.build(built.values(), lambda tab: tab.build(demo, visitor))
         _build_token(visitor)
         runs = next(tab for tab in built.values() if isinstance(tab, RunsTab))
-        runs.connect(tabs, places[runs.key], built)
+        runs.connect(places, built)
         studies = [tab for tab in runs.others if isinstance(tab, StudyTab)]
-        built[LabelTab.key].connect(tabs, [*studies, runs])
+        built[LabelTab.key].connect(places, [*studies, runs])
         ComingBack(services, runs, studies).wire(arrived, visitor, at_work)
         demo.first_examples = [tab.first_example for tab in (*studies, built[CalibrationTab.key])]
         for tab in studies:
             tab.wire_gpu_time(arrived)
-        read = demo.load(_link_reader(services), None, [tabs, notice], **QUIET)
+        read = demo.load(_link_reader(services, places, notice), None, [*places.outputs(), notice], **QUIET)
         read.then(None, js="() => { window.linkIsRead = true; }", **QUIET)
         api.add_tools(services)
     for event in demo.fns.values():
@@ -223,8 +220,10 @@ def build_app(services: Services) -> MendedBlocks:
 def _build_header() -> None:
     presets = {tab.key: enumerate(getattr(tab, "presets", ())) for tab in TABS}
     tips = {f"{key}-preset-{i}": preset.says for key, some in presets.items() for i, preset in some}
-    titles = {tab.key: tab.title for tab in TABS}
-    facts = {"titles": titles, "tips": tips, "linkNames": LINK_NAMES, "optionPrefix": OPTION}
+    groups = {
+        tab.key: group if members[1:] else tab.key for group, members in groups_of(TABS).items() for tab in members
+    }
+    facts = {"groups": groups, "tips": tips, "linkNames": LINK_NAMES, "optionPrefix": OPTION}
     gr.HTML(render("header"), js_on_load=script("page", **facts) + _glossary_script())
 
 
@@ -253,13 +252,14 @@ def on_token(visitor: Visitor, typed: str | None) -> None:
     visitor.type_token(typed or "")
 
 
-def _link_reader(services: Services) -> Callable[[gr.Request], tuple[Any, Any]]:
+def _link_reader(services: Services, places: Places, notice: Any) -> Callable[[gr.Request], Updates]:
     tabs = {tab.key: getattr(tab, "studies", ()) for tab in TABS}
 
-    def on_link(request: gr.Request) -> tuple[Any, Any]:
+    def on_link(request: gr.Request) -> Updates:
         """Open the address's tab, and note its unknown parts."""
         link = read_link(query_of(request), tabs, services)
         text = notice_html(link)
-        return (gr.update(selected=link.tab) if link.tab else gr.skip()), gr.update(value=text, visible=bool(text))
+        opened = places.open(link.tab) if link.tab else {}
+        return {**opened, notice: gr.update(value=text, visible=bool(text))}
 
     return on_link

@@ -38,6 +38,7 @@ from bias_core.ui.model_menu import (
     JUDGE_HINT,
     attribute_rows,
     build_table,
+    condition_choices,
     encoder_choices,
     force_box,
     judge_choices,
@@ -252,10 +253,9 @@ class ExploreForm(StudyTab):
             }
             self.examples.build()
         with gr.Row(equal_height=True, elem_classes="line"):
-            models, conditions = model_choices(self.services), self.services.model_info(DEFAULTS.model).conditions
+            models, conditions = model_choices(self.services), condition_choices(self.services, DEFAULTS.model)
             self._add("model", gr.Dropdown, models, info=HINT, allow_custom_value=True, scale=5, min_width=260)
-            info = self.planted(DEFAULTS.condition)
-            self._add("condition", gr.Dropdown, list(conditions), info=info, scale=3, min_width=180)
+            self._add("condition", gr.Dropdown, conditions, scale=3, min_width=180)
             with gr.Column(scale=3, min_width=220, elem_classes="act"):
                 parts["run"] = gr.Button("Generate and measure", variant="primary", size="lg", elem_id="generate")
                 parts["stop"] = gr.Button("Stop", variant="stop", size="lg", elem_id="stop", visible=False)
@@ -370,7 +370,6 @@ class ExploreForm(StudyTab):
         self.on_any("click", list(parts["concepts"].values()), self.on_concept_button, None, changed)
         depends = [form[name] for name in ("condition", "num_inference_steps", "guidance_scale", "model_note")]
         form["model"].input(self.on_model, [form["model"], form["condition"]], depends, **LATEST)
-        form["condition"].input(self.on_condition, form["condition"], form["condition"], **LATEST, queue=False)
         form["pack"].change(self.on_pack, form["pack"], form["pack_note"], **QUIET)
         parts["dice"].click(lambda: secrets.randbelow(2**31), None, form["seed"], **QUIET)
         parts["add"].click(lambda rows: [*rows, EMPTY_ROW], form["attributes"], form["attributes"], **QUIET)

@@ -61,6 +61,7 @@ from bias_core.study.saved import open_report
 from bias_core.study.types import Progress, StudyReport
 from bias_core.ui import messages
 from bias_core.ui.model_menu import judge_choices
+from bias_core.ui.places import Places
 from bias_core.ui.study.parts import DrawingPart, corrected_html
 from bias_core.ui.study.pictures import Pictures
 from bias_core.ui.study.result_page import CHOOSE_JS, ResultPage, findings_html, header_html, notes_html, tables_html
@@ -386,6 +387,7 @@ class LabelTab:
     key: ClassVar = "label"
     place: ClassVar = 70
     title: ClassVar = "Label"
+    group: ClassVar = "People"
     question: ClassVar = "What do people see in these pictures, and do they agree?"
     caution: ClassVar = (
         "Labels say how a picture looks to its raters, never who anyone is. Agreement means that raters see "
@@ -507,12 +509,13 @@ class LabelTab:
         linked = linked.then(self.on_return, [*opening, key], owned, **QUIET)
         linked.then(None, js=_LINKED_JS.format(into_view), **QUIET)
 
-    def connect(self, tabs: Any, studies: Sequence[StudyTab]) -> None:
+    def connect(self, places: Places, studies: Sequence[StudyTab]) -> None:
         """Let reports in the studies' tabs make tasks, which open here."""
-        self.parts["tabs"] = tabs
+        self.places = places
         for tab in studies:
-            inputs = [self.parts["visitor"], self.parts["memory"], tab.parts["report"], tab.people.n, tab.people.by]
-            outputs = [tabs, *self.owned_outputs(), tab.parts["status"], tab.people.refresh]
+            inputs = [self.parts["visitor"], self.parts["memory"], tab.parts["report"]]
+            inputs += [tab.people.n, tab.people.raters, tab.people.by]
+            outputs = [*places.outputs(), *self.owned_outputs(), tab.parts["status"], tab.people.refresh]
             label = self.label_handler(tab)
             made = tab.people.button.click(label, inputs, outputs, **PRIVATE)
             made.then(None, js=script("label_into_view"), **QUIET)
@@ -522,18 +525,25 @@ class LabelTab:
         """Return a handler that makes a task from a tab's report, opens it to raters, and shows it."""
 
         def handle(
-            visitor: Visitor, memory: Memory, report: StudyReport | None, n: Any, by: Any, profile: Profile = None
+            visitor: Visitor,
+            memory: Memory,
+            report: StudyReport | None,
+            n: Any,
+            n_raters: Any,
+            by: Any,
+            profile: Profile = None,
         ) -> Updates:
             with messages.user_errors() as problem:
                 if report is None:
                     raise InvalidInput("run a study first; people label its pictures")
                 stratify_by, _, setting = as_text(by).partition("setting=")
                 how: dict[str, Any] = {"n": as_whole(n, "number of pictures"), "hub_user": user_of(profile)}
+                how |= {"raters_per_item": as_whole(n_raters, "number of raters")}
                 how |= {"stratify_by": stratify_by, "setting": setting}
                 made = label_run(report, self.services.manifests, self.services.labels, **how)
                 text = "The task is open: send raters its link, or label with it yourself. Keep your private link."
                 shown = self._owned(visitor, memory, made.key.text, profile, text)
-                there = {self.parts["tabs"]: gr.update(selected=self.key), tab.parts["status"]: ""}
+                there = {**self.places.open(self.key), tab.parts["status"]: ""}
                 return shown | there | {tab.people.refresh: gr.update(visible=True)}
             return {tab.parts["status"]: messages.error_html(problem.message)}
 

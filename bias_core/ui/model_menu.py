@@ -112,6 +112,12 @@ def model_choices(services: Services) -> list[tuple[str, str]]:
     return [(" · ".join(filter(None, (info.name, fit.short))), info.id) for info, fit in listed]
 
 
+def condition_choices(services: Services, model: str) -> list[tuple[str, str]]:
+    """(name with its description, name) of each condition of a model."""
+    lines = services.catalogue.conditions
+    return [(f"{name}: {lines[name]}", name) for name in services.model_info(model).conditions]
+
+
 def encoder_choices(services: Services) -> list[tuple[str, str]]:
     """(label with download size, id) of every named encoder."""
     return [("Automatic: suits the pictures and this machine", AUTO), *_reader_choices(services, "encoder")]

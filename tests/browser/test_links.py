@@ -11,7 +11,7 @@ LINK = "?tab=association&study=t2iat-occupations&model=calibration-renderer&cond
 
 
 def chosen(page):
-    return str(page.locator("#tabs [role=tab][aria-selected=true]").first.inner_text())
+    return [str(tab.inner_text()) for tab in page.locator("#tabs [role=tab][aria-selected=true]:visible").all()]
 
 
 def test_a_link_fills_the_form_runs_nothing_and_leaves_with_its_tab(visit):
@@ -23,11 +23,13 @@ def test_a_link_fills_the_form_runs_nothing_and_leaves_with_its_tab(visit):
     assert page.input_value("#association-model input") == "Calibration world, renderer"
     assert not page.is_visible("#association-results")
     assert page.url.endswith(LINK)
+    assert chosen(page) == ["Paper tests", "Association: which concepts look alike"]
+    page.get_by_role("tab", name="Trust", exact=True).click()
     page.get_by_role("tab", name="Methods", exact=True).click()
     page.wait_for_function("location.search === '?tab=methods'")
     page.reload()
     page.wait_for_selector("#measures .measure")
-    assert chosen(page) == "Methods"
+    assert chosen(page) == ["Trust", "Methods"]
 
 
 def test_measures_are_searched_in_the_page_and_opened_by_a_link(visit):

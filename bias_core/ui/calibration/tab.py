@@ -28,6 +28,8 @@ class CalibrationTab(ResultPage):
 
     key: ClassVar = "calibration"
     title: ClassVar = "Calibration"
+    group: ClassVar = "Trust"
+    asks: ClassVar = ""
     place: ClassVar = 90
     question: ClassVar = (
         "Can you trust the measures? They are tested in a small world where the true bias is known (planted)."

@@ -24,6 +24,7 @@ from bias_core.study.saved import Example, SavedReport, list_examples, open_exam
 from bias_core.study.types import Design, Progress, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.model_menu import encoder_choices, force_box
+from bias_core.ui.places import Places
 from bias_core.ui.runs.compare import KIND as COMPARISON, comparison_report, sides_of
 from bias_core.ui.study.parts import example_html, when
 from bias_core.ui.study.shown_report import build_shown_report
@@ -90,6 +91,7 @@ class RunsTab(StudyTab):
 
     key: ClassVar = "runs"
     title: ClassVar = "Runs"
+    group: ClassVar = "Runs"
     place: ClassVar = 80
     question: ClassVar = "What did I run before, and what do my own pictures show?"
     caution: ClassVar = (
@@ -100,13 +102,13 @@ class RunsTab(StudyTab):
     presets: ClassVar = ()
     also: ClassVar = (UNMEASURED.kind,)
 
-    def connect(self, tabs: Any, shown: Any, others: Mapping[str, Any]) -> None:
-        """Wire events that change other ``tabs``; ``shown`` is this ``gr.Tab``, ``others`` are the builders by key."""
-        self.tabs = tabs
+    def connect(self, places: Places, others: Mapping[str, Any]) -> None:
+        """Wire events that open other tabs or change them; ``others`` are their builders by key."""
+        self.places, shown = places, places.shown[self.key]
         self.label = others["label"]
         self.others = [tab for tab in others.values() if isinstance(tab, StudyTab) and tab is not self]
         parts, visitor = self.parts, self.parts["visitor"]
-        everywhere = [tabs, parts["list"], *self.outputs()]
+        everywhere = [*places.outputs(), parts["list"], *self.outputs()]
         for tab in self.others:
             everywhere += tab.opened_outputs()
         self.everywhere = everywhere = list(dict.fromkeys(everywhere))
@@ -120,7 +122,7 @@ class RunsTab(StudyTab):
         self.bring_into_view(compared, "header")
         buttons = [parts["status"], parts["run"], parts["stop"], self.drawing.html]
         measuring = [parts[name] for name in ("imported", "what", "set", "encoder", "sentences", "force")]
-        there = [tabs, parts["list"], *buttons, *self.label.making.source_outputs()]
+        there = [*places.outputs(), parts["list"], *buttons, *self.label.making.source_outputs()]
         choice, quiet = [parts["wanted"], *buttons], {"queue": False, **QUIET}
         runs = (
             (parts["list"].submit(self.on_wanted, visitor, choice, **quiet), self.on_again, choice[:1], everywhere),
@@ -235,7 +237,7 @@ class RunsTab(StudyTab):
         """Show a run's report in the tab of its study, or the tab of a running one."""
         run_id, at_work = str(event.run), self.services.run_queue.find(visitor.key)
         if getattr(event, "act", "open") == "watch":
-            return {self.tabs: gr.update(selected=at_work.place if at_work else self.key)}
+            return self.places.open(at_work.place if at_work else self.key)
         with messages.user_errors() as problem:
             saved, banner = open_any(self.services, visitor, run_id)
             return self._show(saved, banner=banner)
@@ -323,7 +325,7 @@ class RunsTab(StudyTab):
             return run_study(UNMEASURED, settings, self.services, cancelled=cancelled, session=visitor.key)
 
         def show(report: StudyReport) -> Updates:
-            there = {self.tabs: gr.update(selected=self.label.key), self.parts["status"]: ""}
+            there = {**self.places.open(self.label.key), self.parts["status"]: ""}
             return there | self.label.making.labelling(visitor, report.run_id)
 
         yield from self._follow(visitor, start, show)
@@ -348,7 +350,7 @@ class RunsTab(StudyTab):
     def _show(self, saved: SavedReport, says: str = "", banner: str = "") -> Updates:
         """Show a report below its ``banner``, in its own tab or here."""
         tab = self._home(saved.report.design)
-        there = {} if tab is self else {self.tabs: gr.update(selected=tab.key), self.parts["status"]: ""}
+        there = {} if tab is self else {**self.places.open(tab.key), self.parts["status"]: ""}
         return there | tab.show_saved(saved, banner) | ({tab.parts["status"]: messages.done_html(says)} if says else {})
 
     def _run_of(

@@ -24,6 +24,7 @@ from bias_core.ui.links import OPTION, query_of, read_link
 from bias_core.ui.model_menu import (
     HINT,
     JUDGE_HINT,
+    condition_choices,
     encoder_choices,
     force_box,
     judge_choices,
@@ -80,9 +81,9 @@ class ArmsForm:
 
     def _conditions(self) -> dict[str, dict[str, str]]:
         """Conditions of each model with their descriptions; "" is the model above."""
-        lines, models = self.services.catalogue.conditions, {info.id: info for info in self.services.models()}
-        models[""] = self.services.model_info(StudySettings().model)
-        return {key: {name: lines[name] for name in info.conditions} for key, info in models.items() if info.conditions}
+        models = {info.id: info.id for info in self.services.models()} | {"": StudySettings().model}
+        menus = {key: condition_choices(self.services, model) for key, model in models.items()}
+        return {key: {name: line for line, name in menu} for key, menu in menus.items() if menu}
 
     def _fields_html(self, key: str) -> str:
         """Plain HTML fields of an arm; Gradio's would add two hundred components to every page."""
@@ -215,7 +216,9 @@ _LOOKS: Mapping[str, Mapping[str, Any]] = {
     "condition": {"scale": 3, "min_width": 150},
     "encoder": {"allow_custom_value": True, "min_width": 220},
     "judge": {"allow_custom_value": True, "min_width": 220, "info": JUDGE_HINT},
-    "percent": {"minimum": 1, "maximum": 100, "step": 1, "info": None, "scale": 3, "min_width": 200},
+    "percent": {
+        "label": "% of the full size", "minimum": 1, "maximum": 100, "step": 1, "info": None, "scale": 3, "min_width": 200,
+    },  # fmt: skip
 }
 """Component arguments that differ from the setting's declaration."""
 
@@ -368,12 +371,10 @@ class StudyForm:
         }
         menus = {
             "model": model_choices,
-            "condition": lambda _services: list(services.model_info(StudySettings().model).conditions),
+            "condition": lambda _services: condition_choices(services, StudySettings().model),
             "encoder": encoder_choices,
             "judge": judge_choices,
         }
-        if name == "condition":
-            more["info"] = self.planted(more["value"])
         if name == "judge":
             more["visible"] = any(study_of(design).judged for design in self.designs.values())
         if name in menus or one.choices:
@@ -424,7 +425,6 @@ class StudyForm:
         studied = form["study"].input(self.on_study, form["study"], changed, **messages.LATEST)
         chosen = [form["condition"], form["model"], parts["status"]]
         form["model"].input(self.on_model, [form["model"], form["condition"]], chosen, **messages.LATEST)
-        form["condition"].input(self.on_condition, form["condition"], form["condition"], **messages.LATEST, queue=False)
         inputs = self.inputs()
         parts["count"].value = self.on_count(*(component.value for component in inputs))
         parts["count"].edit(self.on_count, inputs, parts["count"], **messages.LATEST)
@@ -562,13 +562,4 @@ class StudyForm:
     def _conditions(self, model: str, condition: str) -> Any:
         info = self.services.model_info(model)
         chosen = condition if condition in info.conditions else next(iter(info.conditions), None)
-        is_any = bool(info.conditions)
-        return gr.update(choices=list(info.conditions), value=chosen, visible=is_any, info=self.planted(chosen))
-
-    def planted(self, condition: str | None) -> str:
-        """Description of a condition's planted bias, for the text below its menu."""
-        return self.services.catalogue.conditions.get(condition or "", "")
-
-    def on_condition(self, condition: str | None) -> Any:
-        """Describe the chosen condition."""
-        return gr.update(info=self.planted(condition))
+        return gr.update(choices=condition_choices(self.services, model), value=chosen, visible=bool(info.conditions))

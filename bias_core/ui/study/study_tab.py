@@ -48,6 +48,7 @@ REPLICATES = {"replicate": "Replicate the paper", "replicate_theirs": "Replicate
 LARGEST = "largest"
 """The button that runs the largest allowed size of a run refused as too large."""
 _RUNS = ("run", "stop", LARGEST, *REPLICATES)  # buttons with handlers that report their own progress
+_MOST_CHIPS = 6  # in sight, the shipped examples among them
 _AFTER_STUDIES = 60  # place of a tab that a study does not have itself
 
 
@@ -55,6 +56,8 @@ class StudyTab(ResultPage):
     """A tab that runs studies."""
 
     title: ClassVar[str]
+    group: ClassVar[str] = "Paper tests"  # the group of tabs that shows it
+    asks: ClassVar[str] = ""  # what it asks, in a few words after its title
     place: ClassVar[int]  # among the tabs, from left to right
     question: ClassVar[str]  # the question that this tab answers, in a sentence
     caution: ClassVar[str] = ""  # what not to conclude from it
@@ -106,8 +109,11 @@ class StudyTab(ResultPage):
         self._wire(demo)
 
     def _build_ask(self) -> None:
-        self._build_chips()
+        self._build_chips(_MOST_CHIPS - len(self.examples.listed))
         self.build_form()
+        if self.presets[len(self.parts["chips"]) :]:
+            with self.form_fold("More examples", f"{self.key}-more-examples"):
+                self._build_chips()
         key, place = self.key, {"scale": 0, "min_width": 200}
         with gr.Row(elem_classes="tools"):
             self.parts["run"] = gr.Button("Run and measure", variant="primary", elem_id=f"{key}-run", **place)
@@ -155,13 +161,13 @@ class StudyTab(ResultPage):
         n_steps = int(float(steps)) if steps else self.services.model_info(model).default_steps
         return generator.pictures_in(seconds, n_steps) if isinstance(generator, OnLentGpu) else None
 
-    def _build_chips(self) -> None:
+    def _build_chips(self, n: int | None = None) -> None:
+        """Build the buttons of the next ``n`` presets, by default of all that are left, and of the examples."""
         look: dict[str, Any] = {"size": "sm", "min_width": 0, "scale": 0}
+        chips = self.parts.setdefault("chips", [])
         with gr.Row(elem_classes="chips"):
-            self.parts["chips"] = [
-                gr.Button(preset.name, elem_id=f"{self.key}-preset-{i}", **look)
-                for i, preset in enumerate(self.presets)
-            ]
+            for i in range(len(self.presets))[len(chips) :][:n]:
+                chips.append(gr.Button(self.presets[i].name, elem_id=f"{self.key}-preset-{i}", **look))
             self.examples.build()
 
     def outputs(self) -> list[Any]:
