@@ -37,7 +37,6 @@ from bias_core.labels.report import (
     stored_pictures,
     yes_no_answers,
 )
-from bias_core.labels.tab_demonstration import DemonstrationPart
 from bias_core.labels.tab_make import CHANGES, READY, TEXTS, LabelMaking, add, button, change_form, note, read_changes
 from bias_core.labels.task_owner import (
     OwnerKey,
@@ -79,7 +78,6 @@ _NEEDED = ("OAUTH_CLIENT_ID", "OAUTH_CLIENT_SECRET", "OAUTH_SCOPES", "OPENID_PRO
 
 STATUSES = {"open": "Open for raters", "paused": "Pause", "closed": "Close"}
 PARTS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "make": button("Make the task", 200, variant="primary"),
     "mine": (gr.Dropdown, {"choices": [], "label": "Your tasks", "min_width": 240}),
     "typed": (gr.Textbox, {
         "label": "Or the owner's key", "info": "The part after “owner=” in your private link",
@@ -87,7 +85,7 @@ PARTS: dict[str, tuple[Any, dict[str, Any]]] = {
     }),
     "open_key": button("Open it", 120, elem_id="label-open-key"),
     "header": (gr.HTML, {"js_on_load": script("copy_link")}),
-    **{name: button(text, 140, variant="primary" if name == "open" else "secondary")
+    **{name: button(text, 180, variant="primary" if name == "open" else "secondary")
        for name, text in STATUSES.items()},
     "refresh": button("Refresh", 140),
     "takes": (gr.HTML, {"value": note("takes")}),
@@ -376,7 +374,7 @@ _HASH_JS = "() => new URLSearchParams(location.hash.slice(1)).get('owner') || ''
 _LINKED_JS = "() => {{ if (location.hash.includes('owner=')) ({})(); }}"
 _SAVE_JS = "() => setTimeout(() => document.querySelector('#label-file')?.click(), 300)"
 _SHOWN = (
-    "report", "status", "demonstration", "asking", "owned", "header", "progress", "memory", "key", "mine", "rater",
+    "report", "status", "asking", "owned", "header", "progress", "memory", "key", "mine", "rater",
     "title",
 )  # fmt: skip
 
@@ -398,7 +396,6 @@ class LabelTab:
         self.services = services
         self.parts: dict[str, Any] = {}
         self.making = LabelMaking(services)
-        self.demonstration = DemonstrationPart(services)
         self.scores = LabelScores(services)
         self.answers = AnswersPage(services)
         self.on_open = self._owner_handler(lambda _owner: "")
@@ -420,11 +417,8 @@ class LabelTab:
         parts, put = self.parts, partial(add, self.parts, PARTS)
         parts["visitor"] = visitor
         gr.HTML(render("question", question=self.question, caution=self.caution))
-        self.demonstration.build()
-        parts["demonstration"] = self.demonstration.box
         with gr.Accordion("Make a task", elem_classes="card ask fold", elem_id="label-ask") as parts["asking"]:
             self.making.build()
-            put("make")
         with gr.Column(elem_classes="card ask"):
             gr.HTML(note("heading", "Open a task of yours"))
             with gr.Row():
@@ -449,6 +443,8 @@ class LabelTab:
             with gr.Row(elem_classes="tools"):
                 put(*STATUSES, "refresh")
             put("progress")
+            with gr.Accordion("Score a run with these labels", open=False, elem_classes="more", elem_id="label-using"):
+                self.scores.build_scores()
             with gr.Row():
                 with gr.Accordion("Change what raters read, and how many join", open=False, elem_classes="more"):
                     change = partial(add, parts.setdefault("changes", {}), CHANGES, prefix="label-change")
@@ -456,9 +452,6 @@ class LabelTab:
                     with gr.Row():
                         change(*(name for name in CHANGES if name not in TEXTS))
                     put("change")
-                with gr.Accordion("Put the labels to use", open=False, elem_classes="more", elem_id="label-using"):
-                    self.scores.build_scores()
-            with gr.Row():
                 for title, name, sentence, names in (
                     ("Exclude a rater", "label-excluding", "exclude", ("rater", "exclude", "include")),
                     ("Delete this task", "label-deleting", "delete", ("title", "delete")),
@@ -481,11 +474,10 @@ class LabelTab:
         parts, visitor = self.parts, self.parts["visitor"]
         owned, key, into_view = self.owned_outputs(), parts["key"], script("label_into_view")
         self.making.wire(visitor, parts["status"])
-        self.demonstration.wire()
         mine = [visitor, parts["memory"]]
         opening = [*mine, parts["typed"]]
         for event in (
-            parts["make"].click(self.on_make, [*mine, *self.making.inputs()], owned, **PRIVATE),
+            self.making.parts["make"].click(self.on_make, [*mine, *self.making.inputs()], owned, **PRIVATE),
             gr.on([parts["open_key"].click, parts["typed"].submit], self.on_open, opening, owned, **QUIET),
             parts["mine"].input(self.on_open, [*mine, parts["mine"]], owned, **LATEST),
         ):
@@ -651,7 +643,7 @@ class LabelTab:
             parts["key"]: owner.text, parts["report"]: report, parts["memory"]: tasks,
             parts["status"]: messages.done_html(text) if text else "",
             parts["owned"]: gr.update(visible=True),
-            **dict.fromkeys((parts["demonstration"], parts["asking"]), gr.update(open=False)),
+            parts["asking"]: gr.update(open=False),
             parts["mine"]: gr.update(choices=task_choices(self.services, tasks, profile), value=owner.text),
             parts["rater"]: gr.update(choices=raters, value=None), parts["title"]: "",
             **self.scores.offer([run for run in runs if run.study != UNMEASURED.name]),

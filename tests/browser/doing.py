@@ -97,8 +97,11 @@ def run_preset(page: Any, key: str, name: str, *folds: str) -> None:
     """Press a preset of a tab, and open these folds of its result."""
     switch(page, key)
     page.wait_for_selector(f"#{key}-run")
+    preset = page.get_by_role("button", name=name, exact=True)
+    if not preset.count():
+        open_accordion(page, f"{key}-more-examples")
     with a_run(page, key):
-        page.get_by_role("button", name=name, exact=True).click()
+        preset.click()
     page.wait_for_selector(f"#{key}-header h2")
     unfold(page, key, *folds)
 

@@ -89,7 +89,7 @@ def test_every_tab_is_accessible_fits_the_window_and_has_its_result_in_one_order
         if key == "association":
             unfold(page, key, "numbers", "by-attribute", "details")
         if key == "label":
-            page.wait_for_selector("#label-demo [data-answer]")
+            page.wait_for_selector("#label-origin input")
         walk.everything(key)
     switch(page, "runs")
     page.click("#compare-runs")
@@ -160,7 +160,7 @@ BEGIN_JS = """() => {
     && one.getBoundingClientRect().width > 1);
   document.querySelectorAll('[data-walk]').forEach((one) => delete one.dataset.walk);
   shown.forEach((one, i) => { one.dataset.walk = i; });
-  document.querySelector('#tabs [role=tab][aria-selected=true]').focus();
+  document.querySelector(`#tabs [role=tab][data-tab-id=${window.openKey()}]`).focus();
   return shown.length;
 }"""
 # Its number, "" outside of the tab, "lost" where nothing has the focus, and what is wrong with how it stands there.
@@ -182,7 +182,7 @@ def test_every_control_of_every_tab_is_reached_by_the_tab_key_and_shows_it(visit
     wrong = {}
     for key in WALKED:
         switch(page, key)
-        page.wait_for_selector("#label-demo [data-answer]" if key == "label" else f"#{key}-header h2")
+        page.wait_for_selector("#label-origin input" if key == "label" else f"#{key}-header h2")
         settle(page)
         n, reached = page.evaluate(BEGIN_JS), []
         for _ in range(n + 15):  # there are the other tabs before it

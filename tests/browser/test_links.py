@@ -97,3 +97,12 @@ def test_symbols_explain_themselves_to_pointer_and_keyboard_and_give_way_to_word
     assert not page.locator(
         "#calibration-verdicts button .term[tabindex], #calibration-verdicts a .term[tabindex]"
     ).count()
+
+
+def test_the_first_stop_of_the_tab_key_leads_to_the_result(visit):
+    page = visit()
+    page.wait_for_selector("#header h2")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.innerText") == "Skip to the result"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "header"

@@ -217,8 +217,14 @@ _LOOKS: Mapping[str, Mapping[str, Any]] = {
     "encoder": {"allow_custom_value": True, "min_width": 220},
     "judge": {"allow_custom_value": True, "min_width": 220, "info": JUDGE_HINT},
     "percent": {
-        "label": "% of the full size", "minimum": 1, "maximum": 100, "step": 1, "info": None, "scale": 3, "min_width": 200,
-    },  # fmt: skip
+        "label": "% of the full size",
+        "minimum": 1,
+        "maximum": 100,
+        "step": 1,
+        "info": None,
+        "scale": 3,
+        "min_width": 200,
+    },
 }
 """Component arguments that differ from the setting's declaration."""
 

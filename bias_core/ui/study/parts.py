@@ -55,6 +55,9 @@ def copy_of(updates: Updates) -> Updates:
     return {part: dict(value) if isinstance(value, dict) else value for part, value in updates.items()}
 
 
+MOST_CHIPS = 6  # examples of a tab in sight; the others are folded away
+
+
 class ExamplesPart:
     """A button for each shipped example."""
 
@@ -186,10 +189,12 @@ class PeoplePart:
                 count: dict[str, Any] = {"label": "How many pictures", "minimum": 2, "precision": 0, "min_width": 140}
                 count["info"] = "64 labels give a share to about ±8 points"
                 self.n = gr.Number(N_LABELS, elem_id=f"{key}-people-n", **count)
-                each: dict[str, Any] = {"label": "Raters for each picture", "info": "Three allow a majority", "minimum": 1}
-                self.raters = gr.Number(
-                    N_RATERS, elem_id=f"{key}-people-raters", precision=0, min_width=140, **each
-                )
+                each: dict[str, Any] = {
+                    "label": "Raters for each picture",
+                    "info": "Three allow a majority",
+                    "minimum": 1,
+                }
+                self.raters = gr.Number(N_RATERS, elem_id=f"{key}-people-raters", precision=0, min_width=140, **each)
                 which: dict[str, Any] = {"value": AT_RANDOM, "label": "Which", "min_width": 240}
                 which["info"] = "By an answer of the classifier: equally many of each, if possible"
                 self.by = gr.Dropdown([("at random", AT_RANDOM)], elem_id=f"{key}-people-by", **which)

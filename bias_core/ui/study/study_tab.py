@@ -30,7 +30,7 @@ from bias_core.study.types import Design, Progress, StudyReport, StudySettings, 
 from bias_core.ui import messages
 from bias_core.ui.study import result_page as study_html
 from bias_core.ui.study.form import Preset, split_first_arm
-from bias_core.ui.study.parts import DrawingPart, ExamplesPart, when, why_html
+from bias_core.ui.study.parts import MOST_CHIPS, DrawingPart, ExamplesPart, when, why_html
 from bias_core.ui.study.pictures import picture_html
 from bias_core.ui.study.result_page import CHOOSE_JS, ResultPage
 from bias_core.ui.templates import render, script
@@ -48,7 +48,6 @@ REPLICATES = {"replicate": "Replicate the paper", "replicate_theirs": "Replicate
 LARGEST = "largest"
 """The button that runs the largest allowed size of a run refused as too large."""
 _RUNS = ("run", "stop", LARGEST, *REPLICATES)  # buttons with handlers that report their own progress
-_MOST_CHIPS = 6  # in sight, the shipped examples among them
 _AFTER_STUDIES = 60  # place of a tab that a study does not have itself
 
 
@@ -109,7 +108,7 @@ class StudyTab(ResultPage):
         self._wire(demo)
 
     def _build_ask(self) -> None:
-        self._build_chips(_MOST_CHIPS - len(self.examples.listed))
+        self._build_chips(MOST_CHIPS - len(self.examples.listed))
         self.build_form()
         if self.presets[len(self.parts["chips"]) :]:
             with self.form_fold("More examples", f"{self.key}-more-examples"):
