@@ -33,6 +33,7 @@ from bias_core.study.types import Design, Progress, StudyReport, StudySettings, 
 from bias_core.ui import messages
 from bias_core.ui.links import ARMS, OPTION, query_of, read_link
 from bias_core.ui.model_menu import (
+    CONDITION_HINT,
     EMPTY_ROW,
     HINT,
     JUDGE_HINT,
@@ -255,7 +256,7 @@ class ExploreForm(StudyTab):
         with gr.Row(equal_height=True, elem_classes="line"):
             models, conditions = model_choices(self.services), condition_choices(self.services, DEFAULTS.model)
             self._add("model", gr.Dropdown, models, info=HINT, allow_custom_value=True, scale=5, min_width=260)
-            self._add("condition", gr.Dropdown, conditions, scale=3, min_width=180)
+            self._add("condition", gr.Dropdown, conditions, info=CONDITION_HINT, scale=3, min_width=180)
             with gr.Column(scale=3, min_width=220, elem_classes="act"):
                 parts["run"] = gr.Button("Generate and measure", variant="primary", size="lg", elem_id="generate")
                 parts["stop"] = gr.Button("Stop", variant="stop", size="lg", elem_id="stop", visible=False)

@@ -367,8 +367,13 @@ def test_tabs_stand_in_five_groups_and_open_with_their_group():
         "Trust": ["Calibration", "Methods"],
     }
     places = Places()
-    with gr.Blocks() as page:
-        places.build(TABS, lambda tab: gr.HTML(tab.title))
+
+    async def laid_out():  # Gradio's queue wants a running loop
+        with gr.Blocks() as page:
+            places.build(TABS, lambda tab: gr.HTML(tab.title))
+        return page
+
+    page = asyncio.run(laid_out())
     names = [one["props"]["label"] for one in page.get_config_file()["components"] if one["type"] == "tabitem"]
     assert names == [
         "Explore", "Paper tests", *(f"{tab.title}: {tab.asks}" for tab in groups_of(TABS)["Paper tests"]),

@@ -22,6 +22,7 @@ from bias_core.types import ModelInfo
 from bias_core.ui import messages
 from bias_core.ui.links import OPTION, query_of, read_link
 from bias_core.ui.model_menu import (
+    CONDITION_HINT,
     HINT,
     JUDGE_HINT,
     condition_choices,
@@ -213,7 +214,7 @@ REMEMBERED = ("model", "condition", "encoder")
 _SECRET = "t2i-bias-explorer-settings-1"  # what a browser stores is not secret
 _LOOKS: Mapping[str, Mapping[str, Any]] = {
     "model": {"info": HINT, "allow_custom_value": True, "scale": 4, "min_width": 240},
-    "condition": {"scale": 3, "min_width": 150},
+    "condition": {"info": CONDITION_HINT, "scale": 3, "min_width": 150},
     "encoder": {"allow_custom_value": True, "min_width": 220},
     "judge": {"allow_custom_value": True, "min_width": 220, "info": JUDGE_HINT},
     "percent": {
