@@ -445,7 +445,7 @@ class LabelTab:
             put("progress")
             with gr.Accordion("Score a run with these labels", open=False, elem_classes="more", elem_id="label-using"):
                 self.scores.build_scores()
-            with gr.Row():
+            with gr.Row(elem_classes="folds"):
                 with gr.Accordion("Change what raters read, and how many join", open=False, elem_classes="more"):
                     change = partial(add, parts.setdefault("changes", {}), CHANGES, prefix="label-change")
                     change(*TEXTS)

@@ -116,7 +116,8 @@ def model_choices(services: Services) -> list[tuple[str, str]]:
 def condition_choices(services: Services, model: str) -> list[tuple[str, str]]:
     """(name with its description, name) of each condition of a model."""
     lines = services.catalogue.conditions
-    return [(f"{name}: {lines[name]}", name) for name in services.model_info(model).conditions]
+    conditions = services.model_info(model).conditions
+    return [(f"{name}: {lines[name][0].lower()}{lines[name][1:]}", name) for name in conditions]
 
 
 def encoder_choices(services: Services) -> list[tuple[str, str]]:

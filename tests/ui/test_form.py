@@ -176,7 +176,8 @@ def test_models_are_in_the_menu_with_what_they_and_readers_mean_here(on_a_laptop
 @pytest.mark.parametrize("kind", [PairedTab, ExploreTab])
 def test_another_model_keeps_the_condition_and_one_chosen_meanwhile(services, kind):
     tab, lines = built(kind, services), services.catalogue.conditions
-    assert ("fair: " + lines["fair"], "fair") in tab.form["condition"].choices
+    assert lines["fair"] == "No planted bias: the same rates for every concept"
+    assert ("fair: no planted bias: the same rates for every concept", "fair") in tab.form["condition"].choices
     for name, before, kept in (
         ("calibration-renderer", "extreme", True),
         ("calibration-diffusion", "denoiser", True),
@@ -441,7 +442,7 @@ def test_what_is_written_of_an_arm_is_read_as_its_settings_each_of_which_has_a_f
     assert "By default," in arms.on_model(photographs)
     html = str(objects.arms.fields.value)
     assert all(f'name="{name}"' in html for name in settings_of(Arm) if name != "images")
-    assert '<option value="fair">fair: no planted bias</option>' in html
+    assert '<option value="fair">fair: no planted bias: the same rates for every concept</option>' in html
 
 
 def test_presets_suit_the_model_that_draws(services):
