@@ -70,7 +70,7 @@ KINDS: Mapping[str, str] = {
 }
 """Questions by kind of task, the usual first; "androgynous" and "unclear" of the four answers are ours."""
 ORIGINS = {"run": "A run", "own": "My own pictures", "demonstration": "A demonstration"}
-"""Where the pictures come from, the usual first."""
+"""Sources of the pictures, the usual first."""
 TEXTS = ("title", "instructions", "consent", "content_note")
 _NUMBERS = {
     "n": "number of pictures",

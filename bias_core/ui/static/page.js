@@ -85,7 +85,8 @@ document.addEventListener('click', (event) => {
 // "chosen" of the tab that a page opens with, so nothing is done before the link is read.
 window.nameTab = () => setTimeout(() => {
   const address = new URL(location.href), key = window.openKey();
-  tabOf(key)?.scrollIntoView({block: 'nearest', inline: 'nearest'});
+  const tab = key && tabOf(key), strip = tab?.closest('.tab-wrapper');  // it scrolls sideways on a phone
+  if (strip) strip.scrollLeft = Math.max(0, tab.offsetLeft - 40);
   if (!window.linkIsRead || !(key in groups) || (address.searchParams.get('tab') || 'explore') === key) return;
   for (const name of [...address.searchParams.keys()])
     if (linkNames.includes(name) || name.startsWith(optionPrefix)) address.searchParams.delete(name);
