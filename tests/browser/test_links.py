@@ -17,7 +17,7 @@ def chosen(page):
 def test_a_link_fills_the_form_runs_nothing_and_leaves_with_its_tab(visit):
     page = visit(query=LINK)
     page.wait_for_selector("#association-run")
-    page.wait_for_function("document.querySelector('#association-condition input').value === 'extreme'")
+    page.wait_for_function("document.querySelector('#association-condition input').value.startsWith('extreme: ')")
     assert page.input_value("#association-study input") == "Occupations and gender"
     assert page.input_value("#association-percent input[type=number]") == "20"
     assert page.input_value("#association-model input") == "Calibration world, renderer"
