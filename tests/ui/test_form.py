@@ -442,7 +442,7 @@ def test_what_is_written_of_an_arm_is_read_as_its_settings_each_of_which_has_a_f
     assert "By default," in arms.on_model(photographs)
     html = str(objects.arms.fields.value)
     assert all(f'name="{name}"' in html for name in settings_of(Arm) if name != "images")
-    assert '<option value="fair">fair: no planted bias: the same rates for every concept</option>' in html
+    assert '<option value="fair">No planted bias: the same rates for every concept</option>' in html
 
 
 def test_presets_suit_the_model_that_draws(services):

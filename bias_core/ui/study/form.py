@@ -82,9 +82,9 @@ class ArmsForm:
 
     def _conditions(self) -> dict[str, dict[str, str]]:
         """Conditions of each model with their descriptions; "" is the model above."""
-        models = {info.id: info.id for info in self.services.models()} | {"": StudySettings().model}
-        menus = {key: condition_choices(self.services, model) for key, model in models.items()}
-        return {key: {name: line for line, name in menu} for key, menu in menus.items() if menu}
+        lines, models = self.services.catalogue.conditions, {info.id: info for info in self.services.models()}
+        models[""] = self.services.model_info(StudySettings().model)
+        return {key: {name: lines[name] for name in info.conditions} for key, info in models.items() if info.conditions}
 
     def _fields_html(self, key: str) -> str:
         """Plain HTML fields of an arm; Gradio's would add two hundred components to every page."""
