@@ -122,7 +122,7 @@ def test_a_new_visitor_sees_nobody_elses_work_and_a_reload_keeps_what_was_chosen
     page.locator("#model input").click()
     page.get_by_role("option", name="Calibration world, renderer").click()
     page.locator("#condition input").click()
-    page.get_by_role("option", name="extreme").click()
+    page.get_by_role("option", name="extreme: ").click()
     switch(page, "runs")
     page.wait_for_selector("#runs-list .quiet")
     assert "No runs yet" in page.inner_text("#runs-list")
@@ -130,7 +130,7 @@ def test_a_new_visitor_sees_nobody_elses_work_and_a_reload_keeps_what_was_chosen
     page.wait_for_selector("#association-run")
     page.wait_for_selector("#association-header .example-note")  # of whoever has no run there
     page.locator("#association-condition input").click()
-    page.get_by_role("option", name="extreme").click()
+    page.get_by_role("option", name="extreme: ").click()
     page.wait_for_timeout(1000)
 
     page.reload()
@@ -154,7 +154,7 @@ def test_a_new_visitor_sees_nobody_elses_work_and_a_reload_keeps_what_was_chosen
 WALKED = ("association", "paired", "objects", "internal", "origins", "label", "runs", "calibration")
 # Numbers what can be pressed in the open tab, and brings the focus before it; how much that is.
 BEGIN_JS = """() => {
-  const panel = [...document.querySelectorAll('[role=tabpanel]')].find((one) => one.offsetParent);
+  const panel = [...document.querySelectorAll('[role=tabpanel]')].findLast((one) => one.offsetParent);
   const all = [...panel.querySelectorAll('a[href], button, input, select, textarea, summary, [tabindex="0"]')];
   const shown = all.filter((one) => one.checkVisibility({visibilityProperty: true}) && !one.disabled
     && one.getBoundingClientRect().width > 1);
