@@ -21,6 +21,7 @@ from bias_core.study.types import Arm, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.calibration.tab import CalibrationTab
 from bias_core.ui.links import LINK_NAMES, OPTION, RUN, Link, notice_html, query_of, read_link
+from bias_core.ui.places import Places, groups_of
 from bias_core.ui.runs.tab import RunsTab, open_any
 from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates, plain_tab
 from bias_core.ui.templates import render, script
@@ -140,16 +141,25 @@ class ComingBack:
                 return Link(tab=self._runs.home_of_shared(run_id), run=run_id)
         return read_link(query, {key: tab.studies for key, tab in self._tabs.items()}, self._services)
 
-    def on_link(self, request: gr.Request) -> tuple[Any, Any]:
+    def link_reader(self, places: Places, notice: Any) -> Callable[[gr.Request], Updates]:
+        """:meth:`on_link`; a partial would have no types for Gradio, and so get no request."""
+
+        def on_link(request: gr.Request) -> Updates:
+            return self.on_link(places, notice, request)
+
+        return on_link
+
+    def on_link(self, places: Places, notice: Any, request: gr.Request) -> Updates:
         """Open the address's tab, and note its unknown parts."""
         query, problem = query_of(request), ""
         if run_id := query.get(RUN, ""):
             with messages.user_errors() as refused:
-                return gr.update(selected=self._runs.home_of_shared(run_id)), gr.update(visible=False)
+                return {**places.open(self._runs.home_of_shared(run_id)), notice: gr.update(visible=False)}
             problem = messages.error_html(refused.message)
         link = read_link(query, {tab.key: getattr(tab, "studies", ()) for tab in TABS}, self._services)
         text = problem + notice_html(link)
-        return (gr.update(selected=link.tab) if link.tab else gr.skip()), gr.update(value=text, visible=bool(text))
+        opened = places.open(link.tab) if link.tab else {}
+        return {**opened, notice: gr.update(value=text, visible=bool(text))}
 
     def _is_asked(self, run_id: str, link: Link) -> bool:
         """True if a run has the address's values; otherwise the filled-in form stays."""
@@ -213,23 +223,19 @@ def build_app(services: Services) -> MendedBlocks:
         built = {tab.key: tab(services) for tab in TABS}
         for tab in built.values():
             tab.build_memory()
-        with gr.Tabs(elem_id="tabs") as tabs:
-            places = {}
-            for key, tab in built.items():
-                with gr.Tab(tab.title, id=key) as places[key]:
-                    tab.build(demo, visitor)
-                places[key].select(None, js=f"() => window.nameTab?.('{key}')", **QUIET)
+        places = Places()
+        places.build(built.values(), lambda tab: tab.build(demo, visitor))
         _build_token(visitor)
         runs = next(tab for tab in built.values() if isinstance(tab, RunsTab))
-        runs.connect(tabs, places[runs.key], built)
+        runs.connect(places, built)
         studies = [tab for tab in runs.others if isinstance(tab, StudyTab)]
-        built[LabelTab.key].connect(tabs, [*studies, runs])
+        built[LabelTab.key].connect(places, [*studies, runs])
         coming_back = ComingBack(services, runs, studies)
         coming_back.wire(arrived, visitor, at_work)
         demo.first_examples = [tab.first_example for tab in (*studies, built[CalibrationTab.key])]
         for tab in studies:
             tab.wire_gpu_time(arrived)
-        read = demo.load(coming_back.on_link, None, [tabs, notice], **QUIET)
+        read = demo.load(coming_back.link_reader(places, notice), None, [*places.outputs(), notice], **QUIET)
         read.then(None, js="() => { window.linkIsRead = true; }", **QUIET)
         api.add_tools(services)
     for event in demo.fns.values():
@@ -243,8 +249,10 @@ def build_app(services: Services) -> MendedBlocks:
 def _build_header() -> None:
     presets = {tab.key: enumerate(getattr(tab, "presets", ())) for tab in TABS}
     tips = {f"{key}-preset-{i}": preset.says for key, some in presets.items() for i, preset in some}
-    titles = {tab.key: tab.title for tab in TABS}
-    facts = {"titles": titles, "tips": tips, "linkNames": LINK_NAMES, "optionPrefix": OPTION}
+    groups = {
+        tab.key: group if members[1:] else tab.key for group, members in groups_of(TABS).items() for tab in members
+    }
+    facts = {"groups": groups, "tips": tips, "linkNames": LINK_NAMES, "optionPrefix": OPTION}
     gr.HTML(render("header"), js_on_load=script("page", **facts) + _glossary_script())
 
 

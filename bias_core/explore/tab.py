@@ -284,6 +284,7 @@ class ExploreTab(ExploreForm):
     place: ClassVar = 0
     key: ClassVar = "explore"
     title: ClassVar = "Explore"
+    group: ClassVar = "Explore"
     question: ClassVar = "What does a model draw for a concept, and how does that compare with the real world?"
     caution: ClassVar = "Results describe what a classifier sees in pictures, never a person's identity."
     studies: ClassVar = (KIND,)

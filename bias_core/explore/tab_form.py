@@ -35,11 +35,13 @@ from bias_core.study.types import Design, Progress, StudyReport, StudySettings, 
 from bias_core.ui import messages
 from bias_core.ui.links import ARMS, OPTION, query_of, read_link
 from bias_core.ui.model_menu import (
+    CONDITION_HINT,
     EMPTY_ROW,
     HINT,
     JUDGE_HINT,
     attribute_rows,
     build_table,
+    condition_choices,
     encoder_choices,
     force_box,
     judge_choices,
@@ -267,10 +269,9 @@ class ExploreForm(StudyTab):
         with gr.Row(equal_height=True, elem_classes="line second-line"):
             self.own_pictures.build_choice()
             with gr.Column(scale=8, min_width=240) as drawn, gr.Row(equal_height=True):
-                models, conditions = model_choices(self.services), self.services.model_info(DEFAULTS.model).conditions
+                models, conditions = model_choices(self.services), condition_choices(self.services, DEFAULTS.model)
                 self._add("model", gr.Dropdown, models, info=HINT, allow_custom_value=True, scale=5, min_width=220)
-                info = self.planted(DEFAULTS.condition)
-                self._add("condition", gr.Dropdown, list(conditions), info=info, scale=4, min_width=150)
+                self._add("condition", gr.Dropdown, conditions, info=CONDITION_HINT, scale=4, min_width=150)
                 self._add("n_images", gr.Number, precision=0, scale=1, min_width=110)
         self.own_pictures.build_upload()
         self.drawing_parts.append(drawn)
@@ -401,7 +402,6 @@ class ExploreForm(StudyTab):
         self.on_any("click", list(parts["concepts"].values()), self.on_concept_button, None, changed)
         depends = [form[name] for name in ("condition", "num_inference_steps", "guidance_scale", "model_note")]
         form["model"].input(self.on_model, [form["model"], form["condition"]], depends, **LATEST)
-        form["condition"].input(self.on_condition, form["condition"], form["condition"], **LATEST, queue=False)
         form["pack"].change(self.on_pack, form["pack"], form["pack_note"], **QUIET)
         parts["dice"].click(lambda: secrets.randbelow(2**31), None, form["seed"], **QUIET)
         parts["add"].click(lambda rows: [*rows, EMPTY_ROW], form["attributes"], form["attributes"], **QUIET)

@@ -37,7 +37,6 @@ from bias_core.labels.report import (
     stored_pictures,
     yes_no_answers,
 )
-from bias_core.labels.tab_demonstration import DemonstrationPart
 from bias_core.labels.tab_make import CHANGES, READY, TEXTS, LabelMaking, add, button, change_form, note, read_changes
 from bias_core.labels.task_owner import (
     OwnerKey,
@@ -61,6 +60,7 @@ from bias_core.study.saved import open_report
 from bias_core.study.types import Progress, StudyReport
 from bias_core.ui import messages
 from bias_core.ui.model_menu import judge_choices
+from bias_core.ui.places import Places
 from bias_core.ui.study.parts import DrawingPart, corrected_html
 from bias_core.ui.study.pictures import Pictures
 from bias_core.ui.study.result_page import CHOOSE_JS, ResultPage, findings_html, header_html, notes_html, tables_html
@@ -78,7 +78,6 @@ _NEEDED = ("OAUTH_CLIENT_ID", "OAUTH_CLIENT_SECRET", "OAUTH_SCOPES", "OPENID_PRO
 
 STATUSES = {"open": "Open for raters", "paused": "Pause", "closed": "Close"}
 PARTS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "make": button("Make the task", 200, variant="primary"),
     "mine": (gr.Dropdown, {"choices": [], "label": "Your tasks", "min_width": 240}),
     "typed": (gr.Textbox, {
         "label": "Or the owner's key", "info": "The part after “owner=” in your private link",
@@ -86,7 +85,7 @@ PARTS: dict[str, tuple[Any, dict[str, Any]]] = {
     }),
     "open_key": button("Open it", 120, elem_id="label-open-key"),
     "header": (gr.HTML, {"js_on_load": script("copy_link")}),
-    **{name: button(text, 140, variant="primary" if name == "open" else "secondary")
+    **{name: button(text, 180, variant="primary" if name == "open" else "secondary")
        for name, text in STATUSES.items()},
     "refresh": button("Refresh", 140),
     "takes": (gr.HTML, {"value": note("takes")}),
@@ -375,7 +374,7 @@ _HASH_JS = "() => new URLSearchParams(location.hash.slice(1)).get('owner') || ''
 _LINKED_JS = "() => {{ if (location.hash.includes('owner=')) ({})(); }}"
 _SAVE_JS = "() => setTimeout(() => document.querySelector('#label-file')?.click(), 300)"
 _SHOWN = (
-    "report", "status", "demonstration", "asking", "owned", "header", "progress", "memory", "key", "mine", "rater",
+    "report", "status", "asking", "owned", "header", "progress", "memory", "key", "mine", "rater",
     "title",
 )  # fmt: skip
 
@@ -386,6 +385,7 @@ class LabelTab:
     key: ClassVar = "label"
     place: ClassVar = 70
     title: ClassVar = "Label"
+    group: ClassVar = "People"
     question: ClassVar = "What do people see in these pictures, and do they agree?"
     caution: ClassVar = (
         "Labels say how a picture looks to its raters, never who anyone is. Agreement means that raters see "
@@ -396,7 +396,6 @@ class LabelTab:
         self.services = services
         self.parts: dict[str, Any] = {}
         self.making = LabelMaking(services)
-        self.demonstration = DemonstrationPart(services)
         self.scores = LabelScores(services)
         self.answers = AnswersPage(services)
         self.on_open = self._owner_handler(lambda _owner: "")
@@ -418,11 +417,8 @@ class LabelTab:
         parts, put = self.parts, partial(add, self.parts, PARTS)
         parts["visitor"] = visitor
         gr.HTML(render("question", question=self.question, caution=self.caution))
-        self.demonstration.build()
-        parts["demonstration"] = self.demonstration.box
         with gr.Accordion("Make a task", elem_classes="card ask fold", elem_id="label-ask") as parts["asking"]:
             self.making.build()
-            put("make")
         with gr.Column(elem_classes="card ask"):
             gr.HTML(note("heading", "Open a task of yours"))
             with gr.Row():
@@ -447,16 +443,15 @@ class LabelTab:
             with gr.Row(elem_classes="tools"):
                 put(*STATUSES, "refresh")
             put("progress")
-            with gr.Row():
+            with gr.Accordion("Score a run with these labels", open=False, elem_classes="more", elem_id="label-using"):
+                self.scores.build_scores()
+            with gr.Row(elem_classes="folds"):
                 with gr.Accordion("Change what raters read, and how many join", open=False, elem_classes="more"):
                     change = partial(add, parts.setdefault("changes", {}), CHANGES, prefix="label-change")
                     change(*TEXTS)
                     with gr.Row():
                         change(*(name for name in CHANGES if name not in TEXTS))
                     put("change")
-                with gr.Accordion("Put the labels to use", open=False, elem_classes="more", elem_id="label-using"):
-                    self.scores.build_scores()
-            with gr.Row():
                 for title, name, sentence, names in (
                     ("Exclude a rater", "label-excluding", "exclude", ("rater", "exclude", "include")),
                     ("Delete this task", "label-deleting", "delete", ("title", "delete")),
@@ -479,11 +474,10 @@ class LabelTab:
         parts, visitor = self.parts, self.parts["visitor"]
         owned, key, into_view = self.owned_outputs(), parts["key"], script("label_into_view")
         self.making.wire(visitor, parts["status"])
-        self.demonstration.wire()
         mine = [visitor, parts["memory"]]
         opening = [*mine, parts["typed"]]
         for event in (
-            parts["make"].click(self.on_make, [*mine, *self.making.inputs()], owned, **PRIVATE),
+            self.making.parts["make"].click(self.on_make, [*mine, *self.making.inputs()], owned, **PRIVATE),
             gr.on([parts["open_key"].click, parts["typed"].submit], self.on_open, opening, owned, **QUIET),
             parts["mine"].input(self.on_open, [*mine, parts["mine"]], owned, **LATEST),
         ):
@@ -507,12 +501,13 @@ class LabelTab:
         linked = linked.then(self.on_return, [*opening, key], owned, **QUIET)
         linked.then(None, js=_LINKED_JS.format(into_view), **QUIET)
 
-    def connect(self, tabs: Any, studies: Sequence[StudyTab]) -> None:
+    def connect(self, places: Places, studies: Sequence[StudyTab]) -> None:
         """Let reports in the studies' tabs make tasks, which open here."""
-        self.parts["tabs"] = tabs
+        self.places = places
         for tab in studies:
-            inputs = [self.parts["visitor"], self.parts["memory"], tab.parts["report"], tab.people.n, tab.people.by]
-            outputs = [tabs, *self.owned_outputs(), tab.parts["status"], tab.people.refresh]
+            inputs = [self.parts["visitor"], self.parts["memory"], tab.parts["report"]]
+            inputs += [tab.people.n, tab.people.raters, tab.people.by]
+            outputs = [*places.outputs(), *self.owned_outputs(), tab.parts["status"], tab.people.refresh]
             label = self.label_handler(tab)
             made = tab.people.button.click(label, inputs, outputs, **PRIVATE)
             made.then(None, js=script("label_into_view"), **QUIET)
@@ -522,18 +517,25 @@ class LabelTab:
         """Return a handler that makes a task from a tab's report, opens it to raters, and shows it."""
 
         def handle(
-            visitor: Visitor, memory: Memory, report: StudyReport | None, n: Any, by: Any, profile: Profile = None
+            visitor: Visitor,
+            memory: Memory,
+            report: StudyReport | None,
+            n: Any,
+            n_raters: Any,
+            by: Any,
+            profile: Profile = None,
         ) -> Updates:
             with messages.user_errors() as problem:
                 if report is None:
                     raise InvalidInput("run a study first; people label its pictures")
                 stratify_by, _, setting = as_text(by).partition("setting=")
                 how: dict[str, Any] = {"n": as_whole(n, "number of pictures"), "hub_user": user_of(profile)}
+                how |= {"raters_per_item": as_whole(n_raters, "number of raters")}
                 how |= {"stratify_by": stratify_by, "setting": setting}
                 made = label_run(report, self.services.manifests, self.services.labels, **how)
                 text = "The task is open: send raters its link, or label with it yourself. Keep your private link."
                 shown = self._owned(visitor, memory, made.key.text, profile, text)
-                there = {self.parts["tabs"]: gr.update(selected=self.key), tab.parts["status"]: ""}
+                there = {**self.places.open(self.key), tab.parts["status"]: ""}
                 return shown | there | {tab.people.refresh: gr.update(visible=True)}
             return {tab.parts["status"]: messages.error_html(problem.message)}
 
@@ -641,7 +643,7 @@ class LabelTab:
             parts["key"]: owner.text, parts["report"]: report, parts["memory"]: tasks,
             parts["status"]: messages.done_html(text) if text else "",
             parts["owned"]: gr.update(visible=True),
-            **dict.fromkeys((parts["demonstration"], parts["asking"]), gr.update(open=False)),
+            parts["asking"]: gr.update(open=False),
             parts["mine"]: gr.update(choices=task_choices(self.services, tasks, profile), value=owner.text),
             parts["rater"]: gr.update(choices=raters, value=None), parts["title"]: "",
             **self.scores.offer([run for run in runs if run.study != UNMEASURED.name]),

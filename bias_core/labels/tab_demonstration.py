@@ -131,7 +131,7 @@ def _alpha(alpha: Estimate) -> str:
 
 
 class DemonstrationPart:
-    """The demonstration in the tab, folded away while a task is open; it does not keep answers."""
+    """The demonstration in the form of a new task; it does not keep answers."""
 
     def __init__(self, services: Services) -> None:
         self.services = services
@@ -146,9 +146,7 @@ class DemonstrationPart:
 
     def build(self) -> None:
         """Build the pictures and answers, which the page shows one by one, and the result below."""
-        with gr.Accordion(
-            "Example: answer eight pictures", open=True, elem_classes="more", elem_id="label-demo"
-        ) as self.box:
+        with gr.Column(visible=False, elem_id="label-demo") as self.box:
             html = ""
             with messages.user_errors() as problem:
                 html = render("label_demonstration", demonstration=self.demonstration)

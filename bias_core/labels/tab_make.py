@@ -7,6 +7,7 @@ import gradio as gr
 
 from bias_core.errors import InvalidInput
 from bias_core.labels.make_task import (
+    Candidate,
     candidates,
     gold_from_lines,
     gold_from_record,
@@ -16,6 +17,7 @@ from bias_core.labels.make_task import (
     sample_of,
     task_pictures,
 )
+from bias_core.labels.tab_demonstration import DemonstrationPart
 from bias_core.labels.task_owner import TaskPicture
 from bias_core.people import load_scales
 from bias_core.services import Services
@@ -50,6 +52,7 @@ def note(name: str, text: str = "") -> str:
 
 
 READY = note("ready")
+MAKE = {"make": button("Make the task", 200, variant="primary")}
 IN_FOUR = "_in_four"
 _PAIRED, _ALONE = "Perceived gender of two people, left and right", "Perceived gender of one person"
 _THREE = "Perceived gender of three people, left, middle and right"
@@ -66,6 +69,8 @@ KINDS: Mapping[str, str] = {
     "own": "A question of your own",
 }
 """Questions by kind of task, the usual first; "androgynous" and "unclear" of the four answers are ours."""
+ORIGINS = {"run": "A run", "own": "My own pictures", "demonstration": "A demonstration"}
+"""Sources of the pictures, the usual first."""
 TEXTS = ("title", "instructions", "consent", "content_note")
 _NUMBERS = {
     "n": "number of pictures",
@@ -83,6 +88,8 @@ _WORDS: Mapping[str, Sequence[str]] = {
 """Fields of words, with the kinds of tasks that need them."""
 FIELDS = ("source", "kind", *_NUMBERS, "share", *_WORDS, "gold", *TEXTS)
 _OF_A_CHECK = ("kind", "a", "b", "question", "answers", "gold")  # fields
+_SEEN = ("kind", *_WORDS)  # fields that raters see with each picture
+_FIRST_SEEN = 2  # pictures of the raters' page, shown before the task is made
 _MOST_PREVIEWED = 120
 _MOST_POSITIONS = 3  # of people in a picture; Gradio builds all radios beforehand
 _SAMPLE = {"a": "a", "b": "b", "question": "?", "answers": "a\nb"}  # makes a task of any kind
@@ -113,16 +120,18 @@ CHANGES: dict[str, tuple[Any, dict[str, Any]]] = {
 }  # fmt: skip
 """Fields of a task that its owner can change later, too."""
 _FORM: dict[str, tuple[Any, dict[str, Any]]] = CHANGES | {
-    "source": (gr.Dropdown, {
-        "choices": [], "label": "Pictures of this run", "min_width": 280,
-        "info": "One of your runs; to label your own pictures, import them in Runs",
+    "origin": (gr.Radio, {
+        "choices": [(title, origin) for origin, title in ORIGINS.items()], "value": next(iter(ORIGINS)),
+        "label": "Which pictures",
     }),
+    "source": (gr.Dropdown, {"choices": [], "label": "Run", "min_width": 280, "info": "One of your runs"}),
     "kind": (gr.Dropdown, {
         "choices": [(title, kind) for kind, title in KINDS.items()], "value": next(iter(KINDS)),
-        "label": "Question to raters",
+        "label": "Which question",
         "info": "The papers' questions, or your own", "min_width": 280,
     }),
     "found": (gr.HTML, {"elem_classes": "quiet"}),
+    "seen": (gr.HTML, {}),
     "who": (gr.Textbox, {
         "label": "People in the pictures",
         "info": "Name in the question; empty: as in the run or its prompts, else “person”",
@@ -137,7 +146,7 @@ _FORM: dict[str, tuple[Any, dict[str, Any]]] = CHANGES | {
     **{name: (gr.Number, {"value": value, "label": label, "info": info, "minimum": 0, **_COUNT})
        for name, value, label, info in (
         ("n", 0, "Number of pictures", "0: all; else a random sample"),
-        ("raters", 3, "Raters for each picture", "Three allow a majority"),
+        ("raters", 3, "How many raters", "For each picture; three allow a majority"),
         ("n_gold", 0, "Attention checks", "Pictures whose right answer is known"),
         ("seed", 0, "Seed", "Seed of the random choices"))},
     "preview": (gr.Gallery, {
@@ -163,24 +172,38 @@ class LabelMaking:
         self.form: dict[str, Any] = {}
         self.parts: dict[str, Any] = {}
         self.status: Any = None
+        self.demonstration = DemonstrationPart(services)
 
     def build(self) -> None:
         """The components."""
         form, parts = self.form, self.parts
+        add(parts, _FORM, "origin")
+        with gr.Column(elem_id="label-of-run") as parts["run"]:
+            with gr.Row():
+                add(form, _FORM, "source", "kind", "raters")
+            add(form, _FORM, "found")
+            with gr.Row():
+                add(form, _FORM, *(name for name in _WORDS if name != "who"))
+            add(form, _FORM, "seen")
+            self._build_more()
+            add(parts, MAKE)
+        with gr.Column(visible=False, elem_id="label-own") as parts["own"]:
+            gr.HTML(note("own"))
+        self.demonstration.build()
+        parts["demonstration"] = self.demonstration.box
+
+    def _build_more(self) -> None:
+        """The numbers, texts and attention checks that few tasks change."""
+        form, parts = self.form, self.parts
         radios: dict[str, Any] = {}
-        with gr.Row():
-            add(form, _FORM, "source", "kind")
-        add(form, _FORM, "found")
-        with gr.Row():
-            add(form, _FORM, *_WORDS)
-        with gr.Row():
-            add(form, _FORM, "n", "raters", "n_gold", "share", "seed")
-        with gr.Accordion("Texts for raters", open=False, elem_classes="more", elem_id="label-texts"):
+        with gr.Accordion("More options", open=False, elem_classes="more", elem_id="label-more"):
+            with gr.Row():
+                add(form, _FORM, "who", "n", "n_gold", "share", "seed")
+            gr.HTML(note("heading", "Texts for raters"))
             add(form, _FORM, *TEXTS)
-        for name, text in usual_texts(next(iter(KINDS))).items():
-            form[name].value = text
-        title, more = "Pictures, and attention checks of your own", {"elem_classes": "more", "elem_id": "label-checks"}
-        with gr.Accordion(title, open=False, **more):
+            for name, text in usual_texts(next(iter(KINDS))).items():
+                form[name].value = text
+            gr.HTML(note("heading", "Attention checks of your own"))
             gr.HTML(note("checks"))
             add(form, _FORM, "preview")
             add(parts, _FORM, "says")
@@ -199,14 +222,14 @@ class LabelMaking:
 
     def source_outputs(self) -> list[Any]:
         """All components that depend on the chosen run."""
-        own = [self.form[name] for name in ("source", "kind", "found", "preview", "gold", *_WORDS, *TEXTS)]
-        return [*own, *(self.parts[name] for name in ("marking", "says", "picked")), self.status]
+        own = [self.form[name] for name in ("source", "kind", "found", "seen", "preview", "gold", *_WORDS, *TEXTS)]
+        return [*own, *(self.parts[name] for name in ("marking", "says", "picked", "origin", *ORIGINS)), self.status]
 
     def wire(self, visitor: Any, status: Any) -> None:
         """Wire the events; ``status`` shows errors."""
         form, parts, self.status = self.form, self.parts, status
         outputs, run = self.source_outputs(), [visitor, form["source"]]
-        words = [*run, form["kind"], form["a"], form["b"]]
+        words, shown = [*run, *(form[name] for name in _SEEN)], [form[name] for name in ("found", "seen", "preview")]
         check = [form[name] for name in _OF_A_CHECK]
         marking = [parts["picked"], parts["says"], parts["marking"], *parts["said"]]
         mark, marked = [parts["picked"], *check], [form["gold"], parts["says"]]
@@ -214,13 +237,18 @@ class LabelMaking:
             (form["source"].focus, self.on_sources, visitor, form["source"]),
             (form["source"].input, self.on_source, run, outputs),
             (form["kind"].input, self.on_kind, words, outputs),
-            (form["a"].blur, self.on_words, words, [form["found"], form["preview"]]),
-            (form["b"].blur, self.on_words, words, [form["found"], form["preview"]]),
+            (parts["origin"].input, self.on_origin, parts["origin"], [parts[name] for name in ORIGINS]),
+            *((form[name].blur, self.on_words, words, shown) for name in _WORDS),
             (form["preview"].select, self.on_pick, [*run, *check], marking),
             (parts["mark"].click, self.on_mark, [*mark, *parts["said"]], marked),
             (parts["unmark"].click, self.on_mark, mark, marked),
         ):
             event(handler, inputs, changed, **EACH)
+        self.demonstration.wire()
+
+    def on_origin(self, origin: str) -> Updates:
+        """Show the part of the form for these pictures."""
+        return {self.parts[name]: gr.update(visible=name == origin) for name in ORIGINS}
 
     def on_sources(self, visitor: Visitor) -> Any:
         """List the visitor's runs, newest first."""
@@ -232,33 +260,40 @@ class LabelMaking:
         """Show the usual question for such a run, and its pictures."""
         with messages.user_errors() as problem:
             kind, words = _usual_question(self.report(visitor, run_id))
-            updates = self.on_kind(visitor, run_id, kind, words.get("a", ""), words.get("b", ""))
+            updates = self.on_kind(visitor, run_id, kind, "", words.get("a", ""), words.get("b", ""))
             updates |= {self.form[name]: gr.update(value=word, visible=True) for name, word in words.items()}
             return updates | {self.form["kind"]: kind, self.status: READY}
         return {self.status: messages.error_html(problem.message)}
 
-    def on_kind(self, visitor: Visitor, run_id: str | None, kind: Any, a: str, b: str) -> Updates:
-        """Show the texts, words and pictures of another kind of task; forget marked checks."""
+    def on_kind(self, visitor: Visitor, run_id: str | None, kind: Any, *words: Any) -> Updates:
+        """Show the texts, words and pictures of another kind of task; forget marked checks.
+
+        ``words`` are the values of ``_WORDS``.
+        """
         form, parts = self.form, self.parts
         updates: Updates = {form["gold"]: "", parts["says"]: "", parts["picked"]: 0}
         updates[parts["marking"]] = gr.update(visible=False)
         updates |= {form[name]: text for name, text in usual_texts(kind).items()}
         updates |= {form[name]: gr.update(visible=kind in kinds) for name, kinds in _WORDS.items()}
-        return updates | self.on_words(visitor, run_id, kind, a, b)
+        return updates | self.on_words(visitor, run_id, kind, *words)
 
-    def on_words(self, visitor: Visitor, run_id: str | None, kind: Any, a: str, b: str) -> Updates:
-        """Show the numbered pictures that suit this kind and these words."""
+    def on_words(self, visitor: Visitor, run_id: str | None, kind: Any, *words: Any) -> Updates:
+        """Show the numbered pictures that suit this kind and these ``_WORDS``, the first as raters will see them."""
         with messages.user_errors() as problem:
-            words = {"a": as_text(a), "b": as_text(b)}
-            task = _task(kind, _SAMPLE | words)
-            pictures = candidates(self.report(visitor, run_id), task.kind, words=(words["a"], words["b"]))
+            given = {name: as_text(word) for name, word in zip(_WORDS, words, strict=False)}
+            task = _task(kind, _SAMPLE | {name: word for name, word in given.items() if word})
+            pair = given.get("a", ""), given.get("b", "")
+            pictures = candidates(self.report(visitor, run_id), task.kind, words=pair)
             n_recorded = sum(bool(recorded_answers(picture, task)) for picture in pictures)
             text = f"People can label {len(pictures):,} pictures of this run."
             text += f" Ground truth is known for {n_recorded:,}." if n_recorded else ""
             captions = [" · ".join([str(p.number), *filter(None, p.identities.values())]) for p in pictures]
             shown = [(str(p.path), caption) for p, caption in zip(pictures, captions, strict=True)]
-            return {self.form["found"]: note("line", text), self.form["preview"]: shown[:_MOST_PREVIEWED]}
-        return {self.form["found"]: note("line", problem.message), self.form["preview"]: []}
+            return {
+                self.form["found"]: note("line", text), self.form["preview"]: shown[:_MOST_PREVIEWED],
+                self.form["seen"]: seen_html(task, pictures, given.get("who", "")),
+            }  # fmt: skip
+        return {self.form["found"]: note("line", problem.message), self.form["preview"]: [], self.form["seen"]: ""}
 
     def on_pick(self, visitor: Visitor, run_id: str | None, event: gr.SelectData, *values: Any) -> Updates:
         """Ask for the right answer of a picture, with a known answer filled in; ``values`` are of ``_OF_A_CHECK``."""
@@ -295,7 +330,12 @@ class LabelMaking:
 
     def labelling(self, visitor: Visitor, run_id: str) -> Updates:
         """Show the form with this run chosen."""
-        return {self.form["source"]: self.on_sources(visitor) | {"value": run_id}} | self.on_source(visitor, run_id)
+        origin = {self.parts["origin"]: "run"} | self.on_origin("run")
+        return (
+            origin
+            | {self.form["source"]: self.on_sources(visitor) | {"value": run_id}}
+            | self.on_source(visitor, run_id)
+        )
 
     def report(self, visitor: Visitor, run_id: str | None) -> StudyReport:
         """A run of this visitor."""
@@ -326,6 +366,13 @@ class LabelMaking:
         shown = {picture.number for picture in ordinary} | set(gold)
         items = [picture for picture in pictures if picture.number in shown]
         return task, task_pictures(items, task, who=words["who"], gold=gold)
+
+
+def seen_html(task: tasks.Task, pictures: Sequence[Candidate], who: str = "") -> str:
+    """The first pictures with the question and the answers that raters will see; "" without pictures."""
+    first = task_pictures(pictures[:_FIRST_SEEN], task, who=who)
+    pages = [(picture.path, [*task.questions_about(picture).items()]) for picture in first]
+    return render("label_seen", pages=pages, answers=task.answers) if pages else ""
 
 
 def change_form(task: tasks.Task) -> dict[str, Any]:

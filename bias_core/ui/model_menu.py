@@ -103,6 +103,7 @@ JUDGE_HINT = (
     "Optional: a vision-language model that answers for each picture, instead of the encoder. Or type org/name; "
     "for a classifier, org/name:Male=man,Female=woman"
 )
+CONDITION_HINT = "The bias planted in its pictures"
 HINT = "Or type org/name from the hub, or a local folder"
 
 
@@ -111,6 +112,13 @@ def model_choices(services: Services) -> list[tuple[str, str]]:
     listed = [(info, services.model_fit(info.id)) for info in services.models()]
     listed.sort(key=lambda pair: (not pair[0].embedded, not pair[1].works))
     return [(" · ".join(filter(None, (info.name, fit.short))), info.id) for info, fit in listed]
+
+
+def condition_choices(services: Services, model: str) -> list[tuple[str, str]]:
+    """(name with its description, name) of each condition of a model."""
+    lines = services.catalogue.conditions
+    conditions = services.model_info(model).conditions
+    return [(f"{name}: {lines[name][0].lower()}{lines[name][1:]}", name) for name in conditions]
 
 
 def encoder_choices(services: Services) -> list[tuple[str, str]]:

@@ -266,7 +266,8 @@ def test_an_owner_brings_pictures_makes_a_task_of_them_and_sees_what_raters_say(
     page.set_input_files("#runs-upload input[type=file]", pairs_of_a_closed_model(tmp_path / "mine.zip", 5))
     page.click("#runs-label")
     page.wait_for_selector("#label-found:has-text('5 pictures of this run')")
-    open_accordion(page, "label-checks")
+    assert page.locator(".seen-page img").count() == 2
+    open_accordion(page, "label-more")
     page.locator("#label-preview .thumbnail-item").nth(2).click()
     page.wait_for_selector("#label-picked:has-text('Picture 3 (nurse, CEO)')")
     for i in range(2):
@@ -308,6 +309,7 @@ def test_an_owner_brings_pictures_makes_a_task_of_them_and_sees_what_raters_say(
 def test_a_visitor_answers_the_demonstration_by_keyboard_and_sees_agreement_change(visit, served, axe):
     page = visit()
     switch(page, "label")
+    page.get_by_label("A demonstration").check()
     page.wait_for_selector("#label-demo [data-answer]")
     before = sorted(served.data_dir.glob("labels*"))
     page.locator("#label-demo [data-answer]").first.click()
@@ -321,4 +323,5 @@ def test_a_visitor_answers_the_demonstration_by_keyboard_and_sees_agreement_chan
     page.keyboard.press("Enter")  # "Answer again" has the focus
     assert page.inner_text("#label-demo [role=status]") == "picture 1 of 8"
     assert sorted(served.data_dir.glob("labels*")) == before
-    assert page.is_visible("#label-make")
+    page.get_by_label("A run", exact=True).check()
+    page.wait_for_selector("#label-make")

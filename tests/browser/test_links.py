@@ -11,23 +11,25 @@ LINK = "?tab=association&study=t2iat-occupations&model=calibration-renderer&cond
 
 
 def chosen(page):
-    return str(page.locator("#tabs [role=tab][aria-selected=true]").first.inner_text())
+    return [str(tab.inner_text()) for tab in page.locator("#tabs [role=tab][aria-selected=true]:visible").all()]
 
 
 def test_a_link_fills_the_form_runs_nothing_and_leaves_with_its_tab(visit):
     page = visit(query=LINK)
     page.wait_for_selector("#association-run")
-    page.wait_for_function("document.querySelector('#association-condition input').value === 'extreme'")
+    page.wait_for_function("document.querySelector('#association-condition input').value.startsWith('extreme: ')")
     assert page.input_value("#association-study input") == "Occupations and gender"
     assert page.input_value("#association-percent input[type=number]") == "20"
     assert page.input_value("#association-model input") == "Calibration world, renderer"
     assert not page.is_visible("#association-results")
     assert page.url.endswith(LINK)
+    assert chosen(page) == ["Paper tests", "Association: which concepts look alike"]
+    page.get_by_role("tab", name="Trust", exact=True).click()
     page.get_by_role("tab", name="Methods", exact=True).click()
     page.wait_for_function("location.search === '?tab=methods'")
     page.reload()
     page.wait_for_selector("#measures .measure")
-    assert chosen(page) == "Methods"
+    assert chosen(page) == ["Trust", "Methods"]
 
 
 def test_measures_are_searched_in_the_page_and_opened_by_a_link(visit):
@@ -97,3 +99,12 @@ def test_symbols_explain_themselves_to_pointer_and_keyboard_and_give_way_to_word
     assert not page.locator(
         "#calibration-verdicts button .term[tabindex], #calibration-verdicts a .term[tabindex]"
     ).count()
+
+
+def test_the_first_stop_of_the_tab_key_leads_to_the_result(visit):
+    page = visit()
+    page.wait_for_selector("#header h2")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.innerText") == "Skip to the result"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "header"

@@ -195,7 +195,9 @@ def test_a_study_folder_that_is_copied_in_is_found_at_every_door(doors):
     assert "4 hats looked at." in doors["run"]
     assert ["hats", "Hats", ["hats"]] in doors["tabs"]
     assert ["caps", "Caps", ["caps"]] in doors["tabs"]  # which has no tab of its own
-    assert {"Hats", "Caps"} <= set(doors["page"])
+    page = doors["page"]
+    assert page.index("Paper tests") < min(page.index("Hats"), page.index("Caps"))
+    assert max(page.index("Hats"), page.index("Caps")) < page.index("People")
 
 
 def test_a_setting_that_is_added_in_one_place_is_found_at_every_door(doors):

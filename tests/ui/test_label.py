@@ -186,7 +186,7 @@ def test_a_mark_that_cannot_be_set_is_said_in_place_and_another_question_forgets
     assert [told[radio]["visible"] for radio in checks.parts["said"]] == [True, False, False]
     assert told[checks.parts["said"][0]]["choices"] == [("yes", "yes"), ("no", "no")]
     for told in (
-        tab.making.on_source(visitor, run), tab.making.on_kind(visitor, run, "association", "a", "b")
+        tab.making.on_source(visitor, run), tab.making.on_kind(visitor, run, "association", "", "a", "b")
     ):  # fmt: skip
         assert told[tab.making.form["gold"]] == ""
         assert set(told) <= set(tab.making.source_outputs())
@@ -279,7 +279,7 @@ def test_an_exploration_is_corrected_by_people(tab, services, visitor):
 def test_a_report_s_button_makes_its_task_and_shows_what_people_say(tab, services, visitor):
     report = explored(services, visitor, concept="nurse", n_images=12)
     shown = built(ExploreTab, services)
-    tab.parts["tabs"] = "tabs"
+    tab.places = SimpleNamespace(open=lambda key: {"tabs": {"selected": key}})
     people, status = shown.people, shown.parts["status"]
     updates = shown.finished(report)
     assert updates[people.box]["visible"]
@@ -287,9 +287,10 @@ def test_a_report_s_button_makes_its_task_and_shows_what_people_say(tab, service
     assert [value for _, value in updates[people.by]["choices"]] == ["", "man"]
     assert not updates[people.corrected]["visible"]
     press = tab.label_handler(shown)
-    assert "run a study first" in press(visitor, None, None, 8, "")[status]
-    assert "at least 2 pictures" in press(visitor, None, report, 1, "")[status]
-    told = press(visitor, None, report, 8, "man")
+    assert "run a study first" in press(visitor, None, None, 8, 3, "")[status]
+    assert "at least 2 pictures" in press(visitor, None, report, 1, 3, "")[status]
+    assert "number of raters" in press(visitor, None, report, 8, "many", "")[status]
+    told = press(visitor, None, report, 8, 3, "man")
     key = str(told[tab.parts["key"]])
     assert told["tabs"]["selected"] == "label"
     assert told[people.refresh]["visible"]
@@ -311,18 +312,19 @@ def test_a_report_s_button_makes_its_task_and_shows_what_people_say(tab, service
     assert "man: P" in take(people.extended(report), "table:corrected:csv", visitor.folder).read_text()
     delete_run(services, visitor.key, report.run_id)
     assert "was deleted" in tab.on_open(visitor, None, key)[tab.answers.at_once["corrected"]]
-    assert "not on record" in press(visitor, None, report, 4, "")[status]
+    assert "not on record" in press(visitor, None, report, 4, 3, "")[status]
 
 
 def test_of_a_paired_test_people_alone_are_asked_about_too(tab, services, visitor, run):
     shown, report = built(PairedTab, services), open_run(services, visitor.key, run).report
-    tab.parts["tabs"] = "tabs"
+    tab.places = SimpleNamespace(open=lambda key: {"tabs": {"selected": key}})
     choices = [value for _, value in shown.finished(report)[shown.people.by]["choices"]]
     assert choices == ["", "people", "setting=single"]
     press = tab.label_handler(shown)
     for which, position in (("", "left"), ("setting=single", "single")):
-        told = press(visitor, None, report, 3, which)
+        told = press(visitor, None, report, 3, 2, which)
         task, _ = owned_task(services.labels, OwnerKey.parse(told[tab.parts["key"]]))
+        assert task.raters_per_item == 2
         assert task.positions[0] == position
         assert task.run_id == run
     assert button_text(3, "setting=single") == "Label 3 pictures of one person"

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 from pathlib import Path
 
+import gradio as gr
 import pandas as pd
 import pytest
 from jinja2 import UndefinedError
@@ -36,6 +37,7 @@ from bias_core.ui.methods.tab import (
     model_cards,
     models_html,
 )
+from bias_core.ui.places import Places, groups_of
 from bias_core.ui.templates import STATIC, TEMPLATES, environment, render, script
 from tests.ui.fakes import FakeServices, TracedRenderer
 
@@ -353,3 +355,32 @@ def test_methods_open_with_a_plot_of_a_shipped_report_and_without_reports_with_n
     assert "Planted against measured" in html
     assert 'data-go="calibration"' in html
     assert example_html(str(tmp_path)) == ""
+
+
+def test_tabs_stand_in_five_groups_and_open_with_their_group():
+    groups = {group: [tab.title for tab in tabs] for group, tabs in groups_of(TABS).items()}
+    assert groups == {
+        "Explore": ["Explore"],
+        "Paper tests": ["Association", "Paired", "Objects", "Internal", "Origins"],
+        "People": ["Label"],
+        "Runs": ["Runs"],
+        "Trust": ["Calibration", "Methods"],
+    }
+    places = Places()
+
+    async def laid_out():  # Gradio's queue wants a running loop
+        with gr.Blocks() as page:
+            places.build(TABS, lambda tab: gr.HTML(tab.title))
+        return page
+
+    page = asyncio.run(laid_out())
+    names = [one["props"]["label"] for one in page.get_config_file()["components"] if one["type"] == "tabitem"]
+    assert names == [
+        "Explore", "Paper tests", *(f"{tab.title}: {tab.asks}" for tab in groups_of(TABS)["Paper tests"]),
+        "People", "Runs", "Trust", "Calibration", "Methods",
+    ]  # fmt: skip
+    outer, papers, trust = places.outputs()
+    chosen = {key: {part: one["selected"] for part, one in places.open(key).items()} for key in places.shown}
+    assert chosen["label"] == {outer: "label"}
+    assert chosen["paired"] == {outer: "Paper tests", papers: "paired"}
+    assert chosen["methods"] == {outer: "Trust", trust: "methods"}

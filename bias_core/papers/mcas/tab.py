@@ -24,6 +24,7 @@ class InternalTab(CloserLook):
 
     key: ClassVar = "internal"
     title: ClassVar = "Internal"
+    asks: ClassVar = "bias inside the model"
     place: ClassVar = 40
     question: ClassVar = "Between text and picture, where does a concept become associated with men or with women?"
     caution: ClassVar = (

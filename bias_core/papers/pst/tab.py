@@ -179,6 +179,7 @@ class PairedTab(StudyTab):
 
     key: ClassVar = "paired"
     title: ClassVar = "Paired"
+    asks: ClassVar = "who fits the stereotype"
     place: ClassVar = 20
     question: ClassVar = "If two people with opposite stereotypes stand side by side, does each match the stereotype?"
     caution: ClassVar = (

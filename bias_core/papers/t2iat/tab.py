@@ -33,6 +33,7 @@ class AssociationTab(CloserLook):
 
     key: ClassVar = "association"
     title: ClassVar = "Association"
+    asks: ClassVar = "which concepts look alike"
     place: ClassVar = 10
     question: ClassVar = "Are pictures of one concept closer to an attribute than pictures of another concept?"
     caution: ClassVar = (

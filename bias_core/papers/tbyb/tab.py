@@ -32,6 +32,7 @@ class ObjectsTab(StudyTab):
 
     key: ClassVar = "objects"
     title: ClassVar = "Objects"
+    asks: ClassVar = "what surrounds people"
     place: ClassVar = 30
     question: ClassVar = "Which objects appear that no prompt asks for, and do a few objects dominate?"
     caution: ClassVar = (

@@ -14,7 +14,7 @@ from bias_core.study.saved import SavedReport
 from bias_core.study.types import StudyReport
 from bias_core.ui.calibration.shipped import NOT_HERE, TITLES, load_others, load_shipped
 from bias_core.ui.messages import EACH, user_errors
-from bias_core.ui.study.parts import copy_of, example_html
+from bias_core.ui.study.parts import FEW_CHIPS, copy_of, example_html
 from bias_core.ui.study.result_page import ResultPage, Updates
 from bias_core.ui.study.shown_report import build_shown_report
 from bias_core.ui.templates import render, script
@@ -28,6 +28,8 @@ class CalibrationTab(ResultPage):
 
     key: ClassVar = "calibration"
     title: ClassVar = "Calibration"
+    group: ClassVar = "Trust"
+    asks: ClassVar = ""
     place: ClassVar = 90
     question: ClassVar = (
         "Can you trust the measures? They are tested in a small world where the true bias is known (planted)."
@@ -39,6 +41,7 @@ class CalibrationTab(ResultPage):
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
+        self.openers: dict[str, Any] = {}
         self._opened: dict[str, Updates] = {}  # updates for each shipped report, by study
 
     @cached_property
@@ -62,17 +65,23 @@ class CalibrationTab(ResultPage):
             others = load_others(self.services.settings.assets_dir / "validity")
             gr.HTML(summary_html(tuple(self.shipped.values()), others))
             gr.HTML("Open a report, with its figures and tables:", elem_classes="quiet")
-            with gr.Row(elem_classes="chips"):
-                self.openers = {
-                    name: gr.Button(TITLES[name], size="sm", min_width=0, scale=0, elem_id=f"open-{name}")
-                    for name in self.shipped
-                }
+            names = list(self.shipped)
+            self._build_openers(names[:FEW_CHIPS])
+            if names[FEW_CHIPS:]:
+                with gr.Accordion("More reports", open=False, elem_classes="more", elem_id="calibration-more-reports"):
+                    self._build_openers(names[FEW_CHIPS:])
         self.parts["status"] = gr.HTML("", elem_id=f"{self.key}-status")
         self._build_results()
         self.wire_results()
         outputs = [*self.result_outputs(), self.parts["status"]]
         looked_at.select(self.on_look, self.parts["report"], outputs, **EACH)
         self.on_any("click", list(self.openers.values()), self.on_opener, None, outputs)
+
+    def _build_openers(self, names: Sequence[str]) -> None:
+        """Build a button for each of these shipped reports."""
+        with gr.Row(elem_classes="chips"):
+            for name in names:
+                self.openers[name] = gr.Button(TITLES[name], size="sm", min_width=0, scale=0, elem_id=f"open-{name}")
 
     def on_look(self, shown: StudyReport | None) -> Updates:
         """Show the first shipped report, unless one is open."""

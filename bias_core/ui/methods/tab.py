@@ -177,6 +177,8 @@ class MethodsTab:
 
     key: ClassVar = "methods"
     title: ClassVar = "Methods"
+    group: ClassVar = "Trust"
+    asks: ClassVar = ""
     place: ClassVar = 100
 
     def __init__(self, services: Services) -> None:

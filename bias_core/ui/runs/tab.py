@@ -25,6 +25,7 @@ from bias_core.study.saved import Example, SavedReport, list_examples, open_exam
 from bias_core.study.types import NOBODY, Design, Progress, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.model_menu import encoder_choices, force_box
+from bias_core.ui.places import Places
 from bias_core.ui.runs.compare import KIND as COMPARISON, comparison_report, sides_of
 from bias_core.ui.runs.published import PublishedPart
 from bias_core.ui.study.own_pictures import Arrived, present
@@ -75,6 +76,7 @@ class RunsTab(StudyTab):
 
     key: ClassVar = "runs"
     title: ClassVar = "Runs"
+    group: ClassVar = "Runs"
     place: ClassVar = 80
     question: ClassVar = "What did I run before, and what do my own pictures show?"
     caution: ClassVar = (
@@ -85,13 +87,13 @@ class RunsTab(StudyTab):
     presets: ClassVar = ()
     also: ClassVar = (UNMEASURED.kind,)
 
-    def connect(self, tabs: Any, shown: Any, others: Mapping[str, Any]) -> None:
-        """Wire events that change other ``tabs``; ``shown`` is this ``gr.Tab``, ``others`` are the builders by key."""
-        self.tabs = tabs
+    def connect(self, places: Places, others: Mapping[str, Any]) -> None:
+        """Wire events that open other tabs or change them; ``others`` are their builders by key."""
+        self.places, shown = places, places.shown[self.key]
         self.label = others["label"]
         self.others = [tab for tab in others.values() if isinstance(tab, StudyTab) and tab is not self]
         parts, visitor = self.parts, self.parts["visitor"]
-        everywhere = [tabs, parts["list"], *self.outputs()]
+        everywhere = [*places.outputs(), parts["list"], *self.outputs()]
         for tab in self.others:
             everywhere += tab.opened_outputs()
         self.everywhere = everywhere = list(dict.fromkeys(everywhere))
@@ -107,7 +109,7 @@ class RunsTab(StudyTab):
         buttons = [parts["status"], parts["run"], parts["stop"], self.drawing.html, *self.no_classifier.outputs()]
         measuring = [parts[name] for name in ("what", "set", "encoder", "sentences", "force")]
         measuring.insert(0, self.own_pictures.arrived)
-        there = [tabs, parts["list"], *buttons, *self.label.making.source_outputs()]
+        there = [*places.outputs(), parts["list"], *buttons, *self.label.making.source_outputs()]
         choice, quiet = [parts["wanted"], *buttons], {"queue": False, **QUIET}
         runs = (
             (parts["list"].submit(self.on_wanted, visitor, choice, **quiet), self.on_again, choice[:1], everywhere),
@@ -118,7 +120,7 @@ class RunsTab(StudyTab):
         for tab in (*self.others, self):
             if tab.own_pictures.is_built:
                 clicks = [button.click for button in (tab.own_pictures.label, tab.no_classifier.label)]
-                click = gr.on(clicks, self.on_label_click, visitor, [tabs, *buttons], **quiet)
+                click = gr.on(clicks, self.on_label_click, visitor, [*self.places.outputs(), *buttons], **quiet)
                 ended = then_run(click.then, self.on_label, [visitor, tab.own_pictures.arrived], there, self.on_crash)
                 ended.success(None, js=_SEEN_JS, **QUIET)
 
@@ -229,7 +231,7 @@ class RunsTab(StudyTab):
         """Show a run's report in the tab of its study, or the tab of a running one."""
         run_id, at_work = str(event.run), self.services.run_queue.find(visitor.key)
         if getattr(event, "act", "open") == "watch":
-            return {self.tabs: gr.update(selected=at_work.place if at_work else self.key)}
+            return self.places.open(at_work.place if at_work else self.key)
         with messages.user_errors() as problem:
             saved, banner = open_any(self.services, visitor, run_id)
             return self._show(saved, banner=banner)
@@ -298,7 +300,7 @@ class RunsTab(StudyTab):
 
     def on_label_click(self, visitor: Visitor) -> Updates:
         """Queue it, and show its progress here."""
-        return self.on_click(visitor) | {self.tabs: gr.update(selected=self.key)}
+        return self.on_click(visitor) | self.places.open(self.key)
 
     def on_label(self, visitor: Visitor, imported: Arrived | None) -> Iterator[Updates]:
         """Save the import as an unmeasured run and make a labelling task of it."""
@@ -309,7 +311,7 @@ class RunsTab(StudyTab):
             return run_study(UNMEASURED, settings, self.services, cancelled=cancelled, session=visitor.key)
 
         def show(report: StudyReport) -> Updates:
-            there = {self.tabs: gr.update(selected=self.label.key), self.parts["status"]: ""}
+            there = {**self.places.open(self.label.key), self.parts["status"]: ""}
             return there | self.label.making.labelling(visitor, report.run_id)
 
         yield from self._follow(visitor, start, show)
@@ -338,7 +340,7 @@ class RunsTab(StudyTab):
     def _show(self, saved: SavedReport, says: str = "", banner: str = "") -> Updates:
         """Show a report below its ``banner``, in its own tab or here."""
         tab = self._home(saved.report.design)
-        there = {} if tab is self else {self.tabs: gr.update(selected=tab.key), self.parts["status"]: ""}
+        there = {} if tab is self else {**self.places.open(tab.key), self.parts["status"]: ""}
         return there | tab.show_saved(saved, banner) | ({tab.parts["status"]: messages.done_html(says)} if says else {})
 
     def _run_of(

@@ -20,7 +20,7 @@ const filter = () => {
 search.addEventListener('input', filter);
 paper.addEventListener('change', filter);
 element.querySelectorAll('button[data-go]').forEach((button) => {
-  button.hidden = !(button.dataset.go in window.tabTitles);
+  button.hidden = !(button.dataset.go in window.tabGroups);
 });
 const open = (key) => {
   const card = key && element.querySelector(`#measure-${CSS.escape(key)}`);

@@ -1,6 +1,5 @@
 // Gradio names every thumbnail "Thumbnail 1 of 16" and every upload field otherwise than it reads; a screen
-// reader should hear what is seen. On narrow screens some tabs are in Gradio's menu, where only their titles
-// tell them apart. A browser may forbid storage; the note then comes again.
+// reader should hear what is seen. A browser may forbid storage; the note then comes again.
 const rename = (button, text) => {
   if (text && button.getAttribute('aria-label') !== text) button.setAttribute('aria-label', text);
 };
@@ -15,12 +14,18 @@ const soon = () => { due ||= requestAnimationFrame(() => { due = 0; name(); }); 
 new MutationObserver(soon).observe(document.body, {childList: true, subtree: true, attributes: true,
   attributeFilter: ['aria-label']});
 
-window.tabTitles = titles;
-window.openTab = (key) => {
-  const inMenu = [...document.querySelectorAll('#tabs .overflow-dropdown button')]
-    .find((button) => button.textContent.trim() === window.tabTitles[key]);
-  (document.querySelector(`#tabs [data-tab-id="${CSS.escape(key)}"]`) || inMenu)?.click();
+// A tab is opened in its group, whose own tabs are made when it is first shown.
+window.tabGroups = groups;
+const tabOf = (id) => document.querySelector(`#tabs [role=tab][data-tab-id="${CSS.escape(id)}"]`);
+window.openTab = async (key) => {
+  const group = groups[key];
+  tabOf(group)?.click();
+  if (group === key) return;
+  for (let i = 0; i < 100 && !tabOf(key); i++) await new Promise((done) => setTimeout(done, 20));
+  tabOf(key)?.click();
 };
+window.openKey = () => [...document.querySelectorAll('#tabs [role=tab][aria-selected=true]')]
+  .filter((tab) => tab.offsetParent).at(-1)?.dataset.tabId;
 
 // After a press the run is brought into view, and its result when it is there, unless that can be seen already.
 window.showRun = (id) => {
@@ -78,11 +83,24 @@ document.addEventListener('click', (event) => {
 
 // The address names the tab that was chosen; the settings of a link go when its tab is left. Gradio also says
 // "chosen" of the tab that a page opens with, so nothing is done before the link is read.
-window.nameTab = (key) => {
-  const address = new URL(location.href);
-  if (!window.linkIsRead || (address.searchParams.get('tab') || 'explore') === key) return;
+window.nameTab = () => setTimeout(() => {
+  const address = new URL(location.href), key = window.openKey();
+  const tab = key && tabOf(key), strip = tab?.closest('.tab-wrapper');  // it scrolls sideways on a phone
+  if (strip) strip.scrollLeft = Math.max(0, tab.offsetLeft - 40);
+  if (!window.linkIsRead || !(key in groups) || (address.searchParams.get('tab') || 'explore') === key) return;
   for (const name of [...address.searchParams.keys()])
     if (linkNames.includes(name) || name.startsWith(optionPrefix)) address.searchParams.delete(name);
   address.searchParams.set('tab', key);
   history.replaceState(history.state, '', address);
-};
+}, 50);
+
+// The skip link leads to the result of the open tab, or to the tab where it has none yet.
+element.querySelector('.skip').addEventListener('click', (event) => {
+  event.preventDefault();
+  const results = '#header, [id$="-header"], #calibration-verdicts, #measures, #runs-list';
+  const result = [...document.querySelectorAll(results)].find((one) => one.offsetParent);
+  const place = result || tabOf(window.openKey());
+  if (result) result.tabIndex = -1;
+  place.scrollIntoView();
+  place.focus({preventScroll: true});
+});

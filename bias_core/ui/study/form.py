@@ -22,8 +22,10 @@ from bias_core.types import ModelInfo
 from bias_core.ui import messages
 from bias_core.ui.links import OPTION, query_of, read_link
 from bias_core.ui.model_menu import (
+    CONDITION_HINT,
     HINT,
     JUDGE_HINT,
+    condition_choices,
     encoder_choices,
     force_box,
     judge_choices,
@@ -221,10 +223,18 @@ REMEMBERED = ("model", "condition", "encoder")
 _SECRET = "t2i-bias-explorer-settings-1"  # what a browser stores is not secret
 _LOOKS: Mapping[str, Mapping[str, Any]] = {
     "model": {"info": HINT, "allow_custom_value": True, "scale": 4, "min_width": 240},
-    "condition": {"scale": 3, "min_width": 150},
+    "condition": {"info": CONDITION_HINT, "scale": 3, "min_width": 150},
     "encoder": {"allow_custom_value": True, "min_width": 220},
     "judge": {"allow_custom_value": True, "min_width": 220, "info": JUDGE_HINT},
-    "percent": {"minimum": 1, "maximum": 100, "step": 1, "info": None, "scale": 3, "min_width": 200},
+    "percent": {
+        "label": "% of the full size",
+        "minimum": 1,
+        "maximum": 100,
+        "step": 1,
+        "info": None,
+        "scale": 3,
+        "min_width": 200,
+    },
 }
 """Component arguments that differ from the setting's declaration."""
 
@@ -383,12 +393,10 @@ class StudyForm:
         }
         menus = {
             "model": model_choices,
-            "condition": lambda _services: list(services.model_info(StudySettings().model).conditions),
+            "condition": lambda _services: condition_choices(services, StudySettings().model),
             "encoder": encoder_choices,
             "judge": judge_choices,
         }
-        if name == "condition":
-            more["info"] = self.planted(more["value"])
         if name == "judge":
             more["visible"] = any(study_of(design).judged for design in self.designs.values())
         if name in menus or one.choices:
@@ -467,7 +475,6 @@ class StudyForm:
         studied = form["study"].input(self.on_study, form["study"], changed, **messages.LATEST)
         chosen = [form["condition"], form["model"], parts["status"]]
         form["model"].input(self.on_model, [form["model"], form["condition"]], chosen, **messages.LATEST)
-        form["condition"].input(self.on_condition, form["condition"], form["condition"], **messages.LATEST, queue=False)
         inputs = self.inputs()
         parts["count"].value = self.on_count(*(component.value for component in inputs))
         parts["count"].edit(self.on_count, inputs, parts["count"], **messages.LATEST)
@@ -609,13 +616,4 @@ class StudyForm:
     def _conditions(self, model: str, condition: str) -> Any:
         info = self.services.model_info(model)
         chosen = condition if condition in info.conditions else next(iter(info.conditions), None)
-        is_any = bool(info.conditions)
-        return gr.update(choices=list(info.conditions), value=chosen, visible=is_any, info=self.planted(chosen))
-
-    def planted(self, condition: str | None) -> str:
-        """Description of a condition's planted bias, for the text below its menu."""
-        return self.services.catalogue.conditions.get(condition or "", "")
-
-    def on_condition(self, condition: str | None) -> Any:
-        """Describe the chosen condition."""
-        return gr.update(info=self.planted(condition))
+        return gr.update(choices=condition_choices(self.services, model), value=chosen, visible=bool(info.conditions))

@@ -20,7 +20,7 @@ from bias_core.study.corrected import BUDGET, Correction, PeopleAnswers, correct
 from bias_core.study.documents import small_uri
 from bias_core.study.label_tasks import SINGLE
 from bias_core.study.limits import drawn_words
-from bias_core.study.next_steps import N_LABELS, NextStep, next_steps
+from bias_core.study.next_steps import N_LABELS, N_RATERS, NextStep, next_steps
 from bias_core.study.plan import settle
 from bias_core.study.report_text import is_known, read_by
 from bias_core.study.saved import Example, SavedReport, list_examples, open_example
@@ -31,6 +31,7 @@ from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, then_run
 
 Updates = dict[Any, Any]
+RATERS = (1, 2, 3, 5, 7)  # offered for each picture
 ASKS_PEOPLE = "people"  # the step that runs nothing, and makes a labelling task
 
 
@@ -54,6 +55,9 @@ def copy_of(updates: Updates) -> Updates:
     return {part: dict(value) if isinstance(value, dict) else value for part, value in updates.items()}
 
 
+FEW_CHIPS = 5  # examples of a tab in sight; the others are folded away
+
+
 class ExamplesPart:
     """A button for each shipped example."""
 
@@ -72,7 +76,7 @@ class ExamplesPart:
         """Build the buttons, unless they exist elsewhere."""
         for i, example in enumerate(self.listed if not self.buttons else ()):
             self.buttons[example] = gr.Button(
-                f"Open an example: {example.title}", variant="secondary", elem_classes="example", size="sm",
+                f"Example: {example.title}", variant="secondary", size="sm",
                 min_width=0, scale=0, elem_id=f"{self.key}-example-{i}",
             )  # fmt: skip
 
@@ -108,7 +112,7 @@ class NextPart:
     def html(self, report: StudyReport) -> str:
         """A button for each step; "" if there are none."""
         steps = next_steps(report, self.services) if self.chosen is not None else ()
-        return render("next_steps", steps=steps) if steps else ""
+        return render("next_steps", steps=steps, raters=RATERS, usual=N_RATERS) if steps else ""
 
     def wire(self, tab: Any) -> None:
         """Wire the buttons of a built study tab to start their runs."""
@@ -155,7 +159,8 @@ class NextPart:
             """Make the task, if that step was chosen."""
             if report is None or str(event.step) != ASKS_PEOPLE:
                 return gr.skip()
-            return label(visitor, memory, report, min(N_LABELS, report.n_images), "", profile)
+            n_raters = getattr(event, "choice", N_RATERS)
+            return label(visitor, memory, report, min(N_LABELS, report.n_images), n_raters, "", profile)
 
         buttons.select(on_people, inputs, outputs, api_visibility="private")
 
@@ -169,7 +174,7 @@ class PeoplePart:
 
     def __init__(self, services: Services, key: str) -> None:
         self.services, self.key = services, key
-        self.n = self.by = self.button = self.refresh = self.box = self.corrected = None  # type: Any
+        self.n = self.raters = self.by = self.button = self.refresh = self.box = self.corrected = None  # type: Any
 
     def build_corrected(self) -> None:
         """The corrected numbers."""
@@ -184,6 +189,12 @@ class PeoplePart:
                 count: dict[str, Any] = {"label": "How many pictures", "minimum": 2, "precision": 0, "min_width": 140}
                 count["info"] = "64 labels give a share to about ±8 points"
                 self.n = gr.Number(N_LABELS, elem_id=f"{key}-people-n", **count)
+                each: dict[str, Any] = {
+                    "label": "Raters for each picture",
+                    "info": "Three allow a majority",
+                    "minimum": 1,
+                }
+                self.raters = gr.Number(N_RATERS, elem_id=f"{key}-people-raters", precision=0, min_width=140, **each)
                 which: dict[str, Any] = {"value": AT_RANDOM, "label": "Which", "min_width": 240}
                 which["info"] = "By an answer of the classifier: equally many of each, if possible"
                 self.by = gr.Dropdown([("at random", AT_RANDOM)], elem_id=f"{key}-people-by", **which)

@@ -31,7 +31,7 @@ from bias_core.ui import messages
 from bias_core.ui.model_menu import NoClassifierPart, model_choices
 from bias_core.ui.study import result_page as study_html
 from bias_core.ui.study.form import Preset, split_first_arm
-from bias_core.ui.study.parts import DrawingPart, ExamplesPart, when, why_html
+from bias_core.ui.study.parts import FEW_CHIPS, DrawingPart, ExamplesPart, when, why_html
 from bias_core.ui.study.pictures import picture_html
 from bias_core.ui.study.result_page import CHOOSE_JS, ResultPage
 from bias_core.ui.templates import render, script
@@ -49,7 +49,6 @@ REPLICATES = {"replicate": "Replicate the paper", "replicate_theirs": "Replicate
 LARGEST = "largest"
 """The button that runs the largest allowed size of a run refused as too large."""
 _RUNS = ("run", "stop", LARGEST, *REPLICATES)  # buttons with handlers that report their own progress
-FIRST_CHIPS = 5  # example buttons in sight
 CHIP: dict[str, Any] = {"size": "sm", "min_width": 0, "scale": 0}
 _AFTER_STUDIES = 60  # place of a tab that a study does not have itself
 
@@ -58,6 +57,8 @@ class StudyTab(ResultPage):
     """A tab that runs studies."""
 
     title: ClassVar[str]
+    group: ClassVar[str] = "Paper tests"  # the group of tabs that shows it
+    asks: ClassVar[str] = ""  # what it asks, in a few words after its title
     place: ClassVar[int]  # among the tabs, from left to right
     question: ClassVar[str]  # the question that this tab answers, in a sentence
     caution: ClassVar[str] = ""  # what not to conclude from it
@@ -177,12 +178,12 @@ class StudyTab(ResultPage):
     def build_chips(self, chips: Sequence[Callable[[], None]]) -> None:
         """Build a row with the first chips; *More examples* has the rest, and the shipped examples."""
         with gr.Row(elem_classes="chips"):
-            for build in chips[:FIRST_CHIPS]:
+            for build in chips[:FEW_CHIPS]:
                 build()
-            if not chips[FIRST_CHIPS:] and (self.examples.buttons or not self.examples.listed):
+            if not chips[FEW_CHIPS:] and (self.examples.buttons or not self.examples.listed):
                 return
             with gr.Accordion("More examples", open=False, elem_classes="more-chips"), gr.Row(elem_classes="chips"):
-                for build in chips[FIRST_CHIPS:]:
+                for build in chips[FEW_CHIPS:]:
                     build()
                 self.examples.build()
 
