@@ -53,8 +53,8 @@ def _rows(report: StudyReport) -> Iterator[dict[str, Any]]:
                 gap = gaps.get((title, baseline, arm.name)) if i else None
                 lanes.append(_lane(arm, one, name, i) | {"gap": gap and _gap(gap, name)})
         sizes = [abs(lane["gap"]["value"]) for lane in lanes if lane["gap"]]
-        is_clear = any(lane["gap"]["clear"] for lane in lanes if lane["gap"])
-        yield {"name": name, "which": which_of(report, name), "lanes": lanes, "clear": is_clear,
+        is_clear = any(lane["gap"]["is_clear"] for lane in lanes if lane["gap"])
+        yield {"name": name, "which": which_of(report, name), "lanes": lanes, "is_clear": is_clear,
                "largest": max(sizes, default=0.0)}  # fmt: skip
 
 
