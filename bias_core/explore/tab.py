@@ -26,7 +26,6 @@ from bias_core.study.figures import N_COLOURS, figure_svg
 from bias_core.study.report_text import LIMITS
 from bias_core.study.types import StudyFigure, StudyReport, figure, lean
 from bias_core.types import Estimate
-from bias_core.ui import messages
 from bias_core.ui.study import result_page as study_html
 from bias_core.ui.study.comparison import SameSeed
 from bias_core.ui.study.parts import DrawingPart
@@ -291,10 +290,9 @@ class ExploreTab(ExploreForm):
         parts |= {"visitor": visitor, "row": gr.State(None)}
         with gr.Column(elem_classes="card ask"):
             self._build_ask()
-        parts["status"] = gr.HTML(messages.READY, elem_id="status")
+        parts["status"] = gr.HTML(elem_id="status")
         self.examples.build_looked_at()
         self.drawing = DrawingPart(self.key)
-        parts["welcome"] = gr.HTML(render("explore_welcome"))
         self._build_results()
         self._wire(demo)
 
@@ -320,10 +318,6 @@ class ExploreTab(ExploreForm):
         """Build the comparison of a seed in two arms."""
         self.same_seed = SameSeed(self.key)
         return {f"same seed {i}": part for i, part in enumerate(self.same_seed.outputs())}
-
-    def outputs(self) -> list[Any]:
-        """Return all components that a finished run changes."""
-        return [*super().outputs(), self.parts["welcome"]]
 
     def wire_extra(self) -> None:
         """Wire the groups and the map, which choose pictures."""
@@ -368,22 +362,10 @@ class ExploreTab(ExploreForm):
             plot = shares_of(Exploration(report), set(look.all_rows()["number"].astype(int)))
         return "" if plot is None else study_html.figures_html([plot], marks_of(report, plot))
 
-    def finished(self, report: StudyReport) -> Updates:
-        """Show all of a report."""
-        return super().finished(report) | {self.parts["welcome"]: gr.update(visible=False)}
-
     def first_shown(self, report: StudyReport) -> str:
         """Return the filter for the scored pictures, if others were drawn as well."""
         frame, alone = report.pictures, is_exploration(report) and not report.arms
         return f"group={CONCEPT}" if alone and frame is not None and frame["group"].nunique() > 1 else ""
-
-    def first_example(self) -> Updates:
-        """Return the example, with the welcome text above it."""
-        return super().first_example() | {self.parts["welcome"]: gr.update(visible=True)}
-
-    def cleared(self) -> Updates:
-        """Clear the page except its form."""
-        return super().cleared() | {self.parts["welcome"]: gr.update(visible=False)}
 
     def header_html(self, report: StudyReport) -> str:
         """Return the headline, with the notes right under it."""

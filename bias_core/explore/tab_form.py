@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from html import escape
@@ -48,8 +49,8 @@ from bias_core.ui.model_menu import (
     without_rates_of_others,
     words_for,
 )
-from bias_core.ui.study.form import split_first_arm
-from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, StudyTab, Updates
+from bias_core.ui.study.form import ArmsForm, split_first_arm
+from bias_core.ui.study.study_tab import CHIP, EACH, LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor, run_queued, then_run
 from bias_core.values import changed_settings, settings_of
@@ -217,65 +218,94 @@ class ExploreForm(StudyTab):
 
     def _build_ask(self) -> None:
         self._build_question()
-        with self.form_fold("Edit the attributes", "attributes", ""):
-            self.form["attributes"] = build_table(self.sets[FIRST_SET].attributes, "table")
-            with gr.Row(elem_classes="tools"):
-                titles = {"add": "Add a row", "remove": "Remove the selected row", "restore": "Restore the set"}
-                for name, width in {"add": 110, "remove": 170, "restore": 190}.items():
-                    self.parts[name] = gr.Button(titles[name], size="sm", scale=0, min_width=width)
-            gr.Markdown(TABLE_NOTE, elem_classes="quiet")
-            self.suggest.build()
-        with self.form_fold("Prompt, sampling, classifier", "options", ""):
-            self._build_options()
-        with self.form_fold("Your own prompts", "own-prompts", ""):
-            self.form["pack"] = gr.File(
-                label="File of prompts (CSV or JSONL), instead of the concept", file_types=list(ENDINGS), height=130,
-                elem_id="prompts-file",
-            )  # fmt: skip
-            self.form["pack_note"] = gr.HTML(render("prompt_pack", design=None), elem_id="prompts-note")
-        self._build_arms(self._build_chips)
+        with self.form_fold("More options", "options", "more"):
+            with self._group("Attributes"):
+                self._build_attributes()
+            with self._group("Prompt"):
+                self._build_prompt()
+            with self._group("Sampling"):
+                self._build_sampling()
+            with self._group("Classifier"):
+                self._build_readers()
+            with self._group("Stopping"):
+                self._build_stop_rule()
+            with self._group("Association words"), gr.Row():
+                for name in ("attribute_a", "attribute_b"):
+                    self._add(name, gr.Textbox, min_width=150, max_lines=1)
+                self._add("n_attribute_images", gr.Number, precision=0, min_width=150)
+            with self._group("Your own prompts"):
+                self.form["pack"] = gr.File(
+                    label="File of prompts (CSV or JSONL), instead of the concept", file_types=list(ENDINGS),
+                    height=130, elem_id="prompts-file",
+                )  # fmt: skip
+                self.form["pack_note"] = gr.HTML(render("prompt_pack", design=None), elem_id="prompts-note")
+            with self._group("Compare settings"):
+                box = gr.Column(elem_id=f"{self.key}-arms")
+                self.arms = ArmsForm(self.key, self.services, box, self._build_presets)
+
+    @contextmanager
+    def _group(self, title: str) -> Iterator[None]:
+        """Build a part of *More options* under its heading."""
+        with gr.Column(elem_classes="option-group"):
+            gr.HTML(messages.heading_html(title))
+            yield
 
     def _build_question(self) -> None:
-        parts, menu = self.parts, [(item.title, item.key) for item in self.sets.values()]
-        with gr.Row(equal_height=True, elem_classes="line"):
-            self._add("concept", gr.Textbox, placeholder="for example: doctor", scale=5, min_width=260, max_lines=1)
-            self.form["set"] = gr.Dropdown(
-                menu, value=FIRST_SET, label="Attributes", elem_id="set",
-                info="Things to measure in the pictures", scale=4, min_width=220,
-            )  # fmt: skip
-            self._add("n_images", gr.Number, precision=0, scale=2, min_width=140)
-        with gr.Row(elem_classes="chips"):
-            parts["decided"] = gr.State(OPTIONS.concept)  # the concept that the set was chosen for
-            parts["emptied"] = gr.State([])  # rows that lost another concept's P*, as they were
-            parts["concepts"] = {
-                key: gr.Button(self.sets[key].concept_hint, size="sm", min_width=0, scale=0) for key in EXAMPLES
-            }
-            self.examples.build()
-        with gr.Row(equal_height=True, elem_classes="line"):
-            models, conditions = model_choices(self.services), self.services.model_info(DEFAULTS.model).conditions
-            self._add("model", gr.Dropdown, models, info=HINT, allow_custom_value=True, scale=5, min_width=260)
-            info = self.planted(DEFAULTS.condition)
-            self._add("condition", gr.Dropdown, list(conditions), info=info, scale=3, min_width=180)
-            with gr.Column(scale=3, min_width=220, elem_classes="act"):
+        parts = self.parts
+        with gr.Row(equal_height=True, elem_classes="line first-line"):
+            self._add("concept", gr.Textbox, placeholder="for example: doctor", scale=5, min_width=240, max_lines=1)
+            with gr.Column(scale=0, min_width=240, elem_classes="act"):
                 parts["run"] = gr.Button("Generate and measure", variant="primary", size="lg", elem_id="generate")
                 parts["stop"] = gr.Button("Stop", variant="stop", size="lg", elem_id="stop", visible=False)
                 self._build_gpu_time()
+        with gr.Row(equal_height=True, elem_classes="line second-line"):
+            models, conditions = model_choices(self.services), self.services.model_info(DEFAULTS.model).conditions
+            self._add("model", gr.Dropdown, models, info=HINT, allow_custom_value=True, scale=5, min_width=220)
+            info = self.planted(DEFAULTS.condition)
+            self._add("condition", gr.Dropdown, list(conditions), info=info, scale=4, min_width=150)
+            self._add("n_images", gr.Number, precision=0, scale=1, min_width=110)
         self.form["model_note"] = gr.HTML(elem_id="model-note", elem_classes="quiet")
         self.form["rates_note"] = gr.HTML(elem_id="rates-note", elem_classes="notes")
+        parts["decided"] = gr.State(OPTIONS.concept)  # the concept that the set was chosen for
+        parts["emptied"] = gr.State([])  # rows that lost another concept's P*, as they were
+        concepts = [partial(self._build_concept, key) for key in EXAMPLES]
+        parts["concepts"] = {}
+        self.build_chips(concepts)
 
-    def _build_options(self) -> None:
-        add, model = self._add, self.services.model_info(DEFAULTS.model)
+    def _build_concept(self, key: str) -> None:
+        self.parts["concepts"][key] = gr.Button(self.sets[key].concept_hint, **CHIP)
+
+    def _build_attributes(self) -> None:
+        menu = [(item.title, item.key) for item in self.sets.values()]
+        self.form["set"] = gr.Dropdown(
+            menu, value=FIRST_SET, label="Set of attributes", elem_id="set", info="Things to measure in the pictures",
+        )  # fmt: skip
+        self.form["attributes"] = build_table(self.sets[FIRST_SET].attributes, "table")
+        with gr.Row(elem_classes="tools"):
+            titles = {"add": "Add a row", "remove": "Remove the selected row", "restore": "Restore the set"}
+            for name, width in {"add": 110, "remove": 170, "restore": 190}.items():
+                self.parts[name] = gr.Button(titles[name], size="sm", scale=0, min_width=width)
+        gr.Markdown(TABLE_NOTE, elem_classes="quiet")
+        self.suggest.build()
+
+    def _build_prompt(self) -> None:
+        add, menus = self._add, {}
         with gr.Row():
             add("template", gr.Textbox, max_lines=2)
             add("negative_prompt", gr.Textbox, info="Things the pictures should not show; usually empty", max_lines=2)
         with gr.Row():
-            add(
-                "rewrite",
-                gr.Textbox,
-                info="own: by the model itself; fair: towards fairness; or your instruction",
-                max_lines=3,
-            )
+            info = "own: by the model itself; fair: towards fairness; or your instruction"
+            add("rewrite", gr.Textbox, info=info, max_lines=3)
             add("rewriter", gr.Textbox, info="Language model that does it; empty: this server's endpoint", max_lines=1)
+        for extension in explore_extensions():
+            menus |= extension.menus()
+        with gr.Row():
+            for name, option in ADDED.items():
+                some = {"value": list(option.default), "multiselect": True} if option.kind is tuple else {}
+                add(name, gr.Dropdown, list(menus.get(name, option.choices)), min_width=150, **some)
+
+    def _build_sampling(self) -> None:
+        add, model = self._add, self.services.model_info(DEFAULTS.model)
         with gr.Row():
             add("seed", gr.Number, info="For picture 1; later ones use the next seeds", precision=0, min_width=130)
             self.parts["dice"] = gr.Button("New seed", size="sm", elem_id="dice", scale=0, min_width=110)
@@ -290,20 +320,6 @@ class ExploreForm(StudyTab):
             add("size", gr.Textbox, info="Such as 512x512; empty: the model's default", max_lines=1, min_width=130)
             samplers = [(name or "default", name) for name in _DECLARED["sampler"].choices]
             add("sampler", gr.Dropdown, samplers, info="For diffusion models only", min_width=130)
-        self._build_readers()
-        with gr.Row():
-            add("confidence", gr.Dropdown, [90, 95, 99], value=95, label="Confidence, %", min_width=130)
-            add("n_clusters", gr.Number, precision=0, elem_id="clusters", min_width=150)
-        menus = {name: menu for extension in explore_extensions() for name, menu in extension.menus().items()}
-        with gr.Row():
-            for name, option in ADDED.items():
-                some = {"value": list(option.default), "multiselect": True} if option.kind is tuple else {}
-                add(name, gr.Dropdown, list(menus.get(name, option.choices)), min_width=150, **some)
-        self._build_stop_rule()
-        with gr.Row():
-            for name in ("attribute_a", "attribute_b"):
-                add(name, gr.Textbox, min_width=150, max_lines=1)
-            add("n_attribute_images", gr.Number, precision=0, min_width=150)
 
     def _build_stop_rule(self) -> None:
         one = _DECLARED["stop_within"]
@@ -330,6 +346,9 @@ class ExploreForm(StudyTab):
             allow_custom_value=True,
         )  # fmt: skip
         self.form["force"] = force_box(self.key)  # next to a menu it would be too narrow on a phone
+        with gr.Row():
+            add("confidence", gr.Dropdown, [90, 95, 99], value=95, label="Confidence, %", min_width=130)
+            add("n_clusters", gr.Number, precision=0, elem_id="clusters", min_width=150)
 
     def _add(self, name: str, kind: Any, *first: Any, **own: Any) -> None:
         """Return the component of a setting, with the setting's default, label and sentence unless given."""
@@ -530,9 +549,10 @@ class ExploreForm(StudyTab):
         form, info = self.form, self.services.model_info(name)
         licence = f"Licence: {info.licence}." if info.licence else ""
         hint = "" if info.embedded else model_hint(self.services, name)
+        note = "" if name == DEFAULTS.model else " ".join(filter(None, (hint, info.note, licence)))
         return {
             form["condition"]: self._conditions(name, condition or ""),
             form["num_inference_steps"]: info.default_steps,
             form["guidance_scale"]: info.default_guidance,
-            form["model_note"]: escape(" ".join(filter(None, (hint, info.note, licence)))),
+            form["model_note"]: escape(note),
         }

@@ -29,7 +29,6 @@ def done_html(text: str) -> str:
     return render("status", kind="quiet", text=text)
 
 
-READY = done_html("Ready. The defaults give a full result in one click.")
 STOPPING = done_html("Stopping: pictures in progress are finished first …")
 LOADING = done_html("Loading the model; the first time takes a few seconds …")
 QUEUED = done_html("Waiting for your turn: one run at a time …")

@@ -55,14 +55,13 @@ PRESETS: Mapping[str, tuple[Arm, ...]] = {
 
 
 class ArmsForm:
-    """An accordion with presets, the list of arms (empty if there is only the form above) and a form to add one."""
+    """Presets, the list of arms (empty if there is only the form above) and a form to add one, in ``box``."""
 
-    def __init__(self, key: str, services: Services, build_presets: Callable[[], None] | None = None) -> None:
+    def __init__(self, key: str, services: Services, box: Any, build_presets: Callable[[], None] | None = None) -> None:
         self.services = services
         self.chosen = gr.State(())
         self.presets: list[Any] = []
-        title = "Compare settings: add an arm"
-        with gr.Accordion(title, open=False, elem_classes="more", elem_id=f"{key}-arms") as self.box:
+        with box:
             (build_presets or (lambda: self._build_presets(key)))()
             self.listed = gr.HTML(arms_html(()), js_on_load=script("arms"), elem_id=f"{key}-arms-list")
             label = "Your own pictures (zip), instead of drawing"
@@ -338,12 +337,9 @@ class StudyForm:
                             self.form[OPTION + name].visible = design is designs[0]
             with gr.Row():
                 self.form |= {name: self._component(name, FORM[name]) for name in _FILES}
-        self._build_arms()
-
-    def _build_arms(self, build_presets: Callable[[], None] | None = None) -> None:
-        """Build the form of arms, with these presets instead of the usual ones."""
-        self.arms = ArmsForm(self.key, self.services, build_presets)
-        self.form_folds.append(self.arms.box)
+        self.arms = ArmsForm(
+            self.key, self.services, self.form_fold("Compare settings: add an arm", f"{self.key}-arms")
+        )
 
     def form_fold(self, title: str, elem_id: str, elem_classes: str = "more") -> gr.Accordion:
         """A part of the form that is closed at first and when a run starts."""
@@ -445,7 +441,7 @@ class StudyForm:
     def on_study(self, name: str) -> Updates:
         """Show another study's options and clear the status."""
         changed = self.options_of(name) | {self.form["steps"]: None, self.form["guidance"]: None}
-        return changed | {self.parts["status"]: messages.READY, **({self.parts["use_own"]: False} if self.own else {})}
+        return changed | {self.parts["status"]: "", **({self.parts["use_own"]: False} if self.own else {})}
 
     def on_model(self, name: str, condition: str | None) -> Updates:
         """Show another model's conditions, and a note on it."""
@@ -453,7 +449,7 @@ class StudyForm:
             return {
                 self.form["condition"]: self.conditions_after(name, condition),
                 self.form["model"]: gr.update(info=model_hint(self.services, name)),
-                self.parts["status"]: messages.READY,
+                self.parts["status"]: "",
             }
         return {self.parts["status"]: messages.error_html(problem.message)}
 

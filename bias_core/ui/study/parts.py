@@ -89,7 +89,7 @@ class ExamplesPart:
                 with messages.user_errors():  # pressing its button shows the reason
                     saved, banner = self.open(example)
                     shown = show(saved.report)
-                    self._first = shown | {header: banner + shown[header], status: messages.READY}
+                    self._first = shown | {header: banner + shown[header], status: ""}
         return copy_of(self._first)
 
     def open(self, example: Example) -> tuple[SavedReport, str]:

@@ -48,6 +48,8 @@ REPLICATES = {"replicate": "Replicate the paper", "replicate_theirs": "Replicate
 LARGEST = "largest"
 """The button that runs the largest allowed size of a run refused as too large."""
 _RUNS = ("run", "stop", LARGEST, *REPLICATES)  # buttons with handlers that report their own progress
+FIRST_CHIPS = 5  # example buttons in sight
+CHIP: dict[str, Any] = {"size": "sm", "min_width": 0, "scale": 0}
 _AFTER_STUDIES = 60  # place of a tab that a study does not have itself
 
 
@@ -100,13 +102,13 @@ class StudyTab(ResultPage):
         self.build_top()
         with gr.Column(elem_classes="card ask"):
             self._build_ask()
-        self.parts["status"] = gr.HTML(messages.READY, elem_id=f"{self.key}-status")
+        self.parts["status"] = gr.HTML(elem_id=f"{self.key}-status")
         self.drawing = DrawingPart(self.key)
         self._build_results()
         self._wire(demo)
 
     def _build_ask(self) -> None:
-        self._build_chips()
+        self._build_presets()
         self.build_form()
         key, place = self.key, {"scale": 0, "min_width": 200}
         with gr.Row(elem_classes="tools"):
@@ -155,14 +157,25 @@ class StudyTab(ResultPage):
         n_steps = int(float(steps)) if steps else self.services.model_info(model).default_steps
         return generator.pictures_in(seconds, n_steps) if isinstance(generator, OnLentGpu) else None
 
-    def _build_chips(self) -> None:
-        look: dict[str, Any] = {"size": "sm", "min_width": 0, "scale": 0}
+    def _build_presets(self) -> None:
+        """Build a button for each preset."""
+        self.parts["chips"] = []
+        self.build_chips([partial(self._build_preset, i) for i in range(len(self.presets))])
+
+    def _build_preset(self, i: int) -> None:
+        self.parts["chips"].append(gr.Button(self.presets[i].name, elem_id=f"{self.key}-preset-{i}", **CHIP))
+
+    def build_chips(self, chips: Sequence[Callable[[], None]]) -> None:
+        """Build a row with the first chips; *More examples* has the rest, and the shipped examples."""
         with gr.Row(elem_classes="chips"):
-            self.parts["chips"] = [
-                gr.Button(preset.name, elem_id=f"{self.key}-preset-{i}", **look)
-                for i, preset in enumerate(self.presets)
-            ]
-            self.examples.build()
+            for build in chips[:FIRST_CHIPS]:
+                build()
+            if not chips[FIRST_CHIPS:] and (self.examples.buttons or not self.examples.listed):
+                return
+            with gr.Accordion("More examples", open=False, elem_classes="more-chips"), gr.Row(elem_classes="chips"):
+                for build in chips[FIRST_CHIPS:]:
+                    build()
+                self.examples.build()
 
     def outputs(self) -> list[Any]:
         """Everything that a run changes, including the form's folds."""
