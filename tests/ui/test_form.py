@@ -55,7 +55,7 @@ def form(**changes):
         "judge": "", "size": "", "sampler": "", "stop_within": "", "further_encoders": [], "stop_when_clear": False,
         "crossed": "none", "languages": [],
     }  # fmt: skip
-    return [*[(values | changes)[name] for name in FIELDS], ()]
+    return [*[(values | changes)[name] for name in FIELDS], "", ()]
 
 
 def test_the_form_becomes_settings_and_what_is_empty_the_models_choice():
