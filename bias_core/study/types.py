@@ -494,7 +494,7 @@ def columns(name: str, estimate: Estimate | None, *, ends: str | None = None) ->
 
 def mark(name: str, estimate: Estimate, **more: Any) -> dict[str, Any]:
     """Return an estimate as a mark of a figure of intervals or bars."""
-    return {"name": name, **columns("value", estimate, ends=""), **more}
+    return {"name": name, **columns("value", estimate, ends=""), "n": estimate.n, **more}
 
 
 def finding_mark(finding: Finding) -> dict[str, Any]:
