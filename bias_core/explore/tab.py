@@ -301,10 +301,10 @@ class ExploreTab(ExploreForm):
         return name if name in ("header", "results", "status") else super().element(name)
 
     def build_pictures(self) -> Pictures:
-        """Build the pictures, between the groups of similar pictures and their map."""
+        """Build the pictures; below them the groups of similar pictures and their map."""
         brush, at_once = {"js_on_load": script("brush")}, self.at_once
-        at_once["groups"] = gr.HTML(elem_id="groups", visible=False, **brush)
         pictures = Pictures(self.key)
+        at_once["groups"] = gr.HTML(elem_id="groups", visible=False, **brush)
         look: dict[str, Any] = {"elem_classes": "more", "elem_id": f"{self.key}-alike", "visible": False}
         with gr.Accordion("Map of similar pictures", open=False, **look) as at_once["alike"]:
             at_once["map"] = gr.HTML(elem_id="map", **brush)

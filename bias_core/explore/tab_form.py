@@ -461,10 +461,10 @@ class ExploreForm(StudyTab):
             return own | {form["set"]: suits, form["attributes"]: kept} | note
         return own if suits == key else own | {form["set"]: suits} | self.on_set(suits)
 
-    def on_press(self, visitor: Visitor, shown: StudyReport | None, event: gr.EventData, *values: Any) -> Updates:
+    def on_press(self, visitor: Visitor, event: gr.EventData, *values: Any) -> Updates:
         """Start a run, after the rates of a concept that was just typed are filled in."""
         typed = {} if event.target in self.parts["chips"] else self.on_typed_concept(*values)
-        return typed | super().on_press(visitor, shown, event)
+        return typed | super().on_press(visitor, event)
 
     def run_triggers(self) -> list[Any]:
         """Return the usual triggers of a run, and Enter in the fields of the concepts."""
@@ -564,6 +564,14 @@ class ExploreForm(StudyTab):
             "arms": "" if added_arms(settings) else ARMS.join(map(arm_text, settings.arms)),
         }
         return "?" + urlencode({name: value for name, value in values.items() if value != ""})
+
+    def form_shown(self, report: StudyReport) -> dict[str, str]:
+        """Return the concept, model and condition of this report, as the form shows them."""
+        settings = split_first_arm(report.settings)[0]
+        if settings.images or report.design.kind != KIND:
+            return {}
+        shown = {"concept": explore_options(settings).concept, **self.model_shown(settings, "")}
+        return {name: value for name, value in shown.items() if value}
 
     def _model_updates(self, name: str, condition: str | None) -> Updates:
         form, info = self.form, self.services.model_info(name)

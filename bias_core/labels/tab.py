@@ -516,7 +516,7 @@ class LabelTab:
             label = self.label_handler(tab)
             made = tab.people.button.click(label, inputs, outputs, **PRIVATE)
             made.then(None, js=script("label_into_view"), **QUIET)
-            tab.next.wire_people(tab.parts["header"], label, inputs[:3], outputs)
+            tab.next.wire_people(tab.parts["next"], label, inputs[:3], outputs)
 
     def label_handler(self, tab: StudyTab) -> Any:
         """Return a handler that makes a task from a tab's report, opens it to raters, and shows it."""

@@ -1,14 +1,30 @@
-// The large picture: what a key opened has the focus, Close and Escape take it away and go back to its small one.
+// The large picture lies over the page. A picture of the grid gets the focus, and its arrow keys go on to the next one;
+// one that was opened on the map leaves the focus there. Close, Escape and a press outside of it close it.
 const small = () => element.closest('.pictures')?.querySelector('.thumbnail-item.selected');
+const article = () => element.querySelector('.prose:not(.closed) article');
+const isInGrid = () => document.activeElement === document.body || element.closest('.pictures')?.contains(document.activeElement);
+const isOnMap = () => Boolean(document.activeElement.closest('svg.map'));
 new MutationObserver(() => {
-  const article = element.querySelector('article');
-  if (!article || article.closest('.closed') || !small()?.matches(':focus-visible')) return;
-  article.tabIndex = -1;
-  article.focus({preventScroll: true});
+  if (!article() || isOnMap() || !isInGrid() || !small()) return;
+  article().tabIndex = -1;
+  article().focus({preventScroll: true});
 }).observe(element, {childList: true, subtree: true, attributeFilter: ['class']});
 const close = () => {  // from sight only: reveal.js shows it again where the same picture is opened next
-  small()?.focus();
+  if (!isOnMap()) small()?.focus();
   element.querySelector('.close').parentElement.classList.add('closed');
 };
-element.addEventListener('click', (event) => { if (event.target.closest('.close')) close(); });
-element.addEventListener('keydown', (event) => { if (event.key === 'Escape') close(); });
+const next = (step) => {
+  const all = [...element.closest('.pictures').querySelectorAll('.thumbnail-item:not([disabled])')];
+  const at = all.indexOf(small());
+  if (at >= 0) all[(at + step + all.length) % all.length].click();
+};
+document.addEventListener('click', ({target}) => {
+  if (!article()?.offsetParent || target.closest('[data-image], svg.map')) return;
+  if (target.closest('.close') || !element.contains(target)) close();
+});
+document.addEventListener('keydown', (event) => {
+  if (!article()?.offsetParent) return;
+  const step = {ArrowRight: 1, ArrowLeft: -1}[event.key];
+  if (event.key === 'Escape') close();
+  else if (step && element.contains(document.activeElement)) { event.preventDefault(); next(step); }
+});

@@ -99,7 +99,7 @@ class ExamplesPart:
 
 
 class NextPart:
-    """The next steps of a report: buttons in its header, and the runs that they start."""
+    """The next steps of a report: buttons below its pictures, and the runs that they start."""
 
     def __init__(self, services: Services) -> None:
         self.services = services
@@ -111,7 +111,7 @@ class NextPart:
         return render("next_steps", steps=steps) if steps else ""
 
     def wire(self, tab: Any) -> None:
-        """Wire the buttons in the header of a built study tab to start their runs."""
+        """Wire the buttons of a built study tab to start their runs."""
         parts, self.chosen = tab.parts, gr.State(None)
 
         def on_step(visitor: Visitor, report: StudyReport | None, event: gr.EventData) -> Updates:
@@ -123,7 +123,7 @@ class NextPart:
                 step = widths.get(str(getattr(event, "choice", "0")))
             if step is None:
                 return {self.chosen: None}
-            return {self.chosen: step, **tab.on_click(visitor, report)}
+            return {self.chosen: step, **tab.on_click(visitor)}
 
         def on_run(visitor: Visitor, chosen: NextStep | None, report: StudyReport | None) -> Iterator[Updates]:
             """Run the step, with its settings in the form if they fit."""
@@ -135,14 +135,14 @@ class NextPart:
             yield from tab.run_asked(visitor, lambda: settle(design, settings), report)
 
         inputs = [parts["visitor"], parts["report"]]
-        click = parts["header"].select(on_step, inputs, [*tab.outputs(), self.chosen], queue=False, **messages.QUIET)
+        click = parts["next"].select(on_step, inputs, [*tab.outputs(), self.chosen], queue=False, **messages.QUIET)
         run = then_run(
             click.then, on_run, [parts["visitor"], self.chosen, parts["report"]], tab.opened_outputs(), tab.on_crash
         )
         tab.bring_into_view(click, "status")
         tab.bring_into_view(run, "header")
 
-    def wire_people(self, header: Any, label: Callable[..., Any], inputs: list[Any], outputs: list[Any]) -> None:
+    def wire_people(self, buttons: Any, label: Callable[..., Any], inputs: list[Any], outputs: list[Any]) -> None:
         """Wire the button that makes a labelling task with ``label``; inputs are visitor, memory and report."""
 
         def on_people(
@@ -157,7 +157,7 @@ class NextPart:
                 return gr.skip()
             return label(visitor, memory, report, min(N_LABELS, report.n_images), "", profile)
 
-        header.select(on_people, inputs, outputs, api_visibility="private")
+        buttons.select(on_people, inputs, outputs, api_visibility="private")
 
 
 AT_RANDOM, ALONE = "", f"setting={SINGLE}"  # of pairs, where there are pairs; and of people alone

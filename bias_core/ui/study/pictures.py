@@ -31,8 +31,12 @@ _MOST_VALUES = 300
 _HIDDEN = ["image_id"]
 BLANKED = "Refused or blanked: counted, not scored"
 BOXES = "boxes"  # column with the boxes of the people that the classifier found
-_READINGS = (": positive", ": negative", ": nearer by", ": perceived")  # columns shown in a table below
-_THUMBNAIL = 96  # pixels of a small picture that the page carries
+_PERCEIVED = ": perceived"
+_READINGS = (": positive", ": negative", ": nearer by", _PERCEIVED)  # columns shown in a table below
+EDGES = {"yes": "edge-yes", "no": "edge-no", "cannot tell": "edge-unclear"}
+EDGE_WORDS = {"edge-yes": "perceived as {}", "edge-no": "not {}", "edge-unclear": "cannot tell"}
+"""Classes of a picture's edge by what the classifier answers, and their words in the legend."""
+_THUMBNAIL = 160  # pixels of a small picture that the page carries
 _SMALL = 256  # pixels: below, a picture is enlarged without smoothing
 _LISTS = {"objects", "added", "left_out"}  # columns with lists of words, separated by commas
 
@@ -45,7 +49,7 @@ class Thumbnail:
     caption: str
     label: str  # text for screen readers
     image_id: str = ""
-    kind: str = ""  # a class of the style sheet
+    kind: str = ""  # classes of the style sheet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +131,13 @@ class Look:
             return f"{len(self.only)} chosen on the map"
         return ", ".join(condition.replace("=", ": ", 1) for condition in self.which.split(AND)) if self.whole else ""
 
+    def perceived(self) -> str:
+        """Attribute whose classification edges the pictures: a chosen one, or else the first; "" if there is none."""
+        names = [str(c).removesuffix(_PERCEIVED) for c in _frame(self.report).columns if str(c).endswith(_PERCEIVED)]
+        columns = (*self.which.split(AND), self.order)
+        chosen = (name for name in names if any(column.startswith(f"{name}: ") for column in columns))
+        return next(chosen, names[0] if names else "")
+
     def _cell(self, name: str, rows: pd.DataFrame, most: int, more: str) -> Cell:
         pictures, is_rest = self._thumbnails(rows.head(most)), len(rows) > most and not self.whole
         return Cell(name=name, pictures=pictures, n=len(rows), more=more if is_rest else None)
@@ -138,7 +149,7 @@ class Look:
         return next((c for c in columns if c in frame and frame[c].nunique() > 1), None)
 
     def _thumbnails(self, rows: pd.DataFrame) -> list[Thumbnail]:
-        by, arms = self.order.rpartition(" ")[0], self.report.arms
+        by, arms, edge = self.order.rpartition(" ")[0], self.report.arms, f"{self.perceived()}{_PERCEIVED}"
         shown = []
         for i, row in enumerate(rows.to_dict("records"), start=1):
             number = f"{row['number']:.0f}" if not math.isnan(row.get("number", math.nan)) else f"{i}"
@@ -151,6 +162,7 @@ class Look:
                     caption=f"{number} · {value}" if value else number,
                     label=f"{label} · {value}" if value else label,
                     image_id=str(row["image_id"]),
+                    kind=EDGES.get(row.get(edge), ""),
                 )
             )
         return shown
@@ -230,9 +242,11 @@ def order_choices(report: StudyReport) -> list[tuple[str, str]]:
     return [("As drawn", ""), *orders]
 
 
-def grid_html(cells: Sequence[Cell], words: str = "") -> str:
-    """Numbered thumbnails by cell; ``words`` above them describe a choice."""
-    return render("grid", cells=cells, words=words)
+def grid_html(cells: Sequence[Cell], words: str = "", perceived: str = "") -> str:
+    """Numbered thumbnails by cell; ``words`` above them describe a choice, and their edges show ``perceived``."""
+    kinds = {picture.kind for cell in cells for picture in cell.pictures}
+    edges = {kind: EDGE_WORDS[kind].format(perceived) for kind in EDGE_WORDS if perceived and kind in kinds}
+    return render("grid", cells=cells, words=words, edges=edges)
 
 
 class Pictures:
@@ -315,7 +329,11 @@ class Pictures:
         return {self.which: gr.update(choices=choices, value=look.which), self.order: look.order, **self._shown(look)}
 
     def _shown(self, look: Look) -> dict[Any, Any]:
-        return {self.grid: grid_html(look.cells(), look.words()), self.picture: "", self.only: look.only}
+        return {
+            self.grid: grid_html(look.cells(), look.words(), look.perceived()),
+            self.picture: "",
+            self.only: look.only,
+        }
 
 
 def _numbered(groups: list[tuple[str, pd.DataFrame]]) -> list[tuple[str, pd.DataFrame]]:

@@ -14,6 +14,7 @@ from bias_core.study.design import CHECKLIST, page_of
 from bias_core.study.headlines import headline
 from bias_core.study.report_text import arms_overview, claim, further_tables
 from bias_core.study.reproduction import DIFFERS, MET, to_command, to_python
+from bias_core.study.saved import is_example
 from bias_core.study.types import StudyFigure, StudyReport, StudyTable
 from bias_core.ui import messages
 from bias_core.ui.links import address_of
@@ -106,13 +107,13 @@ def arms_html(report: StudyReport) -> str:
 
 
 def notes_html(report: StudyReport) -> str:
-    """Notes on the run, and general limits."""
-    return render("notes", notes=text.notes_of(report), limits=text.LIMITS)
+    """Facts of the run, notes on it, and general limits."""
+    return render("notes", facts_of_run=text.report_facts(report), notes=text.notes_of(report), limits=text.LIMITS)
 
 
 Updates = dict[Any, Any]
 SHOWN = (
-    "report", "shown", "gallery", "results", "header", "beside", "plot", "findings",
+    "report", "shown", "gallery", "results", "header", "next", "beside", "plot", "findings",
     "by_attribute", "extra", "attributes", "details", "figures", "tables", "notes", "filled", "claim", "shell",
     "python", "link", "beside_paper",
 )  # fmt: skip
@@ -135,8 +136,14 @@ class ResultPage(StudyForm):
         self.next = NextPart(services)
 
     def header_html(self, report: StudyReport) -> str:
-        """Headline and next steps."""
-        return header_html(report, headline(report)) + self.next.html(report)
+        """Headline and facts, with a mark that the page shows when the form asks for something else."""
+        form = {} if is_example(report) else self.form_shown(report)
+        mark = render("old_result", form=form, words=", ".join(form.values())) if form else ""
+        return mark + header_html(report, headline(report))
+
+    def form_shown(self, report: StudyReport) -> dict[str, str]:
+        """Texts of the form's fields for this report, by element id; {} if the form cannot have its settings."""
+        return {}
 
     def sentences(self, report: StudyReport) -> Updates:
         """Headline and sentence to quote, from corrected numbers."""
@@ -200,16 +207,19 @@ class ResultPage(StudyForm):
         key, parts, choose = self.key, self.parts, {"js_on_load": script("marks", key=self.key)}
         parts["filled"] = gr.State(())  # folds with content
         parts["taking"] = gr.HTML(js_on_load=script("take"), elem_id=f"{key}-taking")
-        parts["header"] = gr.HTML(elem_id=self.element("header"), elem_classes="header", js_on_load=CHOOSE_JS)
+        parts["header"] = gr.HTML(
+            elem_id=self.element("header"), elem_classes="header", js_on_load=script("old_result")
+        )
         parts["beside_paper"] = gr.HTML(elem_id=f"{key}-beside-paper")
         with gr.Column(visible=False) as parts["shown"]:
             self.at_once |= self.build_lead()
             with gr.Row(elem_id=f"{key}-lead", elem_classes="lead"):
-                with gr.Column(scale=6, min_width=320) as parts["gallery"]:
+                with gr.Column(scale=1, min_width=320) as parts["gallery"]:
                     self.pictures = self.build_pictures()
-                with gr.Column(scale=5, min_width=320, visible=False) as parts["beside"]:
+                with gr.Column(scale=1, min_width=320, visible=False) as parts["beside"]:
                     parts["plot"] = gr.HTML(elem_id=f"{key}-plot", elem_classes="plot-of-page", **choose)
                     self.at_once |= self.build_beside()
+            parts["next"] = gr.HTML(elem_id=self.element("next"), js_on_load=CHOOSE_JS)
         with gr.Column(visible=False, elem_id=self.element("results"), elem_classes="results") as parts["results"]:
             with self.fold("numbers"):
                 self.people.build_corrected()
@@ -306,12 +316,6 @@ class ResultPage(StudyForm):
             parts["beside_paper"]: "",
         }
 
-    def cleared(self) -> Updates:
-        """Clear the result."""
-        parts = self.parts
-        hidden = dict.fromkeys((parts["shown"], parts["results"]), gr.update(visible=False))
-        return {parts["report"]: None, parts["header"]: "", parts["beside_paper"]: "", **hidden}
-
     def show_numbers(self, report: StudyReport) -> Updates:
         """Show headline, plot and numbers, without pictures and folds."""
         parts, run = self.parts, (report.design, report.settings)
@@ -321,6 +325,7 @@ class ResultPage(StudyForm):
             **people,
             parts["report"]: report,
             **self.sentences(corrected),
+            parts["next"]: self.next.html(report),
             parts["beside"]: gr.update(visible=plot is not None),
             parts["plot"]: (comparison_html(report, plot) if report.arms else "") or _plot_html(report, plot),
             parts["findings"]: render("by_arm", tables=arms_overview(report))

@@ -28,6 +28,7 @@ from bias_core.study.saved import Example, SavedReport, is_example
 from bias_core.study.study import Settled
 from bias_core.study.types import Design, Progress, StudyReport, StudySettings, settings_from_dict
 from bias_core.ui import messages
+from bias_core.ui.model_menu import model_choices
 from bias_core.ui.study import result_page as study_html
 from bias_core.ui.study.form import Preset, split_first_arm
 from bias_core.ui.study.parts import DrawingPart, ExamplesPart, when, why_html
@@ -91,7 +92,7 @@ class StudyTab(ResultPage):
         return self.finished(report)
 
     def report_before(self, values: Sequence[Any]) -> StudyReport | None:
-        """The report to show again if a run has none; ``values`` are those of :meth:`inputs`."""
+        """The report that stays if a run has none; ``values`` are those of :meth:`inputs`."""
         return None
 
     def build(self, demo: gr.Blocks, visitor: Any) -> None:
@@ -232,7 +233,7 @@ class StudyTab(ResultPage):
     def _wire_runs(self, triggers: list[Any], run: Callable[..., Any], inputs: list[Any], outputs: list[Any]) -> None:
         """Wire these events to enter the queue, then run."""
         parts = self.parts
-        pressed = (self.on_press, [parts["visitor"], parts["report"], *self.press_inputs()], self.opened_outputs())
+        pressed = (self.on_press, [parts["visitor"], *self.press_inputs()], self.opened_outputs())
         click = gr.on(triggers, *pressed, queue=False, **QUIET)
         ran = then_run(click.then, run, [parts["visitor"], *inputs], outputs, self.on_crash)
         self.bring_into_view(click, "status")
@@ -242,12 +243,12 @@ class StudyTab(ResultPage):
         """Form components that :meth:`on_press` reads."""
         return []
 
-    def on_press(self, visitor: Visitor, shown: StudyReport | None, event: gr.EventData, *values: Any) -> Updates:
+    def on_press(self, visitor: Visitor, event: gr.EventData, *values: Any) -> Updates:
         """Enter the queue; a pressed preset fills the form first."""
         chips = self.parts["chips"]
         filled = self.preset_updates(chips.index(event.target)) if event.target in chips else {}
         notes = {part: note for part, note in self.without_notes().items() if part is not self.parts.get("count")}
-        return notes | filled | self.on_click(visitor, shown)
+        return notes | filled | self.on_click(visitor)
 
     def preset_updates(self, place: int) -> Updates:
         """Fill the form with a preset."""
@@ -294,14 +295,13 @@ class StudyTab(ResultPage):
         largest = {self.parts[LARGEST]: gr.update(visible=False)} if LARGEST in self.parts else {}
         return super()._buttons(running=running) | largest
 
-    def on_click(self, visitor: Visitor, shown: StudyReport | None = None) -> Updates:
-        """Enter the queue; end the visitor's running run, and hide an example."""
+    def on_click(self, visitor: Visitor) -> Updates:
+        """Enter the queue, and end the visitor's running run."""
         with messages.user_errors() as problem:
             visitor.start(self.services, self.key)
         if problem:
             return {self.parts["status"]: messages.error_html(problem.message)}
-        gone = self.cleared() if is_example(shown) else {}
-        return gone | self._buttons(running=True) | {self.parts["status"]: messages.QUEUED}
+        return self._buttons(running=True) | {self.parts["status"]: messages.QUEUED}
 
     def on_stop(self, visitor: Visitor) -> None:
         """Stop the run at its next step."""
@@ -320,7 +320,7 @@ class StudyTab(ResultPage):
         run: Callable[..., Generator[Progress, None, StudyReport]] = run,
         show: Callable[[StudyReport], Updates] | None = None,
     ) -> Iterator[Updates]:
-        """Run the requested settings if valid; without a result, show ``last`` again."""
+        """Run the requested settings if valid; without a result, the ``last`` one of the visitor stays."""
         with messages.user_errors() as problem:
             start = partial(run, cancelled=visitor.stop.is_set, session=visitor.key)
             steps = run_queued(
@@ -346,7 +346,7 @@ class StudyTab(ResultPage):
         last: StudyReport | None = None,
         show: Callable[[StudyReport], Updates] | None = None,
     ) -> Iterator[Updates]:
-        """Follow a run with a note below, then show its report; without one, show ``last`` again.
+        """Follow a run with a note below, then show its report; without one, the visitor's ``last`` one stays.
 
         The form folds once the run has started; after a refusal it stays open for corrections.
         """
@@ -364,9 +364,8 @@ class StudyTab(ResultPage):
         if reports:
             yield folded | ended | (show or self.done)(reports[0])
         else:
-            before = {} if last is None else self.finished(last)
-            left = drawing.finished_pictures() if last is None else {}
-            yield {**before, **ended, **left, **self.refused(problem)}
+            left = drawing.finished_pictures() if last is None or is_example(last) else {}
+            yield {**ended, **left, **self.refused(problem)}
 
     def on_crash(self) -> Updates:
         """Show that an unexpected error happened; the log has it."""
@@ -385,6 +384,19 @@ class StudyTab(ResultPage):
     def first_view(self, visitor: Visitor) -> Updates:
         """Updates for a visitor who opens the tab for the first time."""
         return self.first_example()
+
+    def form_shown(self, report: StudyReport) -> dict[str, str]:
+        """Texts of the form's fields for this report, by element id; {} if the form cannot have its settings."""
+        settings = split_first_arm(report.settings)[0]
+        if settings.images or report.design.name not in self.designs:
+            return {}
+        return {f"{self.key}-study": report.design.title, **self.model_shown(settings, f"{self.key}-")}
+
+    def model_shown(self, settings: StudySettings, prefix: str) -> dict[str, str]:
+        """Model and condition as the form shows them, by element id with this prefix."""
+        names = {name: label for label, name in model_choices(self.services)}
+        shown = {"model": names.get(settings.model, settings.model), "condition": settings.condition}
+        return {f"{prefix}{name}": value for name, value in shown.items() if value}
 
     def claims(self, design: Design) -> bool:
         """True if this tab shows reports of this design."""

@@ -1,0 +1,11 @@
+// A result says so where the form asks for something else than it was made with: its own fields are compared with those
+// of the form, at each look, because menus change without an event.
+setInterval(() => {
+  const mark = element.querySelector('.old-result');
+  if (!mark || !element.offsetParent) return;
+  const differs = ([id, value]) => {
+    const field = document.querySelector(`#${id} :is(input, textarea)`);
+    return field && field.value.trim() !== value;
+  };
+  mark.hidden = !Object.entries(JSON.parse(mark.dataset.form)).some(differs);
+}, 400);
