@@ -98,7 +98,7 @@ def _gap(row: Mapping[Any, Any], name: str) -> dict[str, Any]:
     note += "; clear" if is_clear else "; not clear"
     return _mark(value, low, high, note) | {
         "text": f"{points[0]}{interval}",
-        "clear": is_clear,
+        "is_clear": is_clear,
         "value": row["difference"],
     }
 
