@@ -659,7 +659,7 @@ _DRAW: dict[str, Callable[[Figure, pd.DataFrame, dict[str, Any]], None]] = {
 }
 
 
-NARROW = 3.4  # inches: letters stay legible at the width of a phone
+NARROW = 3.05  # inches: letters stay legible at the width of a phone
 DRAWING = threading.Lock()  # rc_context is global to the process
 _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 _GROUP, _TEXT = f"{{{_SVG}}}g", f"{{{_SVG}}}text"
