@@ -124,6 +124,7 @@ def sentences_html(exploration: Exploration) -> str:
     found = verdicts(exploration.attributes, exploration.settings.confidence)
     items = [
         {
+            "name": score.attribute.name,
             "verdict": verdict,
             "says": says(score, verdict),
             "does_not_say": does_not_say(score),
@@ -288,9 +289,8 @@ class ExploreTab(ExploreForm):
         """The tab with its wiring; pictures come first, then the numbers."""
         parts = self.parts
         parts |= {"visitor": visitor, "row": gr.State(None)}
-        with gr.Column(elem_classes="card ask"):
+        with gr.Column(elem_classes="card ask", elem_id=self.element("ask")):
             self._build_ask()
-        parts["status"] = gr.HTML(elem_id="status")
         self.examples.build_looked_at()
         self.drawing = DrawingPart(self.key)
         self._build_results()
@@ -310,14 +310,11 @@ class ExploreTab(ExploreForm):
             at_once["map"] = gr.HTML(elem_id="map", **brush)
         return pictures
 
-    def build_numbers(self) -> dict[str, Any]:
-        """Build the sentences on the numbers."""
-        return {"sentences": gr.HTML(elem_id=f"{self.key}-sentences")}
-
     def build_beside(self) -> dict[str, Any]:
-        """Build the comparison of a seed in two arms."""
+        """Build the sentences on the numbers, and the comparison of a seed in two arms."""
+        sentences = gr.HTML(elem_id=f"{self.key}-sentences", elem_classes="in-words")
         self.same_seed = SameSeed(self.key)
-        return {f"same seed {i}": part for i, part in enumerate(self.same_seed.outputs())}
+        return {"sentences": sentences} | {f"same seed {i}": part for i, part in enumerate(self.same_seed.outputs())}
 
     def wire_extra(self) -> None:
         """Wire the groups and the map, which choose pictures."""
@@ -368,12 +365,15 @@ class ExploreTab(ExploreForm):
         return f"group={CONCEPT}" if alone and frame is not None and frame["group"].nunique() > 1 else ""
 
     def header_html(self, report: StudyReport) -> str:
-        """Return the headline, with the notes right under it."""
+        """Return the headline, with the words that the calibration model ignored."""
+        words = ", ".join(f"“{word}”" for word in report.unknown_words)
+        ignored = [f"The calibration model does not know {words} and ignored it."] if words else []
+        return super().header_html(report) + render("explore_notes", notes=ignored)
+
+    def next_html(self, report: StudyReport) -> str:
+        """Return the next steps, and the notes on the run."""
         notes = [note for note in report.results.notes if ERRORS_KNOWN not in note]  # known errors need no warning
-        if report.unknown_words:
-            words = ", ".join(f"“{word}”" for word in report.unknown_words)
-            notes.insert(0, f"The calibration model does not know {words} and ignored it.")
-        return super().header_html(report) + render("explore_notes", notes=notes)
+        return super().next_html(report) + render("explore_notes", notes=notes)
 
     def show_at_once(self, report: StudyReport) -> Updates:
         """Show groups, pairs and sentences of an exploration; the map is drawn when it is opened."""

@@ -267,6 +267,7 @@ class ExploreForm(StudyTab):
             with gr.Column(scale=0, min_width=240, elem_classes="act"):
                 parts["run"] = gr.Button("Generate and measure", variant="primary", size="lg", elem_id="generate")
                 parts["stop"] = gr.Button("Stop", variant="stop", size="lg", elem_id="stop", visible=False)
+                self._build_largest()
                 self._build_gpu_time()
         with gr.Row(equal_height=True, elem_classes="line second-line"):
             models, conditions = model_choices(self.services), self.services.model_info(DEFAULTS.model).conditions
@@ -274,6 +275,7 @@ class ExploreForm(StudyTab):
             info = self.planted(DEFAULTS.condition)
             self._add("condition", gr.Dropdown, list(conditions), info=info, scale=4, min_width=150)
             self._add("n_images", gr.Number, precision=0, scale=1, min_width=110)
+        parts["status"] = gr.HTML(elem_id="status")
         self.form["model_note"] = gr.HTML(elem_id="model-note", elem_classes="quiet")
         self.form["rates_note"] = gr.HTML(elem_id="rates-note", elem_classes="notes")
         parts["decided"] = gr.State(OPTIONS.concept)  # the concept that the set was chosen for
@@ -299,7 +301,7 @@ class ExploreForm(StudyTab):
         self.suggest.build()
 
     def _build_prompt(self) -> None:
-        add, menus = self._add, {}
+        add, menus = self._add, dict[str, Any]()
         with gr.Row():
             add("template", gr.Textbox, max_lines=2)
             add("negative_prompt", gr.Textbox, info="Things the pictures should not show; usually empty", max_lines=2)
@@ -564,6 +566,15 @@ class ExploreForm(StudyTab):
             "arms": "" if added_arms(settings) else ARMS.join(map(arm_text, settings.arms)),
         }
         return "?" + urlencode({name: value for name, value in values.items() if value != ""})
+
+    def on_largest(self, visitor: Visitor, *values: Any) -> Iterator[Updates]:
+        """Draw the largest number of pictures that is allowed."""
+        with messages.user_errors() as problem:
+            self.checked(values)
+        place = FIELDS.index("n_images")
+        n = max(1, int(values[place] * (problem.scale or 1)))
+        yield {self.form["n_images"]: n}
+        yield from self.on_run(visitor, *values[:place], n, *values[place + 1 :])
 
     def form_shown(self, report: StudyReport) -> dict[str, str]:
         """Return the concept, model and condition of this report, as the form shows them."""

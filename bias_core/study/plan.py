@@ -69,12 +69,13 @@ def check_size(request: Settled, limits: Settings, rows: RowMaker | None = None)
     if settings.arms[1:]:
         what, less = f"{design.name} with {len(settings.arms)} arms{what.removeprefix(design.name)}", "fewer arms"
     elif not design.reference:
-        what = f"exploring “{request.study.run_name(settings).title}”"
+        what, less = f"exploring “{request.study.run_name(settings).title}”", "fewer pictures"
     n_steps, pixels = (rows.num_inference_steps, rows.info.width * rows.info.height) if rows else (0, 0)
     scale = 0.0
     if n > (most := most_pictures(limits, n_steps, pixels)):
         scale = largest_scale(request, most)
-        advice = f"ask for {f'a scale of {scale:g} ({100 * scale:g} % of the full size)' if scale else less}"
+        share = f"a scale of {scale:g} ({100 * scale:g} % of the full size)" if design.reference else less
+        advice = f"ask for {share if scale else less}"
     with _allowing(scale):
         check_budget(n, limits, what=what, advice=advice, n_steps=n_steps, pixels=pixels)
 

@@ -55,7 +55,7 @@ class Problem:
     """The error of a ``with user_errors()`` block; empty if there was none."""
 
     message: str = ""
-    fits: bool = False  # True if a smaller share of a too large run can run here
+    scale: float = 0.0  # largest share of a too large run that can run here; 0 if none or unknown
 
     def __bool__(self) -> bool:
         return bool(self.message)
@@ -81,7 +81,7 @@ def user_errors() -> Iterator[Problem]:
         yield problem
     except BiasCoreError as error:
         problem.message = sentence_of(error)
-        problem.fits = isinstance(error, TooLarge) and error.scale > 0
+        problem.scale = error.scale if isinstance(error, TooLarge) else 0.0
 
 
 def sentence_of(error: BiasCoreError) -> str:

@@ -74,9 +74,9 @@ def test_the_last_run_of_each_tab_is_there_after_a_reload_whoever_came_meanwhile
     stranger.open()
     assert "example-note" in stranger.shown["header"]  # nobody's run
     assert "surgeon" not in stranger.shown["header"]
-    stranger.immediately("generate")  # the example goes
-    stranger.select("explore-taking", take="zip::zip")  # nor is another's report taken for that of a page without one
-    assert "nothing was measured yet" in stranger.shown["status"]
+    stranger.immediately("generate")  # the example stays until there is a result
+    stranger.select("explore-taking", take="zip::zip")  # nor is another's report taken for it
+    assert "explore-example-fair-and-published.zip" in stranger.shown["status"]
     for visitor in (page, stranger):
         visitor.client.close()
 
@@ -84,7 +84,7 @@ def test_the_last_run_of_each_tab_is_there_after_a_reload_whoever_came_meanwhile
 def test_a_tab_opens_with_its_example_which_leaves_the_form_alone_and_goes_for_a_run_of_ones_own(served):
     page = PageVisitor(served.url)
     page.open()
-    assert "pictures of a doctor" in page.shown["header"]
+    assert "Example: a doctor, with and without planted bias." in page.shown["header"]
     for key in ("association", "paired", "objects", "internal", "origins", "calibration"):
         page.select(f"{key}-looked-at")
         assert "example-note" in page.shown[f"{key}-header"], key

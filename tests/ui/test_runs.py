@@ -235,7 +235,7 @@ def test_two_finished_runs_are_compared_and_a_hole_in_the_choice_is_said(tab, vi
 def test_runs_opens_with_an_example_lists_the_shipped_ones_and_offers_two_to_compare(tab):
     newcomer, parts = Visitor(), tab.parts
     shown = tab.first_view(newcomer)
-    assert "pictures of a nurse" in shown[parts["header"]]
+    assert "Asked for “a nurse”" in shown[parts["header"]]
     assert shown[parts["beside"]]["visible"]  # the plot
     assert shown[tab.pictures.grid].count("<img") >= 8
     html = tab.on_list(newcomer)

@@ -139,7 +139,7 @@ class NextPart:
         run = then_run(
             click.then, on_run, [parts["visitor"], self.chosen, parts["report"]], tab.opened_outputs(), tab.on_crash
         )
-        tab.bring_into_view(click, "status")
+        tab.bring_into_view(click, "ask")
         tab.bring_into_view(run, "header")
 
     def wire_people(self, buttons: Any, label: Callable[..., Any], inputs: list[Any], outputs: list[Any]) -> None:

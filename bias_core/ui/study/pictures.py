@@ -162,7 +162,7 @@ class Look:
                     caption=f"{number} · {value}" if value else number,
                     label=f"{label} · {value}" if value else label,
                     image_id=str(row["image_id"]),
-                    kind=EDGES.get(row.get(edge), ""),
+                    kind=EDGES.get(str(row.get(edge)), ""),
                 )
             )
         return shown

@@ -138,8 +138,13 @@ class ResultPage(StudyForm):
     def header_html(self, report: StudyReport) -> str:
         """Headline and facts, with a mark that the page shows when the form asks for something else."""
         form = {} if is_example(report) else self.form_shown(report)
-        mark = render("old_result", form=form, words=", ".join(form.values())) if form else ""
+        words = ", ".join(text for name, text in form.items() if not name.endswith("model"))
+        mark = render("old_result", form=form, words=words) if form else ""
         return mark + header_html(report, headline(report))
+
+    def next_html(self, report: StudyReport) -> str:
+        """Next steps, below the pictures."""
+        return self.next.html(report)
 
     def form_shown(self, report: StudyReport) -> dict[str, str]:
         """Texts of the form's fields for this report, by element id; {} if the form cannot have its settings."""
@@ -241,8 +246,10 @@ class ResultPage(StudyForm):
         return f"{self.key}-{name}"
 
     def bring_into_view(self, event: Any, name: str) -> None:
-        """Scroll to a part of the page after an event."""
-        event.success(None, js=f"() => setTimeout(() => window.showRun({self.element(name)!r}), 80)", **QUIET)
+        """Scroll to a part of the page after an event, or to the form if a run was refused."""
+        error = f"document.querySelector('#{self.element('status')} .error')"
+        shown = f"{error} ? {self.element('ask')!r} : {self.element(name)!r}"
+        event.success(None, js=f"() => setTimeout(() => window.showRun({shown}), 80)", **QUIET)
 
     def build_pictures(self) -> Pictures:
         """Build the pictures and their surroundings."""
@@ -325,7 +332,7 @@ class ResultPage(StudyForm):
             **people,
             parts["report"]: report,
             **self.sentences(corrected),
-            parts["next"]: self.next.html(report),
+            parts["next"]: self.next_html(report),
             parts["beside"]: gr.update(visible=plot is not None),
             parts["plot"]: (comparison_html(report, plot) if report.arms else "") or _plot_html(report, plot),
             parts["findings"]: render("by_arm", tables=arms_overview(report))

@@ -101,7 +101,7 @@ class StudyTab(ResultPage):
         gr.HTML(render("question", question=self.question, caution=self.caution))
         self.examples.build_looked_at()
         self.build_top()
-        with gr.Column(elem_classes="card ask"):
+        with gr.Column(elem_classes="card ask", elem_id=self.element("ask")):
             self._build_ask()
         self.parts["status"] = gr.HTML(elem_id=f"{self.key}-status")
         self.drawing = DrawingPart(self.key)
@@ -115,11 +115,7 @@ class StudyTab(ResultPage):
         with gr.Row(elem_classes="tools"):
             self.parts["run"] = gr.Button("Run and measure", variant="primary", elem_id=f"{key}-run", **place)
             self.parts["stop"] = gr.Button("Stop", variant="stop", elem_id=f"{key}-stop", visible=False, **place)
-            if "percent" in self.form:
-                wide = place | {"min_width": 250}
-                self.parts[LARGEST] = gr.Button(
-                    "Run the largest size allowed", elem_id=f"{key}-{LARGEST}", visible=False, **wide
-                )
+            self._build_largest()
             if any(design.protocol for design in self.designs.values()):
                 for name, title in REPLICATES.items():
                     wide = place | {"min_width": 250}  # for its words in one line
@@ -127,6 +123,11 @@ class StudyTab(ResultPage):
             count: dict[str, Any] = {"elem_classes": "quiet", "elem_id": f"{key}-count"}
             self.parts["count"] = gr.HTML(js_on_load=script("edits"), **count)
             self._build_gpu_time()
+
+    def _build_largest(self) -> None:
+        self.parts[LARGEST] = gr.Button(
+            "Run the largest size allowed", elem_id=f"{self.key}-{LARGEST}", visible=False, scale=0, min_width=250
+        )
 
     def _build_gpu_time(self) -> None:
         """Build the note on pictures left today, for servers with daily GPU time per visitor."""
@@ -236,7 +237,7 @@ class StudyTab(ResultPage):
         pressed = (self.on_press, [parts["visitor"], *self.press_inputs()], self.opened_outputs())
         click = gr.on(triggers, *pressed, queue=False, **QUIET)
         ran = then_run(click.then, run, [parts["visitor"], *inputs], outputs, self.on_crash)
-        self.bring_into_view(click, "status")
+        self.bring_into_view(click, "ask")
         self.bring_into_view(ran, "header")
 
     def press_inputs(self) -> list[Any]:
@@ -333,7 +334,7 @@ class StudyTab(ResultPage):
     def refused(self, problem: messages.Problem) -> Updates:
         """Show in the status line why nothing ran; offer the largest allowed size as a button."""
         error = {self.parts["status"]: messages.error_html(problem.message)}
-        if problem.fits and LARGEST in self.parts:
+        if problem.scale and LARGEST in self.parts:
             error[self.parts[LARGEST]] = gr.update(visible=True)
         return self._buttons(running=False) | self.without_notes() | error
 
