@@ -183,6 +183,7 @@ _MOST_BEYOND = 0.5  # how far intervals may reach beyond the outermost points, i
 _FEWEST_TO_CUT, _MOST_CELLS = 3, 80  # points, cells with a number
 _LEAST_NAMED = 0.045  # height of a part of a mosaic that has room for its numbers
 _TENS = 20  # numbers as large as this need no decimals
+_LABEL_LETTERS, _FEW_TICKS = 12.0, 2.6  # letters to an inch of a label; inches of an axis with three ticks
 _KEY_LETTERS = 6  # as wide as the mark before a name of the legend
 _TITLE_LETTERS = 15  # to a line above a picture
 _LEGEND_LETTERS, WIDEST = 10.0, 100.0  # to an inch of its line; inches, where nothing limits a figure
@@ -614,7 +615,9 @@ def _finish(axes: Axes, labels: dict[str, Any], names: Any = None, *, no_bias: s
     if names is not None:
         name_rows(axes, names)
     for axis in labels.keys() & {"x", "y"}:
-        getattr(axes, f"set_{axis}label")(str(labels[axis]), fontsize=LETTERS)
+        label = str(labels[axis])
+        label = textwrap.fill(label, int(_LABEL_LETTERS * _inches_of(axes))) if axis == "x" else label
+        getattr(axes, f"set_{axis}label")(label, fontsize=LETTERS)
         _show_whole_share(axes, axis, labels)
     _legend_above(axes)
 
@@ -624,8 +627,15 @@ def _show_whole_share(axes: Axes, axis: str, labels: Mapping[str, Any]) -> None:
     (low, high), shares = getattr(axes.dataLim, f"interval{axis}"), str(labels.get(axis, ""))
     if shares.startswith(_SHARES) and low >= 0 and high <= 1:
         getattr(axes, f"set_{axis}lim")(-0.02, 1.02)
-        getattr(axes, f"set_{axis}ticks")(np.linspace(0, 1, 5))
+        getattr(axes, f"set_{axis}ticks")(np.linspace(0, 1, 5 if axis == "y" or _inches_of(axes) > _FEW_TICKS else 3))
         getattr(axes, f"{axis}axis").set_major_formatter("{x:.0%}")
+
+
+def _inches_of(axes: Axes) -> float:
+    """Return about how many inches the names of rows leave to the marks."""
+    lines = [line for tick in axes.get_yticklabels() for line in tick.get_text().splitlines()]
+    width: float = axes.get_figure(root=True).get_figwidth()  # type: ignore[union-attr]
+    return max(1.2, width - max(map(len, lines), default=4) / _LABEL_LETTERS - 0.35)
 
 
 def _legend_above(axes: Axes) -> None:
@@ -633,8 +643,7 @@ def _legend_above(axes: Axes) -> None:
     handles, names = axes.get_legend_handles_labels()
     if not handles:
         return
-    figure_width = axes.get_figure(root=True).get_figwidth()  # type: ignore[union-attr]
-    room = int(_LEGEND_LETTERS * figure_width)
+    room = int(_LEGEND_LETTERS * _inches_of(axes))
     names = [textwrap.fill(name, room - _KEY_LETTERS, break_on_hyphens=False) for name in names]
     longest = max(len(line) for name in names for line in name.splitlines())
     columns = max(1, min(5, room // (_KEY_LETTERS + longest)))

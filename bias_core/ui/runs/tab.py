@@ -425,7 +425,8 @@ class ComparePart:
         choices += [(f"{example.title} · example", name) for name, (example, _) in examples.items()]
         studies = {line.run_id: line.study for line in (*own, *gallery)}
         names = sorted(examples, key=lambda name: name not in self.first_examples)
-        studies |= {name: examples[name][1].report.design.name for name in names}
+        of_arms = {name: " in arms" * bool(examples[name][1].report.arms) for name in names}
+        studies |= {name: examples[name][1].report.design.name + of_arms[name] for name in names}
         others = [one for one in others or () if one in studies]
         if first not in studies or not others:
             first, other = _two_alike(studies)
