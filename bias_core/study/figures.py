@@ -626,7 +626,7 @@ def _show_whole_share(axes: Axes, axis: str, labels: Mapping[str, Any]) -> None:
     """Let an axis with shares of pictures go from 0 to 100 %, whatever the data."""
     (low, high), shares = getattr(axes.dataLim, f"interval{axis}"), str(labels.get(axis, ""))
     if shares.startswith(_SHARES) and low >= 0 and high <= 1:
-        getattr(axes, f"set_{axis}lim")(-0.02, 1.02)
+        getattr(axes, f"set_{axis}lim")(-0.04, 1.04)  # a dot at an end stays whole
         getattr(axes, f"set_{axis}ticks")(np.linspace(0, 1, 5 if axis == "y" or _inches_of(axes) > _FEW_TICKS else 3))
         getattr(axes, f"{axis}axis").set_major_formatter("{x:.0%}")
 

@@ -148,9 +148,9 @@ def test_shares_of_pictures_have_an_axis_from_0_to_100_percent_whatever_the_data
     shares = {"name": NAMES, "group": ["a"] * 3, "value": [0.4, 0.5, 0.45], "low": [0.35, 0.4, 0.4],
               "high": [0.5, 0.6, 0.5]}  # fmt: skip
     axes = draw(figure(kind, shares, x="share of pictures, P")).axes[0]
-    assert axes.get_xlim() == (-0.02, 1.02)
+    assert axes.get_xlim() == (-0.04, 1.04)
     assert [axes.xaxis.get_major_formatter()(x) for x in axes.get_xticks()] == ["0%", "25%", "50%", "75%", "100%"]
-    assert draw(figure(kind, shares, x="mean cosine")).axes[0].get_xlim() != (-0.02, 1.02)
+    assert draw(figure(kind, shares, x="mean cosine")).axes[0].get_xlim() != (-0.04, 1.04)
 
 
 def test_a_legend_with_long_names_stays_within_its_figure():
