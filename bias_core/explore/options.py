@@ -173,6 +173,34 @@ def offered_settings(names: Iterable[str], usual: StudySettings) -> dict[str, Se
     return {name: replace(declared[name], default=defaults[name]) for name in names}
 
 
+def compared_concept(arms: Sequence[Arm], concept: str, other: str) -> tuple[Arm, ...]:
+    """Return the arms with one more, which draws another concept in place of the run's; unchanged for "".
+
+    >>> compared_concept((), "doctor", "nurse")[1].template
+    '{doctor=nurse}'
+    """
+    concept, other = (" ".join(words.split()) for words in (concept, other))
+    if not other:
+        return tuple(arms)
+    if other.lower() == concept.lower():
+        raise InvalidInput(f"compare “{concept}” with another concept")
+    return (*(arms or (Arm(),)), Arm(template=f"{{{concept}={other}}}"))
+
+
+def split_compared_concept(arms: Sequence[Arm], concept: str) -> tuple[str, tuple[Arm, ...]]:
+    """Return the concept that an arm draws in place of the run's, and the other arms; "" if no arm does only that.
+
+    >>> split_compared_concept(compared_concept((), "doctor", "nurse"), "doctor")
+    ('nurse', ())
+    """
+    for i, arm in enumerate(arms):
+        swap = WORD_SLOT.fullmatch(arm.template or "")
+        if swap and swap[1] == concept and replace(arm, name="", template=None) == Arm():
+            rest = (*arms[:i], *arms[i + 1 :])
+            return swap[2], () if all(replace(one, name="") == Arm() for one in rest) else rest
+    return "", tuple(arms)
+
+
 def arms_of(templates: Sequence[str], concept: str) -> tuple[str, tuple[str | None, ...]]:
     """Return a template that all arms share, and the treatment that turns it into each arm's template.
 

@@ -9,7 +9,6 @@ import gradio as gr
 import numpy as np
 import pandas as pd
 
-from bias_core.explore.arms import SEED_GIVES_ANOTHER, SEEDS
 from bias_core.explore.exploration import CONCEPT, AssociationScore, Exploration, ExploredImage, is_exploration
 from bias_core.explore.options import KIND
 from bias_core.explore.report import BACK, POOLED, group_name, share_figure, verdicts
@@ -17,7 +16,7 @@ from bias_core.explore.suggest import KIND as SUGGEST
 from bias_core.explore.tab_form import ExploreForm
 from bias_core.measures.effects import images_needed
 from bias_core.measures.stereotype import prevalence_estimate
-from bias_core.number_text import format_change, format_number, format_rate, format_share, typeset
+from bias_core.number_text import format_change, format_rate, format_share, typeset
 from bias_core.study.attribute_scores import AttributeScore
 from bias_core.study.blanked_pictures import prompt_facts, reason_of
 from bias_core.study.classifiers import ERRORS_KNOWN
@@ -28,20 +27,17 @@ from bias_core.study.report_text import LIMITS
 from bias_core.study.types import StudyFigure, StudyReport, figure, lean
 from bias_core.types import Estimate
 from bias_core.ui.study import result_page as study_html
+from bias_core.ui.study.comparison import SameSeed
 from bias_core.ui.study.parts import DrawingPart
 from bias_core.ui.study.pictures import Look, Pictures
 from bias_core.ui.study.result_page import marks_of
-from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, Updates
+from bias_core.ui.study.study_tab import EACH, QUIET, Updates
 from bias_core.ui.templates import render, script
 
 ALL_GROUPS = -1
 _ALIKE = "looks_like"  # column of the groups
 _MAP = "alike"  # the figure that the map below the pictures shows
-IN_STRIP = 40
-_LARGE, _SMALL = 512, 64  # pixels
 _SMOOTH = 256  # pixels: below, a picture is enlarged without smoothing
-_SIDES = ("first", "second")
-_PLAIN = (*_SIDES, "seed", "change", "first picture", "second picture")
 _HALF_WIDTH = 0.1
 _EVEN = 0.5
 _WIDTH, _HEIGHT, _MARGIN = 560.0, 400.0, 34.0
@@ -318,8 +314,8 @@ class ExploreTab(ExploreForm):
     def build_beside(self) -> dict[str, Any]:
         """Build the sentences on the numbers, and the comparison of a seed in two arms."""
         sentences = gr.HTML(elem_id=f"{self.key}-sentences", elem_classes="in-words")
-        self.pairs = Pairs(self.key)
-        return {"sentences": sentences} | {f"pairs {i}": part for i, part in enumerate(self.pairs.outputs())}
+        self.same_seed = SameSeed(self.key)
+        return {"sentences": sentences} | {f"same seed {i}": part for i, part in enumerate(self.same_seed.outputs())}
 
     def wire_extra(self) -> None:
         """Wire the groups and the map, which choose pictures."""
@@ -328,7 +324,7 @@ class ExploreTab(ExploreForm):
         for source in (at_once["groups"], at_once["map"]):
             source.select(self.on_choose, report, chosen, **EACH)
         at_once["alike"].expand(self.on_map, [report, self.pictures.which], at_once["map"], **QUIET)
-        self.pairs.wire(report)
+        self.same_seed.wire(report, self.pictures.grid)
 
     def on_map(self, report: StudyReport | None, which: str | None) -> Updates:
         """Draw the map when it is opened, with the grid's pictures highlighted."""
@@ -386,7 +382,7 @@ class ExploreTab(ExploreForm):
         alone = is_exploration(report) and not report.arms
         buttons = group_buttons(exploration) if alone else ""
         has_map = alone and exploration.clusters is not None and len(exploration.clusters.labels) > 0
-        return self.pairs.show(report) | {
+        return self.same_seed.show(report) | {
             at_once["groups"]: gr.update(value=buttons, visible=bool(buttons)),
             at_once["alike"]: gr.update(open=False, visible=has_map),
             at_once["map"]: "",
@@ -409,131 +405,3 @@ def _group_of(which: str) -> int:
     """Return the group of similar pictures that is shown, from 0."""
     column, _, name = which.partition("=")
     return int(name.rpartition(" ")[2]) - 1 if column == _ALIKE else ALL_GROUPS
-
-
-class Pairs:
-    """Menus of arms and seed, slider and strip; hidden until there are pairs."""
-
-    def __init__(self, key: str) -> None:
-        with gr.Column(elem_classes="card", elem_id=f"{key}-pairs", visible=False) as self.box:
-            gr.HTML(render("heading", title="The same seed in two arms", note=""))
-            with gr.Row():
-                self.pair = gr.Dropdown(label="Arms", elem_id=f"{key}-pair", min_width=200)
-                self.seed = gr.Dropdown(label="Seed (largest change first)", elem_id=f"{key}-one-seed", min_width=260)
-            self.slide = gr.HTML(js_on_load=script("pairs"), elem_id=f"{key}-slide")
-            self.strip = gr.HTML(js_on_load=script("pairs"), elem_id=f"{key}-strip")
-
-    def outputs(self) -> list[Any]:
-        """Return all components that an update may change."""
-        return [self.box, self.pair, self.seed, self.slide, self.strip]
-
-    def wire(self, report: Any) -> None:
-        """Wire the menus of arms and seeds."""
-        self.pair.input(self.on_pair, [report, self.pair], self.outputs(), **LATEST)
-        self.seed.input(self.on_seed, [report, self.pair, self.seed], self.outputs(), **LATEST)
-        self.strip.select(self.on_strip, [report, self.pair], self.outputs(), **EACH)
-
-    def on_pair(self, shown: StudyReport | None, pair: str | None) -> Updates:
-        """Show two other arms."""
-        return gr.skip() if shown is None else self.show(shown, pair or "0")
-
-    def on_seed(self, shown: StudyReport | None, pair: str | None, seed: str | None) -> Updates:
-        """Show another seed."""
-        if shown is None:
-            return {self.slide: ""}
-        return {self.seed: seed or ""} | self._pictures(shown, rows_of(shown, pair or "0"), seed or "")
-
-    def on_strip(self, shown: StudyReport | None, pair: str | None, event: gr.EventData) -> Updates:
-        """Show the seed that was pressed in the strip."""
-        return self.on_seed(shown, pair, str(event.seed))
-
-    def show(self, report: StudyReport, pair: str = "0") -> Updates:
-        """Show the seed with the largest change between two arms; hide the part if there are no pairs."""
-        rows = rows_of(report, pair)
-        if rows.empty:
-            return {self.box: gr.update(visible=False)}
-        of_report = _pairs(report.results.frame(SEEDS))
-        pairs = [(f"{first} and {second}", str(i)) for i, (first, second) in enumerate(of_report)]
-        seeds = [(_seed_name(row), str(row["seed"])) for _, row in rows.iterrows()]
-        return {
-            self.box: gr.update(visible=True),
-            self.pair: gr.update(choices=pairs, value=pair, visible=len(pairs) > 1),
-            self.seed: gr.update(choices=seeds, value=seeds[0][1]),
-            **self._pictures(report, rows, seeds[0][1]),
-        }
-
-    def _pictures(self, report: StudyReport, rows: pd.DataFrame, seed: str) -> Updates:
-        return {self.slide: slide_html(report, rows, seed), self.strip: strip_html(report, rows, seed)}
-
-
-def rows_of(report: StudyReport, pair: str) -> pd.DataFrame:
-    """Return the stored seeds of a pair of arms, largest change first; empty without pairs."""
-    frame = report.results.frame(SEEDS)
-    pairs = _pairs(frame)
-    if not pairs:
-        return frame
-    first, second = pairs[int(pair)] if pair.isdigit() and int(pair) < len(pairs) else pairs[0]
-    there = frame[["first picture", "second picture"]].isin(list(report.stored)).all(axis=1)
-    return frame[(frame["first"] == first) & (frame["second"] == second) & there]
-
-
-def slide_html(report: StudyReport, rows: pd.DataFrame, seed: str) -> str:
-    """Return the two pictures of a seed on top of each other, with the classifier's answers."""
-    chosen = rows[rows["seed"].astype(str) == seed]
-    if chosen.empty:
-        return render("status", kind="quiet", text="The pictures of this seed are no longer stored.")
-    row = chosen.iloc[0]
-    stored = [report.stored[row[f"{side} picture"]] for side in _SIDES]
-    sides = [
-        {"place": side, "arm": row[side], "prompt": image.row.prompt, "picture": data_uri(image.path, _LARGE)}
-        for side, image in zip(_SIDES, stored, strict=True)
-    ]
-    prompts = dict.fromkeys(image.row.prompt for image in stored)
-    names = ["Prompt of both"] if len(prompts) == 1 else [f"Prompt of {row[side]}" for side in _SIDES]
-    facts = {"Seed": str(row["seed"]), "Change": f"{format_number(row['change'])} (one minus the cosine; 0: no change)"}
-    return render(
-        "pair_slide",
-        seed=row["seed"],
-        sides=sides,
-        small=max(image.row.width for image in stored) < _SMOOTH,
-        facts=facts | dict(zip(names, prompts, strict=True)),
-        readings=[(name, *str(row[name]).split(" → ")) for name in _attributes(row)],
-    )
-
-
-def strip_html(report: StudyReport, rows: pd.DataFrame, seed: str) -> str:
-    """Return a button with both pictures for each of the seeds with the largest change."""
-    if rows.empty:
-        return ""
-    first, second = (str(rows.iloc[0][side]) for side in _SIDES)
-    names = f"“{first}” and “{second}”"
-    notes = [n for n in report.results.notes if n.startswith(SEED_GIVES_ANOTHER) and names in n]
-    buttons = [
-        {
-            "seed": row["seed"],
-            "name": f"S{_seed_name(row)[1:]}",
-            "marked": bool(_flips(row)),
-            "pressed": str(row["seed"]) == seed,
-            "pictures": [data_uri(report.stored[row[f"{side} picture"]].path, _SMALL) for side in _SIDES],
-        }
-        for _, row in rows.head(IN_STRIP).iterrows()
-    ]
-    more = len(rows) if len(rows) > IN_STRIP else 0
-    return render("pair_strip", notes=notes, first=first, second=second, n=IN_STRIP, more=more, buttons=buttons)
-
-
-def _seed_name(row: "pd.Series[Any]") -> str:
-    return f"seed {row['seed']}, change {format_number(row['change'])}{_flips(row)}"
-
-
-def _flips(row: "pd.Series[Any]") -> str:
-    changed = [name for name in _attributes(row) if row[name] in ("no → yes", "yes → no")]
-    return "".join(f", {name} {row[name]}" for name in changed)
-
-
-def _attributes(row: "pd.Series[Any]") -> list[str]:
-    return [str(name) for name in row.index if name not in _PLAIN]
-
-
-def _pairs(frame: pd.DataFrame) -> list[tuple[str, str]]:
-    return list(frame.reindex(columns=_SIDES).drop_duplicates().itertuples(index=False, name=None))

@@ -19,10 +19,12 @@ from bias_core.explore.options import (
     ExploreOptions,
     added_arms,
     attribute_text,
+    compared_concept,
     explore_options,
     explore_settings,
     of_any_prompt,
     prompts_of,
+    split_compared_concept,
 )
 from bias_core.explore.study import pack_of
 from bias_core.explore.suggest import Suggested, suggest_attributes, suggest_settings, suggested_by_words
@@ -31,7 +33,7 @@ from bias_core.store.tables import ENDINGS
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import pack_design
 from bias_core.study.run import followed
-from bias_core.study.types import Design, Progress, StudyReport, StudySettings, arm_text
+from bias_core.study.types import Arm, Design, Progress, StudyReport, StudySettings, arm_text
 from bias_core.ui import messages
 from bias_core.ui.links import ARMS, OPTION, query_of, read_link
 from bias_core.ui.model_menu import (
@@ -177,7 +179,7 @@ FIELDS = (
     "n_clusters", "confidence", "force", "rewrite", "rewriter", "judge", "size", "sampler", "further_encoders",
     "stop_within", "stop_when_clear", *ADDED,
 )  # fmt: skip
-"""The form's values in the order of handlers' arguments; the arms and the shown report follow."""
+"""The form's settings in the order of handlers' arguments; the other concept, arms and the shown report follow."""
 FIRST_SET = "doctor"
 EXAMPLES = (
     "doctor", "nurse", "ceo", "construction_worker", "iranian", "indian", "mexican", "people", "flowers",
@@ -194,8 +196,11 @@ TABLE_NOTE = (
 
 
 def read_form(values: Sequence[Any]) -> StudySettings:
-    """Return the settings of the form's values, the arms last; InvalidInput quotes a wrong number or attribute row."""
-    *values, arms = values
+    """Return the settings of the form's values, the other concept and the arms last.
+
+    InvalidInput quotes a wrong number or attribute row.
+    """
+    *values, other, arms = values
     form = dict(zip(FIELDS, values, strict=True))
     attributes = read_table(form.pop("attributes") or [])
     form["n_clusters"] = form["n_clusters"] or 0
@@ -203,7 +208,8 @@ def read_form(values: Sequence[Any]) -> StudySettings:
     given = {name: _DECLARED[name].read(value) for name, value in form.items()} | {"stop_within": within}
     given["confidence"] /= 100
     given["num_inference_steps"] = given["num_inference_steps"] or None
-    return explore_settings(**given, attributes=attributes, arms=tuple(arms or ()))
+    arms = compared_concept(tuple(arms or ()), given["concept"], str(other or ""))
+    return explore_settings(**given, attributes=attributes, arms=arms)
 
 
 def _shown(value: Any) -> Any:
@@ -261,6 +267,10 @@ class ExploreForm(StudyTab):
         parts = self.parts
         with gr.Row(equal_height=True, elem_classes="line first-line"):
             self._add("concept", gr.Textbox, placeholder="for example: doctor", scale=5, min_width=240, max_lines=1)
+            self.form["other"] = gr.Textbox(
+                "", label="Compare with another concept", placeholder="optional, for example: nurse", elem_id="other",
+                scale=4, min_width=220, max_lines=1,
+            )  # fmt: skip
             with gr.Column(scale=0, min_width=240, elem_classes="act"):
                 parts["run"] = gr.Button("Generate and measure", variant="primary", size="lg", elem_id="generate")
                 parts["stop"] = gr.Button("Stop", variant="stop", size="lg", elem_id="stop", visible=False)
@@ -371,9 +381,9 @@ class ExploreForm(StudyTab):
         self.form[name] = kind(*first, **more | own)
 
     def inputs(self) -> list[Any]:
-        """Components in the order of ``FIELDS``, the arms, own pictures, the file of prompts, and the shown report."""
+        """Return ``FIELDS``, the other concept, the arms, own pictures, the file of prompts, and the shown report."""
         others = [self.arms.chosen, self.own_pictures.images, self.form["pack"], self.parts["report"]]
-        return [*(self.form[name] for name in FIELDS), *others]
+        return [*(self.form[name] for name in (*FIELDS, "other")), *others]
 
     def form_outputs(self) -> list[Any]:
         """Return all components that :meth:`form_of` changes."""
@@ -465,8 +475,8 @@ class ExploreForm(StudyTab):
         return typed | super().on_press(visitor, event)
 
     def run_triggers(self) -> list[Any]:
-        """Return the usual triggers of a run, and Enter in the concept's field."""
-        return [*super().run_triggers(), self.form["concept"].submit]
+        """Return the usual triggers of a run, and Enter in the fields of the concepts."""
+        return [*super().run_triggers(), self.form["concept"].submit, self.form["other"].submit]
 
     def on_concept_button(self, event: gr.EventData) -> Updates:
         """Return the form for the concept of a pressed button."""
@@ -509,7 +519,7 @@ class ExploreForm(StudyTab):
             if arms := link.get("arms", ()):  # the form above shows the first arm's model and condition
                 shown, others = split_first_arm(explore_settings(arms=tuple(arms)))
                 updates |= self._model_updates(shown.model, shown.condition)
-                updates |= {form["model"]: shown.model} | self.arms.show(others)
+                updates |= {form["model"]: shown.model} | self._show_arms(others, concept or OPTIONS.concept)
             return updates
         return {form["model_note"]: ""}
 
@@ -540,8 +550,13 @@ class ExploreForm(StudyTab):
         del values["condition"]
         values["set"] = next((key for key, one in self.sets.items() if one.attributes == options.scored), None)
         filled = {form[name]: value for name, value in values.items()} | {self.parts["decided"]: options.concept}
-        shown_parts = self.show_source(DRAWN) | self.arms.show(arms)
+        shown_parts = self.show_source(DRAWN) | self._show_arms(arms, options.concept)
         return self._model_updates(shown.model, shown.condition) | filled | shown_parts
+
+    def _show_arms(self, arms: Sequence[Arm], concept: str) -> Updates:
+        """Return the other concept in its field and the other arms in their list."""
+        other, rest = split_compared_concept(arms, concept)
+        return {self.form["other"]: other} | self.arms.show(rest)
 
     def link(self, report: StudyReport) -> str:
         """Return the address of this tab with these settings, without attributes; "" for the user's own pictures."""

@@ -46,6 +46,7 @@ from bias_core.study.types import (
     drawable,
     figure,
     listed,
+    mark,
     or_nan,
     table,
 )
@@ -711,13 +712,14 @@ def interval_figures(lines: Lines, arms: Sequence[ArmReport]) -> Iterator[StudyF
         title = some[0][0].title if len(some) == 1 else title
         nulls = {finding.estimate.null_value for line in some for finding in line}
         marks = (
-            {"name": finding.title, "group": arm.name, **columns("value", finding.estimate, ends="")}
+            mark(finding.title, finding.estimate, group=arm.name)
             for line in some
             for arm, finding in zip(arms, line, strict=True)
             if not math.isnan(finding.estimate.value)
         )
         caption = "Each arm with its own interval; the table of differences shows which differences are clear."
-        axes = {"x": title} | ({"null": nulls.pop()} if len(nulls) == 1 else {})
+        x = "share of pictures, P" if metric == "attribute_prevalence" else title
+        axes = {"x": x} | ({"null": nulls.pop()} if len(nulls) == 1 else {})
         yield figure("pairs", f"arms-{metric.replace('_', '-')}", title, marks, caption, **axes)
 
 

@@ -21,7 +21,7 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.cards import in_words
-from bias_core.number_text import typeset
+from bias_core.number_text import format_estimate, typeset
 from bias_core.store.picture_metadata import FIGURE_MARK
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ _ANGLES = np.radians([20, 0, -20, 160, 180, 200, 60, -60, 120, -120, 90, -90])
 _DOT = 4.0  # half the width of a dot, in points
 _FAR = 8.0  # from here on, a line joins the name to its dot
 _CROSSED = 8.0  # points of reach that a name may go to keep off one more line
+LETTERS = 9.0  # points, which are 12 pixels on a page that does not shrink a figure
 WIDTH = 6.4  # inches of most figures, where there is room
 ROW, _LINE = 0.32, 0.15  # inches of a named row, and least inches of each line of its name
 MOST_ROWS = 400  # some programs do not show taller figures
@@ -78,7 +79,7 @@ def name_rows(axes: Axes, names: Sequence[object]) -> None:
 
 
 def name_points(
-    axes: Axes, points: Floats, names: Sequence[str], *, dots: Floats, lines: Floats, colour: str, size: float = 7.0
+    axes: Axes, points: Floats, names: Sequence[str], *, dots: Floats, lines: Floats, colour: str, size: float = LETTERS
 ) -> None:
     """Write each name near its point; call it last, when nothing else moves the axes.
 
@@ -176,12 +177,17 @@ _MOST_NAMED, _MANY_NAMES = 60, 20
 _FEWEST_FOR_LOWESS = 8
 _LOWESS_SHARE = 2 / 3  # of the points, in a neighbourhood
 _MARKERS = "osD^vP*"
+_SHARES = ("share of pictures", "share of the prompt's pictures", "share of equal answers")  # begin labels of axes
+_NOTES = "notes_of_marks"  # attribute of a drawn figure: texts of each artist's marks, by its id
 _ARROWS = {"xlow": "<", "xhigh": ">", "ylow": "v", "yhigh": "^"}  # where the frame cuts an interval
 _MOST_BEYOND = 0.5  # how far intervals may reach beyond the outermost points, in widths of the cloud
 _FEWEST_TO_CUT, _MOST_CELLS = 3, 80  # points, cells with a number
 _LEAST_NAMED = 0.045  # height of a part of a mosaic that has room for its numbers
 _TENS = 20  # numbers as large as this need no decimals
-_LEGEND_LETTERS, WIDEST = 11.25, 100.0  # to an inch of its line; inches, where nothing limits a figure
+_LABEL_LETTERS, _FEW_TICKS = 12.0, 2.6  # letters to an inch of a label; inches of an axis with three ticks
+_KEY_LETTERS = 6  # as wide as the mark before a name of the legend
+_TITLE_LETTERS = 15  # to a line above a picture
+_LEGEND_LETTERS, WIDEST = 10.0, 100.0  # to an inch of its line; inches, where nothing limits a figure
 
 
 def draw(figure: StudyFigure, *, widest: float = WIDEST) -> Figure:
@@ -228,9 +234,6 @@ def _pairs(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
         for i, (group, _) in enumerate(groups)
         for name in names
     }
-    for name, rows in data.groupby("name", sort=False):
-        joined = [places[name, str(group)] for group in rows["group"]]
-        axes.plot(rows["value"], joined, "-", color=MUTED, lw=1, zorder=1)
     for i, (group, rows) in enumerate(groups):
         _error_bars(axes, rows, [places[name, group] for name in rows["name"]], i, group)
     _mark_known(axes, data.drop_duplicates("name"), labels, range(len(names)), {"reference": 6, "assumed": 6})
@@ -246,12 +249,14 @@ def _bars(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     groups = _rest_of_stack(axes, groups, names) if labels.get("stacked") else groups
     for i, (group, rows) in enumerate(groups):
         places = [names.index(name) - 0.4 + thick * (i + 0.5) for name in rows["name"]]
-        axes.barh(
+        drawn = axes.barh(
             places, rows["value"], height=thick, xerr=_reach(rows) if {"low", "high"} <= set(rows) else None,
             color=rows["colour"] if "colour" in rows else COLOURS[i % len(COLOURS)],
             edgecolor=MUTED if "colour" in rows else None,
             error_kw={"lw": 1, "ecolor": MUTED}, label=group or None,
         )  # fmt: skip
+        for bar, place in zip(drawn, rows.index, strict=True):
+            _add_notes(axes, bar, rows.loc[[place]])
     _mark_known(axes, data, labels, range(len(data)), {"reference": 6, "expected": 12}, COLOURS[1])
     _finish(axes, {"x": labels.get("y", ""), "null": labels.get("null")}, names)
 
@@ -264,7 +269,7 @@ def _rest_of_stack(axes: Axes, groups: list[tuple[str, pd.DataFrame]], names: li
         values = rows.set_index("name")["value"].reindex(names).fillna(0.0).to_numpy(float)
         bars = axes.barh(range(len(names)), values, 0.66, left, color=colour, edgecolor="#fefefe", label=group)
         shown = [f"{value:.0%}" if value > _LEAST_NAMED else "" for value in values]
-        axes.bar_label(bars, shown, label_type="center", fontsize=8, **text)
+        axes.bar_label(bars, shown, label_type="center", fontsize=LETTERS, **text)
         left = left + values
     return []
 
@@ -365,7 +370,9 @@ def _cloud(
         axes.errorbar(rows["x"], rows["y"], **reach, fmt="none", ecolor=colour, alpha=0.4, lw=1)
     for marker, some in rows.groupby("marker", sort=False) if shapes else [("", rows)]:
         name = None if shapes else group or None
-        axes.plot(some["x"], some["y"], shapes.get(str(marker), shape), ms=5, color=colour, label=name)
+        (dots,) = axes.plot(some["x"], some["y"], shapes.get(str(marker), shape), ms=5, color=colour, label=name)
+        if "name" in some:
+            _add_notes(axes, dots, some, "y", "y")
     if shapes:
         axes.plot([], [], "-", lw=4, color=colour, label=group)  # the marker has its own entry
     if labels.get("lines"):
@@ -440,15 +447,16 @@ def _curves_apart(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) ->
     panels = figure.subplots(n_rows, 2, sharex=True, sharey=True, squeeze=False)
     for i, ((group, rows), axes) in enumerate(zip(groups, panels.flat, strict=False)):
         _curve(axes, rows, i, "")
-        axes.set_title(group, fontsize=9, loc="left")
+        axes.set_title(group, fontsize=LETTERS, loc="left")
         axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(labelsize=8)
+        axes.tick_params(labelsize=LETTERS)
+        _show_whole_share(axes, "y", labels)
         if labels.get("null") is not None:
             axes.axhline(labels["null"], color=MUTED, lw=1, zorder=0)
     for axes in panels.flat[len(groups) :]:
         axes.set_axis_off()
-    figure.supxlabel(in_words(str(labels.get("x", ""))), fontsize=9)
-    figure.supylabel(in_words(str(labels.get("y", ""))), fontsize=9)
+    figure.supxlabel(in_words(str(labels.get("x", ""))), fontsize=LETTERS)
+    figure.supylabel(in_words(str(labels.get("y", ""))), fontsize=LETTERS)
 
 
 def _curve(axes: Axes, rows: pd.DataFrame, i: int, name: str) -> None:
@@ -473,12 +481,11 @@ def _space(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
         axes.plot(*at, "-", color=colour, lw=1, alpha=0.6)  # shows its place on the floor
         axes.plot(*(ends[:1] for ends in at), marker, ms=7, color=colour, label=str(row["name"]))
     for axis in "xyz":
-        getattr(axes, f"set_{axis}label")(
-            in_words(str(labels.get(axis, ""))), fontsize=9, labelpad=9
-        )  # clear of the numbers
+        label = in_words(str(labels.get(axis, "")))
+        getattr(axes, f"set_{axis}label")(label, fontsize=LETTERS, labelpad=9)  # clear of the numbers
         getattr(axes, f"{axis}axis").set_major_locator(MaxNLocator(4))
         getattr(axes, f"{axis}axis").set_pane_color((1, 1, 1, 0))
-    axes.tick_params(labelsize=8, pad=1)
+    axes.tick_params(labelsize=LETTERS, pad=1)
     axes.set_box_aspect(None, zoom=0.8)  # room for the labels
     _legend_above(axes)
 
@@ -490,7 +497,8 @@ def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
     axes = _axes(figure, 1.8 + 0.6 * len(columns) + 0.06 * max(0, longest - 14), 1.0 + ROW * len(rows))
     null = labels.get("null")
     reach = np.nanmax(np.abs(grid - (null or 0.0)))
-    scale = {} if null is None else {"vmin": null - reach, "vmax": null + reach, "cmap": "RdBu_r"}
+    shares = {"vmin": 0.0, "vmax": 1.0} if str(labels.get("unit", "")).startswith(_SHARES) else {}
+    scale = shares if null is None else {"vmin": null - reach, "vmax": null + reach, "cmap": "RdBu_r"}
     shown = axes.imshow(grid, aspect="auto", **scale)
     figure.colorbar(shown, ax=axes, label=in_words(str(labels.get("unit", ""))))
     axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right")
@@ -501,7 +509,7 @@ def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
             # Dark or light text, as it contrasts better; both keep their colour in dark mode.
             colour = "#111111" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "#fefefe"
             number = typeset(value, f".{0 if reach >= _TENS else 2}f")
-            axes.text(j, i, number, ha="center", va="center", fontsize=7, color=colour)
+            axes.text(j, i, number, ha="center", va="center", fontsize=LETTERS, color=colour)
 
 
 def _mosaic(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:  # noqa: ARG001
@@ -521,7 +529,7 @@ def _mosaic(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
                 between = "\n" if height > 3 * _LEAST_NAMED else ", "
                 axes.text(
                     left + width / 2, bottom + height / 2, f"{height:.0%}{between}n = {cell['n']:,}", ha="center",
-                    va="center", fontsize=8, color="#111111", bbox={"fc": "#fefefe", "ec": "none", "pad": 1.5},
+                    va="center", fontsize=LETTERS, color="#111111", bbox={"fc": "#fefefe", "ec": "none", "pad": 1.5},
                 )  # fmt: skip
             bottom += height
         ticks.append((left + width / 2, f"{column}\n{width:.0%}"))
@@ -546,14 +554,14 @@ def _pictures(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> Non
         axes = grid[rows.index(row["row"])][columns.index(row["column"])]
         with Image.open(row["path"]) as image:
             axes.imshow(np.asarray(image.convert("RGB")))
-        axes.set_title(str(row.get("text", "") or ""), fontsize=6)
+        axes.set_title(textwrap.fill(str(row.get("text", "") or ""), _TITLE_LETTERS), fontsize=LETTERS)
 
 
 def _axes(figure: Figure, width: float, height: float) -> Axes:
     figure.set_size_inches(min(width, figure.get_figwidth()), max(height, 1.8))
     axes = figure.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=8)
+    axes.tick_params(labelsize=LETTERS)
     return axes
 
 
@@ -564,10 +572,32 @@ def _reach(rows: pd.DataFrame, value: str = "value", ends: str = "") -> Any:
 
 
 def _error_bars(axes: Axes, rows: pd.DataFrame, places: Any, i: int, group: str) -> None:
-    axes.errorbar(
+    drawn = axes.errorbar(
         rows["value"], places, xerr=_reach(rows), fmt=_MARKERS[i % len(_MARKERS)], ms=5, capsize=2,
         color=COLOURS[i % len(COLOURS)], label=group or None,
     )  # fmt: skip
+    _add_notes(axes, drawn[0], rows)
+
+
+def _add_notes(axes: Axes, artist: Any, rows: pd.DataFrame, value: str = "value", ends: str = "") -> None:
+    """Keep the value, interval and n of each mark of an artist, for pages."""
+    rows = rows[np.isfinite(rows[value].to_numpy(float))]
+    figure = axes.get_figure(root=True)
+    kept: dict[str, list[str]] = figure.__dict__.setdefault(_NOTES, {})
+    artist.set_gid(f"marks-{len(kept)}")
+    kept[f"marks-{len(kept)}"] = [_note(row, value, ends) for row in rows.to_dict("records")]
+
+
+def _note(row: Mapping[Any, Any], value: str, ends: str) -> str:
+    """Return the name, value, interval and n of a mark in words.
+
+    >>> _note({"name": "man", "group": "fair", "value": 0.5, "low": 0.25, "high": 0.75, "n": 16}, "value", "")
+    'man, fair: 0.50 [0.25, 0.75], n = 16'
+    """
+    name = ", ".join(str(row[column]) for column in ("name", "group", "marker") if row.get(column))
+    low, high, n = (row.get(column, math.nan) for column in (f"{ends}low", f"{ends}high", "n"))
+    number = format_estimate(row[value], low, high)
+    return f"{name}: {number}" + ("" if pd.isna(n) else f", n = {n:,.0f}")
 
 
 def _groups(data: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
@@ -585,8 +615,27 @@ def _finish(axes: Axes, labels: dict[str, Any], names: Any = None, *, no_bias: s
     if names is not None:
         name_rows(axes, names)
     for axis in labels.keys() & {"x", "y"}:
-        getattr(axes, f"set_{axis}label")(in_words(str(labels[axis])), fontsize=9)
+        label = in_words(str(labels[axis]))
+        label = textwrap.fill(label, int(_LABEL_LETTERS * _inches_of(axes))) if axis == "x" else label
+        getattr(axes, f"set_{axis}label")(label, fontsize=LETTERS)
+        _show_whole_share(axes, axis, labels)
     _legend_above(axes)
+
+
+def _show_whole_share(axes: Axes, axis: str, labels: Mapping[str, Any]) -> None:
+    """Let an axis with shares of pictures go from 0 to 100 %, whatever the data."""
+    (low, high), shares = getattr(axes.dataLim, f"interval{axis}"), str(labels.get(axis, ""))
+    if shares.startswith(_SHARES) and low >= 0 and high <= 1:
+        getattr(axes, f"set_{axis}lim")(-0.04, 1.04)  # a dot at an end stays whole
+        getattr(axes, f"set_{axis}ticks")(np.linspace(0, 1, 5 if axis == "y" or _inches_of(axes) > _FEW_TICKS else 3))
+        getattr(axes, f"{axis}axis").set_major_formatter("{x:.0%}")
+
+
+def _inches_of(axes: Axes) -> float:
+    """Return about how many inches the names of rows leave to the marks."""
+    lines = [line for tick in axes.get_yticklabels() for line in tick.get_text().splitlines()]
+    width: float = axes.get_figure(root=True).get_figwidth()  # type: ignore[union-attr]
+    return max(1.2, width - max(map(len, lines), default=4) / _LABEL_LETTERS - 0.35)
 
 
 def _legend_above(axes: Axes) -> None:
@@ -594,11 +643,12 @@ def _legend_above(axes: Axes) -> None:
     handles, names = axes.get_legend_handles_labels()
     if not handles:
         return
-    names = [in_words(str(name)) for name in names]
-    figure_width = axes.get_figure(root=True).get_figwidth()  # type: ignore[union-attr]
-    columns = max(1, min(5, int(_LEGEND_LETTERS * figure_width) // (6 + max(map(len, names)))))
+    room = int(_LEGEND_LETTERS * _inches_of(axes))
+    names = [textwrap.fill(in_words(str(name)), room - _KEY_LETTERS, break_on_hyphens=False) for name in names]
+    longest = max(len(line) for name in names for line in name.splitlines())
+    columns = max(1, min(5, room // (_KEY_LETTERS + longest)))
     axes.legend(
-        handles, names, fontsize=8, frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns,
+        handles, names, fontsize=LETTERS, frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns,
         borderaxespad=0.2, handletextpad=0.5,
     )  # fmt: skip
 
@@ -618,7 +668,7 @@ _DRAW: dict[str, Callable[[Figure, pd.DataFrame, dict[str, Any]], None]] = {
 }
 
 
-NARROW = 4.0  # inches: letters stay legible at the width of a phone
+NARROW = 3.05  # inches: letters stay legible at the width of a phone
 DRAWING = threading.Lock()  # rc_context is global to the process
 _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 _GROUP, _TEXT = f"{{{_SVG}}}g", f"{{{_SVG}}}text"
@@ -661,7 +711,8 @@ def figure_svg(
     narrow = " narrow" if drawn.get_figwidth() <= NARROW else ""
     root.attrib |= {"role": "img", "class": f"plot{narrow}", "aria-label": f"{figure.title}; {numbers}"}
     _join_lines(root)
-    if marks and _name_marks(root, marks):
+    has_notes = _note_marks(root, getattr(drawn, _NOTES, {}))
+    if (marks and _name_marks(root, marks)) or has_notes:
         root.attrib["role"] = "group"  # an image has no buttons
     svg = ET.tostring(root, encoding="unicode")
     for colour, ink in _INKS.items():
@@ -680,6 +731,25 @@ def _join_lines(root: ET.Element) -> None:
             for line in lines:
                 line.set("style", f"{line.get('style', '')}; text-anchor: end")
                 line.set("transform", re.sub(r"\([-\d.]+", f"({edge:g}", line.get("transform", "")))
+
+
+def _note_marks(root: ET.Element, notes: Mapping[str, Sequence[str]]) -> bool:
+    """Give each mark its note, which pointer and keyboard show; return True if there are any.
+
+    Of very many marks only the pointer shows the notes.
+    """
+    n_marks, is_few = 0, sum(map(len, notes.values())) <= _MOST_NAMED
+    for group in root.iter(_GROUP):
+        texts = notes.get(group.attrib.get("id", ""), ())
+        places = list(group.iter(f"{{{_SVG}}}use")) or [group]
+        if not texts or len(places) != len(texts):
+            continue
+        n_marks += len(texts)
+        for place, text in zip(places, texts, strict=True):
+            place.attrib |= {"data-note": text, "role": "img", "aria-label": text, "class": "mark"}
+            if is_few:
+                place.attrib["tabindex"] = "0"
+    return n_marks > 0
 
 
 def _name_marks(root: ET.Element, marks: Mapping[str, str]) -> int:

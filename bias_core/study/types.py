@@ -495,7 +495,7 @@ def columns(name: str, estimate: Estimate | None, *, ends: str | None = None) ->
 
 def mark(name: str, estimate: Estimate, **more: Any) -> dict[str, Any]:
     """Return an estimate as a mark of a figure of intervals or bars."""
-    return {"name": name, **columns("value", estimate, ends=""), **more}
+    return {"name": name, **columns("value", estimate, ends=""), "n": estimate.n, **more}
 
 
 def finding_mark(finding: Finding) -> dict[str, Any]:
@@ -635,6 +635,8 @@ def arm_names(settings: StudySettings) -> tuple[str, ...]:
     >>> arms = Arm(condition="fair"), Arm(), Arm(name="mine", condition="extreme"), Arm(images="pics/old.zip")
     >>> arm_names(StudySettings(arms=arms))
     ('fair', 'published', 'mine', 'old.zip')
+    >>> arm_names(StudySettings(arms=(Arm(), Arm(template="{doctor=nurse}"))))
+    ('doctor', 'nurse')
     """
     words = [_in_words(settings, arm) for arm in settings.arms]
     drawn = [values for values in words if not values["images"]]
@@ -654,11 +656,11 @@ def _in_words(settings: StudySettings, arm: Arm) -> dict[str, str]:
     if one.images:
         return words | {"images": re.split(r"[\\/]", one.images.rstrip("\\/"))[-1]}
     guidance, steps = one.guidance_scale, one.num_inference_steps
-    negative, template = _short(one.negative_prompt), _short(arm.template or "")
+    negative = _short(one.negative_prompt)
     return words | {
         "model": _short(one.model),
         "condition": _short(one.condition),
-        "template": template or "plain prompts",
+        "template": _short(_template_words(settings.arms, arm.template or "")),
         "negative_prompt": f"without “{negative}”" if negative else "no negative prompt",
         "guidance_scale": f"guidance {'default' if guidance is None else format(guidance, 'g')}",
         "num_inference_steps": f"steps {'default' if steps is None else steps}",
@@ -666,6 +668,21 @@ def _in_words(settings: StudySettings, arm: Arm) -> dict[str, str]:
         "size": f"size {one.size or 'default'}",
         "sampler": f"sampler {one.sampler or 'default'}",
     }
+
+
+def _template_words(arms: Sequence[Arm], template: str) -> str:
+    """Return the word that a template puts in, or the words that it adds; of no template, the word that others replace.
+
+    >>> arms = Arm(), Arm(template="{doctor=nurse}"), Arm(template="{}, in watercolour")
+    >>> [_template_words(arms, one.template or "") for one in arms]
+    ['doctor', 'nurse', '…, in watercolour']
+    """
+    if swap := WORD_SLOT.fullmatch(template):
+        return swap[2]
+    if template:
+        return template.replace(SLOT, "…")
+    replaced = {swap[1] for arm in arms if (swap := WORD_SLOT.fullmatch(arm.template or ""))}
+    return replaced.pop() if len(replaced) == 1 else "original prompt"
 
 
 def _short(text: str) -> str:

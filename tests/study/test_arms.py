@@ -174,7 +174,7 @@ def test_a_treatment_is_drawn_but_the_studys_own_prompt_is_what_is_measured(serv
     plan = plan_study(ORIGINS, replace(NATIONALITIES, arms=arms), services)
     plain, treated = ([row.prompt for row in arm.manifest.rows] for arm in plan.arms)
     assert treated == [f"{prompt}, whatever their gender" for prompt in plain]
-    assert [arm.name for arm in plan.settings.arms] == ["plain prompts", "{}, whatever their gender"]
+    assert [arm.name for arm in plan.settings.arms] == ["original prompt", "…, whatever their gender"]
     report = complete(run_study(ORIGINS, replace(NATIONALITIES, arms=arms), services))
     assert set(report.pictures["prompt"]) == set(plain)
     one, other = (report.pictures[report.pictures["arm"] == arm.name] for arm in report.arms)

@@ -1,6 +1,7 @@
 """Every kind of figure draws its data, and refuses what it cannot draw."""
 
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput
 from bias_core.study.design import read_table
-from bias_core.study.figures import _DRAW, draw, lowess, to_bytes
+from bias_core.study.figures import _DRAW, NARROW, draw, figure_svg, lowess, to_bytes
 from bias_core.study.types import StudyFigure
 
 RNG = np.random.default_rng(0)
@@ -133,11 +134,46 @@ def test_names_groups_and_axes_are_those_of_the_data(data):
     assert len({round(bar.get_y() + bar.get_height() / 2, 3) for bar in bars}) == 6  # two groups side by side
 
 
-def test_a_line_joins_the_dots_of_each_name():
+def test_the_dots_of_a_name_stand_apart_and_no_line_joins_them():
     values = {"value": [0.1, 0.4, 0.9], "low": [0.0, 0.3, 0.8], "high": [0.2, 0.5, 1.0]}
     drawn = draw(figure("pairs", {"name": ["man"] * 3, "group": ["a", "b", "c"], **values})).axes[0]
-    assert list(drawn.lines[0].get_xdata()) == [0.1, 0.4, 0.9]
-    assert len(set(drawn.lines[0].get_ydata())) == 3  # a little apart: no interval hides another
+    dots = [line for line in drawn.lines if line.get_label() in "abc" or line.get_gid()]
+    assert [line.get_xdata().tolist() for line in dots] == [[0.1], [0.4], [0.9]]
+    assert len({line.get_ydata()[0] for line in dots}) == 3  # a little apart: no interval hides another
+    assert max(len(line.get_xdata()) for line in drawn.lines) == 1  # a line would look like a trend over the arms
+
+
+@pytest.mark.parametrize("kind", ["intervals", "pairs"])
+def test_shares_of_pictures_have_an_axis_from_0_to_100_percent_whatever_the_data(kind):
+    shares = {"name": NAMES, "group": ["a"] * 3, "value": [0.4, 0.5, 0.45], "low": [0.35, 0.4, 0.4],
+              "high": [0.5, 0.6, 0.5]}  # fmt: skip
+    axes = draw(figure(kind, shares, x="share of pictures, P")).axes[0]
+    assert axes.get_xlim() == (-0.04, 1.04)
+    assert [axes.xaxis.get_major_formatter()(x) for x in axes.get_xticks()] == ["0%", "25%", "50%", "75%", "100%"]
+    assert draw(figure(kind, shares, x="mean cosine")).axes[0].get_xlim() != (-0.04, 1.04)
+
+
+def test_a_legend_with_long_names_stays_within_its_figure():
+    names = ["a photo of a person who works as a construction worker in a large city by the sea", "fair", "extreme"]
+    rows = {"name": NAMES * 3, "group": [name for name in names for _ in NAMES], "value": np.linspace(0, 1, 9)}
+    drawn = draw(figure("pairs", {**rows, "low": np.zeros(9), "high": np.ones(9)}), widest=NARROW)
+    drawn.draw_without_rendering()
+    box = drawn.axes[0].get_legend().get_window_extent()
+    assert box.x1 <= drawn.bbox.x1
+    boxes = extents(drawn.axes[0].get_legend().get_texts())
+    assert n_overlaps(boxes, boxes).tolist() == [1] * 3  # itself
+
+
+def test_each_mark_of_a_page_has_its_value_interval_and_n_for_pointer_and_keyboard():
+    rows = {"name": ["man", "old", "glasses"], "group": ["fair"] * 3, "value": [0.5, math.nan, 0.25],
+            "low": [0.25, math.nan, 0.1], "high": [0.75, math.nan, 0.5], "n": [16, 0, 16]}  # fmt: skip
+    for kind in ("intervals", "pairs", "bars"):
+        svg = figure_svg(figure(kind, rows, x="share of pictures, P"))
+        assert re.findall('data-note="([^"]+)"', svg) == [
+            "man, fair: 0.50 [0.25, 0.75], n = 16",
+            "glasses, fair: 0.25 [0.10, 0.50], n = 16",
+        ]
+        assert svg.count('tabindex="0"') == 2
 
 
 def test_the_smoothed_curve_follows_a_line():

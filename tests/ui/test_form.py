@@ -3,6 +3,7 @@
 import math
 import threading
 from contextvars import copy_context
+from dataclasses import replace
 from types import SimpleNamespace
 from urllib.parse import parse_qsl
 
@@ -11,7 +12,7 @@ import pytest
 
 from bias_core.app.build import TABS
 from bias_core.errors import InvalidInput, UnknownModel
-from bias_core.explore.options import attribute_text, explore_settings
+from bias_core.explore.options import attribute_text, compared_concept, explore_settings
 from bias_core.explore.suggest import Suggested
 from bias_core.explore.tab import ExploreTab
 from bias_core.explore.tab_form import FIELDS, SuggestPart, read_form
@@ -27,7 +28,7 @@ from bias_core.study.documents import to_markdown
 from bias_core.study.image_rows import RowMaker
 from bias_core.study.plan import check_number, check_size, n_asked, settle
 from bias_core.study.saved import SavedReport
-from bias_core.study.types import Arm, StudySettings
+from bias_core.study.types import Arm, StudySettings, check_arms
 from bias_core.types import Attribute
 from bias_core.ui.links import Link, address_of, notice_html, query_of, read_link
 from bias_core.ui.model_menu import HINT, attribute_rows, encoder_choices, model_choices, model_hint, read_table
@@ -55,10 +56,13 @@ def form(**changes):
         "judge": "", "size": "", "sampler": "", "stop_within": "", "further_encoders": [], "stop_when_clear": False,
         "crossed": "none", "languages": [],
     }  # fmt: skip
-    return [*[(values | changes)[name] for name in FIELDS], ()]
+    return [*[(values | changes)[name] for name in FIELDS], "", ()]
 
 
 def test_the_form_becomes_settings_and_what_is_empty_the_models_choice():
+    assert read_form([*form()[:-2], " nurse ", ()]).arms == (Arm(), Arm(template="{doctor=nurse}"))
+    with pytest.raises(InvalidInput, match="with another concept"):
+        read_form([*form()[:-2], "Doctor", ()])
     settings = read_form(form())
     expected = explore_settings(
         concept="doctor", attributes=read_table([MAN]), model="calibration-renderer", condition="fair",
@@ -390,6 +394,24 @@ def test_it_has_a_place_on_such_a_space_alone(lent, lent_tab, fakes):
     assert "gpu_time" in lent_tab.parts
     assert "gpu_time" in built(PairedTab, lent).parts
     assert "gpu_time" not in built(PairedTab, fakes).parts
+
+
+def test_another_concept_of_a_saved_run_or_of_a_link_stands_in_its_field_again(services):
+    tab = built(ExploreTab, services)
+    design, other, chosen = tab.designs["explore"], tab.form["other"], tab.arms.chosen
+    arms = compared_concept((), "doctor", "nurse")
+    settings = check_arms(explore_settings(concept="doctor", arms=arms))
+    assert [arm.name for arm in settings.arms] == ["doctor", "nurse"]
+    filled = tab.form_of(design, settings)
+    assert (filled[other], filled[chosen]) == ("nurse", ())
+    link = tab.link(SimpleNamespace(settings=settings, design=design))
+    loaded = tab.on_load({}, SimpleNamespace(query_params=dict(parse_qsl(link.removeprefix("?")))))
+    assert (loaded[other], loaded[chosen]) == ("nurse", ())
+    with_fair = tab.form_of(design, replace(settings, arms=(*settings.arms, Arm(condition="fair"))))
+    assert with_fair[other] == "nurse"
+    assert [arm.condition for arm in with_fair[chosen]] == [None, "fair"]
+    plain = tab.form_of(design, explore_settings(concept="doctor"))
+    assert (plain[other], plain[chosen]) == ("", ())
 
 
 THREE = PRESETS["The three conditions"]

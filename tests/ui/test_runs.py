@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import re
 import zipfile
 from pathlib import Path
 from random import Random
@@ -22,6 +23,7 @@ from bias_core.study.saved import list_examples
 from bias_core.study.types import Arm, StudySettings
 from bias_core.ui.runs.compare import sides_of
 from bias_core.ui.runs.tab import RunsTab, runs_html
+from bias_core.ui.study.comparison import seeds_in_two
 from bias_core.ui.study.own_pictures import NOT_YET, arrived_html, look_through
 from bias_core.ui.visitor import Visitor, on_arrive
 from bias_core.world.scene import draw_scene
@@ -281,11 +283,11 @@ def test_an_example_opens_in_the_tab_of_its_study_and_says_that_it_is_one(tab, v
 
 def test_two_finished_runs_are_compared_and_a_hole_in_the_choice_is_said(tab, visitor):
     name = "science-and-arts"
-    shown = tab.on_compare(visitor, name, name)
+    shown = tab.on_compare(visitor, name, [name])
     title = "Eight association tests"
     assert [arm.name for arm in shown[tab.parts["report"]].arms] == [title, f"{title}, again"]
     assert "Differences between the arms" in shown[tab.parts["findings"]]
-    assert "choose two runs to compare" in tab.on_compare(visitor, name, None)[tab.parts["status"]]
+    assert "choose a baseline and at least one run" in tab.on_compare(visitor, name, [])[tab.parts["status"]]
 
 
 def test_runs_opens_with_an_example_lists_the_shipped_ones_and_offers_two_to_compare(tab):
@@ -299,17 +301,17 @@ def test_runs_opens_with_an_example_lists_the_shipped_ones_and_offers_two_to_com
     part = tab.compare
     menus = part.on_list(newcomer)
     two = menus[part.first]["value"], menus[part.second]["value"]
-    assert two == ("nurses", "doctors")
-    kept = part.on_list(newcomer, "doctors", "planted-object")  # a choice is left alone
-    assert (kept[part.first]["value"], kept[part.second]["value"]) == ("doctors", "planted-object")
+    assert two == ("nurses", ["doctors"])
+    kept = part.on_list(newcomer, "doctors", ["planted-object"])  # a choice is left alone
+    assert (kept[part.first]["value"], kept[part.second]["value"]) == ("doctors", ["planted-object"])
     newcomer.leave()
 
 
 def test_a_comparison_is_a_report_in_two_arms_with_pictures_a_plot_folds_and_why(tab):
     newcomer, parts = Visitor(), tab.parts
-    shown = tab.on_compare(newcomer, "nurses", "doctors")
+    shown = tab.on_compare(newcomer, "nurses", ["doctors"])
     report = shown[parts["report"]]
-    assert "Man: P, “a photo of a doctor” minus “a photo of a nurse”: 0.67" in shown[parts["header"]]
+    assert "Man: P, “doctor” minus “nurse”: 0.67" in shown[parts["header"]]
     assert shown[tab.pictures.grid].count('<section class="cell"') == 2
     assert not shown[parts["shell"]]["visible"]
     pressed = tab.on_mark(report, event(pictures="man: perceived=yes"))
@@ -321,6 +323,40 @@ def test_a_comparison_is_a_report_in_two_arms_with_pictures_a_plot_folds_and_why
         assert "not there" in tab.why_html(report, image_id)
     taken = tab.on_take(newcomer, report, event(take="report::html"))
     assert Path(taken[parts["file"]]).stat().st_size > 10_000
+    newcomer.leave()
+
+
+def test_a_comparison_has_a_row_per_attribute_with_a_dot_per_run_and_the_difference_to_the_baseline(tab):
+    newcomer, parts = Visitor(), tab.parts
+    shown = tab.on_compare(newcomer, "nurses", ["doctors"])
+    html = shown[parts["plot"]]
+    rows = re.findall(r'<th scope="row">.*?>(man|old|glasses|dark skin)</button></th>', html)
+    assert (rows[0], sorted(rows[1:3]), rows[3]) == ("man", ["dark skin", "old"], "glasses")  # 67, 15, 15 and 12 points
+    assert 'data-note="man, doctor: 96\N{NO-BREAK SPACE}% [86, 99], n = 48"' in html
+    assert 'data-note="man, doctor minus nurse: +67 points [+49, +79], n = 48; clear"' in html
+    assert html.count(" <em>clear</em>") == html.count('; clear" data-note') == 1
+    assert html.count('tabindex="0"') >= 3 * len(rows)  # two shares and a difference each
+    same_seed = tab.same_seed
+    report = shown[parts["report"]]
+    assert shown[same_seed.box]["visible"]
+    assert not shown[same_seed.other]["visible"]  # there is no other run to choose
+    (_, second) = seeds_in_two(report)[0].pictures
+    pressed = same_seed.on_picture(report, "1", event(image=second))
+    assert pressed[same_seed.seed]["value"] == seeds_in_two(report)[0].pictures[0]
+    assert "no longer stored" in same_seed.on_seed(report, "1", "no such picture")
+    newcomer.leave()
+
+
+def test_more_than_two_runs_are_compared_with_the_first(tab):
+    newcomer, parts = Visitor(), tab.parts
+    shown = tab.on_compare(newcomer, "nurses", ["doctors", "nurses"])
+    report = shown[parts["report"]]
+    assert len(report.arms) == len(sides_of(report)) == 3
+    assert {row["first"] for row in report.results.frame("differences").to_dict("records")} == {report.arms[0].name}
+    assert shown[tab.pictures.grid].count('<section class="cell"') == 3
+    assert [value for _, value in shown[tab.same_seed.other]["choices"]] == ["1", "2"]
+    other = tab.same_seed.on_other(report, "2")
+    assert "again" in other[tab.same_seed.slide]
     newcomer.leave()
 
 

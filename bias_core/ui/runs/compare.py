@@ -1,8 +1,8 @@
-"""Compare two finished reports."""
+"""Compare finished reports, each with the first."""
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from bias_core.study.arm_comparison import arms_table, interval_figures
 from bias_core.study.design import known_study
 from bias_core.study.report_text import read_by, title_of
 from bias_core.study.types import (
+    MOST_ARMS,
     ArmReport,
     Design,
     Finding,
@@ -40,7 +41,6 @@ _OWN_ARM = "its arm"  # of a run in arms, where the column "arm" says which of t
 class SideBySide:
     """The numbers that two reports share."""
 
-    titles: tuple[str, str]
     pairs: tuple[tuple[Finding, Finding], ...]  # of each number that both have, the first's and the second's
     differ: tuple[str, ...]  # settings that are not the same, each in words
     notes: tuple[str, ...]
@@ -51,14 +51,12 @@ class SideBySide:
         return [_row(*pair) for pair in self.pairs]
 
 
-def compare_reports(first: StudyReport, second: StudyReport, titles: tuple[str, str] | None = None) -> SideBySide:
+def compare_reports(first: StudyReport, second: StudyReport) -> SideBySide:
     """The shared numbers and their differences.
 
     d = b - a, from d - √((b - l_b)² + (u_a - a)²) to d + √((u_b - b)² + (a - l_a)²)   [newcombe1998]
 
     The runs are treated as independent; with the same seeds the interval is wider than necessary.
-
-    ``titles`` name the two if their drawn pictures do not distinguish them.
 
     Raises InvalidInput: they have no number in common.
     """
@@ -76,10 +74,7 @@ def compare_reports(first: StudyReport, second: StudyReport, titles: tuple[str, 
     if first.design.name != second.design.name:
         notes.append("The two studies have different designs.")
     return SideBySide(
-        titles=titles or (title_of(first), title_of(second)),
-        pairs=tuple(pairs),
-        differ=tuple(_differences(first.settings, second.settings)),
-        notes=tuple(notes),
+        pairs=tuple(pairs), differ=tuple(_differences(first.settings, second.settings)), notes=tuple(notes)
     )
 
 
@@ -122,48 +117,82 @@ def _attribute_in(key: str, names: Collection[str]) -> str:
     return max(named, key=len, default="")
 
 
-def comparison_report(first: StudyReport, second: StudyReport, titles: tuple[str, str] | None = None) -> StudyReport:
-    """The two reports as arms of one report, shown and downloaded like any comparison.
+def comparison_report(reports: Sequence[StudyReport], titles: Sequence[str]) -> StudyReport:
+    """The reports as arms of one report, compared with the first; shown and downloaded like any comparison.
 
-    Raises InvalidInput: they have no number in common.
+    ``titles`` name the runs if their settings do not distinguish them.
+
+    Raises InvalidInput: fewer than two or too many, or one has no number in common with the first.
     """
-    both = compare_reports(first, second, titles)
-    one, other = both.titles if both.titles[0] != both.titles[1] else (both.titles[0], f"{both.titles[1]}, again")
-    sides = ((one, first), (other, second))
-    arms = tuple(_as_arm(name, report) for name, report in sides)
-    lines = {pair[0].key: pair for pair in both.pairs}
-    differences = [_difference(pair, (one, other)) for pair in both.pairs]
-    frames = [_pictures(name, report) for name, report in sides]
-    readers = " and ".join(dict.fromkeys(read_by(report.settings) for _, report in sides))
-    drawn_by = " and ".join(dict.fromkeys(report.settings.model for _, report in sides))
+    if not 2 <= len(reports) <= MOST_ARMS:
+        raise InvalidInput(f"compare two to {MOST_ARMS} runs, got {len(reports)}")
+    first, *others = reports
+    names = run_names(reports, titles)
+    each = [compare_reports(first, other) for other in others]
+    keys = [pair[0].key for pair in each[0].pairs]
+    of_other = [{pair[0].key: pair for pair in one.pairs} for one in each]
+    lines = {key: [of_other[0][key][0], *(pairs[key][1] for pairs in of_other)] for key in keys
+             if all(key in pairs for pairs in of_other)}  # fmt: skip
+    if not lines:
+        raise InvalidInput("the runs have no number that all of them share: compare runs of one study")
+    arms = tuple(_as_arm(name, report) for name, report in zip(names, reports, strict=True))
+    differences = [
+        _difference((line[0], line[i]), (names[0], names[i])) for line in lines.values() for i in range(1, len(line))
+    ]
+    frames = [_pictures(name, report) for name, report in zip(names, reports, strict=True)]
+    differ = _differences(*(report.settings for report in reports))
     return StudyReport(
-        run_id=f"{first.run_id}-and-{second.run_id}",
-        design=_design(one, other, (first.design, second.design)),
-        settings=StudySettings(model=drawn_by, condition="", encoder=readers, confidence=first.settings.confidence),
+        run_id="-and-".join(report.run_id for report in reports),
+        design=_design(names, [report.design for report in reports]),
+        settings=StudySettings(
+            model=_joined(report.settings.model for report in reports),
+            condition="",
+            encoder=_joined(read_by(report.settings) for report in reports),
+            confidence=first.settings.confidence,
+        ),
         results=Results(
             findings=tuple(finding for finding, _ in differences),
             tables=(
                 arms_table(lines, arms, seed=0),
                 table("differences", "Differences", [row for _, row in differences], "Each one is second minus first."),
-                *([_settings_table(both.differ)] if both.differ else []),
+                *([_settings_table(differ)] if differ else []),
             ),
             figures=tuple(_figures(lines, arms)),
-            notes=both.notes,
+            notes=tuple(dict.fromkeys(note for one in each for note in one.notes)),
         ),
-        n_planned=first.n_planned + second.n_planned,
-        n_images=first.n_images + second.n_images,
-        n_blocked=first.n_blocked + second.n_blocked,
-        warning=" ".join(dict.fromkeys(filter(None, (first.warning, second.warning)))),
-        versions=_versions(first, second),
-        read_by=tuple(dict.fromkeys((*first.read_by, *second.read_by))),
-        pictures=pd.concat(frames, ignore_index=True) if frames else None,
-        stored={**first.stored, **second.stored},
+        n_planned=sum(report.n_planned for report in reports),
+        n_images=sum(report.n_images for report in reports),
+        n_blocked=sum(report.n_blocked for report in reports),
+        warning=" ".join(dict.fromkeys(report.warning for report in reports if report.warning)),
+        versions=_versions(reports),
+        read_by=tuple(dict.fromkeys(facts for report in reports for facts in report.read_by)),
+        pictures=pd.concat(frames, ignore_index=True),
+        stored={image_id: stored for report in reports for image_id, stored in report.stored.items()},
         arms=arms,
     )
 
 
+def run_names(reports: Sequence[StudyReport], titles: Sequence[str]) -> list[str]:
+    """Short names of runs: the concept, condition or model in which they differ; else their ``titles``."""
+    words = [
+        (str(option_values(one.settings.options).get("concept", "")), one.settings.condition, one.settings.model)
+        for one in reports
+    ]
+    differs = [i for i in range(3) if len({values[i] for values in words}) > 1]
+    names = [", ".join(filter(None, (values[i] for i in differs))) for values in words]
+    if len({report.design.name for report in reports}) > 1 or not all(names) or len(set(names)) < len(names):
+        names = list(titles)
+    before = [names[:i].count(name) for i, name in enumerate(names)]
+    ends = [", again" + (f" ({n})" if n > 1 else "") if n else "" for n in before]
+    return [name + end for name, end in zip(names, ends, strict=True)]
+
+
+def _joined(words: Iterable[str]) -> str:
+    return " and ".join(dict.fromkeys(words))
+
+
 def sides_of(report: StudyReport) -> list[StudyReport]:
-    """The two reports of a comparison, separately; any other report itself."""
+    """The reports of a comparison, separately; any other report itself."""
     if report.design.kind != KIND or report.pictures is None:
         return [report]
     frame = report.pictures
@@ -208,10 +237,9 @@ def _row(first: Finding, second: Finding) -> dict[str, Any]:
     }
 
 
-def _design(one: str, other: str, designs: tuple[Design, Design]) -> Design:
-    summary = "Two finished runs side by side: the numbers that both have, and their differences."
-    title = f"{one} and {other}"
-    data = {"designs": designs}
+def _design(names: Sequence[str], designs: Sequence[Design]) -> Design:
+    summary = "Finished runs side by side: the numbers that all have, and their differences to the first."
+    title, data = listed(list(names), " and "), {"designs": tuple(designs)}
     return Design(name=KIND, title=title, kind=KIND, reference="", where="", summary=summary, data=data)
 
 
@@ -238,7 +266,11 @@ def _difference(pair: tuple[Finding, Finding], names: tuple[str, str]) -> tuple[
     texts, row = _row(*pair), {"finding": pair[0].title, "first": names[0], "second": names[1]}
     says = f"{texts['first']} in “{names[0]}” (n = {a.n:,}), {texts['second']} in “{names[1]}” (n = {b.n:,})."
     finding = Finding(
-        key=pair[0].key, title=pair[0].title, metric=pair[0].metric, estimate=difference_of(a, b), says=says
+        key=f"{pair[0].key}: {names[1]} - {names[0]}",
+        title=f"{pair[0].title}, {names[1]} − {names[0]}",
+        metric=pair[0].metric,
+        estimate=difference_of(a, b),
+        says=says,
     )
     ends = columns("difference", finding.estimate, ends="")
     numbers = {"value first": a.value, "value second": b.value, **ends, "n": finding.estimate.n}
@@ -246,43 +278,41 @@ def _difference(pair: tuple[Finding, Finding], names: tuple[str, str]) -> tuple[
     return finding, {**row, "measure": pair[0].metric, **numbers, "p adjusted": math.nan, "clear": clear}
 
 
-def _figures(lines: Mapping[str, tuple[Finding, Finding]], arms: Sequence[ArmReport]) -> Iterator[StudyFigure]:
+def _figures(lines: Mapping[str, Sequence[Finding]], arms: Sequence[ArmReport]) -> Iterator[StudyFigure]:
     """One figure per kind of number, such as P, because kinds may differ in scale."""
-    kinds: dict[str, dict[str, tuple[Finding, Finding]]] = {}
-    for key, pair in lines.items():
-        kinds.setdefault(pair[0].title.rpartition(": ")[2] if ": " in pair[0].title else "", {})[key] = pair
+    kinds: dict[str, dict[str, Sequence[Finding]]] = {}
+    for key, line in lines.items():
+        kinds.setdefault(line[0].title.rpartition(": ")[2] if ": " in line[0].title else "", {})[key] = line
     for number, some in enumerate(kinds.values(), start=1):
         for plot in interval_figures(some, arms):
             if not plot.data.empty:
                 yield replace(plot, key=f"{number}-{plot.key}")
 
 
-def _versions(first: StudyReport, second: StudyReport) -> dict[str, str]:
-    """Versions of both; different ones joined."""
-    names = dict.fromkeys((*first.versions, *second.versions))
-    both = {name: [report.versions[name] for report in (first, second) if name in report.versions] for name in names}
-    return {name: " and ".join(dict.fromkeys(map(str, some))) for name, some in both.items()}
+def _versions(reports: Sequence[StudyReport]) -> dict[str, str]:
+    """Versions of all; different ones joined."""
+    names = dict.fromkeys(name for report in reports for name in report.versions)
+    return {
+        name: _joined(str(report.versions[name]) for report in reports if name in report.versions) for name in names
+    }
 
 
 def _settings_table(differ: Sequence[str]) -> StudyTable:
-    rows = [dict(zip(("setting", "first and second"), line.split(": ", 1), strict=True)) for line in differ]
+    rows = [dict(zip(("setting", "in each run"), line.split(": ", 1), strict=True)) for line in differ]
     return table("settings", "Settings that differ", rows)
 
 
-def _differences(first: StudySettings, second: StudySettings) -> list[str]:
-    declared = settings_of(StudySettings)
+def _differences(*settings: StudySettings) -> list[str]:
+    declared, options = settings_of(StudySettings), [option_values(one.options) for one in settings]
     lines: list[str] = []
     for name, option in declared.items():
-        a, b = getattr(first, name), getattr(second, name)
-        if name not in _OMITTED and a != b:
-            lines.append(
-                f"{option.label}: {_shown(a, percent_of=option.percent)} and {_shown(b, percent_of=option.percent)}"
-            )
-    options = option_values(first.options), option_values(second.options)
-    for name in options[0].keys() & options[1].keys():
-        a, b = options[0][name], options[1][name]
-        if a != b:
-            lines.append(f"{name.replace('_', ' ')}: {_shown(a)} and {_shown(b)}")
+        values = [getattr(one, name) for one in settings]
+        if name not in _OMITTED and any(value != values[0] for value in values):
+            lines.append(f"{option.label}: {' and '.join(_shown(v, percent_of=option.percent) for v in values)}")
+    for name in set(options[0]).intersection(*options):
+        values = [one[name] for one in options]
+        if any(value != values[0] for value in values):
+            lines.append(f"{name.replace('_', ' ')}: {' and '.join(map(_shown, values))}")
     return sorted(lines)
 
 

@@ -1,4 +1,4 @@
-"""The Runs tab: the visitor's earlier runs, a comparison of two, and uploaded pictures."""
+"""The Runs tab: the visitor's earlier runs, a comparison of several, and uploaded pictures."""
 
 import time
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
@@ -22,12 +22,13 @@ from bias_core.study.plan import settle
 from bias_core.study.report_text import title_of
 from bias_core.study.run import run_study
 from bias_core.study.saved import Example, SavedReport, list_examples, open_example
-from bias_core.study.types import NOBODY, Design, Progress, StudyReport, StudySettings
+from bias_core.study.types import MOST_ARMS, NOBODY, Design, Progress, StudyReport, StudySettings
 from bias_core.ui import messages
 from bias_core.ui.model_menu import encoder_choices, force_box
 from bias_core.ui.places import Places
 from bias_core.ui.runs.compare import KIND as COMPARISON, comparison_report, sides_of
 from bias_core.ui.runs.published import PublishedPart
+from bias_core.ui.study.comparison import SameSeed
 from bias_core.ui.study.own_pictures import Arrived, present
 from bias_core.ui.study.parts import example_html, when
 from bias_core.ui.study.shown_report import build_shown_report
@@ -86,6 +87,15 @@ class RunsTab(StudyTab):
     studies: ClassVar = ()
     presets: ClassVar = ()
     also: ClassVar = (UNMEASURED.kind,)
+
+    def build_beside(self) -> dict[str, Any]:
+        """Build the comparison of a seed in two runs."""
+        self.same_seed = SameSeed(self.key)
+        return {f"same seed {i}": part for i, part in enumerate(self.same_seed.outputs())}
+
+    def show_at_once(self, report: StudyReport) -> Updates:
+        """Show the same seed in two runs of a comparison."""
+        return self.same_seed.show(report)
 
     def connect(self, places: Places, others: Mapping[str, Any]) -> None:
         """Wire events that open other tabs or change them; ``others`` are their builders by key."""
@@ -187,6 +197,7 @@ class RunsTab(StudyTab):
         self.no_classifier.wire(parts["encoder"], parts["force"], [], "runs-run")
         self.wire_stop(parts["stop"], parts["status"])
         self.wire_results()
+        self.same_seed.wire(parts["report"], self.pictures.grid)
 
     def on_list(self, visitor: Visitor, deleted: history.Deleted | None = None) -> str:
         """The current list, with gallery runs; the last deletion can be undone."""
@@ -237,10 +248,10 @@ class RunsTab(StudyTab):
             return self._show(saved, banner=banner)
         return {self.parts["status"]: messages.error_html(problem.message)}
 
-    def on_compare(self, visitor: Visitor, first: str | None, second: str | None) -> Updates:
-        """Show two finished runs as the arms of one report."""
+    def on_compare(self, visitor: Visitor, first: str | None, others: Sequence[str]) -> Updates:
+        """Show finished runs as the arms of one report."""
         with messages.user_errors() as problem:
-            report = self.compare.compared(visitor, first, second)
+            report = self.compare.compared(visitor, first, others)
             return self.finished(report) | {self.parts["status"]: messages.done_html(f"Compared: {title_of(report)}.")}
         return {self.parts["status"]: messages.error_html(problem.message)}
 
@@ -377,7 +388,7 @@ def open_any(services: Services, visitor: Visitor, run_id: str) -> tuple[SavedRe
 
 
 class ComparePart:
-    """Two menus of finished runs and the button that compares them."""
+    """The menus of a baseline and of the runs that are compared with it, and the button that compares them."""
 
     def __init__(self, services: Services, first_examples: Collection[str] = ()) -> None:
         self.services, self.first_examples = services, first_examples
@@ -385,8 +396,11 @@ class ComparePart:
     def build(self) -> None:
         """Build the menus below the list of runs."""
         with gr.Row(elem_classes="compare-two"):
-            self.first = gr.Dropdown([], label="Compare", elem_id="compare-first", min_width=240)
-            self.second = gr.Dropdown([], label="with", elem_id="compare-second", min_width=240)
+            self.first = gr.Dropdown([], label="Baseline", elem_id="compare-first", min_width=240)
+            self.second = gr.Dropdown(
+                [], multiselect=True, max_choices=MOST_ARMS - 1, label="Compare with it", elem_id="compare-second",
+                min_width=240,
+            )  # fmt: skip
             self.button = gr.Button("Compare", size="sm", scale=0, min_width=140, elem_id="compare-runs")
 
     def wire(self, visitor: Any, shown: Any) -> None:
@@ -394,7 +408,7 @@ class ComparePart:
         menus = [self.first, self.second]
         shown.select(self.on_list, [visitor, *menus], menus, **messages.QUIET)
 
-    def on_list(self, visitor: Visitor, first: str | None = None, second: str | None = None) -> Updates:
+    def on_list(self, visitor: Visitor, first: str | None = None, others: Sequence[str] = ()) -> Updates:
         """The current menus; without a choice, two comparable runs."""
         own = [line for line in history.list_runs(self.services, visitor.key) if line.saved]
         gallery, _ = history.list_gallery(self.services)
@@ -404,23 +418,26 @@ class ComparePart:
         choices += [(f"{example.title} · example", name) for name, (example, _) in examples.items()]
         studies = {line.run_id: line.study for line in (*own, *gallery)}
         names = sorted(examples, key=lambda name: name not in self.first_examples)
-        studies |= {name: examples[name][1].report.design.name for name in names}
-        if first not in studies or second not in studies:
-            first, second = _two_alike(studies)
+        of_arms = {name: " in arms" * bool(examples[name][1].report.arms) for name in names}
+        studies |= {name: examples[name][1].report.design.name + of_arms[name] for name in names}
+        others = [one for one in others or () if one in studies]
+        if first not in studies or not others:
+            first, other = _two_alike(studies)
+            others = [other] if other else []
         return {
             self.first: gr.update(choices=choices, value=first),
-            self.second: gr.update(choices=choices, value=second),
+            self.second: gr.update(choices=choices, value=others),
         }
 
-    def compared(self, visitor: Visitor, first: str | None, second: str | None) -> StudyReport:
-        """The comparison of both; InvalidInput if they cannot be compared."""
-        (one, a), (other, b) = (self._report(visitor, choice) for choice in (first, second))
-        return comparison_report(one, other, (a, b))
+    def compared(self, visitor: Visitor, first: str | None, others: Sequence[str]) -> StudyReport:
+        """The comparison of the others with the first; InvalidInput if they cannot be compared."""
+        found = [self._report(visitor, choice) for choice in (first, *(others or [""]))]
+        return comparison_report([report for report, _ in found], [title for _, title in found])
 
     def _report(self, visitor: Visitor, choice: str | None) -> tuple[StudyReport, str]:
         """A report, and its title with its source."""
         if not choice:
-            raise InvalidInput("choose two runs to compare")
+            raise InvalidInput("choose a baseline and at least one run to compare with it")
         saved, _ = open_any(self.services, visitor, choice)
         title = title_of(saved.report)
         if choice.startswith(history.GALLERY):

@@ -24,10 +24,12 @@
   const hide = () => { note.hidden = true; };
   const show = (abbr) => {
     const term = entries.get(abbr.dataset.symbol);
-    note.replaceChildren();
-    const title = document.createElement('b');
-    title.append(`${term.symbol}: `, term.words);
-    note.append(title, ' ', term.says, ' ', term.reads);
+    note.replaceChildren(abbr.dataset.note ?? '');  // a mark of a chart has a note of its own
+    if (term) {
+      const title = document.createElement('b');
+      title.append(`${term.symbol}: `, term.words);
+      note.append(title, ' ', term.says, ' ', term.reads);
+    }
     note.hidden = false;
     const place = abbr.getBoundingClientRect();
     const left = Math.min(Math.max(8, place.left), innerWidth - note.offsetWidth - 8);
@@ -38,7 +40,7 @@
   for (const [kind, act] of [['pointerover', show], ['focusin', show], ['click', show], ['pointerout', hide],
     ['focusout', hide]]) {
     document.addEventListener(kind, ({target}) => {
-      const abbr = target.closest?.('.term');
+      const abbr = target.closest?.('.term, [data-note]');
       if (abbr) act(abbr); else if (kind === 'click') hide();
     });
   }

@@ -8,8 +8,4 @@ element.addEventListener('input', (event) => {
   cut = event.target.value;
   element.style.setProperty('--cut', cut + '%');
 });
-element.addEventListener('click', (event) => {
-  const node = event.target.closest('[data-seed]');
-  if (node) trigger('select', {seed: node.dataset.seed});
-});
 new MutationObserver(sync).observe(element, {childList: true, subtree: true});

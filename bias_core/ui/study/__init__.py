@@ -1,4 +1,4 @@
 """The tab that every study builds on.
 
-``study_tab``, its ``form``, its ``result_page`` with ``parts`` and ``pictures``, and ``shown_report``.
+``study_tab``, its ``form``, its ``result_page`` with ``parts``, ``pictures`` and ``comparison``, and ``shown_report``.
 """

@@ -19,6 +19,7 @@ from bias_core.study.types import StudyFigure, StudyReport, StudyTable
 from bias_core.ui import messages
 from bias_core.ui.links import address_of
 from bias_core.ui.messages import QUIET
+from bias_core.ui.study.comparison import comparison_html
 from bias_core.ui.study.form import StudyForm, build_take
 from bias_core.ui.study.parts import DrawingPart, NextPart, PeoplePart, why_html
 from bias_core.ui.study.pictures import Look, Pictures, which_of
@@ -333,7 +334,7 @@ class ResultPage(StudyForm):
             **self.sentences(corrected),
             parts["next"]: self.next_html(report),
             parts["beside"]: gr.update(visible=plot is not None),
-            parts["plot"]: "" if plot is None else figures_html([plot], marks_of(report, plot)),
+            parts["plot"]: (comparison_html(report, plot) if report.arms else "") or _plot_html(report, plot),
             parts["findings"]: render("by_arm", tables=arms_overview(report))
             + findings_html(report, self.null_words, numbers_of(report)),
             parts["shell"]: to_command(*run),
@@ -402,6 +403,10 @@ class ResultPage(StudyForm):
     def link(self, report: StudyReport) -> str:
         """The address of this tab with these settings, without the visitor's own words."""
         return address_of(self.key, report)
+
+
+def _plot_html(report: StudyReport, plot: StudyFigure | None) -> str:
+    return "" if plot is None else figures_html([plot], marks_of(report, plot))
 
 
 def marks_of(report: StudyReport, figure: StudyFigure) -> dict[str, str]:
