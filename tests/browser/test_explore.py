@@ -167,4 +167,4 @@ def test_pictures_form_in_place_of_the_result_before_and_stop_leaves_a_result(de
     assert desk.is_visible("#generate")
     assert desk.is_visible("#results")
     assert "slow doctor" in desk.inner_text("#header")
-    assert "that were finished" in desk.inner_text("#header")
+    assert "that were finished" in desk.inner_text("#explore-next")
