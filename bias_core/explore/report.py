@@ -23,7 +23,7 @@ from bias_core.explore.extension import NO_WORDS, explore_extensions
 from bias_core.explore.options import ExploreOptions, explore_options
 from bias_core.measures.clustering import ClusterResult
 from bias_core.measures.effects import adjusted_share_p_values
-from bias_core.number_text import format_p, format_rate, format_share, typeset
+from bias_core.number_text import format_rate, format_share, typeset
 from bias_core.study.arm_comparison import RATE
 from bias_core.study.attribute_scores import AttributeScore
 from bias_core.study.attributes import ALL, finding_key
@@ -412,27 +412,19 @@ def _differences_of_arms(report: StudyReport) -> str:
     row = (shares if clear.empty else clear).sort_values("difference", key=abs, ascending=False).iloc[0]
     gap = [typeset(100 * row[end], "+.0f") for end in ("difference", "low", "high")]
     says = (
-        f"“{row['finding'].rpartition(': ')[0]}” is seen in {format_rate(row['value first'])} of the pictures of "
-        f"“{row['first']}” and in {format_rate(row['value second'])} of “{row['second']}”, {_seeds(row)}: "
-        f"{gap[0]} points [{gap[1]}, {gap[2]}], adjusted p {_is(row['p adjusted'])}."
+        f"“{row['finding'].rpartition(': ')[0]}” is seen in {format_rate(row['value first'])} of “{row['first']}” "
+        f"and {format_rate(row['value second'])} of “{row['second']}” pictures: "
+        f"{gap[0]} points [{gap[1]}, {gap[2]}]"
     )
     if clear.empty:
         reach = max(shares[["low", "high"]].abs().max())
         one = "The largest gap: " if len(shares) > 1 else ""
-        says = f"No clear difference. {one}{says}{_taken_back(row, len(shares))}"
+        says = f"No clear difference. {one}{says}.{_taken_back(row, len(shares))}"
         return f"{says} A gap of up to {100 * reach:.0f} points is still possible."
-    others = f" {len(clear)} of {len(shares)} gaps of shares are clear." if len(shares) > 1 else ""
-    return f"{says}{others}"
-
-
-def _seeds(row: "pd.Series[Any]") -> str:
-    same, _, units = str(row["compared on"]).partition("same ")
-    return f"on the same {row['n']} {units}" if units else f"with {same}, n = {row['n']}"
-
-
-def _is(p_value: float) -> str:
-    text = format_p(p_value)
-    return text if text.startswith("<") else f"= {text}"
+    if len(shares) == 1:
+        return f"{says}, a clear difference."
+    which = "the only clear difference" if len(clear) == 1 else f"the largest of {len(clear)} clear differences"
+    return f"{says}, {which} of {len(shares)}."
 
 
 def _taken_back(row: "pd.Series[Any]", n: int) -> str:

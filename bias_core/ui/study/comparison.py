@@ -154,11 +154,10 @@ class SameSeed:
 
     def __init__(self, key: str) -> None:
         with gr.Column(elem_classes="card same-seed", elem_id=f"{key}-pairs", visible=False) as self.box:
-            gr.HTML(render("heading", title="The same seed in two arms", note=""))
+            self.slide = gr.HTML(js_on_load=script("pairs"), elem_id=f"{key}-slide")
             with gr.Row():
                 self.other = gr.Dropdown(label="Compare with", elem_id=f"{key}-pair", min_width=150)
-                self.seed = gr.Dropdown(label="Seed", elem_id=f"{key}-one-seed", min_width=200)
-            self.slide = gr.HTML(js_on_load=script("pairs"), elem_id=f"{key}-slide")
+                self.seed = gr.Dropdown(label="Same seed in both arms", elem_id=f"{key}-one-seed", min_width=200)
 
     def outputs(self) -> list[Any]:
         """Return all components that an update may change."""
@@ -217,4 +216,7 @@ def slide_html(report: StudyReport, other: int, one: SeedInTwo | None) -> str:
         for place, name, image in zip(("first", "second"), names, stored, strict=True)
     ]
     small = max(image.row.width for image in stored) < _SMOOTH
-    return render("pair_slide", seed=one.seed, sides=sides, small=small, readings=one.answers.items())
+    changed = {name: answers for name, answers in one.answers.items() if answers[0] != answers[1]}
+    return render(
+        "pair_slide", seed=one.seed, sides=sides, small=small, changed=changed, n_same=len(one.answers) - len(changed)
+    )
