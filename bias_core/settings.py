@@ -69,7 +69,8 @@ class Settings(BaseSettings):
         description="Show pictures while they form: `auto` (for small models without a safety checker), `on` or `off`",
     )
     compile_models: bool = Field(
-        default=False, description="Compile generators on a GPU: slow first picture, faster ones afterwards"
+        default=False,
+        description="Compile the blocks of generators on a GPU: about 8 % faster, but the first call takes 17 s longer",
     )
     public: bool = Field(
         default_factory=on_public_server,
