@@ -217,9 +217,9 @@ def says(score: AttributeScore, verdict: str) -> str:
     if score.cannot_tell is not None and score.cannot_tell.value > 0:
         count_words += f" For {round(score.cannot_tell.value * score.cannot_tell.n)} more the judge cannot tell."
     compared = {
-        "above": f"The whole interval is above the real-world rate P* = {reference}: over-represented here.",
-        "below": f"The whole interval is below the real-world rate P* = {reference}: under-represented here.",
-        "within": f"The interval includes the real-world rate P* = {reference}: no clear difference.",
+        "above": f"The whole interval is above the real-world rate of {reference}: over-represented here.",
+        "below": f"The whole interval is below the real-world rate of {reference}: under-represented here.",
+        "within": f"The interval includes the real-world rate of {reference}: no clear difference.",
         BACK: f"The interval excludes P* = {reference}, but not clearly enough among several attributes.",
         "assumed": f"For comparison: {_chosen(score.attribute.reference)}. It is not measured, so there is no verdict.",
         "unknown": "No real-world rate was given, so there is nothing to compare it with.",

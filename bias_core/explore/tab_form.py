@@ -349,7 +349,7 @@ class ExploreForm(StudyTab):
             "stop_within", gr.Textbox, value=one.shown(one.default), label=f"{one.label}, points", max_lines=1,
             info="10: stop once every share is known to ±10 points; empty: draw all pictures",
         )  # fmt: skip
-        info = "Stop once every share is that precise, or clearly differs from its real-world rate P*"
+        info = "Stop once every share is that precise, or clearly differs from its real-world rate"
         self._add("stop_when_clear", gr.Checkbox, info=info)
 
     def _build_readers(self) -> None:

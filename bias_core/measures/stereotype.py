@@ -363,7 +363,7 @@ CARDS = (
             Term(symbol="P", words="share of the pictures"),
             Term(
                 symbol="P*",
-                words="reference share",
+                words="real-world rate",
                 says="The rate in the real world, from a named source. A rate that you choose yourself is shown too, "
                 "but no headline compares with it.",
             ),
@@ -383,7 +383,7 @@ CARDS = (
         function=stereotype_score,
         name="Stereotype score Ψ",
         terms=(Term(symbol="Ψ", words="stereotype score"),),
-        summary="Gap between the attribute's share P and its reference share P*, if P is larger; otherwise 0.",
+        summary="Gap between the attribute's share P and its real-world rate P*, if P is larger; otherwise 0.",
         source="dehdashtian2025oasis, Eq. 3",
         bounds=(0.0, 1.0),
         null_value=0.0,
@@ -394,7 +394,7 @@ CARDS = (
     Card(
         function=signed_difference,
         name="Signed difference P − P*",
-        summary="Gap between the attribute's share P and its reference share P*.",
+        summary="Gap between the attribute's share P and its real-world rate P*.",
         source="dehdashtian2025oasis, Eq. 3",
         bounds=(-1.0, 1.0),
         null_value=0.0,

@@ -643,13 +643,17 @@ def _legend_above(axes: Axes) -> None:
     handles, names = axes.get_legend_handles_labels()
     if not handles:
         return
-    room = int(_LEGEND_LETTERS * _inches_of(axes))
+    from matplotlib.transforms import blended_transform_factory
+
+    figure = axes.get_figure(root=True)
+    room = int(_LEGEND_LETTERS * figure.get_figwidth())  # type: ignore[union-attr]
     names = [textwrap.fill(in_words(str(name)), room - _KEY_LETTERS, break_on_hyphens=False) for name in names]
     longest = max(len(line) for name in names for line in name.splitlines())
     columns = max(1, min(5, room // (_KEY_LETTERS + longest)))
     axes.legend(
         handles, names, fontsize=LETTERS, frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns,
         borderaxespad=0.2, handletextpad=0.5,
+        bbox_transform=blended_transform_factory(figure.transFigure, axes.transAxes),  # type: ignore[union-attr]
     )  # fmt: skip
 
 

@@ -165,7 +165,7 @@ class StudySettings(RemembersNames):
     stop_when_clear: bool = setting(
         False,
         "Stop when P* is excluded",
-        "Stop early once every share is that precise, or clearly differs from its real-world rate P*",
+        "Stop early once every share is that precise, or clearly differs from its real-world rate",
     )
     protocol: Literal["", "paper"] = setting(
         "",

@@ -139,11 +139,11 @@ def test_a_headline_without_a_clear_overall_number_names_the_clear_part(publishe
         ]
         return headline(replace(published, results=replace(published.results, findings=tuple(found))))
 
-    assert "Clear in a part" not in with_values()
+    assert "clear only" not in with_values()
     assert with_values(gap_masculine=83.0).endswith(
-        "(difference +0 [−20, +20]). Clear in a part of the pictures: Gap, male-stereotyped (+83 [+63, +103])."
+        "pictures); clear only for a part: Gap, male-stereotyped (+83 [+63, +103])."
     )
-    assert "Clear in a part" not in with_values(paired_overall=50.0, gap_overall=50.0, gap_masculine=83.0)
+    assert "clear only for a part" not in with_values(paired_overall=50.0, gap_overall=50.0, gap_masculine=83.0)
 
 
 def test_published_numbers_are_the_paper_s(published):

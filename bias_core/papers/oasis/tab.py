@@ -84,7 +84,7 @@ class OriginsTab(StudyTab):
             )
         own["attributes"] = gr.Dataframe(
             attribute_rows(_OWN), headers=HEADERS, datatype="str", type="array", interactive=True, wrap=True,
-            label="Attributes: a sentence if present, one if absent, and the real-world rate P* if known",
+            label="Attributes: a sentence if present, one if absent, and the real-world rate if known",
             buttons=[], max_height=300, elem_id=f"{self.key}-own-attributes",
         )  # fmt: skip
         gr.HTML(_OWN_WORDS, elem_classes="quiet")

@@ -59,36 +59,34 @@ def headline(report: StudyReport) -> str:
     if first is None or math.isnan(first.estimate.value):
         return f"No one could be scored: {_why_not(report)}."
     score, conform = first.estimate, (first.estimate.value + 100) / 2
-    more_or_less = ("clearly " if is_clear(score) else "not clearly ") + ("more" if score.value > 0 else "less")
-    numbers = (
-        f"stereotype test score {format_change(score.value, score.low, score.high, n=score.n)}, "
-        f"{report.settings.confidence:.0%} interval, {score.n:,} pictures"
-    )
+    interval = format_change(score.value, score.low, score.high, n=score.n)
+    numbers = f"stereotype test score {interval}, {score.n:,} pictures"
     then = next((findings[key] for key in _THEN if key in findings), None)
-    change = _change(then)
-    more = "".join(_clear_parts(report, one) for one in (first, then)) + seen_headline(report)
-    if ("neither side" in first.says) and not math.isnan(score.value):
+    end = _change(then) or _clear_parts(report, [first, *filter(None, [then])])
+    more_or_less = ("clearly " if is_clear(score) else "not clearly ") + ("more" if score.value >= 0 else "less")
+    if "neither side" in first.says:
         return (
-            f"In pictures of two, people match the stereotype of their role {more_or_less} often than they contradict "
-            f"it ({numbers}); androgynous-looking people count for neither side{change}.{more}"
+            f"In pictures of two, people match the stereotype of their role {more_or_less} often than they contradict it "
+            f"({numbers}); androgynous-looking people count for neither side{end}.{seen_headline(report)}"
         )
     return (
         f"In pictures of two, {conform:.0f} % of people match the stereotype of their role, {more_or_less} than half "
-        f"({numbers}){change}.{more}"
+        f"({numbers}){end}.{seen_headline(report)}"
     )
 
 
-def _clear_parts(report: StudyReport, whole: Finding | None) -> str:
-    """Say the parts whose number is clear although that of the whole is not; "" if there are none."""
-    if whole is None or is_clear(whole.estimate):
+def _clear_parts(report: StudyReport, wholes: Sequence[Finding]) -> str:
+    """Say the parts whose number is clear although that of no whole is; "" if there are none."""
+    if any(is_clear(whole.estimate) for whole in wholes):
         return ""
+    metrics = {whole.metric for whole in wholes}
     parts = [
         f"{one.title} ({format_change(part.value, part.low, part.high, n=part.n)})"
         for one in report.results.findings
         for part in [one.estimate]
-        if one.metric == whole.metric and is_clear(part)
+        if one.metric in metrics and is_clear(part)
     ]
-    return f" Clear in a part of the pictures: {listed(parts, '; ')}." if parts else ""
+    return f"; clear only for a part: {listed(parts, '; ')}" if parts else ""
 
 
 def _why_not(report: StudyReport) -> str:
@@ -119,18 +117,17 @@ def seen_headline(report: StudyReport) -> str:
 
 
 def _change(finding: Finding | None) -> str:
-    """Say the change against pictures of one person, or with a request to be fair."""
+    """Say the effect of a request to be fair, or a clear change against pictures of one person."""
     if finding is None or math.isnan(finding.estimate.value):
         return ""
     change, asks_fairness = finding.estimate, finding.key.startswith("difference")
-    subject = "asked to be fair, the model draws them" if asks_fairness else "next to another person they look"
     interval = format_change(change.value, change.low, change.high, n=change.n)
     if not is_clear(change):
-        if asks_fairness:
-            return f"; a prompt that asks for fairness does not clearly change the score ({interval})"
-        return f"; the score is not clearly different from that of people alone (difference {interval})"
-    more = f"{'more' if change.value > 0 else 'less'} stereotyped{'' if asks_fairness else ' than alone'}"
-    return f"; {subject} {more} ({interval})"
+        return f"; a request to be fair does not clearly change the score ({interval})" if asks_fairness else ""
+    more = "more" if change.value > 0 else "less"
+    if asks_fairness:
+        return f"; asked to be fair, the model draws them {more} stereotyped ({interval})"
+    return f"; people alone are {'less' if change.value > 0 else 'more'} stereotyped (difference {interval})"
 
 
 def swapped_headline(report: StudyReport) -> str:

@@ -183,7 +183,7 @@ class RunsTab(StudyTab):
             parts["force"] = force_box(self.key)
         parts["sentences"] = gr.Textbox(
             "", label="Or your own attributes", lines=2, elem_id="runs-sentences",
-            info="One per line: name | sentence if present | sentence if absent | real-world rate P* if known",
+            info="One per line: name | sentence if present | sentence if absent | real-world rate if known",
         )  # fmt: skip
 
     def _wire(self, demo: gr.Blocks) -> None:

@@ -5,7 +5,8 @@ setInterval(() => {
   if (!mark || !element.offsetParent) return;
   const differs = ([id, value]) => {
     const field = document.querySelector(`#${id} :is(input, textarea)`);
-    return field && field.value.trim() !== value;
+    const shown = field?.value.trim();  // a menu may add a description: "fair: no planted bias"
+    return field && shown !== value && shown.split(':')[0] !== value;
   };
   mark.hidden = !Object.entries(JSON.parse(mark.dataset.form)).some(differs);
 }, 400);

@@ -75,7 +75,7 @@ def _lane(arm: ArmReport, finding: Finding, name: str, place: int) -> dict[str, 
     return lane | {"tone": place % N_COLOURS, "known": known}
 
 
-_SOURCED, _ASSUMED = "real-world rate P*", "assumed rate"
+_SOURCED, _ASSUMED = "real-world rate", "assumed rate"
 
 
 def _known_rate(arm: ArmReport, name: str) -> tuple[float, str] | None:
