@@ -66,8 +66,8 @@ def headline(report: StudyReport) -> str:
     more_or_less = ("clearly " if is_clear(score) else "not clearly ") + ("more" if score.value >= 0 else "less")
     if "neither side" in first.says:
         return (
-            f"In pictures of two, people match the stereotype of their role {more_or_less} often than they contradict it "
-            f"({numbers}); androgynous-looking people count for neither side{end}.{seen_headline(report)}"
+            f"In pictures of two, people match the stereotype of their role {more_or_less} often than they contradict "
+            f"it ({numbers}); androgynous-looking people count for neither side{end}.{seen_headline(report)}"
         )
     return (
         f"In pictures of two, {conform:.0f} % of people match the stereotype of their role, {more_or_less} than half "
