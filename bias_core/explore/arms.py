@@ -253,7 +253,7 @@ def _figures(arms: Sequence[ArmReport], pairs: Sequence[PairedArms], settings: S
         "One dot per arm (one of the compared settings) with its interval; the line shows the change. Diamonds: "
         "real-world rate; circles: assumed rate, without a source.",
         x="share of pictures, P",
-        reference="real-world rate, P*",
+        reference="real-world rate",
     )
     yield figure(
         "intervals",

@@ -322,7 +322,7 @@ class ExploreTab(ExploreForm):
         at_once, report = self.at_once, self.parts["report"]
         chosen = [at_once["groups"], at_once["map"], self.parts["plot"], *self.pictures.outputs()]
         for source in (at_once["groups"], at_once["map"]):
-            source.select(self.on_choose, report, chosen, **EACH)
+            source.select(self.on_choose, report, chosen, **EACH).success(None, js=script("reveal"), **QUIET)
         at_once["alike"].expand(self.on_map, [report, self.pictures.which], at_once["map"], **QUIET)
         self.same_seed.wire(report, self.pictures.grid)
 

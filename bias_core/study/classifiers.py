@@ -83,7 +83,7 @@ def fetch_reader(reader: Reader, services: StudyServices, source: str) -> None:
     except ModelUnavailable as error:
         here = [_words_of(reader.role, name, services) for name in services.readers_here(reader.role)]
         message = (
-            f"no classifier for pictures of {source} works here, so nothing was drawn: {str(error).rstrip('.')}. "
+            f"no classifier for pictures of {source} works here: {str(error).rstrip('.')}. "
             f"Choose another {_WORDS[reader.role]} ({'; '.join([*here, 'a hub id'])}; or a folder of this machine), or "
             "draw without measuring (`study run --draw-only`)"
         )

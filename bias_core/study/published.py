@@ -64,9 +64,9 @@ def _tbyb() -> Iterator[PublishedMeasure]:
     design = find_design("tbyb-general")
     evaluations = design.data["evaluations"]
     columns = (
-        ("Dist. Bias", "B_D, distribution bias", "released_distribution_bias"),
-        ("Hallucination", "H_J, hallucination", "released_hallucination"),
-        ("Gen. Miss Rate", "M_G, miss rate", "miss blank"),
+        ("Dist. Bias", "distribution bias B_D", "released_distribution_bias"),
+        ("Hallucination", "hallucination H_J", "released_hallucination"),
+        ("Gen. Miss Rate", "miss rate M_G", "miss blank"),
     )
     for kind, study, title in (
         ("general", "tbyb-general", "general prompts"), ("task_oriented", "tbyb-task", "prompts with a trigger word"),
@@ -78,7 +78,7 @@ def _tbyb() -> Iterator[PublishedMeasure]:
                 title=f"Objects: {name}, {title}",
                 source=f"Evaluation tables released with {design.reference} ({source})",
                 studies=(study,),
-                scale=name.partition(",")[0],
+                scale=name,
                 numbers=tuple(
                     PrintedNumber(
                         line=row.get("Target", "all prompts"), model=row["Model"], value=float(row[column]),

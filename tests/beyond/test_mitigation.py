@@ -85,3 +85,14 @@ def test_nothing_is_said_without_a_bias_to_remove_or_a_rate_with_a_source(tried)
     some = mitigation_results(without, 0.95)
     assert not some.figures
     assert all(math.isnan(value) for value in some.tables[0].frame["kept"])
+
+
+def test_an_arm_with_planted_bias_is_no_mitigation_of_the_arm_without(services):
+    arms = Arm(condition="fair"), Arm(condition="extreme")
+    low = replace(GOAL, reference=0.05)  # the fair arm is clearly above it
+    settings = explore_settings(
+        StudySettings(), concept="doctor", arms=arms, attributes=(low,), attribute_a="", attribute_b="", n_images=32
+    )
+    report = complete(run_study(find_design("explore"), settings, services))
+    assert "bias" not in arms_headline(report)
+    assert {row["arm"] for row in report.results.frame("mitigation").to_dict("records")} <= {"fair"}

@@ -87,6 +87,7 @@ def test_a_picture_opens_with_its_prompt_seed_and_similarities_and_the_downloads
     assert "train/metadata.jsonl" in names
     assert sum(name.startswith("train/") and name.endswith(".png") for name in names) == 31  # one is blocked
     assert report["prompt"] == "a photo of a doctor"
+    desk.keyboard.press("Escape")  # it covers the page
     share = report["attributes"][0]["prevalence"]
     shown = format_estimate(share["value"], share["low"], share["high"], n=share["n"]).partition(" ")[0]
     assert shown in desk.inner_text("#explore-findings table.scores")

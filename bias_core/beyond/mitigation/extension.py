@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bias_core.explore.extension import ConceptOptions, ExploreExtension
 from bias_core.number_text import format_rate, format_share
 from bias_core.study.types import (
+    Arm,
     ArmReport,
     Finding,
     Results,
@@ -171,14 +172,20 @@ class Mitigation(ExploreExtension[ConceptOptions]):
     """Compares every arm with the first one, the baseline."""
 
     def comparing(self, options: ConceptOptions, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
-        """Return the remaining bias of the first arm; empty if the arms are languages."""
+        """Return the remaining bias of the first arm; empty for languages. A planted bias is no mitigation."""
         from bias_core.explore.arms import scored_arms
         from bias_core.explore.options import added_arms
 
         scored = scored_arms(arms)
         if arms[0].name not in scored or added_arms(settings):
             return Results()
-        tried = [Tried(name=name, scores=one.scores, fidelity=one.fidelity) for name, one in scored.items()]
+        first, *others = settings.arms or [Arm()]
+        planted = {arm.name for arm in others if arm.condition not in {first.condition, None, "", "fair"}}
+        tried = [
+            Tried(name=name, scores=one.scores, fidelity=one.fidelity)
+            for name, one in scored.items()
+            if name not in planted
+        ]
         return mitigation_results(tried, settings.confidence)
 
     def further_headline(self, report: StudyReport) -> str:

@@ -38,7 +38,7 @@ class ObjectsTab(StudyTab):
     caution: ClassVar = (
         "A captioner names only some objects, and no scene shows all objects equally often. So compare with a base: "
         "the same prompts and seeds without the word or condition under study. The paper's B_D, H_J and M_G are below. "
-        "With known ground truth (tab Calibration), B_D and M_G did not rise with a planted object, and H_J was far "
+        "With known ground truth (see Trust), B_D and M_G did not rise with a planted object, and H_J was far "
         "from 0 without one. No number shows if an added object does harm."
     )
     studies: ClassVar = ("tbyb-general", "tbyb-task", "tbyb-controlled", "tbyb-dataset")

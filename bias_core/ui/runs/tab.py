@@ -502,7 +502,8 @@ def _line_html(line: history.ListedRun, *, is_running: bool) -> str:
         line.title if line.name else "", line.study, ", ".join(filter(None, (line.model, line.condition))),
         line.choices, f"{line.n_pictures:,} pictures{still}, {size}", line.labelled_by, when(line.updated),
     )  # fmt: skip
-    own = ["again", "free" if line.is_kept else "keep", *["share"] * (line.saved and not line.is_shared), "delete"]
+    # Share goes when it is pressed: no other button must move under the pointer.
+    own = ["again", "free" if line.is_kept else "keep", "delete", *["share"] * (line.saved and not line.is_shared)]
     acts = [*["open"] * line.saved, *(["watch", "stop"] if is_running else [] if line.in_gallery else own)]
     return render(
         "run_line", line=line, name=line.name or line.title, state=state, is_running=is_running,

@@ -365,12 +365,12 @@ def picture_html(report: StudyReport, row: "pd.Series[Any]") -> str:
     }
     for name, value in row.items():
         if (
-            name not in ("prompt", "seed", BOXES)
+            name not in ("prompt", "seed", BOXES, "unit", "map_x", "map_y", *_HIDDEN)
             and pd.notna(value)
             and value != ""
             and not str(name).endswith(_READINGS)
         ):
-            facts[str(name)] = format_given(value) if isinstance(value, float) else str(value)
+            facts[str(name).replace("_", " ")] = format_given(value) if isinstance(value, float) else str(value)
     boxes = numbered_boxes(row.get(BOXES), stored.size)
     return render("picture", stored=stored, facts=facts, boxes=boxes, small=_SMALL)
 
