@@ -80,7 +80,7 @@ def test_a_stopped_run_goes_on_and_a_deleted_one_comes_back(desk):
     stopped.click()
     page.wait_for_selector("#runs-status .bar")
     page.click("#runs-stop")
-    page.wait_for_selector("#header:has-text('pictures that were finished')")  # Explore shows what it has
+    page.wait_for_selector("#explore-next:has-text('pictures that were finished')")  # Explore shows what it has
 
 
 def test_a_run_has_a_name_and_a_note_and_its_link_shows_the_result_elsewhere_until_that_ends(visit):

@@ -85,15 +85,15 @@ class ExamplesPart:
         for example, button in self.buttons.items():
             then(button.click(partial(show, example), None, outputs, **messages.QUIET))
 
-    def first(self, show: Callable[[StudyReport], Updates], header: Any, status: Any) -> Updates:
+    def first(self, show: Callable[[StudyReport], Updates], header: Any) -> Updates:
         """Updates by ``show`` for the first example, made once for all visitors."""
         if self._first is None:
-            self._first = {status: gr.skip()}
+            self._first = {header: gr.skip()}
             for example in self.listed[:1]:
                 with messages.user_errors():  # pressing its button shows the reason
                     saved, banner = self.open(example)
                     shown = show(saved.report)
-                    self._first = shown | {header: banner + shown[header], status: ""}
+                    self._first = shown | {header: banner + shown[header]}
         return copy_of(self._first)
 
     def open(self, example: Example) -> tuple[SavedReport, str]:

@@ -393,8 +393,11 @@ class StudyTab(ResultPage):
         return {self.parts["status"]: messages.error_html(problem.message)}
 
     def first_example(self) -> Updates:
-        """Show the first example before any run; the form stays unchanged."""
-        return self.examples.first(self.finished, self.parts["header"], self.parts["status"])
+        """Show the first example before any run.
+
+        Form, buttons and status stay: a run may have begun since the page asked for the example.
+        """
+        return self.examples.first(self.show_report, self.parts["header"])
 
     def first_view(self, visitor: Visitor) -> Updates:
         """Updates for a visitor who opens the tab for the first time."""
