@@ -35,7 +35,7 @@ SEEN_JS = """async ([header, lead]) => {
     return box.height && box.top >= -1 && box.bottom <= 901;
   };
   const pictures = [...document.querySelectorAll(`${lead} .thumbnail-item img, .film-strip img`)].filter(seen);
-  const plots = [...document.querySelectorAll(`${lead} svg.plot, .film-plot svg`)].filter(seen);
+  const plots = [...document.querySelectorAll(`${lead} :is(svg.plot, .arms-chart), .film-plot svg`)].filter(seen);
   return [seen(document.querySelector(`${header} h2`)), pictures.length, plots.length];
 }"""
 
@@ -50,7 +50,7 @@ class Walk:
     def result(self, key, header, results):
         page = self.page
         page.wait_for_selector(f"{header} h2")
-        page.wait_for_selector(f"#{key}-plot svg:visible, .film-plot svg:visible")
+        page.wait_for_selector(f"#{key}-plot :is(svg, .arms-chart):visible, .film-plot svg:visible")
         settle(page)
         name = key if key not in self.heights else f"{key}, a run"
         self.heights[name] = page.evaluate("document.documentElement.scrollHeight")
@@ -101,6 +101,8 @@ def test_every_tab_is_accessible_fits_the_window_and_has_its_result_in_one_order
     unfold(page, "explore", "numbers")
     page.locator("#explore-grid .thumbnail-item").nth(1).click()
     page.wait_for_selector("#explore-picture article")
+    walk.everything("a picture over the page", "html")
+    page.keyboard.press("Escape")
     for name in ("options", "explore-command"):
         open_accordion(page, name)
     walk.everything("explore with results", "html")

@@ -69,14 +69,20 @@
       const again = term.names.some((name) => before.endsWith(name.toLowerCase()));
       const begins = /(^|[.!?]\s+)$/.test(node.data.slice(0, match.index)) && !node.previousSibling;
       const words = begins ? term.words[0].toUpperCase() + term.words.slice(1) : term.words;
-      abbr.append(piece('in-symbols', term.symbol), piece('in-words', again ? '' : words));
+      // After its own words a symbol goes, with what joins it to them: "score Ψ", "score (Ψ)" and "score, Ψ" read "score".
+      const lead = node.data.slice(end, match.index), after = match.index + match[1].length;
+      const isAside = /\($/.test(lead) && node.data[after] === ')';
+      const joins = again && (isAside || !lead.endsWith('('));
+      const joint = joins ? /[\s,]*\(?$/.exec(lead)[0] : '';
+      abbr.append(piece('in-symbols', joint + term.symbol + (again && isAside ? ')' : '')),
+        piece('in-words', again ? '' : words));
       const near = parent.closest(NEAR);
       if (!parent.closest(PART_OF) && !near?.querySelector(`.term[tabindex][data-symbol="${CSS.escape(term.symbol)}"]`)) {
         abbr.tabIndex = 0;
         abbr.setAttribute('aria-describedby', note.id);
       }
-      parts.push(node.data.slice(end, match.index), abbr);
-      end = match.index + match[1].length;
+      parts.push(lead.slice(0, lead.length - joint.length), abbr);
+      end = after + (again && isAside ? 1 : 0);
     }
     node.replaceWith(...parts, node.data.slice(end));
   };
