@@ -73,7 +73,7 @@ def test_a_new_report_shows_pictures_and_one_plot_and_makes_what_is_folded_later
     grid, scored, blanked = shown[tab.pictures.grid], "data-image=", 'class="thumbnail-item blanked" disabled'
     assert (grid.count(scored), grid.count(blanked)) == (FEW, 1)  # of 28, for one is blocked
     assert 'aria-label="blanked by the model&#39;s safety checker"' in grid
-    assert "24 of 28: show more" in shown[tab.pictures.grid]
+    assert "16 of 28: show more" in shown[tab.pictures.grid]
     assert shown[tab.parts["plot"]].count("<figure") == 1
     assert 'data-key="shares"' in shown[tab.parts["plot"]]
     later = {part for name in LATER for part in tab.later_outputs(name)} - {tab.parts["extra"]}

@@ -24,7 +24,7 @@ Opened = Callable[[StudyReport, "pd.Series[Any]"], str]
 Why = Callable[[StudyReport, str], str]
 
 MOST_SHOWN = 60
-FEW, FEW_OF_EACH, MOST_CELLS = 24, 4, 8
+FEW, FEW_OF_EACH, MOST_CELLS = 16, 4, 8
 """Limits for a new report: pictures of a single cell, pictures per cell, and cells."""
 ALL, AND = "", "\n"
 _MOST_VALUES = 300
