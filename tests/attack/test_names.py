@@ -133,7 +133,7 @@ def test_the_page_names_no_environment_variable():
         said.append(problem.message)
     with pytest.raises(Interrupted, match="BIAS_MAX_MINUTES") as ended, TimeLimit(limits, lambda: False).explained():
         raise Cancelled("stopped")
-    said += [sentence_of(ended.value), render("notes", notes=[str(ended.value)], limits="")]
+    said += [sentence_of(ended.value), render("notes", facts_of_run=[], notes=[str(ended.value)], limits="")]
     assert [text for text in said if "BIAS_" in text or not text] == []
     assert "one run may have at most 7 here: ask for less" in said[0]
 

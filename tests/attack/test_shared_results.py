@@ -3,6 +3,7 @@
 import io
 import json
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from PIL import Image
@@ -156,9 +157,11 @@ def test_a_link_opens_the_tab_of_its_study_and_the_tabs_example_does_not_hide_it
     tab, runs, stranger = built(ExploreTab, services), built(RunsTab, services), Visitor()
     stranger.key, runs.others = STRANGER, [tab]
     coming = ComingBack(services, runs, [tab])
-    opened, notice = coming.on_link(asked({"run": link}))
-    assert opened["selected"] == "explore"
-    assert not notice["visible"]
+    places, notice = Mock(), "notice"
+    places.open = lambda key: {"tabs": key}
+    opened = coming.on_link(places, notice, asked({"run": link}))
+    assert opened["tabs"] == "explore"
+    assert not opened[notice]["visible"]
     *_, last, _ = coming.on_arrived(stranger, asked({"run": link}))
     assert last == f"shared-{link}"
     (shown,) = coming.on_last("explore", stranger, last)
@@ -166,8 +169,8 @@ def test_a_link_opens_the_tab_of_its_study_and_the_tabs_example_does_not_hide_it
     assert shown[tab.parts["report"]].run_id == last
     assert not shown[tab.people.box]["visible"]
     assert set(coming.on_look("explore", stranger, None, asked({"run": link}))) == {tab.parts["status"]}
-    _, notice = coming.on_link(asked({"run": "0" * 16}))
-    assert "leads to no result" in notice["value"]
+    refused = coming.on_link(places, notice, asked({"run": "0" * 16}))
+    assert "leads to no result" in refused[notice]["value"]
 
 
 def test_names_and_notes_have_a_limit_and_survive_another_run_of_the_same_settings(services, run):

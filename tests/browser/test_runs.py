@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from bias_core.world.scene import draw_scene
-from tests.browser.doing import a_run, empty_upload, open_accordion, switch, unfold
+from tests.browser.doing import a_run, empty_upload, open_accordion, settle, switch, unfold
 from tests.ui.fakes import _portrait
 
 pytestmark = pytest.mark.browser
@@ -91,6 +91,8 @@ def test_a_run_has_a_name_and_a_note_and_its_link_shows_the_result_elsewhere_unt
     headline = page.inner_text("#header h2")
     switch(page, "runs")
     page.wait_for_selector(".lab-book .lab-name")
+    page.wait_for_selector("#runs-status:has-text('Opened')")  # with it the list is made anew
+    settle(page)
     (n,) = re.findall(r"(\d+) pictures,", page.inner_text(".lab-book .facts"))
     assert page.locator(".lab-pictures img").count() == min(4, int(n))
     page.fill(".lab-name", "<b>mine</b>")

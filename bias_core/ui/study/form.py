@@ -214,11 +214,9 @@ FIELDS = ("study", *FORM)
 named :data:`OPTION` plus their name, and the tab's own inputs."""
 LINKED = tuple(key for key in FIELDS if key == "study" or FORM[key].may_be_linked)  # those that an address may fill
 _DRAWING = ("model", "condition")
-_SAMPLING = (
-    "steps", "guidance", "negative", "rewrite", "rewriter", "size", "sampler", "stop_within", "stop_when_clear",
-)  # fmt: skip
 _READING = ("seed", "confidence", "encoder", "further_encoders", "judge", "force")
 _FILES = ("images", "labels")
+_SAMPLING = tuple(key for key in FORM if key not in {"percent", *_DRAWING, *_READING, *_FILES})
 REMEMBERED = ("model", "condition", "encoder")
 _SECRET = "t2i-bias-explorer-settings-1"  # what a browser stores is not secret
 _LOOKS: Mapping[str, Mapping[str, Any]] = {
