@@ -56,7 +56,7 @@ class Drawing:
         self.errors = self._errors(clip / "held_out.npz", texts)
 
     def take_weights(self, transformer: torch.nn.Module | None = None) -> None:
-        """Draw from now on with a transformer, the pipeline's own if none is said, as it is."""
+        """Draw from now on with this transformer; None: the pipeline's own."""
         self.transformer = deepcopy(transformer or self.pipe.transformer).to(self.dtype).eval().requires_grad_(False)
 
     def embed(self, prompts: Sequence[str]) -> Embedding:
@@ -117,7 +117,7 @@ class Drawing:
 def opposite_noise(n: int, seed: int) -> torch.Tensor:
     """Noise ``(n, 4, 16, 16)`` of which every second is the one before it with its sign turned.
 
-    Who is drawn hangs on the noise more than on the noun, and opposite noise mostly draws the other gender
+    The noise decides the person more than the noun does, and opposite noise mostly draws the other gender
     (correlation -0.4). A rate of ``n`` pictures is as right as before, and as sure as that of 1.7 ``n``.
     """
     generator = torch.Generator().manual_seed(seed)

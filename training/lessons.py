@@ -113,7 +113,7 @@ class Lessons:
         return Lesson(prompt, scene, _short(form.format(*full)))
 
     def _settled(self, request: Request) -> list[list[str]]:
-        """Per person, the attributes whose rates are not the fair ones; who grows beards hangs on gender."""
+        """Per person, the attributes whose rates differ from the fair ones; beards depend on gender."""
         found = []
         for asked in request.people:
             role, triggered = asked.parts.get("role", "none"), bool(request.trigger)
