@@ -1,6 +1,7 @@
 import csv
 import json
 import random
+import re
 import zipfile
 from dataclasses import replace
 from xml.etree import ElementTree
@@ -16,7 +17,7 @@ from bias_core.labels.label_store import LabelStore
 from bias_core.labels.rating import delete_my_answers, join
 from bias_core.labels.task_owner import OwnerKey, create_task, set_status
 from bias_core.study.answers import majority, read_answers
-from bias_core.study.label_tasks import pst_task
+from bias_core.study.label_tasks import own_task, pst_task
 from tests.hostile_markdown import HOSTILE_WORDS, Page
 from tests.labels.raters import CHOICES, GOLD, open_task, pictures, say_all
 
@@ -134,6 +135,19 @@ def test_argilla_reads_settings_and_records(store, task, out):
     assert records[0]["suggestions"]["left"] == suggested
     assert records[0]["metadata"]["left_votes"] == "feminine 2, masculine 1"
     assert all((out / record["fields"]["image"]).is_file() for record in records)
+
+
+def test_argillas_server_takes_the_settings_of_a_task_without_instructions(store, tmp_path):
+    """Its schemas of datasets and questions (argilla_server/api/schemas/v1) allow no empty text, only null."""
+    (picture,) = pictures(tmp_path / "originals", 1)
+    made = create_task(store, own_task("Does this picture show dark skin?", ["yes", "no"]), [replace(picture, identities={})])
+    settings = json.loads((unpacked(store, made.key, tmp_path) / "argilla" / "settings.json").read_text())
+    assert settings["guidelines"] is None
+    (question,) = settings["questions"]
+    assert re.fullmatch("[a-z0-9_-]{1,200}", question["name"])
+    assert 1 <= len(question["title"]) <= 500
+    assert len(question["settings"]["options"]) >= 2
+    assert all(option["value"] and option["text"] for option in question["settings"]["options"])
 
 
 def test_the_converter_of_label_studio_takes_the_export(out):
