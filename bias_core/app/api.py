@@ -5,15 +5,29 @@ import secrets
 from base64 import b64encode
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import asdict, replace
-from functools import cache, partial, wraps
+from dataclasses import replace
+from functools import partial, wraps
 from inspect import Parameter, Signature, cleandoc, signature
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ParamSpec, TypeVar
 
 import gradio as gr
 from gradio.context import LocalContext, get_blocks_context
 from gradio.utils import get_function_description
 
+from bias_core.app.programs import (
+    DETAIL,
+    SUMMARY,
+    attributes_answer,
+    correction_answer,
+    full_size,
+    measures_answer,
+    models_answer,
+    report_answer,
+    studies_answer,
+    suggestions_answer,
+)
 from bias_core.errors import BiasCoreError, InvalidInput, quoted
 from bias_core.explore.extension import SUGGESTED, read_attributes
 from bias_core.explore.options import (
@@ -21,7 +35,6 @@ from bias_core.explore.options import (
     EXPLORE_SETTINGS,
     KIND,
     SUGGEST_SETTINGS,
-    attribute_text,
     compare_settings,
     explore_settings,
     offered_settings,
@@ -30,18 +43,15 @@ from bias_core.explore.options import (
 from bias_core.explore.study import pack_of
 from bias_core.explore.suggest import DESIGN as SUGGEST, suggest_attributes as run_suggestions, suggested_by_words
 from bias_core.labels.make_task import N_LABELS, label_run, task_values
-from bias_core.measures.cards import METRICS
 from bias_core.services import Services
+from bias_core.store.export import write_zip
 from bias_core.store.uploads import HeldUploads, UploadStore
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.corrected import corrected, correction_of
-from bias_core.study.design import find_design, list_designs, option_settings
-from bias_core.study.documents import to_dict
-from bias_core.study.export import FORMS, to_form
+from bias_core.study.design import find_design, list_designs
+from bias_core.study.export import FORMS, to_export, to_form
 from bias_core.study.label_tasks import Looks
-from bias_core.study.next_steps import next_steps
 from bias_core.study.plan import check_number, settle
-from bias_core.study.report_text import plain
 from bias_core.study.run import run
 from bias_core.study.saved import open_report
 from bias_core.study.types import Arm, Design, StudyReport, StudySettings, check_several, parse_arms
@@ -54,16 +64,13 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _PROMPTS = "An uploaded CSV or JSONL of prompts instead of a concept; columns: prompt; optional group, n, attributes"
+_MOST_ZIPPED = 8_000_000  # bytes of the pictures in one answer
 _API = "api-"  # prefix of programs' sessions; only their reports can be fetched by id
 _LISTS = {"options": list[str] | None, "arms": list[str] | None}  # as name=value, and key=value|key=value
-_OF_A_MODEL = ("id", "name", "conditions", "default_steps", "default_guidance", "licence", "note")
-_OF_A_MEASURE = (
-    "key", "name", "summary", "reference", "equation", "bounds", "null_value", "higher_means", "limits",
-)  # fmt: skip
 
 
 def tool(run: Callable[P, T]) -> Callable[P, T]:
-    """Make a tool: check argument types (null means the default), and report our own errors by message."""
+    """Make a tool: check argument types (null means the default), report our own errors, describe ``detail``."""
     defaults = {name: parameter.default for name, parameter in signature(run).parameters.items()}
 
     @wraps(run)
@@ -81,7 +88,10 @@ def tool(run: Callable[P, T]) -> Callable[P, T]:
             raise gr.Error(sentence_of(error), print_exception=False) from error
 
     # Gradio reads only the first line of a parameter's description.
-    answer.__doc__ = re.sub(r"\n {8,}(?=\S)", " ", cleandoc(run.__doc__ or ""))
+    text = re.sub(r"\n {8,}(?=\S)", " ", cleandoc(run.__doc__ or ""))
+    if "detail" in defaults:
+        text += ("" if "Args:" in text else "\n\nArgs:") + f"\n    detail: {DETAIL}"
+    answer.__doc__ = text
     return answer
 
 
@@ -157,6 +167,18 @@ def _of_pack(
     return pack_of(_uploaded(packs[0], uploads, held), settings)
 
 
+def _zip_of(report: StudyReport) -> bytes:
+    """Return the zip of a report with its pictures; InvalidInput if they are too many for one answer."""
+    n_bytes = sum(image.path.stat().st_size for image in report.stored.values())
+    if n_bytes > _MOST_ZIPPED:
+        raise InvalidInput(
+            f"the pictures of this run have {n_bytes / 1e6:.0f} MB, and an answer holds {_MOST_ZIPPED / 1e6:.0f}; "
+            f"on the server, python -m bias_core study report {report.run_id} --to zip writes them"
+        )
+    with TemporaryDirectory() as folder:
+        return write_zip(to_export(report, pictures=True), Path(folder) / "report.zip").read_bytes()
+
+
 class Tools:
     """The tools for programs."""
 
@@ -164,17 +186,16 @@ class Tools:
         self.services = services
         self.sets = load_attribute_sets(services.settings.assets_dir / "studies")
 
-    def _report(self, design: Design, settings: StudySettings, names: Collection[str] | None = None) -> dict[str, Any]:
+    def _report(
+        self, detail: str, design: Design, settings: StudySettings, names: Collection[str] | None = None
+    ) -> dict[str, Any]:
         """Run a study and return its report; its id derives from a random session, so it cannot be guessed."""
         request = settle(design, settings, names)
         check_number(request, self.services.settings)
         session = _API + secrets.token_hex(16)
         services = self._for_caller()
-        return self._answer(run_for_api(services, partial(run, request, services, session=session)))
-
-    def _answer(self, report: StudyReport) -> dict[str, Any]:
-        """A report as JSON values, with next steps."""
-        return to_dict(report) | {"next_steps": [plain(step.values()) for step in next_steps(report, self.services)]}
+        report = run_for_api(services, partial(run, request, services, session=session))
+        return report_answer(report, self.services, detail)
 
     def _for_caller(self) -> Services:
         token = token_of(LocalContext.request.get(None))
@@ -182,7 +203,9 @@ class Tools:
 
     @tool
     @with_settings(offered_settings(EXPLORE_SETTINGS, explore_settings()), prompts=_PROMPTS)
-    def explore(self, concept: str, attributes: list[str] | None = None, **given: Any) -> dict[str, Any]:
+    def explore(
+        self, concept: str, attributes: list[str] | None = None, detail: str = SUMMARY, **given: Any
+    ) -> dict[str, Any]:
         """Draw pictures of a concept with a text-to-image model and measure how often attributes appear.
 
         For each attribute, the report has the share of pictures with its interval, n and value without bias.
@@ -194,21 +217,22 @@ class Tools:
         """
         if packs := given.pop("prompts"):
             settings = explore_settings(attributes=[SUGGESTED] if attributes is None else attributes, **given)
-            return self._report(*_of_pack(packs, concept, settings, self.services.uploads))
+            return self._report(detail, *_of_pack(packs, concept, settings, self.services.uploads))
         to_score = read_attributes([SUGGESTED] if attributes is None else attributes, concept)
-        return self._report(find_design(KIND), explore_settings(concept=concept, attributes=to_score, **given))
+        settings = explore_settings(concept=concept, attributes=to_score, **given)
+        return self._report(detail, find_design(KIND), settings)
 
     @tool
     @with_settings(_OF_A_STUDY, pictures="Uploaded zips of pictures with their prompts; each is one more arm")
-    def run_study(self, study: str, **given: Any) -> dict[str, Any]:
+    def run_study(self, study: str, detail: str = SUMMARY, **given: Any) -> dict[str, Any]:
         """Run the study of a paper on a text-to-image model and report its numbers.
 
-        The report has findings (each with interval, n, value without bias, and a p-value if tested), tables,
-        figure data, notes, next_steps (each with its tool and arguments, or a command), and a run_id for
-        get_report. Pictures are stored: the same call again, or a larger scale, reuses them.
+        The numbers that stand out have interval, n, value without bias, and a p-value if tested; next_steps have a
+        tool with its arguments, or a command. Pictures are stored: the same call again, or a larger scale, reuses them.
 
         Args:
-            study: Name of a study from list_studies, for example "t2iat-tests"; list_studies also gives its options.
+            study: Name of a study from list_studies, for example "t2iat-tests"; with this name as detail, list_studies
+                gives its options.
         """
         names = [design.name for design in list_designs()]
         if study not in names:  # shipped designs only: a program must not read this machine's files
@@ -221,12 +245,12 @@ class Tools:
         arms += tuple(Arm(images=_uploaded(picture, self.services.uploads, held)) for picture in pictures)
         options = dict(name_and_value(text) for text in given.pop("options") or [])
         design, settings = find_design(study), StudySettings(**given, options=options, arms=arms)
-        return self._report(design, settings, changed_settings(settings))
+        return self._report(detail, design, settings, changed_settings(settings))
 
     @tool
     @with_settings(offered_settings(COMPARE_SETTINGS, compare_settings("", [])))
     def compare(
-        self, concept: str, arms: list[str], attributes: list[str] | None = None, **given: Any
+        self, concept: str, arms: list[str], attributes: list[str] | None = None, detail: str = SUMMARY, **given: Any
     ) -> dict[str, Any]:
         """Draw a concept with two to eight arms (settings to compare) on the same seeds, and test the differences.
 
@@ -241,16 +265,19 @@ class Tools:
         """
         several = check_several(parse_arms(arms))
         to_score = read_attributes([SUGGESTED] if attributes is None else attributes, concept)
-        return self._report(find_design(KIND), compare_settings(concept, several, attributes=to_score, **given))
+        settings = compare_settings(concept, several, attributes=to_score, **given)
+        return self._report(detail, find_design(KIND), settings)
 
     @tool
     @with_settings(offered_settings(SUGGEST_SETTINGS, usual_suggest_settings()))
-    def suggest_attributes(self, concept: str, words_only: bool = False, **given: Any) -> list[dict[str, Any]]:
+    def suggest_attributes(
+        self, concept: str, words_only: bool = False, detail: str = SUMMARY, **given: Any
+    ) -> dict[str, Any]:
         """Suggest attributes to measure in pictures of a concept, the most certain first; check and edit them.
 
         A language model suggests from the concept's words, and captions of its pictures are compared with those of a
-        plain baseline from the same seeds. Each suggestion has its two sentences, the baseline's share as P*, its
-        origin, and an "attribute" text to pass to explore and compare.
+        plain baseline from the same seeds. Each suggestion has the baseline's share as P* ("reference"), its origin,
+        and an "attribute" text to pass to explore and compare.
 
         Args:
             concept: Who or what is drawn, for example "doctor".
@@ -264,31 +291,32 @@ class Tools:
             session = _API + secrets.token_hex(16)
             run = partial(run_suggestions, settings, self._for_caller(), session=session)
             suggested = run_for_api(self.services, run)
-        return [
-            asdict(one.attribute) | {"where_from": one.where_from, "attribute": attribute_text(one.attribute)}
-            for one in suggested
-        ]
+        return suggestions_answer(suggested, detail)
 
     @tool
-    def get_report(self, run_id: str) -> dict[str, Any]:
+    def get_report(self, run_id: str, detail: str = SUMMARY) -> dict[str, Any]:
         """Get the report of an earlier explore, run_study or compare call, without a new run.
 
         Args:
             run_id: The run_id in the report of that call.
         """
-        return self._answer(self._corrected(run_id))
+        return report_answer(self._corrected(run_id), self.services, detail)
 
     @tool
-    def report_document(self, run_id: str, form: str = "md") -> str:
+    def report_document(self, run_id: str, form: str) -> str:
         """Export the report of an earlier explore, run_study or compare call as a document.
 
         Args:
             run_id: The run_id in the report of that call.
             form: "md": Markdown; "card": a section for the model card; "html": one page with
                 pictures and figures, up to a few megabytes; "json": all numbers;
-                "every_eval_ever": a zip of records as base64.
+                "every_eval_ever": a zip of records as base64; "zip": pictures, tables, figures and
+                all of these, as base64.
         """
-        content = to_form(by_name(self._corrected(run_id)), form)
+        report = by_name(self._corrected(run_id))
+        if form == "zip":
+            return b64encode(_zip_of(report)).decode()
+        content = to_form(report, form)
         return content.decode() if FORMS[form].is_text else b64encode(content).decode()
 
     @tool
@@ -327,7 +355,7 @@ class Tools:
         return task_values(made)
 
     @tool
-    def corrected_run(self, run_id: str) -> dict[str, Any]:
+    def corrected_run(self, run_id: str, detail: str = SUMMARY) -> dict[str, Any]:
         """Get a run's numbers corrected by people's labels, and the number of further labels needed for ±5 points.
 
         Args:
@@ -336,7 +364,7 @@ class Tools:
         report = self._saved(run_id)
         if (answers := self.services.run_answers(run_id)) is None:
             raise InvalidInput(f"the run {run_id} has no labelling task: make one with label_run")
-        return dict(plain(correction_of(report, answers).values()))
+        return correction_answer(correction_of(report, answers), detail)
 
     def _saved(self, run_id: str) -> StudyReport:
         manifest = self.services.manifests.find(run_id)
@@ -348,59 +376,31 @@ class Tools:
     def _corrected(self, run_id: str) -> StudyReport:
         return corrected(self._saved(run_id), self.services.run_answers(run_id), self.services)
 
-    def list_studies(self) -> list[dict[str, Any]]:
-        """List the studies for run_study, with question, paper, size and options."""
-        listed = []
-        for design in list_designs():
-            if n_pictures := _full_size(design.name):
-                options = list(option_settings(design).values())
-                listed.append(
-                    {
-                        "name": design.name,
-                        "title": design.title,
-                        "summary": design.summary,
-                        "reference": design.reference,
-                        "redraws": design.where,
-                        "pictures_at_full_size": n_pictures,
-                        "options": {one.name: plain(one.default) for one in options},
-                        "ranges": {one.name: one.description()["range"] for one in options if one.range_words},
-                        "option_settings": [plain(one.description()) for one in options],
-                    }
-                )
-        return listed
+    @tool
+    def list_studies(self, detail: str = SUMMARY) -> dict[str, Any]:
+        """List the studies for run_study; one alone shows its question, paper, size and options."""
+        return studies_answer((design for design in list_designs() if full_size(design)), detail)
 
-    def list_models(self) -> list[dict[str, Any]]:
-        """List the named text-to-image models, with conditions, default steps and guidance, licence and a note.
+    @tool
+    def list_models(self, detail: str = SUMMARY) -> dict[str, Any]:
+        """List the named text-to-image models; in full, also default steps and guidance, licence and a note.
 
         Any other diffusers model on the hub can be given as org/name.
         """
-        return [_values(info, _OF_A_MODEL) for info in self.services.models()]
+        return models_answer(self.services.models(), detail)
 
-    def list_attribute_sets(self) -> list[dict[str, Any]]:
-        """List the built-in attributes per concept, with their two sentences, real-world rates P* and sources.
+    @tool
+    def list_attribute_sets(self, detail: str = SUMMARY) -> dict[str, Any]:
+        """List the built-in attributes per concept; in full, also two sentences, real-world rate P* and source of each.
 
         Pass their names, such as "man", as attributes to explore and compare.
         """
-        return [asdict(item) for item in self.sets]
+        return attributes_answer(self.sets, detail)
 
-    def list_measures(self) -> list[dict[str, Any]]:
-        """List the measures with range, value without bias, meaning of higher values, and limits."""
-        return [
-            _values(metric, _OF_A_MEASURE) | {"inputs": plain([asdict(item) for item in metric.inputs])}
-            for metric in METRICS.values()
-        ]
-
-
-def _values(of: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: plain(getattr(of, name)) for name in names}
-
-
-@cache
-def _full_size(name: str) -> int:
-    """Number of pictures of a study at full size; 0 if it uses uploaded ones."""
-    design = find_design(name)
-    request = settle(design, StudySettings())
-    return sum(shot.n for shot in request.study.shots(request.settings))
+    @tool
+    def list_measures(self, detail: str = SUMMARY) -> dict[str, Any]:
+        """List the measures with range and value without bias; in full, also formula, limits and inputs."""
+        return measures_answer(detail)
 
 
 def add_tools(services: Services) -> None:

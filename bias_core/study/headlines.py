@@ -158,7 +158,7 @@ def numbers_headline(report: StudyReport) -> str:
     if not away:
         which = "The number is" if len(rows) == 1 else f"All {len(rows)} numbers are"
         return f"{which} compatible with “no bias”, which does not rule bias out."
-    lead = max(away, key=_clearance)
+    lead = max(away, key=clearance)
     if len(rows) == 1:
         return _spoken(lead)
     verb = "differs" if len(away) == 1 else "differ"
@@ -171,10 +171,13 @@ def _spoken(row: dict[str, Any]) -> str:
     return f"{row['finding']} is {number}, where {null} means no bias. {row['says']}".strip()
 
 
-def _clearance(row: dict[str, Any]) -> float:
-    """Return the distance of the null value from the interval, in widths of the interval."""
-    outside = max(row["low"] - row["null_value"], row["null_value"] - row["high"])
-    return outside / width if (width := row["high"] - row["low"]) else math.inf
+def clearance(row: Mapping[str, Any]) -> float:
+    """Return the distance of the null value from the interval, in widths of the interval; -inf if one is unknown."""
+    low, high, null = row["low"], row["high"], row["null_value"]
+    if not all(map(is_known, (low, high, null))):
+        return -math.inf
+    outside = max(low - null, null - high)
+    return outside / width if (width := high - low) else math.inf if outside else -math.inf
 
 
 def differences_headline(report: StudyReport, frame: pd.DataFrame) -> str:

@@ -100,7 +100,7 @@ _WIDE = 0.05  # half width of an interval, as a share of the measure's range
 _FEWEST_MORE = 1.3  # times the pictures of the report
 _SQUARE = 4.0  # times the pictures halves an interval
 _PERCENT = 100.0
-_CORRECTED = "-corrected"  # suffix of the key of a share corrected for known errors
+CORRECTED_SUFFIX = "-corrected"  # suffix of the key of a share corrected for known errors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,14 +206,16 @@ def _errors_are_known(report: StudyReport) -> bool:
     findings = [finding for part in parts for finding in part.results.findings]
     frames = [table.frame for part in parts for table in part.results.tables]
     corrected = (frame[name] for frame in frames for name in frame if "corrected" in str(name).split())
-    return any(number.expected is not None or number.key.endswith(_CORRECTED) for number in findings) or any(
+    return any(number.expected is not None or number.key.endswith(CORRECTED_SUFFIX) for number in findings) or any(
         column.notna().any() for column in corrected
     )
 
 
 def _widest(report: StudyReport) -> Finding | None:
     """Return the number with the widest interval, of the first measure with a wide one; None if none is wide."""
-    wide = [number for number in report.results.findings if _is_wide(number) and not number.key.endswith(_CORRECTED)]
+    wide = [
+        number for number in report.results.findings if _is_wide(number) and not number.key.endswith(CORRECTED_SUFFIX)
+    ]
     same = [finding for finding in wide if finding.metric == wide[0].metric]
     return max(same, key=_half_width, default=None)
 

@@ -140,7 +140,9 @@ def test_argilla_reads_settings_and_records(store, task, out):
 def test_argillas_server_takes_the_settings_of_a_task_without_instructions(store, tmp_path):
     """Its schemas of datasets and questions (argilla_server/api/schemas/v1) allow no empty text, only null."""
     (picture,) = pictures(tmp_path / "originals", 1)
-    made = create_task(store, own_task("Does this picture show dark skin?", ["yes", "no"]), [replace(picture, identities={})])
+    made = create_task(
+        store, own_task("Does this picture show dark skin?", ["yes", "no"]), [replace(picture, identities={})]
+    )
     settings = json.loads((unpacked(store, made.key, tmp_path) / "argilla" / "settings.json").read_text())
     assert settings["guidelines"] is None
     (question,) = settings["questions"]

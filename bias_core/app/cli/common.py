@@ -102,8 +102,12 @@ class RunOptions:
     out: Annotated[Path | None, option(OUTPUT, OUT, callback=with_known_ending)] = None
     keep: Annotated[bool, option(OUTPUT, "Never delete the pictures of this run to make room.", "--keep")] = False
     full: Annotated[bool, option(OUTPUT, "Print all numbers, tables and notes.", "--full")] = False
-    as_json: Annotated[bool, option(OUTPUT, "Print the report as JSON and nothing else.", "--json")] = False
+    as_json: Annotated[
+        bool, option(OUTPUT, "Print JSON and nothing else: a summary, or everything with --full.", "--json")
+    ] = False
 
+
+AsJson = Annotated[bool, option(OUTPUT, "Print JSON and nothing else.", "--json")]
 
 _VALUES = {"bool": "", "int": "NUMBER", "float": "NUMBER", "str": "TEXT", "list[str]": "TEXT", "path": "PATH"}
 """Placeholders for an option's value, by Typer's name of its type; nothing after a flag."""

@@ -9,6 +9,7 @@ from rich.table import Table
 from bias_core.app.cli.common import (
     DRAW,
     MEASURE,
+    AsJson,
     Given,
     RunOptions,
     Stop,
@@ -151,9 +152,14 @@ def find_attributes(concept: str, texts: list[str] | None) -> list[str]:
     return [attribute_text(attribute) for attribute in read_attributes(texts or [SUGGESTED], concept)]
 
 
-def models() -> None:
+def models(*, as_json: AsJson = False) -> None:
     """List the models, conditions, encoders and other classifiers that have a name."""
+    from bias_core.app.programs import as_text, models_on_record
+
     with user_errors(), open_services() as services:
+        if as_json:
+            typer.echo(as_text(models_on_record(services)))
+            return
         rows = [
             (
                 info.id,
@@ -177,15 +183,22 @@ def models() -> None:
         )
 
 
-def attributes(concept: Annotated[str, typer.Argument(help="Show the set for this concept only.")] = "") -> None:
+def attributes(
+    concept: Annotated[str, typer.Argument(help="Show the set for this concept only.")] = "", *, as_json: AsJson = False
+) -> None:
     """List the built-in attributes with their real-world rates P*."""
+    from bias_core.app.programs import FULL, as_text, attributes_answer
     from bias_core.number_text import format_given
 
     with user_errors(), open_services() as services:
         sets = load_attribute_sets(services.settings.assets_dir / "studies")
+        sets = (suggest_set(concept, sets),) if concept else sets
+        if as_json:
+            typer.echo(as_text(attributes_answer(sets, FULL)))
+            return
         rows = [
             (item.title, a.name, a.positive, a.negative, format_given(a.reference), a.reference_source)
-            for item in ([suggest_set(concept, sets)] if concept else sets)
+            for item in sets
             for a in item.attributes
         ]
         show_rows(("set", "attribute", "positive", "negative", "P*", "source"), rows)
@@ -206,6 +219,7 @@ def suggest(
 
     A language model suggests from the words; captions of the pictures are compared with those of a plain baseline.
     """
+    from bias_core.app.programs import as_text
     from bias_core.explore.options import SuggestOptions
     from bias_core.explore.suggest import DESIGN, suggested_by_words, suggested_in
     from bias_core.papers.tbyb.study import written_scenes
@@ -218,10 +232,13 @@ def suggest(
             written = written_scenes(
                 concept, options_in(settings, SuggestOptions).language_model, settings.model, services
             )
-            _show_scenes(concept, written)
+            if how.as_json:
+                typer.echo(as_text({"scenes": list(written)}))
+            else:
+                _show_scenes(concept, written)
             return
         if words_only:
-            _show(concept, suggested_by_words(settings, services))
+            _show(concept, suggested_by_words(settings, services), how)
             return
         choose_engine(services, how)
 
@@ -229,10 +246,10 @@ def suggest(
             return (yield from run_study(DESIGN, settings, services, cancelled=cancelled))
 
         report = run_with_bar(steps)
-        if as_suggestions := not (how.full or how.as_json):
-            for note in report.results.notes:
+        if as_suggestions := how.as_json or not how.full:
+            for note in () if how.as_json else report.results.notes:
                 console.print(note, markup=False)
-            _show(concept, suggested_in(report))
+            _show(concept, suggested_in(report), how)
         finish(report, how, services, pictures=True, is_shown=as_suggestions)
 
 
@@ -244,7 +261,12 @@ def _show_scenes(word: str, scenes: Sequence[str]) -> None:
     typer.echo(f'python -m bias_core study run tbyb-task --option "triggers={word}" --option "scenes={listed}"')
 
 
-def _show(concept: str, suggested: "list[Suggested]") -> None:
+def _show(concept: str, suggested: "list[Suggested]", how: RunOptions) -> None:
+    if how.as_json:
+        from bias_core.app.programs import FULL, SUMMARY, as_text, suggestions_answer
+
+        typer.echo(as_text(suggestions_answer(suggested, FULL if how.full else SUMMARY)))
+        return
     table = Table("attribute", "where it comes from", "P*", title=f"Suggested for {concept}")
     for suggestion in suggested:
         rate = suggestion.attribute.reference

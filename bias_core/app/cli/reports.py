@@ -1,6 +1,5 @@
 """Reports on the command line: print, save and correct them, and list the runs that have them."""
 
-import json
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from bias_core.app.cli.common import (
+    AsJson,
     RunOptions,
     console,
     fits,
@@ -66,12 +66,12 @@ def finish(
 def show_study_report(
     report: StudyReport, services: "Services | None" = None, *, full: bool = False, as_json: bool = False
 ) -> None:
-    """Print the headline, first numbers and next step; or the whole report; or only its JSON."""
-    from bias_core.study.export import to_form
+    """Print the headline, first numbers and next step, or the whole report; either as JSON if asked for."""
+    from bias_core.app.programs import FULL, SUMMARY, as_text, report_answer
     from bias_core.study.headlines import headline
 
     if as_json:
-        typer.echo(to_form(report, "json"))
+        typer.echo(as_text(report_answer(report, services, FULL if full else SUMMARY)))
         return
     show_warning(report.warning)
     console.print(headline(report), markup=False, style="bold")
@@ -184,14 +184,21 @@ def runs(
         str, typer.Option(help="Allow deleting the pictures of the run with this id to make room.")
     ] = "",
     delete: Annotated[str, typer.Option(help="Delete the run with this id from the list.")] = "",
+    as_json: AsJson = False,
 ) -> None:
     """List the runs on record, newest first."""
+    from bias_core.app.programs import as_text, runs_answer
+
     with user_errors(), open_services() as services:
         for run_id, is_kept in ((keep, True), (release, False)):
             if run_id:
                 services.manifests.keep(run_id, is_kept)
         if delete:
             services.manifests.delete(delete)
+        found = services.manifests.list(session="")
+        if as_json:
+            typer.echo(as_text(runs_answer(found)))
+            return
         rows = [
             (
                 run.id,
@@ -203,7 +210,7 @@ def runs(
                 "yes" if run.is_kept else "",
                 datetime.fromtimestamp(run.updated).astimezone().strftime("%Y-%m-%d %H:%M"),
             )
-            for run in services.manifests.list(session="")
+            for run in found
         ]
         show_rows(("run", "study", "what", "model", "pictures", "status", "kept", "updated"), rows)
 
@@ -225,8 +232,10 @@ def label(
             "masculine, androgynous, unclear)."
         ),
     ] = "two",
+    as_json: AsJson = False,
 ) -> None:
     """Make a labelling task from random pictures of a run; people's labels correct its numbers."""
+    from bias_core.app.programs import as_text
     from bias_core.labels.make_task import label_run, task_values
 
     with user_errors(), open_services() as services:
@@ -235,6 +244,9 @@ def label(
             attributes=attribute or (), setting=setting, raters_per_item=raters, seed=seed, looks=cast("Looks", looks),
         )  # fmt: skip
         values = task_values(made)
+        if as_json:
+            typer.echo(as_text(values))
+            return
         console.print(f"{values['sample']}, about {values['asks_about']}.", markup=False)
         for name, title in (
             ("raters_link", "For raters, at the address of your app"),
@@ -253,35 +265,40 @@ def corrected(
     out: Annotated[
         Path | None, typer.Option(help="File for the numbers, name.json or name.csv; with --labels, as --out of a run.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show a run's numbers corrected by people's labels, and how many more labels they need."""
+    from bias_core.app.programs import FULL, as_text, correction_answer
     from bias_core.store.export import csv_bytes
     from bias_core.store.files import write_atomically
     from bias_core.study import corrected as corrections
     from bias_core.study.answers import read_answers
-    from bias_core.study.report_text import excerpt, plain
+    from bias_core.study.report_text import excerpt
 
     with user_errors(), open_services() as services:
         report = _report(services, run)
         if labels:
             report = replace(report, settings=replace(report.settings, labels=labels))
             report = corrections.corrected(report, read_answers(labels), services)
-            show_study_report(report, full=True)
-            save_study_report(report, out)
+            show_study_report(report, full=True, as_json=as_json)
+            save_study_report(report, out, quiet=as_json)
             return
         if (answers := services.run_answers(run)) is None:
             raise InvalidInput(f"the run {run} has no labelling task: make one with study label {run}")
         correction = corrections.correction_of(report, answers)
         if not correction.numbers:
             raise InvalidInput(" ".join(correction.notes))
-        of_numbers = correction.table()
+        of_numbers, values = correction.table(), as_text(correction_answer(correction, FULL))
+        if out is not None:
+            write_atomically(out, values.encode() if out.suffix == ".json" else csv_bytes(of_numbers.frame))
+        if as_json:
+            typer.echo(values)
+            return
         text, _ = excerpt(of_numbers.frame.drop(columns="note"))
         show_table(table_of(text, of_numbers.title))
         for note in (correction.headline, *correction.notes):
             console.print(note, markup=False)
         if out is not None:
-            as_json = json.dumps(plain(correction.values()), indent=2, ensure_ascii=False).encode()
-            write_atomically(out, as_json if out.suffix == ".json" else csv_bytes(of_numbers.frame))
             console.print(f"Written to {out}", markup=False)
 
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from bias_core.app.cli.common import (
     DRAW,
     MANY,
+    AsJson,
     Given,
     RunOptions,
     choose_engine,
@@ -41,15 +42,21 @@ if TYPE_CHECKING:
 
 
 def list_studies(
-    *, markdown: Annotated[bool, typer.Option("--markdown", help="As the table of docs/studies.md.")] = False
+    *,
+    markdown: Annotated[bool, typer.Option("--markdown", help="As the table of docs/studies.md.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the studies that come with the program."""
     import pandas as pd
 
+    from bias_core.app.programs import FULL, as_text, studies_answer
     from bias_core.measures.cards import work
     from bias_core.study.report_text import markdown_table
 
     with user_errors():
+        if as_json:
+            typer.echo(as_text(studies_answer(list_designs(), FULL)))
+            return
         if markdown:
             told = [(d, ", ".join(filter(None, (work(d.reference), d.where)))) for d in list_designs()]
             rows = [(d.name, d.title, redraws) for d, redraws in told]
@@ -59,13 +66,19 @@ def list_studies(
         show_rows(("study", "what it asks", "paper", "redraws"), studies)
 
 
-def show_study(name: Annotated[str, typer.Argument(help="A study of `study list`, or a YAML file.")]) -> None:
+def show_study(
+    name: Annotated[str, typer.Argument(help="A study of `study list`, or a YAML file.")], *, as_json: AsJson = False
+) -> None:
     """Show what a study draws and which options it has."""
+    from bias_core.app.programs import FULL, as_text, studies_answer
     from bias_core.measures.cards import work
     from bias_core.study.plan import settle
 
     with user_errors():
         design = find_design(name)
+        if as_json:
+            typer.echo(as_text(studies_answer([design], FULL)))
+            return
         request = settle(design, StudySettings())
         shots = request.study.shots(request.settings)
         console.print(f"[bold]{design.title}[/bold] ({work(design.reference)}, {design.where})")
@@ -78,11 +91,17 @@ def show_study(name: Annotated[str, typer.Argument(help="A study of `study list`
 
 
 def measures(
+    *,
     markdown: Annotated[bool, typer.Option("--markdown", help="Every card in full, as Markdown.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the measures with their range, their null value and what higher means."""
+    from bias_core.app.programs import FULL, as_text, measures_answer
     from bias_core.measures.cards import METRICS, cards_markdown, work
 
+    if as_json:
+        typer.echo(as_text(measures_answer(FULL)))
+        return
     if markdown:
         typer.echo(cards_markdown(METRICS.values()), nl=False)
         return

@@ -1,0 +1,260 @@
+"""The JSON of the tools and of ``--json``: a summary by default, all of it or one part if asked for.
+
+Every answer is one object. A summary has at most :data:`MOST_BYTES` and says in ``more`` which call gives the rest.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime, timezone
+from functools import cache
+from typing import TYPE_CHECKING, Any, get_args
+
+from bias_core.errors import InvalidInput, quoted
+from bias_core.explore.options import attribute_text
+from bias_core.measures.cards import METRICS
+from bias_core.models.catalogue import Role
+from bias_core.study.attributes import AttributeSet
+from bias_core.study.corrected import Correction
+from bias_core.study.design import find_design, option_settings
+from bias_core.study.documents import to_dict
+from bias_core.study.headlines import clearance, headline
+from bias_core.study.next_steps import CORRECTED_SUFFIX, next_steps
+from bias_core.study.plan import settle
+from bias_core.study.report_text import LIMITS, Row, finding_rows, plain, title_of
+from bias_core.study.study_services import StudyServices
+from bias_core.study.types import Design, StudyReport, StudySettings
+from bias_core.types import ModelInfo
+
+if TYPE_CHECKING:
+    from bias_core.explore.suggest import Suggested
+    from bias_core.services import Services
+    from bias_core.store.manifests import RunHead
+
+MOST_BYTES = 8_000
+"""Bytes of a summary, about 2,000 tokens of a language model."""
+SUMMARY, FULL = "summary", "full"
+DETAIL = (
+    f'"{SUMMARY}": what stands out, at most 8 kB; "{FULL}": everything; or the name of one part or entry that the '
+    "summary lists."
+)
+"""The meaning of the argument ``detail`` of every tool."""
+_MOST_NUMBERS, _MOST_WORDS = 8, 10
+_TEXT_LENGTHS = (600, 200, 60)  # letters of a text, in turn until the summary fits
+_EXACT = {"run_id", "command", "tool", "arguments", "attribute", "more"}  # a call must stay as it is
+_OF_A_NUMBER = ("finding", "value", "low", "high", "n", "null_value", "p_value", "says")
+_OF_A_MODEL = ("id", "name", "conditions", "default_steps", "default_guidance", "licence", "note")
+_OF_A_MEASURE = (
+    "key", "name", "summary", "reference", "equation", "bounds", "null_value", "higher_means", "limits",
+)  # fmt: skip
+
+
+def report_answer(report: StudyReport, services: StudyServices | None, detail: str = SUMMARY) -> Row:
+    """Return the report's headline, the numbers that stand out, and the next steps."""
+    steps = [dict(plain(step.values())) for step in (next_steps(report, services) if services else ())]
+    full = to_dict(report) | {"next_steps": steps}
+    if detail != SUMMARY:
+        return _chosen(full, detail, report.run_id)
+    summary = {
+        "run_id": report.run_id,
+        "study": report.design.name,
+        "title": title_of(report),
+        "headline": headline(report),
+        **{name: full[name] for name in ("warning", "stop_rule") if full[name]},
+        **({"unknown_words": full["unknown_words"][:_MOST_WORDS]} if full["unknown_words"] else {}),
+        **{name: full[name] for name in ("n_planned", "n_images", "n_blocked")},
+        "n_numbers": len(full["findings"]),
+        "stands_out": plain(_clearest(report)),
+        "limits": LIMITS,
+        "next_steps": steps,
+        "more": _more("get_report", full, run_id=report.run_id),
+    }
+    return _fitted(summary, "stands_out", "next_steps")
+
+
+def _clearest(report: StudyReport) -> list[Row]:
+    """Return the numbers that differ most clearly from their null values, those of the study's main measure first."""
+    found = zip(report.results.findings, finding_rows(report), strict=True)
+    rows = [row for finding, row in found if not finding.key.endswith(CORRECTED_SUFFIX)]  # the same share again
+    main = rows[0]["measure"] if rows else ""
+    first = sorted(rows, key=lambda row: (row["measure"] != main, -clearance(row)))[:_MOST_NUMBERS]
+    return [{name: row[name] for name in _OF_A_NUMBER} | {"excludes_null": clearance(row) > 0} for row in first]
+
+
+def correction_answer(correction: Correction, detail: str = SUMMARY) -> Row:
+    """Return the corrected numbers of a run, with the number of further labels that each needs."""
+    full = dict(plain(correction.values()))
+    if detail != SUMMARY:
+        return _chosen(full, detail, correction.run_id)
+    rows = [
+        {
+            "finding": one.title, "value": one.corrected.value, "low": one.corrected.low, "high": one.corrected.high,
+            "n": one.corrected.n, "null_value": one.corrected.null_value, "as_classified": one.as_read.value,
+            "n_labelled": one.n_labelled, "labels_for_5_points": one.budget,
+        }
+        for one in correction.numbers
+    ]  # fmt: skip
+    summary = {
+        "run_id": correction.run_id,
+        "headline": correction.headline,
+        "n_labelled": correction.n_labelled,
+        "n_asked": correction.n_asked,
+        "n_numbers": len(rows),
+        "stands_out": plain(rows),
+        "more": _more("corrected_run", full, run_id=correction.run_id),
+    }
+    return _fitted(summary, "stands_out")
+
+
+def suggestions_answer(suggested: "Sequence[Suggested]", detail: str = SUMMARY) -> Row:
+    """Return suggested attributes, each with the text that ``explore`` and ``compare`` take."""
+    entries = {
+        one.attribute.name: asdict(one.attribute)
+        | {"where_from": one.where_from, "attribute": attribute_text(one.attribute)}
+        for one in suggested
+    }
+    return _listed("suggest_attributes", "suggested", entries, ("name", "where_from", "reference", "attribute"), detail)
+
+
+def studies_answer(designs: Iterable[Design], detail: str = SUMMARY) -> Row:
+    """Return studies with their titles and sizes; in full, also their options."""
+    entries = {design.name: study_values(design) for design in designs}
+    short = ("name", "title", "reference", "pictures_at_full_size")
+    return _listed("list_studies", "studies", entries, short, detail)
+
+
+def study_values(design: Design) -> Row:
+    """Return what a study asks and draws, with its options."""
+    options = list(option_settings(design).values())
+    return {
+        "name": design.name,
+        "title": design.title,
+        "summary": design.summary,
+        "reference": design.reference,
+        "redraws": design.where,
+        "pictures_at_full_size": full_size(design),
+        "options": {one.name: plain(one.default) for one in options},
+        "ranges": {one.name: one.description()["range"] for one in options if one.range_words},
+        "option_settings": [plain(one.description()) for one in options],
+    }
+
+
+def full_size(design: Design) -> int:
+    """Return the number of pictures of a study at full size; 0 if it uses uploaded ones."""
+    return _full_size(design.name) if design == find_design(design.name) else _n_pictures(design)
+
+
+@cache
+def _full_size(name: str) -> int:
+    return _n_pictures(find_design(name))
+
+
+def _n_pictures(design: Design) -> int:
+    request = settle(design, StudySettings())
+    return sum(shot.n for shot in request.study.shots(request.settings))
+
+
+def models_answer(models: Iterable[ModelInfo], detail: str = SUMMARY) -> Row:
+    """Return models with their conditions; in full, also their defaults, licence and a note."""
+    entries = {info.id: _values(info, _OF_A_MODEL) for info in models}
+    return _listed("list_models", "models", entries, ("id", "name", "conditions"), detail)
+
+
+def models_on_record(services: "Services") -> Row:
+    """Return models, conditions of the calibration world, and classifiers, with all that is known of each."""
+    tools = [asdict(tool) | {"role": role} for role in get_args(Role) for tool in services.tools(role)]
+    return models_answer(services.models(), FULL) | {
+        "conditions": dict(services.catalogue.conditions), "classifiers": plain(tools),
+    }  # fmt: skip
+
+
+def attributes_answer(sets: Iterable[AttributeSet], detail: str = SUMMARY) -> Row:
+    """Return the names of the built-in attributes by set; in full, also their sentences, rates P* and sources."""
+    sets = list(sets)
+    if detail == SUMMARY:
+        names = {one.key: {"key": one.key, "attributes": [a.name for a in one.attributes]} for one in sets}
+        return _listed("list_attribute_sets", "sets", names, ("key", "attributes"), detail)
+    return _listed("list_attribute_sets", "sets", {one.key: asdict(one) for one in sets}, (), detail)
+
+
+def measures_answer(detail: str = SUMMARY) -> Row:
+    """Return the measures with the value that means no bias; in full, also their limits and inputs."""
+    entries = {
+        metric.key: _values(metric, _OF_A_MEASURE) | {"inputs": plain([asdict(item) for item in metric.inputs])}
+        for metric in METRICS.values()
+    }
+    return _listed("list_measures", "measures", entries, ("key", "name", "bounds", "null_value"), detail)
+
+
+def runs_answer(runs: "Iterable[RunHead]") -> Row:
+    """Return the runs on record."""
+    rows = [
+        {
+            "run_id": run.id, "study": run.study, "title": run.title, "model": run.settings.get("model", ""),
+            "n_images": len(run.image_ids), "status": run.status, "is_kept": run.is_kept,
+            "updated": datetime.fromtimestamp(run.updated, timezone.utc).isoformat(timespec="seconds"),
+        }
+        for run in runs
+    ]  # fmt: skip
+    return {"runs": rows}
+
+
+def as_text(answer: Row) -> str:
+    """Return an answer as the JSON that ``--json`` prints."""
+    return json.dumps(answer, indent=2, ensure_ascii=False)
+
+
+def _values(of: Any, names: tuple[str, ...]) -> Row:
+    return {name: plain(getattr(of, name)) for name in names}
+
+
+def _listed(tool: str, title: str, entries: Mapping[str, Row], short: tuple[str, ...], detail: str) -> Row:
+    """Return a list: some fields of every entry, everything, or one entry."""
+    if detail == FULL:
+        return {title: list(entries.values())}
+    if detail != SUMMARY:
+        return {title: [_chosen(entries, detail)[detail]]}
+    rows = [{name: entry[name] for name in short} for entry in entries.values()]
+    more = {"tool": tool, "arguments": {"detail": FULL}, "n": len(rows)}
+    return _fitted({title: plain(rows), "more": more}, title)
+
+
+def _chosen(full: Mapping[str, Any], detail: str, run_id: str = "") -> Row:
+    """Return everything, or one part of it; InvalidInput lists the parts."""
+    if detail == FULL:
+        return dict(full)
+    if detail not in full:
+        run = f" of run {run_id}" if run_id else ""  # which is on record: only this answer is missing
+        raise InvalidInput(f"no detail {quoted(detail)}{run}; choose {SUMMARY}, {FULL}, {', '.join(full)}")
+    return {**({"run_id": run_id} if run_id else {}), detail: full[detail]}
+
+
+def _more(tool: str, full: Mapping[str, Any], **arguments: str) -> Row:
+    """Return the call for the full answer, and the bytes of its larger parts, which can be asked for by name."""
+    sizes = {name: n_bytes(part) for name, part in full.items() if isinstance(part, (dict, list)) and part}
+    return {"tool": tool, "arguments": {**arguments, "detail": FULL}, "bytes_by_detail": {FULL: n_bytes(full), **sizes}}
+
+
+def n_bytes(answer: Any) -> int:
+    """Return the length of an answer as JSON."""
+    return len(json.dumps(answer, ensure_ascii=False).encode())
+
+
+def _fitted(summary: Row, *lists: str) -> Row:
+    """Return the summary in at most :data:`MOST_BYTES`: long texts lose their ends, the lists their last entries."""
+    for length in _TEXT_LENGTHS:
+        cut: Row = _shortened(summary, length)
+        while n_bytes(cut) > MOST_BYTES and any(len(cut[name]) > 1 for name in lists):
+            largest = max((name for name in lists if len(cut[name]) > 1), key=lambda name: n_bytes(cut[name]))
+            cut[largest] = cut[largest][:-1]
+        if n_bytes(cut) <= MOST_BYTES:
+            return cut
+    return cut | {name: [] for name in lists}
+
+
+def _shortened(value: Any, length: int) -> Any:
+    if isinstance(value, dict):
+        return {key: item if key in _EXACT else _shortened(item, length) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_shortened(item, length) for item in value]
+    return f"{value[: length - 1]}…" if isinstance(value, str) and len(value) > length else value
