@@ -111,7 +111,7 @@ def test_words_of_other_programs_in_a_prompt_are_printed_as_they_are_and_said_to
 
 def test_a_run_prints_what_is_read_at_once_all_of_it_or_json_alone(command, data):
     drawn = ("explore", "doctor", "-n", "8", "--model", "calibration-renderer")
-    at_once, full, as_json = (command(*drawn, *more).stdout for more in ((), ("--full",), ("--json",)))
+    at_once, full, as_json = (command(*drawn, *more).stdout for more in ((), ("--full",), ("--json", "--full")))
     lines = at_once.splitlines()
     (top,), (bottom,) = ([i for i, line in enumerate(lines) if line.startswith(sign)] for sign in "┏└")
     assert bottom - top + 2 <= 15  # its title, too

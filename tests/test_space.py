@@ -160,7 +160,7 @@ def test_what_is_there_works_and_what_is_missing_says_so_when_it_is_asked(space)
     kind, answer = call(url, "explore", *explored(url, "calibration-renderer"))
     assert kind == "complete", answer
     report = answer[0]
-    assert report["attributes"][0]["prevalence"]["n"] == 4
+    assert report["stands_out"][0]["n"] == 4
     assert (home / ".local" / "share" / "t2i-bias-explorer" / "images").is_dir()
     kind, said = call(url, "explore", *explored(url, "ghost-model"))
     assert kind == "error"

@@ -18,7 +18,9 @@ from gradio.utils import get_function_description
 
 from bias_core.app.programs import (
     DETAIL,
+    OR_PART,
     SUMMARY,
+    Detail,
     attributes_answer,
     correction_answer,
     full_size,
@@ -90,7 +92,8 @@ def tool(run: Callable[P, T]) -> Callable[P, T]:
     # Gradio reads only the first line of a parameter's description.
     text = re.sub(r"\n {8,}(?=\S)", " ", cleandoc(run.__doc__ or ""))
     if "detail" in defaults:
-        text += ("" if "Args:" in text else "\n\nArgs:") + f"\n    detail: {DETAIL}"
+        part = "" if signature(run).parameters["detail"].annotation == Detail else OR_PART
+        text += ("" if "Args:" in text else "\n\nArgs:") + f"\n    detail: {DETAIL}{part}."
     answer.__doc__ = text
     return answer
 
@@ -187,7 +190,7 @@ class Tools:
         self.sets = load_attribute_sets(services.settings.assets_dir / "studies")
 
     def _report(
-        self, detail: str, design: Design, settings: StudySettings, names: Collection[str] | None = None
+        self, detail: Detail, design: Design, settings: StudySettings, names: Collection[str] | None = None
     ) -> dict[str, Any]:
         """Run a study and return its report; its id derives from a random session, so it cannot be guessed."""
         request = settle(design, settings, names)
@@ -204,7 +207,7 @@ class Tools:
     @tool
     @with_settings(offered_settings(EXPLORE_SETTINGS, explore_settings()), prompts=_PROMPTS)
     def explore(
-        self, concept: str, attributes: list[str] | None = None, detail: str = SUMMARY, **given: Any
+        self, concept: str, attributes: list[str] | None = None, detail: Detail = SUMMARY, **given: Any
     ) -> dict[str, Any]:
         """Draw pictures of a concept with a text-to-image model and measure how often attributes appear.
 
@@ -224,7 +227,7 @@ class Tools:
 
     @tool
     @with_settings(_OF_A_STUDY, pictures="Uploaded zips of pictures with their prompts; each is one more arm")
-    def run_study(self, study: str, detail: str = SUMMARY, **given: Any) -> dict[str, Any]:
+    def run_study(self, study: str, detail: Detail = SUMMARY, **given: Any) -> dict[str, Any]:
         """Run the study of a paper on a text-to-image model and report its numbers.
 
         The numbers that stand out have interval, n, value without bias, and a p-value if tested; next_steps have a
@@ -250,7 +253,7 @@ class Tools:
     @tool
     @with_settings(offered_settings(COMPARE_SETTINGS, compare_settings("", [])))
     def compare(
-        self, concept: str, arms: list[str], attributes: list[str] | None = None, detail: str = SUMMARY, **given: Any
+        self, concept: str, arms: list[str], attributes: list[str] | None = None, detail: Detail = SUMMARY, **given: Any
     ) -> dict[str, Any]:
         """Draw a concept with two to eight arms (settings to compare) on the same seeds, and test the differences.
 
@@ -271,7 +274,7 @@ class Tools:
     @tool
     @with_settings(offered_settings(SUGGEST_SETTINGS, usual_suggest_settings()))
     def suggest_attributes(
-        self, concept: str, words_only: bool = False, detail: str = SUMMARY, **given: Any
+        self, concept: str, words_only: bool = False, detail: Detail = SUMMARY, **given: Any
     ) -> dict[str, Any]:
         """Suggest attributes to measure in pictures of a concept, the most certain first; check and edit them.
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from functools import cache
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from bias_core.errors import InvalidInput, quoted
 from bias_core.explore.options import attribute_text
@@ -33,12 +33,11 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 8_000
 """Bytes of a summary, about 2,000 tokens of a language model."""
-SUMMARY, FULL = "summary", "full"
-DETAIL = (
-    f'"{SUMMARY}": what stands out, at most 8 kB; "{FULL}": everything; or the name of one part or entry that the '
-    "summary lists."
-)
-"""The meaning of the argument ``detail`` of every tool."""
+SUMMARY: Literal["summary"] = "summary"
+FULL: Literal["full"] = "full"
+Detail = Literal["summary", "full"]  # of a tool that runs something; others also take the name of a part
+DETAIL = f'"{SUMMARY}": what stands out, at most 8 kB; "{FULL}": everything'
+OR_PART = "; or the name of one part or entry that the summary lists"
 _MOST_NUMBERS, _MOST_WORDS = 8, 10
 _TEXT_LENGTHS = (600, 200, 60)  # letters of a text, in turn until the summary fits
 _EXACT = {"run_id", "command", "tool", "arguments", "attribute", "more"}  # a call must stay as it is
@@ -54,7 +53,7 @@ def report_answer(report: StudyReport, services: StudyServices | None, detail: s
     steps = [dict(plain(step.values())) for step in (next_steps(report, services) if services else ())]
     full = to_dict(report) | {"next_steps": steps}
     if detail != SUMMARY:
-        return _chosen(full, detail, report.run_id)
+        return _chosen(full, detail)
     summary = {
         "run_id": report.run_id,
         "study": report.design.name,
@@ -85,7 +84,7 @@ def correction_answer(correction: Correction, detail: str = SUMMARY) -> Row:
     """Return the corrected numbers of a run, with the number of further labels that each needs."""
     full = dict(plain(correction.values()))
     if detail != SUMMARY:
-        return _chosen(full, detail, correction.run_id)
+        return _chosen(full, detail)
     rows = [
         {
             "finding": one.title, "value": one.corrected.value, "low": one.corrected.low, "high": one.corrected.high,
@@ -106,7 +105,7 @@ def correction_answer(correction: Correction, detail: str = SUMMARY) -> Row:
     return _fitted(summary, "stands_out")
 
 
-def suggestions_answer(suggested: "Sequence[Suggested]", detail: str = SUMMARY) -> Row:
+def suggestions_answer(suggested: "Sequence[Suggested]", detail: Detail = SUMMARY) -> Row:
     """Return suggested attributes, each with the text that ``explore`` and ``compare`` take."""
     entries = {
         one.attribute.name: asdict(one.attribute)
@@ -219,14 +218,13 @@ def _listed(tool: str, title: str, entries: Mapping[str, Row], short: tuple[str,
     return _fitted({title: plain(rows), "more": more}, title)
 
 
-def _chosen(full: Mapping[str, Any], detail: str, run_id: str = "") -> Row:
+def _chosen(full: Mapping[str, Any], detail: str) -> Row:
     """Return everything, or one part of it; InvalidInput lists the parts."""
     if detail == FULL:
         return dict(full)
     if detail not in full:
-        run = f" of run {run_id}" if run_id else ""  # which is on record: only this answer is missing
-        raise InvalidInput(f"no detail {quoted(detail)}{run}; choose {SUMMARY}, {FULL}, {', '.join(full)}")
-    return {**({"run_id": run_id} if run_id else {}), detail: full[detail]}
+        raise InvalidInput(f"no detail {quoted(detail)}; choose {SUMMARY}, {FULL}, {', '.join(full)}")
+    return {detail: full[detail]}
 
 
 def _more(tool: str, full: Mapping[str, Any], **arguments: str) -> Row:

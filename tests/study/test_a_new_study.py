@@ -125,7 +125,7 @@ print(json.dumps({
     "show": told("study", "show", "hats"),
     "run": told("study", "run", "hats", "--model", rendered["model"], "--scale", "0.5", "--option", "least=0.2"),
     "docs": told("study", "list", "--markdown"),
-    "api": [one for one in Tools(services).list_studies() if one["name"] == "hats"],
+    "api": [one for one in Tools(services).list_studies()["studies"] if one["name"] == "hats"],
     "report": report,
     "heavy": sorted(heavy),
     "help": told("study", "run", "--help"),

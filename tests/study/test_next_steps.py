@@ -274,11 +274,11 @@ def test_the_command_line_and_the_api_say_what_does_it(tmp_path, monkeypatch, se
     assert shlex.split(commands[1])[-4:] == ["--arm", "name=nurse", "--arm", "name=person|template={nurse=person}"]
     answer = Tools(services).explore("nurse", model="calibration-renderer", n_images=5, attributes=["man"])
     step = {one["key"]: one for one in answer["next_steps"]}["base"]
-    compared = getattr(Tools(services), step["tool"])(**step["arguments"])
+    compared = getattr(Tools(services), step["tool"])(**step["arguments"], detail="full")
     assert [arm["name"] for arm in compared["arms"]] == ["nurse", "person"]
     more = {one["key"]: one for one in answer["next_steps"]}["pictures"]
     again = getattr(Tools(services), more["tool"])(**more["arguments"])
-    assert again["findings"][0]["n"] > 2 * answer["findings"][0]["n"]
+    assert again["stands_out"][0]["n"] > 2 * answer["stands_out"][0]["n"]
 
 
 def test_objects_without_a_base_are_offered_one():

@@ -91,11 +91,11 @@ def test_the_command_line_and_the_api_offer_it(services):
     said = CliRunner().invoke(app, ["suggest", "doctor", "--words-only", "--model", RENDERER])
     assert said.exit_code == 0, said.output
     assert "with glasses" in said.output
-    (first, *_) = Tools(services).suggest_attributes("Iranian", model=RENDERER, n_images=8)
+    (first, *_) = Tools(services).suggest_attributes("Iranian", model=RENDERER, n_images=8, detail="full")["suggested"]
     assert {"name", "positive", "negative", "reference", "where_from", "attribute"} <= first.keys()
     assert first["attribute"].count("|") >= 2
     words = Tools(services).suggest_attributes("doctor", words_only=True, model=RENDERER)
-    assert all(one["where_from"].startswith("words: ") for one in words)
+    assert all(one["where_from"].startswith("words: ") for one in words["suggested"])
 
 
 def hits(services, model):

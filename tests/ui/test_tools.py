@@ -38,7 +38,7 @@ STUDY = {"study": "t2iat-tests", "scale": 0.02, "options": ["tests=science_arts"
 
 @pytest.fixture(scope="module")
 def study(programs):
-    return programs.predict(**STUDY, api_name="/run_study")
+    return programs.predict(**STUDY, detail="full", api_name="/run_study")
 
 
 def test_exactly_the_tools_are_public_and_every_parameter_says_what_it_is_for(served):
@@ -77,14 +77,56 @@ def over_mcp(served, tool, **arguments):
 
 def test_over_mcp_a_tool_answers_json_and_a_whole_number_may_have_a_point(served):
     listed = over_mcp(served, "list_studies")
-    assert json.loads(listed["content"][0]["text"]) == listed["structuredContent"]["result"]
+    assert json.loads(listed["content"][0]["text"]) == listed["structuredContent"]
     asked = {"concept": "doctor", "model": "calibration-renderer", "seed": 3.0}
-    report = over_mcp(served, "explore", **asked, n_images=4.0)
+    report = over_mcp(served, "explore", **asked, n_images=4.0, detail="full")
     assert json.loads(report["content"][0]["text"]) == report["structuredContent"]
     assert report["structuredContent"]["settings"]["n_images"] == 4
     assert over_mcp(served, "explore", **asked, n_images=4.5)["isError"]
-    document = over_mcp(served, "report_document", run_id=report["structuredContent"]["run_id"])
+    document = over_mcp(served, "report_document", run_id=report["structuredContent"]["run_id"], form="md")
     assert document["structuredContent"] == {"result": document["content"][0]["text"]}
+
+
+def test_every_tool_answers_an_object_of_at_most_8_kb_unless_more_is_asked_for(served):
+    """``report_document`` always asks for more: it names the form of a document."""
+    drawn = {"concept": "doctor", "n_images": 4, "n_attribute_images": 2}
+    jobs = ("nurse", "teacher", "engineer", "cleaner")
+    arms = [f"condition={name}|template={{doctor={job}}}" for job in jobs for name in ("fair", "extreme")]
+    long = [f"trait {i} {'x' * 60}|a photo with trait {i}|a photo without|0.5|{'a source, ' * 12}" for i in range(12)]
+    explored = over_mcp(served, "explore", **drawn)
+    run = {"run_id": explored["structuredContent"]["run_id"]}
+    answers = {
+        "explore": explored,
+        "explore many": over_mcp(served, "explore", **drawn, attributes=long),
+        "compare": over_mcp(served, "compare", **drawn, arms=arms),
+        "run_study": over_mcp(served, "run_study", **STUDY),
+        "suggest_attributes": over_mcp(served, "suggest_attributes", concept="doctor", words_only=True),
+        "get_report": over_mcp(served, "get_report", **run),
+        "label_run": over_mcp(served, "label_run", **run, n=4),
+        "corrected_run": over_mcp(served, "corrected_run", **run),
+        **{tool: over_mcp(served, tool) for tool in TOOLS if tool.startswith("list_")},
+    }
+    assert {name.partition(" ")[0] for name in answers} == TOOLS - {"report_document"}
+    too_long = {}
+    for name, answer in answers.items():
+        assert not answer["isError"], answer["content"]
+        (content,) = answer["content"]
+        assert json.loads(content["text"]) == answer["structuredContent"], name
+        if len(content["text"].encode()) > 8_000:
+            too_long[name] = len(content["text"].encode())
+    assert too_long == {}
+    assert explored["structuredContent"]["stands_out"][0]["n"] == 4
+    for name in ("explore", "compare", "run_study", "corrected_run", "list_studies"):  # the call for the rest works
+        more = answers[name]["structuredContent"]["more"]
+        full = over_mcp(served, more["tool"], **more["arguments"])["structuredContent"]
+        sizes = more.get("bytes_by_detail", {})
+        assert set(sizes) <= {"full", *full}, name
+        assert len(json.dumps(full)) > len(answers[name]["content"][0]["text"]) or name == "corrected_run"
+    part = over_mcp(served, "get_report", **run, detail="notes")["structuredContent"]
+    assert set(part) == {"notes"}
+    refused = over_mcp(served, "get_report", **run, detail="everything")
+    assert refused["isError"]
+    assert "choose summary, full, " in refused["content"][0]["text"]
 
 
 def numbers(report, parts=("attributes", "association", "clusters", "prompt", "settings", "unknown_words", "notes")):
@@ -115,7 +157,9 @@ def test_a_study_over_http_has_the_numbers_of_the_command_line(study, by_command
 
 def test_api_cli_and_python_give_identical_numbers(programs, fakes, by_command):
     asked = {"condition": "extreme", "n_images": 11, "seed": 5, "n_attribute_images": 3}
-    over_http = programs.predict(concept="nurse", attributes=["man", "glasses"], **asked, api_name="/explore")
+    over_http = programs.predict(
+        concept="nurse", attributes=["man", "glasses"], **asked, detail="full", api_name="/explore"
+    )
     told = by_command(
         "explore", "nurse", "--attribute", "man", "--attribute", "glasses", "--condition", "extreme",
         "-n", "11", "--seed", "5", "--n-attribute-images", "3",
@@ -127,7 +171,7 @@ def test_api_cli_and_python_give_identical_numbers(programs, fakes, by_command):
 
 
 def test_a_report_comes_again_by_its_id_and_nothing_else_does(programs, study):
-    assert programs.predict(run_id=study["run_id"], api_name="/get_report") == study
+    assert programs.predict(run_id=study["run_id"], detail="full", api_name="/get_report") == study
     for other in ("0" * 16, "../runs/x"):
         with pytest.raises(AppError, match="run"):
             programs.predict(run_id=other, api_name="/get_report")
@@ -135,17 +179,23 @@ def test_a_report_comes_again_by_its_id_and_nothing_else_does(programs, study):
 
 def test_a_report_comes_as_a_document_for_people(programs, study):
     run = study["run_id"]
-    text = programs.predict(run_id=run, api_name="/report_document")
+    text = programs.predict(run_id=run, form="md", api_name="/report_document")
     assert text.startswith(f"# {study['title']}\n")
     assert " ".join(study["claims"][0].split()) in text
     assert programs.predict(run_id=run, form="html", api_name="/report_document").startswith("<!DOCTYPE html>")
     assert programs.predict(run_id=run, form="card", api_name="/report_document").startswith("## Bias, Risks")
     records = b64decode(programs.predict(run_id=run, form="every_eval_ever", api_name="/report_document"))
     assert zipfile.is_zipfile(io.BytesIO(records))
+    packed = io.BytesIO(b64decode(programs.predict(run_id=run, form="zip", api_name="/report_document")))
+    with zipfile.ZipFile(packed) as archive:
+        names = archive.namelist()
+        assert json.loads(archive.read("report.json"))["findings"] == study["findings"]
+    assert {"report.html", "model-card.md", "findings.csv"} <= set(names)
+    assert sum(name.endswith(".png") and name.startswith("train/") for name in names) == study["n_images"]
     with pytest.raises(AppError, match="a report has no form 'docx'; choose html, md, card, json, every_eval_ever"):
         programs.predict(run_id=run, form="docx", api_name="/report_document")
     with pytest.raises(AppError, match="no report of a run"):
-        programs.predict(run_id="0" * 16, api_name="/report_document")
+        programs.predict(run_id="0" * 16, form="md", api_name="/report_document")
 
 
 def test_people_label_a_run_and_its_numbers_come_back_corrected(programs, served):
@@ -156,17 +206,18 @@ def test_people_label_a_run_and_its_numbers_come_back_corrected(programs, served
     task = programs.predict(run_id=report["run_id"], n=6, api_name="/label_run")
     assert (task["status"], task["asks_about"]) == ("open", "man")
     assert task["sample"] == "6 of 8 pictures at random, seed 0"
-    assert programs.predict(run_id=report["run_id"], api_name="/corrected_run")["notes"][0].startswith("No one has")
+    assert programs.predict(run_id=report["run_id"], api_name="/corrected_run")["headline"].startswith("No one has")
     store = LabelStore(f"sqlite:///{served.data_dir}/labels.sqlite", pictures=served.data_dir / "label_pictures")
     code = join(store, task["raters_link"].partition("=")[2]).code
     turn = next_item(store, code)
     for _ in range(4):
         turn = say(store, code, turn, {"man": "yes"})
     store.close()
-    corrected = programs.predict(run_id=report["run_id"], api_name="/corrected_run")
-    p = corrected["numbers"][0]
-    assert (p["title"], p["n_labelled"], p["corrected"]["n"]) == ("man: P", 4, 8)
-    assert 0.3 < p["corrected"]["low"] < p["corrected"]["value"] <= 1
+    p = programs.predict(run_id=report["run_id"], api_name="/corrected_run")["stands_out"][0]
+    assert (p["finding"], p["n_labelled"], p["n"]) == ("man: P", 4, 8)
+    assert 0.3 < p["low"] < p["value"] <= 1
+    whole = programs.predict(run_id=report["run_id"], detail="numbers", api_name="/corrected_run")["numbers"][0]
+    assert whole["corrected"]["value"] == p["value"]
     with pytest.raises(AppError, match="no report of a run"):
         programs.predict(run_id="0" * 16, api_name="/label_run")
 
@@ -211,7 +262,7 @@ def test_records_of_runs_are_not_served(served, study, path):
 
 def test_the_same_question_of_two_visitors_is_two_runs(programs):
     ask = {"concept": "doctor", "n_images": 4, "attribute_a": "", "attribute_b": "", "api_name": "/explore"}
-    first, second = programs.predict(**ask), programs.predict(**ask)
+    first, second = (programs.predict(**ask, detail="full") for _ in range(2))
     assert first["run_id"] != second["run_id"]
     assert numbers(first) == numbers(second)
 
@@ -221,16 +272,18 @@ def test_two_conditions_are_compared(programs):
         concept="doctor", arms=["condition=fair", "condition=extreme"], attributes=["man"], n_images=12,
         api_name="/compare",
     )  # fmt: skip
-    assert report["findings"]
-    assert all(row["n"] <= 24 for row in report["findings"])
+    assert report["stands_out"][0]["finding"] == "man: P, extreme − fair"
+    assert all(row["n"] <= 24 for row in report["stands_out"])
 
 
 def test_the_lists_tell_what_can_be_asked(programs):
-    studies = {entry["name"]: entry for entry in programs.predict(api_name="/list_studies")}
+    studies = {entry["name"]: entry for entry in programs.predict(api_name="/list_studies")["studies"]}
     assert studies["t2iat-tests"]["pictures_at_full_size"] > 1000
-    assert "tests" in studies["t2iat-tests"]["options"]
+    (one,) = programs.predict("t2iat-tests", api_name="/list_studies")["studies"]
+    assert "tests" in one["options"]
+    assert one in programs.predict("full", api_name="/list_studies")["studies"]
     assert "tbyb-dataset" not in studies  # it needs a dataset, which cannot be sent
-    measures = {entry["key"]: entry for entry in programs.predict(api_name="/list_measures")}
+    measures = {entry["key"]: entry for entry in programs.predict(api_name="/list_measures")["measures"]}
     assert set(measures) == set(METRICS)
     assert measures["stereotype_score"]["null_value"] == 0
 
