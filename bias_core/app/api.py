@@ -16,20 +16,6 @@ import gradio as gr
 from gradio.context import LocalContext, get_blocks_context
 from gradio.utils import get_function_description
 
-from bias_core.app.programs import (
-    DETAIL,
-    OR_PART,
-    SUMMARY,
-    Detail,
-    attributes_answer,
-    correction_answer,
-    full_size,
-    measures_answer,
-    models_answer,
-    report_answer,
-    studies_answer,
-    suggestions_answer,
-)
 from bias_core.errors import BiasCoreError, InvalidInput, quoted
 from bias_core.explore.extension import SUGGESTED, read_attributes
 from bias_core.explore.options import (
@@ -43,7 +29,12 @@ from bias_core.explore.options import (
     usual_suggest_settings,
 )
 from bias_core.explore.study import pack_of
-from bias_core.explore.suggest import DESIGN as SUGGEST, suggest_attributes as run_suggestions, suggested_by_words
+from bias_core.explore.suggest import (
+    DESIGN as SUGGEST,
+    suggest_attributes as run_suggestions,
+    suggested_by_words,
+    suggestions_answer,
+)
 from bias_core.labels.make_task import N_LABELS, label_run, task_values
 from bias_core.services import Services
 from bias_core.store.export import write_zip
@@ -54,6 +45,19 @@ from bias_core.study.design import find_design, list_designs
 from bias_core.study.export import FORMS, to_export, to_form
 from bias_core.study.label_tasks import Looks
 from bias_core.study.plan import check_number, settle
+from bias_core.study.programs import (
+    DETAIL,
+    OR_PART,
+    SUMMARY,
+    Detail,
+    attributes_answer,
+    correction_answer,
+    full_size,
+    measures_answer,
+    models_answer,
+    report_answer,
+    studies_answer,
+)
 from bias_core.study.run import run
 from bias_core.study.saved import open_report
 from bias_core.study.types import Arm, Design, StudyReport, StudySettings, check_several, parse_arms

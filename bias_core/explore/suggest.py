@@ -1,7 +1,7 @@
 """Suggest attributes to measure for a concept, from its words and from its pictures."""
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,10 +9,12 @@ import pandas as pd
 
 from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.explore.exploration import CONCEPT
-from bias_core.explore.options import FEWEST, ExploreOptions, SuggestOptions
+from bias_core.explore.options import FEWEST, ExploreOptions, SuggestOptions, attribute_text
 from bias_core.measures.clustering import spectral_clusters
 from bias_core.prompts import fill_template
 from bias_core.study.classifiers import Reader, language_model_name
+from bias_core.study.programs import SUMMARY, Detail, listed_answer
+from bias_core.study.report_text import Row
 from bias_core.study.run import run_study
 from bias_core.study.study import Measuring, RunName, RunSize, Study, encoders_and_judge
 from bias_core.study.study_data import StudyData
@@ -84,6 +86,16 @@ def suggest_attributes(
     """
     report = yield from run_study(DESIGN, settings, services, **how)
     return suggested_in(report)
+
+
+def suggestions_answer(suggested: Sequence[Suggested], detail: Detail = SUMMARY) -> Row:
+    """Return suggested attributes for programs, each with the text that ``explore`` and ``compare`` take."""
+    origins = [{"where_from": one.where_from, "attribute": attribute_text(one.attribute)} for one in suggested]
+    entries = {
+        one.attribute.name: asdict(one.attribute) | origin for one, origin in zip(suggested, origins, strict=True)
+    }
+    short = ("name", "where_from", "reference", "attribute")
+    return listed_answer("suggest_attributes", "suggested", entries, short, detail)
 
 
 def suggest_settings(base: StudySettings, **options: Any) -> StudySettings:

@@ -1,6 +1,7 @@
 """Explore, compare and suggest on the command line; lists of models and attributes."""
 
 from collections.abc import Generator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
@@ -154,11 +155,13 @@ def find_attributes(concept: str, texts: list[str] | None) -> list[str]:
 
 def models(*, as_json: AsJson = False) -> None:
     """List the models, conditions, encoders and other classifiers that have a name."""
-    from bias_core.app.programs import as_text, models_on_record
+    from bias_core.study.programs import FULL, as_text, models_answer
 
     with user_errors(), open_services() as services:
         if as_json:
-            typer.echo(as_text(models_on_record(services)))
+            classifiers = [asdict(one) | {"role": role} for role in get_args(Role) for one in services.tools(role)]
+            more = {"conditions": dict(services.catalogue.conditions), "classifiers": classifiers}
+            typer.echo(as_text(models_answer(services.models(), FULL) | more))
             return
         rows = [
             (
@@ -187,8 +190,8 @@ def attributes(
     concept: Annotated[str, typer.Argument(help="Show the set for this concept only.")] = "", *, as_json: AsJson = False
 ) -> None:
     """List the built-in attributes with their real-world rates P*."""
-    from bias_core.app.programs import FULL, as_text, attributes_answer
     from bias_core.number_text import format_given
+    from bias_core.study.programs import FULL, as_text, attributes_answer
 
     with user_errors(), open_services() as services:
         sets = load_attribute_sets(services.settings.assets_dir / "studies")
@@ -219,10 +222,10 @@ def suggest(
 
     A language model suggests from the words; captions of the pictures are compared with those of a plain baseline.
     """
-    from bias_core.app.programs import as_text
     from bias_core.explore.options import SuggestOptions
     from bias_core.explore.suggest import DESIGN, suggested_by_words, suggested_in
     from bias_core.papers.tbyb.study import written_scenes
+    from bias_core.study.programs import as_text
     from bias_core.study.run import run_study
     from bias_core.study.types import options_in
 
@@ -263,7 +266,8 @@ def _show_scenes(word: str, scenes: Sequence[str]) -> None:
 
 def _show(concept: str, suggested: "list[Suggested]", how: RunOptions) -> None:
     if how.as_json:
-        from bias_core.app.programs import FULL, SUMMARY, as_text, suggestions_answer
+        from bias_core.explore.suggest import suggestions_answer
+        from bias_core.study.programs import FULL, SUMMARY, as_text
 
         typer.echo(as_text(suggestions_answer(suggested, FULL if how.full else SUMMARY)))
         return

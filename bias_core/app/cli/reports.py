@@ -67,8 +67,8 @@ def show_study_report(
     report: StudyReport, services: "Services | None" = None, *, full: bool = False, as_json: bool = False
 ) -> None:
     """Print the headline, first numbers and next step, or the whole report; either as JSON if asked for."""
-    from bias_core.app.programs import FULL, SUMMARY, as_text, report_answer
     from bias_core.study.headlines import headline
+    from bias_core.study.programs import FULL, SUMMARY, as_text, report_answer
 
     if as_json:
         typer.echo(as_text(report_answer(report, services, FULL if full else SUMMARY)))
@@ -187,7 +187,7 @@ def runs(
     as_json: AsJson = False,
 ) -> None:
     """List the runs on record, newest first."""
-    from bias_core.app.programs import as_text, runs_answer
+    from bias_core.study.programs import as_text, runs_answer
 
     with user_errors(), open_services() as services:
         for run_id, is_kept in ((keep, True), (release, False)):
@@ -235,8 +235,8 @@ def label(
     as_json: AsJson = False,
 ) -> None:
     """Make a labelling task from random pictures of a run; people's labels correct its numbers."""
-    from bias_core.app.programs import as_text
     from bias_core.labels.make_task import label_run, task_values
+    from bias_core.study.programs import as_text
 
     with user_errors(), open_services() as services:
         made = label_run(
@@ -268,11 +268,11 @@ def corrected(
     as_json: AsJson = False,
 ) -> None:
     """Show a run's numbers corrected by people's labels, and how many more labels they need."""
-    from bias_core.app.programs import FULL, as_text, correction_answer
     from bias_core.store.export import csv_bytes
     from bias_core.store.files import write_atomically
     from bias_core.study import corrected as corrections
     from bias_core.study.answers import read_answers
+    from bias_core.study.programs import FULL, as_text, correction_answer
     from bias_core.study.report_text import excerpt
 
     with user_errors(), open_services() as services:

@@ -49,8 +49,8 @@ def list_studies(
     """List the studies that come with the program."""
     import pandas as pd
 
-    from bias_core.app.programs import FULL, as_text, studies_answer
     from bias_core.measures.cards import work
+    from bias_core.study.programs import FULL, as_text, studies_answer
     from bias_core.study.report_text import markdown_table
 
     with user_errors():
@@ -70,9 +70,9 @@ def show_study(
     name: Annotated[str, typer.Argument(help="A study of `study list`, or a YAML file.")], *, as_json: AsJson = False
 ) -> None:
     """Show what a study draws and which options it has."""
-    from bias_core.app.programs import FULL, as_text, studies_answer
     from bias_core.measures.cards import work
     from bias_core.study.plan import settle
+    from bias_core.study.programs import FULL, as_text, studies_answer
 
     with user_errors():
         design = find_design(name)
@@ -96,8 +96,8 @@ def measures(
     as_json: AsJson = False,
 ) -> None:
     """List the measures with their range, their null value and what higher means."""
-    from bias_core.app.programs import FULL, as_text, measures_answer
     from bias_core.measures.cards import METRICS, cards_markdown, work
+    from bias_core.study.programs import FULL, as_text, measures_answer
 
     if as_json:
         typer.echo(as_text(measures_answer(FULL)))

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal
 
 from bias_core.errors import InvalidInput, quoted
-from bias_core.explore.options import attribute_text
 from bias_core.measures.cards import METRICS
-from bias_core.models.catalogue import Role
+from bias_core.store.manifests import RunHead
 from bias_core.study.attributes import AttributeSet
 from bias_core.study.corrected import Correction
 from bias_core.study.design import find_design, option_settings
@@ -25,11 +24,6 @@ from bias_core.study.report_text import LIMITS, Row, finding_rows, plain, title_
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Design, StudyReport, StudySettings
 from bias_core.types import ModelInfo
-
-if TYPE_CHECKING:
-    from bias_core.explore.suggest import Suggested
-    from bias_core.services import Services
-    from bias_core.store.manifests import RunHead
 
 MOST_BYTES = 8_000
 """Bytes of a summary, about 2,000 tokens of a language model."""
@@ -105,21 +99,11 @@ def correction_answer(correction: Correction, detail: str = SUMMARY) -> Row:
     return _fitted(summary, "stands_out")
 
 
-def suggestions_answer(suggested: "Sequence[Suggested]", detail: Detail = SUMMARY) -> Row:
-    """Return suggested attributes, each with the text that ``explore`` and ``compare`` take."""
-    entries = {
-        one.attribute.name: asdict(one.attribute)
-        | {"where_from": one.where_from, "attribute": attribute_text(one.attribute)}
-        for one in suggested
-    }
-    return _listed("suggest_attributes", "suggested", entries, ("name", "where_from", "reference", "attribute"), detail)
-
-
 def studies_answer(designs: Iterable[Design], detail: str = SUMMARY) -> Row:
     """Return studies with their titles and sizes; in full, also their options."""
     entries = {design.name: study_values(design) for design in designs}
     short = ("name", "title", "reference", "pictures_at_full_size")
-    return _listed("list_studies", "studies", entries, short, detail)
+    return listed_answer("list_studies", "studies", entries, short, detail)
 
 
 def study_values(design: Design) -> Row:
@@ -156,15 +140,7 @@ def _n_pictures(design: Design) -> int:
 def models_answer(models: Iterable[ModelInfo], detail: str = SUMMARY) -> Row:
     """Return models with their conditions; in full, also their defaults, licence and a note."""
     entries = {info.id: _values(info, _OF_A_MODEL) for info in models}
-    return _listed("list_models", "models", entries, ("id", "name", "conditions"), detail)
-
-
-def models_on_record(services: "Services") -> Row:
-    """Return models, conditions of the calibration world, and classifiers, with all that is known of each."""
-    tools = [asdict(tool) | {"role": role} for role in get_args(Role) for tool in services.tools(role)]
-    return models_answer(services.models(), FULL) | {
-        "conditions": dict(services.catalogue.conditions), "classifiers": plain(tools),
-    }  # fmt: skip
+    return listed_answer("list_models", "models", entries, ("id", "name", "conditions"), detail)
 
 
 def attributes_answer(sets: Iterable[AttributeSet], detail: str = SUMMARY) -> Row:
@@ -172,8 +148,8 @@ def attributes_answer(sets: Iterable[AttributeSet], detail: str = SUMMARY) -> Ro
     sets = list(sets)
     if detail == SUMMARY:
         names = {one.key: {"key": one.key, "attributes": [a.name for a in one.attributes]} for one in sets}
-        return _listed("list_attribute_sets", "sets", names, ("key", "attributes"), detail)
-    return _listed("list_attribute_sets", "sets", {one.key: asdict(one) for one in sets}, (), detail)
+        return listed_answer("list_attribute_sets", "sets", names, ("key", "attributes"), detail)
+    return listed_answer("list_attribute_sets", "sets", {one.key: asdict(one) for one in sets}, (), detail)
 
 
 def measures_answer(detail: str = SUMMARY) -> Row:
@@ -182,10 +158,10 @@ def measures_answer(detail: str = SUMMARY) -> Row:
         metric.key: _values(metric, _OF_A_MEASURE) | {"inputs": plain([asdict(item) for item in metric.inputs])}
         for metric in METRICS.values()
     }
-    return _listed("list_measures", "measures", entries, ("key", "name", "bounds", "null_value"), detail)
+    return listed_answer("list_measures", "measures", entries, ("key", "name", "bounds", "null_value"), detail)
 
 
-def runs_answer(runs: "Iterable[RunHead]") -> Row:
+def runs_answer(runs: Iterable[RunHead]) -> Row:
     """Return the runs on record."""
     rows = [
         {
@@ -207,7 +183,7 @@ def _values(of: Any, names: tuple[str, ...]) -> Row:
     return {name: plain(getattr(of, name)) for name in names}
 
 
-def _listed(tool: str, title: str, entries: Mapping[str, Row], short: tuple[str, ...], detail: str) -> Row:
+def listed_answer(tool: str, title: str, entries: Mapping[str, Row], short: Sequence[str], detail: str) -> Row:
     """Return a list: some fields of every entry, everything, or one entry."""
     if detail == FULL:
         return {title: list(entries.values())}
