@@ -63,9 +63,9 @@ def test_every_route_refuses_a_session_name_that_is_none_and_the_queue_goes_on(c
 
 def test_names_that_clients_send_are_taken_and_a_missing_one_is_made(client):
     for name in ("0abcdefghi1", "f81d4fae-7dec-11d0-a765-00a0c91e6bf6", "x" * 64):
-        asked = client.post(f"{PREFIX}/call/list_models", json={"data": [], "session_hash": name})
+        asked = client.post(f"{PREFIX}/call/list_models", json={"data": ["summary"], "session_hash": name})
         assert asked.status_code == 200, asked.text
-    for body in ({"data": []}, {"data": [], "session_hash": None}):
+    for body in ({"data": ["summary"]}, {"data": ["summary"], "session_hash": None}):
         event = client.post(f"{PREFIX}/call/list_models", json=body).json()["event_id"]
         assert "event: complete" in client.get(f"{PREFIX}/call/list_models/{event}").text
 

@@ -48,6 +48,8 @@ def test_every_parameter_with_every_bad_value_is_refused_in_a_sentence(none_draw
             values = json.loads(content)["data"]
         except (ValueError, RecursionError):
             continue  # no JSON that could be read: refused before any tool, as shown below
+        if endpoint.startswith("list_") and words == "detail: null":
+            continue  # the default, for which a list needs no picture
         run = getattr(tools, endpoint)
         names = [parameter["parameter_name"] for parameter in declared[endpoint]]
         with pytest.raises(gr.Error) as refused:
