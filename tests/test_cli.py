@@ -80,6 +80,7 @@ def test_people_label_a_run_and_correct_it(command, data, tmp_path):
     assert "3 of the 6 pictures that people are asked about have an answer" in result.output
     numbers = json.loads((tmp_path / "numbers.json").read_text())["numbers"]
     assert numbers[0]["corrected"]["value"] < numbers[0]["as_read"]["value"]
+    assert json.loads(command("study", "corrected", run, "--json").stdout)["numbers"] == numbers
     command("study", "report", run, "--to", "md", "--out", str(tmp_path / "report.md"))
     assert "**man: P, corrected by people’s labels: " in (tmp_path / "report.md").read_text()
     for unusable in (("study", "label", "nosuchrun"), ("study", "corrected", "nosuchrun")):
@@ -126,6 +127,34 @@ def test_a_run_prints_what_is_read_at_once_all_of_it_or_json_alone(command, data
     assert f"{n - (bottom - top - 3)} more numbers" in at_once
     assert all(one["finding"] in " ".join(full.split()) for one in report["findings"] if len(one["finding"]) < 20)
     assert len(full.splitlines()) > 3 * len(lines)
+
+
+def test_what_runs_or_lists_prints_json_in_the_form_of_the_tools(command):
+    drawn = ("doctor", "-n", "4", "--model", "calibration-renderer", "--json")
+
+    def printed(*words):
+        result = command(*words)
+        assert result.exit_code == 0, (words, result.output)
+        return json.loads(result.stdout)
+
+    report = printed("explore", *drawn)
+    assert report["stands_out"][0]["n"] == 4
+    assert len(json.dumps(report, ensure_ascii=False).encode()) <= 8_000
+    whole = printed("explore", *drawn, "--full")
+    assert set(report["more"]["bytes_by_detail"]) <= {"full", *whole}
+    assert report["headline"] == whole["headline"]
+    compared = printed("compare", *drawn[:-3], "--arm", "condition=fair", "--arm", "condition=extreme", "--json")
+    assert compared.keys() == report.keys()
+    study = ("study", "run", "t2iat-tests", "--scale", "0.01", "--option", "tests=science_arts", "--json")
+    assert printed(*study).keys() == report.keys()
+    task = printed("study", "label", report["run_id"], "-n", "2", "--json")
+    assert task["run_id"] == report["run_id"]
+    assert report["run_id"] in {run["run_id"] for run in printed("runs", "--json")["runs"]}
+    for title, *words in (
+        ("models", "models"), ("sets", "attributes", "doctor"),
+        ("measures", "measures"), ("studies", "study", "list"), ("studies", "study", "show", "t2iat-tests"),
+    ):  # fmt: skip
+        assert printed(*words, "--json")[title], words
 
 
 def test_help_has_groups_defaults_in_words_and_examples(command):

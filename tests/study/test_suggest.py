@@ -1,5 +1,7 @@
 """Suggest attributes, from the concept to what is measured; and how often it names what is planted most strongly."""
 
+import json
+
 import pytest
 from typer.testing import CliRunner
 
@@ -96,6 +98,8 @@ def test_the_command_line_and_the_api_offer_it(services):
     assert first["attribute"].count("|") >= 2
     words = Tools(services).suggest_attributes("doctor", words_only=True, model=RENDERER)
     assert all(one["where_from"].startswith("words: ") for one in words["suggested"])
+    printed = CliRunner().invoke(app, ["suggest", "doctor", "--words-only", "--model", RENDERER, "--json"]).stdout
+    assert json.loads(printed) == words
 
 
 def hits(services, model):
