@@ -6,6 +6,6 @@ Settings and results: ``study`` (the class that studies override), ``design``, `
 Numbers: ``attributes`` (sets), ``suggestions``, ``attribute_scores`` (P, its interval, Ψ), ``blanked_pictures`` (their
 share), ``arm_comparison``. People: ``answers``, ``label_tasks``, ``classifier_answers``, ``corrected``.
 Reports: ``headlines``, ``report_text``, ``figures``, ``documents`` (HTML, Markdown, JSON), ``export`` (files),
-``programs`` (the JSON of tools and commands), ``reproduction`` (settings, protocol, command), ``next_steps``, ``saved``,
-``history``.
+``programs`` (the JSON of tools and commands), ``reproduction`` (settings, protocol, command), ``next_steps``,
+``saved``, ``history``.
 """
