@@ -21,6 +21,7 @@ from bias_core.study.headlines import clearance, headline
 from bias_core.study.next_steps import CORRECTED_SUFFIX, next_steps
 from bias_core.study.plan import settle
 from bias_core.study.report_text import LIMITS, Row, finding_rows, plain, title_of
+from bias_core.study.reproduction import is_shipped
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import Design, StudyReport, StudySettings
 from bias_core.types import ModelInfo
@@ -124,7 +125,7 @@ def study_values(design: Design) -> Row:
 
 def full_size(design: Design) -> int:
     """Return the number of pictures of a study at full size; 0 if it uses uploaded ones."""
-    return _full_size(design.name) if design == find_design(design.name) else _n_pictures(design)
+    return _full_size(design.name) if is_shipped(design) else _n_pictures(design)
 
 
 @cache
