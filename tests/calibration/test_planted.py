@@ -224,9 +224,9 @@ def test_pictures_stay_bit_for_bit():
         *(PAIR.format(*two) for two in (("doctor", "nurse"), ("clerk", "lawyer"))),
         PAIR.format("pilot", "cook"),
     )
-    first = "61834e43342c1f8ff2090f54934fa05e9b35beb411edf9fd4a5ff73a00ccc162"
+    first = "04c60966d4fc8f1eeb1bdcc26ae93e00c5cbc85c54af68b6c4b73230bb7abb17"
     assert drawn_as(known, ("fair", "published", "crossed")) == first
-    assert drawn_as(planted, (PEOPLE,)) == "cb81f71fded60976e369c50e63c496799d2c042c1017ab69058e8ec9283eed92"
+    assert drawn_as(planted, (PEOPLE,)) == "ea0a03fdfe24cb4a6e0194ec341c04cbf2fbdf6e15224f977eca963b654b5502"
 
 
 def shares_of_men(prompt, n=1500):
