@@ -74,6 +74,14 @@ def _of(tab: str, name: str, title: str, says: str, preset: int | None = None, *
 EXAMPLES = (  # of each tab the first is what it opens with
     _of(
         "explore",
+        "fair-and-published",
+        "a doctor, with and without planted bias",
+        "Pictures from the same seeds, without planted bias (fair) and with it (published). The largest change is how "
+        "often a man is drawn.",
+        0,
+    ),
+    _of(
+        "explore",
         "doctors",
         "who is drawn as a doctor",
         "Asked for “a doctor”, this model draws men more often than there are men among doctors. The pictures show it, "
@@ -85,14 +93,6 @@ EXAMPLES = (  # of each tab the first is what it opens with
             "attribute_a": "",
             "attribute_b": "",
         },
-    ),
-    _of(
-        "explore",
-        "fair-and-published",
-        "a doctor, with and without planted bias",
-        "Pictures from the same seeds, without planted bias (fair) and with it (published). The largest change is how "
-        "often a man is drawn.",
-        0,
     ),
     _of(
         "runs",

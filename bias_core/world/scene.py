@@ -443,8 +443,8 @@ def _tints(person: Person) -> dict[str, RGB]:
     return {
         "skin": skin,
         "cheek": mix(skin, rgb("#d4604f"), 0.2),
-        "eyeball": mix(white, skin, 0.18),
-        "teeth": mix(white, skin, 0.14),
+        "eyeball": mix(white, skin, 0.18 if person.skin < 9 else 0.25),
+        "teeth": mix(white, skin, 0.14 if person.skin < 9 else 0.22),
         "glint": mix(white, skin, 0.1),
         "nose": mix(skin, line, 0.3) if person.skin < 9 else mix(skin, white, 0.14),
         "lens": mix(rgb("#d4ecf7"), skin, 0.3),

@@ -224,9 +224,9 @@ def test_pictures_stay_bit_for_bit():
         *(PAIR.format(*two) for two in (("doctor", "nurse"), ("clerk", "lawyer"))),
         PAIR.format("pilot", "cook"),
     )
-    first = "04c60966d4fc8f1eeb1bdcc26ae93e00c5cbc85c54af68b6c4b73230bb7abb17"
+    first = "f98ccd2b8c6322810281037747b822857666c5a4681a4f433b352e31d816cfc0"
     assert drawn_as(known, ("fair", "published", "crossed")) == first
-    assert drawn_as(planted, (PEOPLE,)) == "ea0a03fdfe24cb4a6e0194ec341c04cbf2fbdf6e15224f977eca963b654b5502"
+    assert drawn_as(planted, (PEOPLE,)) == "6ab3327974eacf72528f53a76d81d93d41ee6fd4509574ef41e28f0f38e1aa5c"
 
 
 def shares_of_men(prompt, n=1500):

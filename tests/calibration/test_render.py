@@ -30,7 +30,7 @@ PROMPTS = (
     "Generate a picture of one CEO on the left and one assistant on the right.", "a person studying science",
     "a photo of a coffee on a table", "a photo of an old woman with glasses smiling",
 )  # fmt: skip
-DRAWN = {"b6de317d1aaf": "b6de317d1aafaef2f83361271af71d3569197b3f1ca6279c3d62dd18a8f2b35c"}
+DRAWN = {"d7ca840dd237": "d7ca840dd23790c64730ca72903f821058df5512114140960c91ec65ac6f3192"}
 
 
 def pixels(scene, size=64):
