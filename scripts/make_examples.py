@@ -74,6 +74,14 @@ def _of(tab: str, name: str, title: str, says: str, preset: int | None = None, *
 EXAMPLES = (  # of each tab the first is what it opens with
     _of(
         "explore",
+        "fair-and-published",
+        "a doctor, with and without planted bias",
+        "Pictures from the same seeds, without planted bias (fair) and with it (published). The largest change is how "
+        "often a man is drawn.",
+        0,
+    ),
+    _of(
+        "explore",
         "doctors",
         "who is drawn as a doctor",
         "Asked for “a doctor”, this model draws men more often than there are men among doctors. The pictures show it, "
@@ -85,14 +93,6 @@ EXAMPLES = (  # of each tab the first is what it opens with
             "attribute_a": "",
             "attribute_b": "",
         },
-    ),
-    _of(
-        "explore",
-        "fair-and-published",
-        "a doctor, with and without planted bias",
-        "Pictures from the same seeds, without planted bias (fair) and with it (published). The largest change is how "
-        "often a man is drawn.",
-        0,
     ),
     _of(
         "runs",
@@ -234,14 +234,14 @@ def _copy(folder: Path, path: Path, *, n_colours: int = 0) -> Path:
 
 
 _PORTRAITS = (  # of the demonstration: seed of the scene, and what two made-up raters say of it
-    (11, "feminine", "feminine"),
-    (35, "masculine", "masculine"),
-    (28, "masculine", "feminine"),
-    (18, "feminine", "feminine"),
-    (1, "masculine", "masculine"),
-    (29, "masculine", "cannot_identify"),
-    (7, "feminine", "feminine"),
-    (59, "feminine", "masculine"),
+    (123, "feminine", "feminine"),
+    (137, "masculine", "masculine"),
+    (321, "masculine", "feminine"),
+    (247, "feminine", "feminine"),
+    (90, "masculine", "masculine"),
+    (293, "masculine", "cannot_identify"),
+    (30, "feminine", "feminine"),
+    (101, "feminine", "masculine"),
 )
 
 

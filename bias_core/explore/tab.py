@@ -304,7 +304,7 @@ class ExploreTab(ExploreForm):
     def build_pictures(self) -> Pictures:
         """Build the pictures; below them the groups of similar pictures and their map."""
         brush, at_once = {"js_on_load": script("brush")}, self.at_once
-        pictures = Pictures(self.key)
+        pictures = Pictures(self.key, self.services)
         at_once["groups"] = gr.HTML(elem_id="groups", visible=False, **brush)
         look: dict[str, Any] = {"elem_classes": "more", "elem_id": f"{self.key}-alike", "visible": False}
         with gr.Accordion("Map of similar pictures", open=False, **look) as at_once["alike"]:

@@ -207,7 +207,7 @@ class AnswersPage(ResultPage):
 
     def build_pictures(self) -> Pictures:
         """Pictures grouped by the majority's answer; the files of a task are not served."""
-        return Pictures(self.key, cell_column=PEOPLE_SAY, embedded=True)
+        return Pictures(self.key, self.services, cell_column=PEOPLE_SAY, embedded=True)
 
     def build_numbers(self) -> dict[str, Any]:
         """The numbers of the run that the task serves, corrected by its labels."""

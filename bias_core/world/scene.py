@@ -16,6 +16,8 @@ from PIL import Image, ImageColor, ImageDraw
 AGES = ("child", "young", "old")
 SKIN_TONES = tuple(range(1, 11))  # Monk scale: 1 is the lightest, 10 the darkest
 HAIR_COLOURS = ("black", "brown", "blond", "red")
+_FAIR_SKIN = 4  # the darkest tone with blond or red hair
+_DARK_HAIR = {"black": "black", "brown": "brown", "blond": "black", "red": "brown"}
 HEADWEAR = ("none", "turban", "sombrero", "hat", "cap", "headscarf")
 DRESSES = ("everyday", "traditional", "embroidered", "vibrant")
 EXPRESSIONS = ("smiling", "neutral", "frowning")
@@ -230,9 +232,15 @@ SHIRTS = ("red", "blue", "teal", "purple", "green", "orange", "pink", "gold", "w
 BACKDROPS = ("cream", "#e4e0ea", "#dde9e4", "#f2dfd3", "#dfe6ef", "#efe6c9")
 
 
-def decorate(rng: Random) -> dict[str, object]:
-    """Draw attributes that no prompt names: hair and shirt colour, the shade of a headdress."""
-    return {"hair": rng.choice(HAIR_COLOURS), "shirt": rng.choice(SHIRTS), "shade": rng.randrange(4)}
+def decorate(person: Person, rng: Random) -> Person:
+    """Return the person with attributes that no prompt names: hair and shirt colour, the shade of a headdress.
+
+    People with a darker skin have black or brown hair.
+    """
+    hair = rng.choice(HAIR_COLOURS)
+    if person.skin > _FAIR_SKIN:
+        hair = _DARK_HAIR[hair]
+    return replace(person, hair=hair, shirt=rng.choice(SHIRTS), shade=rng.randrange(4))
 
 
 def random_look(rng: Random) -> Look:
@@ -250,8 +258,11 @@ def random_look(rng: Random) -> Look:
 
 
 def balanced_person(rng: Random, look: Look) -> Person:
-    """Draw every attribute about half of the time, independent of the others (women with beards too)."""
-    return Person(
+    """Draw every attribute about half of the time, independent of the others (women with beards too).
+
+    The exceptions: no facial hair with a headscarf, and the hair colours of :func:`decorate`.
+    """
+    person = Person(
         look=look,
         gender=rng.choice(("feminine", "masculine")),
         age=rng.choice(AGES + AGES[1:]),
@@ -263,8 +274,10 @@ def balanced_person(rng: Random, look: Look) -> Person:
         dress=rng.choice(("everyday", "everyday", *DRESSES)),
         mark=rng.random() < 0.35,
         expression=rng.choice(EXPRESSIONS),
-        **decorate(rng),  # type: ignore[arg-type]
     )
+    if person.headwear == "headscarf":  # with a beard or a moustache it could be taken for mockery
+        person = replace(person, beard=False, moustache=False)
+    return decorate(person, rng)
 
 
 def balanced_scene(
@@ -423,23 +436,32 @@ def _parts(person: Person) -> list[str]:
 
 
 def _tints(person: Person) -> dict[str, RGB]:
-    skin, line = rgb(SKIN_COLOURS[person.skin - 1]), rgb("line")
+    """Return the colours of a person's parts; white ones have some of the skin in them, so that none glares."""
+    skin, line, white = rgb(SKIN_COLOURS[person.skin - 1]), rgb("line"), rgb("chalk")
     hair = rgb(GREY_HAIR if person.age == "old" else HAIR[person.hair])
     cloths = CLOTHS.get(person.headwear, GREY_HAIR)
     return {
         "skin": skin,
+        "cheek": mix(skin, rgb("#d4604f"), 0.2),
+        "eyeball": mix(white, skin, 0.18 if person.skin < 9 else 0.25),
+        "teeth": mix(white, skin, 0.14 if person.skin < 9 else 0.22),
+        "glint": mix(white, skin, 0.1),
+        "nose": mix(skin, line, 0.3) if person.skin < 9 else mix(skin, white, 0.14),
+        "lens": mix(rgb("#d4ecf7"), skin, 0.3),
         "hair": hair,
         "brow": hair if person.age == "old" else mix(hair, line, 0.35),
         "crease": mix(skin, line, 0.42 if person.skin < 7 else 0.6),
-        "lips": _lips(person.gender, skin),
+        "lips": _lips(person, skin),
         "cloth": rgb(cloths[person.shade % len(cloths)]) if person.headwear in CLOTHS else hair,
     }
 
 
-def _lips(gender: str, skin: RGB) -> RGB:
-    if gender == "androgynous":
+def _lips(person: Person, skin: RGB) -> RGB:
+    if person.gender == "androgynous":
         return mix(skin, rgb("#b8423c"), 0.6)
-    return rgb("#c9203f") if gender == "feminine" else mix(skin, rgb("#5c2018"), 0.62)
+    if person.gender == "feminine":
+        return mix(skin, rgb("#b81f42"), 0.75 if person.skin < 8 else 0.6)
+    return mix(skin, rgb("#5c2018"), 0.62)
 
 
 def _dress(

@@ -224,9 +224,9 @@ def test_pictures_stay_bit_for_bit():
         *(PAIR.format(*two) for two in (("doctor", "nurse"), ("clerk", "lawyer"))),
         PAIR.format("pilot", "cook"),
     )
-    first = "61834e43342c1f8ff2090f54934fa05e9b35beb411edf9fd4a5ff73a00ccc162"
+    first = "f98ccd2b8c6322810281037747b822857666c5a4681a4f433b352e31d816cfc0"
     assert drawn_as(known, ("fair", "published", "crossed")) == first
-    assert drawn_as(planted, (PEOPLE,)) == "cb81f71fded60976e369c50e63c496799d2c042c1017ab69058e8ec9283eed92"
+    assert drawn_as(planted, (PEOPLE,)) == "6ab3327974eacf72528f53a76d81d93d41ee6fd4509574ef41e28f0f38e1aa5c"
 
 
 def shares_of_men(prompt, n=1500):

@@ -9,9 +9,20 @@ import numpy as np
 
 from bias_core.types import ImageRow
 from bias_core.world.grammar import book, lexicon_looks, look_of, things
-from bias_core.world.models import CalibrationRenderer
-from bias_core.world.planted import CONDITIONS, REVISION
-from bias_core.world.scene import DOMAINS, Person, Scene, balanced_scene, draw_scene, drawing, rgb, shapes
+from bias_core.world.models import CalibrationRenderer, scene_of
+from bias_core.world.planted import CONDITIONS, CROSSED, PEOPLE, REVISION, planted_lines
+from bias_core.world.scene import (
+    DOMAINS,
+    HAIR_COLOURS,
+    Person,
+    Scene,
+    balanced_scene,
+    decorate,
+    draw_scene,
+    drawing,
+    rgb,
+    shapes,
+)
 from tests.every import every
 
 PROMPTS = (
@@ -19,7 +30,7 @@ PROMPTS = (
     "Generate a picture of one CEO on the left and one assistant on the right.", "a person studying science",
     "a photo of a coffee on a table", "a photo of an old woman with glasses smiling",
 )  # fmt: skip
-DRAWN = {"d45fd04418eb": "3b2c23009fbd8ed84aacc2cca3f06fdd9362646901d631453a3f1561ba014837"}
+DRAWN = {"d7ca840dd237": "d7ca840dd23790c64730ca72903f821058df5512114140960c91ec65ac6f3192"}
 
 
 def pixels(scene, size=64):
@@ -38,6 +49,37 @@ def test_what_is_drawn_and_planted_has_a_revision_of_its_own():
     for picture in CalibrationRenderer().generate(rows):
         digest.update(picture.image.tobytes() + json.dumps(picture.truth, sort_keys=True).encode())
     assert DRAWN[REVISION] == digest.hexdigest(), "name a new world.planted.REVISION, and its digest here"
+
+
+PLANTED = "ba149e399c38053c2209543e7367e9350c41dc23d59cc706aaddf14cc91d469b"
+
+
+def test_a_new_drawing_leaves_every_planted_truth_as_it_was():
+    """Hair apart, which is planted nowhere: its colours follow the skin."""
+    prompts = sorted({line.prompts[0] for line in planted_lines()} | set(PROMPTS))
+    digest = hashlib.sha256()
+    for prompt in prompts:
+        for condition in (*CONDITIONS, CROSSED, PEOPLE):
+            for seed in range(4):
+                row = ImageRow(prompt=prompt, model="calibration-renderer", condition=condition, seed=seed)
+                truth = {name: value for name, value in scene_of(row).truth().items() if not name.endswith("hair")}
+                digest.update(json.dumps([prompt, condition, seed, truth], sort_keys=True).encode())
+    assert digest.hexdigest() == PLANTED
+
+
+@every(range(5, 11))
+def test_darker_tones_have_black_or_brown_hair(skin):
+    rng = Random(skin)
+    people = [decorate(Person(skin=tone), rng) for tone in (1, skin) for _ in range(60)]
+    assert {person.hair for person in people[:60]} == set(HAIR_COLOURS)
+    assert {person.hair for person in people[60:]} == {"black", "brown"}
+
+
+def test_balanced_scenes_have_no_facial_hair_with_a_headscarf():
+    rng = Random(0)
+    people = [person for _ in range(1500) for person in balanced_scene(rng).people if person.headwear == "headscarf"]
+    assert len(people) > 100
+    assert not any(person.beard or person.moustache for person in people)
 
 
 def test_pictures_have_the_size_asked_for_and_a_small_one_is_the_box_filtered_large_one():

@@ -87,6 +87,13 @@ def test_a_new_report_shows_pictures_and_one_plot_and_makes_what_is_folded_later
     assert tab.on_fold(report, ("details",), pressed) == {tab.parts["filled"]: ("details",)}
 
 
+def test_a_sentence_says_once_why_the_calibration_world_draws_simply_and_is_absent_for_other_models(tab, report):
+    sentence = "Simple drawings on purpose"
+    assert tab.finished(report)[tab.pictures.grid].count(sentence) == 1
+    others = {key: replace(one, row=replace(one.row, model="org/other")) for key, one in report.stored.items()}
+    assert sentence not in tab.finished(replace(report, stored=others))[tab.pictures.grid]
+
+
 def test_a_share_is_pressed_and_the_pictures_that_make_it_up_are_shown(tab, report):
     plot = tab.finished(report)[tab.parts["plot"]]
     assert 'data-pictures="man: perceived=yes"' in plot

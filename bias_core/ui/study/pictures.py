@@ -13,6 +13,7 @@ from pandas.api.types import is_numeric_dtype
 
 from bias_core.number_text import format_given, format_number
 from bias_core.people import boxes_of_text
+from bias_core.services import Services
 from bias_core.study.blanked_pictures import prompt_facts, reason_of
 from bias_core.study.design import page_of
 from bias_core.study.documents import data_uri
@@ -242,17 +243,21 @@ def order_choices(report: StudyReport) -> list[tuple[str, str]]:
     return [("As drawn", ""), *orders]
 
 
-def grid_html(cells: Sequence[Cell], words: str = "", perceived: str = "") -> str:
-    """Numbered thumbnails by cell; ``words`` above them describe a choice, and their edges show ``perceived``."""
+def grid_html(cells: Sequence[Cell], words: str = "", perceived: str = "", *, is_drawn: bool = False) -> str:
+    """Numbered thumbnails by cell; ``words`` above them describe a choice, and their edges show ``perceived``.
+
+    With ``is_drawn``, a sentence says why these are simple drawings.
+    """
     kinds = {picture.kind for cell in cells for picture in cell.pictures}
     edges = {kind: EDGE_WORDS[kind].format(perceived) for kind in EDGE_WORDS if perceived and kind in kinds}
-    return render("grid", cells=cells, words=words, edges=edges)
+    return render("grid", cells=cells, words=words, edges=edges, is_drawn=is_drawn)
 
 
 class Pictures:
     """The part of a tab with the pictures and a large one; hidden without pictures."""
 
-    def __init__(self, key: str, *, cell_column: str = "", embedded: bool = False) -> None:
+    def __init__(self, key: str, services: Services, *, cell_column: str = "", embedded: bool = False) -> None:
+        self._drawing = {info.id for info in services.models() if info.world}  # models that draw simple drawings
         self._how: dict[str, Any] = {"cell_column": cell_column, "embedded": embedded}
         self.only = gr.State(())  # ids of pictures that were marked by hand
         with gr.Column(visible=False, elem_classes="card pictures", elem_id=f"{key}-pictures") as self.box:
@@ -329,8 +334,9 @@ class Pictures:
         return {self.which: gr.update(choices=choices, value=look.which), self.order: look.order, **self._shown(look)}
 
     def _shown(self, look: Look) -> dict[Any, Any]:
+        is_drawn = any(stored.row.model in self._drawing for stored in look.report.stored.values())
         return {
-            self.grid: grid_html(look.cells(), look.words(), look.perceived()),
+            self.grid: grid_html(look.cells(), look.words(), look.perceived(), is_drawn=is_drawn),
             self.picture: "",
             self.only: look.only,
         }

@@ -253,7 +253,7 @@ class ResultPage(StudyForm):
 
     def build_pictures(self) -> Pictures:
         """Build the pictures and their surroundings."""
-        return Pictures(self.key)
+        return Pictures(self.key, self.services)
 
     def fold(self, name: str) -> gr.Accordion:
         """Build one of :data:`FOLDS`."""
