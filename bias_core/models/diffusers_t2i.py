@@ -4,7 +4,6 @@ The first part has samplers by plain names (another scheduler for one call) and 
 progress.
 """
 
-import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress

@@ -84,8 +84,8 @@ class Guidance:
 
 
 def accepted(pipeline: Any) -> dict[str, Any]:
-    """Parameters of a pipeline's call, with defaults."""
-    return _defaults(type(pipeline).__call__)
+    """Parameters of a pipeline's (or class's) call, with defaults."""
+    return _defaults((pipeline if isinstance(pipeline, type) else type(pipeline)).__call__)
 
 
 def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
@@ -268,7 +268,7 @@ def unused_settings(facts: PipelineFacts, row: ImageRow, call: Mapping[str, Any]
     return tuple(sentence for sentence, holds in sentences.items() if holds)
 
 
-def check_parts(kind: type, parts: Mapping[str, Any], model: str) -> None:
+def check_parts(kind: Any, parts: Mapping[str, Any], model: str) -> None:
     """Raise ModelUnavailable if a part that the family needs is None."""
     optional = {"safety_checker", "feature_extractor", "image_encoder", "watermarker", "tokenizer_3"}
     optional |= {"text_encoder_3", _GUIDER, "ocr_guider", "pe", "pe_tokenizer", "prompt_enhancer_head"}
@@ -429,7 +429,9 @@ def prompt_limits(info: ModelInfo, source: str, pipeline: Any, prompts: Sequence
         parts = pipeline.components
         encoders = {name: type(part).__name__ for name, part in parts.items() if "text_encoder" in name}
         tokenizers = {name: parts.get(_tokenizer_of(name, parts)) for name in encoders}
-    readers = list(_readers(info, type(pipeline).__name__, encoders, tokenizers) if pipeline else _readers_at(info, source))
+    readers = list(
+        _readers(info, type(pipeline).__name__, encoders, tokenizers) if pipeline else _readers_at(info, source)
+    )
     return tuple(read(prompt) for prompt in prompts for read in readers)
 
 

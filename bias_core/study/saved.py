@@ -96,8 +96,8 @@ def decode(value: Any, root: Path) -> Any:
 
 
 def _encode_mapping(value: Mapping[Any, Any], root: Path) -> Any:
-    if all(isinstance(key, str) for key in value) and _IS not in value:
-        return {key: encode(item, root) for key, item in value.items()}
+    if set(map(type, value)) <= {str} and _IS not in value:
+        return {key: item if type(item) in _PLAIN else encode(item, root) for key, item in value.items()}
     return {_IS: "mapping", "items": [[encode(k, root), encode(v, root)] for k, v in value.items()]}
 
 
@@ -142,7 +142,7 @@ def _encode_column(column: "pd.Series[Any]", root: Path) -> list[Any]:
         return [_relative(Path(value), root) for value in column]
     if column.dtype.kind == "f":  # null is nan there
         return [None if math.isnan(value) else encode(value, root) for value in column.tolist()]
-    return [encode(value, root) for value in column.tolist()]
+    return [value if type(value) in _PLAIN else encode(value, root) for value in column.tolist()]
 
 
 def _decode_object(name: str, value: dict[str, Any], root: Path) -> Any:
