@@ -6,7 +6,7 @@ shown; between words, or between a word and a tag in its sentence, it is a space
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
