@@ -211,6 +211,32 @@ def start(command, *arguments: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+AGAIN = """
+import runpy, sys
+sys.argv = ["bias_core", *{arguments!r}]
+try:
+    runpy.run_module("bias_core", run_name="__main__")
+except SystemExit as end:
+    print(end.code, *({{"torch", "diffusers", "transformers"}} & set(sys.modules)), file=sys.stderr)
+"""
+
+
+def test_a_run_again_with_every_picture_and_reading_stored_loads_no_model_library(command, data):
+    arguments = [*shlex.split("explore doctor -n 3 --n-attribute-images 2 --steps 2 --attribute man --json")]
+    first, before = json.loads(command(*arguments).stdout), ids(data)
+    assert len(before) == 7  # of the concept and of two words, drawn by the diffusion model
+    again = subprocess.run(
+        [sys.executable, "-c", AGAIN.format(arguments=arguments)], env=os.environ | command.environment,
+        cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert again.stderr.splitlines()[-1].split() == ["0"], again.stderr
+    report = json.loads(again.stdout)
+    for of_the_time in ("seconds", "created", "reproduce"):
+        report.pop(of_the_time, None), first.pop(of_the_time, None)
+    assert report == first
+    assert ids(data) == before
+
+
 def told(signum: int, command, data: Path, *arguments: str):
     """Run a command in this process and send it a signal while it draws; a late signal is ignored."""
     before = signal.signal(signum, signal.SIG_IGN)

@@ -69,7 +69,9 @@ def spectral_clusters(image_embeddings: ArrayLike, *, n_clusters: int | None = N
     n = len(rows)
     if n_clusters is not None and not 1 <= n_clusters <= n:
         raise InvalidInput(f"n_clusters must be from 1 to the number of images, {n}; got {n_clusters}.")
-    squares = np.maximum(2 - 2 * rows @ rows.T, 0)  # squared distances of unit rows, (n, n)
+    squares = 2 * rows @ rows.T  # in place from here: arrays (n, n) are slow to allocate
+    np.subtract(2, squares, out=squares)
+    np.maximum(squares, 0, out=squares)  # squared distances of unit rows
     if n == 1 or all_equal(rows):
         return ClusterResult(  # W is all ones, so L has the eigenvalues 0, 1, 1, ...
             labels=np.zeros(n, dtype=np.int_),
@@ -99,7 +101,10 @@ def _affinity(squares: Array) -> Array:
     neighbour = max(1, min(_NEIGHBOUR, (len(squares) - 1) // 2))
     scales = np.sqrt(np.partition(squares, neighbour, axis=1)[:, neighbour])
     scales = np.maximum(scales, 1e-2 * np.sqrt(squares.max()))  # more than seven copies of one image
-    affinity: Array = np.exp(-squares / np.outer(scales, scales))
+    affinity: Array = np.outer(scales, scales)
+    np.divide(squares, affinity, out=affinity)
+    np.negative(affinity, out=affinity)
+    np.exp(affinity, out=affinity)
     np.fill_diagonal(affinity, 0)
     return affinity
 
@@ -109,7 +114,8 @@ def _spectrum(affinity: Array, k: int, seed: int) -> tuple[Array, Array]:
     n = len(affinity)
     degrees = np.maximum(affinity.sum(axis=1), np.finfo(np.float64).tiny)  # an image far from all others
     roots = np.sqrt(degrees)
-    walk = affinity / roots[:, np.newaxis] / roots
+    walk = affinity / roots[:, np.newaxis]
+    walk /= roots
     if n <= max(_DENSE, 5 * k):
         values, vectors = np.linalg.eigh(walk)
     else:  # by blocks: one vector at a time misses repeated eigenvalues

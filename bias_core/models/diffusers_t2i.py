@@ -4,7 +4,6 @@ The first part has samplers by plain names (another scheduler for one call) and 
 progress.
 """
 
-import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -24,7 +23,6 @@ from bias_core.models.catalogue import WITHOUT_ADAPTER, split_revision
 from bias_core.models.family_facts import (
     DECODERS,
     PipelineFacts,
-    accepted,
     drawn_size,
     drawn_size_at,
     facts_at,
@@ -82,7 +80,7 @@ def _reason(info: ModelInfo, facts: PipelineFacts | None, sampler: str) -> str:
     name = str(config.get("_class_name", ""))
     if "FlowMatch" in name or config.get("prediction_type") == "flow_prediction" or config.get("use_flow_sigmas"):
         return f"it is a flow model, whose steps only its own scheduler ({name}) can take"
-    if sum(name.endswith("scheduler") for name in inspect.signature(facts.kind.__init__).parameters) > 1:
+    if sum(name.endswith("scheduler") for name in facts.parts) > 1:
         return "it draws in several stages, each with its own scheduler"
     if name in _OWN_STEPS or str(config.get("variance_type", "")).startswith("learned"):
         return f"its network was trained for the steps of its own scheduler ({name})"
@@ -469,7 +467,7 @@ class DiffusersTextToImage(LazyModel[Any]):
 
     def check_rewriting(self) -> None:
         """Raise InvalidInput for a local model that rewrites no prompts itself; loads no weights."""
-        if (facts := self._facts()) is not None and not calls.REWRITING & set(accepted(facts.kind)):
+        if (facts := self._facts()) is not None and not calls.REWRITING & set(facts.call):
             raise calls.no_rewriting(self.info.id, facts.name)
 
     def _facts(self) -> PipelineFacts | None:

@@ -1,12 +1,14 @@
 """Facts about a pipeline from its files and code: guidance, defaults, sizes and text limits."""
 
+import ast
+import importlib.util
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -55,17 +57,15 @@ _FROM_LOWER_CASE = ("PixArt", "IF", "DeepFloyd", "Sana")  # the pipelines' chang
 class PipelineFacts:
     """Facts from a pipeline's files."""
 
-    kind: Any  # its class in diffusers
+    name: str  # of its class in diffusers
+    # call, parts: parameters of its call with their defaults; names of the parameters of its constructor
+    call: Mapping[str, Any]
+    parts: Collection[str]
     # index, denoiser, scheduler: ``model_index.json``, and the configurations of two components
     index: Mapping[str, Any] = field(default_factory=dict)
     denoiser: Mapping[str, Any] = field(default_factory=dict)
     scheduler: Mapping[str, Any] = field(default_factory=dict)
     guided: bool = False  # true if a separate component, a guider, does the guidance
-
-    @property
-    def name(self) -> str:
-        """Name of the class."""
-        return str(self.kind.__name__)
 
     @property
     def in_batches(self) -> bool:
@@ -85,8 +85,55 @@ class Guidance:
 
 def accepted(pipeline: Any) -> dict[str, Any]:
     """Parameters of a pipeline's (or class's) call, with defaults."""
-    kind = pipeline if isinstance(pipeline, type) else type(pipeline)
-    return {name: p.default for name, p in inspect.signature(kind.__call__).parameters.items()}
+    return _defaults((pipeline if isinstance(pipeline, type) else type(pipeline)).__call__)
+
+
+def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
+    return {name: p.default for name, p in inspect.signature(function).parameters.items()}
+
+
+@cache
+def parameters_of(class_name: str, method: str) -> Mapping[str, Any] | None:
+    """Parameters of a method of a pipeline's class in diffusers, with defaults; None if there is no such class.
+
+    They are read from the source, because an import takes seconds, and none of a stored picture needs it. A default
+    that is not a plain value is known only after the import.
+    """
+    with suppress(ValueError):
+        if (parameters := _parameters_in_source(class_name, method)) is not None:
+            return parameters
+    kind = getattr(diffusers, class_name, None)
+    return _defaults(getattr(kind, method)) if isinstance(kind, type) else None
+
+
+def _parameters_in_source(class_name: str, method: str) -> dict[str, Any] | None:
+    """The same from the source, also of a parent class; None if it is not there, ValueError for other defaults."""
+    if (definition := _class_in_source(class_name)) is None:
+        return None
+    for part in definition.body:
+        if isinstance(part, ast.FunctionDef) and part.name == method:
+            given, named = [*part.args.posonlyargs, *part.args.args], part.args.kwonlyargs
+            defaults = [*[None] * (len(given) - len(part.args.defaults)), *part.args.defaults, *part.args.kw_defaults]
+            further = [each for each in (part.args.vararg, part.args.kwarg) if each is not None]
+            values = [inspect.Parameter.empty if each is None else ast.literal_eval(each) for each in defaults]
+            values += [inspect.Parameter.empty] * len(further)
+            return {each.arg: value for each, value in zip([*given, *named, *further], values, strict=True)}
+    parents = (_parameters_in_source(base.id, method) for base in definition.bases if isinstance(base, ast.Name))
+    return next((parameters for parameters in parents if parameters is not None), None)
+
+
+@cache
+def _class_in_source(name: str) -> ast.ClassDef | None:
+    """The only definition of a class among diffusers' pipelines; None if there is none, or several."""
+    spec, found = importlib.util.find_spec("diffusers"), list[ast.ClassDef]()
+    beginning = f"\nclass {name}(".encode()
+    for folder in (spec and spec.submodule_search_locations) or ():
+        with suppress(OSError, SyntaxError):
+            sources = (path.read_bytes() for path in Path(folder, "pipelines").rglob("pipeline*.py"))
+            modules = [ast.parse(source) for source in sources if beginning in source]
+            found += [part for module in modules for part in module.body if isinstance(part, ast.ClassDef)]
+    found = [definition for definition in found if definition.name == name]
+    return found[0] if len(found) == 1 else None
 
 
 def denoiser_of(pipeline: Any) -> Any:
@@ -96,8 +143,11 @@ def denoiser_of(pipeline: Any) -> Any:
 
 def pipeline_facts(pipeline: Any) -> PipelineFacts:
     """Facts of a loaded pipeline."""
+    kind = type(pipeline)
     return PipelineFacts(
-        kind=type(pipeline),
+        name=kind.__name__,
+        call=accepted(pipeline),
+        parts=inspect.signature(kind.__init__).parameters,
         index=dict(pipeline.config),
         denoiser=dict(denoiser_of(pipeline).config),
         scheduler=dict(pipeline.scheduler.config) | {"_class_name": type(pipeline.scheduler).__name__},
@@ -109,12 +159,14 @@ def facts_at(info: ModelInfo, source: str) -> PipelineFacts | None:
     """Facts from the files of an unloaded pipeline; None if they are not on this machine."""
     index = read_config(info, source, INDEX)
     name = str(index.get("_class_name")).replace("KandinskyV22Pipeline", "KandinskyV22CombinedPipeline")
-    kind = getattr(diffusers, name, None)
     denoiser = read_config(info, source, f"{next((p for p in _DENOISERS if p in index), 'unet')}/config.json")
-    if not isinstance(kind, type) or not denoiser:
+    call, parts = (parameters_of(name, method) if denoiser else None for method in ("__call__", "__init__"))
+    if call is None or parts is None:
         return None
     return PipelineFacts(
-        kind=kind,
+        name=name,
+        call=call,
+        parts=parts,
         index=index,
         denoiser=denoiser,
         scheduler=read_config(info, source, "scheduler/scheduler_config.json"),
@@ -148,7 +200,7 @@ def read_config(info: ModelInfo, source: str, file: str) -> Mapping[str, Any]:
 
 def guidance_of(facts: PipelineFacts, call: Mapping[str, Any] | None = None) -> Guidance:
     """The guidance of this pipeline; ``call`` are further arguments of its call."""
-    parameters, name, weights = accepted(facts.kind), facts.name, facts.denoiser
+    parameters, name, weights = facts.call, facts.name, facts.denoiser
     embeds = weights.get("guidance_embeds")
     embedded = Guidance(why="its weights have no guidance embedding (guidance_embeds is false)")
     if embeds or weights.get("time_cond_proj_dim") or (name == "Flux2Pipeline" and embeds is None):
@@ -190,7 +242,7 @@ def without_guidance(
     elif argument and (scale != 1 if two_passes else scale > off > -math.inf):
         off = 1.0 if two_passes else off
         row, more = replace(row, guidance_scale=off), {argument: off}
-    if call.get("pag_scale", accepted(facts.kind).get("pag_scale", 0.0)):  # perturbed attention has its own pass
+    if call.get("pag_scale", facts.call.get("pag_scale", 0.0)):  # perturbed attention has its own pass
         more["pag_scale"] = 0.0
     return (row, more) if more else None
 
@@ -216,16 +268,16 @@ def unused_settings(facts: PipelineFacts, row: ImageRow, call: Mapping[str, Any]
     return tuple(sentence for sentence, holds in sentences.items() if holds)
 
 
-def check_parts(facts: PipelineFacts, parts: Mapping[str, Any], model: str) -> None:
+def check_parts(kind: Any, parts: Mapping[str, Any], model: str) -> None:
     """Raise ModelUnavailable if a part that the family needs is None."""
     optional = {"safety_checker", "feature_extractor", "image_encoder", "watermarker", "tokenizer_3"}
     optional |= {"text_encoder_3", _GUIDER, "ocr_guider", "pe", "pe_tokenizer", "prompt_enhancer_head"}
-    optional |= set(getattr(facts.kind, "_optional_components", ())) - {"vae", "tokenizer", "text_encoder"}
-    necessary = set(inspect.signature(facts.kind.__init__).parameters) - optional
+    optional |= set(getattr(kind, "_optional_components", ())) - {"vae", "tokenizer", "text_encoder"}
+    necessary = set(inspect.signature(kind.__init__).parameters) - optional
     missing = [name for name, part in parts.items() if part is None and name in necessary]
     if missing:
         raise ModelUnavailable(
-            f"{model} ({facts.name}) has no {' and no '.join(missing)}, without which it cannot draw a text; "
+            f"{model} ({kind.__name__}) has no {' and no '.join(missing)}, without which it cannot draw a text; "
             "complete the folder (model_index.json says null there), or choose another model"
         )
 
@@ -238,8 +290,8 @@ def own_defaults(class_name: str, index: Mapping[str, Any]) -> dict[str, float]:
     >>> own_defaults("PRXPipeline", {"default_sample_size": 1024})
     {'steps': 28, 'guidance': 4.0, 'size': 1024}
     """
-    kind = getattr(diffusers, class_name, None)
-    if not isinstance(kind, type) or "prompt" not in (parameters := accepted(kind)):
+    parameters = parameters_of(class_name, "__call__") or {}
+    if "prompt" not in parameters:
         return {}
     scales, schedule = (parameters.get(scale) for scale in _SCALES), parameters.get("guidance_schedule")
     scale = next((value for value in scales if isinstance(value, (int, float))), None)
@@ -377,7 +429,9 @@ def prompt_limits(info: ModelInfo, source: str, pipeline: Any, prompts: Sequence
         parts = pipeline.components
         encoders = {name: type(part).__name__ for name, part in parts.items() if "text_encoder" in name}
         tokenizers = {name: parts.get(_tokenizer_of(name, parts)) for name in encoders}
-    readers = list(_readers(info, type(pipeline), encoders, tokenizers) if pipeline else _readers_at(info, source))
+    readers = list(
+        _readers(info, type(pipeline).__name__, encoders, tokenizers) if pipeline else _readers_at(info, source)
+    )
     return tuple(read(prompt) for prompt in prompts for read in readers)
 
 
@@ -398,7 +452,7 @@ def _readers_at(info: ModelInfo, source: str) -> Iterator[Callable[[str], Prompt
             tokenizers[name] = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, **place)
     except (OSError, ValueError):
         return iter(())
-    return _readers(info, getattr(diffusers, str(index.get("_class_name")), None), encoders, tokenizers)
+    return _readers(info, str(index.get("_class_name")), encoders, tokenizers)
 
 
 def _tokenizer_of(encoder: str, parts: Mapping[str, Any]) -> str:
@@ -408,9 +462,9 @@ def _tokenizer_of(encoder: str, parts: Mapping[str, Any]) -> str:
 
 
 def _readers(
-    info: ModelInfo, kind: Any, encoders: Mapping[str, str], tokenizers: Mapping[str, Any]
+    info: ModelInfo, class_name: str, encoders: Mapping[str, str], tokenizers: Mapping[str, Any]
 ) -> Iterator[Callable[[str], PromptLimit]]:
-    inputs = accepted(kind) if kind else {}
+    inputs = parameters_of(class_name, "__call__") or {}
     before = inputs.get("complex_human_instruction")
     for name, encoder in encoders.items():
         tokenizer = getattr(tokenizers[name], "tokenizer", tokenizers[name])  # of a processor
@@ -431,5 +485,5 @@ def _readers(
                 tokenizer=tokenizer,
                 limit=limit - 2 if before else limit,
                 before="\n".join(before or ()),
-                lower=bool(kind) and kind.__name__.startswith(_FROM_LOWER_CASE),
+                lower=class_name.startswith(_FROM_LOWER_CASE),
             )

@@ -424,9 +424,9 @@ def velocity_space(facts: PipelineFacts, model: str) -> VelocitySpace:
 
 
 def _refusal(facts: PipelineFacts) -> str:
-    if "prompt" not in accepted(facts.kind):
+    if "prompt" not in facts.call:
         return "it does not draw from a text"
-    samplers = [name for name in inspect.signature(facts.kind.__init__).parameters if name.endswith("scheduler")]
+    samplers = [name for name in facts.parts if name.endswith("scheduler")]
     return _UNTRACEABLE.get(facts.name, _SEVERAL_STAGES if len(samplers) > 1 else "")
 
 

@@ -20,7 +20,6 @@ from bias_core.models.family_facts import (
     HIDREAM_LLAMA,
     INDEX,
     KANDINSKY_PRIOR,
-    PipelineFacts,
     accepted,
     check_parts,
     llama_folder,
@@ -200,7 +199,7 @@ def pipeline_of(info: ModelInfo, source: str, **how: Any) -> Any:
     if name == "HiDreamImagePipeline" and (index.get("text_encoder_4") or [None])[0] is None:
         how |= _llama(info, how)  # its makers may not redistribute it
     absent = {part: None for part, value in index.items() if value == [None, None] and part not in how}
-    check_parts(PipelineFacts(kind=kind), absent, info.id)
+    check_parts(kind, absent, info.id)
     if name == "KandinskyV22Pipeline":
         return _with_prior(info, source, how)
     if name == "IFPipeline":

@@ -8,6 +8,7 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
@@ -189,18 +190,18 @@ class ManifestStore(_RunFiles):
         mine = [run for run in runs if run is not None and session in (None, run.session)]
         return sorted(mine, key=lambda run: run.updated, reverse=True)
 
-    def keep(self, run_id: str, is_kept: bool = True) -> Manifest:
+    def keep(self, run_id: str, is_kept: bool = True) -> None:
         """Mark the run as kept (its pictures are then never evicted), or not."""
-        return self._write(replace(self.get(run_id), is_kept=is_kept))
+        self._rewrite(run_id, is_kept=is_kept, updated=time.time())
 
-    def add_label_task(self, run_id: str, task_id: str) -> Manifest:
+    def add_label_task(self, run_id: str, task_id: str) -> None:
         """Add a labelling task to the run, and keep it so that its pictures are not evicted."""
-        run = self.get(run_id)
-        return self._write(replace(run, label_tasks=(*run.label_tasks, task_id), is_kept=True))
+        earlier = head.label_tasks if (head := self.head(run_id)) else ()
+        self._rewrite(run_id, label_tasks=(*earlier, task_id), is_kept=True, updated=time.time())
 
-    def describe(self, run_id: str, **about: Any) -> Manifest:
+    def describe(self, run_id: str, **about: Any) -> None:
         """Change name, note, headline or sharing of the run; its place in the list stays."""
-        return self.restore(replace(self.get(run_id), **about))
+        self._rewrite(run_id, **about)
 
     def protected_ids(self) -> set[str]:
         """Ids of the pictures of kept and running runs, which eviction must not touch."""
@@ -209,14 +210,30 @@ class ManifestStore(_RunFiles):
     def restore(self, manifest: Manifest) -> Manifest:
         """Restore a deleted run."""
         manifest = manifest.described()
-        values = _values_of(manifest, Manifest)
+        rows = json.dumps([_values_of(row, ImageRow) for row in manifest.rows], ensure_ascii=False)
+        self._write_parts(manifest, f', "rows": {rows}}}'.encode())
+        return manifest
+
+    def _rewrite(self, run_id: str, **about: Any) -> None:
+        """Change facts of the head and leave the rows unread; StorageError if there is no such run."""
+        path, values, rows = self.path(run_id), dict[str, Any](), b""
+        with suppress(*_NO_MANIFEST):
+            data = path.read_bytes()
+            if (begin := _ROWS.search(data)) and data.endswith(b"]}"):  # whole
+                values, rows = _read_values(data[: begin.start()] + b"}"), data[begin.start() :]
+        if "image_ids" in values:
+            self._write_parts(replace(RunHead(**values), **about), rows)
+        else:  # of an earlier version, with its rows in the middle
+            self.restore(replace(self.get(run_id), **about))
+
+    def _write_parts(self, head: RunHead, rows: bytes) -> None:
+        values = _values_of(head, RunHead)
         values["kept"] = values.pop("is_kept")
         for name in ("name", "note", "headline", "is_shared"):
             if not values[name]:
                 del values[name]
-        values["rows"] = [_values_of(row, ImageRow) for row in values.pop("rows")]
-        write_atomically(self.path(manifest.id), json.dumps(values, ensure_ascii=False).encode())
-        return manifest
+        text = json.dumps(values, ensure_ascii=False).removesuffix("}")
+        write_atomically(self.path(head.id), text.encode() + rows)
 
     def _write(self, manifest: Manifest) -> Manifest:
         return self.restore(replace(manifest, updated=time.time()))

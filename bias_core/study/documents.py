@@ -19,7 +19,7 @@ from bias_core.measures.cards import METRICS, Card, load_references, work
 from bias_core.number_text import NO_INTERVAL
 from bias_core.store.export import DatasetFacts, fenced, in_markdown
 from bias_core.study.design import CHECKLIST, known_study
-from bias_core.study.figures import figure_svg
+from bias_core.study.figures import figure_svg, page_width
 from bias_core.study.headlines import headline
 from bias_core.study.report_text import (
     LIMITS,
@@ -114,7 +114,7 @@ def _environment() -> Environment:
         "in_markdown": in_markdown,
         "markdown": markdown_table,
         "numbers": number_columns,
-        "svg": lambda figure: Markup(figure_svg(figure, _DATA_ARE)),
+        "svg": lambda figure: Markup(figure_svg(figure, _DATA_ARE, width=page_width(figure))),
         "work": work,
     }
     made.globals["styles"] = Markup((folder / "report.css").read_text(encoding="utf-8"))

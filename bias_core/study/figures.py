@@ -12,6 +12,8 @@ import re
 import textwrap
 import threading
 import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -673,6 +675,11 @@ _DRAW: dict[str, Callable[[Figure, pd.DataFrame, dict[str, Any]], None]] = {
 
 
 NARROW = 3.05  # inches: letters stay legible at the width of a phone
+_MAIN_PLOT = 5.0  # inches, for figures with numbers in cells or names at dots
+_IN_ROWS = ("intervals", "pairs", "bars", "distributions", "arrows", "curves")
+_FEW: Mapping[str, int] = {"scatter": 24, "mosaic": 3}  # points or columns that fit a narrow figure
+_LONG_NAME = 30  # letters: longer names of dots or in the legend do not fit a narrow figure
+_MOST_DRAWN = 64  # drawings kept for the next page or report
 DRAWING = threading.Lock()  # rc_context is global to the process
 _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 _GROUP, _TEXT = f"{{{_SVG}}}g", f"{{{_SVG}}}text"
@@ -701,6 +708,32 @@ def figure_svg(
     It is at most ``width`` inches wide with letters of the same size, for narrow pages. The names of marks in ``marks``
     become buttons with the given data.
     """
+    drawn = _drawn_for_page(figure, width)
+    root = ET.fromstring(drawn.svg)
+    for metadata in root.findall(f"{{{_SVG}}}metadata"):
+        root.remove(metadata)
+    narrow = " narrow" if drawn.width <= NARROW else ""
+    root.attrib |= {"role": "img", "class": f"plot{narrow}", "aria-label": f"{figure.title}; {numbers}"}
+    _join_lines(root)
+    has_notes = _note_marks(root, drawn.notes)
+    if (marks and _name_marks(root, marks)) or has_notes:
+        root.attrib["role"] = "group"  # an image has no buttons
+    svg = ET.tostring(root, encoding="unicode")
+    for colour, ink in _INKS.items():
+        svg = svg.replace(colour, ink)
+    return re.sub(r"font(-family)?: ([\d.]+px )?'[^;\"]*", _font, svg)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Drawn:
+    svg: bytes  # as matplotlib writes it
+    width: float  # in inches
+    notes: Mapping[str, Sequence[str]]  # texts of each artist's marks, by its id
+
+
+@lru_cache(_MOST_DRAWN)
+def _drawn_for_page(figure: StudyFigure, width: float) -> _Drawn:
+    """Draw the figure at most ``width`` inches wide; a page and its report share the drawing, which takes longest."""
     import matplotlib as mpl
 
     buffer = io.BytesIO()
@@ -709,19 +742,20 @@ def figure_svg(
         for patch in (drawn.patch, *(axes.patch for axes in drawn.axes)):
             patch.set_alpha(0)
         drawn.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    root = ET.fromstring(buffer.getvalue())
-    for metadata in root.findall(f"{{{_SVG}}}metadata"):
-        root.remove(metadata)
-    narrow = " narrow" if drawn.get_figwidth() <= NARROW else ""
-    root.attrib |= {"role": "img", "class": f"plot{narrow}", "aria-label": f"{figure.title}; {numbers}"}
-    _join_lines(root)
-    has_notes = _note_marks(root, getattr(drawn, _NOTES, {}))
-    if (marks and _name_marks(root, marks)) or has_notes:
-        root.attrib["role"] = "group"  # an image has no buttons
-    svg = ET.tostring(root, encoding="unicode")
-    for colour, ink in _INKS.items():
-        svg = svg.replace(colour, ink)
-    return re.sub(r"font(-family)?: ([\d.]+px )?'[^;\"]*", _font, svg)
+    return _Drawn(svg=buffer.getvalue(), width=drawn.get_figwidth(), notes=getattr(drawn, _NOTES, {}))
+
+
+def page_width(figure: StudyFigure, marks: Mapping[str, str] | None = None) -> float:
+    """Return the maximum width of a figure in inches; rows, curves, and few points or columns fit a phone."""
+    columns = ("group",) if figure.kind in _IN_ROWS else ("name", "group")  # names of rows have lines enough
+    names = [str(name) for column in columns if column in figure.data for name in figure.data[column]]
+    are_short = max(map(len, names), default=0) <= _LONG_NAME
+    if figure.kind in _IN_ROWS and (marks is not None or are_short):
+        return NARROW
+    n = figure.data["column"].nunique() if figure.kind == "mosaic" else len(figure.data)
+    if are_short and n <= _FEW.get(figure.kind, 0):
+        return NARROW
+    return WIDEST if marks is None else _MAIN_PLOT
 
 
 def _join_lines(root: ET.Element) -> None:

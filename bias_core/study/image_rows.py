@@ -39,6 +39,7 @@ _ENDPOINT = "endpoint"  # the language model of the settings of this machine
 _ANSWER = "Answer with the new prompt alone, in one line."
 _CALLED = re.compile(r"^(?:the |my )?(?:new |rewritten |revised )?prompt\s*:\s*", re.IGNORECASE)
 _MOST_TOKENS, _LONGEST = 300, 2_000
+_NEVER_CUT = 40  # bytes of a text that every text encoder reads
 _TO_TAKE = (
     "take endpoint (set BIAS_LLM_URL and BIAS_LLM_MODEL), smollm2, or a model of the hub that follows instructions, as "
     "org/name (--rewriter)"
@@ -517,12 +518,20 @@ def thinned(items: Sequence[T], scale: float, *, least: int, seed: int) -> list[
     return [items[i] for i in indices]
 
 
+def cut_notes(reader: object, texts: Iterable[str], text: str = "prompt") -> list[str]:
+    """Return a sentence per text encoder of a generator or encoder that cuts off some texts.
+
+    Short texts are not counted, as that imports a library of tokenizers for seconds.
+    """
+    each = list(dict.fromkeys(texts))
+    may_be_cut = any(len(one.encode()) > _NEVER_CUT for one in each)
+    return cut_texts(reader.prompt_limits(each), text) if may_be_cut and isinstance(reader, ReadsPrompts) else []
+
+
 def before_drawing(services: StudyServices, rows: Sequence[ImageRow]) -> list[str]:
     """Return notes of the generators on the settings and prompts of a run, each once."""
     distinct = {(r.model, r.guidance_scale, bool(r.negative_prompt), r.width): r for r in rows}
     generators = [(services.text_to_image(row.model), row) for row in distinct.values()]
     checks = [generator.check_settings(row) for generator, row in generators if isinstance(generator, ChecksSettings)]
     notes = list(dict.fromkeys(note for notes in checks for note in notes))
-    if rows and isinstance(reader := generators[0][0], ReadsPrompts):
-        notes += cut_texts(reader.prompt_limits(list(dict.fromkeys(row.prompt for row in rows))))
-    return notes
+    return [*notes, *(cut_notes(generators[0][0], (row.prompt for row in rows)) if rows else ())]

@@ -5,7 +5,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields, replace
 from functools import cache
 from importlib import metadata
@@ -402,9 +402,11 @@ def library_versions() -> dict[str, str]:
     """Return the installed versions of the libraries that decide the numbers."""
     from bias_core import __version__
 
-    installed = {dist.name.lower().replace("-", "_"): dist.version for dist in metadata.distributions()}
-    names = ("torch", "diffusers", "transformers", "open_clip_torch", "numpy", "scipy", "scikit_learn")
-    return {"bias_core": __version__} | {name: installed[name] for name in names if name in installed}
+    versions = {"bias_core": __version__}
+    for name in ("torch", "diffusers", "transformers", "open_clip_torch", "numpy", "scipy", "scikit_learn"):
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions
 
 
 def plan_notes(plan: StudyPlan, services: StudyServices) -> list[str]:

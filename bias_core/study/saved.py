@@ -55,7 +55,7 @@ CLASSES: Mapping[str, type] = {
 
 NO_LONGER = "This version of the program no longer has"
 _LEFT_OUT = "Left out"  # prefix of the note on measures that no longer exist
-_PLAIN = {str, int, bool, type(None)}  # as JSON has them
+_PLAIN = {str, int, bool, type(None)}  # as JSON has them; most values, and quicker told than by isinstance
 _IS = "%"  # key with the type of a JSON object
 _PATH = "path"  # column of a frame with file paths
 _RENAMED = {
@@ -68,10 +68,12 @@ _NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 def encode(value: Any, root: Path) -> Any:
     """Return ``value`` as JSON values, with files named relative to ``root``; TypeError for other types."""
-    if value is None or isinstance(value, (bool, int, str)):
+    if type(value) in _PLAIN:
         return value
     if isinstance(value, np.generic):
         return encode(value.item(), root)
+    if isinstance(value, (str, int)):  # of a class of its own
+        return value
     if isinstance(value, float):
         return value if math.isfinite(value) else {_IS: "float", "value": str(value)}
     if isinstance(value, list):
@@ -96,8 +98,8 @@ def decode(value: Any, root: Path) -> Any:
 
 
 def _encode_mapping(value: Mapping[Any, Any], root: Path) -> Any:
-    if all(isinstance(key, str) for key in value) and _IS not in value:
-        return {key: encode(item, root) for key, item in value.items()}
+    if set(map(type, value)) <= {str} and _IS not in value:
+        return {key: item if type(item) in _PLAIN else encode(item, root) for key, item in value.items()}
     return {_IS: "mapping", "items": [[encode(k, root), encode(v, root)] for k, v in value.items()]}
 
 
@@ -139,10 +141,10 @@ def _encode_frame(frame: pd.DataFrame, root: Path) -> Any:
 
 def _encode_column(column: "pd.Series[Any]", root: Path) -> list[Any]:
     if column.name == _PATH:
-        return [_relative(Path(value), root) for value in column]
+        return [_relative(value, root) for value in column]
     if column.dtype.kind == "f":  # null is nan there
         return [None if math.isnan(value) else encode(value, root) for value in column.tolist()]
-    return [encode(value, root) for value in column.tolist()]
+    return [value if type(value) in _PLAIN else encode(value, root) for value in column.tolist()]
 
 
 def _decode_object(name: str, value: dict[str, Any], root: Path) -> Any:
@@ -187,7 +189,10 @@ def _decode_frame(value: dict[str, Any], root: Path) -> pd.DataFrame:
     return frame
 
 
-def _relative(path: Path, root: Path) -> str:
+def _relative(path: Path | str, root: Path) -> str:
+    if str(path).startswith(beginning := f"{root}/"):  # nearly always, and many times quicker
+        return str(path)[len(beginning) :]
+    path = Path(path)
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 

@@ -17,10 +17,10 @@ from PIL import Image
 
 from bias_core.errors import Cancelled, Interrupted
 from bias_core.models.catalogue import hosted_name
-from bias_core.protocols import Captioner, ImageTextEncoder, ReadsPrompts, VisualQuestionAnswerer
+from bias_core.protocols import Captioner, ImageTextEncoder, VisualQuestionAnswerer
 from bias_core.store.readings import Question, batched, n_pixels, open_pictures
-from bias_core.study.classifiers import Reader, cut_texts
-from bias_core.study.image_rows import Rows
+from bias_core.study.classifiers import Reader
+from bias_core.study.image_rows import Rows, cut_notes
 from bias_core.study.limits import (
     REFUSED,
     Countdown,
@@ -49,7 +49,6 @@ ReadShares = Callable[["StudyData", pd.DataFrame], Steps[list[ShareValues]]]
 AT_ANY_TIME = "Intervals of shares hold at any time; other intervals assume a fixed number of pictures."
 _COLUMNS = ["image_id", "group", "prompt", "seed", "unit"]
 _SECONDS_BETWEEN_SHARES = 1.0
-_NEVER_CUT = 40  # characters that every text encoder reads
 _PER_UPDATE = 256  # pictures embedded between two progress updates
 _PER_READING = 32  # the same for captions and questions, which take longer
 
@@ -305,10 +304,9 @@ class StudyData(Stoppable):
 
     def sentences(self, texts: Iterable[str]) -> np.ndarray:
         """Return unit rows ``(n, d)`` of sentences of attributes; a note names parts that the encoder cuts off."""
-        texts, reader = list(texts), self.encoder()
-        if isinstance(reader, ReadsPrompts) and any(len(text) > _NEVER_CUT for text in texts):
-            notes = cut_texts(reader.prompt_limits(list(dict.fromkeys(texts))), "sentence")
-            self.notes += [note for note in notes if note not in self.notes]
+        texts = list(texts)
+        notes = cut_notes(self.encoder(), texts, "sentence")
+        self.notes += [note for note in notes if note not in self.notes]
         return self.texts(texts)
 
     def encoder(self, name: str = "") -> ImageTextEncoder:

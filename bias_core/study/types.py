@@ -315,9 +315,9 @@ class StudyTable:
     note: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class StudyFigure:
-    """A figure of a report: its data and kind (:mod:`bias_core.study.figures`)."""
+    """A figure of a report: its data and kind (:mod:`bias_core.study.figures`); equal to itself alone."""
 
     key: str
     title: str

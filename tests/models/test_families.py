@@ -3,6 +3,7 @@
 That its pictures are the bare pipeline's, bit for bit, test_family_table.py finds.
 """
 
+import inspect
 import json
 import shutil
 from dataclasses import replace
@@ -377,6 +378,23 @@ def test_each_text_encoder_says_what_it_does_not_read(family, request, model):
 
 
 CATALOGUE = load_catalogue(ASSETS / "models.yaml")
+
+
+def test_the_source_of_a_class_gives_the_parameters_that_the_class_has():
+    names, only_after_import = {*CATALOGUE.pipelines, *family_facts._IN_BATCHES, "PRXPipeline"}, []
+    for name in sorted(names - {"DeepFloydPipeline"}):  # of this project
+        for method in ("__call__", "__init__"):
+            try:
+                read = family_facts._parameters_in_source(name, method)
+            except ValueError:
+                only_after_import.append((name, method))
+                continue
+            parameters = inspect.signature(getattr(getattr(diffusers, name), method)).parameters
+            assert read == {key: value.default for key, value in parameters.items()}, (name, method)
+            assert list(read) == list(parameters), (name, method)
+    assert only_after_import == [("PRXPipeline", "__init__")]  # its default is a constant of its module
+    assert family_facts.parameters_of("PRXPipeline", "__init__")["default_sample_size"] == 512
+    assert family_facts.parameters_of("NoSuchPipeline", "__call__") is None
 
 
 @pytest.mark.parametrize(("name", "entries", "expected"), [

@@ -12,7 +12,14 @@ from bias_core.errors import Cancelled, InvalidInput
 from bias_core.measures.propagation import predicted_sample, stereotype_propagation_index
 from bias_core.models.catalogue import load_catalogue
 from bias_core.models.diffusers_t2i import DiffusersTextToImage
-from bias_core.models.family_facts import PipelineFacts, denoiser_of, guidance_of, pipeline_facts, without_guidance
+from bias_core.models.family_facts import (
+    PipelineFacts,
+    denoiser_of,
+    guidance_of,
+    parameters_of,
+    pipeline_facts,
+    without_guidance,
+)
 from bias_core.models.pipeline_call import velocity_space
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
@@ -127,10 +134,11 @@ def test_the_catalogue_says_of_each_class_what_the_tracer_does(tmp_path):
     catalogue = load_catalogue(ASSETS / "models.yaml")
     for name in {*catalogue.pipelines, "AuraFlowPipeline", "PRXPipeline"}:
         (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": name}))
-        info, facts = catalogue.model(str(tmp_path)), PipelineFacts(kind=getattr(diffusers, name))
+        call, parts = (parameters_of(name, method) for method in ("__call__", "__init__"))
         euler = {"_class_name": "EulerDiscreteScheduler"}
+        info, facts = catalogue.model(str(tmp_path)), PipelineFacts(name=name, call=call, parts=parts, scheduler=euler)
         try:
-            velocity_space(replace(facts, scheduler=euler), name)
+            velocity_space(facts, name)
             traceable = True
         except InvalidInput:
             traceable = False

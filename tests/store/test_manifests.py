@@ -71,6 +71,38 @@ def test_files_without_blanks_and_of_an_earlier_version_are_listed(store):
         store.path("abc123").write_text(text)
         assert store.list("anna") == whole == store.list()
         assert store.list("ann") == []
+    store.describe("abc123", name="mine")
+    assert (store.get("abc123").name, store.get("abc123").rows) == ("mine", manifest().rows)
+
+
+@pytest.mark.parametrize("change", [
+    lambda store: store.describe("abc123", name='a ,"rows":[ b'),
+    lambda store: store.keep("abc123"),
+    lambda store: store.add_label_task("abc123", "task1"),
+])  # fmt: skip
+def test_a_change_of_the_head_leaves_the_rows_byte_by_byte(store, change):
+    saved = store.save(manifest())
+    before = store.path("abc123").read_text().partition(', "rows": ')[2]
+    change(store)
+    text = store.path("abc123").read_text()
+    assert text.endswith(f', "rows": {before}')
+    changed = store.get("abc123")
+    assert changed.rows == saved.rows
+    assert (changed.name, changed.is_kept, changed.label_tasks) in {
+        ('a ,"rows":[ b', False, ()), ("", True, ()), ("", True, ("task1",)),
+    }  # fmt: skip
+    assert store.list("anna") == [store.head("abc123")]
+
+
+def test_a_run_that_is_gone_or_half_written_is_not_changed(store):
+    store.save(manifest())
+    half = store.path("abc123").read_text()[:-9]
+    store.path("abc123").write_text(half)
+    for run_id in ("abc123", "other1"):  # the other was never there, or another process deleted it
+        with pytest.raises(StorageError, match="no run"):
+            store.describe(run_id, name="mine")
+    assert store.path("abc123").read_text() == half
+    assert not store.path("other1").exists()
 
 
 def test_kept_runs_and_runs_at_work_protect_their_pictures(store):

@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ import pytest
 from PIL import Image
 
 from bias_core.errors import InvalidInput
+from bias_core.study import figures
 from bias_core.study.design import read_table
 from bias_core.study.figures import _DRAW, NARROW, draw, figure_svg, lowess, to_bytes
 from bias_core.study.types import StudyFigure
@@ -291,3 +293,18 @@ def test_a_figure_can_be_laid_out_narrower_with_letters_of_the_same_size(kind, d
     if named or kind not in ("arrows", "scatter"):  # it lies above what it explains
         assert named.get_window_extent().x1 <= narrow.bbox.x1
         assert named.get_window_extent().y0 >= narrow.axes[0].bbox.y1
+
+
+def test_a_page_and_its_report_share_one_drawing(data, monkeypatch):
+    drawn, one = [], figure("intervals", data["intervals"])
+    monkeypatch.setattr(figures, "draw", lambda *args, **how: drawn.append(args) or draw(*args, **how))
+    page = figure_svg(one, marks={"nurse": "a=1"}, width=figures.page_width(one))
+    report = figure_svg(one, "its numbers are elsewhere", width=figures.page_width(one))
+    assert len(drawn) == 1
+    assert "its numbers are elsewhere" in report
+    assert "its numbers are elsewhere" not in page
+    assert 'data-pictures="a=1"' in page
+    assert "data-pictures" not in report
+    changed = replace(one, data=one.data.assign(value=0.0))
+    assert figure_svg(changed, width=figures.page_width(changed)) != report
+    assert len(drawn) == 2

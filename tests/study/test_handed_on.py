@@ -68,7 +68,7 @@ def with_one_figure(report):
 @pytest.fixture
 def quick(monkeypatch):
     """Pages without their figures, which take most of the time."""
-    monkeypatch.setattr(report_page, "figure_svg", lambda *_: "")
+    monkeypatch.setattr(report_page, "figure_svg", lambda *_, **__: "")
 
 
 def explored(services, concept, **settings):

@@ -6,7 +6,7 @@ shown; between words, or between a word and a tag in its sentence, it is a space
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,19 +17,14 @@ from markupsafe import Markup
 
 from bias_core.number_text import format_estimate, format_interval, format_number, format_p, typeset
 from bias_core.study.documents import data_uri
-from bias_core.study.figures import NARROW, WIDEST, figure_svg
+from bias_core.study.figures import figure_svg, page_width
 from bias_core.study.report_text import excerpt, is_known, number_columns
-from bias_core.study.types import StudyFigure
 from bias_core.ui.study.shown_report import FIGURE_FORMS, TABLE_FORMS
 
 MOST_WATCHED = 8  # shares shown during a run
 TEMPLATES = Path(__file__).parent
 STATIC = TEMPLATES.parent / "static"
 
-_MAIN_PLOT = 5.0  # inches, for figures with numbers in cells or names at dots
-_IN_ROWS = ("intervals", "pairs", "bars", "distributions", "arrows", "curves")
-_FEW: Mapping[str, int] = {"scatter": 24, "mosaic": 3}  # points or columns that fit a narrow figure
-_LONG_NAME = 30  # letters: longer names of dots or in the legend do not fit a narrow figure
 _BREAK = re.compile(r"[ \t]*\n\s*")
 _CLOSING_TAG = re.compile(r"</[^<>]*>$")
 _VARIABLES = re.compile(r" ?\((?=[^()]*\b(?:BIAS|HF)_[A-Z])[^()]*\)")
@@ -72,7 +67,7 @@ def environment() -> Environment:
         "typeset": typeset,
         "form": format,  # in markup, or for values that are never negative
         "picture": data_uri,
-        "svg": lambda figure, marks=None: Markup(figure_svg(figure, marks=marks, width=_width(figure, marks))),
+        "svg": lambda figure, marks=None: Markup(figure_svg(figure, marks=marks, width=page_width(figure, marks))),
         "excerpt": excerpt,
         "numbers": number_columns,
     }
@@ -89,19 +84,6 @@ def without_variables(text: Any) -> Any:
     'at most 7 here: ask for less (or 2)'
     """
     return _VARIABLES.sub("", text) if isinstance(text, str) else text
-
-
-def _width(figure: StudyFigure, marks: Mapping[str, str] | None) -> float:
-    """Maximum width of a figure in inches; rows, curves, and few points or columns fit a phone."""
-    columns = ("group",) if figure.kind in _IN_ROWS else ("name", "group")  # names of rows have lines enough
-    names = [str(name) for column in columns if column in figure.data for name in figure.data[column]]
-    are_short = max(map(len, names), default=0) <= _LONG_NAME
-    if figure.kind in _IN_ROWS and (marks is not None or are_short):
-        return NARROW
-    n = figure.data["column"].nunique() if figure.kind == "mosaic" else len(figure.data)
-    if are_short and n <= _FEW.get(figure.kind, 0):
-        return NARROW
-    return WIDEST if marks is None else _MAIN_PLOT
 
 
 def axis(scale: Sequence[float], width: float, edge: float) -> Callable[[float], float]:

@@ -1,0 +1,66 @@
+"""Processor seconds of `--help`, and of a stored run that is repeated: `python bench/command_line.py`.
+
+References are plain imports in a process of their own, so that the bars hold on a busy machine.
+"""
+
+import os
+import resource
+import subprocess
+import sys
+from tempfile import TemporaryDirectory
+
+HELP_LIBRARIES = "import typer, rich.table, pydantic, yaml"
+RUN_LIBRARIES = "import typer, pydantic, pandas, scipy.stats, sklearn.cluster, huggingface_hub, PIL.Image, jinja2"
+MOST_HELP, MOST_AGAIN = 5.0, 2.5
+COUNTS = (8, 32, 128)  # pictures of a run that is repeated
+TRIES = 3
+AGAIN = """
+import runpy, sys
+try:
+    runpy.run_module("bias_core", run_name="__main__")
+finally:
+    print("\\nloaded:", *sorted({"torch", "diffusers", "transformers"} & set(sys.modules)), file=sys.stderr)
+"""
+
+
+def measured(*arguments: str, data: str = "") -> tuple[float, str]:
+    """Processor seconds of a Python process, and the model libraries that it says it loaded."""
+    environment = os.environ | {"BIAS_DATA_DIR": data, "BIAS_OFFLINE": "1"}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return seconds, done.stderr.rpartition("loaded:")[2].strip()
+
+
+def least(*arguments: str, data: str = "") -> float:
+    return min(measured(*arguments, data=data)[0] for _ in range(TRIES))
+
+
+def main() -> None:
+    too_slow = []
+    plain = least("-c", HELP_LIBRARIES)
+    for command in ((), ("explore",)):
+        seconds = least("-m", "bias_core", *command, "--help")
+        name = " ".join((*command, "--help"))
+        print(f"{name}: {seconds:.2f} s, {seconds / plain:.1f} times its libraries' import (at most {MOST_HELP})")
+        too_slow += [name] * (seconds > MOST_HELP * plain)
+    plain = least("-c", RUN_LIBRARIES)
+    with TemporaryDirectory() as data:
+        runs = {n: ("explore", "doctor", "-n", str(n), "--model", "calibration-renderer") for n in COUNTS}
+        runs[0] = ("explore", "doctor", "-n", "8")  # by the diffusion model
+        for n, run in runs.items():
+            measured("-m", "bias_core", *run, data=data)
+            repeated = ["-c", AGAIN, *run]
+            tries = [measured(*repeated, data=data) for _ in range(TRIES)]
+            seconds, loaded = min(one[0] for one in tries), tries[0][1]
+            name = f"again, {n} rendered pictures" if n else "again, 8 pictures of the diffusion model"
+            print(f"{name}: {seconds:.2f} s, {seconds / plain:.1f} times its libraries' import (at most {MOST_AGAIN})")
+            too_slow += [name] * (seconds > MOST_AGAIN * plain)
+            too_slow += [f"{name} loads {loaded}"] * bool(loaded)
+    if too_slow:
+        sys.exit(f"too slow: {', '.join(too_slow)}")
+
+
+if __name__ == "__main__":
+    main()
