@@ -309,11 +309,10 @@ def _user_findings(
     references = np.array([cell.attribute.reference for cell in cells], dtype=float)
     presence = np.column_stack([_presence(cell) for cell in cells])  # (n, n_attributes)
     n, settings = len(presence), data.settings
-    counts = np.random.default_rng(settings.seed).multinomial(n, np.full(n, 1 / n), size=N_RESAMPLES).astype(float)
+    counts = np.random.default_rng(settings.seed).multinomial(n, np.full(n, 1 / n), size=N_RESAMPLES)
 
     def summed(of: Callable[..., Any], times: np.ndarray) -> np.ndarray:
-        # floats, since a product of whole numbers takes forty times as long
-        shares = times @ np.nan_to_num(presence) / (times @ (~np.isnan(presence)).astype(float))
+        shares = times @ np.nan_to_num(presence) / (times @ ~np.isnan(presence))
         return np.asarray(of(np.maximum(0.0, np.clip(shares, 0.0, 1.0) - references), axis=1))
 
     drawn = [(cell.score.drawn, reference) for cell, reference in zip(cells, references, strict=True)]
