@@ -80,6 +80,7 @@ WORK = {
 def measured(name, size):
     """Measure in a process of its own, whose peak of memory is that of this work."""
     work = globals()[name]
+    work(200)  # libraries loaded
     with threadpool_limits(1):
         taken, reference = work(size)
     return taken, reference, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6

@@ -51,6 +51,7 @@ def save_model(folder):
         scheduler=FlowMatchEulerDiscreteScheduler(),
         vae=AutoencoderKL(
             latent_channels=16,
+            shift_factor=0.0,
             block_out_channels=(32,) * 2,
             norm_num_groups=8,
             down_block_types=("DownEncoderBlock2D",) * 2,
