@@ -50,6 +50,15 @@ def wait_for(url):
     raise SystemExit(f"no answer from {url}")
 
 
+def processor_seconds(pid):
+    """Processor time of the app so far, which tells its work on a busy machine too; nan outside Linux."""
+    try:
+        user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    except OSError:
+        return float("nan")
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 def main():
     n_raters, n_each = (int(word) for word in [*sys.argv[1:], N_RATERS, N_ANSWERS][:2])
     with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
@@ -65,6 +74,7 @@ def main():
         try:
             wait_for(f"http://127.0.0.1:{port}")
             for pause, how in ((1.0, "a second between answers"), (0.0, "no pause at all")):
+                before = processor_seconds(app.pid)
                 raters, seconds = asyncio.run(everybody(port, task.join_code, n_raters, n_each, pause))
                 waits = 1000 * np.concatenate([rater.seconds for rater in raters])
                 said = [answer for rater in raters for answer in rater.acknowledged]
@@ -72,8 +82,10 @@ def main():
                     kept = list(labels.execute(select(answers.c.client_id)).scalars())
                 lost, twice = len(set(said) - set(kept)), len(kept) - len(set(kept))
                 p50, p99 = np.percentile(waits, [50, 99])
+                each = 1000 * (processor_seconds(app.pid) - before) / waits.size
                 print(
-                    f"{n_raters} raters, {waits.size:,} answers, {how}: {waits.size / seconds:.0f} a second; "
+                    f"{n_raters} raters, {waits.size:,} answers, {how}: {waits.size / seconds:.0f} a second, "
+                    f"{each:.1f} ms of the processor each, at a load of {os.getloadavg()[0]:.0f}; "
                     f"median {p50:.0f} ms, 99th percentile {p99:.0f} ms (under {LIMIT_MS} ms wanted); "
                     f"{lost} lost, {twice} twice"
                 )

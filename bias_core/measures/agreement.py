@@ -1,14 +1,16 @@
 """Agreement between raters, their disagreements, ordered answers, and agreement of two orders."""
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, finite_vector, same_length
@@ -155,16 +157,12 @@ def agreement_estimate(
     several = _has_two_answers(codes)
     patterns, index = np.unique(codes[several], axis=0, return_inverse=True)
     unit, _ = pd.factorize(_units_of(groups, len(codes))[several])
-    # floats hold these counts exactly, and a product of whole numbers takes forty times as long
-    per_unit = np.zeros((int(unit.max()) + 1, len(patterns)))
-    np.add.at(per_unit, (unit, index), 1)
-    value = float(statistic(patterns, per_unit.sum(axis=0, keepdims=True))[0])
+    n, n_patterns = int(unit.max()) + 1, len(patterns)
+    value = float(statistic(patterns, np.bincount(index, minlength=n_patterns)[np.newaxis].astype(float))[0])
     if math.isnan(value):
-        return Estimate.undefined(len(per_unit), _ALL_EQUAL)
+        return Estimate.undefined(n, _ALL_EQUAL)
     # Few kinds of units exist: to resample units is to draw how many there are of each kind.
-    as_bytes = per_unit.astype(">u4").view(f"V{4 * len(patterns)}").ravel()  # sorts as numbers do, and quickly
-    _, first, frequency = np.unique(as_bytes, return_index=True, return_counts=True)
-    kinds, n = per_unit[first], len(per_unit)
+    kinds, frequency = _kinds(unit, index, n_patterns)
     draws = np.random.default_rng(rng).multinomial(n, frequency / n, size=n_resamples) @ kinds
     resampled = statistic(patterns, draws)
     defined = resampled[np.isfinite(resampled)]
@@ -174,6 +172,21 @@ def agreement_estimate(
     if not (left_out := resampled.size - defined.size):
         return estimate
     return estimate.with_note(f"{left_out} of {resampled.size} resamples had all ratings equal and were left out")
+
+
+def _kinds(unit: Codes, index: Codes, n_patterns: int) -> tuple[csr_array, Codes]:
+    """Distinct units by their count of each pattern, ``(n_kinds, n_patterns)`` in ascending order, and their numbers.
+
+    Sparse, because many raters seldom give two items the same pattern: time and memory grow with the items.
+    """
+    per_unit = csr_array((np.ones(len(unit)), (unit, index)), shape=(int(unit.max()) + 1, n_patterns))
+    per_unit.sum_duplicates()
+    ends = per_unit.indptr.tolist()
+    entries = list(zip((-per_unit.indices).tolist(), per_unit.data.tolist(), strict=True))
+    rows = [tuple(entries[start:end]) for start, end in pairwise(ends)]  # sort as rows with their zeros would
+    places, frequency = dict(zip(rows, range(len(rows)), strict=True)), Counter(rows)
+    kinds = sorted(places)
+    return per_unit[[places[kind] for kind in kinds]], np.array([frequency[kind] for kind in kinds])
 
 
 def _of_full_agreement(codes: Codes, n: int, confidence: float) -> Estimate:

@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +16,7 @@ from bias_core.measures.arrays import Array, all_equal, unit_rows
 MAX_CLUSTERS = 8  # Most clusters that the eigengap may choose
 _NEIGHBOUR = 7  # the distance to this neighbour is the local scale of an image [zelnikmanor2004]
 _DENSE = 100  # below it all eigenvalues at once are as quick
+_BLOCK = 2000  # images by images looked at in one go; a graph of more images is in single precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +71,6 @@ def spectral_clusters(image_embeddings: ArrayLike, *, n_clusters: int | None = N
     n = len(rows)
     if n_clusters is not None and not 1 <= n_clusters <= n:
         raise InvalidInput(f"n_clusters must be from 1 to the number of images, {n}; got {n_clusters}.")
-    squares = 2 * rows @ rows.T  # in place from here: arrays (n, n) are slow to allocate
-    np.subtract(2, squares, out=squares)
-    np.maximum(squares, 0, out=squares)  # squared distances of unit rows
     if n == 1 or all_equal(rows):
         return ClusterResult(  # W is all ones, so L has the eigenvalues 0, 1, 1, ...
             labels=np.zeros(n, dtype=np.int_),
@@ -80,9 +79,10 @@ def spectral_clusters(image_embeddings: ArrayLike, *, n_clusters: int | None = N
             n_clusters=1,
             note="one image has no clusters" if n == 1 else "all images have the same embedding",
         )
+    affinity = _affinity(rows)
     n_distinct = len(np.unique(rows.round(6), axis=0))
     with threadpool_limits(limits=1):  # small problems: threads only get in the way
-        eigenvalues, vectors = _spectrum(_affinity(squares), max(MAX_CLUSTERS, n_clusters or 0) + 2, seed)
+        eigenvalues, vectors = _spectrum(affinity, max(MAX_CLUSTERS, n_clusters or 0) + 2, seed)
         k = min(n_clusters or int(np.diff(eigenvalues[: MAX_CLUSTERS + 1]).argmax()) + 1, n_distinct)
         labels = _by_size(_k_means(vectors[:, :k], seed))
         coordinates = _principal_plane(rows)
@@ -96,25 +96,33 @@ def spectral_clusters(image_embeddings: ArrayLike, *, n_clusters: int | None = N
     )
 
 
-def _affinity(squares: Array) -> Array:
-    """W from squared distances, with local scales and no self-loops."""
-    neighbour = max(1, min(_NEIGHBOUR, (len(squares) - 1) // 2))
-    scales = np.sqrt(np.partition(squares, neighbour, axis=1)[:, neighbour])
-    scales = np.maximum(scales, 1e-2 * np.sqrt(squares.max()))  # more than seven copies of one image
-    affinity: Array = np.outer(scales, scales)
-    np.divide(squares, affinity, out=affinity)
-    np.negative(affinity, out=affinity)
-    np.exp(affinity, out=affinity)
+def _affinity(rows: Array) -> Array:
+    """W of unit rows, with local scales and no self-loops, in place: for 10,000 images one array has 400 MB."""
+    n, largest = len(rows), 0.0
+    affinity = np.empty((n, n), dtype=np.float64 if n <= _BLOCK else np.float32)  # first the squared distances
+    parts = [slice(start, start + _BLOCK) for start in range(0, n, _BLOCK)]
+    for i, part in enumerate(parts):
+        for other in parts[: i + 1]:
+            squares = np.maximum(2 - 2 * rows[part] @ rows[other].T, 0)
+            affinity[other, part], affinity[part, other] = squares.T, squares
+            largest = max(largest, float(squares.max()))
+    neighbour = max(1, min(_NEIGHBOUR, (n - 1) // 2))
+    scales = np.empty(n)
+    for part in parts:
+        scales[part] = np.sqrt(np.partition(affinity[part], neighbour, axis=1)[:, neighbour])
+    scales = np.maximum(scales, 1e-2 * np.sqrt(largest))  # more than seven copies of one image
+    for row, scale in zip(affinity, scales, strict=True):
+        np.exp(np.divide(row, -scale * scales, out=row), out=row)
     np.fill_diagonal(affinity, 0)
     return affinity
 
 
-def _spectrum(affinity: Array, k: int, seed: int) -> tuple[Array, Array]:
-    """Smallest eigenvalues of the normalised Laplacian and their vectors, ``(k,)`` and ``(n, k)``."""
-    n = len(affinity)
-    degrees = np.maximum(affinity.sum(axis=1), np.finfo(np.float64).tiny)  # an image far from all others
-    roots = np.sqrt(degrees)
-    walk = affinity / roots[:, np.newaxis]
+def _spectrum(walk: Array, k: int, seed: int) -> tuple[Array, Array]:
+    """Smallest eigenvalues of W's normalised Laplacian and their vectors, ``(k,)`` and ``(n, k)``; overwrites W."""
+    n = len(walk)
+    degrees = np.maximum(walk.sum(axis=1, dtype=np.float64), np.finfo(walk.dtype).tiny)  # an image far from all others
+    roots = np.sqrt(degrees).astype(walk.dtype)
+    walk /= roots[:, np.newaxis]
     walk /= roots
     if n <= max(_DENSE, 5 * k):
         values, vectors = np.linalg.eigh(walk)
@@ -122,9 +130,13 @@ def _spectrum(affinity: Array, k: int, seed: int) -> tuple[Array, Array]:
         start = np.random.default_rng(seed).normal(size=(n, k))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # past the gap four digits are not reached at once
-            values, vectors = lobpcg(walk, start, largest=True, tol=1e-4, maxiter=60)
+            values, vectors = lobpcg(partial(_step, walk), start, largest=True, tol=1e-4, maxiter=60)
     order = np.argsort(-values)[:k]
     return np.maximum(1 - values[order], 0), vectors[:, order]
+
+
+def _step(walk: Array, vectors: Array) -> Array:
+    return walk @ vectors.astype(walk.dtype, copy=False)  # mixed types would copy W for each product
 
 
 def _k_means(vectors: Array, seed: int) -> NDArray[np.int_]:

@@ -5,6 +5,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from bias_core.errors import InvalidInput
+from bias_core.measures import clustering
 from bias_core.measures.clustering import spectral_clusters
 
 D = 7
@@ -27,7 +28,9 @@ def test_planted_groups_are_found_and_counted(sizes):
     assert np.all(result.eigenvalues[: len(sizes)] < 0.1)
 
 
-def test_eigenvalues_are_those_of_the_normalised_laplacian():
+@pytest.mark.parametrize("block", [2000, 37])
+def test_eigenvalues_are_those_of_the_normalised_laplacian(monkeypatch, block):
+    monkeypatch.setattr(clustering, "_BLOCK", block)
     images, _ = groups((60, 50), noise=1.0)
     blockwise = spectral_clusters(images).eigenvalues
     rows = images / np.linalg.norm(images, axis=1, keepdims=True)
@@ -37,6 +40,17 @@ def test_eigenvalues_are_those_of_the_normalised_laplacian():
     laplacian = np.eye(110) - w / np.sqrt(np.outer(w.sum(1), w.sum(1)))
     np.testing.assert_allclose(blockwise, np.linalg.eigvalsh(laplacian)[:10], atol=1e-3)
     assert np.all(np.diff(blockwise) >= 0)
+
+
+def test_the_graph_of_many_images_gives_the_groups_of_the_graph_in_double_precision(monkeypatch):
+    images, _ = groups((70, 50, 31), noise=1.0)
+    images[3] = -9 * np.eye(D)[-1]  # far from all others
+    whole = [spectral_clusters(images, n_clusters=k) for k in (None, 3)]
+    monkeypatch.setattr(clustering, "_BLOCK", 37)
+    for one, k in zip(whole, (None, 3), strict=True):
+        in_blocks = spectral_clusters(images, n_clusters=k)
+        np.testing.assert_array_equal(in_blocks.labels, one.labels)
+        np.testing.assert_allclose(in_blocks.eigenvalues, one.eigenvalues, atol=1e-5)
 
 
 def test_the_map_is_the_principal_plane():

@@ -383,8 +383,9 @@ def trace_row(
     pictures = {step: folder / f"{key}-{step}.png" for step in predicted_steps}
     if (earlier := _read(folder / f"{key}.npz", pictures)) is not None:
         return earlier
+    as_drawn = guided or not attributes  # without attributes, velocities other than those of the drawing go unused
     with services.model_lock:
-        steps = model.trace(row, attributes, guided=guided, predicted=True, on_step=lambda *_: data.check())
+        steps = model.trace(row, attributes, guided=as_drawn, predicted=True, on_step=lambda *_: data.check())
         try:
             step_values = [(_look(step, pictures), step.predicted, step.space, step.guided) for step in steps]
         finally:

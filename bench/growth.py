@@ -1,0 +1,113 @@
+"""Processor time and memory of work on many items, at three sizes each, with growth: `python bench/growth.py`.
+
+The interval of Krippendorff's α, the groups of pictures that look alike, and the export of people's answers; each
+against a plain reference of the same run, its bar at the largest size.
+"""
+
+import json
+import math
+import resource
+import sys
+import tempfile
+import time
+import uuid
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+from sqlalchemy import insert, select
+from threadpoolctl import threadpool_limits
+
+from bias_core.labels.answers import answers_frame, export_labels
+from bias_core.labels.label_store import LabelStore, answers, items, raters
+from bias_core.measures.agreement import agreement_estimate, krippendorff_alpha
+from bias_core.measures.clustering import spectral_clusters
+from tests.labels.raters import CHOICES, open_task
+
+N_RATERS, D = 50, 512
+
+
+def seconds(function):
+    start = time.process_time()  # of the processor: other programs' turns do not count
+    function()
+    return time.process_time() - start
+
+
+def alpha(n_items):
+    """Time of the interval, and of α alone."""
+    rng = np.random.default_rng(0)
+    truth, given = rng.integers(0, 3, (n_items, 1)), rng.integers(0, 3, (n_items, N_RATERS))
+    ratings = np.where(rng.random(given.shape) < 0.3, given, truth)
+    return seconds(lambda: agreement_estimate(ratings)), seconds(lambda: krippendorff_alpha(ratings))
+
+
+def groups(n_pictures):
+    """Time of the groups, and of the similarities of all pictures."""
+    rng = np.random.default_rng(0)
+    centres = 1.5 * rng.normal(size=(6, D))[rng.integers(0, 6, n_pictures)]
+    rows = (centres + 2 * rng.normal(size=centres.shape)).astype(np.float32)
+    return seconds(lambda: spectral_clusters(rows)), seconds(lambda: rows @ rows.T)
+
+
+def export(n_labels):
+    """Time of the export, and of a plain loop that writes each label as a line of JSON."""
+    n_answers = n_labels // len(CHOICES)
+    with tempfile.TemporaryDirectory() as folder:
+        store = LabelStore(f"sqlite:///{folder}/labels.sqlite", pictures=Path(folder) / "label_pictures")
+        task = open_task(store, Path(folder) / "originals", n_answers // N_RATERS, raters_per_item=N_RATERS)
+        with store.write() as connection:
+            item_ids = list(connection.scalars(select(items.c.id)))
+            for number in range(N_RATERS):
+                facts = {"task_id": task.key.task_id, "name": f"rater-{number}", "code_hash": str(number)}
+                new = connection.execute(insert(raters).values(**facts, joined_ms=0, seed=number))
+                given = {"rater_id": new.inserted_primary_key[0], "task_version": 1, "kind": "answer"}
+                given |= {"choices": CHOICES, "duration_ms": 900, "at_ms": 0}
+                lines = [given | {"item_id": item, "client_id": uuid.uuid4().hex} for item in item_ids]
+                connection.execute(insert(answers), lines)
+        frame = answers_frame(store, task.key)
+        taken = seconds(lambda: export_labels(store, task.key, Path(folder) / "labels.zip"))
+        return taken, seconds(lambda: [json.dumps(row) for row in frame.to_dict("records")])
+
+
+# Work: its sizes, what the reference is, and at the largest size the most processor seconds and GB.
+WORK = {
+    alpha: ((500, 1000, 2000), "items of 50 raters", "α alone", 1.5, 0.5),
+    groups: ((2000, 5000, 10_000), "pictures", "their similarities", 8.0, 1.0),
+    export: ((25_000, 50_000, 100_000), "labels", "a line of JSON for each", 5.0, 1.0),
+}
+
+
+def measured(name, size):
+    """Measure in a process of its own, whose peak of memory is that of this work."""
+    work = globals()[name]
+    work(200)  # libraries loaded
+    with threadpool_limits(1):
+        taken, reference = work(size)
+    return taken, reference, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+
+
+def met(is_met):
+    return "met" if is_met else "NOT MET"
+
+
+def main():
+    asked = sys.argv[1:]
+    for work, (sizes, unit, plain, most_seconds, most_gb) in WORK.items():
+        if asked and work.__name__ not in asked:
+            continue
+        lines = []
+        for size in sizes:
+            with get_context("spawn").Pool(1) as pool:
+                lines.append(pool.apply(measured, (work.__name__, size)))
+            taken, reference, gb = lines[-1]
+            print(
+                f"{work.__name__}, {size:,} {unit}: {taken:.2f} s, {taken / reference:.1f} times {plain}, {gb:.2f} GB",
+                flush=True,
+            )
+        power = math.log(lines[-1][0] / lines[0][0]) / math.log(sizes[-1] / sizes[0])
+        is_met = lines[-1][0] <= most_seconds and lines[-1][2] <= most_gb
+        print(f"  grows as n^{power:.1f}; at most {most_seconds} s and {most_gb} GB: {met(is_met)}")
+
+
+if __name__ == "__main__":
+    main()
