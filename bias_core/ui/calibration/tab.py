@@ -62,8 +62,7 @@ class CalibrationTab(ResultPage):
         gr.HTML(render("question", question=self.question, caution=self.caution))
         looked_at = gr.HTML("", js_on_load=script("looked_at", key=self.key), elem_id=f"{self.key}-looked-at")
         with gr.Column(elem_classes="card header", elem_id="calibration-verdicts"):
-            others = load_others(self.services.settings.assets_dir / "validity")
-            gr.HTML(summary_html(tuple(self.shipped.values()), others))
+            verdicts = self.parts["verdicts"] = gr.HTML(visible=False)
             gr.HTML("Open a report, with its figures and tables:", elem_classes="quiet")
             names = list(self.shipped)
             self._build_openers(names[:FEW_CHIPS])
@@ -74,7 +73,7 @@ class CalibrationTab(ResultPage):
         self._build_results()
         self.wire_results()
         outputs = [*self.result_outputs(), self.parts["status"]]
-        looked_at.select(self.on_look, self.parts["report"], outputs, **EACH)
+        looked_at.select(self.on_look, self.parts["report"], [*outputs, verdicts], **EACH)
         self.on_any("click", list(self.openers.values()), self.on_opener, None, outputs)
 
     def _build_openers(self, names: Sequence[str]) -> None:
@@ -83,9 +82,15 @@ class CalibrationTab(ResultPage):
             for name in names:
                 self.openers[name] = gr.Button(TITLES[name], size="sm", min_width=0, scale=0, elem_id=f"open-{name}")
 
+    @cached_property
+    def _verdicts(self) -> str:
+        others = load_others(self.services.settings.assets_dir / "validity")
+        return summary_html(tuple(self.shipped.values()), others)
+
     def on_look(self, shown: StudyReport | None) -> Updates:
-        """Show the first shipped report, unless one is open."""
-        return self.first_example() if shown is None else {self.parts["status"]: gr.skip()}
+        """Show the verdicts, and the first shipped report unless one is open; the page starts without them."""
+        verdicts = {self.parts["verdicts"]: gr.update(value=self._verdicts, visible=True)}
+        return verdicts | (self.first_example() if shown is None else {})
 
     def first_example(self) -> Updates:
         """Show the first shipped report."""
