@@ -14,10 +14,10 @@ from bias_core.study.saved import SavedReport
 from bias_core.study.types import StudyReport
 from bias_core.ui.calibration.shipped import NOT_HERE, TITLES, load_others, load_shipped
 from bias_core.ui.messages import EACH, user_errors
-from bias_core.ui.study.parts import FEW_CHIPS, copy_of, example_html
+from bias_core.ui.study.parts import FEW_CHIPS, build_looked_at, copy_of, example_html
 from bias_core.ui.study.result_page import ResultPage, Updates
 from bias_core.ui.study.shown_report import build_shown_report
-from bias_core.ui.templates import render, script
+from bias_core.ui.templates import render
 
 _GROUPS = (("Measures in headlines", HEADLINE), ("Measures as in the papers", AS_PUBLISHED))
 _NOT_OF_A_RUN = ("shell", "python", "link")  # no visitor can run these studies
@@ -60,7 +60,7 @@ class CalibrationTab(ResultPage):
         """Build and wire the tab inside its ``gr.Tab``."""
         self.parts["visitor"] = visitor
         gr.HTML(render("question", question=self.question, caution=self.caution))
-        looked_at = gr.HTML("", js_on_load=script("looked_at", key=self.key), elem_id=f"{self.key}-looked-at")
+        looked_at = build_looked_at(self.key)
         with gr.Column(elem_classes="card header", elem_id="calibration-verdicts"):
             verdicts = self.parts["verdicts"] = gr.HTML(visible=False)
             gr.HTML("Open a report, with its figures and tables:", elem_classes="quiet")

@@ -20,6 +20,7 @@ from bias_core.study.plan import library_versions
 from bias_core.study.types import StudyReport
 from bias_core.ui.calibration.shipped import load_shipped
 from bias_core.ui.messages import EACH, user_errors
+from bias_core.ui.study.parts import build_looked_at
 from bias_core.ui.templates import render, script
 
 _QUESTION = "What does each number mean, where does it come from, and what can it not tell?"
@@ -200,7 +201,7 @@ class MethodsTab:
         """Build the tab inside its ``gr.Tab``."""
         settings = self.services.settings
         gr.HTML(render("question", question=_QUESTION, caution=_CAUTION))
-        looked_at = gr.HTML("", js_on_load=script("looked_at", key=self.key), elem_id=f"{self.key}-looked-at")
+        looked_at = build_looked_at(self.key)
         example = gr.HTML(visible=False, elem_id=f"{self.key}-results")
         measures = gr.HTML(visible=False, js_on_load=SEARCH_JS, elem_id="measures")  # the page starts without them
         looked_at.select(self.on_look, None, [example, measures], **EACH)
