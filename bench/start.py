@@ -34,10 +34,10 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def cost(*command):
-    """Least processor seconds of three runs of Python, and what the last one printed."""
+def cost(*command, n_runs=3):
+    """Least processor seconds of some runs of Python, and what the last one printed."""
     seconds, printed = [], ""
-    for _ in range(3):
+    for _ in range(n_runs):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         printed = subprocess.run(
             [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, check=True
@@ -70,7 +70,7 @@ def main():
         line("--help", cost("-m", "bias_core", "--help")[0], cost("-c", "import pydantic, typer")[0], HELP_SECONDS, "s")
     ]
     gradio = cost("-c", "import gradio")[0]
-    libraries = int(cost("-c", f"{LIBRARIES}; {RSS}")[1].split()[-1]) / 1e3
+    libraries = int(cost("-c", f"{LIBRARIES}; {RSS}", n_runs=1)[1].split()[-1]) / 1e3
     with TemporaryDirectory() as folder, serving_app(Path(folder)) as (url, pid):
         page = urllib.request.urlopen(url).read().decode()
         met.append(line("page served, with import gradio", cpu_seconds(pid), gradio, START_SECONDS, "s"))
