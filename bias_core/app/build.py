@@ -53,9 +53,8 @@ class ComingBack:
             # Only tabs with a run: an unchanged state triggers no event.
             shown = partial(self.on_last, key), [visitor, run], [*outputs, notice]
             then_run(run.change, *shown, partial(self.on_crash, key))
-            if key != self._first:
-                looked_at = tab.examples.looked_at.select
-                looked_at(self._look_at(key), [visitor, tab.parts["report"]], tab.outputs(), **messages.EACH)
+            looked_at = tab.parts["looked_at"].select
+            looked_at(self._look_at(key), [visitor, tab.parts["report"]], tab.outputs(), **messages.EACH)
 
     def on_arrived(self, visitor: Visitor, request: gr.Request | None = None) -> list[Any]:
         """The current list; for each tab the id of its last run, or that one is running."""
@@ -132,7 +131,8 @@ class ComingBack:
         """True if a tab has any run of the visitor, or the address fills in its form."""
         at_work = self._services.run_queue.find(visitor.key)
         is_here = key in visitor.places or (at_work is not None and at_work.place == key)
-        return is_here or bool(link.tab == key and (link.values or link.run)) or key in self._last_runs(visitor)
+        is_linked = (link.tab or self._first) == key and (link.values or link.run)
+        return is_here or bool(is_linked) or key in self._last_runs(visitor)
 
     def _link(self, request: gr.Request | None) -> Link:
         query = query_of(request)

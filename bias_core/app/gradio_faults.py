@@ -295,7 +295,6 @@ def _n_bytes(events: Sequence[Event]) -> int:
 
 
 def steady_queue(demo: Any, **options: Any) -> None:
-    """Give a page its queue, as ``demo.queue(**options)`` does."""
-    demo.queue(**options)
+    """Give a page its queue, as ``demo.queue(**options)`` does, which also describes the whole page once more."""
     more: dict[str, Any] = {"live_updates": True, "concurrency_count": demo.max_threads, "update_intervals": 1}
     demo._queue = SteadyQueue(blocks=demo, max_size=_MOST_EVENTS, **more, **options)  # noqa: SLF001

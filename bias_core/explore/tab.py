@@ -28,7 +28,7 @@ from bias_core.study.types import StudyFigure, StudyReport, figure, lean
 from bias_core.types import Estimate
 from bias_core.ui.study import result_page as study_html
 from bias_core.ui.study.comparison import SameSeed
-from bias_core.ui.study.parts import DrawingPart
+from bias_core.ui.study.parts import DrawingPart, build_looked_at
 from bias_core.ui.study.pictures import Look, Pictures
 from bias_core.ui.study.result_page import marks_of
 from bias_core.ui.study.study_tab import EACH, QUIET, Updates
@@ -292,7 +292,7 @@ class ExploreTab(ExploreForm):
         parts |= {"visitor": visitor, "row": gr.State(None)}
         with gr.Column(elem_classes="card ask", elem_id=self.element("ask")):
             self._build_ask()
-        self.examples.build_looked_at()
+        parts["looked_at"] = build_looked_at(self.key, after=4000)  # the page shows its example when it is opened
         self.drawing = DrawingPart(self.key)
         self._build_results()
         self._wire(demo)

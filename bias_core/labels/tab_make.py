@@ -152,6 +152,7 @@ _FORM: dict[str, tuple[Any, dict[str, Any]]] = CHANGES | {
     "preview": (gr.Gallery, {
         "format": "png", "columns": 10, "height": "auto", "object_fit": "contain", "label": "Pictures",
         "show_label": False, "allow_preview": False, "buttons": [], "elem_classes": "grid", "interactive": False,
+        "visible": False,  # until it has pictures: its scripts, which can play films, are half of what a page loads
     }),
     "says": (gr.HTML, {"elem_id": "label-picked"}),
     **{str(i): (gr.Radio, {"choices": [], "label": "Right answer", "min_width": 260, "elem_id": f"label-right-{i}"})
@@ -290,10 +291,12 @@ class LabelMaking:
             captions = [" · ".join([str(p.number), *filter(None, p.identities.values())]) for p in pictures]
             shown = [(str(p.path), caption) for p, caption in zip(pictures, captions, strict=True)]
             return {
-                self.form["found"]: note("line", text), self.form["preview"]: shown[:_MOST_PREVIEWED],
+                self.form["found"]: note("line", text),
+                self.form["preview"]: gr.update(value=shown[:_MOST_PREVIEWED], visible=bool(shown)),
                 self.form["seen"]: seen_html(task, pictures, given.get("who", "")),
-            }  # fmt: skip
-        return {self.form["found"]: note("line", problem.message), self.form["preview"]: [], self.form["seen"]: ""}
+            }
+        nothing = gr.update(value=[], visible=False)
+        return {self.form["found"]: note("line", problem.message), self.form["preview"]: nothing, self.form["seen"]: ""}
 
     def on_pick(self, visitor: Visitor, run_id: str | None, event: gr.SelectData, *values: Any) -> Updates:
         """Ask for the right answer of a picture, with a known answer filled in; ``values`` are of ``_OF_A_CHECK``."""

@@ -24,14 +24,25 @@ _PATH = re.compile(r"(?<![\w.:/])~?(?:/[^\s/'\"`:;,]+)+/([^\s/'\"`:;,]+)")
 NOTHING_DONE = "No results here: nothing was measured yet, or its report is no longer stored. Run this first."
 
 
-def done_html(text: str) -> str:
-    """A status line."""
-    return render("status", kind="quiet", text=text)
+def done_html(text: str, view: str = "") -> str:
+    """A status line; ``view`` is the element id of a part of the page to scroll to."""
+    return _status("quiet", text, view)
+
+
+def error_html(message: str, view: str = "") -> str:
+    """An error in the place of the progress; screen readers announce it at once. ``view`` as in :func:`done_html`."""
+    return _status("error", message, view)
+
+
+def _status(kind: str, text: str, view: str) -> str:
+    at = time.monotonic_ns()  # the page does not see a message that equals the last one
+    return render("status", kind=kind, text=text, view=view, at=at)
 
 
 STOPPING = done_html("Stopping: pictures in progress are finished first …")
 LOADING = done_html("Loading the model; the first time takes a few seconds …")
-QUEUED = done_html("Waiting for your turn: one run at a time …")
+WAITING = "Waiting for your turn: one run at a time …"
+QUEUED = done_html(WAITING)
 GOES_ON = done_html("Your run continued while the page reloaded. Its result will appear here and in Runs.")
 
 
@@ -90,11 +101,6 @@ def sentence_of(error: BiasCoreError) -> str:
     """An error's sentence without environment variables; on a public server paths are cut down to their last part."""
     text = str(without_variables(message_of(error)))
     return _PATH.sub(r"\1", text) if on_public_server() else text
-
-
-def error_html(message: str) -> str:
-    """An error in the place of the progress; screen readers announce it at once."""
-    return render("status", kind="error", text=message)
 
 
 def crash_html() -> str:

@@ -1,10 +1,12 @@
 """Links, Methods, Calibration, and what explains itself."""
 
+import httpx
 import pytest
 
 from bias_core.measures.cards import METRICS
 from bias_core.ui.calibration.shipped import load_shipped
-from tests.browser.doing import switch, unfold
+from tests.browser.conftest import PATIENCE_MS
+from tests.browser.doing import run_preset, settle, switch, unfold
 
 pytestmark = pytest.mark.browser
 LINK = "?tab=association&study=t2iat-occupations&model=calibration-renderer&condition=extreme&percent=20&seed=7"
@@ -108,3 +110,40 @@ def test_the_first_stop_of_the_tab_key_leads_to_the_result(visit):
     assert page.evaluate("document.activeElement.innerText") == "Skip to the result"
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "header"
+
+
+def test_an_example_whose_answer_the_page_lost_is_asked_for_again(browser, served):
+    config = httpx.get(f"{served.url}/config").json()
+    (header,) = (part["id"] for part in config["components"] if part["props"].get("elem_id") == "header")
+    shows = [
+        event["id"]
+        for event in config["dependencies"]
+        if header in event["outputs"] and event["targets"][0][1] == "change"
+    ]
+    context, lost = browser.new_context(), []
+
+    def lose(route):
+        if lost or route.request.post_data_json["fn_index"] not in shows:
+            route.continue_()
+            return
+        lost.append(route)
+        route.fulfill(json={"event_id": "0" * 32})  # of an event that never ends
+
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    page.route("**/queue/join*", lose)
+    page.goto(served.url)
+    page.wait_for_selector("#header h2")
+    assert lost
+    context.close()
+
+
+def test_a_run_comes_into_view_and_a_page_that_opens_with_it_stays_at_its_top(visit, served):
+    page = visit(query="?tab=association")
+    run_preset(page, "association", "Science and arts, male and female")
+    place = "document.querySelector('#association-header').getBoundingClientRect().top"
+    page.wait_for_function(f"{place} >= -1 && {place} <= 0.12 * innerHeight && scrollY > 0")
+    page.goto(f"{served.url}?tab=association")
+    page.wait_for_function("document.querySelector('#association-status')?.innerText.startsWith('Opened: a run')")
+    settle(page)
+    assert page.evaluate("scrollY") == 0

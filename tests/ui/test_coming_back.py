@@ -93,8 +93,9 @@ def test_a_tab_opens_with_its_example_which_leaves_the_form_alone_and_goes_for_a
         assert f"{key}-percent" not in page.shown, key  # nor anything else of its form
     page.shown.clear()
     for again, is_shown in (("", False), ("yes", True)):  # the page lost what it was told, and says so
-        page.select("paired-looked-at", again=again)
-        assert ("paired-header" in page.shown) == is_shown
+        for key, header in (("paired", "paired-header"), ("explore", "header")):
+            page.select(f"{key}-looked-at", again=again)
+            assert (header in page.shown) == is_shown, key
     *_, done = page.press(
         "association-run", association_model="calibration-renderer", association_percent=2,
         association_option_tests="science_arts",

@@ -104,7 +104,7 @@ def test_a_task_is_made_from_a_run_opened_paused_and_closed(tab, services, visit
     told = tab.making.on_source(visitor, run)
     assert told[form["kind"]] == "pst_paired"
     assert told[form["consent"]].startswith("You are asked what you see")
-    n = len(told[form["preview"]])
+    n = len(told[form["preview"]]["value"])
     assert f"{n} pictures of this run" in told[form["found"]]
     shown = tab.on_make(visitor, None, None, *values(tab, source=run, n=3, n_gold=1))
     key = shown[parts["key"]]

@@ -14,10 +14,10 @@ from bias_core.study.saved import SavedReport
 from bias_core.study.types import StudyReport
 from bias_core.ui.calibration.shipped import NOT_HERE, TITLES, load_others, load_shipped
 from bias_core.ui.messages import EACH, user_errors
-from bias_core.ui.study.parts import FEW_CHIPS, copy_of, example_html
+from bias_core.ui.study.parts import FEW_CHIPS, build_looked_at, copy_of, example_html
 from bias_core.ui.study.result_page import ResultPage, Updates
 from bias_core.ui.study.shown_report import build_shown_report
-from bias_core.ui.templates import render, script
+from bias_core.ui.templates import render
 
 _GROUPS = (("Measures in headlines", HEADLINE), ("Measures as in the papers", AS_PUBLISHED))
 _NOT_OF_A_RUN = ("shell", "python", "link")  # no visitor can run these studies
@@ -60,10 +60,9 @@ class CalibrationTab(ResultPage):
         """Build and wire the tab inside its ``gr.Tab``."""
         self.parts["visitor"] = visitor
         gr.HTML(render("question", question=self.question, caution=self.caution))
-        looked_at = gr.HTML("", js_on_load=script("looked_at", key=self.key), elem_id=f"{self.key}-looked-at")
+        looked_at = build_looked_at(self.key)
         with gr.Column(elem_classes="card header", elem_id="calibration-verdicts"):
-            others = load_others(self.services.settings.assets_dir / "validity")
-            gr.HTML(summary_html(tuple(self.shipped.values()), others))
+            verdicts = self.parts["verdicts"] = gr.HTML(visible=False)
             gr.HTML("Open a report, with its figures and tables:", elem_classes="quiet")
             names = list(self.shipped)
             self._build_openers(names[:FEW_CHIPS])
@@ -74,7 +73,7 @@ class CalibrationTab(ResultPage):
         self._build_results()
         self.wire_results()
         outputs = [*self.result_outputs(), self.parts["status"]]
-        looked_at.select(self.on_look, self.parts["report"], outputs, **EACH)
+        looked_at.select(self.on_look, self.parts["report"], [*outputs, verdicts], **EACH)
         self.on_any("click", list(self.openers.values()), self.on_opener, None, outputs)
 
     def _build_openers(self, names: Sequence[str]) -> None:
@@ -83,9 +82,15 @@ class CalibrationTab(ResultPage):
             for name in names:
                 self.openers[name] = gr.Button(TITLES[name], size="sm", min_width=0, scale=0, elem_id=f"open-{name}")
 
+    @cached_property
+    def _verdicts(self) -> str:
+        others = load_others(self.services.settings.assets_dir / "validity")
+        return summary_html(tuple(self.shipped.values()), others)
+
     def on_look(self, shown: StudyReport | None) -> Updates:
-        """Show the first shipped report, unless one is open."""
-        return self.first_example() if shown is None else {self.parts["status"]: gr.skip()}
+        """Show the verdicts, and the first shipped report unless one is open; the page starts without them."""
+        verdicts = {self.parts["verdicts"]: gr.update(value=self._verdicts, visible=True)}
+        return verdicts | (self.first_example() if shown is None else {})
 
     def first_example(self) -> Updates:
         """Show the first shipped report."""

@@ -4,7 +4,7 @@ import math
 import platform
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,6 +20,7 @@ from bias_core.study.plan import library_versions
 from bias_core.study.types import StudyReport
 from bias_core.ui.calibration.shipped import load_shipped
 from bias_core.ui.messages import EACH, user_errors
+from bias_core.ui.study.parts import build_looked_at
 from bias_core.ui.templates import render, script
 
 _QUESTION = "What does each number mean, where does it come from, and what can it not tell?"
@@ -184,10 +185,14 @@ class MethodsTab:
     def __init__(self, services: Services) -> None:
         self.services = services
 
-    def on_look(self) -> Any:
-        """The example, made once for all visitors when the tab is first opened."""
+    def on_look(self) -> list[Any]:
+        """The example, made once for all visitors when the tab is first opened, and the measures."""
         html = example_html(str(self.services.settings.assets_dir / "validity"))
-        return gr.update(value=html, visible=bool(html))
+        return [gr.update(value=html, visible=bool(html)), gr.update(value=self._measures, visible=True)]
+
+    @cached_property
+    def _measures(self) -> str:
+        return methods_html(METRICS.values())
 
     def build_memory(self) -> None:
         """Nothing to remember."""
@@ -196,10 +201,10 @@ class MethodsTab:
         """Build the tab inside its ``gr.Tab``."""
         settings = self.services.settings
         gr.HTML(render("question", question=_QUESTION, caution=_CAUTION))
-        looked_at = gr.HTML("", js_on_load=script("looked_at", key=self.key), elem_id=f"{self.key}-looked-at")
+        looked_at = build_looked_at(self.key)
         example = gr.HTML(visible=False, elem_id=f"{self.key}-results")
-        looked_at.select(self.on_look, None, example, **EACH)
-        gr.HTML(methods_html(METRICS.values()), js_on_load=SEARCH_JS, elem_id="measures")
+        measures = gr.HTML(visible=False, js_on_load=SEARCH_JS, elem_id="measures")  # the page starts without them
+        looked_at.select(self.on_look, None, [example, measures], **EACH)
         with gr.Column(elem_classes="card"):
             gr.HTML(models_html(self.services), elem_id="models")
             for title, text in model_cards(settings.assets_dir):

@@ -112,10 +112,7 @@ class RunsTab(StudyTab):
         compare = self.compare
         compare.wire(visitor, shown)
         self.published.wire(visitor)
-        compared = compare.button.click(
-            self.on_compare, [visitor, compare.first, compare.second], self.outputs(), **QUIET
-        )
-        self.bring_into_view(compared, "header")
+        compare.button.click(self.on_compare, [visitor, compare.first, compare.second], self.outputs(), **QUIET)
         buttons = [parts["status"], parts["run"], parts["stop"], self.drawing.html, *self.no_classifier.outputs()]
         measuring = [parts[name] for name in ("what", "set", "encoder", "sentences", "force")]
         measuring.insert(0, self.own_pictures.arrived)
@@ -252,8 +249,9 @@ class RunsTab(StudyTab):
         """Show finished runs as the arms of one report."""
         with messages.user_errors() as problem:
             report = self.compare.compared(visitor, first, others)
-            return self.finished(report) | {self.parts["status"]: messages.done_html(f"Compared: {title_of(report)}.")}
-        return {self.parts["status"]: messages.error_html(problem.message)}
+            text = messages.done_html(f"Compared: {title_of(report)}.", self.element("header"))
+            return self.finished(report) | {self.parts["status"]: text}
+        return {self.parts["status"]: messages.error_html(problem.message, self.element("ask"))}
 
     def first_view(self, visitor: Visitor) -> Updates:
         """Show the newest run with a report; else an example."""

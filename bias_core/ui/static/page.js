@@ -28,6 +28,7 @@ window.openKey = () => [...document.querySelectorAll('#tabs [role=tab][aria-sele
   .filter((tab) => tab.offsetParent).at(-1)?.dataset.tabId;
 
 // After a press the run is brought into view, and its result when it is there, unless that can be seen already.
+addEventListener('click', ({isTrusted}) => { window.isUsed ||= isTrusted; }, true);
 window.showRun = (id) => {
   const node = document.getElementById(id);
   if (!node?.offsetParent) return;

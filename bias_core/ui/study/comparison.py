@@ -13,7 +13,7 @@ from bias_core.study.attributes import attribute_of
 from bias_core.study.documents import data_uri
 from bias_core.study.figures import N_COLOURS
 from bias_core.study.types import ArmReport, Finding, StudyFigure, StudyReport
-from bias_core.ui.messages import EACH, LATEST
+from bias_core.ui.messages import EACH, LATEST, done_html
 from bias_core.ui.study.pictures import which_of
 from bias_core.ui.templates import render, script
 
@@ -208,7 +208,7 @@ class SameSeed:
 def slide_html(report: StudyReport, other: int, one: SeedInTwo | None) -> str:
     """Return the two pictures of a seed on top of each other, with the classifier's answers."""
     if one is None:
-        return render("status", kind="quiet", text="The pictures of this seed are no longer stored.")
+        return done_html("The pictures of this seed are no longer stored.")
     stored = [report.stored[image_id] for image_id in one.pictures]
     names: Sequence[str] = [report.arms[i].name for i in (0, other)]
     sides = [

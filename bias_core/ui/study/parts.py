@@ -58,6 +58,18 @@ def copy_of(updates: Updates) -> Updates:
 FEW_CHIPS = 5  # examples of a tab in sight; the others are folded away
 
 
+_LOOKS = 50, 1500, 4000, 9000, 20_000, 40_000  # milliseconds after a tab was first opened
+
+
+def build_looked_at(key: str, *, after: int = 0) -> gr.HTML:
+    """Build the element that reports when a tab is first opened, and again while it stays empty.
+
+    ``after``: no report earlier, in milliseconds, for a tab that the page fills by itself.
+    """
+    delays = [delay for delay in _LOOKS if delay > after]
+    return gr.HTML("", js_on_load=script("looked_at", delays=delays), elem_id=f"{key}-looked-at")
+
+
 class ExamplesPart:
     """A button for each shipped example."""
 
@@ -65,12 +77,7 @@ class ExamplesPart:
         self.key, self.folder = key, folder
         self.listed = list_examples(key, folder)
         self.buttons: dict[Example, Any] = {}
-        self.looked_at: Any = None
         self._first: Updates | None = None
-
-    def build_looked_at(self) -> None:
-        """Build the element that reports when the tab is first opened, because its parts are made only then."""
-        self.looked_at = gr.HTML("", js_on_load=script("looked_at", key=self.key), elem_id=f"{self.key}-looked-at")
 
     def build(self) -> None:
         """Build the buttons, unless they exist elsewhere."""
@@ -80,10 +87,10 @@ class ExamplesPart:
                 min_width=0, scale=0, elem_id=f"{self.key}-example-{i}",
             )  # fmt: skip
 
-    def wire(self, show: Callable[[Example], Updates], outputs: list[Any], then: Callable[[Any], None]) -> None:
-        """Wire each button to show its example; ``then`` wires the next event."""
+    def wire(self, show: Callable[[Example], Updates], outputs: list[Any]) -> None:
+        """Wire each button to show its example."""
         for example, button in self.buttons.items():
-            then(button.click(partial(show, example), None, outputs, **messages.QUIET))
+            button.click(partial(show, example), None, outputs, **messages.QUIET)
 
     def first(self, show: Callable[[StudyReport], Updates], header: Any) -> Updates:
         """Updates by ``show`` for the first example, made once for all visitors."""
@@ -140,11 +147,9 @@ class NextPart:
 
         inputs = [parts["visitor"], parts["report"]]
         click = parts["next"].select(on_step, inputs, [*tab.outputs(), self.chosen], queue=False, **messages.QUIET)
-        run = then_run(
+        then_run(
             click.then, on_run, [parts["visitor"], self.chosen, parts["report"]], tab.opened_outputs(), tab.on_crash
         )
-        tab.bring_into_view(click, "ask")
-        tab.bring_into_view(run, "header")
 
     def wire_people(self, buttons: Any, label: Callable[..., Any], inputs: list[Any], outputs: list[Any]) -> None:
         """Wire the button that makes a labelling task with ``label``; inputs are visitor, memory and report."""

@@ -245,12 +245,6 @@ class ResultPage(StudyForm):
         """The element id of a part of the page."""
         return f"{self.key}-{name}"
 
-    def bring_into_view(self, event: Any, name: str) -> None:
-        """Scroll to a part of the page after an event, or to the form if a run was refused."""
-        error = f"document.querySelector('#{self.element('status')} .error')"
-        shown = f"{error} ? {self.element('ask')!r} : {self.element(name)!r}"
-        event.success(None, js=f"() => setTimeout(() => window.showRun({shown}), 80)", **QUIET)
-
     def build_pictures(self) -> Pictures:
         """Build the pictures and their surroundings."""
         return Pictures(self.key, self.services)
@@ -306,7 +300,7 @@ class ResultPage(StudyForm):
         return {
             **self._buttons(running=False),
             self.drawing.html: "",
-            self.parts["status"]: messages.done_html(text),
+            self.parts["status"]: messages.done_html(text, self.element("header")),
             **self.show_report(report),
         }
 

@@ -31,7 +31,7 @@ from bias_core.ui import messages
 from bias_core.ui.model_menu import NoClassifierPart, model_choices
 from bias_core.ui.study import result_page as study_html
 from bias_core.ui.study.form import Preset, split_first_arm
-from bias_core.ui.study.parts import FEW_CHIPS, DrawingPart, ExamplesPart, when, why_html
+from bias_core.ui.study.parts import FEW_CHIPS, DrawingPart, ExamplesPart, build_looked_at, when, why_html
 from bias_core.ui.study.pictures import picture_html
 from bias_core.ui.study.result_page import CHOOSE_JS, ResultPage
 from bias_core.ui.templates import render, script
@@ -101,7 +101,7 @@ class StudyTab(ResultPage):
         """Build and wire the tab inside its ``gr.Tab``."""
         self.parts["visitor"] = visitor
         gr.HTML(render("question", question=self.question, caution=self.caution))
-        self.examples.build_looked_at()
+        self.parts["looked_at"] = build_looked_at(self.key)
         self.build_top()
         with gr.Column(elem_classes="card ask", elem_id=self.element("ask")):
             self._build_ask()
@@ -112,7 +112,7 @@ class StudyTab(ResultPage):
 
     def build_status(self, elem_id: str) -> None:
         """Build the status line, with buttons for when no classifier fits."""
-        self.parts["status"] = gr.HTML(elem_id=elem_id)
+        self.parts["status"] = gr.HTML(elem_id=elem_id, js_on_load=script("status"))
         self.no_classifier.build()
 
     def _build_ask(self) -> None:
@@ -213,7 +213,7 @@ class StudyTab(ResultPage):
         self.no_classifier.wire(
             self.form["encoder"], self.form["force"], [self.reading_fold], self.parts["run"].elem_id
         )
-        self.examples.wire(self.on_example, self.opened_outputs(), partial(self.bring_into_view, name="header"))
+        self.examples.wire(self.on_example, self.opened_outputs())
         self.wire_extra()
 
     def wire_stop(self, button: Any, status: Any) -> None:
@@ -248,9 +248,7 @@ class StudyTab(ResultPage):
         parts = self.parts
         pressed = (self.on_press, [parts["visitor"], *self.press_inputs()], self.opened_outputs())
         click = gr.on(triggers, *pressed, queue=False, **QUIET)
-        ran = then_run(click.then, run, [parts["visitor"], *inputs], outputs, self.on_crash)
-        self.bring_into_view(click, "ask")
-        self.bring_into_view(ran, "header")
+        then_run(click.then, run, [parts["visitor"], *inputs], outputs, self.on_crash)
 
     def press_inputs(self) -> list[Any]:
         """Form components that :meth:`on_press` reads."""
@@ -313,8 +311,9 @@ class StudyTab(ResultPage):
         with messages.user_errors() as problem:
             visitor.start(self.services, self.key)
         if problem:
-            return {self.parts["status"]: messages.error_html(problem.message)}
-        return self._buttons(running=True) | {self.parts["status"]: messages.QUEUED}
+            return {self.parts["status"]: messages.error_html(problem.message, self.element("ask"))}
+        waiting = messages.done_html(messages.WAITING, self.element("ask"))
+        return self._buttons(running=True) | {self.parts["status"]: waiting}
 
     def on_stop(self, visitor: Visitor) -> None:
         """Stop the run at its next step."""
@@ -345,7 +344,7 @@ class StudyTab(ResultPage):
 
     def refused(self, problem: messages.Problem) -> Updates:
         """Show in the status line why nothing ran; offer the largest allowed size as a button."""
-        error = {self.parts["status"]: messages.error_html(problem.message)}
+        error = {self.parts["status"]: messages.error_html(problem.message, self.element("ask"))}
         if problem.scale and LARGEST in self.parts:
             error[self.parts[LARGEST]] = gr.update(visible=True)
         if problem.no_classifier:
@@ -389,8 +388,8 @@ class StudyTab(ResultPage):
     def on_example(self, example: Example) -> Updates:
         """Show an example's report without a run."""
         with messages.user_errors() as problem:
-            return self.show_saved(*self.examples.open(example))
-        return {self.parts["status"]: messages.error_html(problem.message)}
+            return self.show_saved(*self.examples.open(example), view=self.element("header"))
+        return {self.parts["status"]: messages.error_html(problem.message, self.element("ask"))}
 
     def first_example(self) -> Updates:
         """Show the first example before any run.
@@ -420,13 +419,13 @@ class StudyTab(ResultPage):
         """True if this tab shows reports of this design."""
         return design.kind in {*self.also, *(own.kind for own in self.designs.values())}
 
-    def show_saved(self, saved: SavedReport, banner: str = "") -> Updates:
-        """Show a saved report, and its settings in the form if they fit."""
+    def show_saved(self, saved: SavedReport, banner: str = "", view: str = "") -> Updates:
+        """Show a saved report, and its settings in the form if they fit; scroll to ``view``."""
         report, parts = saved.report, self.parts
         shown = self.finished(report)
         shown[parts["header"]] = banner + shown[parts["header"]]
         what = "an example" if is_example(report) else "a run"
-        shown[parts["status"]] = messages.done_html(f"Opened: {what} of {when(saved.created)}.")
+        shown[parts["status"]] = messages.done_html(f"Opened: {what} of {when(saved.created)}.", view)
         if report.design.name in self.designs and not split_first_arm(report.settings)[0].images:
             design = self.designs[report.design.name]
             shown |= self.form_of(design, as_asked(design, report.settings))
