@@ -267,7 +267,7 @@ class LabelScores(StudyTab):
     def offer(self, runs: list[ListedRun]) -> Updates:
         """Offer the runs that hold the pictures of the open task."""
         source, attribute, present, used, status = self.offered()
-        choices = [(f"{run.title} · {run.choices}", run.run_id) for run in runs]
+        choices = [(f"{run.name or run.title} · {run.choices}", run.run_id) for run in runs]
         hidden = dict.fromkeys((attribute, present), gr.update(visible=False))
         return {source: gr.update(choices=choices, value=None), **hidden, used: "", status: ""}
 

@@ -253,7 +253,9 @@ class LabelMaking:
     def on_sources(self, visitor: Visitor) -> Any:
         """List the visitor's runs, newest first."""
         lines = [line for line in list_runs(self.services, visitor.key) if line.saved]
-        choices = [(f"{line.title} · {line.choices} · {when(line.created)}", line.run_id) for line in lines]
+        choices = [
+            (f"{line.name or line.title} · {line.choices} · {when(line.created)}", line.run_id) for line in lines
+        ]
         return gr.update(choices=choices)
 
     def on_source(self, visitor: Visitor, run_id: str | None) -> Updates:

@@ -21,6 +21,7 @@ EACH: dict[str, Any] = {**QUIET, "trigger_mode": "multiple", "queue": False}
 """For events that carry what was pressed: each is answered, because Gradio drops the data of a waiting event."""
 _PAUSE = 0.25  # seconds
 _PATH = re.compile(r"(?<![\w.:/])~?(?:/[^\s/'\"`:;,]+)+/([^\s/'\"`:;,]+)")
+_TERMINAL = re.compile(r" ?\((?=[^()]*(?:--[a-z]|python -m ))[^()]*\)")  # brackets about the command line
 NOTHING_DONE = "No results here: nothing was measured yet, or its report is no longer stored. Run this first."
 
 
@@ -76,12 +77,15 @@ def pictures_today(n: int) -> str:
 
 @contextmanager
 def user_errors() -> Iterator[Problem]:
-    """Catch our own errors and keep their text, to show in place; inside handlers, for some are generators."""
+    """Catch our own errors and keep their text, to show in place; inside handlers, for some are generators.
+
+    The page leaves out what is in brackets about options of the command line.
+    """
     problem = Problem()
     try:
         yield problem
     except BiasCoreError as error:
-        problem.message = sentence_of(error)
+        problem.message = _TERMINAL.sub("", sentence_of(error))
         problem.scale = error.scale if isinstance(error, TooLarge) else 0.0
         problem.no_classifier = error if isinstance(error, NoClassifier) else None
 

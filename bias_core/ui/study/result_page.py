@@ -294,7 +294,7 @@ class ResultPage(StudyForm):
         with messages.user_errors() as problem:
             if report is not None:
                 file = take(self.people.extended(report), str(event.take), visitor.folder)
-                return {self.parts["file"]: str(file), self.parts["status"]: messages.done_html(f"Saving {file.name}.")}
+                return {self.parts["file"]: str(file), self.parts["status"]: messages.done_html(f"Saved {file.name}.")}
             problem.message = messages.NOTHING_DONE
         return {self.parts["status"]: messages.error_html(problem.message)}
 
