@@ -438,7 +438,7 @@ def pictures_frame(people: pd.DataFrame, task: Task) -> pd.DataFrame:
         place = (
             ""
             if picture.position == PICTURE or len(task.positions) == 1
-            else f"{words.get(picture.position, picture.position)}: "
+            else f"{words.get(str(picture.position), str(picture.position))}: "
         )
         # With many questions, the first one labels the picture.
         if not row[PEOPLE_SAY] or len(task.positions) == _TWO:

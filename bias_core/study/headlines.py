@@ -38,12 +38,19 @@ def verdicts_headline(report: StudyReport) -> str:
     lines = verdict_lines(report)
     if not lines:
         return _texts_headline(report)
+    own = [line for line in lines if line.kind == HEADLINE]
+    others = [line for line in lines if line.kind != HEADLINE]
+    parts = ((own, "measures that headlines use" if others else "measures"), (others, "measures as in the papers"))
+    return " ".join(_recovered(some, which) for some, which in parts if some)
+
+
+def _recovered(lines: Sequence["VerdictLine"], which: str) -> str:
     n = counts_of(lines)
     fails = [line for line in lines if line.grade == "fails"]
     failures = "; ".join(f"{line.measure}: {line.verdict.removeprefix('fails: ')}" for line in fails)
     more = f" Inconclusive with this many repetitions: {n['inconclusive']}." if n["inconclusive"] else ""
     more += f" These fail: {failures}." if failures else ""
-    return f"{n['holds'] + n['remark']} of {len(lines)} measures recover the bias that was planted.{more}"
+    return f"{n['holds'] + n['remark']} of {len(lines)} {which} recover the bias that was planted.{more}"
 
 
 def _texts_headline(report: StudyReport) -> str:

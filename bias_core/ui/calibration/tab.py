@@ -12,7 +12,7 @@ from bias_core.services import Services
 from bias_core.study.headlines import AS_PUBLISHED, GRADES, HEADLINE, VerdictLine, counts_of, verdict_lines
 from bias_core.study.saved import SavedReport
 from bias_core.study.types import StudyReport
-from bias_core.ui.calibration.shipped import NOT_HERE, TITLES, load_others, load_shipped
+from bias_core.ui.calibration.shipped import GRADE_WORDS, NOT_HERE, TITLES, load_others, load_shipped, measure_of
 from bias_core.ui.messages import EACH, user_errors
 from bias_core.ui.study.parts import FEW_CHIPS, copy_of, example_html
 from bias_core.ui.study.result_page import ResultPage, Updates
@@ -63,7 +63,7 @@ class CalibrationTab(ResultPage):
         looked_at = gr.HTML("", js_on_load=script("looked_at", key=self.key), elem_id=f"{self.key}-looked-at")
         with gr.Column(elem_classes="card header", elem_id="calibration-verdicts"):
             others = load_others(self.services.settings.assets_dir / "validity")
-            gr.HTML(summary_html(tuple(self.shipped.values()), others))
+            gr.HTML(summary_html(tuple(self.shipped.values()), others), js_on_load=script("verdicts"))
             gr.HTML("Open a report, with its figures and tables:", elem_classes="quiet")
             names = list(self.shipped)
             self._build_openers(names[:FEW_CHIPS])
@@ -126,6 +126,10 @@ def summary_html(saved: Sequence[SavedReport], others: Mapping[str, Sequence[Sav
             for of, of_lines in [_graded(reports_of)]
         ],
         sentence=_sentence([line for line in lines if line.kind == HEADLINE]),
+        papers=_papers_sentence([line for line in lines if line.kind == AS_PUBLISHED]),
+        measure_of=measure_of,
+        METRICS=METRICS,
+        words=GRADE_WORDS,
         about=_facts(reports, max(item.created for item in saved)) if lines else (),
         rule=next(iter(notes), ""),
         not_tested=[(METRICS[key].name, why) for key, why in NOT_HERE.items()],
@@ -145,6 +149,13 @@ def _sentence(lines: Sequence[VerdictLine]) -> str:
     parts += [f"; inconclusive: {n['inconclusive']}"] * bool(n["inconclusive"])
     parts += [f"; failing, at least in part: {n['fails']}"] * bool(n["fails"])
     return "".join((*parts, "."))
+
+
+def _papers_sentence(lines: Sequence[VerdictLine]) -> str:
+    n = counts_of(lines)
+    held = n["holds"] + n["remark"]
+    says = f"Headlines do not use measures as the papers define them: {held} of these {len(lines)} recover it"
+    return f"{says}, {n['fails']} fail, at least in part." if lines else ""
 
 
 def _facts(reports: Sequence[StudyReport], created: float) -> list[str]:

@@ -327,6 +327,10 @@ class RunsTab(StudyTab):
 
         yield from self._follow(visitor, start, show)
 
+    def buttons_for(self, problem: messages.Problem) -> dict[str, str]:
+        """None: each run of the list has its own button."""
+        return {}
+
     def _follow(self, visitor: Visitor, start: Any, show: Any = None) -> Iterator[Updates]:
         with messages.user_errors() as problem:
             yield from self.following(visitor, run_queued(self.services, visitor, start, self.key), show=show)

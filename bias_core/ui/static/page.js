@@ -81,6 +81,13 @@ document.addEventListener('click', (event) => {
   document.dispatchEvent(new CustomEvent('open-measure', {detail: link.dataset.measure}));
 });
 
+// A button of an error does what the error advises: it presses another button, or focuses a field.
+document.addEventListener('click', ({target}) => {
+  const id = target.closest?.('[data-press]')?.dataset.press, node = id && document.getElementById(id);
+  if (node?.matches('button')) node.click();
+  else node?.querySelector('input, textarea')?.focus();
+});
+
 // The address names the tab that was chosen; the settings of a link go when its tab is left. Gradio also says
 // "chosen" of the tab that a page opens with, so nothing is done before the link is read.
 window.nameTab = () => setTimeout(() => {

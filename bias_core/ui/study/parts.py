@@ -102,6 +102,15 @@ class ExamplesPart:
         return saved, example_html(saved, example)
 
 
+def _is_run(report: StudyReport, services: Services) -> bool:
+    """True for a stored run; False for an example."""
+    return report.run_id.isalnum() and services.manifests.find(report.run_id) is not None
+
+
+def _can_be_labelled(report: StudyReport, services: Services) -> bool:
+    return _is_run(report, services) and bool(readings_of(report))
+
+
 class NextPart:
     """The next steps of a report: buttons below its pictures, and the runs that they start."""
 
@@ -111,8 +120,11 @@ class NextPart:
 
     def html(self, report: StudyReport) -> str:
         """A button for each step; "" if there are none."""
-        steps = next_steps(report, self.services) if self.chosen is not None else ()
-        return render("next_steps", steps=steps, raters=RATERS, usual=N_RATERS) if steps else ""
+        if self.chosen is None:
+            return ""
+        steps = next_steps(report, self.services)
+        n = min(N_LABELS, report.n_images) if _can_be_labelled(report, self.services) else 0
+        return render("next_steps", steps=steps, n=n, raters=RATERS, usual=N_RATERS) if steps or n else ""
 
     def wire(self, tab: Any) -> None:
         """Wire the buttons of a built study tab to start their runs."""
@@ -233,8 +245,7 @@ class PeoplePart:
 
     def show(self, report: StudyReport) -> tuple[StudyReport, Updates]:
         """The report with corrected numbers, and the updates of this part."""
-        is_run = report.run_id.isalnum() and self.services.manifests.find(report.run_id) is not None  # and no example
-        readings, correction, html = readings_of(report) if is_run else [], None, ""
+        readings, correction, html = readings_of(report) if _is_run(report, self.services) else [], None, ""
         if readings:
             with messages.user_errors() as problem:
                 correction = self.correction(report)

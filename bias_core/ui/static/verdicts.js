@@ -1,0 +1,15 @@
+// A link from a result shows the verdicts on its measure alone.
+const note = element.querySelector('.one-measure');
+const show = (key) => {
+  const rows = [...element.querySelectorAll('tr[data-measure]')];
+  const found = rows.filter((row) => row.dataset.measure === key);
+  rows.forEach((row) => { row.hidden = found.length > 0 && row.dataset.measure !== key; });
+  if (!note) return;
+  note.hidden = !found.length;
+  if (!found.length) return;
+  found[0].closest('details').open = true;
+  note.scrollIntoView({block: 'start'});
+};
+note?.querySelector('button').addEventListener('click', () => show(''));
+document.addEventListener('open-measure', (event) => { if (event.detail) show(event.detail); });
+setTimeout(() => show(window.wantedMeasure || ''), 60);
