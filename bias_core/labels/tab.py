@@ -503,7 +503,9 @@ class LabelTab:
 
     def connect(self, places: Places, studies: Sequence[StudyTab]) -> None:
         """Let reports in the studies' tabs make tasks, which open here."""
-        self.places = places
+        self.places, making = places, self.making
+        chosen = [self.parts["visitor"], making.form["source"]]
+        places.shown[self.key].select(making.on_shown, chosen, making.source_outputs(), **QUIET)
         for tab in studies:
             inputs = [self.parts["visitor"], self.parts["memory"], tab.parts["report"]]
             inputs += [tab.people.n, tab.people.raters, tab.people.by]

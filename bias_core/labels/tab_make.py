@@ -258,6 +258,12 @@ class LabelMaking:
         ]
         return gr.update(choices=choices)
 
+    def on_shown(self, visitor: Visitor, run_id: str | None) -> Updates:
+        """Choose the newest run, with the question that fits it, unless one is chosen."""
+        newest = next((line.run_id for line in list_runs(self.services, visitor.key) if line.saved), "")
+        chosen = {} if run_id or not newest else self.labelling(visitor, newest)
+        return chosen | {self.status: gr.skip()}  # it may say something about the open task
+
     def on_source(self, visitor: Visitor, run_id: str | None) -> Updates:
         """Show the usual question for such a run, and its pictures."""
         with messages.user_errors() as problem:

@@ -4,6 +4,7 @@ const show = (key) => {
   const rows = [...element.querySelectorAll('tr[data-measure]')];
   const found = rows.filter((row) => row.dataset.measure === key);
   rows.forEach((row) => { row.hidden = found.length > 0 && row.dataset.measure !== key; });
+  element.querySelectorAll('section').forEach((part) => { part.hidden = !part.querySelector('tr[data-measure]:not([hidden])'); });
   if (!note) return;
   note.hidden = !found.length;
   if (!found.length) return;

@@ -107,8 +107,9 @@ def _is_run(report: StudyReport, services: Services) -> bool:
     return report.run_id.isalnum() and services.manifests.find(report.run_id) is not None
 
 
-def _can_be_labelled(report: StudyReport, services: Services) -> bool:
-    return _is_run(report, services) and bool(readings_of(report))
+def n_to_label(readings: Sequence[Reading]) -> int:
+    """The usual number of pictures in a labelling task of these readings; 0 without readings."""
+    return min(N_LABELS, len({image_id for reading in readings for image_id in reading.image_ids}))
 
 
 class NextPart:
@@ -123,7 +124,7 @@ class NextPart:
         if self.chosen is None:
             return ""
         steps = next_steps(report, self.services)
-        n = min(N_LABELS, report.n_images) if _can_be_labelled(report, self.services) else 0
+        n = n_to_label(readings_of(report)) if _is_run(report, self.services) else 0
         return render("next_steps", steps=steps, n=n, raters=RATERS, usual=N_RATERS) if steps or n else ""
 
     def wire(self, tab: Any) -> None:
@@ -172,7 +173,7 @@ class NextPart:
             if report is None or str(event.step) != ASKS_PEOPLE:
                 return gr.skip()
             n_raters = getattr(event, "choice", N_RATERS)
-            return label(visitor, memory, report, min(N_LABELS, report.n_images), n_raters, "", profile)
+            return label(visitor, memory, report, n_to_label(readings_of(report)) or N_LABELS, n_raters, "", profile)
 
         buttons.select(on_people, inputs, outputs, api_visibility="private")
 
@@ -251,7 +252,7 @@ class PeoplePart:
                 correction = self.correction(report)
             html = messages.error_html(problem.message) if problem else ""
             html = html if correction is None else corrected_html(correction)
-        n = min(N_LABELS, len({image_id for reading in readings for image_id in reading.image_ids}))
+        n = n_to_label(readings)
         names = dict.fromkeys(PEOPLE if reading.attribute is None else reading.attribute.name for reading in readings)
         choices = [("at random", AT_RANDOM), *((f"by the classifier’s answer on {name}", name) for name in names)]
         if {reading.group for reading in readings if reading.attribute is None} > {SINGLE}:
