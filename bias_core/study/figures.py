@@ -507,7 +507,7 @@ def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
     shares = {"vmin": 0.0, "vmax": 1.0} if str(labels.get("unit", "")).startswith(_SHARES) else {}
     scale = shares if null is None else {"vmin": null - reach, "vmax": null + reach, "cmap": "RdBu_r"}
     shown = axes.imshow(grid, aspect="auto", **scale)
-    cells = data.assign(name=data["row"], group=data["column"])
+    cells = data[np.isfinite(data["value"])].assign(name=data["row"], group=data["column"])
     at = cells["column"].map(columns.index), cells["row"].map(rows.index)
     (squares,) = axes.plot(*at, "s", ms=60 * ROW, alpha=0)  # carry the notes
     _add_notes(axes, squares, cells)

@@ -11,8 +11,8 @@ from bias_core.measures.cards import METRICS
 from bias_core.services import Services
 from bias_core.study.headlines import AS_PUBLISHED, GRADES, HEADLINE, VerdictLine, counts_of, verdict_lines
 from bias_core.study.saved import SavedReport
+from bias_core.study.shipped import GRADE_WORDS, NOT_HERE, TITLES, load_others, load_shipped, measure_of
 from bias_core.study.types import StudyReport
-from bias_core.ui.calibration.shipped import GRADE_WORDS, NOT_HERE, TITLES, load_others, load_shipped, measure_of
 from bias_core.ui.messages import EACH, user_errors
 from bias_core.ui.study.parts import FEW_CHIPS, copy_of, example_html
 from bias_core.ui.study.result_page import ResultPage, Updates

@@ -347,7 +347,8 @@ def _with_gaps(groups: list[tuple[str, pd.DataFrame]]) -> list[tuple[str, pd.Dat
 
     Arms that share fewer than half of the units stay as they are.
     """
-    units = pd.concat([rows[["unit", "seed"]] for _, rows in groups]).drop_duplicates("unit")
+    fullest_first = sorted((rows[["unit", "seed"]] for _, rows in groups), key=len, reverse=True)
+    units = pd.concat(fullest_first).drop_duplicates("unit")
     aligned = []
     for name, rows in groups:
         if rows["unit"].duplicated().any() or 2 * len(rows) < len(units):

@@ -15,9 +15,9 @@ from bias_core.study.headlines import GRADES, headline
 from bias_core.study.report_text import arms_overview, claim, further_tables
 from bias_core.study.reproduction import DIFFERS, MET, to_command, to_python
 from bias_core.study.saved import is_example
+from bias_core.study.shipped import GRADE_WORDS, grades
 from bias_core.study.types import StudyFigure, StudyReport, StudyTable
 from bias_core.ui import messages
-from bias_core.ui.calibration.shipped import GRADE_WORDS, grades
 from bias_core.ui.links import address_of
 from bias_core.ui.messages import QUIET
 from bias_core.ui.study.comparison import comparison_html
@@ -99,7 +99,7 @@ def trust_html(report: StudyReport, grades: Mapping[str, str]) -> str:
         return ""
     measured = dict.fromkeys(f.metric for part in report.arms or (report,) for f in part.results.findings)
     tested: dict[str, list[Card]] = {}
-    for key in sorted(measured.keys() & grades.keys(), key=lambda key: GRADES.index(grades[key])):
+    for key in sorted(filter(grades.get, measured), key=lambda key: GRADES.index(grades[key])):
         tested.setdefault(GRADE_WORDS[grades[key]].partition(",")[0], []).append(METRICS[key])
     return render("trust", tested=tested) if tested else ""
 
