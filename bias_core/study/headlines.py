@@ -218,7 +218,8 @@ def _summary_of_intervals(frame: pd.DataFrame, how: str) -> str:
     count = f"{len(clear)} of {len(frame)} intervals of differences exclude 0. {how}"
     if "measure" in clear and (clear := clear[~clear["measure"].isin(_HANG_ON_P_STAR)]).empty:
         return count
-    alike = clear[clear["measure"] == clear["measure"].iloc[0]] if "measure" in clear else clear  # on one scale
+    kinds = clear["measure"] if "measure" in clear else clear["finding"].str.rpartition(": ")[2]  # as in "man: P"
+    alike = clear[kinds == kinds.iloc[0]]  # on one scale
     row = alike.iloc[int(alike["difference"].abs().to_numpy().argmax())]
     estimate = format_estimate(row["difference"], row["low"], row["high"])
     text = f"{row['finding']}, “{row['second']}” minus “{row['first']}”: {estimate}, n = {row['n']} each. "
