@@ -13,8 +13,8 @@ from bias_core.study.design import find_design
 from bias_core.study.image_rows import RowMaker
 from bias_core.study.plan import check_size, settle
 from bias_core.study.run import run_study
+from bias_core.study.shipped import SHIPPED, load_others, load_shipped
 from bias_core.study.types import StudyReport, StudySettings
-from bias_core.ui.calibration.shipped import SHIPPED, load_others, load_shipped
 from validation import validity_studies
 from validation.summary import ON_STEPS, STUDIES, report_files, shipped_files
 

@@ -15,8 +15,8 @@ from bias_core.study.figures import to_bytes
 from bias_core.study.headlines import AS_PUBLISHED, HEADLINE, seeds_of
 from bias_core.study.report_text import MOST_ROWS, markdown_table
 from bias_core.study.saved import to_text
+from bias_core.study.shipped import NOT_HERE, SHIPPED, TITLES, load_shipped
 from bias_core.study.types import StudyReport
-from bias_core.ui.calibration.shipped import NOT_HERE, SHIPPED, TITLES, load_shipped
 from validation import validity_studies
 from validation.verdicts import STANDS_FOR, TEXTS, rule
 

@@ -241,7 +241,7 @@ def _prompt_figure(cells: Mapping[str, Sequence[AttributeScore]]) -> StudyFigure
         "prompts",
         "Attributes by prompt",
         [
-            {"row": cell, "column": score.attribute.name, "value": score.prevalence.value}
+            mark("", score.prevalence, row=cell, column=score.attribute.name)
             for cell, scores in cells.items()
             for score in scores
             if cell != ALL and math.isfinite(score.prevalence.value)

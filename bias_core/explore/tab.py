@@ -360,6 +360,11 @@ class ExploreTab(ExploreForm):
             plot = shares_of(Exploration(report), set(look.all_rows()["number"].astype(int)))
         return "" if plot is None else study_html.figures_html([plot], marks_of(report, plot))
 
+    def plot_html(self, report: StudyReport, plot: StudyFigure | None) -> str:
+        """Return the figure; the sentences of an exploration have their own place."""
+        alone = is_exploration(report) and not report.arms
+        return self._shares_of(report, Look(report=report)) if alone else super().plot_html(report, plot)
+
     def first_shown(self, report: StudyReport) -> str:
         """Return the filter for the scored pictures, if others were drawn as well."""
         frame, alone = report.pictures, is_exploration(report) and not report.arms

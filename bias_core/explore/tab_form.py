@@ -55,7 +55,7 @@ from bias_core.ui.model_menu import (
     words_for,
 )
 from bias_core.ui.study.form import ArmsForm, drawing_arms, split_first_arm
-from bias_core.ui.study.own_pictures import DRAWN, chosen_pictures
+from bias_core.ui.study.own_pictures import DRAWN, OWN, chosen_pictures
 from bias_core.ui.study.study_tab import CHIP, EACH, LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render
 from bias_core.ui.visitor import Visitor, run_queued, then_run
@@ -67,6 +67,8 @@ _HOW = (
     "Before a run, a language model suggests attributes for the concept. After a run, captions of its pictures are "
     "also compared with captions of a plain concept on the same seeds. Suggestions are measured only when you run."
 )
+_GENERATE, _MEASURE = "Generate and measure", "Measure my pictures"  # texts of the button that runs
+_RUN_TEXT_JS = f"(source) => source === {OWN!r} ? {_MEASURE!r} : {_GENERATE!r}"
 _NOTHING = "No suggestions: nothing stands out in the pictures or to the language model. Add your own rows."
 
 
@@ -143,11 +145,7 @@ class SuggestPart:
             present = {str(row[0]).strip().lower() for row in rows}
             filled = [list(row) for row in rows if any(str(cell or "").strip() for cell in row)]
             new = [one for one in read_attributes(tuple(texts), "") if one.name.lower() not in present]
-            says = (
-                f"{len(new)} added to the table above; press Generate and measure."
-                if new
-                else "The table has them already."
-            )
+            says = f"{len(new)} added to the table above; press {_GENERATE}." if new else "The table has them already."
             return {self.table: [*filled, *attribute_rows(new)], self.status: messages.done_html(says)}
         return {self.status: messages.error_html(problem.message)}
 
@@ -272,7 +270,7 @@ class ExploreForm(StudyTab):
                 scale=4, min_width=220, max_lines=1,
             )  # fmt: skip
             with gr.Column(scale=0, min_width=240, elem_classes="act"):
-                parts["run"] = gr.Button("Generate and measure", variant="primary", size="lg", elem_id="generate")
+                parts["run"] = gr.Button(_GENERATE, variant="primary", size="lg", elem_id="generate")
                 parts["stop"] = gr.Button("Stop", variant="stop", size="lg", elem_id="stop", visible=False)
                 self._build_largest()
                 self._build_gpu_time()
@@ -413,6 +411,7 @@ class ExploreForm(StudyTab):
         depends = [form[name] for name in ("condition", "num_inference_steps", "guidance_scale", "model_note")]
         form["model"].input(self.on_model, [form["model"], form["condition"]], depends, **LATEST)
         form["pack"].change(self.on_pack, form["pack"], form["pack_note"], **QUIET)
+        self.own_pictures.source.change(None, self.own_pictures.source, parts["run"], js=_RUN_TEXT_JS, **QUIET)
         parts["dice"].click(lambda: secrets.randbelow(2**31), None, form["seed"], **QUIET)
         parts["add"].click(lambda rows: [*rows, EMPTY_ROW], form["attributes"], form["attributes"], **QUIET)
         form["attributes"].select(self.on_choose_row, None, parts["row"], **EACH)

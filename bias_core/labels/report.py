@@ -430,11 +430,16 @@ def yes_no_answers(
 def pictures_frame(people: pd.DataFrame, task: Task) -> pd.DataFrame:
     """Return a row per picture: the majority's answer, in each position and in all, and the number of answers."""
     rows: dict[str, dict[str, Any]] = {}
+    words = _words_of(task)
     for picture in people.itertuples(index=False):
         usual = {"image_id": picture.image_id, "group": "", "prompt": str(picture.identity), "seed": 0}
         row = rows.setdefault(str(picture.image_id), {**usual, PEOPLE_SAY: "", "raters": picture.raters})
-        label = str(picture.label) or (_TIE if picture.raters else _NO_ANSWER)
-        place = "" if picture.position == PICTURE or len(task.positions) == 1 else f"{picture.position}: "
+        label = words.get(str(picture.label), str(picture.label)) or (_TIE if picture.raters else _NO_ANSWER)
+        place = (
+            ""
+            if picture.position == PICTURE or len(task.positions) == 1
+            else f"{words.get(str(picture.position), str(picture.position))}: "
+        )
         # With many questions, the first one labels the picture.
         if not row[PEOPLE_SAY] or len(task.positions) == _TWO:
             row[PEOPLE_SAY] = ", ".join(filter(None, [row[PEOPLE_SAY], place + label]))
@@ -444,15 +449,21 @@ def pictures_frame(people: pd.DataFrame, task: Task) -> pd.DataFrame:
     return pd.DataFrame(list(rows.values()))
 
 
+def _words_of(task: Task) -> dict[str, str]:
+    """Return the texts of answers and the names of attributes, by key."""
+    names = {position: name for position, (name, _) in task.attributes.items()}
+    return names | {answer.key: answer.label for answer in task.answers}
+
+
 def answers_figure(people: pd.DataFrame, task: Task) -> StudyFigure:
     """Plot the share of pictures by the majority's answer."""
     rows: list[dict[str, Any]] = []
-    given = [key for key in task.answer_keys if (people["label"] == key).any()]
+    given, words = [key for key in task.answer_keys if (people["label"] == key).any()], _words_of(task)
     for position in task.positions:
         labels = people.loc[(people["position"] == position) & (people["label"] != ""), "label"]
-        where = {"group": position} if len(task.positions) > 1 else {}
+        where = {"group": words.get(position, position)} if len(task.positions) > 1 else {}
         shares = {key: share_interval(int((labels == key).sum()), len(labels)) for key in given if len(labels)}
-        rows += [mark(key, share, **where) for key, share in shares.items()]
+        rows += [mark(words[key], share, **where) for key, share in shares.items()]
     facts: dict[str, Any] = {"caption": "Among pictures with a majority.", "x": "share of the labelled pictures"}
     return figure("pairs" if len(task.positions) > 1 else "intervals", "answers", "Majority answers", rows, **facts)
 

@@ -267,7 +267,7 @@ class LabelScores(StudyTab):
     def offer(self, runs: list[ListedRun]) -> Updates:
         """Offer the runs that hold the pictures of the open task."""
         source, attribute, present, used, status = self.offered()
-        choices = [(f"{run.title} · {run.choices}", run.run_id) for run in runs]
+        choices = [(f"{run.name or run.title} · {run.choices}", run.run_id) for run in runs]
         hidden = dict.fromkeys((attribute, present), gr.update(visible=False))
         return {source: gr.update(choices=choices, value=None), **hidden, used: "", status: ""}
 
@@ -503,7 +503,9 @@ class LabelTab:
 
     def connect(self, places: Places, studies: Sequence[StudyTab]) -> None:
         """Let reports in the studies' tabs make tasks, which open here."""
-        self.places = places
+        self.places, making = places, self.making
+        chosen = [self.parts["visitor"], making.form["source"]]
+        places.shown[self.key].select(making.on_shown, chosen, making.source_outputs(), **QUIET)
         for tab in studies:
             inputs = [self.parts["visitor"], self.parts["memory"], tab.parts["report"]]
             inputs += [tab.people.n, tab.people.raters, tab.people.by]

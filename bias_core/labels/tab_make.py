@@ -254,8 +254,16 @@ class LabelMaking:
     def on_sources(self, visitor: Visitor) -> Any:
         """List the visitor's runs, newest first."""
         lines = [line for line in list_runs(self.services, visitor.key) if line.saved]
-        choices = [(f"{line.title} · {line.choices} · {when(line.created)}", line.run_id) for line in lines]
+        choices = [
+            (f"{line.name or line.title} · {line.choices} · {when(line.created)}", line.run_id) for line in lines
+        ]
         return gr.update(choices=choices)
+
+    def on_shown(self, visitor: Visitor, run_id: str | None) -> Updates:
+        """Choose the newest run, with the question that fits it, unless one is chosen."""
+        newest = next((line.run_id for line in list_runs(self.services, visitor.key) if line.saved), "")
+        chosen = {} if run_id or not newest else self.labelling(visitor, newest)
+        return chosen | {self.status: gr.skip()}  # it may say something about the open task
 
     def on_source(self, visitor: Visitor, run_id: str | None) -> Updates:
         """Show the usual question for such a run, and its pictures."""

@@ -85,7 +85,7 @@ def fetch_reader(reader: Reader, services: StudyServices, source: str) -> None:
         message = (
             f"no classifier for pictures of {source} works here: {str(error).rstrip('.')}. "
             f"Choose another {_WORDS[reader.role]} ({'; '.join([*here, 'a hub id'])}; or a folder of this machine), or "
-            "draw without measuring (`study run --draw-only`)"
+            "draw without measuring in a terminal (`study run --draw-only`)"
         )
         raise _of_pictures(ClassifierUnavailable(message), source) from error
 
@@ -158,7 +158,7 @@ def check_readers(readers: Sequence[Reader], services: StudyServices, *, source:
         )
     message = (
         f"{knows}, and those of {source} may show anything; {_instead(unsuited, services)}, or score "
-        f"anyway with {names} (--force, force=true, or the box “{FORCE_LABEL}”)"
+        f"anyway with {names}: tick “{FORCE_LABEL}” (--force, or force=true)"
     )
     raise _of_pictures(UnsuitedClassifier(message), source)
 

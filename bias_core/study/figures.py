@@ -23,7 +23,7 @@ from PIL import Image
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.cards import in_words
-from bias_core.number_text import format_estimate, typeset
+from bias_core.number_text import format_estimate, format_given, typeset
 from bias_core.store.picture_metadata import FIGURE_MARK
 
 if TYPE_CHECKING:
@@ -184,6 +184,7 @@ _NOTES = "notes_of_marks"  # attribute of a drawn figure: texts of each artist's
 _ARROWS = {"xlow": "<", "xhigh": ">", "ylow": "v", "yhigh": "^"}  # where the frame cuts an interval
 _MOST_BEYOND = 0.5  # how far intervals may reach beyond the outermost points, in widths of the cloud
 _FEWEST_TO_CUT, _MOST_CELLS = 3, 80  # points, cells with a number
+_MOST_ON_CURVE = 10  # points of a curve with a note
 _LEAST_NAMED = 0.045  # height of a part of a mosaic that has room for its numbers
 _TENS = 20  # numbers as large as this need no decimals
 _LABEL_LETTERS, _FEW_TICKS = 12.0, 2.6  # letters to an inch of a label; inches of an axis with three ticks
@@ -315,8 +316,10 @@ def _arrows(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     look = {"arrowstyle": "-|>", "color": COLOURS[0], "lw": 1.6, "shrinkA": 3, "shrinkB": 3}
     for place, (start, end) in enumerate(zip(data["start"], data["end"], strict=True)):
         axes.annotate("", xy=(end, place), xytext=(start, place), arrowprops=look)
-    axes.plot(data["start"], range(len(data)), "o", ms=5, mfc="white", color=MUTED, label=labels.get("start"))
-    axes.plot(data["end"], range(len(data)), "o", ms=5, color=COLOURS[0], label=labels.get("end"))
+    looks: dict[str, dict[str, Any]] = {"start": {"mfc": "white", "color": MUTED}, "end": {"color": COLOURS[0]}}
+    for end, dot in looks.items():
+        (dots,) = axes.plot(data[end], range(len(data)), "o", ms=5, label=labels.get(end), **dot)
+        _add_notes(axes, dots, data.assign(group=labels.get(end, end)), end, f"{end} ")
     _finish(axes, labels, data["name"])
 
 
@@ -435,7 +438,8 @@ def _curves(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None:
     drawn: dict[bytes, str] = {}  # the first group of each curve
     for i, (group, rows) in enumerate(_groups(data)):
         first = drawn.setdefault(rows[["x", "value"]].to_numpy(float).round(9).tobytes(), group)
-        _curve(axes, rows, i, group if first == group else f"{group} (the same curve as {first})")
+        name = group if first == group else f"{group} (the same curve as {first})"
+        _curve(axes, rows, i, name, str(labels.get("x", "")))
     for place, colour in enumerate(labels.get("colours") or (), start=1):
         axes.plot([place], [-0.08], "s", ms=11, color=colour, mec=MUTED)
     _finish(axes, labels, no_bias="y")
@@ -448,7 +452,7 @@ def _curves_apart(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) ->
     figure.set_size_inches(min(WIDTH, figure.get_figwidth()), 0.6 + 1.9 * n_rows)
     panels = figure.subplots(n_rows, 2, sharex=True, sharey=True, squeeze=False)
     for i, ((group, rows), axes) in enumerate(zip(groups, panels.flat, strict=False)):
-        _curve(axes, rows, i, "")
+        _curve(axes, rows, i, "", str(labels.get("x", "")))
         axes.set_title(group, fontsize=LETTERS, loc="left")
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(labelsize=LETTERS)
@@ -461,11 +465,14 @@ def _curves_apart(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) ->
     figure.supylabel(in_words(str(labels.get("y", ""))), fontsize=LETTERS)
 
 
-def _curve(axes: Axes, rows: pd.DataFrame, i: int, name: str) -> None:
+def _curve(axes: Axes, rows: pd.DataFrame, i: int, name: str, x_name: str) -> None:
     colour = COLOURS[i % len(COLOURS)]
     if (rows["x"] % 1 == 0).all():
         axes.locator_params(axis="x", integer=True)
     axes.plot(rows["x"], rows["value"], ls=_STYLES[i % len(_STYLES)], lw=1.8, color=colour, label=name or None)
+    rows = rows[np.isfinite(rows["value"])].iloc[:: -(-len(rows) // _MOST_ON_CURVE)]
+    (points,) = axes.plot(rows["x"], rows["value"], "o", ms=8, color=colour, alpha=0)  # carry the notes
+    _add_notes(axes, points, rows.assign(name=[f"{in_words(x_name)} {format_given(x)}" for x in rows["x"]]))
     if {"low", "high"} <= set(rows):
         low, high = rows["low"].to_numpy(float), rows["high"].to_numpy(float)
         axes.fill_between(rows["x"], low, high, color=colour, alpha=0.18, lw=0)
@@ -502,6 +509,10 @@ def _heatmap(figure: Figure, data: pd.DataFrame, labels: dict[str, Any]) -> None
     shares = {"vmin": 0.0, "vmax": 1.0} if str(labels.get("unit", "")).startswith(_SHARES) else {}
     scale = shares if null is None else {"vmin": null - reach, "vmax": null + reach, "cmap": "RdBu_r"}
     shown = axes.imshow(grid, aspect="auto", **scale)
+    cells = data[np.isfinite(data["value"])].assign(name=data["row"], group=data["column"])
+    at = cells["column"].map(columns.index), cells["row"].map(rows.index)
+    (squares,) = axes.plot(*at, "s", ms=60 * ROW, alpha=0)  # carry the notes
+    _add_notes(axes, squares, cells)
     figure.colorbar(shown, ax=axes, label=in_words(str(labels.get("unit", ""))))
     axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right")
     axes.set_yticks(range(len(rows)), rows)
@@ -578,6 +589,7 @@ def _error_bars(axes: Axes, rows: pd.DataFrame, places: Any, i: int, group: str)
         rows["value"], places, xerr=_reach(rows), fmt=_MARKERS[i % len(_MARKERS)], ms=5, capsize=2,
         color=COLOURS[i % len(COLOURS)], label=group or None,
     )  # fmt: skip
+    drawn[0].set_clip_on(False)  # a dot at the end of a short axis stays whole
     _add_notes(axes, drawn[0], rows)
 
 

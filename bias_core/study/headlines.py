@@ -38,12 +38,19 @@ def verdicts_headline(report: StudyReport) -> str:
     lines = verdict_lines(report)
     if not lines:
         return _texts_headline(report)
+    own = [line for line in lines if line.kind == HEADLINE]
+    others = [line for line in lines if line.kind != HEADLINE]
+    parts = ((own, "measures that headlines use" if others else "measures"), (others, "measures as in the papers"))
+    return " ".join(_recovered(some, which) for some, which in parts if some)
+
+
+def _recovered(lines: Sequence["VerdictLine"], which: str) -> str:
     n = counts_of(lines)
     fails = [line for line in lines if line.grade == "fails"]
     failures = "; ".join(f"{line.measure}: {line.verdict.removeprefix('fails: ')}" for line in fails)
     more = f" Inconclusive with this many repetitions: {n['inconclusive']}." if n["inconclusive"] else ""
     more += f" These fail: {failures}." if failures else ""
-    return f"{n['holds'] + n['remark']} of {len(lines)} measures recover the bias that was planted.{more}"
+    return f"{n['holds'] + n['remark']} of {len(lines)} {which} recover the bias that was planted.{more}"
 
 
 def _texts_headline(report: StudyReport) -> str:
@@ -214,7 +221,8 @@ def _summary_of_intervals(frame: pd.DataFrame, how: str) -> str:
     count = f"{len(clear)} of {len(frame)} intervals of differences exclude 0. {how}"
     if "measure" in clear and (clear := clear[~clear["measure"].isin(_HANG_ON_P_STAR)]).empty:
         return count
-    alike = clear[clear["measure"] == clear["measure"].iloc[0]] if "measure" in clear else clear  # on one scale
+    kinds = clear["measure"] if "measure" in clear else clear["finding"].str.rpartition(": ")[2]  # as in "man: P"
+    alike = clear[kinds == kinds.iloc[0]]  # on one scale
     row = alike.iloc[int(alike["difference"].abs().to_numpy().argmax())]
     estimate = format_estimate(row["difference"], row["low"], row["high"])
     text = f"{row['finding']}, “{row['second']}” minus “{row['first']}”: {estimate}, n = {row['n']} each. "

@@ -3,12 +3,25 @@
 import math
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from bias_core.errors import BiasCoreError, NoClassifier, TooLarge, message_of
+from bias_core.errors import (
+    BiasCoreError,
+    HubNotReached,
+    Interrupted,
+    ModelUnavailable,
+    NoClassifier,
+    NotDrawn,
+    NotEnoughMemory,
+    RunQueueFull,
+    StorageError,
+    TooLarge,
+    UnknownModel,
+    message_of,
+)
 from bias_core.settings import on_public_server
 from bias_core.study.types import Progress
 from bias_core.ui.templates import render, without_variables
@@ -21,6 +34,9 @@ EACH: dict[str, Any] = {**QUIET, "trigger_mode": "multiple", "queue": False}
 """For events that carry what was pressed: each is answered, because Gradio drops the data of a waiting event."""
 _PAUSE = 0.25  # seconds
 _PATH = re.compile(r"(?<![\w.:/])~?(?:/[^\s/'\"`:;,]+)+/([^\s/'\"`:;,]+)")
+TRY_AGAIN = "Try again"
+_MAY_PASS = (HubNotReached, NotDrawn, NotEnoughMemory, RunQueueFull, Interrupted, StorageError)
+_TERMINAL = re.compile(r" ?\((?=[^()]*(?:--[a-z]|python -m ))[^()]*\)")  # brackets about the command line
 NOTHING_DONE = "No results here: nothing was measured yet, or its report is no longer stored. Run this first."
 
 
@@ -29,14 +45,17 @@ def done_html(text: str, view: str = "") -> str:
     return _status("quiet", text, view)
 
 
-def error_html(message: str, view: str = "") -> str:
-    """An error in the place of the progress; screen readers announce it at once. ``view`` as in :func:`done_html`."""
-    return _status("error", message, view)
+def error_html(message: str, view: str = "", *, buttons: Mapping[str, str] | None = None) -> str:
+    """An error in the place of the progress; screen readers announce it at once. ``view`` as in :func:`done_html`.
+
+    Each of the ``buttons``, by text, presses or focuses the component with this element id.
+    """
+    return _status("error", message, view, buttons)
 
 
-def _status(kind: str, text: str, view: str) -> str:
+def _status(kind: str, text: str, view: str, buttons: Mapping[str, str] | None = None) -> str:
     at = time.monotonic_ns()  # the page does not see a message that equals the last one
-    return render("status", kind=kind, text=text, view=view, at=at)
+    return render("status", kind=kind, text=text, view=view, at=at, buttons=buttons or {})
 
 
 STOPPING = done_html("Stopping: pictures in progress are finished first …")
@@ -68,6 +87,8 @@ class Problem:
     message: str = ""
     scale: float = 0.0  # largest share of a too large run that can run here; 0 if none or unknown
     no_classifier: NoClassifier | None = None  # the error that the chosen classifier cannot read the pictures
+    may_pass: bool = False  # True if the same may succeed later
+    is_of_model: bool = False  # True if another model may do
 
     def __bool__(self) -> bool:
         return bool(self.message)
@@ -87,14 +108,19 @@ def pictures_today(n: int) -> str:
 
 @contextmanager
 def user_errors() -> Iterator[Problem]:
-    """Catch our own errors and keep their text, to show in place; inside handlers, for some are generators."""
+    """Catch our own errors and keep their text, to show in place; inside handlers, for some are generators.
+
+    The page leaves out what is in brackets about options of the command line.
+    """
     problem = Problem()
     try:
         yield problem
     except BiasCoreError as error:
-        problem.message = sentence_of(error)
+        problem.message = _TERMINAL.sub("", sentence_of(error))
         problem.scale = error.scale if isinstance(error, TooLarge) else 0.0
         problem.no_classifier = error if isinstance(error, NoClassifier) else None
+        problem.may_pass = isinstance(error, _MAY_PASS)
+        problem.is_of_model = isinstance(error, ModelUnavailable | UnknownModel) and not problem.no_classifier
 
 
 def sentence_of(error: BiasCoreError) -> str:
@@ -103,11 +129,12 @@ def sentence_of(error: BiasCoreError) -> str:
     return _PATH.sub(r"\1", text) if on_public_server() else text
 
 
-def crash_html() -> str:
-    """The message for an unexpected error."""
+def crash_html(buttons: Mapping[str, str] | None = None) -> str:
+    """The message for an unexpected error, with ``buttons`` as in :func:`error_html`."""
     return error_html(
         "the program has an error, which is in the server's log. Finished pictures are stored: "
-        "run it again to continue from there."
+        "run it again to continue from there.",
+        buttons=buttons,
     )
 
 

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from bias_core.measures.cards import METRICS
-from bias_core.ui.calibration.shipped import load_shipped
+from bias_core.study.shipped import load_shipped
 from tests.browser.conftest import PATIENCE_MS
 from tests.browser.doing import run_preset, settle, switch, unfold
 
@@ -73,7 +73,7 @@ def test_calibration_opens_with_a_shipped_report_and_gives_way_to_another(desk):
     desk.wait_for_function(
         "document.querySelector('#calibration-header').innerText.includes('Stereotype test repeated')"
     )
-    assert "measures recover" in desk.inner_text("#calibration-header h2")
+    assert "recover the bias" in desk.inner_text("#calibration-header h2")
 
 
 def test_symbols_explain_themselves_to_pointer_and_keyboard_and_give_way_to_words(visit):

@@ -178,6 +178,23 @@ def test_each_mark_of_a_page_has_its_value_interval_and_n_for_pointer_and_keyboa
         assert svg.count('tabindex="0"') == 2
 
 
+def test_points_of_curves_cells_of_heatmaps_and_ends_of_arrows_have_notes_too():
+    curve = {"group": ["man"] * 2, "x": [1, 2], "value": [0.5, 0.25], "low": [0.25, 0.1], "high": [0.75, 0.5]}
+    cells = {"row": ["doctor"] * 2, "column": ["man", "old"], "value": [0.5, math.nan], "n": [16, 0]}
+    arrows = {"name": ["CEO"], "start": [0.0], "end": [0.75]}
+    for kind, rows, labels, notes in (
+        ("curves", curve, {"x": "step"}, ["step 1, man: 0.50 [0.25, 0.75]", "step 2, man: 0.25 [0.10, 0.50]"]),
+        ("heatmap", cells, {}, ["doctor, man: 0.500, no interval, n = 16"]),
+        ("arrows", arrows, {"start": "words", "end": "pictures"}, ["CEO, words: 0.000, no interval",
+                                                                   "CEO, pictures: 0.750, no interval"]),
+    ):  # fmt: skip
+        svg = figure_svg(figure(kind, rows, **labels))
+        assert re.findall('data-note="([^"]+)"', svg) == notes
+        assert svg.count('tabindex="0"') == len(notes)
+    long = {"group": ["man"] * 50, "x": range(50), "value": np.linspace(0, 1, 50)}
+    assert figure_svg(figure("curves", long)).count("data-note") == 10  # a stop of the Tab key each
+
+
 def test_the_smoothed_curve_follows_a_line():
     x = pd.Series(np.linspace(0, 1, 30))
     curve = lowess(x, 2 * x + 1)

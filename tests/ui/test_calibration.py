@@ -15,8 +15,8 @@ from bias_core.settings import ASSETS, Settings
 from bias_core.study.design import find_design, list_designs
 from bias_core.study.headlines import ADVICE, headline, verdict_lines
 from bias_core.study.report_text import VALIDITY
+from bias_core.study.shipped import TITLES, load_others, load_shipped
 from bias_core.study.types import StudyReport, StudySettings
-from bias_core.ui.calibration.shipped import TITLES, load_others, load_shipped
 from bias_core.ui.calibration.tab import CalibrationTab, summary_html
 from bias_core.ui.links import notice_html, read_link
 from tests.ui.tabs import built
@@ -95,7 +95,7 @@ def test_reports_on_another_generator_stand_folded_below(tmp_path):
         (tmp_path / name).write_bytes(content)
         (tmp_path / "a-model" / name).write_bytes(content)
     html = summary_html(load_shipped(tmp_path), load_others(tmp_path))
-    assert "The same with 9 pictures by a-model" in html
+    assert "The verdicts with 9 pictures by a-model" in html
     assert html.count("Signed difference P − P*") == 2
     page = report_files([report()], list(load_others(tmp_path)))["README.md"].decode()
     assert "[its own report](a-model/README.md)" in page
@@ -163,7 +163,7 @@ def test_what_a_shipped_report_shows_is_made_once_for_all_visitors(fakes, monkey
     tab.__dict__["shipped"] = dict(list(tab.shipped.items())[:1])
     first, header = tab.on_look(None), tab.parts["header"]
     assert "It comes with the app." in first[header]
-    assert "measures recover the bias that was planted" in first[header]
+    assert "measures that headlines use recover the bias that was planted" in first[header]
     assert first[tab.parts["shown"]]["visible"]
     assert header not in tab.on_look(first[tab.parts["report"]])  # one that is open stays
     first[tab.parts["shown"]].clear()  # Gradio takes them apart
@@ -177,7 +177,7 @@ def test_a_shipped_report_says_what_it_found_and_no_command_of_the_app(fakes):
     tab = built(CalibrationTab, fakes)
     header, outputs = tab.parts["header"], {id(part) for part in (*tab.result_outputs(), tab.parts["status"])}
     said = {name: headline(saved.report) for name, saved in tab.shipped.items()}
-    ways = [name for name, text in said.items() if "measures recover the bias" in text]
+    ways = [name for name, text in said.items() if "recover the bias that was planted" in text]
     assert sorted([*ways, "validity-texts"]) == sorted(said)
     assert "one of the three best texts names it" in said["validity-texts"]
     for name in (ways[0], "validity-texts"):

@@ -85,7 +85,8 @@ def test_a_tab_opens_with_its_example_which_leaves_the_form_alone_and_goes_for_a
     page = PageVisitor(served.url)
     page.open()
     assert "Example: a doctor, with and without planted bias." in page.shown["header"]
-    assert "old-result" not in page.shown["header"]  # the form does not have its settings
+    # Of the form, which does not have its settings, only the concept is compared with it.
+    assert 'data-form="{&#34;concept&#34;: &#34;doctor&#34;}" data-example hidden' in page.shown["header"]
     for key in ("association", "paired", "objects", "internal", "origins", "calibration"):
         page.select(f"{key}-looked-at")
         assert "example-note" in page.shown[f"{key}-header"], key

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from bias_core.errors import InvalidInput
+from bias_core.errors import HubNotReached, InvalidInput
 from bias_core.explore import tab as explore_tab
 from bias_core.explore.exploration import AssociationScore
 from bias_core.explore.options import explore_settings
@@ -29,7 +29,7 @@ from bias_core.types import Attribute, Estimate, ImageRow, ReaderErrors, StoredI
 from bias_core.ui import messages, templates
 from bias_core.ui.study import parts as drawing, result_page as study_html
 from bias_core.ui.study.parts import MOST_SHOWN, DrawingUpdates, drawing_html, why_html
-from bias_core.ui.study.pictures import FEW, Look, which_of
+from bias_core.ui.study.pictures import FEW, Cell, Look, Thumbnail, _with_gaps, grid_html, which_of
 from bias_core.ui.study.result_page import FOLDS, LATER, numbers_of
 from bias_core.ui.templates import environment
 from tests import shared
@@ -109,6 +109,29 @@ def test_a_share_is_pressed_and_the_pictures_that_make_it_up_are_shown(tab, repo
     assert which_of(report, "man, group 1").count("=") == 2
     both = Look(report=report, which=which_of(report, "man, group 1")).all_rows()
     assert set(both["looks_like"]) == {"group 1"}
+
+
+def test_a_result_names_the_calibration_of_its_measures_and_the_columns_end_together(tab, report):
+    shown = tab.show_report(report)
+    html = shown[tab.parts["next"]]
+    assert re.search(r"✓ holds</b>: .*Attribute prevalence.*✗ fails in part</b>: .*Stereotype score", html, re.S)
+    assert 'data-go="calibration" data-measure="attribute_prevalence"' in html
+    assert "Label 28 pictures</button>" in html  # the scored ones of the concept
+    assert "In words" not in shown[tab.parts["plot"]]  # an exploration has its own sentences
+    assert study_html.words_html(report).count("<li>") == len(report.results.findings[: study_html.FEW])
+
+
+def test_a_seed_without_a_picture_keeps_its_place_in_an_arm(report):
+    rows = [(f"{arm} {seed}", arm, seed, seed) for arm in ("fair", "published") for seed in range(4)]
+    frame = pd.DataFrame(rows, columns=["image_id", "arm", "unit", "seed"])
+    groups = list(frame[frame["image_id"] != "fair 1"].groupby("arm"))
+    fair, published = (rows["image_id"].fillna("").tolist() for _, rows in _with_gaps(groups))
+    assert fair == ["fair 0", "", "fair 2", "fair 3"]
+    assert published == [f"published {seed}" for seed in range(4)]
+    apart = [("fair", frame[:4]), ("published", frame[4:5])]  # too few units in common
+    assert _with_gaps(apart) is apart
+    cells = [Cell(name="fair", pictures=[Thumbnail(src="", caption="", label="Seed 1: no scored picture")], n=0)]
+    assert 'aria-label="Seed 1: no scored picture"' in grid_html(cells)
 
 
 def test_a_picture_says_why_each_attribute_was_read_so(tab, report, services):
@@ -416,6 +439,18 @@ def test_text_of_the_user_is_never_markup(counted):
     assert "<img" not in study_html.figures_html([figure])
     assert explore_tab.picture_html(bad, 1).count("<img") == 1
     assert "<img" not in messages.error_html(evil)
+
+
+def test_an_error_does_what_it_advises_and_names_no_option_of_the_command_line(tab):
+    with messages.user_errors() as problem:
+        raise HubNotReached("the hub was not reached (name another variable with --token-env); try again")
+    assert problem.message == "the hub was not reached; try again"
+    shown = tab.refused(problem)[tab.parts["status"]]
+    assert re.findall('data-press="([^"]+)">([^<]+)<', shown) == [
+        ("generate", "Try again"),
+        ("model", "Choose another model"),
+    ]
+    assert "data-press" not in tab.refused(messages.Problem(message="no such number"))[tab.parts["status"]]
 
 
 def test_errors_of_ours_are_kept_and_others_pass():

@@ -12,8 +12,8 @@ from bias_core.errors import Cancelled
 from bias_core.study.design import find_design
 from bias_core.study.headlines import headline
 from bias_core.study.run import followed, run_study
+from bias_core.study.shipped import load_shipped
 from bias_core.study.types import StudyReport, StudySettings
-from bias_core.ui.calibration.shipped import load_shipped
 from tests.ui.fakes import FakeServices
 
 MODEL = "calibration-renderer"

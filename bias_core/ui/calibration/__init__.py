@@ -1,1 +1,1 @@
-"""The Calibration tab, and the validity reports that it shows."""
+"""The Calibration tab."""

@@ -11,13 +11,13 @@ from bias_core.measures.cards import METRICS
 from bias_core.services import Services
 from bias_core.study.headlines import AS_PUBLISHED, GRADES, HEADLINE, VerdictLine, counts_of, verdict_lines
 from bias_core.study.saved import SavedReport
+from bias_core.study.shipped import GRADE_WORDS, NOT_HERE, TITLES, load_others, load_shipped, measure_of
 from bias_core.study.types import StudyReport
-from bias_core.ui.calibration.shipped import NOT_HERE, TITLES, load_others, load_shipped
 from bias_core.ui.messages import EACH, user_errors
 from bias_core.ui.study.parts import FEW_CHIPS, build_looked_at, copy_of, example_html
 from bias_core.ui.study.result_page import ResultPage, Updates
 from bias_core.ui.study.shown_report import build_shown_report
-from bias_core.ui.templates import render
+from bias_core.ui.templates import render, script
 
 _GROUPS = (("Measures in headlines", HEADLINE), ("Measures as in the papers", AS_PUBLISHED))
 _NOT_OF_A_RUN = ("shell", "python", "link")  # no visitor can run these studies
@@ -62,7 +62,7 @@ class CalibrationTab(ResultPage):
         gr.HTML(render("question", question=self.question, caution=self.caution))
         looked_at = build_looked_at(self.key)
         with gr.Column(elem_classes="card header", elem_id="calibration-verdicts"):
-            verdicts = self.parts["verdicts"] = gr.HTML(visible=False)
+            verdicts = self.parts["verdicts"] = gr.HTML(visible=False, js_on_load=script("verdicts"))
             gr.HTML("Open a report, with its figures and tables:", elem_classes="quiet")
             names = list(self.shipped)
             self._build_openers(names[:FEW_CHIPS])
@@ -131,6 +131,10 @@ def summary_html(saved: Sequence[SavedReport], others: Mapping[str, Sequence[Sav
             for of, of_lines in [_graded(reports_of)]
         ],
         sentence=_sentence([line for line in lines if line.kind == HEADLINE]),
+        papers=_papers_sentence([line for line in lines if line.kind == AS_PUBLISHED]),
+        measure_of=measure_of,
+        METRICS=METRICS,
+        words=GRADE_WORDS,
         about=_facts(reports, max(item.created for item in saved)) if lines else (),
         rule=next(iter(notes), ""),
         not_tested=[(METRICS[key].name, why) for key, why in NOT_HERE.items()],
@@ -150,6 +154,13 @@ def _sentence(lines: Sequence[VerdictLine]) -> str:
     parts += [f"; inconclusive: {n['inconclusive']}"] * bool(n["inconclusive"])
     parts += [f"; failing, at least in part: {n['fails']}"] * bool(n["fails"])
     return "".join((*parts, "."))
+
+
+def _papers_sentence(lines: Sequence[VerdictLine]) -> str:
+    n = counts_of(lines)
+    held = n["holds"] + n["remark"]
+    says = f"Headlines do not use measures as the papers define them: {held} of these {len(lines)} recover it"
+    return f"{says}, {n['fails']} fail, at least in part." if lines else ""
 
 
 def _facts(reports: Sequence[StudyReport], created: float) -> list[str]:

@@ -17,8 +17,8 @@ from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.study.design import page_of
 from bias_core.study.plan import library_versions
+from bias_core.study.shipped import load_shipped
 from bias_core.study.types import StudyReport
-from bias_core.ui.calibration.shipped import load_shipped
 from bias_core.ui.messages import EACH, user_errors
 from bias_core.ui.study.parts import build_looked_at
 from bias_core.ui.templates import render, script

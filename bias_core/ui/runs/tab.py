@@ -110,7 +110,7 @@ class RunsTab(StudyTab):
         shown.select(self.on_list, visitor, parts["list"], **QUIET)
         parts["list"].expand(self.on_open, visitor, everywhere, **QUIET)
         compare = self.compare
-        compare.wire(visitor, shown)
+        compare.wire(visitor, shown, self.changed)
         self.published.wire(visitor)
         compare.button.click(self.on_compare, [visitor, compare.first, compare.second], self.outputs(), **QUIET)
         buttons = [parts["status"], parts["run"], parts["stop"], self.drawing.html, *self.no_classifier.outputs()]
@@ -187,7 +187,7 @@ class RunsTab(StudyTab):
         parts, visitor = self.parts, self.parts["visitor"]
         parts["status"].value = ""
         acted = [parts["list"], parts["status"], parts["deleted"]]
-        parts["list"].select(self.on_act, [visitor, parts["deleted"]], acted, **QUIET)
+        self.changed = parts["list"].select(self.on_act, [visitor, parts["deleted"]], acted, **QUIET)
         shown = [parts[name] for name in ("fits", "what", *_WITH_PICTURES)]
         for event in self.own_pictures.wire(visitor):
             event.then(self.on_arrived, self.own_pictures.arrived, shown, **QUIET)
@@ -325,6 +325,10 @@ class RunsTab(StudyTab):
 
         yield from self._follow(visitor, start, show)
 
+    def buttons_for(self, problem: messages.Problem) -> dict[str, str]:
+        """None: each run of the list has its own button."""
+        return {}
+
     def _follow(self, visitor: Visitor, start: Any, show: Any = None) -> Iterator[Updates]:
         with messages.user_errors() as problem:
             yield from self.following(visitor, run_queued(self.services, visitor, start, self.key), show=show)
@@ -401,10 +405,11 @@ class ComparePart:
             )  # fmt: skip
             self.button = gr.Button("Compare", size="sm", scale=0, min_width=140, elem_id="compare-runs")
 
-    def wire(self, visitor: Any, shown: Any) -> None:
-        """Update the menus when their ``gr.Tab``, ``shown``, opens."""
+    def wire(self, visitor: Any, shown: Any, changed: Any) -> None:
+        """Update the menus when their ``gr.Tab``, ``shown``, opens, and after the event ``changed`` of the list."""
         menus = [self.first, self.second]
-        shown.select(self.on_list, [visitor, *menus], menus, **messages.QUIET)
+        for event in (shown.select, changed.then):
+            event(self.on_list, [visitor, *menus], menus, **messages.QUIET)
 
     def on_list(self, visitor: Visitor, first: str | None = None, others: Sequence[str] = ()) -> Updates:
         """The current menus; without a choice, two comparable runs."""

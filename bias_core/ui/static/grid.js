@@ -24,6 +24,6 @@ element.addEventListener('keydown', (event) => {
   const step = {ArrowRight: 1, ArrowLeft: -1}[event.key];
   if (!node || !step) return;
   event.preventDefault();
-  const all = [...element.querySelectorAll('.thumbnail-item:not([disabled])')];
+  const all = [...element.querySelectorAll('button.thumbnail-item:not([disabled])')];
   all[(all.indexOf(node) + step + all.length) % all.length].focus();
 });

@@ -82,6 +82,28 @@ document.addEventListener('click', (event) => {
   document.dispatchEvent(new CustomEvent('open-measure', {detail: link.dataset.measure}));
 });
 
+// A restarted server does not know the menus and the result of an open page, so that its presses would fail.
+const restarted = element.querySelector('.restarted');
+restarted.querySelector('button').addEventListener('click', () => location.reload());
+let looked = Date.now();
+const look = async () => {
+  if (document.hidden || !restarted.hidden || Date.now() - looked < 5000) return;
+  looked = Date.now();
+  try {
+    const answer = await fetch('gradio_api/app_id', {cache: 'no-store'});
+    restarted.hidden = !answer.ok || (await answer.json()).app_id === window.gradio_config.app_id;
+  } catch { /* the server cannot be reached now */ }
+};
+for (const kind of ['pointerdown', 'keydown', 'visibilitychange']) document.addEventListener(kind, look, true);
+setInterval(look, 30_000);
+
+// A button of an error does what the error advises: it presses another button, or focuses a field.
+document.addEventListener('click', ({target}) => {
+  const id = target.closest?.('[data-press]')?.dataset.press, node = id && document.getElementById(id);
+  if (node?.matches('button')) node.click();
+  else node?.querySelector('input, textarea')?.focus();
+});
+
 // The address names the tab that was chosen; the settings of a link go when its tab is left. Gradio also says
 // "chosen" of the tab that a page opens with, so nothing is done before the link is read.
 window.nameTab = () => setTimeout(() => {

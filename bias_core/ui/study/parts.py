@@ -109,6 +109,16 @@ class ExamplesPart:
         return saved, example_html(saved, example)
 
 
+def _is_run(report: StudyReport, services: Services) -> bool:
+    """True for a stored run; False for an example."""
+    return report.run_id.isalnum() and services.manifests.find(report.run_id) is not None
+
+
+def n_to_label(readings: Sequence[Reading]) -> int:
+    """The usual number of pictures in a labelling task of these readings; 0 without readings."""
+    return min(N_LABELS, len({image_id for reading in readings for image_id in reading.image_ids}))
+
+
 class NextPart:
     """The next steps of a report: buttons below its pictures, and the runs that they start."""
 
@@ -118,8 +128,11 @@ class NextPart:
 
     def html(self, report: StudyReport) -> str:
         """A button for each step; "" if there are none."""
-        steps = next_steps(report, self.services) if self.chosen is not None else ()
-        return render("next_steps", steps=steps, raters=RATERS, usual=N_RATERS) if steps else ""
+        if self.chosen is None:
+            return ""
+        steps = next_steps(report, self.services)
+        n = n_to_label(readings_of(report)) if _is_run(report, self.services) else 0
+        return render("next_steps", steps=steps, n=n, raters=RATERS, usual=N_RATERS) if steps or n else ""
 
     def wire(self, tab: Any) -> None:
         """Wire the buttons of a built study tab to start their runs."""
@@ -165,7 +178,7 @@ class NextPart:
             if report is None or str(event.step) != ASKS_PEOPLE:
                 return gr.skip()
             n_raters = getattr(event, "choice", N_RATERS)
-            return label(visitor, memory, report, min(N_LABELS, report.n_images), n_raters, "", profile)
+            return label(visitor, memory, report, n_to_label(readings_of(report)) or N_LABELS, n_raters, "", profile)
 
         buttons.select(on_people, inputs, outputs, api_visibility="private")
 
@@ -238,14 +251,13 @@ class PeoplePart:
 
     def show(self, report: StudyReport) -> tuple[StudyReport, Updates]:
         """The report with corrected numbers, and the updates of this part."""
-        is_run = report.run_id.isalnum() and self.services.manifests.find(report.run_id) is not None  # and no example
-        readings, correction, html = readings_of(report) if is_run else [], None, ""
+        readings, correction, html = readings_of(report) if _is_run(report, self.services) else [], None, ""
         if readings:
             with messages.user_errors() as problem:
                 correction = self.correction(report)
             html = messages.error_html(problem.message) if problem else ""
             html = html if correction is None else corrected_html(correction)
-        n = min(N_LABELS, len({image_id for reading in readings for image_id in reading.image_ids}))
+        n = n_to_label(readings)
         names = dict.fromkeys(PEOPLE if reading.attribute is None else reading.attribute.name for reading in readings)
         choices = [("at random", AT_RANDOM), *((f"by the classifier’s answer on {name}", name) for name in names)]
         if {reading.group for reading in readings if reading.attribute is None} > {SINGLE}:

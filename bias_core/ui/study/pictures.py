@@ -107,6 +107,8 @@ class Look:
             return [self._cell("", frame, MOST_SHOWN if self.whole else FEW, self.which)]
         groups = _numbered([(str(name), rows) for name, rows in frame.groupby(column, sort=False) if str(name)])
         most = MOST_SHOWN // len(groups) if self.whole else max(FEW_OF_EACH, FEW // len(groups))
+        if column == "arm" and "unit" in frame and not (self.which or self.order or self.only):
+            groups = _with_gaps(groups)
         return [
             self._cell(name, rows, max(1, most), f"{column}={name}")
             for name, rows in groups[: None if column == "arm" else MOST_CELLS]
@@ -141,7 +143,8 @@ class Look:
 
     def _cell(self, name: str, rows: pd.DataFrame, most: int, more: str) -> Cell:
         pictures, is_rest = self._thumbnails(rows.head(most)), len(rows) > most and not self.whole
-        return Cell(name=name, pictures=pictures, n=len(rows), more=more if is_rest else None)
+        n = int(rows["image_id"].notna().sum())
+        return Cell(name=name, pictures=pictures, n=n, more=more if is_rest else None)
 
     def _cell_column(self) -> str | None:
         """The first column that groups the pictures: the arm, or the study's own columns."""
@@ -153,6 +156,9 @@ class Look:
         by, arms, edge = self.order.rpartition(" ")[0], self.report.arms, f"{self.perceived()}{_PERCEIVED}"
         shown = []
         for i, row in enumerate(rows.to_dict("records"), start=1):
+            if pd.isna(row["image_id"]):
+                shown.append(Thumbnail(src="", caption="", label=f"Seed {row['seed']:.0f}: no scored picture"))
+                continue
             number = f"{row['number']:.0f}" if not math.isnan(row.get("number", math.nan)) else f"{i}"
             stored = self.report.stored[row["image_id"]]
             label = f"{row['arm']} · Picture {number}" if arms and "arm" in row else f"Picture {number}"
@@ -340,6 +346,22 @@ class Pictures:
             self.picture: "",
             self.only: look.only,
         }
+
+
+def _with_gaps(groups: list[tuple[str, pd.DataFrame]]) -> list[tuple[str, pd.DataFrame]]:
+    """The rows of each arm in one order of units, with an empty row where only others have a picture.
+
+    Arms that share fewer than half of the units stay as they are.
+    """
+    fullest_first = sorted((rows[["unit", "seed"]] for _, rows in groups), key=len, reverse=True)
+    units = pd.concat(fullest_first).drop_duplicates("unit")
+    aligned = []
+    for name, rows in groups:
+        if rows["unit"].duplicated().any() or 2 * len(rows) < len(units):
+            return groups
+        placed = units.merge(rows.drop(columns="seed"), on="unit", how="left")
+        aligned.append((name, placed.loc[: placed["image_id"].last_valid_index()]))
+    return aligned
 
 
 def _numbered(groups: list[tuple[str, pd.DataFrame]]) -> list[tuple[str, pd.DataFrame]]:

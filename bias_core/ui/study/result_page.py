@@ -7,14 +7,15 @@ from typing import Any, ClassVar
 import gradio as gr
 import pandas as pd
 
-from bias_core.measures.cards import METRICS
+from bias_core.measures.cards import METRICS, Card
 from bias_core.services import Services
 from bias_core.study import report_text as text
 from bias_core.study.design import CHECKLIST, page_of
-from bias_core.study.headlines import headline
+from bias_core.study.headlines import GRADES, headline
 from bias_core.study.report_text import arms_overview, claim, further_tables
 from bias_core.study.reproduction import DIFFERS, MET, to_command, to_python
 from bias_core.study.saved import is_example
+from bias_core.study.shipped import GRADE_WORDS, grades
 from bias_core.study.types import StudyFigure, StudyReport, StudyTable
 from bias_core.ui import messages
 from bias_core.ui.links import address_of
@@ -77,6 +78,12 @@ def findings_html(report: StudyReport, null: str = "", marks: Mapping[str, str] 
     )
 
 
+def words_html(report: StudyReport) -> str:
+    """The first numbers of a report, each with its sentence."""
+    rows = [text.finding_text(row) for row in text.finding_rows(report)[:FEW]]
+    return render("in_words", rows=rows) if rows else ""
+
+
 def _scales(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
     """A common axis for the small drawings of each measure."""
     keys = ("value", "low", "high", "null_value", "published", "drawn")
@@ -84,6 +91,17 @@ def _scales(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
     for row in rows:
         values[row["measure"]] += [float(row[key]) for key in keys if text.is_known(row[key])]
     return {measure: (min(some), max(some)) if some else (0.0, 1.0) for measure, some in values.items()}
+
+
+def trust_html(report: StudyReport, grades: Mapping[str, str]) -> str:
+    """The grade of each measure of a report in the calibration world; "" if none was tested."""
+    if report.design.kind.startswith(text.VALIDITY):
+        return ""
+    measured = dict.fromkeys(f.metric for part in report.arms or (report,) for f in part.results.findings)
+    tested: dict[str, list[Card]] = {}
+    for key in sorted(filter(grades.get, measured), key=lambda key: GRADES.index(grades[key])):
+        tested.setdefault(GRADE_WORDS[grades[key]].partition(",")[0], []).append(METRICS[key])
+    return render("trust", tested=tested) if tested else ""
 
 
 def figures_html(figures: Sequence[StudyFigure], marks: Mapping[str, str] | None = None) -> str:
@@ -137,14 +155,15 @@ class ResultPage(StudyForm):
 
     def header_html(self, report: StudyReport) -> str:
         """Headline and facts, with a mark that the page shows when the form asks for something else."""
-        form = {} if is_example(report) else self.form_shown(report)
+        form, example = self.form_shown(report), is_example(report)
+        form = dict(list(form.items())[:1]) if example else form  # its other settings differ from the start
         words = ", ".join(text for name, text in form.items() if not name.endswith("model"))
-        mark = render("old_result", form=form, words=words) if form else ""
+        mark = render("old_result", form=form, words=words, example=example) if form else ""
         return mark + header_html(report, headline(report))
 
     def next_html(self, report: StudyReport) -> str:
-        """Next steps, below the pictures."""
-        return self.next.html(report)
+        """Next steps, and the calibration of the report's measures, below the pictures."""
+        return self.next.html(report) + trust_html(report, grades(self.services.settings.assets_dir / "validity"))
 
     def form_shown(self, report: StudyReport) -> dict[str, str]:
         """Texts of the form's fields for this report, by element id; {} if the form cannot have its settings."""
@@ -207,6 +226,13 @@ class ResultPage(StudyForm):
     def plot(self, report: StudyReport) -> StudyFigure | None:
         """The figure next to the pictures; None if the tab shows it itself."""
         return page_of(report.design).plot(report)
+
+    def plot_html(self, report: StudyReport, plot: StudyFigure | None) -> str:
+        """The figure next to the pictures, with the first numbers in words below it."""
+        if plot is None:
+            return ""
+        has_pictures = report.pictures is not None and len(report.pictures) > 0
+        return figures_html([plot], marks_of(report, plot)) + (words_html(report) if has_pictures else "")
 
     def _build_results(self) -> None:
         key, parts, choose = self.key, self.parts, {"js_on_load": script("marks", key=self.key)}
@@ -288,7 +314,7 @@ class ResultPage(StudyForm):
         with messages.user_errors() as problem:
             if report is not None:
                 file = take(self.people.extended(report), str(event.take), visitor.folder)
-                return {self.parts["file"]: str(file), self.parts["status"]: messages.done_html(f"Saving {file.name}.")}
+                return {self.parts["file"]: str(file), self.parts["status"]: messages.done_html(f"Saved {file.name}.")}
             problem.message = messages.NOTHING_DONE
         return {self.parts["status"]: messages.error_html(problem.message)}
 
@@ -328,7 +354,7 @@ class ResultPage(StudyForm):
             **self.sentences(corrected),
             parts["next"]: self.next_html(report),
             parts["beside"]: gr.update(visible=plot is not None),
-            parts["plot"]: (comparison_html(report, plot) if report.arms else "") or _plot_html(report, plot),
+            parts["plot"]: (comparison_html(report, plot) if report.arms else "") or self.plot_html(report, plot),
             parts["findings"]: render("by_arm", tables=arms_overview(report))
             + findings_html(report, self.null_words, numbers_of(report)),
             parts["shell"]: to_command(*run),
@@ -397,10 +423,6 @@ class ResultPage(StudyForm):
     def link(self, report: StudyReport) -> str:
         """The address of this tab with these settings, without the visitor's own words."""
         return address_of(self.key, report)
-
-
-def _plot_html(report: StudyReport, plot: StudyFigure | None) -> str:
-    return "" if plot is None else figures_html([plot], marks_of(report, plot))
 
 
 def marks_of(report: StudyReport, figure: StudyFigure) -> dict[str, str]:

@@ -344,12 +344,20 @@ class StudyTab(ResultPage):
 
     def refused(self, problem: messages.Problem) -> Updates:
         """Show in the status line why nothing ran; offer the largest allowed size as a button."""
-        error = {self.parts["status"]: messages.error_html(problem.message, self.element("ask"))}
+        shown = messages.error_html(problem.message, self.element("ask"), buttons=self.buttons_for(problem))
+        error = {self.parts["status"]: shown}
         if problem.scale and LARGEST in self.parts:
             error[self.parts[LARGEST]] = gr.update(visible=True)
         if problem.no_classifier:
             error |= self.no_classifier.show(True, are_own=problem.no_classifier.are_own)
         return self._buttons(running=False) | self.without_notes() | error
+
+    def buttons_for(self, problem: messages.Problem) -> dict[str, str]:
+        """Texts of the buttons of an error, with the element ids of the components that they press or focus."""
+        buttons = {messages.TRY_AGAIN: self.parts["run"].elem_id} if problem.may_pass else {}
+        if problem.is_of_model and "model" in self.form:
+            buttons["Choose another model"] = self.form["model"].elem_id
+        return buttons
 
     def following(
         self,
@@ -383,7 +391,10 @@ class StudyTab(ResultPage):
 
     def on_crash(self) -> Updates:
         """Show that an unexpected error happened; the log has it."""
-        return self._buttons(running=False) | {self.parts["status"]: messages.crash_html(), self.drawing.html: ""}
+        return self._buttons(running=False) | {
+            self.parts["status"]: messages.crash_html(self.buttons_for(messages.Problem(may_pass=True))),
+            self.drawing.html: "",
+        }
 
     def on_example(self, example: Example) -> Updates:
         """Show an example's report without a run."""

@@ -4,11 +4,15 @@
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from bias_core.errors import StorageError
+from bias_core.measures.cards import METRICS
 from bias_core.settings import ASSETS
+from bias_core.study.headlines import GRADES, VerdictLine, verdict_lines
 from bias_core.study.saved import SavedReport, from_text
+from bias_core.study.types import StudyReport
 
 SHIPPED = ASSETS / "validity"
 TITLES: Mapping[str, str] = {
@@ -28,6 +32,14 @@ TITLES: Mapping[str, str] = {
     "validity-causes": "Causes",
 }
 """Titles of the reports by study, in the order in which the tab shows them."""
+
+GRADE_WORDS: Mapping[str, str] = {
+    "holds": "✓ holds",
+    "remark": "✓ holds, with a remark",
+    "inconclusive": "? inconclusive",
+    "fails": "✗ fails in part",
+}
+"""Grades of a verdict in words."""
 
 NOT_HERE: Mapping[str, str] = {
     "association_effect_size": "S in other units, without an interval of its own",
@@ -64,3 +76,20 @@ def load_others(folder: Path = SHIPPED) -> dict[str, tuple[SavedReport, ...]]:
     """Shipped reports on generators other than the renderer, by generator name."""
     places = sorted(path for path in folder.glob("*") if path.is_dir())
     return {path.name: reports for path in places if (reports := load_shipped(path))}
+
+
+def measure_of(line: VerdictLine) -> str:
+    """Return the key of a verdict's measure; "" for one without a card."""
+    names = ((key, metric.name) for key, metric in METRICS.items())
+    return next((key for key, name in names if line.measure == name or line.measure.startswith(f"{name}, ")), "")
+
+
+@lru_cache(maxsize=4)
+def grades(folder: Path = SHIPPED) -> Mapping[str, str]:
+    """Return the worst grade of each tested measure in the shipped reports, by key of the measure."""
+    reports = (saved.report for saved in load_shipped(folder))
+    found: dict[str, str] = {}
+    for line in (line for one in reports if isinstance(one, StudyReport) for line in verdict_lines(one)):
+        key = measure_of(line)
+        found[key] = max(found.get(key, line.grade), line.grade, key=GRADES.index)
+    return found
