@@ -1,10 +1,14 @@
-"""What a release tells: its changelog, and how to cite it."""
+"""What a release tells: its changelog, how to cite it, and its first steps, which run."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 import yaml
+
+import bias_core
+from scripts.run_notebook import NOTEBOOK, run_cells
 
 ROOT = Path(__file__).parent.parent
 # Of the schema of Citation File Format 1.2.0, what this file uses.
@@ -53,10 +57,8 @@ def test_the_citation_is_valid(citation):
 
 
 def test_the_citation_names_this_release(citation, project):
-    from bias_core import __version__
-
     version, day, _ = release()
-    assert citation["version"] == version == __version__
+    assert citation["version"] == version == bias_core.__version__
     assert citation["date-released"] == day
     assert citation["license"] == project["license"]
 
@@ -78,3 +80,38 @@ def test_the_changelog_of_a_release_is_short():
     _, _, lines = release()
     assert 10 < len(lines) <= 60
     assert max(map(len, lines)) <= 120
+
+
+@pytest.fixture(scope="module")
+def notebook():
+    return json.loads(NOTEBOOK.read_text(encoding="utf-8"))
+
+
+def test_the_notebook_runs_and_prints_what_it_shows(notebook, tmp_path, monkeypatch):
+    monkeypatch.setenv("BIAS_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    n_figures = 0
+    for cell, outputs in run_cells(notebook):
+        n_figures += sum(output["output_type"] == "display_data" for output in outputs)
+        shown, printed = (
+            [
+                "".join(output["text"])
+                for output in some
+                if output["output_type"] == "stream" and "MB" not in str(output)
+            ]
+            for some in (cell["outputs"], outputs)
+        )
+        assert printed == shown, "run scripts/run_notebook.py"
+    assert n_figures == 2
+    assert (tmp_path / "doctors.html").stat().st_size > 100_000
+
+
+def test_the_notebook_is_one_page_of_public_names(notebook):
+    assert NOTEBOOK.stat().st_size < 300_000
+    lines = [line for cell in notebook["cells"] for line in cell["source"]]
+    assert len(lines) < 120
+    imported = re.findall(r"^from bias_core(\S*) import (.*)$", "".join(lines), flags=re.M)
+    assert imported
+    for place, names in imported:
+        assert place == ""
+        assert set(names.split(", ")) <= set(bias_core.__all__)
