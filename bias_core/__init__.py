@@ -20,8 +20,10 @@ _DOOR = {
     "Services": "services",
     "StudySettings": "study.types",
     "complete": "study.run",
+    "corrected": "study.corrected",
     "explore": "explore.study",
     "find_design": "study.design",
+    "read_answers": "study.answers",
     "run_study": "study.run",
     "write_report": "study.export",
 }

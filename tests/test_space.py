@@ -2,16 +2,23 @@
 
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import httpx
 import pytest
 import yaml
+from click.testing import CliRunner
+from huggingface_hub import HfApi
+from huggingface_hub.cli.hf import app as hf
+from huggingface_hub.utils import filter_repo_objects
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -19,12 +26,21 @@ from packaging.version import Version
 from tests.ui.served import _free_port
 
 ROOT = Path(__file__).parent.parent
+SETTINGS = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+DEPLOY = SETTINGS.split("## Deploy your own Space\n")[1].split("\n## ")[0]
+HF_LINES = re.findall(r"^ *\$ hf (.*)$", DEPLOY.replace("\\\n", " "), flags=re.M)
+# From https://huggingface.co/docs/hub/spaces-config-reference and .../spaces-oauth.
 COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
+SCOPES = {
+    "email", "read-billing", "read-repos", "gated-repos", "contribute-repos", "write-repos", "manage-repos",
+    "inference-api", "jobs", "webhooks", "write-discussions",
+}  # fmt: skip
 KNOWN = {
     "title", "emoji", "colorFrom", "colorTo", "sdk", "sdk_version", "python_version", "app_file", "app_port",
-    "short_description", "license", "tags", "models", "datasets", "preload_from_hub", "hf_oauth",
-    "hf_oauth_scopes", "hf_oauth_expiration_minutes", "suggested_hardware", "startup_duration_timeout",
-    "pinned", "header", "fullWidth", "thumbnail", "custom_headers", "disable_embedding",
+    "base_path", "short_description", "license", "tags", "models", "datasets", "preload_from_hub", "hf_oauth",
+    "hf_oauth_scopes", "hf_oauth_expiration_minutes", "hf_oauth_authorized_org", "suggested_hardware",
+    "suggested_storage", "startup_duration_timeout", "pinned", "header", "fullWidth", "thumbnail", "custom_headers",
+    "disable_embedding",
 }  # fmt: skip
 LARGEST = 10_000_000  # bytes of a file that needs no LFS
 
@@ -47,10 +63,12 @@ def test_the_front_matter_is_what_a_space_understands(front_matter):
     assert front_matter["sdk"] == "gradio"
     assert {front_matter["colorFrom"], front_matter["colorTo"]} <= COLOURS
     assert 0 < len(front_matter["short_description"]) <= 60
-    assert front_matter["emoji"]
+    assert re.fullmatch(r"[^\w\s]\ufe0f?", front_matter["emoji"])  # one emoji, of which a variation selector is part
     assert not front_matter["emoji"].isascii()
-    assert isinstance(front_matter["python_version"], str)  # 3.10 as a number would be 3.1
+    assert re.fullmatch(r"3\.\d+(\.\d+)?", front_matter["python_version"])  # 3.10 as a number would be 3.1
     assert all(isinstance(tag, str) for tag in front_matter["tags"])
+    assert front_matter["hf_oauth"] is True
+    assert set(front_matter["hf_oauth_scopes"]) <= SCOPES
     assert (ROOT / front_matter["app_file"]).is_file()
 
 
@@ -58,6 +76,7 @@ def test_the_versions_that_it_names_are_those_that_are_required(front_matter):
     lines = [line.partition("#")[0].strip() for line in (ROOT / "requirements.txt").read_text().splitlines()]
     required = {one.name: one for one in map(Requirement, filter(None, lines))}
     assert Version(front_matter["sdk_version"]) in required["gradio"].specifier
+    assert Version(front_matter["sdk_version"]) <= Version(version("gradio"))  # what the tests run with, or older
     tomllib = pytest.importorskip("tomllib")  # Python 3.11
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert Version(front_matter["python_version"]) in SpecifierSet(project["requires-python"])
@@ -79,6 +98,45 @@ def test_what_is_embedded_need_not_be_preloaded(front_matter):
     assert "preload_from_hub" not in front_matter  # gigabytes at every build, for models that few ask for
 
 
+@pytest.mark.parametrize("line", HF_LINES)
+def test_the_commands_that_deploy_a_space_have_these_options(line):
+    ran = CliRunner().invoke(hf, [*shlex.split(line), "--help"])  # which comes after all options were parsed
+    assert ran.exit_code == 0, ran.output
+
+
+@pytest.fixture(scope="module")
+def uploaded():
+    """The files that the documented command uploads, of those that are tracked."""
+    (line,) = (line for line in HF_LINES if line.startswith("upload"))
+    sent = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        patch.setattr(HfApi, "create_repo", lambda self, *, repo_id, repo_type, **_: RepoUrl(repo_type, repo_id))
+        patch.setattr(HfApi, "upload_folder", lambda self, **options: sent.append(options) or "done")
+        ran = CliRunner().invoke(hf, shlex.split(line))
+    assert ran.exit_code == 0, ran.output
+    (options,) = sent
+    assert (options["folder_path"], options["path_in_repo"], options["repo_type"]) == (".", ".", "space")
+    names = (str(path.relative_to(ROOT)) for path in tracked())
+    patterns = {name: options[name] for name in ("allow_patterns", "ignore_patterns")}
+    return [ROOT / name for name in filter_repo_objects(names, **patterns)]
+
+
+class RepoUrl:
+    """What the hub's answer is asked for."""
+
+    def __init__(self, repo_type, repo_id):
+        assert repo_type == "space"
+        self.repo_id = repo_id
+
+
+def test_the_upload_has_what_a_space_needs_and_no_tests(uploaded):
+    tops = {path.relative_to(ROOT).parts[0] for path in uploaded}
+    assert {"README.md", "LICENSE", "CITATION.cff", "app.py", "requirements.txt", "bias_core", "assets"} <= tops
+    assert not tops & {"tests", "training", "validation", "bench", "scripts", ".ci"}
+    assert sum(path.stat().st_size for path in uploaded) < 60_000_000
+
+
 GHOST = {
     "id": "ghost-model", "name": "Ghost", "family": "sd1", "licence": "none", "default_steps": 2,
     "default_guidance": 1.0, "width": 64, "height": 64, "options": {"path": "nobody/nothing"},
@@ -86,12 +144,12 @@ GHOST = {
 
 
 @pytest.fixture(scope="module")
-def space(tmp_path_factory):
-    """The app in a clean environment, from the tracked files alone, with weights that are not there."""
+def space(tmp_path_factory, uploaded):
+    """The app in a clean environment, from the uploaded files alone, with weights that are not there."""
     folder = tmp_path_factory.mktemp("space")
     home, code = folder / "home", folder / "app"
     home.mkdir()
-    for path in tracked():
+    for path in uploaded:
         copy = code / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)

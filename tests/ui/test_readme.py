@@ -45,10 +45,59 @@ def test_command_lines_run(line):
     assert run.exit_code == 0, run.output
 
 
-def test_links_of_the_readme_and_of_docs_lead_somewhere():
-    for name, text in {"README.md": README, **{f"docs/{name}": text for name, text in PAGES.items()}}.items():
-        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", text):
-            assert (ROOT / name).parent.joinpath(target).exists(), f"{name}: {target}"
+def links(text):
+    """Targets of links and pictures outside the web: the file, empty for the page itself, and the anchor."""
+    return re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)", re.sub(r"```.*?```", "", text, flags=re.S))
+
+
+def anchors(text):
+    """The anchors of a page's headings, as GitHub and the hub make them."""
+    titles = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.S), flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def pages():
+    """The texts of all pages that are read, by place."""
+    places = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    return {place: place.read_text(encoding="utf-8") for place in places}
+
+
+def test_links_lead_to_files_and_headings_that_exist():
+    checked = 0
+    for place, text in pages().items():
+        for name, anchor in links(text):
+            target = place.parent / name if name else place
+            assert target.exists(), f"{place.relative_to(ROOT)}: {name}"
+            if anchor:
+                checked += 1
+                assert anchor in anchors(target.read_text(encoding="utf-8")), f"{place.relative_to(ROOT)}: #{anchor}"
+    assert checked
+
+
+def test_every_page_is_one_click_from_the_readme():
+    linked = {(ROOT / name).resolve() for name, _ in links(README)}
+    docs = ROOT / "docs"
+    own = {*docs.glob("*.md"), *docs.glob("*.ipynb"), *docs.rglob("README.md")}
+    cards = {place for place in (ROOT / "assets").rglob("*.md") if place.name in {"README.md", "CREDITS.md"}}
+    assert len(own) > 12
+    assert len(cards) > 10
+    assert sorted(own | cards) == sorted(place for place in linked if place in own | cards)
+    for place in docs.rglob("report.md"):  # of a validity study: one more click, from the summary
+        summary = place.parent.parent / "README.md"
+        assert f"]({place.parent.name}/report.md)" in summary.read_text(encoding="utf-8")
+
+
+def test_every_picture_is_small_made_by_the_script_and_shown():
+    from scripts.take_pictures import LIMIT_BYTES, PICTURES
+
+    taken = {"screenshot.png", *(f"pictures/{place.name}" for place in (ROOT / "docs" / "pictures").iterdir())}
+    assert taken == set(PICTURES)
+    for name in taken:
+        assert (ROOT / "docs" / name).stat().st_size <= LIMIT_BYTES
+        shown = [page for page, text in PAGES.items() if f"]({name})" in text]
+        assert len(shown) == 1, name
+    for page in {"app.md", "studies.md", "labels.md", "models.md", "calibration.md"}:
+        assert any(f"]({name})" in PAGES[page] for name in taken), page
 
 
 def test_every_study_is_on_the_page_of_studies():
