@@ -106,7 +106,9 @@ class Look:
         if column is None or frame[column].nunique() < 2:
             return [self._cell("", frame, MOST_SHOWN if self.whole else FEW, self.which)]
         groups = _numbered([(str(name), rows) for name, rows in frame.groupby(column, sort=False) if str(name)])
-        most = MOST_SHOWN // len(groups) if self.whole else max(FEW_OF_EACH, FEW // len(groups))
+        most = (
+            MOST_SHOWN // len(groups) if self.whole else max(FEW_OF_EACH, FEW // len(groups) // 2 * 2)
+        )  # rows of two are full
         if column == "arm" and "unit" in frame and not (self.which or self.order or self.only):
             groups = _with_gaps(groups)
         return [

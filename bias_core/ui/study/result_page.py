@@ -8,6 +8,7 @@ import gradio as gr
 import pandas as pd
 
 from bias_core.measures.cards import METRICS, Card
+from bias_core.number_text import NO_INTERVAL
 from bias_core.services import Services
 from bias_core.study import report_text as text
 from bias_core.study.design import CHECKLIST, page_of
@@ -81,7 +82,7 @@ def findings_html(report: StudyReport, null: str = "", marks: Mapping[str, str] 
 def words_html(report: StudyReport) -> str:
     """The first numbers of a report, each with its sentence."""
     rows = [text.finding_text(row) for row in text.finding_rows(report)[:FEW]]
-    return render("in_words", rows=rows) if rows else ""
+    return render("in_words", rows=rows, no_interval=NO_INTERVAL) if rows else ""
 
 
 def _scales(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
