@@ -7,10 +7,10 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from functools import cached_property, partial
+from functools import cached_property, partial, wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 import gradio as gr
@@ -26,6 +26,7 @@ from bias_core.study.saved import Newest
 from bias_core.study.types import Progress, mapped
 from bias_core.ui.messages import EACH, QUIET, user_errors
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _KEY_BYTES = 16
 _FRESH_SECONDS = 5.0
@@ -207,6 +208,18 @@ RUN: dict[str, Any] = {"queue": True, "concurrency_limit": None}  # the queue of
 _PLACES_OF_PROGRAMS = 8  # of one address
 
 
+def skip_if_empty(run: Callable[P, Iterator[Any]]) -> Callable[P, Iterator[Any]]:
+    """Return a handler that changes nothing if ``run`` yields nothing; Gradio alone would empty the outputs."""
+
+    @wraps(run)
+    def updates(*args: P.args, **kwargs: P.kwargs) -> Iterator[Any]:
+        given = run(*args, **kwargs)
+        yield next(given, gr.skip())
+        yield from given
+
+    return updates
+
+
 def then_run(
     event: Callable[..., Any],
     run: Callable[..., Iterator[Any]],
@@ -218,7 +231,7 @@ def then_run(
 
     ``crash`` gives the updates after an unexpected error.
     """
-    ran = event(run, inputs, outputs, **(EACH | RUN))
+    ran = event(skip_if_empty(run), inputs, outputs, **(EACH | RUN))
     ran.failure(crash, None, list(crash()), **QUIET)
     return ran
 

@@ -36,6 +36,16 @@ def test_an_example_gives_a_full_result(desk):
     assert "n = 15" in desk.inner_text("#explore-sentences")
 
 
+def test_a_labelling_task_of_a_result_opens_in_its_tab_and_leaves_form_and_result_as_they_were(desk):
+    explore(desk, "nurse")
+    headline = desk.inner_text("#header h2")
+    desk.click("#explore-next [data-step=people]")
+    desk.wait_for_selector("#label-task:visible, #label-owner:visible, [id^=label-]:visible h2")
+    switch(desk, "explore")
+    assert desk.input_value(CONCEPT) == "nurse"
+    assert desk.inner_text("#header h2") == headline
+
+
 def test_what_is_pasted_as_a_concept_has_its_attributes_before_the_field_is_left(desk):
     switch(desk, "explore")
     open_accordion(desk, "options")

@@ -31,6 +31,7 @@ from bias_core.ui.study.pictures import BOXES, numbered_boxes
 from bias_core.ui.study.result_page import figures_html, findings_html
 from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, StudyTab, Updates
 from bias_core.ui.templates import render, script
+from bias_core.ui.visitor import skip_if_empty
 from bias_core.values import settings_of
 
 _OCCUPATIONS = "pst-occupations"
@@ -260,7 +261,7 @@ class PairedTab(StudyTab):
         ]  # fmt: skip
         extra["labels"].select(self.on_label, state, changed, **_IN_TURN)
         for name, step in (("confirm", Labelling.confirm), ("undo", Labelling.undo)):
-            parts[name].click(partial(self.on_step, step), state, changed, **_IN_TURN)
+            parts[name].click(skip_if_empty(partial(self.on_step, step)), state, changed, **_IN_TURN)
         extra["which"].input(self.on_which, [state, extra["which"]], page, **LATEST)
         for name, by in (("before", -1), ("after", 1)):
             parts[name].click(partial(self.on_turn, by), state, page, **QUIET)
