@@ -1,16 +1,18 @@
 """Processor time and memory of work on many items, at three sizes each, with growth: `python bench/growth.py`.
 
-The interval of Krippendorff's α, the groups of pictures that look alike, and the export of people's answers; each
-against a plain reference of the same run, its bar at the largest size.
+The interval of Krippendorff's α, the groups of pictures that look alike, the export of people's answers, and an
+answer with the choice of the next item; each against a plain reference of the same run, its bar at the largest size.
 """
 
 import json
 import math
 import resource
+import sqlite3
 import sys
 import tempfile
 import time
 import uuid
+from contextlib import closing
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -20,11 +22,12 @@ from threadpoolctl import threadpool_limits
 
 from bias_core.labels.answers import answers_frame, export_labels
 from bias_core.labels.label_store import LabelStore, answers, items, raters
+from bias_core.labels.rating import join, next_item
 from bias_core.measures.agreement import agreement_estimate, krippendorff_alpha
 from bias_core.measures.clustering import spectral_clusters
-from tests.labels.raters import CHOICES, open_task
+from tests.labels.raters import CHOICES, open_task, say
 
-N_RATERS, D = 50, 512
+N_RATERS, N_ANSWERS, D = 50, 100, 512
 
 
 def seconds(function):
@@ -69,11 +72,33 @@ def export(n_labels):
         return taken, seconds(lambda: [json.dumps(row) for row in frame.to_dict("records")])
 
 
+def answer(n_items):
+    """Time of a rater's answers, each on disk by itself, and of as many commits of one row to a bare database."""
+    with tempfile.TemporaryDirectory() as folder, closing(sqlite3.connect(f"{folder}/bare.sqlite")) as bare:
+        store = LabelStore(f"sqlite:///{folder}/labels.sqlite", pictures=Path(folder) / "label_pictures")
+        task = open_task(store, Path(folder) / "originals", n_items, raters_per_item=N_RATERS)
+        code = join(store, task.join_code).code
+        turns = [say(store, code, next_item(store, code))]
+        bare.executescript("PRAGMA journal_mode = wal; PRAGMA synchronous = extra; CREATE TABLE given (n)")
+
+        def answers_of_rater():
+            for _ in range(N_ANSWERS):
+                turns.append(say(store, code, turns[-1]))
+
+        def commits():
+            for number in range(N_ANSWERS):
+                with bare:
+                    bare.execute("INSERT INTO given VALUES (?)", (number,))
+
+        return seconds(answers_of_rater), seconds(commits)
+
+
 # Work: its sizes, what the reference is, and at the largest size the most processor seconds and GB.
 WORK = {
     alpha: ((500, 1000, 2000), "items of 50 raters", "α alone", 1.5, 0.5),
     groups: ((2000, 5000, 10_000), "pictures", "their similarities", 8.0, 1.0),
     export: ((25_000, 50_000, 100_000), "labels", "a line of JSON for each", 5.0, 1.0),
+    answer: ((200, 800, 3200), f"items, {N_ANSWERS} answers", "a commit for each", 0.4, 1.0),
 }
 
 

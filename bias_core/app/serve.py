@@ -154,6 +154,8 @@ def _work(services: Services, examples: Iterable[Callable[[], object]]) -> None:
             example()
     except BiasCoreError as error:
         _log.info("not ready beforehand: %s", error)
+    gc.collect()
+    gc.freeze()  # libraries and caches of these views stay, too
 
 
 def rehearse(services: Services) -> None:

@@ -356,7 +356,7 @@ def _is_replay(connection: Connection, rater: Row, answer_id: str, kind: Act) ->
 def _keep(store: LabelStore, connection: Connection, place: Row, answer_id: str, kind: Act, **values: object) -> None:
     same = {"rater_id": place.rater_id, "item_id": place.item_id, "task_version": place.task_version}
     act = {"client_id": answer_id, "kind": kind, "at_ms": store.now_ms}
-    connection.execute(insert(answers), same | act | {"choices": {}, "duration_ms": 0, "withdraws": None} | values)
+    connection.execute(_NEW_ACT, same | act | {"choices": {}, "duration_ms": 0, "withdraws": None} | values)
 
 
 def _turn(store: LabelStore, connection: Connection, rater: Row) -> Turn:
@@ -437,9 +437,10 @@ class _Past:
 
     def claim(self) -> tuple[Row, int]:
         """Claim an item for this rater (None without any), perhaps one that they left before; also the items left."""
-        pick: Row = self.connection.execute(_FEWEST, self.limits).first()
+        choice = {**self.limits, "pick": secrets.randbelow(2**31)}
+        pick: Row = self.connection.execute(_FEWEST, choice).first()
         if pick is None and self._release_old():
-            pick = self.connection.execute(_FEWEST, self.limits).first()
+            pick = self.connection.execute(_FEWEST, choice).first()
         if pick is None:
             return None, 0
         n_open = pick.n_open
@@ -486,6 +487,7 @@ _CHECKED = select(_act.choices, _item.gold).select_from(answers).join(items, _it
 _CHECKED = _CHECKED.where(_holds, _act.kind == "answer", _item.gold.is_not(None))
 _TAKEN_BACK = _newest_act.with_only_columns(_act.choices)
 _TAKEN_BACK = _TAKEN_BACK.where(_by_rater, _act.item_id == bindparam("item"), _act.kind == "answer")
+_NEW_ACT = insert(answers)
 _KIND_OF_ACT = select(_act.kind).where(_by_rater, _act.client_id == bindparam("client_id"))
 _RATER = (
     select(raters.c.id, raters.c.name, raters.c.seed, raters.c.excluded_ms)
@@ -512,9 +514,16 @@ _IS_OPEN = _is_ordinary & (_item.n_claims < bindparam("most"))
 _MET = _of_rater & (_place.state != "released")
 _unseen = _of_task & _item.id.not_in(select(_place.item_id).where(_MET))
 _n_wanted = select(func.count()).select_from(items).where(_of_task, _IS_OPEN).scalar_subquery()
-_n_met = select(func.count()).select_from(assignments).join(items, _is_of_item).where(_MET, _IS_OPEN).scalar_subquery()
+_n_of_met = select(func.count()).select_from(assignments).join(items, _is_of_item)
+_n_met = _n_of_met.where(_MET, _IS_OPEN).scalar_subquery()
 _N_OPEN = select(_n_wanted - _n_met)
-_fewest = select(_item.id).where(_unseen, _IS_OPEN).order_by(_item.n_claims, func.random()).limit(1)
+# Counts find a random place among the fewest faster than an order by random numbers, which sorts every item.
+_lowest = select(_item.n_claims).where(_unseen, _IS_OPEN).order_by(_item.n_claims).limit(1).cte("lowest")
+_is_lowest = _is_ordinary & (_item.n_claims == select(_lowest.c.n_claims).scalar_subquery())
+_n_lowest = select(func.count()).select_from(items).where(_of_task, _is_lowest).scalar_subquery()
+_n_met_lowest = _n_of_met.where(_MET, _is_lowest).scalar_subquery()
+_place_of = bindparam("pick", type_=Integer) % func.coalesce(func.nullif(_n_lowest - _n_met_lowest, 0), 1)
+_fewest = select(_item.id).where(_unseen, _is_lowest).order_by(_item.id).limit(1).offset(_place_of)
 _ITEM = select(_item.id, _item.identities, _item.question)
 _FEWEST = _ITEM.add_columns((_n_wanted - _n_met).label("n_open")).where(_item.id == _fewest.scalar_subquery())
 _CHECK = _ITEM.where(_unseen, _item.gold.is_not(None)).order_by(func.random()).limit(1)

@@ -109,6 +109,16 @@ class WebRater:
     _streams: Any = None
 
     async def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        status, content = await self._send(method, path, body)
+        return status, json.loads(content)
+
+    async def picture(self, turn: dict[str, Any]) -> None:
+        """Fetch the picture of a turn, if it has one."""
+        if turn["picture"]:
+            status, _ = await self._send("GET", f"/{turn['picture']}")
+            assert status == 200
+
+    async def _send(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
         if self._streams is None:
             self._streams = await asyncio.open_connection(self.host, self.port)
         reader, writer = self._streams
@@ -120,8 +130,7 @@ class WebRater:
         received = await reader.readuntil(b"\r\n\r\n")
         status = int(received.split(b" ", 2)[1])
         lengths = [line for line in received.lower().split(b"\r\n") if line.startswith(b"content-length:")]
-        content = await reader.readexactly(int(lengths[0].split(b":")[1]))
-        return status, json.loads(content)
+        return status, await reader.readexactly(int(lengths[0].split(b":")[1]))
 
     async def join(self, join_code: str) -> None:
         _, read = await self.persist("GET", f"/label/task/{join_code}")

@@ -108,6 +108,29 @@ def test_the_least_answered_items_come_first_and_none_goes_to_too_many(store, tm
 
 
 @on_both
+def test_any_item_with_the_fewest_raters_may_be_the_next_and_none_comes_again(store, tmp_path, monkeypatch):
+    task = open_task(store, tmp_path, 5)
+    first = join(store, task.join_code).code
+    seen = [next_item(store, first)]
+    seen.append(say(store, first, seen[0]))
+    fewest = {f"nurse {i}" for i in range(5)} - {turn.questions[0].identity for turn in seen}
+    places = []
+    for pick in range(6):
+        monkeypatch.setattr("bias_core.labels.rating.secrets.randbelow", lambda _, pick=pick: pick)
+        code = join(store, task.join_code).code
+        turn = next_item(store, code)
+        shown = [turn.questions[0].identity]
+        for _ in range(2):  # skipped, they have the fewest raters again
+            turn = skip(store, code, answer_id=new_id(), item=turn.item)
+            shown.append(turn.questions[0].identity)
+        assert set(shown) == fewest, pick
+        places.append(shown[0])
+        delete_my_answers(store, code)
+    assert set(places[:3]) == fewest
+    assert places[:3] == places[3:]
+
+
+@on_both
 def test_an_answer_sent_again_changes_nothing(store, tmp_path):
     task, code = one_rater(store, tmp_path)
     turn = next_item(store, code)
