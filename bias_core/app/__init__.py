@@ -4,3 +4,15 @@
 ``answers`` sends responses; ``gradio_faults`` holds all overrides of Gradio; ``api`` is the API, ``cli`` the command
 line.
 """
+
+from importlib.util import find_spec
+
+
+def start() -> None:
+    """Serve the app until interrupted, with the settings of the environment."""
+    if find_spec("spaces") is not None:
+        import spaces  # noqa: F401 - on ZeroGPU it must come before torch, which it changes
+    from bias_core.app.serve import launch
+    from bias_core.services import Services
+
+    launch(Services())
