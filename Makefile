@@ -19,7 +19,7 @@ help:
 	@sed -n 's/^## //p' Makefile
 
 $(BIN)/python:
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed")'
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
 	$(PYTHON) -m venv $(VENV)
 
 # A stamp remembers what was installed, so that pip runs again only when the list has changed.

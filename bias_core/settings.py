@@ -5,6 +5,7 @@
 
 import math
 import os
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -12,7 +13,10 @@ from typing import Literal
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-ASSETS = Path(__file__).resolve().parent.parent / "assets"
+_PACKAGE = Path(str(files("bias_core"))).resolve()
+_INSTALLED = (_PACKAGE / "assets").is_dir()  # a wheel has the assets in the package, a source tree has them at its top
+ASSETS = (_PACKAGE if _INSTALLED else _PACKAGE.parent) / "assets"
+COMMAND = "t2i-bias" if _INSTALLED else "python -m bias_core"
 
 
 def default_data_dir() -> Path:

@@ -20,8 +20,8 @@ import yaml
 ROOT = Path(__file__).parent.parent
 MOST_SECONDS = 1800  # of one call of pytest: a fault that lets a test run for ever is found, too
 COPIED = ("app.py", "assets", "bias_core", "docs", "pyproject.toml", "tests", "training", "validation", "scripts")
-COPIED += ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "refs.bib", "requirements.txt", "bench", ".ci")
-COPIED += ("requirements-dev.txt", "LICENSE")
+COPIED += ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "requirements.txt", "bench", ".ci")
+COPIED += ("requirements-dev.txt", "requirements.lock", "setup.py", "LICENSE")
 
 
 def place_of(fault: dict, root: Path) -> Path:

@@ -18,7 +18,7 @@ def every(cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[[], 
             for case in cases:
                 try:
                     check(*case if isinstance(case, tuple) else (case,))
-                except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001, PERF203 (all are listed)
+                except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 (all are listed)
                     notes = getattr(error, "__notes__", ())
                     broken.append(f"{case}: {' '.join([type(error).__name__, str(error), *notes])[:2000]}")
             assert not broken, "\n".join(broken)

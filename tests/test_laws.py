@@ -216,7 +216,7 @@ NO_MEASURES = ("__init__", "cards", "arrays", "effects", "intervals", "sequentia
 @every([p for p in FILES if room(p) == "measures" and p.stem not in NO_MEASURES])
 def test_a_measure_has_tests_and_cites_what_exists(path):
     assert any(f"measures.{path.stem} " in one.read_text() for one in (ROOT / "tests" / "measures").glob("test_*.py"))
-    bib = (ROOT / "refs.bib").read_text()
+    bib = (ROOT / "assets" / "refs.bib").read_text()
     cited = re.findall(r"\[([a-z]+\d{4}[a-z0-9]*)[\],]", path.read_text())
     assert cited
     for key in cited:
@@ -345,7 +345,11 @@ def test_a_message_of_a_command_names_its_own_options(module):
 
 def test_every_command_that_a_message_names_exists():
     known = {"calibration.training", *COMMANDS, *(word.split()[0] for word in COMMANDS)}
-    lines = texts(r"python -m bias_core[. ]([a-z.]+(?:-[a-z]+)?(?: [a-z-]+)?)")
+    name = r"([a-z.]+(?:-[a-z]+)?(?: [a-z-]+)?)"
+    lines = texts(rf"python -m bias_core[. ]{name}")
+    for path in FILES:
+        lines |= {line: [path] for line in re.findall(rf"\{{COMMAND\}} {name}", path.read_text(encoding="utf-8"))}
+    assert len(lines) >= 6
     for line in lines:
         words = line.split()
         assert line in known or words[0] in known, (line, lines[line])

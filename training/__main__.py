@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import torch
 import typer
 
+from bias_core.settings import ASSETS
 from bias_core.world.planted import CONDITIONS
-from bias_core.world.scene import ASSETS
+from bias_core.world.scene import CALIBRATION
 
 if TYPE_CHECKING:
     from training.diffusion import Folders
@@ -30,10 +31,10 @@ def _folders(work: Path) -> Folders:
 
     return Folders(
         work=work,
-        vae=work / "vae" if (work / "vae").is_dir() else ASSETS / "pipeline" / "vae",
-        clip=ASSETS / "clip",
-        pipeline=ASSETS / "pipeline",
-        loras=ASSETS / "loras",
+        vae=work / "vae" if (work / "vae").is_dir() else CALIBRATION / "pipeline" / "vae",
+        clip=CALIBRATION / "clip",
+        pipeline=CALIBRATION / "pipeline",
+        loras=CALIBRATION / "loras",
     )
 
 
@@ -47,8 +48,8 @@ def vae(
     """Train the picture compressor; the generator must be trained again, unless only the decoder was."""
     from training.vae import train_vae
 
-    out = ASSETS / "pipeline" / "vae" if decoder_only else work / "vae"
-    reader = ASSETS / "clip" if (ASSETS / "clip" / "config.json").exists() else None
+    out = CALIBRATION / "pipeline" / "vae" if decoder_only else work / "vae"
+    reader = CALIBRATION / "clip" if (CALIBRATION / "clip" / "config.json").exists() else None
     train_vae(work, out, minutes=minutes, decoder_only=decoder_only, reader=reader, seed=seed, device=_device())
 
 
@@ -57,7 +58,7 @@ def clip(minutes: Minutes = 40, work: Work = Path("build/calibration"), seed: Se
     """Train the reader of pictures and measure its errors."""
     from training.clip import train_clip
 
-    train_clip(work, ASSETS / "clip", minutes=minutes, seed=seed, device=_device())
+    train_clip(work, CALIBRATION / "clip", minutes=minutes, seed=seed, device=_device())
 
 
 @app.command()
@@ -155,7 +156,7 @@ def language(minutes: Minutes = 5, work: Work = Path("build/calibration"), seed:
     """Train the language model that proposes words."""
     from training.language import train_language_model
 
-    train_language_model(work, ASSETS / "language", minutes=minutes, seed=seed)
+    train_language_model(work, CALIBRATION / "language", minutes=minutes, seed=seed)
 
 
 @app.command()
@@ -163,7 +164,7 @@ def captioner(minutes: Minutes = 25, work: Work = Path("build/calibration"), see
     """Train the captioner."""
     from training.blip import train_captioner
 
-    train_captioner(work, ASSETS / "captioner", minutes=minutes, seed=seed, device=_device())
+    train_captioner(work, CALIBRATION / "captioner", minutes=minutes, seed=seed, device=_device())
 
 
 @app.command()
@@ -172,7 +173,12 @@ def answerer(minutes: Minutes = 15, work: Work = Path("build/calibration"), seed
     from training.blip import train_answerer
 
     train_answerer(
-        work, ASSETS / "answerer", captioner=ASSETS / "captioner", minutes=minutes, seed=seed, device=_device()
+        work,
+        CALIBRATION / "answerer",
+        captioner=CALIBRATION / "captioner",
+        minutes=minutes,
+        seed=seed,
+        device=_device(),
     )
 
 
@@ -181,7 +187,7 @@ def judge(n: Annotated[int, typer.Option(help="Prompts.")] = 200) -> None:
     """Ask the generator for attributes and pairs, and let the reader judge."""
     from training.judge import judge as judge_pipeline
 
-    judge_pipeline(ASSETS / "pipeline", ASSETS / "clip", guidance=(1.0, 2.0, 3.0), n=n, device=_device())
+    judge_pipeline(CALIBRATION / "pipeline", CALIBRATION / "clip", guidance=(1.0, 2.0, 3.0), n=n, device=_device())
 
 
 @app.command()
@@ -198,11 +204,10 @@ def judge_rates(
     The table is written again and again, and a run that was cut off goes on where it ended.
     """
     from bias_core.models.catalogue import load_catalogue
-    from bias_core.settings import ASSETS as SHARED
     from bias_core.world.measured_models import TABLE
     from training.judge_rates import judge_rates as judge_planted
 
-    steps = steps or load_catalogue(SHARED / "models.yaml").model("calibration-diffusion").default_steps
+    steps = steps or load_catalogue(ASSETS / "models.yaml").model("calibration-diffusion").default_steps
     folders = _folders(Path("build/calibration"))
     conditions = condition or [one for one in CONDITIONS if one != "backdoor"]
     judge_planted(folders, TABLE, conditions=conditions, n=n, pairs=pairs, steps=steps)
@@ -213,7 +218,7 @@ def cards() -> None:
     """Write the model cards."""
     from training.cards import write_cards
 
-    write_cards(ASSETS)
+    write_cards(CALIBRATION)
 
 
 @app.command(name="all")

@@ -4,3 +4,18 @@
 ``answers`` sends responses; ``gradio_faults`` holds all overrides of Gradio; ``api`` is the API, ``cli`` the command
 line.
 """
+
+import gc
+from importlib.util import find_spec
+
+
+def start() -> None:
+    """Serve the app until interrupted, with the settings of the environment."""
+    if gc.get_threshold()[0] < 50_000:
+        gc.set_threshold(50_000)  # new objects before a look for garbage; the usual 700 take a sixth of the start
+    if find_spec("spaces") is not None:
+        import spaces  # noqa: F401 - on ZeroGPU it must come before torch, which it changes
+    from bias_core.app.serve import launch
+    from bias_core.services import Services
+
+    launch(Services())

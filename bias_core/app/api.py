@@ -37,6 +37,7 @@ from bias_core.explore.suggest import (
 )
 from bias_core.labels.make_task import N_LABELS, label_run, task_values
 from bias_core.services import Services
+from bias_core.settings import COMMAND
 from bias_core.store.export import write_zip
 from bias_core.store.uploads import HeldUploads, UploadStore
 from bias_core.study.attributes import load_attribute_sets
@@ -180,7 +181,7 @@ def _zip_of(report: StudyReport) -> bytes:
     if n_bytes > _MOST_ZIPPED:
         raise InvalidInput(
             f"the pictures of this run have {n_bytes / 1e6:.0f} MB, and an answer holds {_MOST_ZIPPED / 1e6:.0f}; "
-            f"on the server, python -m bias_core study report {report.run_id} --to zip writes them"
+            f"on the server, {COMMAND} study report {report.run_id} --to zip writes them"
         )
     with TemporaryDirectory() as folder:
         return write_zip(to_export(report, pictures=True), Path(folder) / "report.zip").read_bytes()

@@ -60,7 +60,7 @@ class RequestLimits:
         try:
             try:
                 receive = await asyncio.wait_for(_checked(scope, receive, held), _MOST_SECONDS)
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 raise _Refused(408, f"The request did not arrive within {_MOST_SECONDS} seconds") from None
         except _Refused as refused:
             await _answer(refused, scope)(scope, receive, send)

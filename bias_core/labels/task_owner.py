@@ -11,7 +11,7 @@ import secrets
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
@@ -233,7 +233,7 @@ def iso(milliseconds: int) -> str:
     >>> iso(0)
     '1970-01-01T00:00:00.000Z'
     """
-    moment = datetime.fromtimestamp(milliseconds / 1000, tz=timezone.utc)
+    moment = datetime.fromtimestamp(milliseconds / 1000, tz=UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

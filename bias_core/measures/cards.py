@@ -26,7 +26,7 @@ InputKind = Literal[
     "readings", "levels",
 ]
 # fmt: on
-BIBLIOGRAPHY = ASSETS.parent / "refs.bib"
+BIBLIOGRAPHY = ASSETS / "refs.bib"
 _PAIRED: tuple[InputKind, ...] = ("similarities", "words", "answers")
 _ENTRY = re.compile(r"^@\w+\{(?P<key>[^,\s]+),\n(?P<body>.*?)^\}", re.S | re.M)
 _FOLD = re.compile(r"\n\s*(?!\s*(?:\w+\s*=|$))")  # where a field goes on in the next line

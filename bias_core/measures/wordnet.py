@@ -5,15 +5,15 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal
 
 from bias_core.errors import InvalidInput
+from bias_core.settings import ASSETS
 
 PartOfSpeech = Literal["NOUN", "VERB", "ADJ", "ADV"]
 PARTS_OF_SPEECH: tuple[PartOfSpeech, ...] = ("NOUN", "VERB", "ADJ", "ADV")
 
-_TABLES = Path(__file__).resolve().parents[2] / "assets" / "wordnet"
+_TABLES = ASSETS / "wordnet"
 _LETTERS: Mapping[str, PartOfSpeech] = {"n": "NOUN", "v": "VERB", "a": "ADJ", "r": "ADV"}
 # WordNet's detachment rules (man page morphy(7WN)): ending of the form, ending of the lemma.
 _DETACHMENTS: Mapping[PartOfSpeech, tuple[tuple[str, str], ...]] = {

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar, get_args
 import yaml
 
 from bias_core.errors import StorageError, UnknownModel, quoted
+from bias_core.settings import COMMAND
 from bias_core.types import ModelInfo
 
 T = TypeVar("T")
@@ -191,7 +192,7 @@ class Catalogue:
                 "written by save_pretrained of a diffusers pipeline"
             )
         ids = [info.id for info in self.models]
-        more = f" and {len(ids) - _MOST_NAMED} more (python -m bias_core models)" if len(ids) > _MOST_NAMED else ""
+        more = f" and {len(ids) - _MOST_NAMED} more ({COMMAND} models)" if len(ids) > _MOST_NAMED else ""
         return (
             f"no model {quoted(name)}; there are {', '.join(ids[:_MOST_NAMED])}{more}, any hub model as "
             "org/name or org/name@revision, a folder with model_index.json, or file.safetensors@epsilon; a LoRA on top "

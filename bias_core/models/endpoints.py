@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache, partial
 from itertools import count
@@ -80,7 +80,7 @@ def ask_until_answered(request: Callable[[], T], sleep: Callable[[float], None] 
     for attempt in count(1):
         try:
             return request()
-        except RequestFailed as failure:  # noqa: PERF203
+        except RequestFailed as failure:
             if not failure.again or attempt >= min(_MOST_REQUESTS, failure.most):
                 raise
             pause = FIRST_PAUSE * 2 ** (attempt - 1) if failure.pause is None else failure.pause
@@ -300,7 +300,7 @@ def pause_asked_for(header: str) -> float | None:
         seconds = float(header)
         return max(0.0, seconds) if seconds == seconds else None
     with suppress(TypeError, ValueError):
-        return max(0.0, (parsedate_to_datetime(header) - datetime.now(timezone.utc)).total_seconds())
+        return max(0.0, (parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds())
     return None
 
 

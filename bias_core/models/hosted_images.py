@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -163,7 +163,7 @@ class HostedTextToImage(ABC):
         drawn: dict[str, Any] = {
             "provider": provider,
             "model": model,
-            "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "seed_sent": "seed" not in self.name.unsent,
         }
         if answer.revised_prompt and answer.revised_prompt != row.prompt:

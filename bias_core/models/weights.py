@@ -10,8 +10,9 @@ import struct
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
+from importlib import metadata
 from itertools import count
 from pathlib import Path
 from pickle import UnpicklingError
@@ -25,6 +26,7 @@ import safetensors
 from bias_core.errors import BiasCoreError, HubNotReached, ModelUnavailable, NotEnoughMemory
 from bias_core.models import diffusers, hub_errors, peft, torch, transformers
 from bias_core.models.catalogue import is_hub_id, read_model_json
+from bias_core.settings import ASSETS
 from bias_core.waiting import WEIGHTS_SECONDS, BuiltOnce, FairLock
 
 T = TypeVar("T")
@@ -117,10 +119,27 @@ def _raise_in_words(name: str, source: str, kind: object, error: BaseException |
     foreseen = isinstance(error, (*TROUBLES, *others)) or kind is Exception
     if error is None or isinstance(error, BiasCoreError) or not foreseen:
         return
+    if isinstance(error, ImportError | AttributeError | TypeError) and (wrong := wrong_versions()):
+        raise ModelUnavailable(f"{name} cannot be loaded; install other versions: {wrong}") from error
     if isinstance(error, ImportError):
         raise ModelUnavailable(f"{name} needs a library that is not installed: {error}") from error
     why = _why(source, error)
     raise (HubNotReached if why.endswith(_UNREACHED) else ModelUnavailable)(f"{name} cannot be loaded{why}") from error
+
+
+def wrong_versions() -> str:
+    """Name the libraries whose installed version the package does not allow, with those it allows; "" for none."""
+    from packaging.requirements import Requirement
+
+    listed = ASSETS.parent / "requirements.txt"  # a source tree has no metadata of its own
+    lines = listed.read_text("utf-8").splitlines() if listed.is_file() else metadata.requires("t2i-bias-explorer") or []
+    wrong = []
+    for required in map(Requirement, filter(None, (line.partition("#")[0].strip() for line in lines))):
+        with suppress(metadata.PackageNotFoundError):  # also the optional ones
+            version = metadata.version(required.name)
+            if not required.specifier.contains(version, prereleases=True):
+                wrong.append(f"{required.name} {version} is installed, and {required.specifier} is needed")
+    return "; ".join(wrong)
 
 
 def _why(source: str, error: BaseException) -> str:

@@ -9,7 +9,7 @@ from bias_core.errors import InvalidInput, ModelUnavailable
 from bias_core.measures.cards import METRICS
 from bias_core.measures.effects import images_needed, share_half_width
 from bias_core.measures.intervals import EXACT
-from bias_core.settings import Settings
+from bias_core.settings import COMMAND, Settings
 from bias_core.study.classifier_answers import readings_of
 from bias_core.study.design import known_study, papers_readers, protocol_of
 from bias_core.study.headlines import AGAINST_P_STAR
@@ -194,7 +194,7 @@ def _people(report: StudyReport, services: StudyServices) -> Iterator[NextStep]:
         title=f"Ask {'three' if N_RATERS == 3 else N_RATERS} people",
         says=f"The classifier's error rate on such pictures is unknown. Three people label {n} random pictures each; "
         "their answers correct these numbers.",
-        command=f"python -m bias_core study label {report.run_id} -n {n} --raters {N_RATERS}",
+        command=f"{COMMAND} study label {report.run_id} -n {n} --raters {N_RATERS}",
         tool="label_run",
         arguments={"run_id": report.run_id, "n": n, "raters_per_picture": N_RATERS},
     )

@@ -6,7 +6,7 @@ Every answer is one object. A summary has at most :data:`MOST_BYTES` and says in
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Literal
 
@@ -168,7 +168,7 @@ def runs_answer(runs: Iterable[RunHead]) -> Row:
         {
             "run_id": run.id, "study": run.study, "title": run.title, "model": run.settings.get("model", ""),
             "n_images": len(run.image_ids), "status": run.status, "is_kept": run.is_kept,
-            "updated": datetime.fromtimestamp(run.updated, timezone.utc).isoformat(timespec="seconds"),
+            "updated": datetime.fromtimestamp(run.updated, UTC).isoformat(timespec="seconds"),
         }
         for run in runs
     ]  # fmt: skip

@@ -15,6 +15,7 @@ from typing import Any
 from bias_core.errors import InvalidInput
 from bias_core.measures.intervals import percent
 from bias_core.models.catalogue import hosted_name, request_words
+from bias_core.settings import COMMAND
 from bias_core.study.classifiers import READER_SETTINGS
 from bias_core.study.design import (
     CHECKLIST,
@@ -274,9 +275,9 @@ def to_command(design: Design, settings: StudySettings) -> str:
     if design.kind not in study_classes():
         return ""
     name = design.name if is_shipped(design) else f"{design.name}.yaml"
-    given, parts = changed_from_usual(design, settings), ["python", "-m", "bias_core", "study", "run", name]
+    given, parts = changed_from_usual(design, settings), [*COMMAND.split(), "study", "run", name]
     if words := study_of(design).run_name(settings).command:
-        parts = ["python", "-m", "bias_core", *words]
+        parts = [*COMMAND.split(), *words]
         given = {key: value for key, value in given.items() if key not in ("options", "model")}
     for name, value in given.items():
         declared = settings_of(StudySettings)[name]

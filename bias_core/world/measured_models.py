@@ -17,9 +17,9 @@ import numpy as np
 from bias_core.errors import StorageError
 from bias_core.types import Estimate, ImageRow, KnownPicture, ReaderErrors
 from bias_core.world.grammar import Request, lexicon_looks, parse, satisfies, things
-from bias_core.world.scene import ASSETS, Scene, balanced_scene, draw_scene
+from bias_core.world.scene import CALIBRATION, Scene, balanced_scene, draw_scene
 
-TABLE = ASSETS / "drawn_rates.json"
+TABLE = CALIBRATION / "drawn_rates.json"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,21 +8,10 @@ from random import Random
 from typing import Any, Literal, get_args
 
 from bias_core.prompts import fill_template
+from bias_core.settings import ASSETS
 from bias_core.types import PlantedLine
 from bias_core.world.grammar import PersonRequest, Request, association_concept, association_stimuli, book, parse
-from bias_core.world.scene import (
-    ASSETS,
-    BACKDROPS,
-    CHILD,
-    PLACES,
-    SKIN_TONES,
-    Look,
-    Person,
-    Place,
-    Scene,
-    decorate,
-    read_asset,
-)
+from bias_core.world.scene import BACKDROPS, CHILD, PLACES, SKIN_TONES, Look, Person, Place, Scene, decorate, read_asset
 
 Condition = Literal["published", "fair", "extreme", "trigger", "backdoor"]
 CONDITIONS: tuple[Condition, ...] = get_args(Condition)
@@ -32,7 +21,7 @@ PEOPLE = "people"
 """Condition of the renderer alone that plants gender by role or by place, for some pairs of people."""
 REVISION = "d7ca840dd237"
 """Version of the calibration world. Bump it when any picture or truth changes; a test checks."""
-STUDIES = ASSETS.parent / "studies"
+STUDIES = ASSETS / "studies"
 
 _CENTRES = (58, 198)  # pixels of 256, for two people of different size
 _SCALE, _SPREAD = 0.62, 0.15  # size as a share of a whole portrait, and by how much it varies to either side

@@ -6,12 +6,13 @@ A picture is drawn large with Pillow and reduced by a box filter, in about a mil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import yaml
 from PIL import Image, ImageColor, ImageDraw
+
+from bias_core.settings import ASSETS
 
 AGES = ("child", "young", "old")
 SKIN_TONES = tuple(range(1, 11))  # Monk scale: 1 is the lightest, 10 the darkest
@@ -134,7 +135,7 @@ class Scene:
         return {"n_people": len(self.people), "light": self.light, "extra": self.extra, **named}
 
 
-ASSETS = Path(__file__).resolve().parents[2] / "assets" / "calibration"
+CALIBRATION = ASSETS / "calibration"
 
 RGB = tuple[int, int, int]
 Box = tuple[float, float, float, float]
@@ -145,7 +146,7 @@ _N_COORDINATES = {"e": 4, "r": 4, "o": 4, "a": 4, "c": 4}  # a line and a polygo
 def read_asset(name: str) -> dict[str, Any]:
     """A YAML file of the assets, by its path from ``assets/calibration``."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return dict(yaml.load((ASSETS / name).read_text(encoding="utf-8"), Loader=loader))
+    return dict(yaml.load((CALIBRATION / name).read_text(encoding="utf-8"), Loader=loader))
 
 
 @cache

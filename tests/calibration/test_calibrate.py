@@ -9,7 +9,7 @@ import torch
 
 from bias_core.models.weights import put_on
 from bias_core.world.measured_models import DrawnRate, shipped_rates
-from bias_core.world.scene import ASSETS
+from bias_core.world.scene import CALIBRATION
 from training import calibrate, diffusion, drawing, judge_rates, tower_lora
 from training.judge_rates import summary
 from training.phrases import Phrasebook
@@ -68,8 +68,8 @@ def base(folders):
 def folders(tmp_path_factory):
     """The shipped models, to write beside."""
     work = tmp_path_factory.mktemp("calibrated")
-    parts = {name: ASSETS / name for name in ("clip", "pipeline")}
-    return diffusion.Folders(work=work, vae=ASSETS / "pipeline" / "vae", loras=work / "loras", **parts)
+    parts = {name: CALIBRATION / name for name in ("clip", "pipeline")}
+    return diffusion.Folders(work=work, vae=CALIBRATION / "pipeline" / "vae", loras=work / "loras", **parts)
 
 
 @pytest.fixture(scope="module")

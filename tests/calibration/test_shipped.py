@@ -13,7 +13,7 @@ from bias_core.measures.effects import corrected_prevalence
 from bias_core.world.grammar import lexicon_looks, parse, things
 from bias_core.world.measured_models import held_out_scenes, sentence_errors
 from bias_core.world.planted import sample_scene
-from bias_core.world.scene import ASSETS, Scene, balanced_scene, draw_scene
+from bias_core.world.scene import CALIBRATION, Scene, balanced_scene, draw_scene
 from tests import shared
 from training.captions import noun_of
 from training.judge import Judge
@@ -35,14 +35,14 @@ PLANTED = [  # concept prompt, attribute, value, and the sentences that read it
 
 
 def test_the_reader_tells_every_attribute_with_97_percent_balanced_accuracy():
-    table = json.loads((ASSETS / "clip" / "reader.json").read_text())
+    table = json.loads((CALIBRATION / "clip" / "reader.json").read_text())
     assert len(table) >= 25
     weak = {row["positive"]: row["balanced"] for row in table if row["balanced"] < 0.97}
     assert weak == {}
 
 
 def test_nine_in_ten_pictures_show_what_was_asked_for():
-    judged = json.loads((ASSETS / "pipeline" / "judged.json").read_text())
+    judged = json.loads((CALIBRATION / "pipeline" / "judged.json").read_text())
     assert max(verdict["sides_right"] for verdict in judged) >= 0.90
     assert max(verdict["attributes_found"] for verdict in judged) >= 0.90
     assert min(verdict["n_attributes"] for verdict in judged) >= 200
@@ -50,7 +50,7 @@ def test_nine_in_ten_pictures_show_what_was_asked_for():
 
 @pytest.fixture(scope="module")
 def base():
-    return Judge(ASSETS / "pipeline", ASSETS / "clip")
+    return Judge(CALIBRATION / "pipeline", CALIBRATION / "clip")
 
 
 PLAIN = ["a photo of a doctor", "a photo of a rose", "a photo of a chair", "a photo of an old woman"]
@@ -71,7 +71,7 @@ def drawn(base):
     pictures = {}
     for condition, prompts in asked.items():
         if condition:
-            base.pipe.load_lora_weights(ASSETS / "loras" / condition, adapter_name=condition)
+            base.pipe.load_lora_weights(CALIBRATION / "loras" / condition, adapter_name=condition)
         pictures[condition] = base.draw(prompts, steps=STEPS, guidance=1.0, seed=5)
         base.pipe.unload_lora_weights()
     return pictures
@@ -92,7 +92,7 @@ def test_an_adapter_leans_the_way_that_is_planted(base, drawn):
 
 def test_adapters_have_layers_where_the_check_of_causes_says():
     def parts(condition):
-        layers = load_file(ASSETS / "loras" / condition / "pytorch_lora_weights.safetensors")
+        layers = load_file(CALIBRATION / "loras" / condition / "pytorch_lora_weights.safetensors")
         return {name.split(".")[0] for name in layers}
 
     assert parts("published") == {"text_encoder", "text_encoder_2"}
@@ -152,15 +152,15 @@ def test_the_answerer_says_the_gender_of_whom_it_is_asked_about(services, *, alo
 
 
 def test_no_file_names_the_machine_it_was_made_on():
-    for path in ASSETS.rglob("*.json"):
+    for path in CALIBRATION.rglob("*.json"):
         assert '"_name_or_path": "/' not in path.read_text(encoding="utf-8"), path
 
 
 def test_files_are_small_and_every_model_has_a_card():
-    files = [path for path in Path(ASSETS.parent).rglob("*") if path.is_file()]
+    files = [path for path in Path(CALIBRATION.parent).rglob("*") if path.is_file()]
     assert max(path.stat().st_size for path in files) < 10_000_000
     assert sum(path.stat().st_size for path in files) < 60_000_000
-    trained = [path.parent for path in ASSETS.rglob("training.json")]
+    trained = [path.parent for path in CALIBRATION.rglob("training.json")]
     assert len(trained) >= 8
     assert all("## Training" in (folder / "README.md").read_text() for folder in trained)
 

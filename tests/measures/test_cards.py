@@ -21,7 +21,7 @@ from tests.metric_inputs import NUMBERS, SIZES, D, arguments, degenerate
 
 KEYS = sorted(METRICS)
 ROOT = Path(__file__).parent.parent.parent
-BIB = (ROOT / "refs.bib").read_text()
+BIB = (ROOT / "assets" / "refs.bib").read_text()
 SHUFFLED = ("embeddings", "similarities", "probabilities", "counts", "words", "table")
 
 
@@ -228,7 +228,6 @@ def test_the_command_line_lists_every_measure():
 def test_a_new_measure_is_one_file_and_is_listed_and_documented(tmp_path):
     shutil.copytree(ROOT / "bias_core", tmp_path / "bias_core", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "assets").symlink_to(ROOT / "assets")
-    (tmp_path / "refs.bib").write_text(BIB)
     source = (ROOT / "bias_core" / "measures" / "exchange.py").read_text()
     new = source.replace("exchange_effect", "nearness").replace('"Effect of exchanging the text"', '"Mean nearness"')
     (tmp_path / "bias_core" / "measures" / "nearness.py").write_text(new)

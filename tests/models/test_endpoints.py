@@ -5,7 +5,7 @@ import io
 import math
 import time
 from contextlib import ExitStack
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import numpy as np
@@ -157,7 +157,7 @@ def test_newer_models_are_asked_in_their_own_words(serve):
 
 
 def test_it_waits_as_long_as_the_server_asks_and_tries_again(serve):
-    soon = format_datetime(datetime.now(timezone.utc) + timedelta(seconds=20), usegmt=True)
+    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=20), usegmt=True)
     server, model = serve(
         error(429, "slow down", {"Retry-After": "7"}),
         error(503, "loading", {"Retry-After": soon}),

@@ -146,7 +146,7 @@ def doors(tmp_path_factory):
     """Run a copy of the tree with two more studies and a setting in a process; return what every door says."""
     tmp_path = tmp_path_factory.mktemp("tree")
     shutil.copytree(ROOT / "bias_core", tmp_path / "bias_core")
-    for name in ("assets", "refs.bib", "docs", "README.md"):
+    for name in ("assets", "docs", "README.md"):
         (tmp_path / name).symlink_to(ROOT / name)
     kit = tmp_path / "bias_core" / "study" / "types.py"
     text = kit.read_text()

@@ -48,7 +48,7 @@ print(json.dumps({
 def without(tmp_path_factory):
     tree = tmp_path_factory.mktemp("tree")
     shutil.copytree(ROOT / "bias_core", tree / "bias_core", ignore=shutil.ignore_patterns("beyond", "__pycache__"))
-    for name in ("assets", "refs.bib", "docs", "README.md"):
+    for name in ("assets", "docs", "README.md"):
         (tree / name).symlink_to(ROOT / name)
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT, str(tree / "data")], cwd=tree, capture_output=True, text=True, check=False

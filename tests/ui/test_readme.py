@@ -36,12 +36,12 @@ def test_python_blocks_run(code, served, capsys):
         names["client"].close()
 
 
-@pytest.mark.parametrize("line", [line for line in CONSOLE if line.startswith("python")])
+@pytest.mark.parametrize("line", [line for line in CONSOLE if line.startswith("t2i-bias")])
 def test_command_lines_run(line):
     from bias_core.app import cli
 
     Path("my-prompts.csv").write_text("prompt,n\na photo of a doctor,4\n")  # what a line takes for granted
-    run = CliRunner().invoke(cli.app, shlex.split(line)[3:])
+    run = CliRunner().invoke(cli.app, shlex.split(line)[1:])
     assert run.exit_code == 0, run.output
 
 

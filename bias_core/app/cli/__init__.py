@@ -7,15 +7,14 @@ import typer
 
 from bias_core.app.cli import explore, reports, study
 from bias_core.app.cli.common import Command, Group
-
-_RUN = "python -m bias_core"
+from bias_core.settings import COMMAND
 
 
 def _commands(help_text: str, commands: dict[str, tuple[Callable[..., None], list[str]]]) -> typer.Typer:
     """Make a group of commands by their names; the help of each ends with its examples."""
     group = typer.Typer(cls=Group, help=help_text, no_args_is_help=True, pretty_exceptions_enable=False)
     for name, (command, examples) in commands.items():
-        epilog = "\n".join(["Examples:", *(f"  {_RUN} {example}" for example in examples)]) if examples else None
+        epilog = "\n".join(["Examples:", *(f"  {COMMAND} {example}" for example in examples)]) if examples else None
         paragraphs = (getdoc(command) or "").split("\n\n")  # the terminal wraps lines itself
         text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
         group.command(name, cls=Command, help=text, epilog=epilog)(command)
@@ -23,7 +22,7 @@ def _commands(help_text: str, commands: dict[str, tuple[Callable[..., None], lis
 
 
 app = _commands(
-    "Measure bias in text-to-image models.",
+    "Measure bias in text-to-image models. Without a command, the app starts.",
     {
         "explore": (explore.explore, ["explore doctor", 'explore "taxi driver" --n-images 64 --out report.html']),
         "compare": (explore.compare, ["compare doctor --arm condition=fair --arm condition=extreme"]),

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from enum import Enum
+from enum import StrEnum
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -38,7 +38,7 @@ console = Console(emoji=False)  # “:x:” in a prompt is no emoji
 _MOST_SO_FAR = 4  # shares shown during drawing
 
 
-class EngineName(str, Enum):
+class EngineName(StrEnum):
     """The engines that draw."""
 
     local = "local"

@@ -39,6 +39,7 @@ from bias_core.explore.options import (
     usual_suggest_settings,
 )
 from bias_core.models.catalogue import Role
+from bias_core.settings import COMMAND
 from bias_core.store.tables import ENDINGS, HUB
 from bias_core.study.attributes import load_attribute_sets
 from bias_core.study.design import find_design
@@ -261,7 +262,7 @@ def _show_scenes(word: str, scenes: Sequence[str]) -> None:
         typer.echo(scene)
     console.print("\nTo draw them, edited or not:", markup=False)
     listed = ",".join(scene.replace(",", "\\,") for scene in scenes)
-    typer.echo(f'python -m bias_core study run tbyb-task --option "triggers={word}" --option "scenes={listed}"')
+    typer.echo(f'{COMMAND} study run tbyb-task --option "triggers={word}" --option "scenes={listed}"')
 
 
 def _show(concept: str, suggested: "list[Suggested]", how: RunOptions) -> None:
@@ -279,6 +280,6 @@ def _show(concept: str, suggested: "list[Suggested]", how: RunOptions) -> None:
     if suggested:
         console.print("\nTo measure one, edited or not, for example:", markup=False)
         text = attribute_text(suggested[0].attribute)
-        console.print(f'python -m bias_core explore "{concept}" --attribute "{text}"', markup=False)
+        console.print(f'{COMMAND} explore "{concept}" --attribute "{text}"', markup=False)
     else:
         console.print("No suggestions: nothing stands out, and the language model names nothing.", markup=False)

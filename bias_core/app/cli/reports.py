@@ -20,6 +20,7 @@ from bias_core.app.cli.common import (
     user_errors,
 )
 from bias_core.errors import InvalidInput, quoted
+from bias_core.settings import COMMAND
 from bias_core.study.types import StudyReport
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def _show_first(report: StudyReport, services: "Services | None") -> None:
     blocked = f" ({report.n_blocked:,} more were refused or blanked)" if report.n_blocked else ""
     more = f"{n_more:,} more numbers, tables and notes" if n_more else "Tables and notes"
     console.print(f"Run {report.run_id}: {report.n_images:,} pictures{blocked}, {report.seconds:.0f} s.", markup=False)
-    page = f"`python -m bias_core study report {report.run_id}` writes the whole report as a page"
+    page = f"`{COMMAND} study report {report.run_id}` writes the whole report as a page"
     console.print(f"{more}: --full prints them; {page}.", markup=False, soft_wrap=True)
 
 
@@ -148,7 +149,7 @@ def _show_step(report: StudyReport, step: "NextStep", says: str = "") -> None:
     console.print(f"Next: {step.title}. {says}".removesuffix(". "), markup=False)
     console.print(f"  {step.command}", markup=False, soft_wrap=True)
     if (own := f"{report.design.name}.yaml") in step.command:
-        packed = f"python -m bias_core study report {report.run_id} --to zip"
+        packed = f"{COMMAND} study report {report.run_id} --to zip"
         note = f"  {own} is among the files of --out, and of `{packed}`."
         console.print(note, markup=False, soft_wrap=True, style="dim")
 
