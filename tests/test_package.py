@@ -1,4 +1,4 @@
-"""What a wheel holds and asks for, and what is said where a library has another version."""
+"""Contents and metadata of the wheel, and the message for a wrong version of a library."""
 
 import ast
 import glob

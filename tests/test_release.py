@@ -1,4 +1,4 @@
-"""What a release tells: its changelog, how to cite it, and its first steps, which run."""
+"""A release: its changelog, how to cite it, and its first steps, which run."""
 
 import json
 import re
@@ -64,7 +64,7 @@ def test_the_citation_names_this_release(citation, project):
 
 
 def test_the_citation_has_the_papers_as_the_bibliography_has_them(citation):
-    bibliography = (ROOT / "refs.bib").read_text(encoding="utf-8")
+    bibliography = (ROOT / "assets" / "refs.bib").read_text(encoding="utf-8")
     for key, reference in zip(PAPERS, citation["references"], strict=True):
         entry = re.search(rf"@\w+{{{key},\n(.*?)\n}}", bibliography, flags=re.S).group(1)
         fields = dict(re.findall(r"^\s*(\w+)\s*=\s*{(.*)},$", entry, flags=re.M))
