@@ -305,7 +305,8 @@ def test_a_judge_joins_as_a_machine_and_people_agree_as_before(machined, tmp_pat
     progress = task_progress(store, task.key)
     assert judged(machined, task.key) == 5
     after = report_of(machined, task.key)
-    assert after.results.findings[: len(before.results.findings)] == before.results.findings
+    n = len(before.results.findings)  # as texts: NaN, which an interval may have, equals nothing
+    assert repr(after.results.findings[:n]) == repr(before.results.findings)
     assert after.results.frame("raters").equals(before.results.frame("raters"))
     assert after.results.frame("labels").equals(before.results.frame("labels"))
     assert rater_labels(store, task.key).equals(labels)

@@ -100,7 +100,8 @@ def test_the_report_is_saved_exported_and_repeated_without_the_file(packed, fake
     (tmp_path / "prompts-my-prompts.yaml").write_bytes(files["prompts-my-prompts.yaml"])
     design = find_design(str(tmp_path / "prompts-my-prompts.yaml"))
     repeated = complete(run_study(design, packed.settings, fakes))
-    assert [one.estimate for one in repeated.results.findings] == [one.estimate for one in packed.results.findings]
+    estimates = [[one.estimate for one in report.results.findings] for report in (repeated, packed)]
+    assert repr(estimates[0]) == repr(estimates[1])  # as texts: NaN, which an interval may have, equals nothing
     # Rows that say how many pictures they want are not made more of by a command that says how many others get.
     assert [step.key for step in next_steps(packed, fakes)] == []
 
