@@ -15,7 +15,7 @@ from bias_core.study.classifier_answers import Reading, readings_of, strata_of
 from bias_core.study.corrected import Corrector, PeopleAnswers, correction_of, shares_of_attribute
 from bias_core.study.design import find_design
 from bias_core.study.headlines import headline
-from bias_core.study.history import delete_run, restore_run
+from bias_core.study.history import delete_run, list_runs, restore_run
 from bias_core.study.label_tasks import Item, own_task
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import open_report
@@ -267,3 +267,15 @@ def test_a_run_that_was_deleted_and_brought_back_has_its_labels_again(services):
     assert corrected(services, report) is None
     restore_run(services, SESSION, deleted)
     assert number(corrected(services, report), "man: P").n_labelled == 8
+
+
+def test_the_list_says_that_people_corrected_a_run_only_after_an_answer_that_counts(services):
+    report = of_sixty(services, seed=4_000, session="asking").report
+    source = lambda: list_runs(services, "asking")[0].labelled_by  # noqa: E731
+    made = labelled(services, report, n=4)
+    assert source() == "labels by a classifier"
+    answered(services, report, made)
+    assert source() == "labels by a classifier, corrected by people"
+    for rater in task_progress(services.labels, made.key).raters:
+        exclude_rater(services.labels, made.key, rater.rater)
+    assert source() == "labels by a classifier"
