@@ -137,7 +137,7 @@ def task_choices(services: Services, memory: Memory, profile: Profile) -> list[t
         return remembered
     ids = {OwnerKey.parse(key).task_id for _, key in remembered}
     mine = [task for task in tasks_of(services.labels, user) if task.id not in ids]
-    return [*remembered, *((_title_of(services, task), OwnerKey(task_id=task.id).text) for task in mine)]
+    return [*remembered, *((title_in_list(services, task), OwnerKey(task_id=task.id).text) for task in mine)]
 
 
 def remembered_tasks(memory: object) -> dict[str, str]:
@@ -145,7 +145,7 @@ def remembered_tasks(memory: object) -> dict[str, str]:
     return dict(memory) if isinstance(memory, Mapping) else {}
 
 
-def _title_of(services: Services, task: Task) -> str:
+def title_in_list(services: Services, task: Task) -> str:
     """The title in its owner's list, with the title of the run, which raters must not read."""
     run = services.manifests.head(task.run_id) if task.run_id else None
     return " · ".join([task.title, *([run.title] if run else []), task.created[:16].replace("T", " ")])
@@ -637,7 +637,7 @@ class LabelTab:
         """Updates of all that the owner sees, with a ``text`` about what was done."""
         parts, owner = self.parts, owner_of(key, profile)
         progress, runs, report = self._reported(visitor, owner)
-        opened = {owner.text: _title_of(self.services, progress.task)} if owner.secret else {}
+        opened = {owner.text: title_in_list(self.services, progress.task)} if owner.secret else {}
         tasks = remembered_tasks(memory) | opened
         raters = [
             (f"{rater.rater} · {rater.n_answered:,} answers{' · excluded' * rater.excluded}", rater.rater)

@@ -13,7 +13,6 @@ from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import InvalidInput
 from bias_core.explore.options import attribute_text
-from bias_core.explore.report import headline as explore_headline
 from bias_core.explore.study import UNMEASURED
 from bias_core.labels.answers import task_items
 from bias_core.labels.make_task import candidates, kind_of, label_run, runs_with, task_pictures
@@ -104,11 +103,16 @@ def test_a_rate_of_one_concept_judges_no_pictures_of_several_and_a_forced_run_ha
     assert rates[nurse] == 0.121
     assert rates[[doctor, ALL]].isna().all()
     assert "No P* for “man”: the real-world rate is for one concept" in " ".join(two.results.notes)
-    assert "real-world rate of" not in explore_headline(two)
+    assert "the real-world rate of" not in headline(two)
     assert [reading.attribute.reference for reading in readings_of(two)] == [None]
-    (line,) = list_runs(services, "two")
-    assert line.headline == headline(two)
-    assert line.headline.startswith("Forced: ")
+    forced = replace(settings, encoder="calibration-clip")
+    forced = complete(run_study(find_design("explore"), forced, services, session="forced"))
+    (line,) = list_runs(services, "forced")
+    assert (
+        line.headline
+        == headline(forced)
+        == "Forced: the classifier is not made for these pictures, so its numbers are no finding."
+    )
     assert "rate" not in line.headline
 
     one = zipped(tmp_path / "one.zip", (nurse, 2, 4), ("two nurses at work", 2, 4))
