@@ -120,6 +120,14 @@ class Services:
 
         return run_answers(self.labels, run_id, manifest.label_tasks)
 
+    def answered_tasks(self, task_ids: Sequence[str]) -> set[str]:
+        """The labelling tasks with answers that count, attention checks aside."""
+        if not task_ids:
+            return set()  # do not open the store needlessly
+        from bias_core.labels.answers import answered_tasks
+
+        return answered_tasks(self.labels, task_ids)
+
     def label_copy(self) -> "LabelCopy | None":
         """The copying of answers to a hub's dataset, started on first use; None without BIAS_LABELS_REPO."""
         settings = self.settings

@@ -5,7 +5,7 @@ It measures what a classifier perceives in the pictures. ``Unmeasured`` only kee
 
 import math
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -147,7 +147,7 @@ def _cells(
     A group of a prompt pack may have further attributes.
     """
     scored = scored_attributes(data.settings)
-    cells = {ALL: (yield from score_attributes(data, frame, rows, scored))}
+    cells = {ALL: (yield from score_attributes(data, frame, rows, scored_attributes(data.settings, frame["prompt"])))}
     by, of_cell = ("set" if "set" in frame else "prompt"), attributes_of_cells(design, scored)
     counts = frame[by].value_counts()
     named = list(counts[counts >= _FEWEST].index[:_MOST_PROMPTS]) if len(counts) > 1 or of_cell else []
@@ -155,13 +155,15 @@ def _cells(
         for name in named:
             data.check()
             at = np.flatnonzero(frame[by] == name)
-            looked_for = (*scored, *of_cell.get(name, ()))
+            here = frame.iloc[at]["prompt"]
+            looked_for = (*scored_attributes(data.settings, here), *of_cell.get(name, ()))
             cells[name] = yield from score_attributes(data, frame.iloc[at], rows[at], looked_for)
     cells[ALL] = cells.pop(ALL)  # scored first, shown last
     if len(named) == len(counts) or len(counts) == 1:
         return cells, []
-    few = f"{len(counts) - len(named):,} {by}s have too few pictures, or come too late, for scores of their own"
-    return cells, [f"{few}: they count in “{ALL}” only."]
+    n = len(counts) - len(named)
+    which = f"1 {by} has" if n == 1 else f"{n:,} {by}s have"
+    return cells, [f"{which} too few pictures for separate scores, or came too late: counted in “{ALL}” only."]
 
 
 def _units(frame: pd.DataFrame) -> tuple[str, ...]:
@@ -169,11 +171,13 @@ def _units(frame: pd.DataFrame) -> tuple[str, ...]:
 
 
 def _without_rates(options: ExploreOptions, scores: Sequence[AttributeScore]) -> list[str]:
-    """Return a note on each P* that is left out of an arm that draws another concept."""
+    """Return a note on the attributes without their P* because the pictures show another concept."""
     pairs = zip(options.scored, scores, strict=True)
     names = [f"“{attribute.name}”" for attribute, score in pairs if attribute.reference != score.attribute.reference]
     if not names:
         return []
+    if options.takes_all:
+        return [f"No P* for {listed(names)}: the real-world rate is for one concept, and these prompts show others."]
     return [f"No P* for {listed(names)}: the real-world rate is for another concept, “{options.concept}”."]
 
 
@@ -307,6 +311,10 @@ class Explore(Study):
     def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
         """Return the attributes of the concept's pictures."""
         return dict.fromkeys(SCORED_GROUPS, scored_attributes(settings))
+
+    def attributes_of(self, settings: StudySettings, prompts: Iterable[str]) -> Mapping[str, Sequence[Attribute]]:
+        """Return the attributes with the real-world rates that fit the prompts."""
+        return dict.fromkeys(SCORED_GROUPS, scored_attributes(settings, prompts))
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the differences between the arms, seed by seed, after the results of extensions."""

@@ -335,6 +335,23 @@ def task_answers(task: Task, labelled: Sequence[LabelledItem]) -> pd.DataFrame:
     return frame_of(rows)
 
 
+def answered_tasks(store: LabelStore, task_ids: Sequence[str]) -> set[str]:
+    """The tasks, without deleted ones, of which a picture that is no attention check has an answer that counts."""
+    later = answers.alias()
+    with store.read() as connection:
+        found = connection.scalars(
+            select(items.c.task_id)
+            .distinct()
+            .join(answers, answers.c.item_id == items.c.id)
+            .join(raters, raters.c.id == answers.c.rater_id)
+            .join(tasks, tasks.c.id == items.c.task_id)
+            .where(items.c.task_id.in_(task_ids), tasks.c.status != "deleted", answers.c.kind == "answer")
+            .where(raters.c.excluded_ms.is_(None), items.c.gold.is_(None))
+            .where(~exists().where(later.c.withdraws == answers.c.id))
+        )
+        return set(found)
+
+
 def _acts_that_hold(task_id: str, *kinds: str) -> Select[Any]:
     """Query the actions of a task's raters that were not withdrawn, with the rater."""
     later = answers.alias()

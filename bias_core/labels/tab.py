@@ -137,17 +137,18 @@ def task_choices(services: Services, memory: Memory, profile: Profile) -> list[t
         return remembered
     ids = {OwnerKey.parse(key).task_id for _, key in remembered}
     mine = [task for task in tasks_of(services.labels, user) if task.id not in ids]
-    return [*remembered, *((_title_of(task), OwnerKey(task_id=task.id).text) for task in mine)]
+    return [*remembered, *((title_in_list(services, task), OwnerKey(task_id=task.id).text) for task in mine)]
 
 
-def remembered_tasks(memory: object, owner: OwnerKey | None = None, task: Task | None = None) -> dict[str, str]:
-    """Titles of the remembered tasks by key, with a task that its owner has just opened."""
-    new = {owner.text: _title_of(task)} if owner is not None and task is not None and owner.secret else {}
-    return (dict(memory) if isinstance(memory, Mapping) else {}) | new
+def remembered_tasks(memory: object) -> dict[str, str]:
+    """Titles of the remembered tasks by key."""
+    return dict(memory) if isinstance(memory, Mapping) else {}
 
 
-def _title_of(task: Task) -> str:
-    return f"{task.title} · {task.created[:16].replace('T', ' ')}"
+def title_in_list(services: Services, task: Task) -> str:
+    """The title in its owner's list, with the title of the run, which raters must not read."""
+    run = services.manifests.head(task.run_id) if task.run_id else None
+    return " · ".join([task.title, *([run.title] if run else []), task.created[:16].replace("T", " ")])
 
 
 def task_progress_html(progress: TaskProgress, copy_error: str | None = None) -> str:
@@ -636,7 +637,8 @@ class LabelTab:
         """Updates of all that the owner sees, with a ``text`` about what was done."""
         parts, owner = self.parts, owner_of(key, profile)
         progress, runs, report = self._reported(visitor, owner)
-        tasks = remembered_tasks(memory, owner, progress.task)
+        opened = {owner.text: title_in_list(self.services, progress.task)} if owner.secret else {}
+        tasks = remembered_tasks(memory) | opened
         raters = [
             (f"{rater.rater} · {rater.n_answered:,} answers{' · excluded' * rater.excluded}", rater.rater)
             for rater in progress.raters

@@ -89,6 +89,7 @@ class Term:
     symbol: str
     words: str  # can replace it within a sentence
     says: str = ""  # explanation, in a sentence; "": the summary of its card
+    also: tuple[str, ...] = ()  # other names that texts give it before the symbol
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +154,7 @@ def glossary() -> tuple[GlossaryEntry, ...]:
             null = "No value means “no bias”" if card.null_value is None else f"Value without bias: {card.null_value:g}"
             reads = "" if term.says else f"{null}; higher: {card.higher_means[:1].lower()}{card.higher_means[1:]}"
             name = card.name.removesuffix(term.symbol).strip().lower()
+            noun = re.split(" of | beyond ", term.words)[0].split()[-1]  # as in “the share P”
             entries.append(
                 GlossaryEntry(
                     symbol=term.symbol,
@@ -160,7 +162,7 @@ def glossary() -> tuple[GlossaryEntry, ...]:
                     says=term.says or card.summary,
                     reads=reads,
                     measure=card.key,
-                    names=tuple(dict.fromkeys((term.words.lower(), *([name] if name else [])))),
+                    names=tuple(filter(None, dict.fromkeys((term.words.lower(), name, noun, f"{noun}s", *term.also)))),
                 )
             )
     return tuple(entries)
@@ -187,7 +189,8 @@ def in_words(text: str) -> str:
         is_aside = (lead == " (" and tail) or (lead == ", " and found.end() == len(text))
         if is_aside and re.search("[a-z]{4}", before):
             return ""
-        return lead + ("" if before.endswith(entry.names) else entry.words) + tail
+        repeats = before.endswith(entry.names) and re.search(rf"\b(?:{'|'.join(map(re.escape, entry.names))})$", before)
+        return lead + ("" if repeats else entry.words) + tail
 
     return " ".join(pattern.sub(words, text).split())
 

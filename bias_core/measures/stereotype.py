@@ -364,6 +364,7 @@ CARDS = (
             Term(
                 symbol="P*",
                 words="real-world rate",
+                also=("reference share",),
                 says="The rate in the real world, from a named source. A rate that you choose yourself is shown too, "
                 "but no headline compares with it.",
             ),

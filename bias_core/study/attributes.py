@@ -1,8 +1,8 @@
 """Attributes: from built-in sets (``assets/studies/attribute_sets.yaml``), typed texts, and answers of models."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,15 +62,47 @@ def is_rate_of_another(source: str, rate: float | None, concept: str) -> bool:
     >>> is_rate_of_another("our own survey", 0.4, "nurse"), is_rate_of_another("assumed 50 %, a choice", 0.5, "nurse")
     (False, False)
     """
-    alike = [
+    alike = _concepts_of(source)
+    own = [reference for of, reference in alike if of == " ".join(concept.lower().split())]
+    is_shared = len({of for of, _ in alike}) > 1  # one table is the source of several concepts
+    return bool(alike) and not (own and (rate in own or not is_shared))
+
+
+def _concepts_of(source: str) -> list[tuple[str, float | None]]:
+    """Return the concepts whose built-in sets have real-world rates of this source, each with its rate."""
+    return [
         (item.concept_hint.lower(), one.reference)
         for item in load_attribute_sets()
         for one in item.attributes
         if one.has_source and one.reference_source == source.strip()
     ]
-    own = [reference for of, reference in alike if of == " ".join(concept.lower().split())]
-    is_shared = len({of for of, _ in alike}) > 1  # one table is the source of several concepts
-    return bool(alike) and not (own and (rate in own or not is_shared))
+
+
+def with_rates_of(attributes: Sequence[Attribute], prompts: Iterable[str]) -> tuple[Attribute, ...]:
+    """Return the attributes, without built-in real-world rates of a concept that is not in every prompt.
+
+    If all pictures have one prompt, in which no concept of another built-in rate stands, the rates stay.
+
+    >>> nurses = next(one for one in load_attribute_sets() if one.key == "nurse").attributes[:1]
+    >>> [with_rates_of(nurses, some)[0].reference for some in (["a nurse", "two nurses"], ["a nurse", "a doctor"])]
+    [0.121, None]
+    >>> [with_rates_of(nurses, [one])[0].reference for one in ("a doctor", "une infirmière", "")]
+    [None, 0.121, 0.121]
+    """
+    texts = {prompt.lower() for prompt in prompts}
+    with_rates = (item for item in load_attribute_sets() if any(one.has_source for one in item.attributes))
+    hints = {item.concept_hint.lower() for item in with_rates}
+
+    def fits(attribute: Attribute) -> bool:
+        own = {of for of, rate in _concepts_of(attribute.reference_source) if rate == attribute.reference}
+        strange = [text for text in texts if not _names(text, own)]
+        return not own or not strange or (len(texts) == 1 and not _names(strange[0], hints))
+
+    return tuple(one if fits(one) else replace(one, reference=None, reference_source="") for one in attributes)
+
+
+def _names(text: str, concepts: Iterable[str]) -> bool:
+    return any(re.search(rf"\b{re.escape(concept)}(?:e?s)?\b", text) for concept in concepts if concept)
 
 
 def find_attribute(text: str, concept: str, sets: tuple[AttributeSet, ...]) -> Attribute:

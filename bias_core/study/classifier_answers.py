@@ -109,7 +109,7 @@ def _attribute_readings(report: StudyReport) -> Iterator[Reading]:
         return
     for arm, part in named_parts(report):
         own = frame[frame["arm"] == arm] if arm else frame
-        read = study.attributes(part.settings)
+        read = study.attributes_of(part.settings, own["prompt"])
         by_group = {group: rows for group in read if len(rows := own[own["group"] == group])}
         for group, rows in by_group.items():
             once = rows.drop_duplicates("image_id")

@@ -138,8 +138,14 @@ _HANG_ON_P_STAR = AGAINST_P_STAR - {"attribute_prevalence"}  # a difference of s
 
 def headline(report: StudyReport) -> str:
     """Return the headline in one or two sentences; if the run was stopped while measuring, also how far it got."""
-    text = corrected_headline(report) or _of_all(report)
+    text = corrected_headline(report) or _forced_headline(report) or _of_all(report)
     return f"{text} Stopped after {report.stopped_after}." if report.stopped_after else text
+
+
+def _forced_headline(report: StudyReport) -> str:
+    """Return that a run has no finding if its classifier was not made for its pictures; "" for other runs."""
+    says = "Forced: the classifier is not made for these pictures, so its numbers are no finding."
+    return says if report.warning else ""
 
 
 def _of_all(report: StudyReport) -> str:

@@ -1,7 +1,7 @@
 """A visitor's runs, shared ones and those of the gallery: listed, described, opened, deleted, continued."""
 
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -93,7 +93,9 @@ class Deleted:
 def list_runs(services: StudyServices, session: str) -> list[ListedRun]:
     """Return the visitor's runs, newest first."""
     reports, usual = report_store(services), cache(partial(_of_model, services))
-    return [_line(run, services.images, reports, usual) for run in services.manifests.list(_checked(session))]
+    runs = services.manifests.list(_checked(session))
+    answered = services.answered_tasks([task for run in runs for task in run.label_tasks])
+    return [_line(run, services.images, reports, usual, answered) for run in runs]
 
 
 def _of_model(services: StudyServices, name: str) -> Mapping[str, Any]:
@@ -363,13 +365,13 @@ def _declared() -> dict[str, Setting]:
     return {name: one for name, one in settings_of(StudySettings).items() if name not in _SAID_ELSEWHERE}
 
 
-def _labelled_by(manifest: RunHead) -> str:
+def _labelled_by(manifest: RunHead, answered: Collection[str]) -> str:
     settings = manifest.settings
     if settings.get("encoder") == NOBODY:
         return "not labelled"
     if settings.get("labels") or settings.get("options", {}).get("labeller") == "people":
         return "labels by people"
-    return f"labels by a classifier{', corrected by people' if manifest.label_tasks else ''}"
+    return f"labels by a classifier{', corrected by people' if {*manifest.label_tasks} & {*answered} else ''}"
 
 
 def _as_list(value: Any) -> Any:
@@ -386,6 +388,7 @@ def _line(
     images: ImageStore,
     reports: ReportStore,
     usual: Callable[[str], Mapping[str, Any]] = lambda name: {},  # noqa: ARG005 - of no model
+    answered: Collection[str] = (),  # labelling tasks with answers that count
 ) -> ListedRun:
     settings, ids = run.settings, run.image_ids
     has_rule = settings.get("stop_within") is not None or bool(settings.get("stop_when_clear"))
@@ -400,7 +403,7 @@ def _line(
     return ListedRun(
         run_id=run.id,
         choices=_choices(run, usual(str(settings.get("model", "")))),
-        labelled_by=_labelled_by(run),
+        labelled_by=_labelled_by(run, answered),
         pictures=tuple(f"{folder}/{image_id[:2]}/{image_id}.png" for image_id in shown),
         model=" and ".join(filter(None, run.models)) or str(run.settings.get("model", "")),
         condition=" and ".join(filter(None, run.conditions)),

@@ -6,7 +6,7 @@ A new study is a subclass of :class:`Study` in its own folder, with a design nex
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -147,6 +147,10 @@ class Study(ABC):
     def attributes(self, settings: StudySettings) -> Mapping[str, Sequence[Attribute]]:
         """Return the attributes with a measured share, by group of pictures."""
         return {}
+
+    def attributes_of(self, settings: StudySettings, prompts: Iterable[str]) -> Mapping[str, Sequence[Attribute]]:
+        """Return the attributes for pictures of these prompts, which may change their real-world rates."""
+        return self.attributes(settings)
 
     def compare(self, settings: StudySettings, arms: Sequence[ArmReport]) -> Results:
         """Return the paper's tables and figures over several arms."""

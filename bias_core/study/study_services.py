@@ -111,5 +111,8 @@ class StudyServices(Protocol):
     def true_rate(self, rows: Sequence[ImageRow], sentence: str) -> Estimate | None:
         """The share of such pictures that a sentence is true of, measured on many others; None if not measured."""
 
+    def answered_tasks(self, task_ids: Sequence[str]) -> set[str]:
+        """The labelling tasks with answers that count."""
+
     def tidy(self) -> Sequence[str]:
         """Bring the picture store below its limit."""

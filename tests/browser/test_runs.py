@@ -111,8 +111,13 @@ def test_a_run_has_a_name_and_a_note_and_its_link_shows_the_result_elsewhere_unt
     other.goto(address)
     other.wait_for_selector("#header .notes:has-text('shared this result')")
     assert other.inner_text("#header h2") == headline
-    page.click("[data-act=unshare]")
-    page.wait_for_selector("[data-act=share]")
+    page.fill("#lab-filter", "no such run")
+    page.wait_for_selector(".lab-book > li", state="hidden")
+    page.locator("[data-act=unshare]").dispatch_event("click")  # the list is made anew, and stays filtered
+    page.wait_for_selector("[data-act=share]", state="attached")
+    settle(page)
+    assert page.locator(".lab-book > li[hidden]").count() == page.locator(".lab-book > li").count() == 1
+    assert page.inner_text(".lab-filter [role=status]") == "0 of 1 runs"
     other.goto(address)
     other.wait_for_selector("#link-notice:has-text('leads to no result')")
     other.context.close()

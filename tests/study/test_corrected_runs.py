@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 from bias_core.errors import InvalidInput
-from bias_core.labels.answers import GivenAnswer, LabelledItem, keep_judgements, task_answers, task_items
+from bias_core.labels.answers import GivenAnswer, LabelledItem, keep_judgements, task_answers, task_items, task_progress
 from bias_core.labels.make_task import label_run, serves
-from bias_core.labels.task_owner import delete_task
+from bias_core.labels.tab import title_in_list
+from bias_core.labels.task_owner import delete_task, exclude_rater
 from bias_core.measures.two_phase import draw_rater_weights
 from bias_core.study.classifier_answers import Reading, readings_of, strata_of
 from bias_core.study.corrected import Corrector, PeopleAnswers, correction_of, shares_of_attribute
 from bias_core.study.design import find_design
 from bias_core.study.headlines import headline
-from bias_core.study.history import delete_run, restore_run
+from bias_core.study.history import delete_run, list_runs, restore_run
 from bias_core.study.label_tasks import Item, own_task
 from bias_core.study.run import complete, run_study
 from bias_core.study.saved import open_report
@@ -267,3 +268,27 @@ def test_a_run_that_was_deleted_and_brought_back_has_its_labels_again(services):
     assert corrected(services, report) is None
     restore_run(services, SESSION, deleted)
     assert number(corrected(services, report), "man: P").n_labelled == 8
+
+
+def test_the_list_says_that_people_corrected_a_run_only_after_an_answer_that_counts(services):
+    report = explored(services, session="asking", n_clusters=1, attributes=(MAN,), n_images=12)
+
+    def source():
+        return list_runs(services, "asking")[0].labelled_by
+
+    made = labelled(services, report, n=4)
+    assert source() == "labels by a classifier"
+    answered(services, report, made)
+    assert source() == "labels by a classifier, corrected by people"
+    for rater in task_progress(services.labels, made.key).raters:
+        exclude_rater(services.labels, made.key, rater.rater)
+    assert source() == "labels by a classifier"
+
+
+def test_a_task_s_owner_sees_the_run_s_title_in_the_list_and_raters_do_not(services):
+    report = explored(services, session="listing", n_clusters=1, attributes=(MAN,), n_images=12)
+    task = labelled(services, report, n=4).task
+    (run,) = list_runs(services, "listing")
+    assert title_in_list(services, task).startswith(f"{task.title} · {run.title} · 2")
+    assert "doctor" in run.title
+    assert "doctor" not in task.title

@@ -71,7 +71,7 @@ def test_every_prompt_gets_its_pictures_and_every_group_what_its_rows_ask_for(pa
         "all pictures-man-p": 19, "care-man-p": 11, "care-glasses-p": 11, "land-man-p": 5, "land-hat-p": 5,
     }  # fmt: skip
     assert packed.pictures["number"].is_unique
-    assert "1 sets have too few pictures" in " ".join(packed.results.notes)
+    assert "1 set has too few pictures" in " ".join(packed.results.notes)
 
 
 def test_left_to_the_program_it_looks_for_what_the_rows_name_alone(file, fakes):

@@ -12,6 +12,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from bias_core.errors import InvalidInput
+from bias_core.explore.options import attribute_text
 from bias_core.explore.study import UNMEASURED
 from bias_core.labels.answers import task_items
 from bias_core.labels.make_task import candidates, kind_of, label_run, runs_with, task_pictures
@@ -20,7 +21,8 @@ from bias_core.services import Services
 from bias_core.settings import Settings
 from bias_core.store.export import Export, ExportedImage, write_zip
 from bias_core.store.imports import ImportedImages
-from bias_core.study.attributes import ALL, finding_key
+from bias_core.study.attributes import ALL, finding_key, load_attribute_sets
+from bias_core.study.classifier_answers import readings_of
 from bias_core.study.corrected import correction_of
 from bias_core.study.design import find_design
 from bias_core.study.documents import to_dict, to_markdown
@@ -84,11 +86,44 @@ def test_what_is_planted_is_found_per_prompt_and_every_picture_has_its_reading_a
     shares = next(figure.data for figure in report.results.figures if figure.key == "shares")
     assert list(shares["group"].unique()) == [DARK, LIGHT, "pooled over prompts"]
     assert frame.loc[(ALL, "dark skin"), "low"] < 12 / 20 < frame.loc[(ALL, "dark skin"), "high"]
-    assert any("1 prompts have too few pictures" in note for note in report.results.notes)
+    assert any("1 prompt has too few pictures" in note for note in report.results.notes)
     assert {"dark skin: nearer by", "old: nearer by", "looks_like"} < set(report.pictures)
     assert set(report.pictures["looks_like"]) == {"group 1", "group 2"}
     assert report.pictures["dark skin: nearer by"].notna().all()
     assert {figure.key for figure in report.results.figures} == {"shares", "prompts", "alike"}
+
+
+def test_a_rate_of_one_concept_judges_no_pictures_of_several_and_a_forced_run_has_no_finding(services, tmp_path):
+    nurse, doctor = "a photo of a nurse", "a photo of a doctor"
+    path = zipped(tmp_path / "two.zip", (nurse, 2, 4), (doctor, 2, 4))
+    (man,) = find_attribute_of("nurse", "man")
+    settings = explore_settings(own_pictures(StudySettings(images=str(path), force=True), man))
+    two = complete(run_study(find_design("explore"), settings, services, session="two"))
+    rates = table_of(two, "attributes").frame.set_index("pictures of")["P*"]
+    assert rates[nurse] == 0.121
+    assert rates[[doctor, ALL]].isna().all()
+    assert "No P* for “man”: the real-world rate is for one concept" in " ".join(two.results.notes)
+    assert "the real-world rate of" not in headline(two)
+    assert [reading.attribute.reference for reading in readings_of(two)] == [None]
+    forced = replace(settings, encoder="calibration-clip")
+    forced = complete(run_study(find_design("explore"), forced, services, session="forced"))
+    (line,) = list_runs(services, "forced")
+    assert (
+        line.headline
+        == headline(forced)
+        == "Forced: the classifier is not made for these pictures, so its numbers are no finding."
+    )
+    assert "rate" not in line.headline
+
+    one = zipped(tmp_path / "one.zip", (nurse, 2, 4), ("two nurses at work", 2, 4))
+    report = complete(run_study(find_design("explore"), replace(settings, images=str(one)), services))
+    assert set(table_of(report, "attributes").frame["P*"]) == {0.121}
+
+
+def find_attribute_of(concept, name):
+    """The text of a built-in attribute with its rate for this concept."""
+    (found,) = (item for item in load_attribute_sets() if item.concept_hint == concept)
+    return [attribute_text(one) for one in found.attributes if one.name == name]
 
 
 def test_people_correct_what_is_read_in_pictures_of_one_s_own(services, report):

@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+import gradio as gr
 import pandas as pd
 
-from bias_core.study.design import STUDY_DATA
+from bias_core.study.design import STUDY_DATA, find_design
 from bias_core.study.figures import figure_svg
 from bias_core.study.published import own_numbers, protocol_in_words, published_figure, published_measures
+from bias_core.study.run import complete, run_study
 from bias_core.study.saved import list_examples, open_example
+from bias_core.study.types import StudySettings
 from bias_core.ui.runs.published import PublishedPart, published_html
 from bias_core.ui.visitor import Visitor
 from tests import shared
@@ -86,4 +89,16 @@ def test_every_measure_is_shown_without_a_run_and_its_plot_has_every_number(serv
         assert sorted(figure.data["value"]) == sorted(one.value for one in measure.numbers)
         assert figure_svg(figure).startswith("<svg")
     assert "B_D" in part.on_choice(visitor, "no such measure")
+    visitor.leave()
+
+
+def test_the_fold_that_was_opened_follows_the_list_of_runs(services):
+    part, visitor = PublishedPart(services), Visitor()
+    key = next(key for key, one in published_measures().items() if "t2iat-tests" in one.studies)
+    before = part.on_choice(visitor, key)
+    assert "You have no run of this study" in before
+    settings = StudySettings(scale=0.02, options={"tests": ["science_arts"], "n_permutations": 200})
+    complete(run_study(find_design("t2iat-tests"), settings, services, session=visitor.key))
+    assert "Your newest runs of this study" in part.on_runs(visitor, key, before)
+    assert part.on_runs(visitor, key, "") == gr.skip()  # nothing is read for a fold that was never opened
     visitor.leave()

@@ -1,6 +1,7 @@
 """The page: its markup, its first answer, what is warm before it, its glossary and its methods."""
 
 import asyncio
+import json
 import re
 import shutil
 import subprocess
@@ -23,7 +24,7 @@ from bias_core.app.answers import FirstPage
 from bias_core.app.build import TABS
 from bias_core.app.serve import rehearse, warm_up
 from bias_core.errors import ModelUnavailable
-from bias_core.measures.cards import METRICS, glossary
+from bias_core.measures.cards import METRICS, glossary, in_words
 from bias_core.models import _OnFirstUse
 from bias_core.services import Services
 from bias_core.settings import ASSETS, Settings
@@ -295,6 +296,28 @@ def test_every_symbol_has_one_meaning_and_a_card_and_every_one_in_a_name_is_expl
         if re.fullmatch(r"[A-Z]_[A-Z]|[ΨδακαP][′*]?|[A-Z]{3,4}", word) and word not in symbols
     }
     assert unknown <= {"II", "TT"}
+
+
+def test_words_for_a_symbol_repeat_no_words_that_stand_before_it():
+    """In every sentence of the shipped reports that has a symbol."""
+    texts = set[str]()
+    for path in (ASSETS / "examples").glob("*.json"):
+        texts |= {text for text in strings_in(json.loads(path.read_text(encoding="utf-8"))) if " " in text}
+    texts |= {"give the share P and the stereotype score Ψ.", "Share P minus reference share P*: above 0"}
+    assert sum(in_words(text) != text for text in texts) > 50
+    again = re.compile(r"\b(\w+(?: of the \w+)?) \1\b|\b(?:share|rate|score) (?:share|real-world|stereotype)\b", re.I)
+    assert [text for text in texts if again.search(in_words(text)) and not again.search(text)] == []
+    assert in_words("Share P minus reference share P*") == "Share minus reference share"
+    assert in_words("Prate P") == "Prate share of the pictures"  # the end of another word is no name
+
+
+def strings_in(value):
+    """Every text in plain JSON values."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from strings_in(one)
 
 
 def test_every_measure_has_one_card_with_its_formula_range_and_limits():

@@ -37,11 +37,12 @@ class PublishedPart:
             self.menu = gr.Dropdown(choices, value=choices[0][1], label="Measure", elem_id="published-measure")
             self.shown = gr.HTML(elem_id="published-numbers")
 
-    def wire(self, visitor: Any) -> None:
-        """Update the numbers when the fold opens, and when another measure is chosen."""
+    def wire(self, visitor: Any, runs: Any) -> None:
+        """Update the numbers when the fold opens, another measure is chosen, or the list ``runs`` changes."""
         how = (self.on_choice, [visitor, self.menu], self.shown)
         self.fold.expand(*how, **messages.QUIET)
         self.menu.input(*how, **messages.LATEST)
+        runs.change(self.on_runs, [visitor, self.menu, self.shown], self.shown, **messages.QUIET)
 
     def on_choice(self, visitor: Visitor, key: str | None) -> str:
         """The table and the plot of a measure."""
@@ -50,6 +51,10 @@ class PublishedPart:
         with messages.user_errors() as problem:
             return published_html(measure, self._reports(visitor, measure))
         return messages.error_html(problem.message)
+
+    def on_runs(self, visitor: Visitor, key: str | None, shown: str | None) -> Any:
+        """The same numbers with the current runs, once the fold has been opened."""
+        return self.on_choice(visitor, key) if shown else gr.skip()
 
     def _reports(self, visitor: Visitor, measure: PublishedMeasure) -> list[tuple[str, StudyReport]]:
         """The newest reports of the measure's studies, by the names of their runs."""

@@ -111,7 +111,7 @@ class RunsTab(StudyTab):
         parts["list"].expand(self.on_open, visitor, everywhere, **QUIET)
         compare = self.compare
         compare.wire(visitor, shown, self.changed)
-        self.published.wire(visitor)
+        self.published.wire(visitor, parts["list"])
         compare.button.click(self.on_compare, [visitor, compare.first, compare.second], self.outputs(), **QUIET)
         buttons = [parts["status"], parts["run"], parts["stop"], self.drawing.html, *self.no_classifier.outputs()]
         measuring = [parts[name] for name in ("what", "set", "encoder", "sentences", "force")]

@@ -53,11 +53,13 @@
     span.textContent = text;
     return span;
   };
+  const isNamed = (before, {names}) => names.some((name) => before.endsWith(name.toLowerCase())
+    && !/\p{L}/u.test(before.at(-name.length - 1) ?? ''));
   const toldBefore = (node, match) => node.data.slice(0, match.index).replace(/[\s,(]+$/, '').toLowerCase();
   const wrap = (node) => {
     const isAlone = (match) => !node.data.replace(match[1], '').trim();
     const found = [...node.data.matchAll(pattern)].filter((match) => !isLetter(match[1]) || isAlone(match)
-      || entries.get(match[1]).names.some((name) => toldBefore(node, match).endsWith(name.toLowerCase())));
+      || isNamed(toldBefore(node, match), entries.get(match[1])));
     if (!found.length) return;
     const parent = node.parentElement, parts = [];
     let end = 0;
@@ -66,7 +68,7 @@
       const abbr = document.createElement('abbr');
       abbr.className = 'term';
       abbr.dataset.symbol = term.symbol;
-      const again = term.names.some((name) => before.endsWith(name.toLowerCase()));
+      const again = isNamed(before, term);
       const begins = /(^|[.!?]\s+)$/.test(node.data.slice(0, match.index)) && !node.previousSibling;
       const words = begins ? term.words[0].toUpperCase() + term.words.slice(1) : term.words;
       // After its own words a symbol goes, with what joins it to them: "score Ψ", "score (Ψ)" and "score, Ψ" read "score".

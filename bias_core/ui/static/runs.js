@@ -13,7 +13,8 @@ element.addEventListener('keydown', (event) => {
   if (event.key === 'Enter' && event.target.dataset.field === 'name') event.target.blur();
 });
 
-// The filter works here, on every word of a line; it stays when the list is made anew.
+// The filter works here, on every word of a line; it stays when the list is made anew, which may keep the box and show
+// every line again. It writes only what differs, because it watches its own list.
 let wanted = '';
 const words = (line) => [line.textContent, ...[...line.querySelectorAll('[data-field]')]
   .flatMap((field) => [field.value, field.placeholder])].join(' ').toLowerCase();
@@ -25,15 +26,17 @@ const filter = () => {
   const lines = [...element.querySelectorAll('.lab-book > li')];
   const shown = lines.filter((line) => {
     const text = parts.length ? words(line) : '';
-    line.hidden = !parts.every((part) => text.includes(part));
-    return !line.hidden;
+    const hidden = !parts.every((part) => text.includes(part));
+    if (line.hidden !== hidden) line.hidden = hidden;
+    return !hidden;
   });
-  box.nextElementSibling.textContent = parts.length ? `${shown.length} of ${lines.length} runs` : '';
+  const count = parts.length ? `${shown.length} of ${lines.length} runs` : '', place = box.nextElementSibling;
+  if (place.textContent !== count) place.textContent = count;
 };
 element.addEventListener('input', ({target}) => {
   if (target.id !== 'lab-filter') return;
   wanted = target.value;
   filter();
 });
-new MutationObserver(() => { if (wanted && element.querySelector('#lab-filter')?.value !== wanted) filter(); })
-  .observe(element, {childList: true, subtree: true});
+new MutationObserver(() => { if (wanted) filter(); })
+  .observe(element, {childList: true, subtree: true, attributes: true, attributeFilter: ['hidden']});
