@@ -162,7 +162,7 @@ def _papers_sentence(lines: Sequence[VerdictLine]) -> str:
     says = f"Measures as the papers define them: {held} of {len(lines)} recover it"
     unclear = f"; inconclusive: {n['inconclusive']}" * bool(n["inconclusive"])
     fails = f"; failing, at least in part: {n['fails']}" * bool(n["fails"])
-    none = "Headlines use none that fails, except on differences between arms."
+    none = "Headlines use none that fails, except for differences between arms."
     return f"{says}{unclear}{fails}. {none}" if lines else ""
 
 
