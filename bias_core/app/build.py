@@ -23,7 +23,7 @@ from bias_core.ui.calibration.tab import CalibrationTab
 from bias_core.ui.links import LINK_NAMES, OPTION, RUN, Link, notice_html, query_of, read_link
 from bias_core.ui.places import Places, groups_of
 from bias_core.ui.runs.tab import RunsTab, open_any
-from bias_core.ui.study.study_tab import QUIET, StudyTab, Updates, plain_tab
+from bias_core.ui.study.study_tab import QUIET, REPLICATE_TIPS, StudyTab, Updates, plain_tab
 from bias_core.ui.templates import render, script
 from bias_core.ui.visitor import Visitor, build_visitor, steps_in_words, then_run
 from bias_core.values import settings_of
@@ -249,6 +249,7 @@ def build_app(services: Services) -> MendedBlocks:
 def _build_header() -> None:
     presets = {tab.key: enumerate(getattr(tab, "presets", ())) for tab in TABS}
     tips = {f"{key}-preset-{i}": preset.says for key, some in presets.items() for i, preset in some}
+    tips |= {f"{key}-{name.replace('_', '-')}": says for key in presets for name, says in REPLICATE_TIPS.items()}
     groups = {
         tab.key: group if members[1:] else tab.key for group, members in groups_of(TABS).items() for tab in members
     }

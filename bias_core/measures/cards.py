@@ -124,6 +124,12 @@ class Card:
         """Number in the source."""
         return self.source.partition(", ")[2]
 
+    @property
+    def name_in_reports(self) -> str:
+        """The name, with the words that reports show for its symbol in brackets if they differ."""
+        own = [term.words for term in self.terms if self.name.endswith(f" {term.symbol}")]
+        return f"{self.name}{''.join(f' ({words})' for words in own if words.lower() not in self.name.lower())}"
+
     def value(self, *inputs: Any, **options: Any) -> Any:
         """Return the measure alone, without the function's other results."""
         result = self.function(*inputs, **options)

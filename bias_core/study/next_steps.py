@@ -117,6 +117,7 @@ class NextStep:
     tool: str = ""  # of the API; "" if only a terminal or the page can do it
     arguments: Mapping[str, Any] = field(default_factory=dict)
     reach: str = ""  # width of the least certain number afterwards, and how many more pictures that takes
+    narrows: str = ""  # numbers that it brings to this width, in a word
     others: tuple["NextStep", ...] = ()  # the same step for other widths
 
     @property
@@ -142,7 +143,7 @@ def next_steps(report: StudyReport, services: StudyServices) -> tuple[NextStep, 
 
 
 def _more_pictures(report: StudyReport, settings: StudySettings, study: Study, limits: Settings) -> Iterator[NextStep]:
-    """Suggest more pictures: shares known to ±10 points, half the widest interval, or the rest of a stopped run."""
+    """Suggest more pictures: shares known to ±10 points, half another interval, or the rest of a stopped run."""
     if (widest := _widest(report)) is None:
         return
     if report.stopped:
@@ -161,7 +162,8 @@ def _more_pictures(report: StudyReport, settings: StudySettings, study: Study, l
         title = f"More pictures: {_reach(widest, before)} → about {_reach(widest, after)}"
         says = f"{n - report.n_images:,} more pictures, {n:,} in all; the others are kept. The least certain number is "
         step = _run(report, "pictures", title, f"{says}“{widest.title}”.", design, larger)
-        steps.append(replace(step, reach=f"{_reach(widest, after)} ({n - report.n_images:,} more)"))
+        reach = f"{_reach(widest, after)} ({n - report.n_images:,} more)"
+        steps.append(replace(step, reach=reach, narrows="differences" if report.arms else "shares"))
     if steps:
         yield replace(steps[0], others=tuple(steps[1:]))
 
@@ -239,13 +241,19 @@ def _half_width(finding: Finding) -> float:
 
 
 def _times(finding: Finding, confidence: float) -> Iterator[float]:
-    """Yield how many times the pictures bring a share to each of the :data:`WIDTHS`, or halve another interval."""
-    if not _is_plain_share(finding):
+    """Yield how many times the pictures bring a share or a difference to each of the :data:`WIDTHS`.
+
+    Halve the interval of another number.
+    """
+    half = _half_width(finding)
+    if not _is_in_points(finding):
         yield _SQUARE
         return
-    for width in WIDTHS:
-        if width < _half_width(finding):
+    for width in (width for width in WIDTHS if width < half):
+        if _is_plain_share(finding):
             yield images_needed(width, confidence=confidence) / finding.estimate.n
+        else:
+            yield (half / width) ** 2
 
 
 def _half_after(finding: Finding, times: float, confidence: float) -> float:
@@ -261,10 +269,12 @@ def _is_plain_share(finding: Finding) -> bool:
 
 def _reach(finding: Finding, half: float) -> str:
     """Return the half width of an interval in words, for shares in points."""
-    low, high = METRICS[finding.metric].bounds
-    if (low, high) in ((0, 1), (-1, 1)) and finding.metric in AGAINST_P_STAR:
-        return f"±{_PERCENT * half:.0f} points"
-    return f"±{half:.2g}"
+    return f"±{_PERCENT * half:.0f} points" if _is_in_points(finding) else f"±{half:.2g}"
+
+
+def _is_in_points(finding: Finding) -> bool:
+    """Return True for a share and for a difference of shares."""
+    return METRICS[finding.metric].bounds in ((0, 1), (-1, 1)) and finding.metric in AGAINST_P_STAR
 
 
 def _run(

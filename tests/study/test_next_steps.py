@@ -211,6 +211,15 @@ def test_a_plain_prompt_is_drawn_beside_on_the_same_seeds(report, services):
     assert prompts == {(f"a photo of a {who}", seed) for who in ("doctor", "person") for seed in range(N)}
     assert set(report.stored) < set(both.stored)
     assert "base" not in steps_of(both, services)
+    more = steps_of(both, services)["pictures"]
+    assert more.narrows == "differences"
+    reaches = [one.reach.partition(" (")[0] for one in more.widths]
+    assert reaches[:2] == ["±10 points", "±15 points"]
+    assert len({one.settings.options.n_images for one in more.widths}) == len(reaches) > 2
+    html = render("next_steps", steps=[more], n=5, raters=(3,), usual=3)
+    assert "until differences are known to" in html
+    assert "What these buttons do" in html
+    assert "<dt>Label 5 pictures</dt>" in html
 
 
 def test_what_is_any_person_already_or_none_has_no_plainer_prompt():

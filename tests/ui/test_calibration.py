@@ -1,5 +1,6 @@
 """The verdicts that open with the tab: from shipped reports, and from none."""
 
+import re
 from functools import cache
 from html import unescape
 from pathlib import Path
@@ -13,7 +14,7 @@ from bias_core.errors import InvalidInput, StorageError
 from bias_core.measures.intervals import normal_estimate
 from bias_core.settings import ASSETS, Settings
 from bias_core.study.design import find_design, list_designs
-from bias_core.study.headlines import ADVICE, headline, verdict_lines
+from bias_core.study.headlines import ADVICE, AS_PUBLISHED, GRADES, counts_of, headline, verdict_lines
 from bias_core.study.report_text import VALIDITY
 from bias_core.study.shipped import TITLES, load_others, load_shipped
 from bias_core.study.types import StudyReport, StudySettings
@@ -87,6 +88,17 @@ def test_shipped_reports_read_back_without_repetitions_and_pictures(tmp_path):
     assert "1 of 1 measures used in headlines recover the planted bias." in html
     assert "&lt;gender&gt;" in html
     assert "<gender>" not in html
+
+
+def test_failing_measures_stand_first_and_inconclusive_ones_are_counted():
+    html = summary_html(load_shipped())
+    for group in html.split("<section>")[1:]:
+        found = re.findall(r'<b class="grade (\w+)"', group.partition("</section>")[0])
+        assert found == sorted(found, key=GRADES.index, reverse=True)
+    lines = [line for saved in load_shipped() for line in verdict_lines(saved.report) if line.kind == AS_PUBLISHED]
+    n = counts_of(lines)
+    assert f"{n['holds'] + n['remark']} of {len(lines)} recover it; inconclusive: {n['inconclusive']}; failing" in html
+    assert "Attribute prevalence P (share of the pictures)" in html
 
 
 def test_reports_on_another_generator_stand_folded_below(tmp_path):

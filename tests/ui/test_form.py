@@ -19,6 +19,7 @@ from bias_core.explore.tab_form import FIELDS, SuggestPart, read_form
 from bias_core.models import model_sources
 from bias_core.models.model_sources import Machine
 from bias_core.papers.mcas.tab import InternalTab
+from bias_core.papers.oasis.tab import OriginsTab
 from bias_core.papers.pst.tab import PairedTab
 from bias_core.papers.tbyb.tab import ObjectsTab
 from bias_core.settings import Settings
@@ -216,6 +217,8 @@ def test_an_untouched_form_asks_for_the_defaults_and_holds_every_option(fakes):
         for design in tab.designs.values():
             form = {name: tab.form[name].value for name in tab.fields()} | {"study": design.name}
             form |= {name: update["value"] for name, update in option_updates(design).items()}
+            if isinstance(tab, OriginsTab) and (suited := tab.on_suit(design.name, form["model"])) != gr.skip():
+                form["model"] = suited[tab.form["model"]]  # the page does so when the study is chosen
             asked = settle(design, read_settings(form, design))
             usual = settle(design, StudySettings(scale=tab.first_percent / 100))
             assert asked.settings == usual.settings, (kind, design.name)
@@ -423,7 +426,7 @@ def objects(services):
 
 
 def values_of(objects, arms, **form):
-    values = form_values(objects, form)
+    values = form_values(objects, {"study": "tbyb-general", **form})
     return [arms if c is objects.arms.chosen else v for c, v in zip(objects.inputs(), values, strict=True)]
 
 

@@ -28,6 +28,7 @@ from bias_core.study.types import Progress, StudyFigure, WatchedShare
 from bias_core.types import Attribute, Estimate, ImageRow, ReaderErrors, StoredImage
 from bias_core.ui import messages, templates
 from bias_core.ui.study import parts as drawing, result_page as study_html
+from bias_core.ui.study.comparison import _gap
 from bias_core.ui.study.parts import MOST_SHOWN, DrawingUpdates, drawing_html, why_html
 from bias_core.ui.study.pictures import FEW, Cell, Look, Thumbnail, _with_gaps, grid_html, which_of
 from bias_core.ui.study.result_page import FOLDS, LATER, numbers_of
@@ -473,3 +474,18 @@ def test_signs_of_life_come_at_most_four_times_a_second(monkeypatch):
     monkeypatch.setattr(messages.time, "monotonic", lambda: next(now))
     pace = messages.Pace()
     assert [pace.is_due() for _ in range(6)] == [True, False, False, True, False, True]
+
+
+def test_a_difference_that_correction_takes_back_says_so():
+    row = {"difference": -0.11, "low": -0.2, "high": -0.01, "n": 60, "first": "fair", "second": "published"}
+    row |= {"p adjusted": 0.08, "clear": "no"}
+    for changes, n_tests, why_not in (
+        ({}, 4, "not clear after correction for 4 comparisons"),
+        ({"clear": "yes"}, 4, ""),
+        ({"high": 0.01}, 4, ""),
+        ({"clear": ""}, 4, ""),  # no test
+        ({}, 1, ""),  # nothing to correct for
+    ):
+        gap = _gap(row | changes, "old", n_tests)
+        assert gap["why_not"] == why_not
+        assert gap["note"].endswith("; clear" if changes.get("clear") == "yes" else f"; {why_not or 'not clear'}")

@@ -268,8 +268,7 @@ def test_headlines_name_what_towers_how_far_pictures_stray_and_what_conditions_a
     assert text.startswith(
         f"“{top['object']}” is the most frequent object in captions, in {top['pictures with it']} of 16"
     )
-    assert "(H_J)" in text
-    assert "(M_G)" in text
+    assert not re.search("H_J|M_G|only one of them", text)  # they fail on planted objects
     assert "Captions call the people" in text
     assert text.endswith("Without a baseline this does not show bias.")
     text = headline(controlled)
@@ -490,9 +489,18 @@ def test_the_steps_get_a_model_that_has_some(origins):
     assert shown[origins.form["option.n_tokens"]] == {"visible": False, "__type__": "update"}
 
 
+def test_each_form_opens_with_the_study_and_the_model_of_the_first_example(services, origins):
+    for tab in (origins, built(ObjectsTab, services), built(InternalTab, services)):
+        (first, *_) = list_examples(tab.key, ASSETS / "examples")
+        report = open_example(first, ASSETS / "examples").report
+        assert (tab.form["study"].value, tab.form["model"].value) == (report.design.name, report.settings.model)
+    shown = origins.on_study("oasis-spi")[origins.form["option.n_predicted"]]
+    assert origins.form["option.n_predicted"].value == shown["value"]
+
+
 def test_own_words_go_with_the_chosen_study(origins):
     rows = [["beard", "beard", "without a beard", "20 %", "a choice"]]
-    values = form_values(origins, concepts="nurse, judge", n=7, attributes=rows)
+    values = form_values(origins, {"study": "oasis-nationalities"}, concepts="nurse, judge", n=7, attributes=rows)
     design, settings = origins.design_and_settings(values)
     assert design.name == "own-oasis-nationalities"
     assert list(design.data["nationalities"]) == ["nurse", "judge"]

@@ -22,6 +22,7 @@ from bias_core.study.run import followed
 from bias_core.study.types import MAX_STEPS, Design, StudyFigure, StudyReport, StudySettings
 from bias_core.types import Attribute, Estimate
 from bias_core.ui import messages
+from bias_core.ui.links import OPTION
 from bias_core.ui.messages import user_errors
 from bias_core.ui.model_menu import HEADERS, attribute_rows, read_table
 from bias_core.ui.study.study_tab import EACH, LATEST, QUIET, StudyTab, Updates
@@ -66,7 +67,13 @@ class OriginsTab(StudyTab):
         "Results describe pictures, as a classifier sees them, not the people of a nationality. A close text, or a "
         "step that adds an attribute, is a trace of the training data, not an explanation."
     )
-    studies: ClassVar = (_NATIONS, _STOP, _SPI, "oasis-doctors", "oasis-internet-users")
+    studies: ClassVar = (_SPI, _NATIONS, _STOP, "oasis-doctors", "oasis-internet-users")
+
+    def build_form(self) -> None:
+        """Build the form with the options that the page shows for its first study."""
+        super().build_form()
+        for name, value in _SHOWN_OPTIONS[self.studies[0]].items():
+            self.form[OPTION + name].value = value
 
     def build_own(self) -> dict[str, Any]:
         """Build the fields of concepts, prompt and attributes."""
@@ -181,13 +188,17 @@ class OriginsTab(StudyTab):
         return super().on_study(name) | self.options_of(name, _SHOWN_OPTIONS.get(name))
 
     def on_suit(self, study: str, model: str) -> Updates:
-        """Choose a model with denoising steps if the study needs one, and say so."""
+        """Choose a model with denoising steps if the study needs one, and say so; else the usual model again."""
         with user_errors():
-            info = self.services.model_info(model)
-            if self.designs[study].settings.get("model") == _TRACED and info.family == "renderer":
-                note = messages.done_html(_NEEDS_STEPS.format(info.name))
-                form, condition = self.form, self._conditions(_TRACED, "published")
-                return {form["model"]: _TRACED, form["condition"]: condition, self.parts["status"]: note}
+            info, usual = (
+                self.services.model_info(model),
+                self.designs[study].settings.get("model", StudySettings().model),
+            )
+            is_needed = usual == _TRACED and info.family == "renderer"
+            if is_needed or (model == _TRACED and usual != _TRACED):
+                note = messages.done_html(_NEEDS_STEPS.format(info.name)) if is_needed else ""
+                form, condition = self.form, self._conditions(usual, "published")
+                return {form["model"]: usual, form["condition"]: condition, self.parts["status"]: note}
         return gr.skip()
 
     def on_text(self, event: gr.EventData) -> tuple[str, str]:

@@ -60,18 +60,18 @@ def headline(report: StudyReport) -> str:
         return f"No one could be scored: {_why_not(report)}."
     score, conform = first.estimate, (first.estimate.value + 100) / 2
     interval = format_change(score.value, score.low, score.high, n=score.n)
-    numbers = f"stereotype test score {interval}, {score.n:,} pictures"
+    number, n = f"stereotype test score {interval}", f"{score.n:,} pictures"
     then = next((findings[key] for key in _THEN if key in findings), None)
     end = _change(then) or _clear_parts(report, [first, *filter(None, [then])])
     more_or_less = ("clearly " if is_clear(score) else "not clearly ") + ("more" if score.value >= 0 else "less")
     if "neither side" in first.says:
         return (
             f"In pictures of two, people match the stereotype of their role {more_or_less} often than they contradict "
-            f"it ({numbers}); androgynous-looking people count for neither side{end}.{seen_headline(report)}"
+            f"it ({number}, {n}); androgynous-looking people count for neither side{end}.{seen_headline(report)}"
         )
     return (
         f"In pictures of two, {conform:.0f} % of people match the stereotype of their role, {more_or_less} than half "
-        f"({numbers}){end}.{seen_headline(report)}"
+        f"({number}, twice the distance of this share from 50 %; {n}){end}.{seen_headline(report)}"
     )
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from bias_core.measures.object_bias import DIMENSIONS, compare_models, normalise_over_models
 from bias_core.measures.object_distribution import FORMULAS, top_objects
-from bias_core.number_text import format_change, format_share
+from bias_core.number_text import format_change
 from bias_core.papers.tbyb.captions import BLANK, MEASURES, STRONGER, Scores
 from bias_core.study.arm_comparison import (
     ARM,
@@ -386,12 +386,15 @@ def _by_released_rules(arms: Sequence[ArmReport], name: str) -> Iterator[pd.Data
         yield theirs.assign(**{ARM: theirs["model"] + ", in the paper"})
 
 
-_HALLUCINATION, _STRONGER = "hallucination", f"miss {STRONGER}"  # ends of finding keys
+_HALLUCINATION = "hallucination"  # end of finding keys
 _NO_BASE = "Without a baseline this does not show bias."
 
 
 def headline(report: StudyReport) -> str:
-    """Say the most frequent object, and how well pictures match their prompts, with intervals."""
+    """Say the most frequent object, and the gender that captions give to people, with intervals.
+
+    Hallucination and miss rate stay out: they fail on pictures with known objects (the Calibration tab).
+    """
     if len(against := report.results.frame("against_base")):
         return _changed(report, against)
     top = report.results.frame("top_objects")
@@ -400,18 +403,11 @@ def headline(report: StudyReport) -> str:
     if top.empty or f"{of_set} {_HALLUCINATION}" not in estimates:
         return f"{report.n_images:,} pictures were captioned, and no caption names an object."
     top = top[top["pictures"] == of_set] if (top["pictures"] == of_set).any() else top
-    first, whole, stronger = (
-        top.iloc[0],
-        estimates[f"{of_set} {_HALLUCINATION}"],
-        estimates.get(f"{of_set} {_STRONGER}"),
-    )
+    first, n = top.iloc[0], estimates[f"{of_set} {_HALLUCINATION}"].n
     says = (
-        f"“{first['object']}” is the most frequent object in captions, in {first['pictures with it']:,} of "
-        f"{whole.n:,} pictures. Of the objects in a prompt and its picture's caption, "
-        f"{_percent(whole)} are in only one of them (H_J)"
+        f"“{first['object']}” is the most frequent object in captions, in {first['pictures with it']:,} of {n:,} "
+        "pictures"
     )
-    if stronger is not None:
-        says += f"; {_percent(stronger)} of pictures fit another prompt better than their own (M_G)"
     people = report.results.frame("table4")
     if people.empty or not people["male"].iloc[0] + people["female"].iloc[0]:
         return f"{says}. {_NO_BASE}"
@@ -467,7 +463,3 @@ def _moves(change: Estimate) -> str:
     has_interval = not math.isnan(change.low)
     clear = " (no clear change)" if has_interval and change.low <= 0 <= change.high else ""
     return format_change(change.value, change.low, change.high, n=change.n) + clear
-
-
-def _percent(share: Estimate) -> str:
-    return format_share(share.value, share.low, share.high, n=share.n)

@@ -41,7 +41,7 @@ class ObjectsTab(StudyTab):
         "With known ground truth (see Trust), B_D and M_G did not rise with a planted object, and H_J was far "
         "from 0 without one. No number shows if an added object does harm."
     )
-    studies: ClassVar = ("tbyb-general", "tbyb-task", "tbyb-controlled", "tbyb-dataset")
+    studies: ClassVar = ("tbyb-controlled", "tbyb-general", "tbyb-task", "tbyb-dataset")
     also: ClassVar = ("prompted_object_bias",)  # of own words
 
     def build_own(self) -> dict[str, Any]:

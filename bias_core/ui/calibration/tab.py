@@ -142,10 +142,10 @@ def summary_html(saved: Sequence[SavedReport], others: Mapping[str, Sequence[Sav
 
 
 def _graded(saved: Sequence[SavedReport]) -> tuple[list[StudyReport], list[VerdictLine]]:
-    """The reports, and their verdicts from holding to failing."""
+    """The reports, and their verdicts from failing to holding."""
     reports = [item.report for item in saved if isinstance(item.report, StudyReport)]
     lines = [line for report in reports for line in verdict_lines(report)]
-    return reports, sorted(lines, key=lambda line: GRADES.index(line.grade))
+    return reports, sorted(lines, key=lambda line: -GRADES.index(line.grade))
 
 
 def _sentence(lines: Sequence[VerdictLine]) -> str:
@@ -159,8 +159,11 @@ def _sentence(lines: Sequence[VerdictLine]) -> str:
 def _papers_sentence(lines: Sequence[VerdictLine]) -> str:
     n = counts_of(lines)
     held = n["holds"] + n["remark"]
-    says = f"Headlines do not use measures as the papers define them: {held} of these {len(lines)} recover it"
-    return f"{says}, {n['fails']} fail, at least in part." if lines else ""
+    says = f"Measures as the papers define them: {held} of {len(lines)} recover it"
+    unclear = f"; inconclusive: {n['inconclusive']}" * bool(n["inconclusive"])
+    fails = f"; failing, at least in part: {n['fails']}" * bool(n["fails"])
+    none = "Headlines use none that fails, except for differences between arms."
+    return f"{says}{unclear}{fails}. {none}" if lines else ""
 
 
 def _facts(reports: Sequence[StudyReport], created: float) -> list[str]:

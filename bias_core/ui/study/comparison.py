@@ -41,6 +41,8 @@ def _rows(report: StudyReport) -> Iterator[dict[str, Any]]:
     gaps: dict[tuple[str, str, str], dict[Any, Any]] = {
         (row["finding"], row["first"], row["second"]): row for row in frame.to_dict("records")
     }
+    titles = {title for arm in report.arms for title in _shares(arm)}
+    n_tests = sum(row["finding"] in titles and not math.isnan(row["p adjusted"]) for row in gaps.values())
     baseline, by_arm = report.arms[0].name, [_shares(arm) for arm in report.arms]
     for title, first in by_arm[0].items():
         found = [shares.get(title) for shares in by_arm]
@@ -51,7 +53,7 @@ def _rows(report: StudyReport) -> Iterator[dict[str, Any]]:
         for i, (arm, one) in enumerate(zip(report.arms, found, strict=True)):
             if one is not None:
                 gap = gaps.get((title, baseline, arm.name)) if i else None
-                lanes.append(_lane(arm, one, name, i) | {"gap": gap and _gap(gap, name)})
+                lanes.append(_lane(arm, one, name, i) | {"gap": gap and _gap(gap, name, n_tests)})
         sizes = [abs(lane["gap"]["value"]) for lane in lanes if lane["gap"]]
         is_clear = any(lane["gap"]["is_clear"] for lane in lanes if lane["gap"])
         yield {"name": name, "which": which_of(report, name), "lanes": lanes, "is_clear": is_clear,
@@ -88,17 +90,23 @@ def _known_rate(arm: ArmReport, name: str) -> tuple[float, str] | None:
     return None
 
 
-def _gap(row: Mapping[Any, Any], name: str) -> dict[str, Any]:
-    """Return the mark of a difference on an axis from -100 to 100 points, its text and its note."""
+def _gap(row: Mapping[Any, Any], name: str, n_tests: int) -> dict[str, Any]:
+    """Return the mark of a difference on an axis from -100 to 100 points, its text and its note.
+
+    The note says so if the interval excludes 0 but the difference is not clear among ``n_tests`` differences.
+    """
     points = [typeset(100 * row[end], "+.0f") for end in ("difference", "low", "high")]
     interval = "" if math.isnan(row["low"]) else f" [{points[1]}, {points[2]}]"
     note = f"{name}, {row['second']} minus {row['first']}: {points[0]} points{interval}, n = {row['n']:,}"
     value, low, high = ((1 + row[end]) / 2 for end in ("difference", "low", "high"))
     is_clear = row["clear"] == "yes"
-    note += "; clear" if is_clear else "; not clear"
+    is_away = row["clear"] == "no" and n_tests > 1 and not row["low"] <= 0 <= row["high"]
+    why_not = f"not clear after correction for {n_tests} comparisons" if is_away else ""
+    note += "; clear" if is_clear else f"; {why_not or 'not clear'}"
     return _mark(value, low, high, note) | {
         "text": f"{points[0]}{interval}",
         "is_clear": is_clear,
+        "why_not": why_not,
         "value": row["difference"],
     }
 

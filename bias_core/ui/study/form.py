@@ -389,9 +389,12 @@ class StudyForm:
             "min_width": 160,
             **_LOOKS.get(name, {}),
         }
+        model = next(iter(self.designs.values())).settings.get("model", StudySettings().model)  # of the first study
+        if name == "model":
+            more["value"] = model
         menus = {
             "model": model_choices,
-            "condition": lambda _services: condition_choices(services, StudySettings().model),
+            "condition": lambda _services: condition_choices(services, model),
             "encoder": encoder_choices,
             "judge": judge_choices,
         }

@@ -46,6 +46,13 @@ _WITHOUT_ERROR_JS = "(html) => (html || '').includes('status error') ? '' : html
 _STOPPING_JS = f"() => {json.dumps(messages.STOPPING)}"
 REPLICATES = {"replicate": "Replicate the paper", "replicate_theirs": "Replicate with its model"}
 """Buttons that run the paper's design with the form's model or the paper's."""
+REPLICATE_TIPS = {
+    "replicate": "Runs the paper's settings with the model chosen above, and compares with the printed numbers.",
+    "replicate_theirs": "Runs the paper's settings with its own model, which may be a large download, and compares "
+    "with the printed numbers.",
+}
+"""Tooltips of these buttons."""
+_REPLICATE_NOTE = "Replicate: the paper's settings, next to its printed numbers."
 LARGEST = "largest"
 """The button that runs the largest allowed size of a run refused as too large."""
 _RUNS = ("run", "stop", LARGEST, *REPLICATES)  # buttons with handlers that report their own progress
@@ -128,6 +135,7 @@ class StudyTab(ResultPage):
                     wide = place | {"min_width": 250}  # for its words in one line
                     self.parts[name] = gr.Button(title, elem_id=f"{key}-{name.replace('_', '-')}", **wide)
                     self.drawing_parts.append(self.parts[name])
+                self.drawing_parts.append(gr.HTML(_REPLICATE_NOTE, elem_classes="quiet"))
             count: dict[str, Any] = {"elem_classes": "quiet", "elem_id": f"{key}-count"}
             self.parts["count"] = gr.HTML(js_on_load=script("edits"), **count)
             self._build_gpu_time()
