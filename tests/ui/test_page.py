@@ -3,9 +3,6 @@
 import asyncio
 import json
 import re
-import shutil
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 from pathlib import Path
@@ -39,7 +36,7 @@ from bias_core.ui.methods.tab import (
     models_html,
 )
 from bias_core.ui.places import Places, groups_of
-from bias_core.ui.templates import STATIC, TEMPLATES, environment, render, script
+from bias_core.ui.templates import environment, render, script
 from tests.ui.fakes import FakeServices, TracedRenderer
 
 pytestmark = pytest.mark.draws
@@ -82,24 +79,6 @@ def test_numbers_are_written_as_in_reports_and_words_that_begin_with_a_hyphen_st
     assert shown("{{ 12345|count }} {{ 0.4213|number(0.24, 0.6) }} {{ 0.2401|interval(0.6) }}") == (
         "12,345 0.42 [0.24, 0.60]"
     )
-
-
-@pytest.mark.slow
-def test_an_installed_copy_has_every_template_and_script(tmp_path):
-    source = tmp_path / "source"
-    for part in ("bias_core/__init__.py", "bias_core/ui", "pyproject.toml", "requirements.txt", "LICENSE"):
-        (source / part).parent.mkdir(parents=True, exist_ok=True)
-        copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
-        copy(ROOT / part, source / part)
-    build = "from setuptools import setup; setup()"
-    subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", build, "-q", "build_py", "-d", str(tmp_path / "built")],
-        cwd=source, check=True, capture_output=True,
-    )  # fmt: skip
-    for folder in (TEMPLATES, STATIC):
-        ours = {path.name for path in folder.iterdir() if path.is_file()}
-        there = {path.name for path in (tmp_path / "built" / folder.relative_to(ROOT)).iterdir()}
-        assert ours <= there
 
 
 def test_a_table_of_words_is_read_from_the_left_and_numbers_stand_below_each_other():
