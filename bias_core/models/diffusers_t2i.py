@@ -41,7 +41,7 @@ from bias_core.models.pipeline_call import (
     step_replaced,
     velocity_space,
 )
-from bias_core.models.weights import Batches, LazyModel, put_on, use_in_parts
+from bias_core.models.weights import Batches, LazyModel, computing_threads, put_on, use_in_parts
 from bias_core.protocols import StepCallback
 from bias_core.types import BATCH_SIZE, Attribute, GeneratedImage, ImageRow, ModelInfo, PromptLimit, Step, VelocitySpace
 
@@ -298,7 +298,8 @@ class DiffusersTextToImage(LazyModel[Any]):
 
     Parameters
     ----------
-    info : its ``options`` may hold ``base_condition``, ``batch_size`` (halved when memory runs out), ``dtype``,
+    info : its ``options`` may hold ``base_condition``, ``batch_size`` (halved when memory runs out), ``cpu_threads``
+        (a small model is no faster with more than one), ``dtype``,
         ``call`` (further arguments of the pipeline's call), and ``lora`` with ``lora_weight``: a LoRA that is always
         on, from a folder, a .safetensors file, or a hub id with "@revision" if pinned.
     source : hub id ``org/name``, or a folder with ``model_index.json``.
@@ -566,6 +567,7 @@ class DiffusersTextToImage(LazyModel[Any]):
             call.enter_context(calls.guiders_set(pipeline, rows))
             call.enter_context(torch.random.fork_rng(devices=[]))  # some families seed for all
             call.enter_context(torch.inference_mode())
+            call.enter_context(computing_threads(int(self.info.options.get("cpu_threads", 0))))
             return pipeline(**calls.call_arguments(pipeline, self.info, rows, **more))
 
     def _generated(self, row: ImageRow, output: Any, i: int, drawn: dict[str, Any]) -> GeneratedImage:

@@ -103,6 +103,20 @@ def cpu_threads(n: int = 0) -> int:
 
 
 @contextmanager
+def computing_threads(n: int) -> Iterator[None]:
+    """Compute with ``n`` threads of the processor until the block ends; 0: as many as usual."""
+    usual = torch.get_num_threads()
+    if not n or n == usual:
+        yield
+        return
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(usual)
+
+
+@contextmanager
 def loading(name: str, source: str) -> Iterator[None]:
     """Turn every failure to read weights into ModelUnavailable with advice; silence the libraries."""
     with ExitStack() as around:

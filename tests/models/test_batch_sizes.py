@@ -139,3 +139,15 @@ def test_pictures_are_saved_while_the_next_are_drawn(tmp_path):
     events = list(run_rows(noise_rows(6), Drawing(), SlowDisk(tmp_path), lock=threading.Lock()))
     assert [len(event.images) for event in events if event.images] == [3, 3]
     assert (events[-1].done, events[-1].seconds_left) == (6, 0)
+
+
+def test_a_model_may_compute_with_fewer_threads_than_the_machine_has_and_gives_them_back(request):
+    model, seen = shared("sd2", request, options={"cpu_threads": 1}), []
+    usual = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        list(model.generate(rows_of("sd2", 1), on_step=lambda *_: seen.append(torch.get_num_threads())))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(usual)
+    assert set(seen) == {1}
