@@ -60,6 +60,13 @@ def published_measures() -> Mapping[str, PublishedMeasure]:
     return {one.key: one for one in made}
 
 
+@cache
+def papers_with_numbers() -> frozenset[str]:
+    """Return the papers that print numbers for real models, by key in ``refs.bib``."""
+    studies = {name for one in published_measures().values() for name in one.studies}
+    return frozenset(find_design(name).reference for name in studies)
+
+
 def _tbyb() -> Iterator[PublishedMeasure]:
     design = find_design("tbyb-general")
     evaluations = design.data["evaluations"]

@@ -76,6 +76,18 @@ def test_calibration_opens_with_a_shipped_report_and_gives_way_to_another(desk):
     assert "recover the bias" in desk.inner_text("#calibration-header h2")
 
 
+def test_a_result_of_a_paper_leads_to_the_published_numbers_and_to_the_verdict_on_one_measure(desk):
+    switch(desk, "association")
+    desk.wait_for_selector("#association-header h2")
+    desk.click("#association-next .published-link")
+    desk.wait_for_selector("#published-numbers table:visible")
+    switch(desk, "association")
+    desk.click("#association-next .trust summary")
+    desk.click("#association-next .trust a")
+    desk.wait_for_selector("#calibration-verdicts .one-measure:visible")
+    assert desk.locator("#calibration-verdicts tr[data-measure]:visible").count() < 5
+
+
 def test_symbols_explain_themselves_to_pointer_and_keyboard_and_give_way_to_words(visit):
     page = visit(query="?tab=calibration")
     page.locator("#calibration-verdicts summary").first.click()

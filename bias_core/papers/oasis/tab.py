@@ -60,7 +60,7 @@ class OriginsTab(StudyTab):
 
     key: ClassVar = "origins"
     title: ClassVar = "Origins"
-    asks: ClassVar = "which look is the default"
+    asks: ClassVar = "when a look appears"
     place: ClassVar = 50
     question: ClassVar = "Which look does the model give a concept, and at which step does it appear?"
     caution: ClassVar = (

@@ -80,6 +80,11 @@ document.addEventListener('click', (event) => {
   window.wantedMeasure = link.dataset.measure;
   window.openTab(link.dataset.go);
   document.dispatchEvent(new CustomEvent('open-measure', {detail: link.dataset.measure}));
+  if (link.dataset.unfold) setTimeout(() => {
+    const fold = document.getElementById(link.dataset.unfold), button = fold?.querySelector('button');
+    if (button && !button.classList.contains('open')) button.click();
+    fold?.scrollIntoView({block: 'start'});
+  }, 300);
 });
 
 // A restarted server does not know the menus and the result of an open page, so that its presses would fail.

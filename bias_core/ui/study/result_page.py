@@ -13,6 +13,7 @@ from bias_core.services import Services
 from bias_core.study import report_text as text
 from bias_core.study.design import CHECKLIST, page_of
 from bias_core.study.headlines import GRADES, headline
+from bias_core.study.published import papers_with_numbers
 from bias_core.study.report_text import arms_overview, claim, further_tables
 from bias_core.study.reproduction import DIFFERS, MET, to_command, to_python
 from bias_core.study.saved import is_example
@@ -95,14 +96,15 @@ def _scales(rows: Sequence[dict[str, Any]]) -> dict[str, tuple[float, float]]:
 
 
 def trust_html(report: StudyReport, grades: Mapping[str, str]) -> str:
-    """The grade of each measure of a report in the calibration world; "" if none was tested."""
+    """The grade of each measure of a report in the calibration world, and a link to the papers' numbers, if any."""
     if report.design.kind.startswith(text.VALIDITY):
         return ""
     measured = dict.fromkeys(f.metric for part in report.arms or (report,) for f in part.results.findings)
     tested: dict[str, list[Card]] = {}
     for key in sorted(filter(grades.get, measured), key=lambda key: GRADES.index(grades[key])):
         tested.setdefault(GRADE_WORDS[grades[key]].partition(",")[0], []).append(METRICS[key])
-    return render("trust", tested=tested) if tested else ""
+    published = report.design.reference in papers_with_numbers()
+    return render("trust", tested=tested, published=published) if tested or published else ""
 
 
 def figures_html(figures: Sequence[StudyFigure], marks: Mapping[str, str] | None = None) -> str:
