@@ -52,7 +52,6 @@ REPLICATE_TIPS = {
     "with the printed numbers.",
 }
 """Tooltips of these buttons."""
-_REPLICATE_NOTE = "Replicate: the paper's settings, next to its printed numbers."
 LARGEST = "largest"
 """The button that runs the largest allowed size of a run refused as too large."""
 _RUNS = ("run", "stop", LARGEST, *REPLICATES)  # buttons with handlers that report their own progress
@@ -135,7 +134,6 @@ class StudyTab(ResultPage):
                     wide = place | {"min_width": 250}  # for its words in one line
                     self.parts[name] = gr.Button(title, elem_id=f"{key}-{name.replace('_', '-')}", **wide)
                     self.drawing_parts.append(self.parts[name])
-                self.drawing_parts.append(gr.HTML(_REPLICATE_NOTE, elem_classes="quiet"))
             count: dict[str, Any] = {"elem_classes": "quiet", "elem_id": f"{key}-count"}
             self.parts["count"] = gr.HTML(js_on_load=script("edits"), **count)
             self._build_gpu_time()
