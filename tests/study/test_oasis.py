@@ -120,8 +120,11 @@ def test_literal_wals_of_the_iranian_old_cell_is_the_signed_sum_and_is_called_so
     )
     _, sigma, u = np.linalg.svd(iranian_rows(world, literal).astype(float), full_matrices=False)
     u *= np.sign(np.take_along_axis(u, np.abs(u).argmax(axis=1, keepdims=True), axis=1))
-    signed = sigma @ (u @ (old - young)) / np.linalg.norm(old - young) / sigma.sum()
-    assert cells["Iranian", "old"] == pytest.approx(signed, abs=1e-6)
+    parts = sigma * (u @ (old - young)) / np.linalg.norm(old - young) / sigma.sum()
+    largest = np.sort(np.abs(u), axis=1)[:, -2:]
+    are_tied = largest[:, 0] > (1 - 1e-4) * largest[:, 1]  # rounding decides their sign, which no rule can fix
+    assert are_tied.sum() <= 1
+    assert cells["Iranian", "old"] == pytest.approx(parts.sum(), abs=1e-6 + 2 * np.abs(parts[are_tied]).sum())
     shown = figures(literal)
     assert shown["figure4"].data["value"].tolist() == cells.tolist()
     assert (shown["figure4"].labels["y"], shown["figure5"].labels["x"], shown["figure5"].labels["y"]) == (
