@@ -297,7 +297,7 @@ def test_an_owner_brings_pictures_makes_a_task_of_them_and_sees_what_raters_say(
         rater.close()
     page.click("#label-refresh")
     page.wait_for_selector("#label-progress:has-text('4 of 6 answers')")
-    assert "agreement of many raters" in page.inner_text("#answers-header").lower()  # not Krippendorff’s α
+    page.wait_for_selector("#answers-header:has-text('agreement of many raters')")  # not Krippendorff’s α
     assert "2 raters" in page.inner_text("#label-progress")
     assert "1 of 2 attention checks failed" in page.inner_text("#label-progress")
     assert serious(page, axe) == {}
