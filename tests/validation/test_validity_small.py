@@ -79,7 +79,7 @@ def test_an_attribute_that_is_in_too_few_pictures_is_said(services):
     nurse = {"concept": "nurse", "prompt": "a photo of a nurse", "attributes": ["sombrero"]}
     report = named(services, nurse, clusters=1)
     assert not table(report, "texts")["is planted"].any()
-    assert "1 planted attributes are present in too few pictures" in " ".join(report.results.notes)
+    assert "too few, for such clusters: 1." in " ".join(report.results.notes)
     assert headline(report).startswith("No planted attribute is present in enough pictures")
 
 
