@@ -388,6 +388,7 @@ def _keys(ids: Any, kwargs: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 
 Call = Callable[..., Any]  # one call of the pipeline, with these further arguments; gives its output
+_Answer = tuple[list[Any], Any]  # a network's output, after the shapes of its input
 
 _SPACES: dict[str, VelocitySpace] = {
     "flow_prediction": "flow",
@@ -453,7 +454,7 @@ class Tracer:
     pipeline: Any
     space: VelocitySpace  # of :func:`velocity_space`
     after_step: Callable[[], None] = lambda: None  # called after each step of each call, except decoding calls
-    _answers: dict[str, list[Any]] = field(default_factory=dict, init=False)
+    _answers: dict[str, list[_Answer]] = field(default_factory=dict, init=False)  # of the path's first step
 
     def path(self, call: Call) -> list[Moment]:
         """Draw one picture and return every step."""
@@ -473,7 +474,7 @@ class Tracer:
             self.after_step()
             return answer
 
-        with step_replaced(scheduler, look):
+        with step_replaced(scheduler, look), _answers_noted(self.pipeline, self._answers, lambda: not moments):
             call(output_type="latent")
         return [replace(moment, sigma=self.noise(i, timesteps[i])) for i, moment in enumerate(moments)]
 
@@ -495,13 +496,12 @@ class Tracer:
     def picture(self, call: Call, moment: Moment) -> np.ndarray:
         """Pixels ``(h, w, channels)`` in [0, 1] of a step's predicted picture.
 
-        Only the decoder works anew each time: the denoiser, whose predictions are not used, repeats its answers
-        of the first of these calls.
+        Only the decoder works anew: the denoiser, whose predictions are not used, repeats its answers of the path.
         """
         x0 = torch.from_numpy(self.heading(moment.xt, moment.velocity, moment.sigma)).float()
         with ExitStack() as afterwards:
             afterwards.enter_context(step_replaced(self.pipeline.scheduler, lambda s: _with_sample(s.answer(), x0)))
-            afterwards.enter_context(_repeated_answers(self.pipeline, self._answers))
+            afterwards.enter_context(_answers_repeated(self.pipeline, self._answers))
             if (checker := getattr(self.pipeline, "safety_checker", None)) is not None:
                 afterwards.callback(setattr, self.pipeline, "safety_checker", checker)
                 self.pipeline.safety_checker = None
@@ -634,26 +634,42 @@ def _cloned(output: Any) -> Any:
     return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, output)
 
 
-@contextmanager
-def _repeated_answers(pipeline: Any, answers: dict[str, list[Any]]) -> Iterator[None]:
-    """Let networks repeat these answers; without any yet, record their own.
+def _answer_replaced(pipeline: Any, by: Callable[..., Any]) -> ExitStack:
+    """Let ``by`` answer for networks, from their name, their own answer, and their input, until the block ends.
 
     All except the decoder and text encoders, whose outputs the adapter caches by text.
     """
+    afterwards = ExitStack()
+    for name, module in pipeline.components.items():
+        if isinstance(module, torch.nn.Module) and name not in DECODERS and "text_encoder" not in name:
+            afterwards.enter_context(forward_replaced(module, partial(by, name, module.forward)))
+    return afterwards
 
-    def wrapped(earlier: list[Any], forward: Callable[..., Any]) -> Callable[..., Any]:
-        first, turns = not earlier, count()
 
-        def answer(*args: Any, **kwargs: Any) -> Any:
-            if first:
-                earlier.append(forward(*args, **kwargs))
-            return earlier[next(turns)]
+def _answers_noted(pipeline: Any, answers: dict[str, list[_Answer]], wanted: Callable[[], bool]) -> ExitStack:
+    """Note the answers of networks, with the shapes of their inputs, while they are ``wanted``."""
 
-        return answer
+    def noted(name: str, own: Call, *args: Any, **given: Any) -> Any:
+        output = own(*args, **given)
+        if wanted():
+            answers.setdefault(name, []).append((_shapes(args, given), output))
+        return output
 
-    with ExitStack() as afterwards:
-        for name, module in pipeline.components.items():
-            if isinstance(module, torch.nn.Module) and name not in DECODERS and "text_encoder" not in name:
-                earlier = answers.setdefault(name, [])
-                afterwards.enter_context(forward_replaced(module, wrapped(earlier, module.forward)))
-        yield
+    return _answer_replaced(pipeline, noted)
+
+
+def _answers_repeated(pipeline: Any, answers: Mapping[str, list[_Answer]]) -> ExitStack:
+    """Let networks repeat these answers, in order, to inputs of the same shapes."""
+    left = {name: iter(earlier) for name, earlier in answers.items()}
+
+    def repeated(name: str, own: Call, *args: Any, **given: Any) -> Any:
+        shapes, output = next(left.get(name, iter(())), (None, None))
+        return output if shapes == _shapes(args, given) else own(*args, **given)
+
+    return _answer_replaced(pipeline, repeated)
+
+
+def _shapes(*given: Any) -> list[Any]:
+    from torch.utils._pytree import tree_leaves
+
+    return [leaf.shape for leaf in tree_leaves(given) if isinstance(leaf, torch.Tensor)]

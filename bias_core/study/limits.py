@@ -6,13 +6,15 @@ from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
 from bias_core.errors import Cancelled, Interrupted, TooLarge
-from bias_core.models.engines import EngineProgress
+from bias_core.models.engines import Drawing, EngineProgress
+from bias_core.protocols import StepCallback
 from bias_core.settings import Settings
 from bias_core.study.types import Progress, StudySettings, WatchedShare
 from bias_core.types import Estimate, ImageRow, ReaderErrors, StoredImage
@@ -120,13 +122,32 @@ class Countdown:
         self._total, self._seconds = total, work_clock().seconds
         self._marks = deque([(self._seconds(), 0)], maxlen=_PACE_OF)
 
-    def progress(self, done: int, message: str) -> Progress:
-        """Return a step of the work with the seconds left; nan before the first part is done."""
+    def progress(self, done: float, message: str) -> Progress:
+        """Return a step of the work, also within a part, with the seconds left; nan before the first."""
         (since, before), now = self._marks[0], self._seconds()
-        if done > before:
-            self._marks.append((now, done))
+        if done > before and done == int(done):
+            self._marks.append((now, int(done)))
         left = (now - since) / (done - before) * (self._total - done) if done > before else math.nan
-        return Progress(done=done, total=self._total, seconds_left=left, message=message)
+        return Progress(done=int(done), total=self._total, seconds_left=left, message=message)
+
+
+class _Job(Drawing, Generic[T]):
+    """Does one long piece of work in a thread, and passes its steps to the caller."""
+
+    result: T
+
+    def __init__(self, work: Callable[[StepCallback], T], cancelled: Callable[[], bool]) -> None:
+        super().__init__(cancelled)
+        self._work, self._due = work, 0.0
+
+    def draw(self) -> None:
+        self.result = self._work(self._on_step)
+
+    def _on_step(self, step: int, n_steps: int) -> None:
+        self.check()
+        if step < n_steps and time.monotonic() >= self._due:
+            self._due = time.monotonic() + _SECONDS_BETWEEN_LOOKS
+            self.put(step=step, n_steps=n_steps)
 
 
 class Stoppable:
@@ -168,9 +189,9 @@ class Stoppable:
             self.notes.append(f"{why}. {self.stopped}" if isinstance(why, Interrupted) else self.stopped)
 
     def map_until_stopped(
-        self, what: str, items: Sequence[S], work: Callable[[S], T], *, fewest: int = 1
+        self, what: str, items: Sequence[S], work: Callable[[S, StepCallback], T], *, fewest: int = 1
     ) -> Generator[Progress, None, list[T]]:
-        """Apply ``work`` to each item; on Stop, return the results so far.
+        """Apply ``work`` to each item, in a thread that reports its steps; on Stop, return the results so far.
 
         ``what`` names the items. Raises Cancelled for fewer than ``fewest`` results, too few for a number.
         """
@@ -178,8 +199,15 @@ class Stoppable:
         with self.allow_partial_results(lambda: f"{len(finished):,} of {len(items):,} {what}"):
             for n, item in enumerate(items):
                 self.check()
-                yield countdown.progress(n, f"{n:,} of {len(items):,} {what}")
-                finished.append(work(item))
+                message = f"{n:,} of {len(items):,} {what}"
+                yield countdown.progress(n, message)
+                job = _Job(partial(work, item), self.cancelled)
+                try:
+                    for event in job.events():
+                        yield countdown.progress(n + event.step / event.n_steps, message)
+                finally:
+                    job.stop()
+                finished.append(job.result)
         if self.stopped_after and len(finished) < fewest:
             raise self.not_enough_pictures()
         return finished

@@ -258,6 +258,24 @@ def test_only_the_path_asks_the_scheduler_for_steps(models, family, monkeypatch)
     assert len(n_steps) == len(steps)
 
 
+def test_predicted_pictures_take_no_pass_of_the_denoiser(models, family, monkeypatch):
+    kind, n_passes = type(denoiser_of(models[family].pipeline())), []
+    forward = kind.forward
+
+    @wraps(forward)
+    def counted(*args, **kwargs):
+        n_passes.append(1)
+        return forward(*args, **kwargs)
+
+    monkeypatch.setattr(kind, "forward", counted)
+    counts = []
+    for predicted in (False, True):
+        n_passes.clear()
+        list(models[family].trace(a_row(family), [], guided=True, predicted=predicted))
+        counts.append(len(n_passes))
+    assert counts[0] == counts[1] > 0
+
+
 def test_velocities_are_the_raw_answers_to_each_text_at_the_same_latent(models, family):
     # Each text alone through the denoiser, in a generation of its own whose latent is put there by a hook.
     model, row = models[family], a_row(family)

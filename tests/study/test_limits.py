@@ -1,8 +1,10 @@
 """No run is larger or longer than the settings allow, whatever door it comes through; nothing is laid out for it."""
 
 import re
+import threading
 import time
 from dataclasses import replace
+from itertools import count
 
 import gradio as gr
 import numpy as np
@@ -179,10 +181,52 @@ def test_long_work_says_how_long_the_rest_takes_at_its_latest_pace(monkeypatch):
     clock, work = [0.0], Stoppable()
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     work.cancelled, work.notes = (lambda: False), []
-    steps = work.map_until_stopped("pictures", range(20), lambda n: clock.__setitem__(0, clock[0] + 3.0 * (n >= 10)))
+    steps = work.map_until_stopped("pictures", range(20), lambda n, _: clock.__setitem__(0, clock[0] + 3.0 * (n >= 10)))
     left = [step.seconds_left for step in steps]
     assert np.isnan(left[0])
     assert (left[10], left[11], left[19]) == (0.0, 3 / 8 * 9, 3.0)
+
+
+def test_long_work_says_how_long_the_rest_takes_from_the_first_step_of_its_first_item(monkeypatch):
+    # Two items of four steps of 3 s each; the last step of an item ends with the item.
+    clock, work, seen = [0.0], Stoppable(), threading.Semaphore(0)
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    work.cancelled, work.notes = (lambda: False), []
+
+    def steps_of(item, on_step):
+        for step in range(1, 5):
+            clock[0] += 3.0
+            on_step(step, 4)
+            if step < 4:
+                seen.acquire()
+        return item
+
+    steps, left = work.map_until_stopped("pictures", "ab", steps_of), []
+    for i, step in enumerate(steps):
+        left.append((step.message, step.seconds_left))
+        if i % 4:
+            seen.release()
+    assert [seconds for _, seconds in left[1:]] == [21.0, 18.0, 15.0, 12.0, 9.0, 6.0, 3.0]
+    assert [message for message, _ in left] == ["0 of 2 pictures"] * 4 + ["1 of 2 pictures"] * 4
+
+
+def test_work_ends_at_its_next_step_when_the_caller_leaves():
+    work, ends = Stoppable(), []
+    work.cancelled, work.notes = (lambda: False), []
+
+    def endless(_item, on_step):
+        try:
+            for step in count(1):
+                on_step(step, step + 1)
+        except Cancelled:
+            ends.append(True)
+            raise
+
+    steps = work.map_until_stopped("pictures", "ab", endless)
+    next(steps)
+    next(steps)
+    steps.close()
+    assert ends == [True]
 
 
 def test_words_of_ones_own_that_cannot_be_written_are_refused(services):

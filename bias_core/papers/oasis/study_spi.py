@@ -46,7 +46,7 @@ from bias_core.papers.oasis.report import (
     steps_headline,
 )
 from bias_core.prompts import fill_template
-from bias_core.protocols import ChecksSettings, Traceable
+from bias_core.protocols import ChecksSettings, StepCallback, Traceable
 from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
 from bias_core.study.design import ReportTexts
@@ -219,13 +219,23 @@ def _trace_all(
         stored = data.stored(data.frame[data.frame["nationality"] == nationality])
         items += [(nationality, place, picture) for place, picture in enumerate(stored)]
 
-    def work(item: tuple[str, int, StoredImage]) -> "tuple[Trace, Trace]":
+    def work(item: tuple[str, int, StoredImage], on_step: StepCallback) -> "tuple[Trace, Trace]":
         nationality, place, picture = item
+        n_own, n_base = 0, 2 * picture.row.num_inference_steps  # the base is drawn, and each of its steps decoded
+
+        def on_own_step(step: int, n_steps: int) -> None:
+            nonlocal n_own
+            n_own = n_steps
+            on_step(step, n_own + n_base)
+
+        def on_base_step(step: int, n_steps: int) -> None:
+            on_step(n_own + step, n_own + n_steps)
+
         attributes = _attributes(design, settings, nationality)
         shown = _shown_steps(picture.row.num_inference_steps, options) if place < options.n_samples else ()
-        own = trace_row(data, model, picture.row, attributes, predicted_steps=shown)
+        own = trace_row(data, model, picture.row, attributes, on_own_step, predicted_steps=shown)
         base = replace(picture.row, prompt=bases[picture.row.prompt])
-        return own, trace_row(data, model, base, (), predicted_steps=())
+        return own, trace_row(data, model, base, (), on_base_step, predicted_steps=())
 
     pairs = yield from data.map_until_stopped("pictures traced", items, work)
     traced: dict[str, list[tuple[Trace, Trace]]] = {name: [] for name, *_ in items}
@@ -372,9 +382,15 @@ class Trace:
 
 
 def trace_row(
-    data: StudyData, model: Traceable, row: ImageRow, attributes: Sequence[Attribute], *, predicted_steps: Sequence[int]
+    data: StudyData,
+    model: Traceable,
+    row: ImageRow,
+    attributes: Sequence[Attribute],
+    on_step: StepCallback,
+    *,
+    predicted_steps: Sequence[int],
 ) -> Trace:
-    """Return the stored trace of a row, or make it under the model lock; each step checks for a stop."""
+    """Return the stored trace of a row, or make it under the model lock; ``on_step`` may end it at each step."""
     services, guided, reader = data.services, options_in(data.settings, PropagationOptions).guided, data.encoder()
     key = hashlib.sha256(
         json.dumps([row.id, [(a.positive, a.negative) for a in attributes], guided, reader.name, _FORM]).encode()
@@ -385,7 +401,7 @@ def trace_row(
         return earlier
     as_drawn = guided or not attributes  # without attributes, velocities other than those of the drawing go unused
     with services.model_lock:
-        steps = model.trace(row, attributes, guided=as_drawn, predicted=True, on_step=lambda *_: data.check())
+        steps = model.trace(row, attributes, guided=as_drawn, predicted=True, on_step=on_step)
         try:
             step_values = [(_look(step, pictures), step.predicted, step.space, step.guided) for step in steps]
         finally:

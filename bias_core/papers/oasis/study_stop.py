@@ -21,6 +21,7 @@ from bias_core.number_text import typeset
 from bias_core.papers.oasis.cells import NationalityOptions, nationality_shots, own_attributes, wanted_nationalities
 from bias_core.papers.oasis.prompt_search import OptimisedPrompt, cluster_average_image, optimise_prompts
 from bias_core.papers.oasis.report import cluster_name, texts_headline
+from bias_core.protocols import StepCallback
 from bias_core.store.files import write_atomically
 from bias_core.store.images import png_bytes
 from bias_core.store.readings import open_picture
@@ -212,11 +213,13 @@ def _cluster(data: StudyData, nationality: str, frame: pd.DataFrame, rows: np.nd
     return f"{clustering.n_clusters} clusters, {chosen}; smallest eigenvalues {eigenvalues}. {clustering.note}".rstrip()
 
 
-def _with_prompts(data: StudyData, cluster: Cluster) -> Cluster:
-    return replace(cluster, prompts=_prompts(data, cluster.rows, cluster.others))
+def _with_prompts(data: StudyData, cluster: Cluster, on_step: StepCallback) -> Cluster:
+    return replace(cluster, prompts=_prompts(data, cluster.rows, cluster.others, on_step))
 
 
-def _prompts(data: StudyData, rows: np.ndarray, others: np.ndarray) -> tuple[OptimisedPrompt, ...]:
+def _prompts(
+    data: StudyData, rows: np.ndarray, others: np.ndarray, on_step: StepCallback
+) -> tuple[OptimisedPrompt, ...]:
     options, encoder = options_in(data.settings, PromptSearchOptions), data.encoder()
     model = data.services.language_model(options.language_model)
     return tuple(
@@ -232,7 +235,7 @@ def _prompts(data: StudyData, rows: np.ndarray, others: np.ndarray) -> tuple[Opt
             other_embeddings=others if len(others) else None,
             contrast=options.contrast and len(others) > 0,
             held_out=options.held_out,
-            on_step=lambda *_: data.check(),
+            on_step=on_step,
             lock=data.services.reading(encoder, model),
             rng=data.settings.seed,
         )
