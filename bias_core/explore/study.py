@@ -73,7 +73,7 @@ from bias_core.values import Options, option_values, settings_of
 
 _PERSON = re.compile(r"\b(?:person|people|human|individual|m[ae]n|wom[ae]n|male|female)\b", re.I)
 _FEWEST = 4  # pictures for a map, or for separate scores of a prompt
-_MOST_ON_MAP = 3000  # the similarity graph has n x n entries
+_MOST_ON_MAP = 3000  # each picture is compared with all others
 _MOST_PROMPTS = 24
 
 

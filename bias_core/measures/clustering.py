@@ -2,10 +2,10 @@
 
 import warnings
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from scipy.sparse.linalg import lobpcg
 from threadpoolctl import threadpool_limits
 
@@ -14,9 +14,10 @@ from bias_core.measures.alignment import decompose
 from bias_core.measures.arrays import Array, all_equal, unit_rows
 
 MAX_CLUSTERS = 8  # Most clusters that the eigengap may choose
-_NEIGHBOUR = 7  # the distance to this neighbour is the local scale of an image [zelnikmanor2004]
+_NEIGHBOURS, _FEWEST = 10, 3  # neighbours of an image, and of one among very few
 _DENSE = 100  # below it all eigenvalues at once are as quick
-_BLOCK = 2000  # images by images looked at in one go; a graph of more images is in single precision
+_BLOCK = 500  # images compared with all others in one go
+_DIGITS = 6  # of squared distances and gaps: single precision errs in the seventh
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +34,12 @@ class ClusterResult:
 
 
 def spectral_clusters(image_embeddings: ArrayLike, *, n_clusters: int | None = None, seed: int = 0) -> ClusterResult:
-    """Group images by the graph of their similarities.
+    """Group images by the graph of their nearest neighbours.
 
-    L = I - D^(-1/2) W D^(-1/2),  W_ij = exp(-|x_i - x_j|² / (s_i s_j))   [vonluxburg2007, zelnikmanor2004]
+    L = I - D^(-1/2) W D^(-1/2),  W = (A + Aᵀ) / 2   [vonluxburg2007, 2.2 and 3.2]
+    A_ij = exp(-|x_i - x_j|² / (s_i s_j)) for the 10 images x_j nearest to x_i, else 0   [zelnikmanor2004]
 
-    OASIS clusters CLIP features this way before it looks for attributes [dehdashtian2025oasis, 3.3].
+    OASIS clusters CLIP features before it looks for attributes, and names no graph [dehdashtian2025oasis, 3.3].
 
     Parameters
     ----------
@@ -55,7 +57,12 @@ def spectral_clusters(image_embeddings: ArrayLike, *, n_clusters: int | None = N
 
     Notes
     -----
-    s_i is the distance to the 7th neighbour (the middle one where there are fewer images). One image, or images with
+    s_i is the distance to the last of the nearest images. Of fewer than 21 images half of the others are neighbours,
+    but at least 3. With weights for all pairs, as Zelnik-Manor and Perona have them, groups vanish in many dimensions,
+    where all distances are alike: of five separate groups in 512 dimensions one is found. The graph of neighbours can
+    split images that vary along few dimensions, so look at the gap between the eigenvalues.
+
+    Of equal gaps the last counts, so that more than eight separate groups are eight clusters. One image, or images with
     equal embeddings, are one cluster whatever was asked for, and ``note`` says so; with two images and no number given
     there is one gap only, so they are one cluster.
 
@@ -66,8 +73,8 @@ def spectral_clusters(image_embeddings: ArrayLike, *, n_clusters: int | None = N
     >>> result.labels, result.n_clusters
     (array([0, 0, 0, 1, 1]), 2)
     """
-    single = unit_rows(image_embeddings, "image_embeddings")
-    rows = np.asarray(unit_rows(single.astype(np.float64)), dtype=np.float64)  # unit to the last digit
+    rows = unit_rows(image_embeddings, "image_embeddings").astype(np.float64)
+    rows = np.asarray(unit_rows(rows), dtype=np.float64)  # unit to the last digit
     n = len(rows)
     if n_clusters is not None and not 1 <= n_clusters <= n:
         raise InvalidInput(f"n_clusters must be from 1 to the number of images, {n}; got {n_clusters}.")
@@ -79,11 +86,10 @@ def spectral_clusters(image_embeddings: ArrayLike, *, n_clusters: int | None = N
             n_clusters=1,
             note="one image has no clusters" if n == 1 else "all images have the same embedding",
         )
-    affinity = _affinity(rows)
     n_distinct = len(np.unique(rows.round(6), axis=0))
     with threadpool_limits(limits=1):  # small problems: threads only get in the way
-        eigenvalues, vectors = _spectrum(affinity, max(MAX_CLUSTERS, n_clusters or 0) + 2, seed)
-        k = min(n_clusters or int(np.diff(eigenvalues[: MAX_CLUSTERS + 1]).argmax()) + 1, n_distinct)
+        eigenvalues, vectors = _spectrum(_affinity(rows), max(MAX_CLUSTERS, n_clusters or 0) + 2, seed)
+        k = min(n_clusters or _largest_gap(eigenvalues[: MAX_CLUSTERS + 1]), n_distinct)
         labels = _by_size(_k_means(vectors[:, :k], seed))
         coordinates = _principal_plane(rows)
     count = int(labels.max()) + 1
@@ -96,47 +102,46 @@ def spectral_clusters(image_embeddings: ArrayLike, *, n_clusters: int | None = N
     )
 
 
-def _affinity(rows: Array) -> Array:
-    """W of unit rows, with local scales and no self-loops, in place: for 10,000 images one array has 400 MB."""
-    n, largest = len(rows), 0.0
-    affinity = np.empty((n, n), dtype=np.float64 if n <= _BLOCK else np.float32)  # first the squared distances
-    parts = [slice(start, start + _BLOCK) for start in range(0, n, _BLOCK)]
-    for i, part in enumerate(parts):
-        for other in parts[: i + 1]:
-            squares = np.maximum(2 - 2 * rows[part] @ rows[other].T, 0)
-            affinity[other, part], affinity[part, other] = squares.T, squares
-            largest = max(largest, float(squares.max()))
-    neighbour = max(1, min(_NEIGHBOUR, (n - 1) // 2))
-    scales = np.empty(n)
-    for part in parts:
-        scales[part] = np.sqrt(np.partition(affinity[part], neighbour, axis=1)[:, neighbour])
-    scales = np.maximum(scales, 1e-2 * np.sqrt(largest))  # more than seven copies of one image
-    for row, scale in zip(affinity, scales, strict=True):
-        np.exp(np.divide(row, -scale * scales, out=row), out=row)
-    np.fill_diagonal(affinity, 0)
-    return affinity
+def _largest_gap(eigenvalues: Array) -> int:
+    """Number of eigenvalues below the largest gap; of gaps that are equal up to rounding, the last."""
+    gaps = np.diff(eigenvalues).round(_DIGITS)
+    return len(gaps) - int(gaps[::-1].argmax())
 
 
-def _spectrum(walk: Array, k: int, seed: int) -> tuple[Array, Array]:
-    """Smallest eigenvalues of W's normalised Laplacian and their vectors, ``(k,)`` and ``(n, k)``; overwrites W."""
-    n = len(walk)
-    degrees = np.maximum(walk.sum(axis=1, dtype=np.float64), np.finfo(walk.dtype).tiny)  # an image far from all others
-    roots = np.sqrt(degrees).astype(walk.dtype)
-    walk /= roots[:, np.newaxis]
-    walk /= roots
+def _affinity(rows: Array) -> sparse.csr_array:
+    """W of unit rows, without self-loops; distances are taken in blocks, and memory grows with n."""
+    n, single = len(rows), rows.astype(np.float32)
+    k = min(_NEIGHBOURS, n - 1, max(_FEWEST, (n - 1) // 2))
+    nearest, squares = np.empty((n, k), dtype=np.int32), np.empty((n, k))
+    for start in range(0, n, _BLOCK):
+        block = np.maximum(2 - 2 * single[start : start + _BLOCK] @ single.T, 0).round(_DIGITS)
+        np.fill_diagonal(block[:, start:], np.inf)
+        farthest = np.partition(block, k - 1, axis=1)[:, k - 1]
+        for i, row in enumerate(block):
+            near = np.flatnonzero(row <= farthest[i])
+            near = near[np.argsort(row[near], kind="stable")[:k]]  # the first of copies, which so stay together
+            nearest[start + i], squares[start + i] = near, row[near]
+    scales = np.sqrt(squares[:, -1])
+    scales = np.maximum(scales, 1e-2 * scales.max() or 1.0)  # zero for an image with many copies
+    weights = np.exp(-squares / (scales[:, np.newaxis] * scales[nearest]))
+    graph = sparse.csr_array((weights.ravel(), nearest.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
+    return (graph + graph.T) / 2
+
+
+def _spectrum(affinity: sparse.csr_array, k: int, seed: int) -> tuple[Array, Array]:
+    """Smallest eigenvalues of W's normalised Laplacian and their vectors, ``(k,)`` and ``(n, k)``."""
+    n = affinity.shape[0]
+    roots = sparse.diags_array(1 / np.sqrt(affinity.sum(axis=1)))
+    walk = (roots @ affinity @ roots).tocsr()
     if n <= max(_DENSE, 5 * k):
-        values, vectors = np.linalg.eigh(walk)
-    else:  # by blocks: one vector at a time misses repeated eigenvalues
+        values, vectors = np.linalg.eigh(walk.toarray())
+    else:  # by blocks: one vector at a time misses repeated eigenvalues, one for each part of a graph in parts
         start = np.random.default_rng(seed).normal(size=(n, k))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # past the gap four digits are not reached at once
-            values, vectors = lobpcg(partial(_step, walk), start, largest=True, tol=1e-4, maxiter=60)
+            values, vectors = lobpcg(walk, start, largest=True, tol=1e-4, maxiter=60)
     order = np.argsort(-values)[:k]
     return np.maximum(1 - values[order], 0), vectors[:, order]
-
-
-def _step(walk: Array, vectors: Array) -> Array:
-    return walk @ vectors.astype(walk.dtype, copy=False)  # mixed types would copy W for each product
 
 
 def _k_means(vectors: Array, seed: int) -> NDArray[np.int_]:
