@@ -17,6 +17,7 @@ MAX_CLUSTERS = 8  # Most clusters that the eigengap may choose
 _NEIGHBOUR = 7  # the distance to this neighbour is the local scale of an image [zelnikmanor2004]
 _DENSE = 100  # below it all eigenvalues at once are as quick
 _BLOCK = 2000  # images by images looked at in one go; a graph of more images is in single precision
+_STARTS, _MOST_STEPS, _TOLERANCE = 10, 300, 1e-4  # of k-means; the last as a share of the variance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,16 +141,75 @@ def _step(walk: Array, vectors: Array) -> Array:
 
 
 def _k_means(vectors: Array, seed: int) -> NDArray[np.int_]:
-    """k-means on the rows of the eigenvectors, each scaled to length 1 [ng2001]."""
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
+    """k-means on the rows of the eigenvectors, each scaled to length 1 [ng2001]; the best of several starts.
 
+    It has the starts, the steps and so the labels of scikit-learn's KMeans, whose import takes longer than the clusters
+    of thousands of images.
+    """
+    k = vectors.shape[1]
+    if k == 1:
+        return np.zeros(len(vectors), dtype=np.int_)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     rows = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer groups than asked: the note says it
-        labels = KMeans(n_clusters=vectors.shape[1], n_init=10, random_state=seed).fit_predict(rows)
-    return np.asarray(labels, dtype=np.int_)
+    tolerance = _TOLERANCE * float(rows.var(axis=0).mean())
+    rows = rows - rows.mean(axis=0)
+    rng = np.random.RandomState(seed)  # as scikit-learn
+    labels, least = np.zeros(len(rows), dtype=np.int_), np.inf
+    for _ in range(_STARTS):
+        found, spread = _lloyd(rows, _spread_out(rows, k, rng), tolerance)
+        if spread < least:
+            labels, least = found, spread
+    return labels
+
+
+def _spread_out(rows: Array, k: int, rng: np.random.RandomState) -> Array:
+    """First centres ``(k, d)``: each the best of a few rows drawn by their squared distance, k-means++."""
+    n, n_drawn = len(rows), 2 + int(np.log(k))
+    first = int(rng.choice(n, p=np.full(n, 1 / n)))
+    chosen, nearest = [first], _squares(rows[[first]], rows)[0]  # (n,)
+    for _ in range(1, k):
+        drawn = np.searchsorted(np.cumsum(nearest), rng.uniform(size=n_drawn) * nearest.sum())
+        drawn = np.minimum(drawn, n - 1)  # rounding may lead past the end
+        distances = np.minimum(nearest, _squares(rows[drawn], rows))  # (n_drawn, n)
+        best = int(distances.sum(axis=1).argmin())
+        chosen.append(int(drawn[best]))
+        nearest = distances[best]
+    return rows[chosen]
+
+
+def _squares(some: Array, rows: Array) -> Array:
+    """Squared distances ``(m, n)``."""
+    products = (some**2).sum(axis=1)[:, np.newaxis] - 2 * some @ rows.T + (rows**2).sum(axis=1)
+    return np.maximum(products, 0)
+
+
+def _lloyd(rows: Array, centres: Array, tolerance: float) -> tuple[NDArray[np.int_], float]:
+    """Labels ``(n,)`` of the centres that these move to, and the sum of squared distances to them."""
+    labels = np.full(len(rows), -1)
+    for _ in range(_MOST_STEPS):
+        before, labels = labels, _squares(centres, rows).argmin(axis=0)
+        moved = _means(rows, labels, centres)
+        shift, centres = float(((moved - centres) ** 2).sum()), moved
+        if shift <= tolerance or np.array_equal(labels, before):
+            break
+    labels = _squares(centres, rows).argmin(axis=0)
+    return labels, float(((rows - centres[labels]) ** 2).sum())
+
+
+def _means(rows: Array, labels: NDArray[np.int_], centres: Array) -> Array:
+    """Mean of each cluster ``(k, d)``; an empty one takes the row farthest from its centre away from another."""
+    members = np.eye(len(centres))[labels]  # (n, k)
+    sums, counts = members.T @ rows, members.sum(axis=0)
+    distances = ((rows - centres[labels]) ** 2).sum(axis=1)
+    empty = np.flatnonzero(counts == 0)
+    if len(empty) and distances.max() > 0:
+        for cluster, row in zip(empty, np.argsort(-distances, kind="stable"), strict=False):
+            for place, sign in ((labels[row], -1), (cluster, 1)):
+                sums[place] += sign * rows[row]
+                counts[place] += sign
+    means: Array = sums / np.maximum(counts, 1)[:, np.newaxis]
+    means[counts == 0] = means[counts.argmax()]
+    return means
 
 
 def _by_size(labels: NDArray[np.int_]) -> NDArray[np.int_]:

@@ -1,7 +1,11 @@
 """Spectral clusters of planted groups, and of the sets that have none."""
 
+import itertools
+
 import numpy as np
 import pytest
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 
 from bias_core.errors import InvalidInput
@@ -122,3 +126,14 @@ def test_bad_embeddings_are_refused(bad):
 def test_two_thousand_images_are_told_apart():
     images, truth = groups((700, 600, 400, 300), d=128, noise=0.2)
     assert adjusted_rand_score(truth, spectral_clusters(images.astype(np.float32)).labels) == 1
+
+
+@pytest.mark.filterwarnings("ignore", category=ConvergenceWarning)  # fewer rows than clusters
+@pytest.mark.parametrize("n_distinct", [2, 5, 47])
+def test_k_means_gives_the_labels_of_scikit_learn(n_distinct):
+    for seed, k in itertools.product(range(7), (2, 3, 5, 8)):
+        rng = np.random.default_rng(seed)
+        rows = rng.normal(size=(n_distinct, k))[rng.integers(n_distinct, size=47)]
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        expected = KMeans(n_clusters=k, n_init=10, random_state=seed).fit_predict(rows)
+        assert adjusted_rand_score(expected, clustering._k_means(rows, seed)) == 1, (seed, k)
