@@ -179,8 +179,8 @@ def _spread_out(rows: Array, k: int, rng: np.random.RandomState) -> Array:
 
 def _squares(some: Array, rows: Array) -> Array:
     """Squared distances ``(m, n)``."""
-    products = (some**2).sum(axis=1)[:, np.newaxis] - 2 * some @ rows.T + (rows**2).sum(axis=1)
-    return np.maximum(products, 0)
+    squares: Array = (some**2).sum(axis=1)[:, np.newaxis] - 2 * some @ rows.T + (rows**2).sum(axis=1)
+    return np.maximum(squares, 0, out=squares)
 
 
 def _lloyd(rows: Array, centres: Array, tolerance: float) -> tuple[NDArray[np.int_], float]:
