@@ -153,7 +153,9 @@ def _k_means(vectors: Array, seed: int) -> NDArray[np.int_]:
     rows = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
     tolerance = _TOLERANCE * float(rows.var(axis=0).mean())
     rows = rows - rows.mean(axis=0)
-    rng = np.random.RandomState(seed)  # as scikit-learn
+    bits = np.random.MT19937()
+    bits._legacy_seeding(seed % 2**32)  # noqa: SLF001 - as scikit-learn; no larger seed
+    rng = np.random.Generator(bits)
     labels, least = np.zeros(len(rows), dtype=np.int_), np.inf
     for _ in range(_STARTS):
         found, spread = _lloyd(rows, _spread_out(rows, k, rng), tolerance)
@@ -162,7 +164,7 @@ def _k_means(vectors: Array, seed: int) -> NDArray[np.int_]:
     return labels
 
 
-def _spread_out(rows: Array, k: int, rng: np.random.RandomState) -> Array:
+def _spread_out(rows: Array, k: int, rng: np.random.Generator) -> Array:
     """First centres ``(k, d)``: each the best of a few rows drawn by their squared distance, k-means++."""
     n, n_drawn = len(rows), 2 + int(np.log(k))
     first = int(rng.choice(n, p=np.full(n, 1 / n)))
