@@ -10,16 +10,23 @@ import sys
 from tempfile import TemporaryDirectory
 
 HELP_LIBRARIES = "import typer, rich.table, pydantic, yaml"
-RUN_LIBRARIES = "import typer, pydantic, pandas, scipy.stats, sklearn.cluster, huggingface_hub, PIL.Image, jinja2"
+RUN_LIBRARIES = "import typer, pydantic, pandas, scipy.stats, huggingface_hub, PIL.Image, jinja2"
 MOST_HELP, MOST_AGAIN = 5.0, 2.5
 COUNTS = (8, 32, 128)  # pictures of a run that is repeated
+STUDIES = {
+    "pst-occupations": ("--scale", "0.01"),
+    "pst-fairness": ("--scale", "0.01"),
+    "tbyb-general": ("--scale", "0.001"),
+    "oasis-nationalities": ("--scale", "0.02"),
+    "oasis-stop": ("--scale", "0.02", "--option", "n_candidates=32"),
+}
 TRIES = 3
 AGAIN = """
 import runpy, sys
 try:
     runpy.run_module("bias_core", run_name="__main__")
 finally:
-    print("\\nloaded:", *sorted({"torch", "diffusers", "transformers"} & set(sys.modules)), file=sys.stderr)
+    print("\\nloaded:", *sorted({"torch", "diffusers", "transformers", "sklearn"} & set(sys.modules)), file=sys.stderr)
 """
 
 
@@ -47,14 +54,16 @@ def main() -> None:
         too_slow += [name] * (seconds > MOST_HELP * plain)
     plain = least("-c", RUN_LIBRARIES)
     with TemporaryDirectory() as data:
-        runs = {n: ("explore", "doctor", "-n", str(n), "--model", "calibration-renderer") for n in COUNTS}
-        runs[0] = ("explore", "doctor", "-n", "8")  # by the diffusion model
-        for n, run in runs.items():
+        explored = ("explore", "doctor", "-n")
+        runs = {f"{n} rendered pictures": (*explored, str(n), "--model", "calibration-renderer") for n in COUNTS}
+        runs["8 pictures of the diffusion model"] = (*explored, "8")
+        runs |= {study: ("study", "run", study, *how) for study, how in STUDIES.items()}
+        for title, run in runs.items():
             measured("-m", "bias_core", *run, data=data)
             repeated = ["-c", AGAIN, *run]
             tries = [measured(*repeated, data=data) for _ in range(TRIES)]
             seconds, loaded = min(one[0] for one in tries), tries[0][1]
-            name = f"again, {n} rendered pictures" if n else "again, 8 pictures of the diffusion model"
+            name = f"again, {title}"
             print(f"{name}: {seconds:.2f} s, {seconds / plain:.1f} times its libraries' import (at most {MOST_AGAIN})")
             too_slow += [name] * (seconds > MOST_AGAIN * plain)
             too_slow += [f"{name} loads {loaded}"] * bool(loaded)

@@ -179,5 +179,7 @@ class LanguageModel(Protocol):
 class PersonFinder(Protocol):
     """Finds the people in a picture."""
 
+    name: str  # changes with its weights
+
     def find(self, image: Image.Image) -> list[tuple[int, int, int, int]]:
         """Boxes (left, top, right, bottom) in pixels, from left to right."""

@@ -23,7 +23,7 @@ from bias_core.explore.options import explore_settings
 from bias_core.labels.rating import give_answer, join, next_item
 from bias_core.models.engines import LocalEngine, Rate, RateStore
 from bias_core.services import Services
-from bias_core.settings import Settings
+from bias_core.settings import ASSETS, Settings
 from bias_core.study.design import design_files, find_design
 from bias_core.study.documents import to_dict
 from bias_core.study.plan import plan_study, settle
@@ -217,14 +217,28 @@ sys.argv = ["bias_core", *{arguments!r}]
 try:
     runpy.run_module("bias_core", run_name="__main__")
 except SystemExit as end:
-    print(end.code, *({{"torch", "diffusers", "transformers"}} & set(sys.modules)), file=sys.stderr)
+    print(end.code, *({{"torch", "diffusers", "transformers", "sklearn"}} & set(sys.modules)), file=sys.stderr)
 """
 
 
-def test_a_run_again_with_every_picture_and_reading_stored_loads_no_model_library(command, data):
-    arguments = [*shlex.split("explore doctor -n 3 --n-attribute-images 2 --steps 2 --attribute man --json")]
-    first, before = json.loads(command(*arguments).stdout), ids(data)
-    assert len(before) == 7  # of the concept and of two words, drawn by the diffusion model
+@pytest.mark.parametrize(
+    ("line", "n_pictures"),
+    [
+        # of the concept and of two words, drawn by the diffusion model
+        ("explore doctor -n 3 --n-attribute-images 2 --steps 2 --attribute man", 7),
+        pytest.param("study run pst-occupations --scale 0.01 --option single_images=1", 12, marks=pytest.mark.slow),
+        pytest.param("study run pst-fairness --scale 0.01 --option power_images=1", 24, marks=pytest.mark.slow),
+        pytest.param("study run tbyb-general --scale 0.001", 36, marks=pytest.mark.slow),
+        pytest.param("study run oasis-nationalities --scale 0.02", 120, marks=pytest.mark.slow),
+        pytest.param("study run oasis-stop --scale 0.02 --option n_candidates=32", 144, marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_a_run_again_with_every_picture_and_reading_stored_loads_no_model_library(line, n_pictures, data):
+    command, arguments = command_line(data, ASSETS), [*shlex.split(line), "--json"]
+    done = command(*arguments)
+    assert done.exit_code == 0, done.output
+    first, before = json.loads(done.stdout), ids(data)
+    assert len(before) == n_pictures
     again = subprocess.run(
         [sys.executable, "-c", AGAIN.format(arguments=arguments)], env=os.environ | command.environment,
         cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=False,

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.special import expit, logit
+from threadpoolctl import threadpool_limits
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import (
@@ -292,7 +293,8 @@ def decompose(image_embeddings: ArrayLike, *, centred: bool = True) -> Decomposi
         rows = unit.astype(np.float64)
         rows = rows - rows.mean(axis=0) if centred else rows
         # The triangular factor has the same singular values and right vectors, and is small when n > d.
-        _, sigma, u = np.linalg.svd(np.linalg.qr(rows, mode="r"), full_matrices=False)
+        with threadpool_limits(limits=1):  # on a busy machine threads wait for each other twenty times as long
+            _, sigma, u = np.linalg.svd(np.linalg.qr(rows, mode="r"), full_matrices=False)
     signs = np.sign(np.take_along_axis(u, np.abs(u).argmax(axis=1, keepdims=True), axis=1))
     return Decomposition(rows=rows, singular_values=sigma, components=u * signs, centred=centred)
 

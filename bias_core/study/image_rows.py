@@ -26,7 +26,7 @@ from bias_core.store.imports import ImportedImages, key
 from bias_core.study.classifiers import cut_texts
 from bias_core.study.study_services import StudyServices
 from bias_core.study.types import FAIR, OFF, OWN, Design, Shot, StudySettings, listed
-from bias_core.types import ImageRow, ModelInfo, Sampler
+from bias_core.types import ImageRow, ModelInfo, PromptLimit, Sampler
 from bias_core.values import check_texts
 
 FAIR_INSTRUCTION = (
@@ -518,14 +518,23 @@ def thinned(items: Sequence[T], scale: float, *, least: int, seed: int) -> list[
     return [items[i] for i in indices]
 
 
-def cut_notes(reader: object, texts: Iterable[str], text: str = "prompt") -> list[str]:
+def cut_notes(
+    reader: object, version: str, texts: Iterable[str], services: StudyServices, text: str = "prompt"
+) -> list[str]:
     """Return a sentence per text encoder of a generator or encoder that cuts off some texts.
 
-    Short texts are not counted, as that imports a library of tokenizers for seconds.
+    Counting their tokens imports a library for seconds: short texts are not counted, and counts are stored by the
+    ``version`` of the reader.
     """
     each = list(dict.fromkeys(texts))
-    may_be_cut = any(len(one.encode()) > _NEVER_CUT for one in each)
-    return cut_texts(reader.prompt_limits(each), text) if may_be_cut and isinstance(reader, ReadsPrompts) else []
+    if not isinstance(reader, ReadsPrompts) or all(len(one.encode()) <= _NEVER_CUT for one in each):
+        return []
+    question = ("", f"tokens of {hashlib.sha256(json.dumps(each).encode()).hexdigest()}")
+    if answers := services.answers.find(version, [question]):
+        return cut_texts([PromptLimit(**one) for one in json.loads(answers[question])], text)
+    if limits := reader.prompt_limits(each):
+        services.answers.keep(version, {question: json.dumps([vars(one) for one in limits])})
+    return cut_texts(limits, text)
 
 
 def before_drawing(services: StudyServices, rows: Sequence[ImageRow]) -> list[str]:
@@ -534,4 +543,7 @@ def before_drawing(services: StudyServices, rows: Sequence[ImageRow]) -> list[st
     generators = [(services.text_to_image(row.model), row) for row in distinct.values()]
     checks = [generator.check_settings(row) for generator, row in generators if isinstance(generator, ChecksSettings)]
     notes = list(dict.fromkeys(note for notes in checks for note in notes))
-    return [*notes, *(cut_notes(generators[0][0], (row.prompt for row in rows)) if rows else ())]
+    if not rows:
+        return notes
+    version = f"{rows[0].model} {rows[0].revision}"
+    return [*notes, *cut_notes(generators[0][0], version, (row.prompt for row in rows), services)]

@@ -271,8 +271,6 @@ def lay_out(
     read = measure and not estimate
     warning = check_study_readers(study, settings, world, services) if read else ""
     is_here = bool(rows.revision or settings.images)
-    if is_here:
-        study.check(settings, services, measures=read)
     manifest = Manifest(
         id=run_id(design, settings, session),
         study=design.name,
@@ -283,8 +281,11 @@ def lay_out(
         rows=tuple(_rows_of(shots, rows, check)),
         versions=library_versions() | {"model_revision": rows.revision},
     )
+    if is_here:
+        ids = {row.id for row in manifest.rows}
+        study.check(settings, services, draws_to_measure=read and services.images.n_present(ids) < len(ids))
     if request.answers is not None and is_here:
-        check_answers_fit(request.answers, {row.id for row in manifest.rows})
+        check_answers_fit(request.answers, ids)
     return StudyPlan(study=study, settings=settings, rows=rows, shots=shots, manifest=manifest, warning=warning)
 
 

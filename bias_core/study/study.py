@@ -127,10 +127,11 @@ class Study(ABC):
         It is called as soon as the settings are complete, before models are looked up.
         """
 
-    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:  # noqa: B027
+    def check(self, settings: StudySettings, services: StudyServices, *, draws_to_measure: bool) -> None:  # noqa: B027
         """Raise InvalidInput or ModelUnavailable if this cannot run; called before anything is drawn.
 
-        ``measures``: True if the pictures will be measured, so that every model for it must be installed.
+        ``draws_to_measure``: True if pictures will be drawn and measured, so that every model for it must work; a run
+        whose pictures are stored loses nothing without one.
         """
 
     @property

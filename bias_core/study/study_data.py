@@ -78,7 +78,6 @@ class StudyData(Stoppable):
     notes : notes on the source of the pictures.
     n_enough : number of pictures, in their order, after which the stop rule ended the drawing; None if it did not.
     is_measured : True if its measuring is over.
-    memory : readings of single pictures that a study will need again, by its own keys.
     """
 
     def __init__(
@@ -98,7 +97,6 @@ class StudyData(Stoppable):
         self.n_planned = self.n_blocked = self._n_shots = 0
         self.n_enough: int | None = None
         self.is_measured = False
-        self.memory: dict[Any, Any] = {}
         self.notes: list[str] = []
         self.images_by_id: dict[str, StoredImage] = {}
         self.drawn_pictures: list[DrawnPicture] = []
@@ -304,8 +302,8 @@ class StudyData(Stoppable):
 
     def sentences(self, texts: Iterable[str]) -> np.ndarray:
         """Return unit rows ``(n, d)`` of sentences of attributes; a note names parts that the encoder cuts off."""
-        texts = list(texts)
-        notes = cut_notes(self.encoder(), texts, "sentence")
+        texts, encoder = list(texts), self.encoder()
+        notes = cut_notes(encoder, encoder.name, texts, self.services, "sentence")
         self.notes += [note for note in notes if note not in self.notes]
         return self.texts(texts)
 
@@ -327,19 +325,18 @@ class StudyData(Stoppable):
         image_ids: Iterable[str],
         read: Callable[[list[Image.Image]], Sequence[T]],
         *readers: object,
-        by_id: dict[str, T],
+        keep: Callable[[dict[str, T]], None],
     ) -> Steps[None]:
-        """Apply ``read`` to the pictures, a batch at a time while ``readers`` are free; put results into ``by_id``."""
+        """Apply ``read`` to pictures, a batch at a time while ``readers`` are free; ``keep`` gets each batch by id."""
         turn = self.services.reading(*readers)
 
         def work(part: Sequence[StoredImage]) -> None:
             pictures = open_pictures(part)
             with turn:
                 values = read(pictures)
-            by_id.update(zip((stored.path.stem for stored in part), values, strict=True))
+            keep(dict(zip((stored.path.stem for stored in part), values, strict=True)))
 
-        missing = [self.images_by_id[key] for key in dict.fromkeys(image_ids) if key not in by_id]
-        yield from self._in_parts(what, missing, work, _PER_READING)
+        yield from self._in_parts(what, [self.images_by_id[key] for key in image_ids], work, _PER_READING)
 
     def say(
         self,

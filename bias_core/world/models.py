@@ -108,6 +108,7 @@ class CalibrationPersonFinder:
 
     def __init__(self, encoder: ImageTextEncoder) -> None:
         self.encoder = encoder
+        self.name = f"people by {encoder.name}"
 
     @cached_property
     def _sentences(self) -> np.ndarray:

@@ -1,7 +1,10 @@
 """Spectral clusters of planted groups, and of the sets that have none."""
 
+import itertools
+
 import numpy as np
 import pytest
+from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 from bias_core.errors import InvalidInput
@@ -164,3 +167,23 @@ def test_bad_embeddings_are_refused(bad):
 def test_two_thousand_images_are_told_apart():
     images, truth = groups((700, 600, 400, 300), d=128, noise=0.2)
     assert adjusted_rand_score(truth, spectral_clusters(images.astype(np.float32)).labels) == 1
+
+
+@pytest.mark.parametrize("n", [47, 300])
+def test_k_means_finds_clusters_as_tight_as_scikit_learn_finds(n):
+    ratios = []
+    for seed, k in itertools.product(range(7), (2, 3, 5, 8)):
+        rows = np.random.default_rng(seed).normal(size=(n, k))
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        labels = clustering._k_means(rows, seed)
+        spread = sum(len(own) * own.var(axis=0).sum() for own in (rows[labels == one] for one in np.unique(labels)))
+        ratios.append(spread / KMeans(n_clusters=k, n_init=10, random_state=seed).fit(rows).inertia_)
+    assert np.mean(ratios) < 1.01
+    assert max(ratios) < 1.08
+
+
+@pytest.mark.parametrize("n_distinct", [1, 2, 5])
+def test_k_means_keeps_copies_together_where_there_are_fewer_rows_than_clusters(n_distinct):
+    kinds = np.random.default_rng(0).integers(n_distinct, size=47)
+    rows = np.random.default_rng(1).normal(size=(n_distinct, 8))[kinds]
+    assert adjusted_rand_score(kinds, clustering._k_means(rows, 0)) == 1

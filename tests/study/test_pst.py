@@ -215,6 +215,8 @@ def test_own_occupations_have_no_published_numbers(services):
 class EveryThird:
     """A finder that finds a single person in every third picture, and two in the others."""
 
+    name = "every-third"
+
     def __init__(self):
         self.n = 0
 
@@ -238,7 +240,7 @@ def test_pictures_without_exactly_two_people_are_counted_and_not_scored(services
 
 
 def test_where_nobody_is_found_or_identified_nothing_reads_as_no_bias(services):
-    services._built["person_finder", "ssdlite"] = SimpleNamespace(find=lambda _image: [])
+    services._built["person_finder", "ssdlite"] = SimpleNamespace(name="none", find=lambda _image: [])
     report = run(OCCUPATIONS, replace(SMALL, options={"finder": "ssdlite"}), services)
     paired = findings(report)["paired_overall"]
     assert math.isnan(paired.estimate.value)

@@ -9,6 +9,7 @@ import pytest
 from bias_core.errors import Cancelled, InvalidInput, ModelUnavailable, UnknownModel
 from bias_core.papers.oasis.cells import own_concepts, without_names
 from bias_core.papers.oasis.study_stop import Cluster, _plain, cluster_names, regenerate
+from bias_core.store.readings import AnswerCache
 from bias_core.study.design import find_design
 from bias_core.study.figures import to_bytes
 from bias_core.study.run import complete, followed, run_study
@@ -142,17 +143,20 @@ def test_titles_are_plain_letters():
     assert not _plain("\u093f" * 30).removesuffix("...").endswith("\\")
 
 
-def test_a_stopped_search_reports_the_clusters_that_were_searched_and_goes_on(world, report):
+def test_a_stopped_search_reports_the_clusters_that_were_searched_and_goes_on(world, report, tmp_path, monkeypatch):
+    monkeypatch.setattr(world, "answers", AnswerCache(tmp_path / "answers.sqlite"))  # without the report's searches
     words = world._built["language_model", "calibration-language"] = Words()
     with pytest.raises(Cancelled, match="stopped after 0 of 2 clusters searched for texts, too few for a number"):
-        run(world, NAME, scale=0.02, options=OPTIONS, cancelled=lambda: words.asked > 1)
+        run(world, NAME, scale=0.02, options=OPTIONS, cancelled=lambda: words.asked > 0)
     words.asked = 0
-    one = run(world, NAME, scale=0.02, options=OPTIONS, cancelled=lambda: words.asked > 2)
+    one = run(world, NAME, scale=0.02, options=OPTIONS, cancelled=lambda: words.asked > 1)
     assert one.stopped_after == "1 of 2 clusters searched for texts"
     assert list(findings(one)) == ["Iranian 1 text"]
     assert findings(one)["Iranian 1 text"].estimate.value == findings(report)["Iranian 1 text"].estimate.value
     assert one.n_images == 40  # none is drawn from its text any more
+    words.asked = 0
     again = run(world, NAME, scale=0.02, options=OPTIONS)
+    assert words.asked == 1  # for the cluster that was not searched
     assert without_seconds(again) == without_seconds(report)
 
 

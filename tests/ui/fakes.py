@@ -158,6 +158,8 @@ class FewTexts:
 class RecordFinder:
     """Knows which pictures show two people; the others show one."""
 
+    name = "records-1"
+
     def find(self, image: Image.Image) -> list[Box]:
         return _BOXES.get(zlib.crc32(image.tobytes()), [(0, 0, *image.size)])
 

@@ -374,7 +374,7 @@ class Causes(Study):
         against = WITHOUT_ADAPTER if has_adapter(services.model_info(settings.model)) else ""
         return replace(settings, options=replace(options, without_adapter=against))
 
-    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+    def check(self, settings: StudySettings, services: StudyServices, *, draws_to_measure: bool) -> None:
         """Refuse pictures without denoising steps, or with only one step."""
         model_suits(settings, services)
         if (settings.num_inference_steps or services.model_info(settings.model).default_steps) < _FEWEST_STEPS:

@@ -510,7 +510,7 @@ class Propagation(Study):
             notes=(TEXTS.note("gain"), wording, TEXTS.note("sign")),
         )
 
-    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+    def check(self, settings: StudySettings, services: StudyServices, *, draws_to_measure: bool) -> None:
         """Raise InvalidInput if the model cannot be traced."""
         model_suits(settings, services)
 

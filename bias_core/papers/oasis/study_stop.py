@@ -1,6 +1,7 @@
 """OASIS's StOP: clusters of pictures, the texts closest to them, and pictures of any text (Table 3)."""
 
 import hashlib
+import json
 import math
 import re
 from collections.abc import Callable, Generator, Sequence
@@ -13,6 +14,7 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
+from bias_core import __version__
 from bias_core.errors import InvalidInput
 from bias_core.measures.alignment import similarity_estimate
 from bias_core.measures.clustering import MAX_CLUSTERS, spectral_clusters
@@ -29,6 +31,7 @@ from bias_core.study.classifiers import check_readers
 from bias_core.study.design import ReportTexts
 from bias_core.study.image_rows import RowMaker
 from bias_core.study.limits import check_budget
+from bias_core.study.saved import decode, encode
 from bias_core.study.study import Measuring, RunSize, Study, encoders_and_judge
 from bias_core.study.study_data import StudyData, read_ahead
 from bias_core.study.study_services import StudyServices
@@ -58,6 +61,7 @@ _LONGEST = 26  # letters above a picture
 TYPICAL = "similarity to its cluster"
 """Column: a picture's mean cosine to the cluster's pictures, or to the others if it is one of them."""
 MOST_DRAWN = 64
+_OF_SEARCH = ("prefix", "n_tokens", "beam_width", "n_candidates", "top_k", "held_out")  # options of the search
 
 
 @settings_class(frozen=True, kw_only=True)
@@ -220,26 +224,28 @@ def _with_prompts(data: StudyData, cluster: Cluster, on_step: StepCallback) -> C
 def _prompts(
     data: StudyData, rows: np.ndarray, others: np.ndarray, on_step: StepCallback
 ) -> tuple[OptimisedPrompt, ...]:
-    options, encoder = options_in(data.settings, PromptSearchOptions), data.encoder()
+    """Return the texts of a cluster; the same search is stored, and not repeated."""
+    options, encoder, answers = options_in(data.settings, PromptSearchOptions), data.encoder(), data.services.answers
+    facts = data.services.reader_facts("language_model", options.language_model)
+    readers = " ".join(filter(None, (encoder.name, facts.id, facts.name, facts.revision, __version__)))
+    how: dict[str, Any] = {name: getattr(options, name) for name in _OF_SEARCH}
+    how |= {"contrast": options.contrast and len(others) > 0, "rng": data.settings.seed}
+    pictures = hashlib.sha256(rows.tobytes() + others.tobytes()).hexdigest()
+    question = ("", f"texts of {len(rows)} and {len(others)} pictures {pictures} by {json.dumps(how)}")
+    if stored := answers.find(readers, [question]):
+        return tuple(OptimisedPrompt(**values) for values in decode(json.loads(stored[question]), Path()))
     model = data.services.language_model(options.language_model)
-    return tuple(
-        optimise_prompts(
-            rows,
-            encoder,
-            model,
-            prefix=options.prefix,
-            n_tokens=options.n_tokens,
-            beam_width=options.beam_width,
-            n_candidates=options.n_candidates,
-            top_k=options.top_k,
-            other_embeddings=others if len(others) else None,
-            contrast=options.contrast and len(others) > 0,
-            held_out=options.held_out,
-            on_step=on_step,
-            lock=data.services.reading(encoder, model),
-            rng=data.settings.seed,
-        )
+    prompts = optimise_prompts(
+        rows,
+        encoder,
+        model,
+        other_embeddings=others if len(others) else None,
+        on_step=on_step,
+        lock=data.services.reading(encoder, model),
+        **how,
     )
+    answers.keep(readers, {question: json.dumps(encode([vars(prompt) for prompt in prompts], Path()))})
+    return tuple(prompts)
 
 
 def _draw(
@@ -518,9 +524,9 @@ class OptimisedPrompts(Study):
             notes=(*notes, TEXTS.note("held out" if options.held_out else "optimistic")),
         )
 
-    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+    def check(self, settings: StudySettings, services: StudyServices, *, draws_to_measure: bool) -> None:
         """Raise ModelUnavailable if the language model is missing."""
-        if measures:
+        if draws_to_measure:
             options = options_in(settings, PromptSearchOptions)
             model = services.language_model(options.language_model)
             with services.reading(model):

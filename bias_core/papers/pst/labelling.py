@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -19,7 +20,8 @@ from bias_core.measures.paired_stereotype import (
     UNCLEAR,
     merge_ratings,
 )
-from bias_core.people import Box, boxes_text, crop_people, person_halves, whole_picture
+from bias_core.people import Box, boxes_of_text, boxes_text, crop_people, person_halves, whole_picture
+from bias_core.protocols import ImageTextEncoder
 from bias_core.store.readings import open_picture
 from bias_core.study.answers import AUTOMATIC, answers_counted, frame_of
 from bias_core.study.attribute_scores import CALLS, ask_judge, calls_of, question_about
@@ -37,6 +39,8 @@ from bias_core.values import Options, setting, settings_class
 
 T = TypeVar("T")
 
+_WHERE = "where are the people?"  # under which their boxes are stored
+_Found = tuple[list[Box], np.ndarray]
 HALVES = "halves"  # no finder: trust the prompt and split every picture between the people asked for
 
 MOST_ALSO_SEEN = 2  # attributes that a score is crossed with
@@ -314,21 +318,18 @@ def _by_encoder(people: pd.DataFrame, settings: StudySettings, data: StudyData) 
     """Find the people, cut each out, and ask the encoder for the closer of two sentences."""
     options = options_in(settings, LabellingOptions)
     masculine, feminine = data.sentences(options.sentences)
-    direction, encoder = masculine - feminine, data.encoder()
-    attributes = also_seen(options.also_seen)
+    direction, attributes = masculine - feminine, also_seen(options.also_seen)
     directions = np.zeros((len(attributes), direction.size))
     for place, attribute in enumerate(attributes):
         present, absent = data.sentences([attribute.positive, attribute.negative])
         directions[place] = present - absent
-
-    def read(images: list[Image.Image], boxes: list[list[Box]]) -> list[np.ndarray]:
-        crops = [crop for image, places in zip(images, boxes, strict=True) for crop in crop_people(image, places)]
-        rows = encoder.encode_images(crops) if crops else np.empty((0, direction.size))
-        values = np.column_stack([rows @ direction, rows @ directions.T > 0])  # (n, 1 and what is also seen)
-        return np.split(values, np.cumsum([len(places) for places in boxes])[:-1])
-
-    boxes, values = yield from _in_boxes(people, settings, data, read, encoder)
-    each, where = _of_each(people, values), [boxes_text(boxes[image_id]) for image_id in people["image_id"]]
+    boxes, by_picture = yield from _find_people(people, settings, data, data.encoder())
+    ids = list(dict.fromkeys(people["image_id"]))
+    rows = np.concatenate([by_picture[one].reshape(-1, direction.size) for one in ids])
+    values = np.column_stack([rows @ direction, rows @ directions.T > 0])  # (n, 1 and what is also seen)
+    of_pictures = map(list, np.split(values, np.cumsum([len(boxes[one]) for one in ids])[:-1]))
+    each = _of_each(people, dict(zip(ids, of_pictures, strict=True)))
+    where = [boxes_text(boxes[image_id]) for image_id in people["image_id"]]
     of_column = np.array([[math.nan] * (1 + len(attributes)) if one is None else one for one in each]).T.tolist()
     leans, further = of_column[0], dict(zip(map(column_of, attributes), of_column[1:], strict=True))
     kinds = [np.isnan(leans), np.abs(leans) <= options.margin, np.array(leans) > 0]
@@ -340,7 +341,7 @@ def _by_judge(people: pd.DataFrame, settings: StudySettings, data: StudyData) ->
 
     A person with both or neither cannot be identified.
     """
-    by_picture, _ = yield from _in_boxes(people, settings, data, lambda _images, boxes: boxes)
+    by_picture, _ = yield from _find_people(people, settings, data)
     boxes, where = _of_each(people, by_picture), [boxes_text(by_picture[picture]) for picture in people["image_id"]]
     questions = tuple(map(question_about, options_in(settings, LabellingOptions).sentences))
     stored = data.stored(people)
@@ -371,32 +372,72 @@ def _person_in(stored: StoredImage, box: Box) -> Image.Image:
     return crop_people(open_picture(stored), [box])[0]
 
 
-def _in_boxes(
-    people: pd.DataFrame,
-    settings: StudySettings,
-    data: StudyData,
-    read: Callable[[list[Image.Image], list[list[Box]]], Sequence[Any]],
-    *readers: object,
-) -> Steps[tuple[dict[str, list[Box]], dict[str, Any]]]:
-    """Return the people found in each picture, by its id and from left to right, with their values."""
-    name, boxes, values = options_in(settings, LabellingOptions).finder, dict[str, list[Box]](), dict[str, Any]()
+@dataclass(frozen=True, kw_only=True)
+class _People:
+    """The people in pictures, by id and from left to right; a stored picture is not searched again.
+
+    A picture's boxes are stored as an answer, its people's rows by the encoder as one embedding.
+    """
+
+    services: StudyServices
+    found_by: str  # changes with the weights of the finder
+    encoder: ImageTextEncoder | None
+    boxes: dict[str, list[Box]]
+    rows: dict[str, np.ndarray]  # flat, of all people in a picture
+
+    @property
+    def _read_by(self) -> str:
+        return f"{self.encoder.name}, {self.found_by}" if self.encoder else ""
+
+    def look_up(self, image_ids: Sequence[str]) -> None:
+        """Take what is stored of these pictures."""
+        texts = self.services.answers.find(self.found_by, [(one, _WHERE) for one in image_ids])
+        self.boxes.update({one: boxes_of_text(text) for (one, _), text in texts.items()})
+        if self.encoder:
+            stored = self.services.embeddings.find(self._read_by, [(one,) for one in image_ids])
+            self.rows.update({one: np.frombuffer(row, dtype=np.float32) for (one,), row in stored.items()})
+
+    def lacks(self, image_id: str) -> bool:
+        """Return True for a picture that is to be searched."""
+        return image_id not in self.boxes or (self.encoder is not None and image_id not in self.rows)
+
+    def search(self, find: Callable[[Image.Image], list[Box]], images: Sequence[Image.Image]) -> list[_Found]:
+        """Return the boxes and rows of each picture."""
+        everywhere = [find(image) for image in images]
+        crops = [crop for image, boxes in zip(images, everywhere, strict=True) for crop in crop_people(image, boxes)]
+        rows = self.encoder.encode_images(crops) if self.encoder else np.empty((len(crops), 0), dtype=np.float32)
+        parts = np.split(rows, np.cumsum([len(boxes) for boxes in everywhere])[:-1])
+        return [(boxes, part.ravel()) for boxes, part in zip(everywhere, parts, strict=True)]
+
+    def keep(self, found: Mapping[str, _Found]) -> None:
+        """Store the boxes and rows of pictures."""
+        self.boxes.update({one: boxes for one, (boxes, _) in found.items()})
+        self.services.answers.keep(
+            self.found_by, {(one, _WHERE): boxes_text(boxes) for one, (boxes, _) in found.items()}
+        )
+        if self.encoder:
+            self.rows.update({one: rows for one, (_, rows) in found.items()})
+            self.services.embeddings.keep(self._read_by, {(one,): rows.tobytes() for one, (_, rows) in found.items()})
+
+
+def _find_people(
+    people: pd.DataFrame, settings: StudySettings, data: StudyData, encoder: ImageTextEncoder | None = None
+) -> Steps[tuple[dict[str, list[Box]], dict[str, np.ndarray]]]:
+    """Return the boxes of the people found in each picture, by its id, and their rows by an encoder."""
+    name, boxes, rows = options_in(settings, LabellingOptions).finder, dict[str, list[Box]](), dict[str, np.ndarray]()
     finder = None if name == HALVES else data.services.person_finder(name)
-    groups = {int(str(n)): some["image_id"] for n, some in people.groupby(n_asked_for(people), sort=False)}
-    # Values that were computed earlier, such as during drawing.
-    so_far = {n: data.memory.setdefault((data.settings.encoder, *map(id, readers), n), {}) for n in groups}
-    for n, some in groups.items():
-        find = finder.find if finder else person_halves if n == 2 else whole_picture
-
-        def work(images: list[Image.Image], find: Callable[[Image.Image], list[Box]] = find) -> Sequence[Any]:
-            everywhere = [find(image) for image in images]
-            return list(zip(everywhere, read(images, everywhere), strict=True))
-
-        everybody = [*readers, *([finder] if finder else [])]
-        with report_unread_on_stop(lambda: (one for n, some in groups.items() for one in some if one not in so_far[n])):
-            yield from data.read("looking for people", some, work, *everybody, by_id=so_far[n])
-        boxes |= {image_id: so_far[n][image_id][0] for image_id in some}
-        values |= {image_id: so_far[n][image_id][1] for image_id in some}
-    return boxes, values
+    parts = []
+    for n, some in people.groupby(n_asked_for(people), sort=False)["image_id"]:
+        found_by = finder.name if finder else f"{HALVES} of {n}"
+        found = _People(services=data.services, found_by=found_by, encoder=encoder, boxes=boxes, rows=rows)
+        found.look_up(ids := list(dict.fromkeys(some)))
+        parts.append((found, finder.find if finder else person_halves if n == 2 else whole_picture, ids))
+    readers = [reader for reader in (encoder, finder) if reader is not None]
+    with report_unread_on_stop(lambda: (one for found, _, ids in parts for one in ids if found.lacks(one))):
+        for found, find, ids in parts:
+            missing = list(filter(found.lacks, ids))
+            yield from data.read("looking for people", missing, partial(found.search, find), *readers, keep=found.keep)
+    return boxes, rows
 
 
 def _of_each(people: pd.DataFrame, by_picture: Mapping[str, Sequence[T]]) -> list[T | None]:

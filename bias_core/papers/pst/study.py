@@ -147,9 +147,9 @@ class PairedStudy(Study):
             notes=(*labelled_by(labelled, settings, len(people)), *own.notes),
         )
 
-    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+    def check(self, settings: StudySettings, services: StudyServices, *, draws_to_measure: bool) -> None:
         """Raise ModelUnavailable if the labeller is missing."""
-        if measures:
+        if draws_to_measure:
             labelling.labeller_ready(settings, services)
 
     def readers(self, settings: StudySettings) -> Sequence[Reader]:

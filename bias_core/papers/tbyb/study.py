@@ -481,9 +481,9 @@ class ObjectStudy(Study):
         """Return the captioner and the encoder."""
         return captions.captioning_readers(settings)
 
-    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+    def check(self, settings: StudySettings, services: StudyServices, *, draws_to_measure: bool) -> None:
         """Raise ModelUnavailable if the captioner is missing."""
-        if measures:
+        if draws_to_measure:
             captions.captioner_ready(settings, services)
 
     def watch(self, settings: StudySettings, data: StudyData, frame: pd.DataFrame) -> Steps[list[ShareValues]]:
