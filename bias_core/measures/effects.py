@@ -1,7 +1,7 @@
 """Effect sizes, corrections and sample sizes; also exports intervals and the permutation test."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -206,7 +206,7 @@ def images_needed(half_width: float, *, confidence: float = 0.95) -> int:
         raise InvalidInput(f"half_width must be between 0 and 0.5; got {half_width}.")
     z = float(stats.norm.ppf((1 + confidence) / 2))
     n = max(1, math.ceil(z**2 * (0.25 / half_width**2 - 1)))
-    while share_half_width(n, confidence) > half_width:
+    while any(half > half_width for half in _half_widths(n, confidence)):  # mostly the first is
         n += 1
     return n
 
@@ -217,9 +217,14 @@ def share_half_width(n: int, confidence: float = 0.95) -> float:
     >>> round(share_half_width(16), 2)
     0.25
     """
-    near_half = range(max(0, n // 2 - 2 * math.isqrt(n)), n // 2 + 1)
-    intervals = [exact_interval(k, n, confidence=confidence) for k in near_half]
-    return max(interval.high - interval.low for interval in intervals) / 2
+    return max(_half_widths(n, confidence))
+
+
+def _half_widths(n: int, confidence: float) -> Iterator[float]:
+    """Yield half the length of the exact intervals of shares of n, from the share nearest to one half down."""
+    for k in range(n // 2, max(-1, n // 2 - 2 * math.isqrt(n) - 1), -1):
+        interval = exact_interval(k, n, confidence=confidence)
+        yield (interval.high - interval.low) / 2
 
 
 def _rogan_gladen(p: float, se: float, sp: float) -> float:
