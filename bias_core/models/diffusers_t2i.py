@@ -649,12 +649,17 @@ class DiffusersTextToImage(LazyModel[Any]):
                 from bias_core.models.pipeline_loader import component_sizes
 
             weights = sum(component_sizes(pipeline).values())
-            n_threads = int(self.info.options.get("cpu_threads", 0))
-            if n_threads and pick_device(self._wanted_device) == "cpu" and pipeline_facts(pipeline).in_batches:
-                self._n_calls = max(1, cpu_threads() // n_threads)
+            self._n_calls = self._calls_at_once(pipeline)
             size = first_batch_size(self.info, this_machine(), self._wanted_device, weights)
             self._batches.size = size * self._n_calls
             self._is_sized = True
+
+    def _calls_at_once(self, pipeline: Any) -> int:
+        """As many as the processor has threads for, if the model needs few; else one, as for several stages."""
+        n_threads = int(self.info.options.get("cpu_threads", 0))
+        is_one_stage = not any(isinstance(part, diffusers.DiffusionPipeline) for part in vars(pipeline).values())
+        can_share = is_one_stage and pipeline_facts(pipeline).in_batches and pick_device(self._wanted_device) == "cpu"
+        return max(1, cpu_threads() // n_threads) if n_threads and can_share else 1
 
     def _start_over(self) -> None:
         """Reset the state for fresh weights, which have no adapter and no cached answers."""
@@ -711,10 +716,13 @@ def _drawn_together(row: ImageRow) -> tuple[Any, ...]:
 
 
 def _sharing_weights(pipeline: Any) -> Any:
-    """A copy that can draw at the same time: networks share their weights, and all else is its own."""
+    """A copy that can draw at the same time: its networks are the same, with a forward pass to replace of its own."""
     twin = copy(pipeline)
     for name, part in pipeline.components.items():
-        setattr(twin, name, copy(part) if isinstance(part, torch.nn.Module) else deepcopy(part))
+        if is_network := isinstance(part, torch.nn.Module):
+            own = copy(part)
+            own.forward = part.forward  # of the original, which knows which hooks its layers have
+        setattr(twin, name, own if is_network else deepcopy(part))
     return twin
 
 
