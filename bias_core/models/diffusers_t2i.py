@@ -302,6 +302,7 @@ _SAMPLED_ALIKE = attrgetter(
 )  # fmt: skip
 _FAILED = "refused"  # key in a picture's record for the reason of a refusal
 _ONCE_MORE = "half precision gave no picture, so it was drawn again in float32"
+_MOST_CALLS = 4  # at once: a fifth of a small model's call is Python, which one thread runs at a time
 _OTHER_SEEDS = 3  # to try a model that has drawn nothing yet
 _FLAGS = ("nsfw_content_detected", "nsfw_detected", "watermark_detected")
 
@@ -335,7 +336,7 @@ class DiffusersTextToImage(LazyModel[Any]):
     forming : show pictures while they form: "on", "off", or "auto" (with a small decoder).
     how : of :class:`bias_core.models.weights.LazyModel`.
 
-    The kernels that a batch runs through depend on its shape, and with them the last bits of a sum. So a batch is
+    The kernels that a call runs through depend on its shape, and with them the last bits of a sum. So a call is
     always full (the last one is filled up with copies that are thrown away): a picture then has the same pixels whether
     it was asked for alone or among others. On other hardware, or with another ``batch_size``, single pixels can differ
     by one of 255 levels.
@@ -353,7 +354,7 @@ class DiffusersTextToImage(LazyModel[Any]):
     ):
         batch_size = first_batch_size(info, this_machine(), how.get("device", "auto"))
         self._is_sized = False  # true once the weights have decided the size of a batch
-        self._n_calls = 1  # of the pipeline at once, which share a batch
+        self._most_per_call = 0  # pictures, if several calls of the pipeline draw a batch; else 0
         super().__init__(info.id, source, batch_size=batch_size, **how)
         self.info, self.loras, self.compiled = info, loras, compiled
         self._batches = _PictureBatches(info.id, batch_size)
@@ -373,7 +374,7 @@ class DiffusersTextToImage(LazyModel[Any]):
         drawn = (_as_drawn(self._parts(), row) for row in rows)
         for _, alike in groupby(drawn, key=_drawn_together):
             draw = partial(self._generate_batch, on_step)
-            for images in self._batches.run(list(alike), draw, most=self._at_once() * self._n_calls):
+            for images in self._batches.run(list(alike), draw, most=None if self._in_batches() else 1):
                 yield from images
 
     def forming(self) -> Mapping[str, Image.Image]:
@@ -435,7 +436,7 @@ class DiffusersTextToImage(LazyModel[Any]):
         if conditional := unguided is not None and not guided:
             alike, more = unguided
             texts = [row.prompt, *texts]  # else the path has the velocity of the prompt
-        n_calls = 1 + math.ceil(len(texts) / self._at_once())
+        n_calls = 1 + math.ceil(len(texts) / self._per_call())
         done = _step_counter(on_step, (n_calls + predicted) * row.num_inference_steps)
         tracer = Tracer(pipeline, space, after_step=done)
         path = tracer.path(partial(self._call, pipeline, [row]))
@@ -444,7 +445,7 @@ class DiffusersTextToImage(LazyModel[Any]):
             self._batches.run(
                 rows,
                 lambda batch: tracer.velocities(partial(self._call, pipeline, batch, **more), path),
-                most=self._at_once(),
+                most=self._per_call(),
             )
         )
         still_guided = conditional and getattr(pipeline, "do_classifier_free_guidance", False)
@@ -520,9 +521,12 @@ class DiffusersTextToImage(LazyModel[Any]):
         super().unload()
         self._start_over()
 
-    def _at_once(self) -> int:
+    def _in_batches(self) -> bool:
+        return pipeline_facts(self._parts()).in_batches
+
+    def _per_call(self) -> int:
         """Pictures in a call of the pipeline; one if other pictures of a call would change its pixels."""
-        return max(1, self.batch_size // self._n_calls) if pipeline_facts(self._parts()).in_batches else 1
+        return min(self.batch_size, self._most_per_call or self.batch_size) if self._in_batches() else 1
 
     def _generate_batch(self, on_step: StepCallback | None, rows: Sequence[ImageRow]) -> list[GeneratedImage]:
         images = self._draw(on_step, rows)
@@ -558,7 +562,7 @@ class DiffusersTextToImage(LazyModel[Any]):
     def _draw(self, on_step: StepCallback | None, rows: Sequence[ImageRow]) -> list[GeneratedImage]:
         """Draw a batch of one condition, in several calls at once if it is larger than a call."""
         self._use_conditions(rows[0])
-        pipeline, n = self._parts(), self._at_once()
+        pipeline, n = self._parts(), self._per_call()
         parts = [rows[first : first + n] for first in range(0, len(rows), n)]
         if len(parts) == 1:
             return self._drawn_in_a_call(pipeline, on_step, rows)
@@ -573,7 +577,7 @@ class DiffusersTextToImage(LazyModel[Any]):
     def _drawn_in_a_call(
         self, pipeline: Any, on_step: StepCallback | None, rows: Sequence[ImageRow]
     ) -> list[GeneratedImage]:
-        full, n_first_steps = [*rows, *[rows[-1]] * (self._at_once() - len(rows))], self._n_first_steps(rows[0])
+        full, n_first_steps = [*rows, *[rows[-1]] * (self._per_call() - len(rows))], self._n_first_steps(rows[0])
         arguments = calls.call_arguments(pipeline, self.info, full)
         with calls.warnings_of_diffusers() as warnings, ExitStack() as call:
             call.enter_context(sampled_by(pipeline, self.info, rows[0].sampler))
@@ -649,9 +653,10 @@ class DiffusersTextToImage(LazyModel[Any]):
                 from bias_core.models.pipeline_loader import component_sizes
 
             weights = sum(component_sizes(pipeline).values())
-            self._n_calls = self._calls_at_once(pipeline)
             size = first_batch_size(self.info, this_machine(), self._wanted_device, weights)
-            self._batches.size = size * self._n_calls
+            if (n_calls := self._calls_at_once(pipeline)) > 1:
+                self._most_per_call = size
+            self._batches.size = size * n_calls
             self._is_sized = True
 
     def _calls_at_once(self, pipeline: Any) -> int:
@@ -659,7 +664,7 @@ class DiffusersTextToImage(LazyModel[Any]):
         n_threads = int(self.info.options.get("cpu_threads", 0))
         is_one_stage = not any(isinstance(part, diffusers.DiffusionPipeline) for part in vars(pipeline).values())
         can_share = is_one_stage and pipeline_facts(pipeline).in_batches and pick_device(self._wanted_device) == "cpu"
-        return max(1, cpu_threads() // n_threads) if n_threads and can_share else 1
+        return max(1, min(_MOST_CALLS, cpu_threads() // n_threads)) if n_threads and can_share else 1
 
     def _start_over(self) -> None:
         """Reset the state for fresh weights, which have no adapter and no cached answers."""

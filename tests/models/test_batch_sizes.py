@@ -62,6 +62,10 @@ def pixels(images):
     return [np.asarray(open_picture(image)) for image in images]
 
 
+def pixels_of(generated):
+    return [np.asarray(one.image) for one in generated]
+
+
 @pytest.mark.parametrize(("n_pictures", "expected"), [(0.5, 1), (1.5, 1), (3.5, 3), (100, 8)])
 def test_the_weights_and_the_card_decide_how_many_are_drawn_at_a_time(on_a_card, n_pictures, expected):
     model = on_a_card(n_pictures)
@@ -175,10 +179,9 @@ def test_batches_drawn_at_once_have_the_pixels_of_batches_drawn_in_turn(family, 
     wanted = rows_of(family, 7)
     in_turn, at_once = (one_thread_model(family, request, n, with_threads) for n in (1, 3))
     assert (in_turn.batch_size, at_once.batch_size) == (2, 2 if family in {"kandinsky", "deepfloyd"} else 6)
-    expected, before = [image.image for image in in_turn.generate(wanted)], torch.get_rng_state()
+    expected, before = pixels_of(in_turn.generate(wanted)), torch.get_rng_state()
     for _ in range(2):
-        for image, other in zip(at_once.generate(wanted), expected, strict=True):
-            np.testing.assert_array_equal(np.asarray(image.image), np.asarray(other))
+        np.testing.assert_array_equal(pixels_of(at_once.generate(wanted)), expected)
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.get_num_threads() == 1
 
@@ -189,7 +192,7 @@ def test_loras_and_samplers_change_between_batches_drawn_at_once(request, tiny_s
     runs = [("fair", 3), ("published", 5), ("extreme", 4), ("fair", 1), ("published", 2)]
     wanted = [row for condition, n in runs for row in rows_of("sd3", n, condition=condition)]
     wanted += rows_of("sd3", 3, condition="fair", later_prompt="a man", n_first_steps=1)
-    drawn_in_turn, drawn_at_once = ([np.asarray(i.image) for i in one.generate(wanted)] for one in (in_turn, at_once))
+    drawn_in_turn, drawn_at_once = (pixels_of(one.generate(wanted)) for one in (in_turn, at_once))
     np.testing.assert_array_equal(drawn_at_once, drawn_in_turn)
     of_first_seed = [drawn_at_once[at] for at in (0, 3, 8)]  # one of each condition
     assert not any(np.array_equal(of_first_seed[i], of_first_seed[i - 1]) for i in range(3))
@@ -226,4 +229,16 @@ def test_where_memory_runs_out_batches_at_once_become_smaller(request, with_thre
     full = Full(model, most=2)  # guided: two rows for a picture
     assert len(list(model.generate(rows_of("sd1", 5)))) == 5
     full.hook.remove()
-    assert model.batch_size == 2  # one picture in each of two batches
+    assert model.batch_size == 1
+
+
+def test_a_run_begun_elsewhere_in_smaller_batches_keeps_the_size_of_a_call(request, with_threads):
+    model, rows = one_thread_model("sd3", request, 2, with_threads), rows_of("sd3", 4)
+    expected = pixels_of(model.generate(rows))
+    n_in_call = []
+    model.pipeline().transformer.register_forward_pre_hook(
+        lambda _module, _args, given: n_in_call.append(len(given["hidden_states"])), with_kwargs=True
+    )
+    with model.in_batches_of(2):
+        np.testing.assert_array_equal(pixels_of(model.generate(rows)), expected)
+    assert set(n_in_call) == {2 * 2}  # guided: two rows for a picture
