@@ -1,4 +1,8 @@
-"""Pictures per second of the local engine and of Ray with one and two workers: `python bench/engine.py`."""
+"""Pictures per second of the local engine and of Ray with one and two workers: `python bench/engine.py`.
+
+Before that, in this process: batches drawn at once next to the same in turn, and the cost of few pictures next to that
+of sixteen, of which a full batch is the unit.
+"""
 
 import tempfile
 import threading
@@ -15,6 +19,7 @@ from bias_core.types import ImageRow
 
 MODEL = "calibration-diffusion"
 N, REPEATS = 64, 3
+COUNTS = (1, 4, 9, 16)
 NAMES = {0: "local", 1: "Ray, 1 worker", 2: "Ray, 2 workers"}
 
 
@@ -53,7 +58,42 @@ def draw(services, workers, folder):
     return pictures, (N - n_first) / (last - first), N / last
 
 
+def seconds(model, wanted):
+    """Time and processor time of drawing these rows, with the pictures."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    pictures = [image.image.tobytes() for image in model.generate(wanted)]
+    return time.perf_counter() - wall, time.process_time() - cpu, pictures
+
+
+def at_once(folder):
+    """Print what batches at once take next to batches in turn, and few pictures next to sixteen."""
+    models, times = {}, {}
+    for n_threads in (1, torch.get_num_threads()):  # of the machine; each batch has one
+        torch.set_num_threads(n_threads)
+        services = Services(Settings(data_dir=folder / f"{n_threads} threads", offline=True, device="cpu"))
+        models[n_threads] = services.text_to_image(MODEL)
+        models[n_threads].load()
+    for _ in range(REPEATS):
+        for n_threads, model in models.items():
+            for n in COUNTS:
+                times.setdefault((n_threads, n), []).append(seconds(model, rows(services, n)))
+    most = max(models)
+    for n in COUNTS:
+        if len({tuple(pictures) for key in models for _, _, pictures in times[key, n]}) > 1:
+            raise SystemExit(f"{n} pictures differ between batches at once and in turn")
+    wall, cpu = ({key: min(one[i] for one in tries) for key, tries in times.items()} for i in (0, 1))
+    for n in COUNTS:
+        print(
+            f"{n:3} pictures: {wall[1, n]:.2f} s in turn ({cpu[1, n]:.2f} of a processor), {wall[most, n]:.2f} s with "
+            f"{most} batches at once ({cpu[most, n]:.2f})"
+        )
+    print(f"16 at once take {wall[most, 16] / wall[1, 16]:.2f} of the time in turn (at most 0.65 on 2 free processors)")
+    print(f"9 pictures cost {cpu[1, 9] / cpu[1, 16]:.2f} of the processor time of 16 (at most 0.80)")
+
+
 def main():
+    with tempfile.TemporaryDirectory() as folder:
+        at_once(Path(folder))
     torch.set_num_threads(1)  # each worker takes the same number: pixels depend on it
     speeds = {workers: [] for workers in NAMES}
     with tempfile.TemporaryDirectory() as folder:

@@ -206,7 +206,7 @@ def images_needed(half_width: float, *, confidence: float = 0.95) -> int:
         raise InvalidInput(f"half_width must be between 0 and 0.5; got {half_width}.")
     z = float(stats.norm.ppf((1 + confidence) / 2))
     n = max(1, math.ceil(z**2 * (0.25 / half_width**2 - 1)))
-    while any(width > half_width for width in _half_widths(n, confidence)):
+    while any(half > half_width for half in _half_widths(n, confidence)):  # mostly the first is
         n += 1
     return n
 
@@ -221,8 +221,8 @@ def share_half_width(n: int, confidence: float = 0.95) -> float:
 
 
 def _half_widths(n: int, confidence: float) -> Iterator[float]:
-    """Yield half the length of each interval that may be the longest, from one half outwards."""
-    for k in range(n // 2, max(0, n // 2 - 2 * math.isqrt(n)) - 1, -1):
+    """Yield half the length of the exact intervals of shares of n, from the share nearest to one half down."""
+    for k in range(n // 2, max(-1, n // 2 - 2 * math.isqrt(n) - 1), -1):
         interval = exact_interval(k, n, confidence=confidence)
         yield (interval.high - interval.low) / 2
 

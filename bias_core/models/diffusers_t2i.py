@@ -5,8 +5,12 @@ progress.
 """
 
 import math
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from contextvars import copy_context
+from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, groupby
@@ -41,7 +45,15 @@ from bias_core.models.pipeline_call import (
     step_replaced,
     velocity_space,
 )
-from bias_core.models.weights import Batches, LazyModel, computing_threads, put_on, use_in_parts
+from bias_core.models.weights import (
+    Batches,
+    LazyModel,
+    computing_threads,
+    cpu_threads,
+    pick_device,
+    put_on,
+    use_in_parts,
+)
 from bias_core.protocols import StepCallback
 from bias_core.types import BATCH_SIZE, Attribute, GeneratedImage, ImageRow, ModelInfo, PromptLimit, Step, VelocitySpace
 
@@ -109,75 +121,83 @@ _MOST_SIDE = 4  # pixels per latent position
 _ENOUGH = 64  # finished pictures to learn colours from
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class _AtWork:
     """State of a pipeline's call at its newest step."""
 
     rows: Sequence[ImageRow]
     tracer: Tracer
-    step: SchedulerStep | None = None
-    xt: Any = None  # input of the network
+    newest: tuple[int, SchedulerStep, Any] | None = None  # the step's index, the step, and the network's input
     following: Any = None  # the scheduler's next latent
-    n_steps: int = 0
 
 
 class FormingPictures:
-    """Small previews of the pictures that a generator is drawing, for one call at a time.
+    """Small previews of the pictures that a generator is drawing.
 
     ``mode``: "on", "off", or "auto": on for a small decoder without a safety checker.
     """
 
     def __init__(self, mode: str) -> None:
         self._mode = mode
-        self._at_work: _AtWork | None = None
+        self._at_work: list[_AtWork] = []  # one for each of the calls at once
+        self._learning = threading.Lock()
         self._map: np.ndarray | None = None  # from a latent position with its neighbours, and 1, to its pixels
-        self._latents: np.ndarray | None = None  # of the last step of the newest call
         self._products: list[Any] = [0.0, 0.0]  # of positions with positions, and with their colours
         self._n_learnt = 0
 
     @contextmanager
-    def watching(self, pipeline: Any, model: str, rows: Sequence[ImageRow]) -> Iterator[None]:
-        """Watch each step of a call until the block ends; pictures after ``rows`` are copies."""
+    def watching(
+        self, pipeline: Any, model: str, rows: Sequence[ImageRow]
+    ) -> Iterator[Callable[[], np.ndarray | None]]:
+        """Watch each step of a call until the block ends; pictures after ``rows`` are copies.
+
+        Yields a function that returns the latents of the rows' finished pictures; None if there is nothing to learn.
+        """
         tracer = self._tracer(pipeline, model)
         if tracer is None:
-            yield
+            yield _nothing
             return
         at_work = _AtWork(rows=rows, tracer=tracer)
+        indices = count()
 
         def look(step: SchedulerStep) -> Any:
-            at_work.xt, at_work.step = tracer.network_input(step), step
+            xt = tracer.network_input(step)
             answer = step.answer()
-            at_work.n_steps += 1
-            at_work.following = following_of(answer)
+            at_work.newest, at_work.following = (next(indices), step, xt), following_of(answer)
             return answer
 
-        self._at_work, self._latents = at_work, None
+        def latents() -> np.ndarray | None:
+            if self._n_learnt >= _ENOUGH or at_work.newest is None:
+                return None
+            finished: np.ndarray = at_work.following[: len(rows)].float().cpu().numpy()
+            return finished
+
+        self._at_work.append(at_work)
         try:
             with step_replaced(pipeline.scheduler, look):
-                yield
-            if self._n_learnt < _ENOUGH and at_work.step is not None:
-                self._latents = at_work.following[: len(rows)].float().cpu().numpy()
+                yield latents
         finally:
-            self._at_work = None
+            self._at_work.remove(at_work)
 
     def pictures(self) -> Mapping[str, Image.Image]:
-        """The predicted picture of each row of the current call, by row id; empty if unknown."""
-        at_work = self._at_work
-        if at_work is None or at_work.step is None:
-            return {}
-        tracer, n = at_work.tracer, len(at_work.rows)
-        sigma = tracer.noise(at_work.n_steps - 1, at_work.step.timestep)
-        xt, output = at_work.xt[:n], at_work.step.model_output[:n]
-        try:
-            latents = tracer.heading(xt, tracer.velocity(output), sigma)
-        except InvalidInput:  # noise alone, or overflow: the finished picture will tell
-            return {}
-        pixels = self._decoded(tracer.pipeline, latents, at_work.rows[0])
-        return {} if pixels is None else dict(zip((row.id for row in at_work.rows), map(_image, pixels), strict=True))
+        """The predicted picture of each row at work, by row id; without those that are unknown."""
+        return {key: image for at_work in list(self._at_work) for key, image in self._pictures_of(at_work)}
 
-    def learn(self, images: Sequence[Image.Image]) -> None:
-        """Fit the colours of latents to finished pictures, including the newest call's."""
-        latents, self._latents = self._latents, None
+    def _pictures_of(self, at_work: _AtWork) -> Iterator[tuple[str, Image.Image]]:
+        if at_work.newest is None:
+            return
+        tracer, n, (index, step, xt) = at_work.tracer, len(at_work.rows), at_work.newest
+        sigma = tracer.noise(index, step.timestep)
+        try:
+            latents = tracer.heading(xt[:n], tracer.velocity(step.model_output[:n]), sigma)
+        except InvalidInput:  # noise alone, or overflow: the finished picture will tell
+            return
+        pixels = self._decoded(tracer.pipeline, latents, at_work.rows[0])
+        if pixels is not None:
+            yield from zip((row.id for row in at_work.rows), map(_image, pixels), strict=True)
+
+    def learn(self, latents: np.ndarray | None, images: Sequence[Image.Image]) -> None:
+        """Fit the colours of latents to finished pictures, including these."""
         if latents is None or len(images) != len(latents):  # enough data, or blanked pictures
             return
         if (grid := _grid(latents, *images[0].size)) is None:
@@ -189,14 +209,16 @@ class FormingPictures:
         colours = np.stack([np.asarray(image, dtype=np.float64) / 255 for image in small])
         pixels = colours.reshape(n, n_tall, side, n_wide, side, 3).transpose(0, 1, 3, 2, 4, 5).reshape(-1, side**2 * 3)
         places = _places(grid).astype(np.float64)
-        self._products = [a + b for a, b in zip(self._products, (places.T @ places, places.T @ pixels), strict=True)]
-        among, with_colours = self._products
-        self._map = np.linalg.lstsq(among, with_colours, rcond=None)[0].astype(np.float32)
-        self._n_learnt += n
+        with self._learning:
+            more = places.T @ places, places.T @ pixels
+            self._products = [a + b for a, b in zip(self._products, more, strict=True)]
+            among, with_colours = self._products
+            self._map = np.linalg.lstsq(among, with_colours, rcond=None)[0].astype(np.float32)
+            self._n_learnt += n
 
     def forget(self) -> None:
         """Forget the fit, since other weights have other colours."""
-        self._map, self._latents, self._products, self._n_learnt = None, None, [0.0, 0.0], 0
+        self._map, self._products, self._n_learnt = None, [0.0, 0.0], 0
 
     def _tracer(self, pipeline: Any, model: str) -> Tracer | None:
         checked = getattr(pipeline, "safety_checker", None) is not None  # which checks finished pictures only
@@ -221,6 +243,11 @@ class FormingPictures:
         decoded = decoder.decode(scaled.to(decoder.device, decoder.dtype)).sample
         finished: np.ndarray = (decoded.float().cpu().numpy().transpose(0, 2, 3, 1) + 1) / 2
         return finished
+
+
+def _nothing() -> np.ndarray | None:
+    """No latents to learn from."""
+    return None
 
 
 def _decoder(pipeline: Any) -> Any:
@@ -275,6 +302,7 @@ _SAMPLED_ALIKE = attrgetter(
 )  # fmt: skip
 _FAILED = "refused"  # key in a picture's record for the reason of a refusal
 _ONCE_MORE = "half precision gave no picture, so it was drawn again in float32"
+_MOST_CALLS = 4  # at once: a fifth of a small model's call is Python, which one thread runs at a time
 _OTHER_SEEDS = 3  # to try a model that has drawn nothing yet
 _FLAGS = ("nsfw_content_detected", "nsfw_detected", "watermark_detected")
 
@@ -299,7 +327,7 @@ class DiffusersTextToImage(LazyModel[Any]):
     Parameters
     ----------
     info : its ``options`` may hold ``base_condition``, ``batch_size`` (halved when memory runs out), ``cpu_threads``
-        (a small model is no faster with more than one), ``dtype``,
+        (a small model is no faster with more than one; several batches are drawn at once instead), ``dtype``,
         ``call`` (further arguments of the pipeline's call), and ``lora`` with ``lora_weight``: a LoRA that is always
         on, from a folder, a .safetensors file, or a hub id with "@revision" if pinned.
     source : hub id ``org/name``, or a folder with ``model_index.json``.
@@ -308,7 +336,7 @@ class DiffusersTextToImage(LazyModel[Any]):
     forming : show pictures while they form: "on", "off", or "auto" (with a small decoder).
     how : of :class:`bias_core.models.weights.LazyModel`.
 
-    The kernels that a batch runs through depend on its shape, and with them the last bits of a sum. So a batch is
+    The kernels that a call runs through depend on its shape, and with them the last bits of a sum. So a call is
     always full (the last one is filled up with copies that are thrown away): a picture then has the same pixels whether
     it was asked for alone or among others. On other hardware, or with another ``batch_size``, single pixels can differ
     by one of 255 levels.
@@ -326,6 +354,7 @@ class DiffusersTextToImage(LazyModel[Any]):
     ):
         batch_size = first_batch_size(info, this_machine(), how.get("device", "auto"))
         self._is_sized = False  # true once the weights have decided the size of a batch
+        self._most_per_call = 0  # pictures, if several calls of the pipeline draw a batch; else 0
         super().__init__(info.id, source, batch_size=batch_size, **how)
         self.info, self.loras, self.compiled = info, loras, compiled
         self._batches = _PictureBatches(info.id, batch_size)
@@ -345,7 +374,7 @@ class DiffusersTextToImage(LazyModel[Any]):
         drawn = (_as_drawn(self._parts(), row) for row in rows)
         for _, alike in groupby(drawn, key=_drawn_together):
             draw = partial(self._generate_batch, on_step)
-            for images in self._batches.run(list(alike), draw, most=self._at_once()):
+            for images in self._batches.run(list(alike), draw, most=None if self._in_batches() else 1):
                 yield from images
 
     def forming(self) -> Mapping[str, Image.Image]:
@@ -407,14 +436,16 @@ class DiffusersTextToImage(LazyModel[Any]):
         if conditional := unguided is not None and not guided:
             alike, more = unguided
             texts = [row.prompt, *texts]  # else the path has the velocity of the prompt
-        n_calls = 1 + math.ceil(len(texts) / self._at_once())
+        n_calls = 1 + math.ceil(len(texts) / self._per_call())
         done = _step_counter(on_step, (n_calls + predicted) * row.num_inference_steps)
         tracer = Tracer(pipeline, space, after_step=done)
-        path = tracer.path(partial(self._call, [row]))
+        path = tracer.path(partial(self._call, pipeline, [row]))
         rows = [replace(alike, prompt=text) for text in texts]
         parts = list(
             self._batches.run(
-                rows, lambda batch: tracer.velocities(partial(self._call, batch, **more), path), most=self._at_once()
+                rows,
+                lambda batch: tracer.velocities(partial(self._call, pipeline, batch, **more), path),
+                most=self._per_call(),
             )
         )
         still_guided = conditional and getattr(pipeline, "do_classifier_free_guidance", False)
@@ -422,7 +453,7 @@ class DiffusersTextToImage(LazyModel[Any]):
             own = [] if conditional else [moment.velocity]
             velocities = _of_one(torch.cat([*own, *(part[i] for part in parts)]))
             velocity, positive, negative = np.split(velocities, [1, 1 + len(attributes)])
-            pixels = tracer.picture(partial(self._call, [row]), moment) if predicted else None
+            pixels = tracer.picture(partial(self._call, pipeline, [row]), moment) if predicted else None
             if predicted:
                 done()
             yield Step(
@@ -490,9 +521,12 @@ class DiffusersTextToImage(LazyModel[Any]):
         super().unload()
         self._start_over()
 
-    def _at_once(self) -> int:
-        """Pictures in a batch; one if other pictures of a batch would change its pixels."""
-        return self.batch_size if pipeline_facts(self._parts()).in_batches else 1
+    def _in_batches(self) -> bool:
+        return pipeline_facts(self._parts()).in_batches
+
+    def _per_call(self) -> int:
+        """Pictures in a call of the pipeline; one if other pictures of a call would change its pixels."""
+        return min(self.batch_size, self._most_per_call or self.batch_size) if self._in_batches() else 1
 
     def _generate_batch(self, on_step: StepCallback | None, rows: Sequence[ImageRow]) -> list[GeneratedImage]:
         images = self._draw(on_step, rows)
@@ -502,7 +536,6 @@ class DiffusersTextToImage(LazyModel[Any]):
         self._draws = self._draws or not all(map(_fault, images))
         if not self._draws:
             self._check_other_seeds(on_step, images[0])
-        self._forming.learn([image.image for image in images if not image.blocked])
         return images
 
     def _in_float32(self, on_step: StepCallback | None, rows: Sequence[ImageRow]) -> list[GeneratedImage]:
@@ -527,25 +560,43 @@ class DiffusersTextToImage(LazyModel[Any]):
         raise ModelUnavailable(f"{self.info.id} {_fault(failed)}, from other seeds, too: {calls.NO_PICTURES}")
 
     def _draw(self, on_step: StepCallback | None, rows: Sequence[ImageRow]) -> list[GeneratedImage]:
-        pipeline = self._parts()
+        """Draw a batch of one condition, in several calls at once if it is larger than a call."""
         self._use_conditions(rows[0])
-        full, n_first_steps = [*rows, *[rows[-1]] * (self._at_once() - len(rows))], self._n_first_steps(rows[0])
+        pipeline, n = self._parts(), self._per_call()
+        parts = [rows[first : first + n] for first in range(0, len(rows), n)]
+        if len(parts) == 1:
+            return self._drawn_in_a_call(pipeline, on_step, rows)
+        on_step = on_step and _one_for_all(on_step, len(parts))
+        with torch.random.fork_rng(devices=[]), ThreadPoolExecutor(len(parts), "bias-draw") as pool:
+            calls_at_once = [
+                pool.submit(copy_context().run, self._drawn_in_a_call, _sharing_weights(pipeline), on_step, part)
+                for part in parts
+            ]
+        return [image for call in calls_at_once for image in call.result()]
+
+    def _drawn_in_a_call(
+        self, pipeline: Any, on_step: StepCallback | None, rows: Sequence[ImageRow]
+    ) -> list[GeneratedImage]:
+        full, n_first_steps = [*rows, *[rows[-1]] * (self._per_call() - len(rows))], self._n_first_steps(rows[0])
         arguments = calls.call_arguments(pipeline, self.info, full)
         with calls.warnings_of_diffusers() as warnings, ExitStack() as call:
             call.enter_context(sampled_by(pipeline, self.info, rows[0].sampler))
             done = calls.report_steps(pipeline, arguments, on_step, n_before=n_first_steps)
             if n_first_steps:
-                call.enter_context(first_steps_of(pipeline, partial(self._call, full), n_first_steps, done))
+                first_call = partial(self._call, pipeline, full)
+                call.enter_context(first_steps_of(pipeline, first_call, n_first_steps, done))
                 full = [replace(row, prompt=row.later_prompt) for row in full]
-            callbacks = {}
+            callbacks, latents = dict[str, Any](), _nothing
             if on_step is not None:
-                call.enter_context(self._forming.watching(pipeline, self.info.id, rows))
+                latents = call.enter_context(self._forming.watching(pipeline, self.info.id, rows))
                 callbacks = call.enter_context(calls.after_each_step(pipeline, done))
-            output = self._call(full, **callbacks)
+            output = self._call(pipeline, full, **callbacks)
         notes = calls.records(pipeline, arguments, output, warnings, rows)
         size = {BATCH_SIZE: len(full)} if gpu_memory(this_machine(), self._wanted_device) else {}
         drawn = enumerate(zip(rows, notes, strict=False))
-        return [self._generated(row, output, i, record | size) for i, (row, record) in drawn]
+        images = [self._generated(row, output, i, record | size) for i, (row, record) in drawn]
+        self._forming.learn(latents(), [image.image for image in images if not image.blocked])
+        return images
 
     def _n_first_steps(self, row: ImageRow) -> int:
         """The number of steps before its text changes; 0 if it does not."""
@@ -559,8 +610,7 @@ class DiffusersTextToImage(LazyModel[Any]):
             )
         return row.n_first_steps
 
-    def _call(self, rows: Sequence[ImageRow], **more: Any) -> Any:
-        pipeline = self._parts()
+    def _call(self, pipeline: Any, rows: Sequence[ImageRow], **more: Any) -> Any:
         with ExitStack() as call:
             call.enter_context(calls.errors_in_a_sentence(pipeline, self.info.id, rows[0]))
             call.enter_context(self._texts.of(pipeline))
@@ -603,8 +653,18 @@ class DiffusersTextToImage(LazyModel[Any]):
                 from bias_core.models.pipeline_loader import component_sizes
 
             weights = sum(component_sizes(pipeline).values())
-            self._batches.size = first_batch_size(self.info, this_machine(), self._wanted_device, weights)
+            size = first_batch_size(self.info, this_machine(), self._wanted_device, weights)
+            if (n_calls := self._calls_at_once(pipeline)) > 1:
+                self._most_per_call = size
+            self._batches.size = size * n_calls
             self._is_sized = True
+
+    def _calls_at_once(self, pipeline: Any) -> int:
+        """As many as the processor has threads for, if the model needs few; else one, as for several stages."""
+        n_threads = int(self.info.options.get("cpu_threads", 0))
+        is_one_stage = not any(isinstance(part, diffusers.DiffusionPipeline) for part in vars(pipeline).values())
+        can_share = is_one_stage and pipeline_facts(pipeline).in_batches and pick_device(self._wanted_device) == "cpu"
+        return max(1, min(_MOST_CALLS, cpu_threads() // n_threads)) if n_threads and can_share else 1
 
     def _start_over(self) -> None:
         """Reset the state for fresh weights, which have no adapter and no cached answers."""
@@ -658,6 +718,28 @@ def _fault(image: GeneratedImage) -> str:
 def _drawn_together(row: ImageRow) -> tuple[Any, ...]:
     """Settings that all rows of a batch share."""
     return bool(row.negative_prompt), bool(row.later_prompt), *_SAMPLED_ALIKE(row)
+
+
+def _sharing_weights(pipeline: Any) -> Any:
+    """A copy that can draw at the same time: its networks are the same, with a forward pass to replace of its own."""
+    twin = copy(pipeline)
+    for name, part in pipeline.components.items():
+        if is_network := isinstance(part, torch.nn.Module):
+            own = copy(part)
+            own.forward = part.forward  # of the original, which knows which hooks its layers have
+        setattr(twin, name, own if is_network else deepcopy(part))
+    return twin
+
+
+def _one_for_all(on_step: StepCallback, n_calls: int) -> StepCallback:
+    """Report the steps of several calls at once as those of one, and one at a time."""
+    n_done, reporting = count(1), threading.Lock()
+
+    def on_step_of_one(_step: int, n_steps: int) -> None:
+        with reporting:
+            on_step(math.ceil(next(n_done) / n_calls), n_steps)
+
+    return on_step_of_one
 
 
 def _as_drawn(pipeline: Any, row: ImageRow) -> ImageRow:

@@ -302,6 +302,7 @@ class TextCache:
 
     def __init__(self, max_bytes: int = _MAX_BYTES) -> None:
         self.max_bytes = max_bytes
+        self._in_use = threading.Lock()  # calls at once encode one after the other
         self._rows: OrderedDict[Any, tuple[Any, dict[str, Any], int]] = OrderedDict()
 
     @property
@@ -329,7 +330,8 @@ class TextCache:
             plain = (bool, int, float, str, type(None), list, tuple, torch.Tensor)
             if input_ids is None or args or not all(isinstance(value, plain) for value in kwargs.values()):
                 return forward(input_ids, *args, **kwargs)
-            return self._answer(name, forward, input_ids, kwargs)
+            with self._in_use:
+                return self._answer(name, forward, input_ids, kwargs)
 
         return remembered
 

@@ -155,8 +155,8 @@ def test_some_pictures_of_nan_are_drawn_once_more_in_float32_or_counted(request,
     expected = [np.asarray(one.image) for one in model.generate(rows)]
     pipeline.to(dtype)
 
-    def overflows(self, batch, **more):
-        output = call(self, batch, **more)
+    def overflows(self, pipeline, batch, **more):
+        output = call(self, pipeline, batch, **more)
         if pipeline.vae.dtype == dtype:
             output.images[[row.seed in fails for row in batch]] = float("nan")
         return output

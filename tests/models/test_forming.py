@@ -91,8 +91,7 @@ def test_colours_that_are_a_linear_map_of_the_latent_are_learnt_exactly():
     colours = (latents @ way + 0.5).reshape(3, 7, 14, 2, 2, 3).transpose(0, 1, 3, 2, 4, 5).reshape(3, 14, 28, 3)
     images = [Image.fromarray((np.clip(one, 0, 1) * 255).round().astype(np.uint8)) for one in colours]
     learner, row = forming.FormingPictures("on"), replace(rows_of("flux", 1)[0], width=28, height=14)
-    learner._latents = latents
-    learner.learn(images)
+    learner.learn(latents, images)
     again = learner._decoded(object(), latents, row)
     assert np.abs(again - colours).max() < 0.01
     learner.forget()

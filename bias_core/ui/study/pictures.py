@@ -225,7 +225,7 @@ def _is_said_by(frame: pd.DataFrame, column: str, later: Sequence[str]) -> bool:
     Later columns are the study's own, with its names.
     """
     own, *others = (_words(frame, name) for name in (column, *later))
-    if any(own.nunique() == other.nunique() == len(set(zip(own, other, strict=True))) for other in others):
+    if any(len(set(own)) == len(set(other)) == len(set(zip(own, other, strict=True))) for other in others):
         return True
     rows = zip(own, *others, strict=True)
     return column == "group" and all(" " in group and set(group.split()) <= set(says) for group, *says in rows)
@@ -236,10 +236,10 @@ def _values(frame: pd.DataFrame, column: str) -> Iterator[Sequence[str]]:
         yield [word for word in (cell.split(", ") if column in _LISTS else [cell]) if word]
 
 
-def _words(frame: pd.DataFrame, column: str) -> "pd.Series[str]":
+def _words(frame: pd.DataFrame, column: str) -> list[str]:
     """Cells of a column as text; missing ones are ""."""
     cells = frame[column]
-    return cells.astype(object).where(cells.notna(), "").astype(str)
+    return [str(cell) if is_known else "" for cell, is_known in zip(cells, cells.notna(), strict=True)]
 
 
 def order_choices(report: StudyReport) -> list[tuple[str, str]]:
