@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse.linalg import lobpcg
 from threadpoolctl import threadpool_limits
 
 from bias_core.errors import InvalidInput
@@ -130,7 +130,8 @@ def _spectrum(walk: Array, k: int, seed: int) -> tuple[Array, Array]:
         start = np.random.default_rng(seed).normal(size=(n, k))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # past the gap four digits are not reached at once
-            values, vectors = lobpcg(partial(_step, walk), start, largest=True, tol=1e-4, maxiter=60)
+            step = partial(_step, walk)
+            values, vectors = scipy.sparse.linalg.lobpcg(step, start, largest=True, tol=1e-4, maxiter=60)
     order = np.argsort(-values)[:k]
     return np.maximum(1 - values[order], 0), vectors[:, order]
 
