@@ -420,6 +420,7 @@ def option_values(options: Any) -> dict[str, Any]:
     return dict(options)
 
 
+@cache
 def settings_of(kind: type) -> Mapping[str, Setting]:
     """Return the settings of a :func:`settings_class` by name, in order."""
     types, declared = get_type_hints(kind), {}

@@ -7,8 +7,6 @@ from functools import cache
 from random import Random
 from typing import Any, Literal, get_args
 
-import scipy
-
 from bias_core.prompts import fill_template
 from bias_core.settings import ASSETS
 from bias_core.types import PlantedLine
@@ -136,6 +134,8 @@ def _paired() -> Iterator[PlantedRate]:
 
 
 def _associations() -> Iterator[PlantedRate]:
+    from scipy.stats import norm  # SciPy takes long to load, and only this needs it
+
     human = {s["concept"]: 100 * s["score"] for s in association_stimuli()["human_comparison"]["scores"]}
     light, gender = ("light", "bright"), ("gender", "masculine")
     gendered = ("science", "arts", "career", "family")
@@ -144,8 +144,7 @@ def _associations() -> Iterator[PlantedRate]:
     for test in association_stimuli()["tests"]:
         for concept, effect in ((test["x"], test["d"]), (test["y"], -test["d"])):
             if concept in _plan()["valence"]["effect"]:
-                percent = 100 * scipy.special.ndtr(effect / 2)
-                yield _rate(concept, *light, percent, "derived: Phi(d / 2), wang2023t2iat, Table 1")
+                yield _rate(concept, *light, 100 * norm.cdf(effect / 2), "derived: Phi(d / 2), wang2023t2iat, Table 1")
 
 
 def _internal() -> Iterator[PlantedRate]:
