@@ -420,9 +420,13 @@ def option_values(options: Any) -> dict[str, Any]:
     return dict(options)
 
 
-@cache
 def settings_of(kind: type) -> Mapping[str, Setting]:
     """Return the settings of a :func:`settings_class` by name, in order."""
+    return _declared(kind)
+
+
+@cache
+def _declared(kind: type) -> Mapping[str, Setting]:
     types, declared = get_type_hints(kind), {}
     for entry in fields(kind):
         default = entry.default if entry.default_factory is MISSING else entry.default_factory()
