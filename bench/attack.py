@@ -272,7 +272,7 @@ def serving_app(folder, **environment):
     url = f"http://127.0.0.1:{port}"
     try:
         while not answers(url):
-            time.sleep(0.5)
+            time.sleep(0.05)
         yield url, app.pid
     finally:
         app.terminate()

@@ -13,9 +13,9 @@ WARM_UP, RUNS = 5, 50
 CACHE_GB = 0.0002  # 200 kB: a few dozen of these pictures, so that the store has to let some go
 
 
-def rss_mb(pid):
+def rss_mb(pid, kind="VmRSS"):
     status = Path(f"/proc/{pid}/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1e3
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(kind)) / 1e3
 
 
 def n_kb(folder):

@@ -4,7 +4,9 @@ Processor seconds do not depend on other programs. Each figure stands next to a 
 libraries alone, which the app needs in any case. `--help` is compared with the two libraries that read its arguments.
 """
 
+import compileall
 import json
+import math
 import os
 import resource
 import subprocess
@@ -18,14 +20,19 @@ from bench.attack import serving_app
 from bench.session import rss_mb
 
 ROOT = Path(__file__).parent.parent
-HELP_SECONDS, START_SECONDS, MB, COMPONENTS, EVENTS, PAGE_MB = 0.6, 4.0, 900, 1633, 558, 2.19  # at most
+HELP_SECONDS, START_SECONDS, MB, COMPONENTS, EVENTS, PAGE_MB = 0.6, 4.0, 900, 1643, 503, 2.13  # at most
 CONFIG = "window.gradio_config = "
 QUIET_SECONDS, PATIENCE_SECONDS = 4, 300
 LIBRARIES = (
     "import gradio, torch, diffusers, transformers; from diffusers import StableDiffusion3Pipeline; "
     "from transformers import CLIPModel"
 )
-RSS = "print([line for line in open('/proc/self/status') if line.startswith('VmRSS')][0].split()[1])"
+RSS = "print(*[line.split()[1] for line in open('/proc/self/status') if line.startswith(('VmRSS', 'RssA', 'RssF'))])"
+KINDS = {
+    "VmRSS": "resident, with the libraries",
+    "RssAnon": "of it its own",
+    "RssFile": "of it files, which programs share",
+}
 
 
 def cpu_seconds(pid):
@@ -56,27 +63,31 @@ def until_quiet(pid):
             last, since = now, time.monotonic()
 
 
-def line(name, figure, reference, most, unit=""):
-    """Print a figure with its reference, their ratio and the bar; true if it is below."""
+def line(name, figure, reference, most=math.inf, unit=""):
+    """Print a figure with its reference, their ratio and the bar, if there is one; true if it is below."""
     compared = f"{reference:>10,.2f}{figure / reference:>8.2f}" if reference else " " * 18
-    print(f"{name:<34}{figure:>12,.2f}{compared}{most:>12,.2f} {unit}", flush=True)
+    bar = f"{most:>12,.2f}" if most < math.inf else " " * 12
+    print(f"{name:<34}{figure:>12,.2f}{compared}{bar} {unit}", flush=True)
     return figure <= most
 
 
 def main():
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed app is compiled
+    compileall.compile_dir(ROOT / "bias_core", quiet=1)
     print(f"load {os.getloadavg()[0]:.1f} of {os.cpu_count()} cores")
     print(f"{'':<34}{'figure':>12}{'reference':>10}{'ratio':>8}{'at most':>12}")
     met = [
         line("--help", cost("-m", "bias_core", "--help")[0], cost("-c", "import pydantic, typer")[0], HELP_SECONDS, "s")
     ]
     gradio = cost("-c", "import gradio")[0]
-    libraries = int(cost("-c", f"{LIBRARIES}; {RSS}", n_runs=1)[1].split()[-1]) / 1e3
+    libraries = [int(kb) / 1e3 for kb in cost("-c", f"{LIBRARIES}; {RSS}", n_runs=1)[1].split()[-3:]]
     with TemporaryDirectory() as folder, serving_app(Path(folder)) as (url, pid):
         page = urllib.request.urlopen(url).read().decode()
         met.append(line("page served, with import gradio", cpu_seconds(pid), gradio, START_SECONDS, "s"))
         until_quiet(pid)
         print(f"{'prepared':<34}{cpu_seconds(pid):>12,.2f}{'':>30} s")
-        met.append(line("resident, with the libraries", rss_mb(pid), libraries, MB, "MB"))
+        of_kinds = zip(KINDS.items(), libraries, (MB, math.inf, math.inf), strict=True)
+        met += [line(name, rss_mb(pid, kind), alone, most, "MB") for (kind, name), alone, most in of_kinds]
     config, _ = json.JSONDecoder().raw_decode(page[page.index(CONFIG) + len(CONFIG) :])
     met.append(line("page", len(page.encode()) / 1e6, None, PAGE_MB, "MB"))
     met.append(line("components", len(config["components"]), None, COMPONENTS))

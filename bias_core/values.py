@@ -422,18 +422,18 @@ def option_values(options: Any) -> dict[str, Any]:
 
 def settings_of(kind: type) -> Mapping[str, Setting]:
     """Return the settings of a :func:`settings_class` by name, in order."""
-    types, declared = _annotations(kind), {}
+    return _declared(kind)
+
+
+@cache
+def _declared(kind: type) -> Mapping[str, Setting]:
+    types, declared = get_type_hints(kind), {}
     for entry in fields(kind):
         default = entry.default if entry.default_factory is MISSING else entry.default_factory()
         declared[entry.name] = replace(
             entry.metadata[_INFO], name=entry.name, annotation=types[entry.name], default=default
         )
     return declared
-
-
-@cache
-def _annotations(kind: type) -> Mapping[str, Any]:
-    return get_type_hints(kind)
 
 
 def name_and_value(text: str) -> tuple[str, str]:

@@ -13,6 +13,7 @@ def start() -> None:
     """Serve the app until interrupted, with the settings of the environment."""
     if gc.get_threshold()[0] < 50_000:
         gc.set_threshold(50_000)  # new objects before a look for garbage; the usual 700 take a sixth of the start
+    gc.disable()  # until the page is built: nearly all of its objects stay
     if find_spec("spaces") is not None:
         import spaces  # noqa: F401 - on ZeroGPU it must come before torch, which it changes
     from bias_core.app.serve import launch

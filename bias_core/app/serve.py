@@ -130,6 +130,7 @@ def launch(services: Services) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     demo = build_app(services)
     gc.freeze()  # the page's objects live as long as the server; collecting them would delay answers
+    gc.enable()
     try:
         demo.launch(quiet=True, prevent_thread_lock=True, **options)
         warm_up(services, demo.first_examples)  # after all imports, or two threads import at once

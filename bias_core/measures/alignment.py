@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 from scipy.special import expit, logit
 from threadpoolctl import threadpool_limits
 
@@ -164,9 +164,8 @@ def _rbf(x: Floats, z: Floats, gamma: float) -> Array:
 
 
 def _median_gamma(rows: Floats) -> float:
-    from scipy.spatial.distance import pdist
 
-    if (median := float(np.median(pdist(rows, "sqeuclidean")))) <= _ROUNDING**2:
+    if (median := float(np.median(scipy.spatial.distance.pdist(rows, "sqeuclidean")))) <= _ROUNDING**2:
         raise InvalidInput("gamma cannot be chosen: more than half of the images have the same embedding.")
     return 1 / median
 
@@ -534,7 +533,7 @@ def _share_estimate(along: Array, distances: Array, confidence: float) -> Estima
         else:
             logits = logit(shares)
             error = math.sqrt((n - 1) / n * float(((logits - logits.mean()) ** 2).sum()))
-            reach = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * error
+            reach = float(scipy.stats.t.ppf((1 + confidence) / 2, n - 1)) * error
             low, high = (float(expit(logit(value) + side * reach)) for side in (-1, 1))
     return Estimate(value=value, low=low, high=high, n=n, method="" if note else method, note=note)
 

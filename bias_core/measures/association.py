@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import (
@@ -678,7 +678,7 @@ def association_difference_test(first: Neutral, second: Neutral, *, confidence: 
     error = math.sqrt(sum(float(term.var(ddof=1)) / len(term) for term in terms))
     return PairedTest(
         estimate=t_interval(value, error, fewest - 1, n=n, confidence=confidence, null_value=0.0),
-        p_value=float(2 * stats.t.sf(abs(value) / error, fewest - 1)) if error > 0 else math.nan,
+        p_value=float(2 * scipy.stats.t.sf(abs(value) / error, fewest - 1)) if error > 0 else math.nan,
         test=f"Student's t, {fewest - 1} df",
     )
 

@@ -4,9 +4,8 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
-from scipy.sparse.linalg import lobpcg
 from threadpoolctl import threadpool_limits
 
 from bias_core.errors import InvalidInput
@@ -109,7 +108,7 @@ def _largest_gap(eigenvalues: Array) -> int:
     return len(gaps) - int(gaps[::-1].argmax())
 
 
-def _affinity(rows: Array) -> sparse.csr_array:
+def _affinity(rows: Array) -> "scipy.sparse.csr_array":
     """W of unit rows, without self-loops; distances are taken in blocks, and memory grows with n."""
     n, single = len(rows), rows.astype(np.float32)
     k = min(_NEIGHBOURS, n - 1, max(_FEWEST, (n - 1) // 2))
@@ -125,14 +124,14 @@ def _affinity(rows: Array) -> sparse.csr_array:
     scales = np.sqrt(squares[:, -1])
     scales = np.maximum(scales, 1e-2 * scales.max() or 1.0)  # zero for an image with many copies
     weights = np.exp(-squares / (scales[:, np.newaxis] * scales[nearest]))
-    graph = sparse.csr_array((weights.ravel(), nearest.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
+    graph = scipy.sparse.csr_array((weights.ravel(), nearest.ravel(), np.arange(0, n * k + 1, k)), shape=(n, n))
     return (graph + graph.T) / 2
 
 
-def _spectrum(affinity: sparse.csr_array, k: int, seed: int) -> tuple[Array, Array]:
+def _spectrum(affinity: "scipy.sparse.csr_array", k: int, seed: int) -> tuple[Array, Array]:
     """Smallest eigenvalues of W's normalised Laplacian and their vectors, ``(k,)`` and ``(n, k)``."""
     n = affinity.shape[0]
-    roots = sparse.diags_array(1 / np.sqrt(affinity.sum(axis=1)))
+    roots = scipy.sparse.diags_array(1 / np.sqrt(affinity.sum(axis=1)))
     walk = (roots @ affinity @ roots).tocsr()
     if n <= max(_DENSE, 5 * k):
         values, vectors = np.linalg.eigh(walk.toarray())
@@ -140,22 +139,20 @@ def _spectrum(affinity: sparse.csr_array, k: int, seed: int) -> tuple[Array, Arr
         start = np.random.default_rng(seed).normal(size=(n, k))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # past the gap four digits are not reached at once
-            values, vectors = lobpcg(walk, start, largest=True, tol=1e-4, maxiter=60)
+            values, vectors = scipy.sparse.linalg.lobpcg(walk, start, largest=True, tol=1e-4, maxiter=60)
     order = np.argsort(-values)[:k]
     return np.maximum(1 - values[order], 0), vectors[:, order]
 
 
 def _k_means(vectors: Array, seed: int) -> NDArray[np.int_]:
     """k-means on the rows of the eigenvectors, each scaled to length 1 [ng2001]; the best of several starts."""
-    from scipy.cluster.vq import kmeans2
-
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     rows = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
     rng, best, least = np.random.default_rng(seed), np.zeros(len(rows), dtype=np.int_), np.inf
     with warnings.catch_warnings(), np.errstate(invalid="ignore"):  # fewer groups than asked: the note says it
         warnings.simplefilter("ignore", UserWarning)
         for _ in range(_STARTS):
-            centres, labels = kmeans2(rows, rows.shape[1], iter=_STEPS, minit="++", rng=rng)
+            centres, labels = scipy.cluster.vq.kmeans2(rows, rows.shape[1], iter=_STEPS, minit="++", rng=rng)
             if (spread := float(((rows - centres[labels]) ** 2).sum())) < least:
                 best, least = labels.astype(np.int_), spread
     return best

@@ -6,8 +6,8 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, finite_vector, probabilities, probability
@@ -145,7 +145,7 @@ def benjamini_hochberg(p_values: ArrayLike) -> Array:
     >>> benjamini_hochberg([0.01, 0.04, 0.03])
     array([0.03, 0.04, 0.04])
     """
-    return np.asarray(stats.false_discovery_control(probabilities(p_values, "p_values")))
+    return np.asarray(scipy.stats.false_discovery_control(probabilities(p_values, "p_values")))
 
 
 def holm(p_values: ArrayLike) -> Array:
@@ -204,7 +204,7 @@ def images_needed(half_width: float, *, confidence: float = 0.95) -> int:
     check_confidence(confidence)
     if not 0 < half_width < 0.5:
         raise InvalidInput(f"half_width must be between 0 and 0.5; got {half_width}.")
-    z = float(stats.norm.ppf((1 + confidence) / 2))
+    z = float(scipy.stats.norm.ppf((1 + confidence) / 2))
     n = max(1, math.ceil(z**2 * (0.25 / half_width**2 - 1)))
     while any(half > half_width for half in _half_widths(n, confidence)):  # mostly the first is
         n += 1
@@ -235,7 +235,7 @@ def _reach_of_errors(share: float, se: float, n_se: int, sp: float, n_sp: int, c
     """Reach of the uncertainty of Se and Sp alone around a corrected share."""
     se, sp = (n_se * se + 1) / (n_se + 2), (n_sp * sp + 1) / (n_sp + 2)
     v_se, v_sp = se * (1 - se) / (n_se + 2), sp * (1 - sp) / (n_sp + 2)
-    z = float(stats.norm.ppf((1 + confidence) / 2))
+    z = float(scipy.stats.norm.ppf((1 + confidence) / 2))
     return z * math.sqrt(share**2 * v_se + (1 - share) ** 2 * v_sp) / (se + sp - 1)
 
 
@@ -243,7 +243,7 @@ def _lang_reiczigel(
     p: float, n: int, se: float, n_se: int, sp: float, n_sp: int, confidence: float
 ) -> tuple[float, float]:
     """Return the interval of the corrected share when Se and Sp are themselves estimates."""
-    z = float(stats.norm.ppf((1 + confidence) / 2))
+    z = float(scipy.stats.norm.ppf((1 + confidence) / 2))
     p = (n * p + z * z / 2) / (n + z * z)
     se = (n_se * se + 1) / (n_se + 2)
     sp = (n_sp * sp + 1) / (n_sp + 2)

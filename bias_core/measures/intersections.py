@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
-from scipy.optimize import brentq
 from scipy.special import gammaln, log_softmax
 
 from bias_core.errors import InvalidInput
@@ -146,7 +145,7 @@ def _root(rising: Callable[[float], float]) -> float:
         lower *= 2
         if lower > _FAR:
             return -math.inf
-    return float(brentq(rising, -lower, reach, xtol=1e-9))
+    return float(scipy.optimize.brentq(rising, -lower, reach, xtol=1e-9))
 
 
 def parity_family(codes: NDArray[np.intp], n_cells: int, strata: NDArray[np.intp]) -> ParityFamily:
@@ -260,7 +259,7 @@ def crossed_shares(
     codes, n_cells = _codes(presence), 2 ** presence.shape[1]
     groups = _groups(strata, len(presence))
     used = usable_errors(errors, presence.shape[1])
-    z = float(stats.norm.ppf((1 + confidence) / 2))
+    z = float(scipy.stats.norm.ppf((1 + confidence) / 2))
     weights = all_of([inverse_matrix(one) for one in used])  # (2^k, 2^k)
     counts = np.bincount(codes, minlength=n_cells).astype(float)
     n, read = len(codes), counts / len(codes)
@@ -583,7 +582,7 @@ def crossed_stereotype(
         read=crossed.counts / n,
         errors=usable_errors(errors, crossed.cells.shape[1]),
         n=n,
-        z=float(stats.norm.ppf((1 + confidence) / 2)),
+        z=float(scipy.stats.norm.ppf((1 + confidence) / 2)),
         method=f"score {percent(confidence)}",
     )
     counts = crossed.counts.reshape(2, half).sum(axis=0)
@@ -637,8 +636,8 @@ def _score(reader: _Reader, cell: np.ndarray, count: int) -> Estimate:
         variance += float(error_noise(reader.errors, adds[None, :], world)[0])
         return ((share - pi) * total) ** 2 - reader.z**2 * variance
 
-    low = 0.0 if beyond(0.0) <= 0 else float(brentq(beyond, 0.0, share - _INSIDE))
-    high = 1.0 if beyond(1.0) <= 0 else float(brentq(beyond, share + _INSIDE, 1.0))
+    low = 0.0 if beyond(0.0) <= 0 else float(scipy.optimize.brentq(beyond, 0.0, share - _INSIDE))
+    high = 1.0 if beyond(1.0) <= 0 else float(scipy.optimize.brentq(beyond, share + _INSIDE, 1.0))
     estimate = Estimate(value=share, low=low, high=high, n=count, method=reader.method)
     return replace(estimate.scaled(200, -100), null_value=0.0)
 

@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
-from scipy.optimize import brentq
+from scipy import special
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, Floats, finite_vector, probability
@@ -229,7 +229,8 @@ def mcnemar_p_value(n_up: int, n_down: int) -> float:
     >>> mcnemar_p_value(6, 0)  # 2 / 2⁶
     0.03125
     """
-    p_value = 2 * float(stats.binom.cdf(min(n_up, n_down), n_up + n_down, 0.5))  # binomtest takes nine times as long
+    # binomtest takes nine times as long.
+    p_value = 2 * float(scipy.stats.binom.cdf(min(n_up, n_down), n_up + n_down, 0.5))
     return min(1.0, max(p_value, sys.float_info.min))
 
 
@@ -239,7 +240,7 @@ def adjusted_wald(value: float, middle: float, variance: float, *, n: int, confi
     >>> round(adjusted_wald(0.0, 0.0, 0.25, n=2, confidence=0.95).high, 3)
     0.98
     """
-    reach = float(stats.norm.ppf((1 + confidence) / 2)) * math.sqrt(variance)
+    reach = float(scipy.stats.norm.ppf((1 + confidence) / 2)) * math.sqrt(variance)
     return Estimate(
         value=value,
         low=min(value, max(-1.0, middle - reach)),
@@ -298,8 +299,8 @@ def expanded_confidence(n: int, confidence: float = 0.95) -> float:
     check_confidence(confidence)
     if n < 2:
         raise InvalidInput(f"n must be at least 2; got {n}.")
-    t = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * math.sqrt(n / (n - 1))
-    return min(float(2 * stats.norm.cdf(t) - 1), 1 - 1e-12)
+    t = float(scipy.stats.t.ppf((1 + confidence) / 2, n - 1)) * math.sqrt(n / (n - 1))
+    return min(float(2 * scipy.stats.norm.cdf(t) - 1), 1 - 1e-12)
 
 
 def normal_estimate(
@@ -311,7 +312,7 @@ def normal_estimate(
     1.98
     """
     check_confidence(confidence)
-    reach = float(stats.norm.ppf((1 + confidence) / 2)) * standard_error
+    reach = float(scipy.stats.norm.ppf((1 + confidence) / 2)) * standard_error
     note = "a set with one image has no standard error" if math.isnan(reach) else ""
     method, low, high = f"normal {percent(confidence)}", value - reach, value + reach
     return Estimate(value=value, low=low, high=high, n=n, null_value=null_value, method=method, note=note)
@@ -371,7 +372,7 @@ def t_interval(
     >>> round(t_interval(2.0, 1 / math.sqrt(3), 2, n=3).high, 3)  # 2 + 4.303 / √3
     4.484
     """
-    reach = float(stats.t.ppf((1 + confidence) / 2, freedom)) * error
+    reach = float(scipy.stats.t.ppf((1 + confidence) / 2, freedom)) * error
     method = f"{method} {percent(confidence)}"
     return Estimate(value=value, low=value - reach, high=value + reach, n=n, null_value=null_value, method=method)
 
@@ -452,9 +453,9 @@ def _scipy_bootstrap(
         return np.round(np.asarray(statistic(*samples, axis=axis)), digits)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # shows as nan, which is checked
+        warnings.simplefilter("ignore", scipy.stats.DegenerateDataWarning)  # shows as nan, which is checked
         warnings.simplefilter("ignore", RuntimeWarning)
-        result = stats.bootstrap(
+        result = scipy.stats.bootstrap(
             vectors,
             rounded,
             vectorized=True,
@@ -519,7 +520,7 @@ def exact_p_value(n_positive: int, n: int, null_value: float) -> float:
     if n * null >= k:  # as if the null lay below the share
         k, null = n - k, 1 - null
     tail = _at_least(k, n, null)
-    j = min(k, int(stats.binom.ppf(tail, n, null))) - 1
+    j = min(k, int(scipy.stats.binom.ppf(tail, n, null))) - 1
     j += _at_most(j + 1, n, null) <= tail and j + 1 < k
     if j < 0:
         return tail
@@ -543,7 +544,7 @@ def _at_most(j: int, n: int, share: float) -> float:
 @lru_cache(_MOST_REMEMBERED)
 def _equal_tails(j: int, k: int, n: int) -> float:
     """Share at which X <= j is as probable as X >= k, for j < k."""
-    return float(brentq(lambda p: _at_most(j, n, p) - _at_least(k, n, p), 0.0, 1.0, xtol=_NEAR))
+    return float(scipy.optimize.brentq(lambda p: _at_most(j, n, p) - _at_least(k, n, p), 0.0, 1.0, xtol=_NEAR))
 
 
 @lru_cache(_MOST_REMEMBERED)
@@ -556,13 +557,13 @@ def _lower_end(k: int, n: int, level: float) -> float:
     if k == 0:
         return 0.0
     least = float(special.betaincinv(k, n - k + 1, level / 2))
-    j = int(stats.binom.ppf(level / 2, n, least))  # the first whose P(X <= j) is more than half the level there
+    j = int(scipy.stats.binom.ppf(level / 2, n, least))  # the first whose P(X <= j) is more than half the level there
     end = _equal_tails(j, k, n) if j < k else 1.0
 
     def excess(share: float) -> float:
         return _at_least(k, n, share) + _at_most(j - 1, n, share) - level
 
-    return float(brentq(excess, least, end, xtol=_NEAR)) if excess(end) > 0 else end
+    return float(scipy.optimize.brentq(excess, least, end, xtol=_NEAR)) if excess(end) > 0 else end
 
 
 MOST_GROUPS = 40  # blocks left out in turn; further pictures or seeds share them

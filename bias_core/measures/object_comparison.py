@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 from scipy.sparse import csr_array
 from scipy.special import entr, gammaln, logit
 
@@ -165,7 +165,7 @@ def _of_pairs(n_gained: int, n_lost: int, n: int, confidence: float) -> _Test:
     if not n_gained + n_lost:
         return _Test(Estimate.undefined(n, NO_CHANGE, null_value=0.0), 1.0)
     ends = [(1 - confidence) / 2, (1 + confidence) / 2]
-    low, high = logit(stats.beta.ppf(ends, n_gained + 0.5, n_lost + 0.5))
+    low, high = logit(scipy.stats.beta.ppf(ends, n_gained + 0.5, n_lost + 0.5))
     estimate = Estimate(
         value=math.log((n_gained + 0.5) / (n_lost + 0.5)),
         low=float(low) if n_gained else -math.inf,
@@ -184,7 +184,7 @@ def _of_counts(n_with: tuple[int, int], sizes: tuple[int, int], confidence: floa
         return _Test(Estimate.undefined(n, "every picture shows it, or none does", null_value=0.0), 1.0)
     (a, b), (c, d) = table
     value = math.log((a + 0.5) * (d + 0.5) / ((b + 0.5) * (c + 0.5)))
-    reach = float(stats.norm.ppf((1 + confidence) / 2)) * math.sqrt(sum(1 / (k + 0.5) for k in (a, b, c, d)))
+    reach = float(scipy.stats.norm.ppf((1 + confidence) / 2)) * math.sqrt(sum(1 / (k + 0.5) for k in (a, b, c, d)))
     estimate = Estimate(
         value=value,
         low=-math.inf if not (a and d) else value - reach,
@@ -193,7 +193,7 @@ def _of_counts(n_with: tuple[int, int], sizes: tuple[int, int], confidence: floa
         null_value=0.0,
         method=f"log-odds of counts, normal {percent(confidence)}",
     )
-    return _Test(estimate, min(1.0, max(float(stats.fisher_exact(table).pvalue), _SMALLEST)))
+    return _Test(estimate, min(1.0, max(float(scipy.stats.fisher_exact(table).pvalue), _SMALLEST)))
 
 
 def _surest_first(lines: Iterable[ObjectOdds]) -> list[ObjectOdds]:

@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.alignment import (
@@ -128,7 +128,7 @@ def corrected_difference(difference: Estimate, errors: ReaderErrors, *, confiden
     se, sp = errors.sensitivity, errors.specificity
     if (scale := se + sp - 1) <= 0:
         raise InvalidInput(f"sensitivity + specificity must exceed 1 for a correction; got {se} + {sp}.")
-    z = float(stats.norm.ppf((1 + confidence) / 2))
+    z = float(scipy.stats.norm.ppf((1 + confidence) / 2))
     shares = (
         (se * errors.n_positive + 1) / (errors.n_positive + 2),
         (sp * errors.n_negative + 1) / (errors.n_negative + 2),
@@ -366,7 +366,7 @@ def _estimate(value: float, without_each: Array, confidence: float) -> Estimate:
     if not error > _ROUNDING:  # nan too: without one seed a set does not vary
         note = "too few different images for an interval"
     else:
-        reach = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * error
+        reach = float(scipy.stats.t.ppf((1 + confidence) / 2, n - 1)) * error
     return Estimate(
         value=value,
         low=max(value - reach, -1.0) if not note else math.nan,

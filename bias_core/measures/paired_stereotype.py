@@ -8,8 +8,8 @@ from typing import Any, overload
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, finite_vector
@@ -603,7 +603,7 @@ def _effect(values: Array, confidence: float, n_resamples: int, rng: int) -> Ord
     estimate = mean_interval(values, confidence=confidence, null_value=0.0)
     if len(values) < 2 or np.ptp(values) <= _ROUNDING:
         return OrderEffect(estimate=estimate, p_value=float("nan"))
-    test = stats.permutation_test(
+    test = scipy.stats.permutation_test(
         (values, np.zeros_like(values)),
         lambda x, y, axis: np.mean(x - y, axis=axis),
         permutation_type="samples",

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import get_args
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import Array, Floats, finite_array, margins_by_step, probability, unit_rows
@@ -160,7 +160,7 @@ def spi_band(curves: ArrayLike, *, confidence: float = 0.95) -> list[Estimate]:
     check_confidence(confidence)
     n = len(values)
     error = values.std(axis=0, ddof=1) / math.sqrt(n) if n > 1 else np.full(values.shape[1], np.nan)
-    reaches = error * float(stats.t.ppf((1 + confidence) / 2, max(n - 1, 1)))  # nan where there is one seed
+    reaches = error * float(scipy.stats.t.ppf((1 + confidence) / 2, max(n - 1, 1)))  # nan where there is one seed
     equal = "all seeds are equal, so the interval has no width"
     return [
         Estimate(

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.arrays import (
@@ -240,7 +240,7 @@ def _interval(numerator: float, denominator: float, units: Sequence[Array], conf
         return math.nan, math.nan
     sizes = [len(one) for one in units]
     freedom = effective_freedom(squares, np.array([*sizes[:3], min(sizes[3:])]) - 1)
-    reach = float(stats.t.ppf((1 + confidence) / 2, freedom))
+    reach = float(scipy.stats.t.ppf((1 + confidence) / 2, freedom))
     return fieller_interval(numerator, denominator, np.sum(parts, axis=0), reach)
 
 
@@ -357,7 +357,7 @@ def mean_log_amplification(
         return Estimate.undefined(n, _OTHER_SIDE, null_value=0.0)
     value, low, high, note = math.log(upper / lower), math.nan, math.nan, "one concept has no interval"
     if n > 1:
-        reach = float(stats.t.ppf((1 + confidence) / 2, n - 1))
+        reach = float(scipy.stats.t.ppf((1 + confidence) / 2, n - 1))
         low, high = map(_log, fieller_interval(upper, lower, np.cov(along, strength) / n, reach))
         note = "the words' associations are too uneven for an interval" if math.isnan(high) else ""
     method = "" if note else f"Fieller {percent(confidence)}"

@@ -8,9 +8,8 @@ from itertools import pairwise
 from typing import Any, overload
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import stats
-from scipy.optimize import brentq
 from scipy.special import betaln, expit, logit, xlog1py, xlogy
 
 from bias_core.errors import InvalidInput
@@ -135,8 +134,8 @@ def share_p_value(share: Estimate, confidence: float) -> float:
         return _sequence_p_value(n_positive, share.n, null)
     reach = share.high - share.value if null > share.value else share.value - share.low
     distance = abs(null - share.value)
-    z = float(stats.norm.ppf((1 + confidence) / 2))
-    return float(2 * stats.norm.sf(z * distance / reach)) if reach > 0 else float(distance == 0)
+    z = float(scipy.stats.norm.ppf((1 + confidence) / 2))
+    return float(2 * scipy.stats.norm.sf(z * distance / reach)) if reach > 0 else float(distance == 0)
 
 
 def difference_sequence(first: ArrayLike, second: ArrayLike, *, confidence: float = 0.95) -> Estimate:
@@ -209,7 +208,7 @@ def _end(k: float, n: int, confidence: float) -> float:
         return c + k * float(np.logaddexp(0, -t)) + (n - k) * float(np.logaddexp(0, t))
 
     # At t = c/k the first two terms alone are 0 or more; at the share itself the mixture is below its maximum.
-    return float(expit(brentq(excess, c / k, float(logit(k / n)), xtol=1e-12, rtol=1e-12)))
+    return float(expit(scipy.optimize.brentq(excess, c / k, float(logit(k / n)), xtol=1e-12, rtol=1e-12)))
 
 
 def _intersected(looks: Sequence[Estimate]) -> list[Estimate]:

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.effects import benjamini_hochberg
@@ -302,7 +302,7 @@ def two_shares(x: ArrayLike, y: ArrayLike, confidence: float) -> PairedTest:
     value, method = float(second.mean() - first.mean()), f"Newcombe {percent(confidence)}"
     low, high = min(float(low), value), max(float(high), value)
     estimate = Estimate(value=value, low=low, high=high, n=min(n1, n2), null_value=0.0, method=method)
-    p_value = float(stats.fisher_exact([[k1, n1 - k1], [k2, n2 - k2]]).pvalue)
+    p_value = float(scipy.stats.fisher_exact([[k1, n1 - k1], [k2, n2 - k2]]).pvalue)
     return PairedTest(estimate=estimate, p_value=min(1.0, p_value), test="Fisher, exact")
 
 
@@ -349,11 +349,11 @@ def _normal_test(numbers: Sequence[float], drawn: Floats, n: int, paired: bool, 
     error = float(differences.std(ddof=1)) * math.sqrt(n / (n - 1))
     if error <= ROUNDING:
         return nothing(n, "every resample gives the same difference, so there is no interval", value)
-    reach = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * error
+    reach = float(scipy.stats.t.ppf((1 + confidence) / 2, n - 1)) * error
     how = "shared seeds resampled" if paired else "each arm resampled on its own"
     ends: dict[str, Any] = {"low": value - reach, "high": value + reach, "null_value": 0.0}
     estimate = Estimate(value=value, n=n, method=f"bootstrap SE, t, {percent(confidence)}, {how}", **ends)
-    p_value = float(2 * stats.t.sf(abs(value) / error, n - 1))
+    p_value = float(2 * scipy.stats.t.sf(abs(value) / error, n - 1))
     return PairedTest(estimate=estimate, p_value=p_value, test=f"bootstrap t, {how}")
 
 
@@ -410,9 +410,9 @@ def ranks_of(numbers: Numbers, *, confidence: float = 0.95) -> tuple[Rank, ...]:
     values = numbers.values
     observed = low = high = np.full(len(values), math.nan)
     if np.isfinite(values).all() and min(numbers.n) >= 2:
-        observed = stats.rankdata(-values.round(12))
+        observed = scipy.stats.rankdata(-values.round(12))
     if len(numbers.drawn) >= _FEWEST_RESAMPLES:
-        resampled = stats.rankdata(-numbers.drawn.round(12), axis=1)
+        resampled = scipy.stats.rankdata(-numbers.drawn.round(12), axis=1)
         ends = [(1 - confidence) / 2, (1 + confidence) / 2]
         low, high = np.quantile(resampled, ends, axis=0, method="closest_observation")
     lines = zip(values, observed, np.minimum(low, observed), np.maximum(high, observed), numbers.n, strict=True)

@@ -64,13 +64,12 @@ def more_studies(folder: Path, package: str) -> Iterator[None]:
 
 def design_files() -> dict[str, Path]:
     """Return the file of each shipped design by its name."""
-    found = list(_files_of_package())
-    found += [path for folder in _MORE for path in folder.glob("designs/*.yaml")]
-    return {path.stem: path for path in sorted(found)}
+    added = [path for folder in _MORE for path in folder.glob("designs/*.yaml")]
+    return {path.stem: path for path in sorted((*_own_design_files(), *added))}
 
 
 @cache
-def _files_of_package() -> tuple[Path, ...]:
+def _own_design_files() -> tuple[Path, ...]:
     return tuple(PACKAGE.rglob("designs/*.yaml"))
 
 

@@ -12,9 +12,8 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from typing import Any, Literal, get_args
 
-import yaml
-
 from bias_core.errors import InvalidInput, quoted
+from bias_core.models.catalogue import read_yaml
 from bias_core.people import Scale, load_scales
 from bias_core.settings import ASSETS
 from bias_core.values import normal_form
@@ -429,7 +428,8 @@ def _checked_key(name: str, key: str) -> None:
 
 @cache
 def _read(*path: str) -> dict[str, Any]:
-    return dict(yaml.safe_load(ASSETS.joinpath(*path).read_text(encoding="utf-8")))
+    content: dict[str, Any] = read_yaml(ASSETS.joinpath(*path))
+    return content
 
 
 UNKNOWN = ""  # setting of a picture without a known identity

@@ -24,6 +24,7 @@ class Places:
     def __init__(self) -> None:
         self.shown: dict[str, Any] = {}
         self._all: Any = None  # the groups
+        self._chosen: list[Any] = []  # the event of each tab
         self._groups: dict[str, tuple[Any, str]] = {}  # by key of a tab: the tabs of its group, and the group's name
 
     def build(self, tabs: Iterable[Any], build: Callable[[Any], None]) -> None:
@@ -34,18 +35,19 @@ class Places:
                     self._build_group(group, members, build)
                 else:
                     self._build_tab(members[0], group, build)
+        gr.on(self._chosen, None, js=_NAME_JS, **QUIET)
 
     def _build_group(self, group: str, members: list[Any], build: Callable[[Any], None]) -> None:
         with gr.Tab(group, id=group) as whole, gr.Tabs(overflow_behavior="wrap", elem_classes="inner-tabs") as inner:
             for tab in members:
                 self._build_tab(tab, f"{tab.title}: {tab.asks}" if tab.asks else tab.title, build)
                 self._groups[tab.key] = inner, group
-        whole.select(None, js=_NAME_JS, **QUIET)
+        self._chosen.append(whole.select)
 
     def _build_tab(self, tab: Any, name: str, build: Callable[[Any], None]) -> None:
         with gr.Tab(name, id=tab.key) as self.shown[tab.key]:
             build(tab)
-        self.shown[tab.key].select(None, js=_NAME_JS, **QUIET)
+        self._chosen.append(self.shown[tab.key].select)
 
     def outputs(self) -> list[Any]:
         """The components that :meth:`open` changes."""

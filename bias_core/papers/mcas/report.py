@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from scipy.stats import spearmanr
+import scipy
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.composite_association import (
@@ -579,7 +579,7 @@ def _notes(design: Design, targets: Sequence[Target]) -> tuple[str, ...]:
         *[note for note in design.notes if note.startswith("Table 4") and "summary" in design.data],
     ]
     if len({men for men, _ in pairs}) >= _FEWEST_FOR_RANKS:
-        notes.insert(0, TEXTS.note("calibration", n=len(pairs), ranks=spearmanr(*zip(*pairs, strict=True))))
+        notes.insert(0, TEXTS.note("calibration", n=len(pairs), ranks=scipy.stats.spearmanr(*zip(*pairs, strict=True))))
     return tuple(notes)
 
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from bias_core.errors import InvalidInput
 from bias_core.measures.effects import benjamini_hochberg
@@ -364,11 +364,11 @@ def _correlations(frame: pd.DataFrame, models: Sequence[str], seed: int) -> list
 def _correlate(points: ArrayLike, seed: int) -> dict[str, float]:
     x, y = np.array(points, dtype=float).reshape(-1, 2).T
     coefficients: dict[str, float] = {}
-    for name, coefficient in (("Spearman", stats.spearmanr), ("Pearson", stats.pearsonr)):
+    for name, coefficient in (("Spearman", scipy.stats.spearmanr), ("Pearson", scipy.stats.pearsonr)):
         value, p_value = math.nan, math.nan
         if len(x) > 2 and np.ptp(x) > 0 and np.ptp(y) > 0:
             how = {"permutation_type": "pairings", "vectorized": False, "n_resamples": 999, "rng": seed}
-            test = stats.permutation_test((y,), lambda other, of=coefficient: float(of(x, other).statistic), **how)
+            test = scipy.stats.permutation_test((y,), lambda y, of=coefficient: float(of(x, y).statistic), **how)
             value, p_value = float(test.statistic), float(test.pvalue)
         coefficients |= {name: value, f"{name} p": p_value}
     return coefficients
