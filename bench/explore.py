@@ -19,7 +19,7 @@ from bias_core.study.run import complete, run_study
 from bias_core.study.types import StudySettings
 from bias_core.values import option_values
 
-COUNTS, TRIES, MOST_AGAIN = (512, 1024, 2048), 3, 1.5
+COUNTS, TRIES, MOST_AGAIN = (512, 1024, 2048), 3, 1.0
 
 
 def seconds(settings: StudySettings, services: Services) -> float:

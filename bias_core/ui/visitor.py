@@ -90,7 +90,6 @@ class Visitor:
         self._asking, self._gpu_seconds = threading.Lock(), (-math.inf, math.nan)  # when asked, and the answer
         self._stop = threading.Event()
         self.uploads = HeldUploads()  # uploads that the page uses
-        self.pressed = "run"  # name of the button that started the newest run of the page
         self.places: set[str] = set()  # tabs on which a run was begun since the page was opened
 
     def __deepcopy__(self, memo: object) -> "Visitor":

@@ -54,7 +54,6 @@ REPLICATE_TIPS = {
 """Tooltips of these buttons."""
 LARGEST = "largest"
 """The button that runs the largest allowed size of a run refused as too large."""
-_OF_A_REPLICATE = ("study", "model", "condition")  # what a paper's button reads from the form
 _RUNS = ("run", "stop", LARGEST, *REPLICATES)  # buttons with handlers that report their own progress
 CHIP: dict[str, Any] = {"size": "sm", "min_width": 0, "scale": 0}
 _AFTER_STUDIES = 60  # place of a tab that a study does not have itself
@@ -229,17 +228,17 @@ class StudyTab(ResultPage):
         pressed.then(self.on_stop, self.parts["visitor"], None, queue=False, **QUIET)
 
     def run_triggers(self) -> list[Any]:
-        """Events of the buttons that start a run, and of the preset buttons."""
-        runs = [self.parts[name] for name in ("run", LARGEST, *REPLICATES) if name in self.parts]
-        return [button.click for button in (*runs, *self.parts["chips"])]
+        """Wire the run button and the preset buttons."""
+        return [button.click for button in (self.parts["run"], *self.parts["chips"])]
 
     def _wire_run(self) -> None:
-        """Wire all that starts a run to enter the queue, then run: one event, because many would slow the page."""
-        parts, changed = self.parts, self.opened_outputs()
-        click = gr.on(
-            self.run_triggers(), self.on_press, [parts["visitor"], *self.press_inputs()], changed, queue=False, **QUIET
-        )
-        then_run(click.then, self.on_pressed, [parts["visitor"], *self.inputs()], changed, self.on_crash)
+        parts, chosen = self.parts, [self.form[name] for name in ("study", "model", "condition") if name in self.form]
+        self._wire_runs(self.run_triggers(), self.on_run, self.inputs(), self.outputs())
+        if LARGEST in parts:
+            self._wire_runs([parts[LARGEST].click], self.on_largest, self.inputs(), self.opened_outputs())
+        for name in (name for name in REPLICATES if name in parts):
+            on_replicate = partial(self.on_replicate, name)
+            self._wire_runs([parts[name].click], on_replicate, chosen, self.opened_outputs())
         self._wire_other_buttons()
 
     def _wire_other_buttons(self) -> None:
@@ -250,14 +249,20 @@ class StudyTab(ResultPage):
         pressed = [part.click for part in buttons if isinstance(part, gr.Button)]
         gr.on(pressed, None, self.parts["status"], self.parts["status"], js=_WITHOUT_ERROR_JS, **QUIET)
 
+    def _wire_runs(self, triggers: list[Any], run: Callable[..., Any], inputs: list[Any], outputs: list[Any]) -> None:
+        """Wire these events to enter the queue, then run."""
+        parts = self.parts
+        pressed = (self.on_press, [parts["visitor"], *self.press_inputs()], self.opened_outputs())
+        click = gr.on(triggers, *pressed, queue=False, **QUIET)
+        then_run(click.then, run, [parts["visitor"], *inputs], outputs, self.on_crash)
+
     def press_inputs(self) -> list[Any]:
         """Form components that :meth:`on_press` reads."""
         return []
 
     def on_press(self, visitor: Visitor, event: gr.EventData, *values: Any) -> Updates:
         """Enter the queue; a pressed preset fills the form first."""
-        chips, others = self.parts["chips"], [name for name in (LARGEST, *REPLICATES) if name in self.parts]
-        visitor.pressed = next((name for name in others if self.parts[name] is event.target), "run")
+        chips = self.parts["chips"]
         filled = self.preset_updates(chips.index(event.target)) if event.target in chips else {}
         notes = {part: note for part, note in self.without_notes().items() if part is not self.parts.get("count")}
         return notes | filled | self.on_click(visitor)
@@ -319,14 +324,6 @@ class StudyTab(ResultPage):
     def on_stop(self, visitor: Visitor) -> None:
         """Stop the run at its next step."""
         visitor.stop.set()
-
-    def on_pressed(self, visitor: Visitor, *values: Any) -> Iterator[Updates]:
-        """Run what the pressed button runs."""
-        if visitor.pressed in REPLICATES:
-            form = dict(zip(self.fields(), values, strict=False))
-            yield from self.on_replicate(visitor.pressed, visitor, *(form[name] for name in _OF_A_REPLICATE))
-        else:
-            yield from (self.on_largest if visitor.pressed == LARGEST else self.on_run)(visitor, *values)
 
     def on_run(self, visitor: Visitor, *values: Any) -> Iterator[Updates]:
         """Run the study; show its progress, then its report."""
