@@ -229,9 +229,9 @@ class ValidityObjects(Study):
             else captions.captioning_readers(settings)
         )
 
-    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+    def check(self, settings: StudySettings, services: StudyServices, *, draws_to_measure: bool) -> None:
         """Raise ModelUnavailable if a model is not here."""
-        if measures:
+        if draws_to_measure:
             reader_ready(settings, services)
 
 

@@ -239,9 +239,9 @@ class ValidityPeople(Study):
         """Return the models that read the pictures."""
         return labelling.labelling_readers(settings)
 
-    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+    def check(self, settings: StudySettings, services: StudyServices, *, draws_to_measure: bool) -> None:
         """Raise ModelUnavailable if a model is not here."""
-        if measures:
+        if draws_to_measure:
             labelling.labeller_ready(settings, services)
 
 
@@ -283,7 +283,7 @@ class ValidityPairs(Study):
         """Return the models that read the pictures."""
         return labelling.labelling_readers(settings)
 
-    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+    def check(self, settings: StudySettings, services: StudyServices, *, draws_to_measure: bool) -> None:
         """Raise ModelUnavailable if a model is not here."""
-        if measures:
+        if draws_to_measure:
             labelling.labeller_ready(settings, services)

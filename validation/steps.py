@@ -358,7 +358,7 @@ class ValiditySteps(Study):
         )
         return replace(results, findings=(*findings, *results.findings), tables=tables)
 
-    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+    def check(self, settings: StudySettings, services: StudyServices, *, draws_to_measure: bool) -> None:
         """Raise InvalidInput if the model does not suit."""
         model_suits(settings, services)
 
@@ -405,6 +405,6 @@ class ValidityCauses(Study):
             tables=(*results.tables, TEXTS.table("parts named", _parts_named(pd.DataFrame(claims)))),
         )
 
-    def check(self, settings: StudySettings, services: StudyServices, *, measures: bool) -> None:
+    def check(self, settings: StudySettings, services: StudyServices, *, draws_to_measure: bool) -> None:
         """Raise InvalidInput if the model does not suit."""
         pool_suits(settings, services)
