@@ -14,6 +14,7 @@ from bias_core.measures.cards import with_works
 from bias_core.measures.effects import corrected_by_errors
 from bias_core.measures.intervals import exact_interval
 from bias_core.measures.stereotype import signed_difference_estimate, stereotype_estimate
+from bias_core.protocols import StepCallback
 from bias_core.study.image_rows import scaled
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
@@ -221,7 +222,7 @@ class ValidityRates(Study):
         truths = np.array(data.truths(frame), dtype=object)
         places = frame.groupby(["prompt", "group"], sort=False).indices
 
-        def work(planted: PlantedLine) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+        def work(planted: PlantedLine, _: StepCallback) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
             cells, line = [], _as_drawn(planted, data, places, settings)
             error = errors[pair := (line.positive, line.negative)]
             for condition in ladder(settings):

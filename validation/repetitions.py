@@ -99,7 +99,7 @@ def in_each_repetition(data: StudyData, work: Callable[[int], Iterable[T]]) -> S
     """
     n = n_repetitions(data.settings)
     fewest = min(n, FEWEST_REPETITIONS)
-    parts = yield from data.map_until_stopped("repetitions", range(n), lambda k: list(work(k)), fewest=fewest)
+    parts = yield from data.map_until_stopped("repetitions", range(n), lambda k, _: list(work(k)), fewest=fewest)
     return [one for part in parts for one in part]
 
 

@@ -21,6 +21,7 @@ from bias_core.measures.intervals import exact_interval
 from bias_core.measures.propagation import PredictedGain, predicted_gain
 from bias_core.models.catalogue import check_condition
 from bias_core.papers.oasis.study_spi import model_suits, trace_row
+from bias_core.protocols import StepCallback
 from bias_core.study.image_rows import scaled
 from bias_core.study.study import Measuring, Study
 from bias_core.study.study_data import StudyData
@@ -85,17 +86,17 @@ def _line(here: Mapping[str, Any], whole: Estimate, conditions: Sequence[str], r
 
 
 def _traced(
-    data: StudyData, part: pd.DataFrame, attributes: Sequence[Attribute], direction: np.ndarray
+    data: StudyData, part: pd.DataFrame, attributes: Sequence[Attribute], direction: np.ndarray, on_step: StepCallback
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Margins of the predicted pictures and of the base prompt's, and SPI: ``(n_seeds, n_steps, n_attributes)``."""
     model: Any = data.rows.model(data.services)
     own, base, spi = [], [], []
     for picture in data.stored(part):
         data.check()
-        trace = trace_row(data, model, picture.row, attributes, predicted_steps=())
+        trace = trace_row(data, model, picture.row, attributes, on_step, predicted_steps=())
         row = replace(picture.row, prompt=options_in(data.settings, StepOptions).base_prompt)
         own.append(trace.rows @ direction)
-        base.append(trace_row(data, model, row, (), predicted_steps=()).rows @ direction)
+        base.append(trace_row(data, model, row, (), on_step, predicted_steps=()).rows @ direction)
         spi.append(trace.spi)
     return np.stack(own), np.stack(base), np.stack(spi)
 
@@ -324,10 +325,12 @@ class ValiditySteps(Study):
         seeds: list[pd.DataFrame] = []
         first, *between, _last = ladder(settings)  # `between` most is planted already: the last has hardly more of it
 
-        def trace_all(concept: str) -> list[tuple[Any, pd.DataFrame, tuple[np.ndarray, np.ndarray, np.ndarray]]]:
+        def trace_all(
+            concept: str, on_step: StepCallback
+        ) -> list[tuple[Any, pd.DataFrame, tuple[np.ndarray, np.ndarray, np.ndarray]]]:
             """Trace the steps of a concept's pictures under every condition."""
             own = data.frame[data.frame["concept"] == concept].groupby("group", sort=False)
-            return [(condition, part, _traced(data, part, attributes, direction)) for condition, part in own]
+            return [(condition, part, _traced(data, part, attributes, direction, on_step)) for condition, part in own]
 
         concepts = list(dict.fromkeys(data.frame["concept"]))
         traced = yield from data.map_until_stopped("concepts with traced steps", concepts, trace_all)

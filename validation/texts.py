@@ -10,7 +10,7 @@ import pandas as pd
 from bias_core.errors import InvalidInput
 from bias_core.measures.intervals import exact_interval
 from bias_core.papers.oasis.prompt_search import optimise_prompts
-from bias_core.protocols import ImageTextEncoder, LanguageModel
+from bias_core.protocols import ImageTextEncoder, LanguageModel, StepCallback
 from bias_core.study.design import find_design, typed_options
 from bias_core.study.headlines import CONTRAST
 from bias_core.study.image_rows import scaled
@@ -153,7 +153,7 @@ class ValidityTexts(Study):
         places = data.frame.groupby(["prompt", POOL]).indices
         n = scaled(options_in(settings, ClusterOptions).clusters, settings.scale)
 
-        def work(of: tuple[str, Mapping[str, Any], str]) -> list[dict[str, Any]]:
+        def work(of: tuple[str, Mapping[str, Any], str], _: StepCallback) -> list[dict[str, Any]]:
             (prompt, case, name), lines = of, list[dict[str, Any]]()
             attribute = self.design.data["attributes"][name]
             shows = np.array([truth[attribute["attribute"]] == attribute["value"] for truth in truths])
