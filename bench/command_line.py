@@ -26,7 +26,7 @@ import runpy, sys
 try:
     runpy.run_module("bias_core", run_name="__main__")
 finally:
-    print("\\nloaded:", *sorted({"torch", "diffusers", "transformers", "sklearn"} & set(sys.modules)), file=sys.stderr)
+    print("\\nloaded:", *sorted({"torch", "diffusers", "transformers"} & set(sys.modules)), file=sys.stderr)
 """
 
 

@@ -217,7 +217,7 @@ sys.argv = ["bias_core", *{arguments!r}]
 try:
     runpy.run_module("bias_core", run_name="__main__")
 except SystemExit as end:
-    print(end.code, *({{"torch", "diffusers", "transformers", "sklearn"}} & set(sys.modules)), file=sys.stderr)
+    print(end.code, *({{"torch", "diffusers", "transformers"}} & set(sys.modules)), file=sys.stderr)
 """
 
 

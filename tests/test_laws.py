@@ -65,7 +65,7 @@ FORBIDDEN = {
     **{room: {"world"} | ({"explore"} | PAPERS) - {room} for room in {"explore"} | PAPERS},
 }
 HEAVY = {"torch", "torchvision", "diffusers", "transformers", "open_clip", "peft", "accelerate", "timm"}
-METRICS_MAY = {"numpy", "scipy", "sklearn", "pandas", "statsmodels", "threadpoolctl", "bias_core"}
+METRICS_MAY = {"numpy", "scipy", "pandas", "statsmodels", "threadpoolctl", "bias_core"}
 
 
 def name(path):
@@ -234,7 +234,7 @@ def test_public_functions_of_a_measure_are_documented_with_an_example(path):
 DOORS = {
     "bias_core": HEAVY | {"gradio"},
     "bias_core.app.cli": HEAVY | {"gradio", "scipy", "numpy", "pandas"},
-    "bias_core.labels.api, bias_core.services": HEAVY | {"scipy", "sklearn"},
+    "bias_core.labels.api, bias_core.services": HEAVY | {"scipy"},
 }
 
 

@@ -158,9 +158,7 @@ def _labelled(embeddings: ArrayLike, labels: ArrayLike) -> tuple[Floats, NDArray
 
 
 def _rbf(x: Floats, z: Floats, gamma: float) -> Array:
-    from sklearn.metrics.pairwise import rbf_kernel
-
-    return np.asarray(rbf_kernel(x, z, gamma=gamma), dtype=np.float64)
+    return np.asarray(np.exp(-gamma * scipy.spatial.distance.cdist(x, z, "sqeuclidean")))
 
 
 def _median_gamma(rows: Floats) -> float:

@@ -404,7 +404,7 @@ def library_versions() -> dict[str, str]:
     from bias_core import __version__
 
     versions = {"bias_core": __version__}
-    for name in ("torch", "diffusers", "transformers", "open_clip_torch", "numpy", "scipy", "scikit_learn"):
+    for name in ("torch", "diffusers", "transformers", "open_clip_torch", "numpy", "scipy"):
         with suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
     return versions
