@@ -21,6 +21,7 @@ from bias_core.ui.templates import render, script
 
 _GROUPS = (("Measures in headlines", HEADLINE), ("Measures as in the papers", AS_PUBLISHED))
 _NOT_OF_A_RUN = ("shell", "python", "link")  # no visitor can run these studies
+_MOST_NAMED = 3  # failing measures of headlines; more are counted
 
 
 class CalibrationTab(ResultPage):
@@ -152,7 +153,9 @@ def _sentence(lines: Sequence[VerdictLine]) -> str:
     n = counts_of(lines)
     parts = [f"{n['holds'] + n['remark']} of {len(lines)} measures used in headlines recover the planted bias"]
     parts += [f"; inconclusive: {n['inconclusive']}"] * bool(n["inconclusive"])
-    parts += [f"; failing, at least in part: {n['fails']}"] * bool(n["fails"])
+    failing = [line.measure for line in lines if line.grade == "fails"]
+    named = ", ".join(failing) if len(failing) <= _MOST_NAMED else str(len(failing))
+    parts += [f"; failing, at least in part: {named}"] * bool(failing)
     return "".join((*parts, "."))
 
 
@@ -162,7 +165,7 @@ def _papers_sentence(lines: Sequence[VerdictLine]) -> str:
     says = f"Measures as the papers define them: {held} of {len(lines)} recover it"
     unclear = f"; inconclusive: {n['inconclusive']}" * bool(n["inconclusive"])
     fails = f"; failing, at least in part: {n['fails']}" * bool(n["fails"])
-    none = "Headlines use none that fails, except for differences between arms."
+    none = "Headlines use none of these that fail, except for differences between arms."
     return f"{says}{unclear}{fails}. {none}" if lines else ""
 
 
